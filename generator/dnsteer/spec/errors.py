@@ -1,0 +1,70 @@
+"""What is wrong with a spec, said so that the operator can mend it without reading code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+Path = tuple[str | int, ...]
+"""Where a value stands in the document: keys and list indices from the root."""
+
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+\Z")
+
+
+def show_path(path: Path) -> str:
+    """Spell a path as `$.pools.a.backends[2].weight`; keys that need it are quoted."""
+    out = "$"
+    for step in path:
+        if isinstance(step, int):
+            out += f"[{step}]"
+        elif _PLAIN_KEY.match(step):
+            out += f".{step}"
+        else:
+            out += f'["{step}"]'
+    return out
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong (or, as a warning, doubtful): where, what was found, what was expected, what to do."""
+
+    line: int
+    path: Path
+    found: str
+    expected: str
+    hint: str = ""
+
+    def text(self, file: str) -> str:
+        """The finding as one line, with the hint on a second one."""
+        where = f"{file}:{self.line}: " if self.line else f"{file}: "
+        at = f"{show_path(self.path)}: " if self.path else ""
+        first = f"{where}{at}found {self.found}; expected {self.expected}"
+        return f"{first}\n    hint: {self.hint}" if self.hint else first
+
+    def as_json(self, file: str) -> dict[str, object]:
+        """The finding as a JSON object."""
+        return {
+            "file": file,
+            "line": self.line,
+            "path": show_path(self.path),
+            "found": self.found,
+            "expected": self.expected,
+            "hint": self.hint,
+        }
+
+
+class SpecError(Exception):
+    """A spec that cannot be used. Carries every finding of the phase that failed."""
+
+    def __init__(self, file: str, findings: Iterable[Finding]) -> None:
+        self.file = file
+        self.findings: Sequence[Finding] = sorted(findings, key=lambda f: (f.line, show_path(f.path), f.expected))
+        super().__init__(self.text())
+
+    def text(self) -> str:
+        """All findings, one after the other, and a closing count."""
+        n = len(self.findings)
+        lines = [f.text(self.file) for f in self.findings]
+        lines.append(f"{n} error{'s' if n != 1 else ''} in {self.file}; nothing was changed")
+        return "\n".join(lines)

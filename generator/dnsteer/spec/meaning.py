@@ -1,0 +1,98 @@
+"""What a spec means where it leaves something unsaid. The one place for defaults that depend on other fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from dnsteer.spec.model import SHORTHANDS, Backend, Flavor, Forwarding, Pool, Protocol, Selection, Spec, Switch, Vip
+from dnsteer.spec.types import Address
+
+Family = Literal["ipv4", "ipv6"]
+FAMILIES: tuple[Family, Family] = ("ipv4", "ipv6")
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One protocol and port of a VIP, shorthands resolved. *index* is the entry's place in the spec's list."""
+
+    protocol: Protocol
+    port: int
+    target_port: int
+    index: int
+
+
+@dataclass(frozen=True)
+class FlavorLimits:
+    """What a flavor can do. *why_no_dp_hash* says why dp-hash is refused; empty where it works."""
+
+    max_dp_hash_slots: int
+    why_no_dp_hash: str = ""
+
+
+MAX_SOURCE_PORT_SLOTS = 1024
+"""Largest number of slots chosen by default for `source-port`."""
+
+FLAVOR_LIMITS: dict[Flavor, FlavorLimits] = {
+    # A 2024 source snapshot of NVIDIA's fork has a hash field of 4 bits; later widths are not published.
+    Flavor.OVS_DOCA: FlavorLimits(16),
+    Flavor.OVS_DPDK: FlavorLimits(0, "its rte_flow offload takes no recirculated flow, so the CPU would forward all"),
+    Flavor.OVS_KERNEL: FlavorLimits(0, "its TC flower offload takes no dp_hash match, so the CPU would forward all"),
+    Flavor.OVS_NETDEV: FlavorLimits(256),  # above 256 OVS falls back to one megaflow per client
+}
+
+
+def family_of(address: Address) -> Family:
+    """The family of *address*."""
+    return "ipv4" if address.version == 4 else "ipv6"
+
+
+def address_of(backend: Backend, family: Family) -> Address | None:
+    """The backend's address in *family*, if it has one."""
+    return backend.ipv4 if family == "ipv4" else backend.ipv6
+
+
+def endpoints(vip: Vip) -> Iterator[Endpoint]:
+    """The VIP's protocols and ports in the order of the spec."""
+    for index, entry in enumerate(vip.services):
+        if isinstance(entry, str):
+            for protocol, port in SHORTHANDS[entry]:
+                yield Endpoint(protocol, port, port, index)
+        else:
+            yield Endpoint(entry.protocol, entry.port, entry.target_port or entry.port, index)
+
+
+def gateway_mac(switch: Switch) -> str:
+    """MAC address of the virtual gateways."""
+    if switch.gateway_mac is not None:
+        return switch.gateway_mac
+    return f"{switch.mac[:-2]}{int(switch.mac[-2:], 16) ^ 1:02x}"
+
+
+def members(pool: Pool, family: Family) -> list[Backend]:
+    """Backends that have an address in *family*, in the order of the spec."""
+    return [b for b in pool.backends if address_of(b, family) is not None]
+
+
+def slot_limit(spec: Spec, pool: Pool) -> int:
+    """The most slots that the pool's selection allows by default on the spec's flavor."""
+    if pool.selection is Selection.SOURCE_PORT:
+        return MAX_SOURCE_PORT_SLOTS
+    return FLAVOR_LIMITS[spec.switch.flavor].max_dp_hash_slots
+
+
+def answers_leave_by(switch: Switch, ingress: str) -> str | None:
+    """The uplink by which answers that come in by port *ingress* leave; None when no uplink has a next hop."""
+    own = switch.uplinks.get(ingress) or switch.ports.get(ingress)
+    if own is not None and own.answers is not None:
+        return own.answers
+    uplink = switch.uplinks.get(ingress)
+    if uplink is not None and uplink.next_hop is not None:
+        return ingress
+    return next((name for name, up in switch.uplinks.items() if up.next_hop is not None), None)
+
+
+def answers_pass(switch: Switch, vip: Vip, backend: Backend) -> bool:
+    """Whether the answers of *backend* for *vip* come back through the switch."""
+    return vip.forwarding is Forwarding.NAT or (backend.port is not None and backend.port in switch.ports)

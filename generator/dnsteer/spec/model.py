@@ -1,0 +1,232 @@
+"""The spec as the operator writes it: a switch, pools of backends, and VIPs. docs/spec.md is generated from here."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+from dnsteer.spec.types import Interface, IPAny, IPv4, IPv6, Mac, Name, wanted
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Flavor(str, Enum):
+    """Which Open vSwitch runs the bridge."""
+
+    OVS_DOCA = "ovs-doca"
+    OVS_DPDK = "ovs-dpdk"
+    OVS_NETDEV = "ovs-netdev"
+    OVS_KERNEL = "ovs-kernel"
+
+
+class Selection(str, Enum):
+    """How a packet finds its slot."""
+
+    SOURCE_PORT = "source-port"
+    DP_HASH = "dp-hash"
+
+
+class Forwarding(str, Enum):
+    """How a packet reaches its backend."""
+
+    DSR = "dsr"
+    NAT = "nat"
+
+
+class Protocol(str, Enum):
+    """Transport protocol of a service."""
+
+    UDP = "udp"
+    TCP = "tcp"
+
+
+class State(str, Enum):
+    """Whether a backend takes queries."""
+
+    UP = "up"
+    DOWN = "down"
+
+
+def _whole(low: int, high: int) -> BeforeValidator:
+    def check(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise wanted(f"a whole number from {low} to {high}")
+        return value
+
+    return BeforeValidator(check)
+
+
+PortNumber = Annotated[int, _whole(1, 65535), Field(ge=1, le=65535)]
+Weight = Annotated[int, _whole(0, 65535), Field(ge=0, le=65535)]
+
+MIN_SLOTS, MAX_SLOTS = 2, 4096
+"""Bounds of a pool's number of slots. 4096 slots need 12 of the 15 usable source-port bits."""
+
+
+def _slots(value: Any) -> int:
+    ok = isinstance(value, int) and not isinstance(value, bool) and MIN_SLOTS <= value <= MAX_SLOTS
+    if not ok or value & (value - 1):
+        raise wanted(f"a power of two from {MIN_SLOTS} to {MAX_SLOTS}", "slots are addressed by whole bits")
+    return int(value)
+
+
+Slots = Annotated[int, BeforeValidator(_slots), Field(ge=MIN_SLOTS, le=MAX_SLOTS)]
+
+SHORTHANDS: dict[str, tuple[tuple[Protocol, int], ...]] = {
+    "dns": ((Protocol.UDP, 53), (Protocol.TCP, 53)),
+    "dot": ((Protocol.TCP, 853),),
+    "doq": ((Protocol.UDP, 853),),
+    "doh": ((Protocol.TCP, 443),),
+}
+"""What a service's short name stands for. Ports: RFC 1035, 7858 (DoT), 9250 (DoQ), 8484 (DoH)."""
+
+
+class Service(_Part):
+    """A transport protocol and port of a VIP, and with NAT the port that the backends listen on."""
+
+    protocol: Protocol = Field(description="Transport protocol.")
+    port: PortNumber = Field(description="Port that clients ask.")
+    target_port: PortNumber | None = Field(
+        default=None, description="Port that the backends listen on; NAT only. The same as `port` when left out."
+    )
+
+
+ServiceEntry = Service | Literal["dns", "dot", "doq", "doh"]
+
+
+def _service(value: Any) -> Any:
+    if isinstance(value, dict) or (isinstance(value, str) and value in SHORTHANDS):
+        return value
+    raise wanted("dns, dot, doq, doh or a mapping with protocol and port", "for example {protocol: udp, port: 5353}")
+
+
+def _empty_is_default(value: Any) -> Any:
+    return {} if value is None else value
+
+
+class Interfaces(_Part):
+    """What OVSDB needs to open a port's network device."""
+
+    type: str | None = Field(
+        default=None,
+        description="Interface type in OVSDB. Left out: `dpdk` for ovs-doca and ovs-dpdk, a system device otherwise.",
+    )
+    options: dict[str, str] = Field(
+        default_factory=dict, description="Interface options in OVSDB, such as `dpdk-devargs`."
+    )
+    answers: Interface | None = Field(
+        default=None,
+        description="Uplink by which answers that come in here leave. Left out: this uplink when it has a next hop, "
+        "else the first uplink that has one.",
+    )
+
+
+class Uplink(Interfaces):
+    """A port towards the network: queries come in here, and backends may sit behind it."""
+
+    next_hop: Mac | None = Field(
+        default=None,
+        description="MAC address of the router that answers leave to. Needed where answers pass the switch: NAT, and "
+        "DSR backends on ports of their own.",
+    )
+
+
+class Port(Interfaces):
+    """A port of one or more backends: a host function's representor, a virtual machine, a container."""
+
+
+class Switch(_Part):
+    """The switch and its ports."""
+
+    name: Name | None = Field(default=None, description="Name of the switch that this spec is for; a label.")
+    flavor: Flavor = Field(description="Which Open vSwitch runs the bridge; it decides what can be offloaded.")
+    bridge: Interface = Field(description="Name of the bridge. `dnsteer` creates it and owns its settings.")
+    mac: Mac = Field(description="The balancer's MAC address: the VIPs are at this address for the routers.")
+    gateway_mac: Mac | None = Field(
+        default=None,
+        description="MAC address of the virtual gateways. A second address of its own, because the destination MAC is "
+        "what tells answers from queries. Left out: `mac` with the lowest bit flipped.",
+    )
+    gateways: list[IPAny] = Field(
+        default_factory=list,
+        description="Virtual gateway addresses, one per backend network and family. Backends whose answers pass the "
+        "switch use them as their default route; the switch answers ARP and neighbour solicitations for them.",
+    )
+    uplinks: Annotated[dict[Interface, Annotated[Uplink, BeforeValidator(_empty_is_default)]], Field(min_length=1)] = (
+        Field(description="Ports towards the network, by name.")
+    )
+    ports: Annotated[dict[Interface, Annotated[Port, BeforeValidator(_empty_is_default)]], Field()] = Field(
+        default_factory=dict, description="Ports of backends, by name."
+    )
+
+
+class Backend(_Part):
+    """A DNS server."""
+
+    name: Name = Field(description="Name, unique in the pool; the slots are assigned by it.")
+    ipv4: IPv4 | None = Field(default=None, description="Its IPv4 address; without it, it takes no IPv4 queries.")
+    ipv6: IPv6 | None = Field(default=None, description="Its IPv6 address; without it, it takes no IPv6 queries.")
+    mac: Mac = Field(description="Its MAC address, or that of the router towards it (NAT only).")
+    port: Interface | None = Field(
+        default=None,
+        description="Port or uplink that it sits behind. Left out: the uplink that the query came in by (one-armed).",
+    )
+    weight: Weight = Field(default=1, description="Its share of the queries, relative to the other weights; 0: none.")
+    state: State = Field(
+        default=State.UP, description="`down` hands its slots, and only these, to the other backends of the pool."
+    )
+
+
+class Pool(_Part):
+    """Backends that serve the same names."""
+
+    selection: Selection = Field(
+        default=Selection.SOURCE_PORT,
+        description="How a packet finds its slot. `source-port`: bits of the client's source port, one datapath pass. "
+        "`dp-hash`: the switch's hash of the 5-tuple, two passes.",
+    )
+    slots: Slots | None = Field(
+        default=None,
+        description="Number of slots, a power of two. Left out: enough that every backend's share is within 2 % of "
+        "its weight's.",
+    )
+    backends: Annotated[list[Backend], Field(min_length=1)] = Field(description="The DNS servers.")
+
+
+class Vip(_Part):
+    """Addresses that clients ask, the services there, and the pool that answers."""
+
+    addresses: Annotated[list[IPAny], Field(min_length=1)] = Field(description="Addresses, of one or both families.")
+    services: Annotated[list[Annotated[ServiceEntry, BeforeValidator(_service)]], Field(min_length=1)] = Field(
+        description="`dns` (UDP and TCP 53), `dot` (TCP 853), `doq` (UDP 853), `doh` (TCP 443), or a mapping with "
+        "`protocol` and `port`."
+    )
+    pool: Name = Field(description="The pool that answers.")
+    forwarding: Forwarding = Field(
+        default=Forwarding.DSR,
+        description="`dsr`: rewrite the destination MAC; the backends own the VIP and answer by themselves. "
+        "`nat`: rewrite the destination address too, and the source of the answers, which pass the switch.",
+    )
+    fragments: Literal["restore", "drop"] = Field(
+        default="restore",
+        description="NAT only: what happens to fragments of large UDP answers. `restore`: they too get the VIP as their "
+        "source (IPv4 through the switch's connection tracker, which reassembles). `drop`: no connection tracking at all.",
+    )
+    echo: bool = Field(default=True, description="Answer ICMP and ICMPv6 echo requests to the VIP.")
+
+
+class Spec(_Part):
+    """One switch's DNS load balancing."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"title": "dnsteer spec, version 1"})
+
+    apiVersion: Annotated[  # noqa: N815 - the field's conventional spelling
+        Literal["dnsteer/v1"], WithJsonSchema({"const": "dnsteer/v1", "type": "string"})
+    ] = Field(description="Version of this format: `dnsteer/v1`.")
+    switch: Switch = Field(description="The switch and its ports.")
+    pools: Annotated[dict[Name, Pool], Field(min_length=1)] = Field(description="Pools of backends, by name.")
+    vips: Annotated[dict[Name, Vip], Field(min_length=1)] = Field(description="Virtual addresses, by name.")
