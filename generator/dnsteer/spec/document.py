@@ -149,7 +149,7 @@ def _mapping(node: Any, path: Path, lines: dict[Path, int], findings: list[Findi
 
 def _scalar(node: Any) -> Any:
     text = str(node.value)
-    if node.style is not None or (node.tag or "").startswith("!"):
+    if node.style in ("'", '"', "|", ">"):
         return text
     if text in _WORDS:
         return _WORDS[text]

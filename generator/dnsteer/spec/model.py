@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
 from dnsteer.spec.types import Interface, IPAny, IPv4, IPv6, Mac, Name, wanted
 
@@ -95,13 +95,17 @@ class Service(_Part):
     )
 
 
-ServiceEntry = Service | Literal["dns", "dot", "doq", "doh"]
-
-
-def _service(value: Any) -> Any:
-    if isinstance(value, dict) or (isinstance(value, str) and value in SHORTHANDS):
+def _shorthand(value: Any) -> Any:
+    if isinstance(value, str) and value in SHORTHANDS:
         return value
     raise wanted("dns, dot, doq, doh or a mapping with protocol and port", "for example {protocol: udp, port: 5353}")
+
+
+Shorthand = Annotated[Literal["dns", "dot", "doq", "doh"], BeforeValidator(_shorthand)]
+ServiceEntry = Annotated[
+    Annotated[Service, Tag("mapping")] | Annotated[Shorthand, Tag("word")],
+    Discriminator(lambda value: "mapping" if isinstance(value, dict | Service) else "word"),
+]
 
 
 def _empty_is_default(value: Any) -> Any:
@@ -201,7 +205,7 @@ class Vip(_Part):
     """Addresses that clients ask, the services there, and the pool that answers."""
 
     addresses: Annotated[list[IPAny], Field(min_length=1)] = Field(description="Addresses, of one or both families.")
-    services: Annotated[list[Annotated[ServiceEntry, BeforeValidator(_service)]], Field(min_length=1)] = Field(
+    services: Annotated[list[ServiceEntry], Field(min_length=1)] = Field(
         description="`dns` (UDP and TCP 53), `dot` (TCP 853), `doq` (UDP 853), `doh` (TCP 443), or a mapping with "
         "`protocol` and `port`."
     )
