@@ -1,0 +1,1 @@
+"""The `dnsteer` command: one thin module per verb."""

@@ -136,14 +136,13 @@ def _mapping(node: Any, path: Path, lines: dict[Path, int], findings: list[Findi
         if key == "<<":
             findings.append(Finding(line, path, "a YAML merge key (<<)", "the keys themselves", "write them out"))
             continue
+        here = (*path, key)
         if key in out:
-            first = lines[(*path, key)]
-            findings.append(
-                Finding(line, (*path, key), f"the key a second time (first on line {first})", "each key once")
-            )
+            first = lines[here]
+            findings.append(Finding(line, here, f"the key a second time (first on line {first})", "each key once"))
             continue
-        lines[(*path, key)] = line
-        out[key] = _build(value_node, (*path, key), lines, findings, seen)
+        lines[here] = line
+        out[key] = _build(value_node, here, lines, findings, seen)
     return out
 
 

@@ -1,0 +1,1 @@
+"""A running Open vSwitch: its OVSDB, its OpenFlow tables, and private instances of it."""

@@ -1,0 +1,132 @@
+"""The pipeline: every OpenFlow table and every register, as constants that code, templates and docs read.
+
+To change the pipeline, change this list and the one template of the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Table:
+    """An OpenFlow table: what it matches, what it does, where packets go next."""
+
+    number: int
+    name: str
+    matches: str
+    does: str
+    next: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Register:
+    """A field of the register file. *bits* are inclusive; it is live from table *first* to table *last*."""
+
+    name: str
+    number: int
+    bits: tuple[int, int]
+    first: str
+    last: str
+    meaning: str
+
+    @property
+    def field(self) -> str:
+        """The register as ovs-ofctl spells it in matches and set_field."""
+        return f"reg{self.number}"
+
+    @property
+    def nxm(self) -> str:
+        """The register's bits as ovs-ofctl spells them in move actions."""
+        low, high = self.bits
+        return f"NXM_NX_REG{self.number}[{low}..{high}]" if (low, high) != (0, 31) else f"NXM_NX_REG{self.number}[]"
+
+
+TABLES: tuple[Table, ...] = (
+    Table(
+        0, "ingress", "port, ethertype, destination MAC",
+        "tells neighbour requests, queries (to the balancer's MAC) and answers (to the gateways' MAC) apart",
+        ("neighbor", "protect", "return"),
+    ),
+    Table(
+        5, "neighbor", "ARP, neighbour solicitation and echo request for a VIP or gateway",
+        "answers them out of the port that they came in by", ("advertise",),
+    ),
+    Table(
+        6, "advertise", "neighbour advertisement in the making",
+        "sets the fields that exist only in an advertisement", (),
+    ),
+    Table(10, "protect", "everything", "passes queries on (deny lists and meters will stand here)", ("vip",)),
+    Table(
+        20, "vip", "destination address, protocol and port",
+        "pool, forwarding mode and, for source-port selection, the slot", ("slot",),
+    ),
+    Table(30, "slot", "pool and slot", "backend; pools selected by dp-hash ask their group", ("forward",)),
+    Table(40, "forward", "forwarding mode, pool and backend", "rewrites towards the backend", ("egress",)),
+    Table(
+        50, "return", "source address, protocol and port of an answer",
+        "rewrites the source back to the VIP, fragments included", ("egress",),
+    ),
+    Table(60, "egress", "path and port to leave by", "MAC addresses of the uplink, output", ()),
+)  # fmt: skip
+
+REGISTERS: tuple[Register, ...] = (
+    Register("pool", 0, (0, 31), "vip", "forward", "number of the pool and family"),
+    Register("slot", 1, (0, 31), "vip", "slot", "slot of the packet"),
+    Register("backend", 2, (0, 31), "slot", "forward", "number of the backend"),
+    Register("mode", 3, (0, 31), "vip", "forward", "forwarding mode: 1 dsr, 2 nat"),
+    Register("path", 4, (0, 31), "ingress", "egress", "1 query, 2 answer"),
+    Register("out", 5, (0, 31), "ingress", "egress", "number of the port to leave by; 0: the port it came in by"),
+)
+
+PATH_QUERY, PATH_ANSWER = 1, 2
+MODE = {"dsr": 1, "nat": 2}
+OUT_SAME = 0
+
+COOKIE_TAG = 0xD453
+"""Upper 16 bits of every cookie of ours."""
+COOKIE_MASK = 0xFFFF000000000000
+GROUP_BASE, GROUP_LAST = 53_000_000, 53_000_000 + 0xFFFF
+"""OpenFlow group numbers of ours; groups carry no cookie."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Tables and registers by name, checked when built."""
+
+    tables: dict[str, Table] = field(default_factory=dict)
+    registers: dict[str, Register] = field(default_factory=dict)
+
+
+def build_pipeline(tables: tuple[Table, ...], registers: tuple[Register, ...]) -> Pipeline:
+    """Check and index tables and registers.
+
+    Raises ValueError when a number or name occurs twice, a table leads backwards or to an unknown one, or two registers
+    overlap while both are live or leave their 32 bits.
+    """
+    by_name = {t.name: t for t in tables}
+    if len(by_name) != len(tables) or len({t.number for t in tables}) != len(tables):
+        raise ValueError("a table's name or number occurs twice")
+    for table in tables:
+        for name in table.next:
+            if name not in by_name or by_name[name].number <= table.number:
+                raise ValueError(f"table {table.name} cannot lead to {name}")
+    regs = {r.name: r for r in registers}
+    if len(regs) != len(registers):
+        raise ValueError("a register's name occurs twice")
+    for i, one in enumerate(registers):
+        low, high = one.bits
+        if not (0 <= low <= high <= 31 and 0 <= one.number <= 15):
+            raise ValueError(f"register {one.name} has bits outside of a 32-bit register")
+        if by_name[one.first].number > by_name[one.last].number:
+            raise ValueError(f"register {one.name} ends before it begins")
+        for other in registers[:i]:
+            share = one.number == other.number and low <= other.bits[1] and other.bits[0] <= high
+            begin = max(by_name[one.first].number, by_name[other.first].number)
+            end = min(by_name[one.last].number, by_name[other.last].number)
+            if share and begin <= end:
+                raise ValueError(f"registers {one.name} and {other.name} overlap")
+    return Pipeline(by_name, regs)
+
+
+PIPELINE = build_pipeline(TABLES, REGISTERS)
