@@ -76,12 +76,14 @@ REGISTERS: tuple[Register, ...] = (
     Register("backend", 2, (0, 31), "slot", "forward", "number of the backend"),
     Register("mode", 3, (0, 31), "vip", "forward", "forwarding mode: 1 dsr, 2 nat"),
     Register("path", 4, (0, 31), "ingress", "egress", "1 query, 2 answer"),
+    Register("side", 6, (0, 31), "ingress", "neighbor", "1 when the packet came in by an uplink"),
     Register("out", 5, (0, 31), "ingress", "egress", "number of the port to leave by; 0: the port it came in by"),
 )
 
 PATH_QUERY, PATH_ANSWER = 1, 2
 MODE = {"dsr": 1, "nat": 2}
 OUT_SAME = 0
+SIDE_UPLINK = 1
 
 COOKIE_TAG = 0xD453
 """Upper 16 bits of every cookie of ours."""

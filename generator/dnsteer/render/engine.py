@@ -1,0 +1,59 @@
+"""Jinja2 set up for flows: strict about undefined names, and spelling numbers as ovs-ofctl prints them."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from dnsteer import __version__
+from dnsteer.plan import pipeline
+
+
+def templates_dir() -> Path:
+    """Where the templates are: inside the installed package, or at the top of a source checkout."""
+    packaged = Path(str(resources.files("dnsteer"))) / "templates"
+    return packaged if packaged.is_dir() else Path(__file__).resolve().parents[3] / "templates"
+
+
+def register_value(value: int) -> str:
+    """A register's value as ovs-ofctl prints it."""
+    return f"0x{value:x}" if value else "0"
+
+
+def port_name(name: str) -> str:
+    """A port's name as ovs-ofctl prints it with --names: quoted where it is not a plain identifier."""
+    return name if all(c.isalnum() or c in "_-." for c in name) else f'"{name}"'
+
+
+@cache
+def environment() -> jinja2.Environment:
+    """The one Jinja2 environment."""
+    env = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(templates_dir()),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # flows and shell, not markup
+    )
+    env.filters["reg"] = register_value
+    env.filters["port"] = port_name
+    env.globals.update(
+        T=pipeline.PIPELINE.tables,
+        R=pipeline.PIPELINE.registers,
+        MODE=pipeline.MODE,
+        QUERY=pipeline.PATH_QUERY,
+        ANSWER=pipeline.PATH_ANSWER,
+        UPLINK=pipeline.SIDE_UPLINK,
+        version=__version__,
+    )
+    return env
+
+
+def render(template: str, **values: Any) -> str:
+    """Render one template."""
+    return environment().get_template(template).render(**values)

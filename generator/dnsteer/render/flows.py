@@ -1,0 +1,124 @@
+"""Plan -> flows and groups: as commented text for people, and as the lines that a switch prints for comparing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import partial
+
+from dnsteer.plan.objects import GroupRow, Plan, Subject
+from dnsteer.plan.pipeline import PIPELINE, TABLES, Table
+from dnsteer.render.engine import environment, register_value
+from dnsteer.spec.errors import show_path
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One flow, spelt as `ovs-ofctl -O OpenFlow15 --names --no-stats dump-flows` prints it (without volatile parts)."""
+
+    table: int
+    priority: int
+    match: str
+    cookie: int
+    actions: str
+
+    @property
+    def key(self) -> tuple[int, int, str]:
+        """What makes a flow the same flow in OpenFlow: table, priority and match."""
+        return (self.table, self.priority, self.match)
+
+    def spec(self) -> str:
+        """The match part, as used to delete this one flow strictly."""
+        match = f",{self.match}" if self.match else ""
+        return f"table={self.table},priority={self.priority}{match}"
+
+    def line(self) -> str:
+        """The flow as ovs-ofctl reads it."""
+        match = f",{self.match}" if self.match else ""
+        return (
+            f"cookie=0x{self.cookie:x}, table={self.table}, priority={self.priority}{match} actions={self.actions}"
+        )
+
+
+@dataclass(frozen=True)
+class Group:
+    """One group: its number and its description as ovs-ofctl prints it."""
+
+    number: int
+    text: str
+
+
+_LINE = re.compile(
+    r"\s*(?:cookie=(?P<cookie>0x[0-9a-f]+), )?(?:table=(?P<table>\d+), )?(?P<flags>(?:[a-z_]+=\S+, )*)"
+    r"(?:priority=(?P<priority>\d+))?,?(?P<match>\S*) actions=(?P<actions>.*)$"
+)
+
+
+def parse_flow(line: str) -> Flow:
+    """Read one flow as rendered or as dumped with --no-stats. Raises ValueError for anything else."""
+    m = _LINE.match(line)
+    if m is None:
+        raise ValueError(f"not a flow: {line!r}")
+    return Flow(
+        int(m["table"] or 0),
+        int(m["priority"] or 32768),
+        (m["flags"] or "") + m["match"],
+        int(m["cookie"] or "0", 16),
+        m["actions"],
+    )
+
+
+def _flow_line(subject: Subject, table: Table, priority: int, match: str, actions: str) -> str:
+    return Flow(table.number, priority, match, subject.cookie, actions).line()
+
+
+def _bits(low: int, high: int) -> str:
+    return f"[{low}]" if low == high else f"[{low}..{high}]"
+
+
+def render_table(plan: Plan, table: Table, file: str) -> str:
+    """One table's flows with comments. *file* is the spec's name in them."""
+    template = environment().get_template(f"tables/{table.number:02d}-{table.name}.j2")
+    return template.render(plan=plan, flow=_flow_line, bits=_bits, place=partial(_place, file))
+
+
+def _place(file: str, subject: Subject) -> str:
+    return f"{file}:{subject.line} {show_path(subject.path)}"
+
+
+def render_flows(plan: Plan, file: str = "spec") -> str:
+    """All tables' flows with comments, in pipeline order."""
+    parts = []
+    for table in TABLES:
+        leads = ", ".join(f"{n} ({PIPELINE.tables[n].number})" for n in table.next) or "out"
+        head = f"# table {table.number} {table.name}: {table.does}; leads to {leads}"
+        parts.append(f"{head}\n{render_table(plan, table, file)}")
+    return "\n".join(parts)
+
+
+def flows_of(plan: Plan) -> list[Flow]:
+    """All flows of the plan."""
+    text = "\n".join(render_table(plan, table, "") for table in TABLES)
+    return [parse_flow(line) for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def groups_of(plan: Plan) -> list[Group]:
+    """All groups of the plan."""
+    return [Group(g.group, _group_text(g)) for g in plan.groups]
+
+
+def _group_text(row: GroupRow) -> str:
+    backend, forward = PIPELINE.registers["backend"].field, PIPELINE.tables["forward"].number
+    buckets = ",".join(
+        f"bucket=bucket_id:{slot},actions=set_field:{register_value(b)}->{backend},resubmit(,{forward})"
+        for slot, b in enumerate(row.backends)
+    )
+    return f"group_id={row.group},type=select,selection_method=dp_hash,{buckets}"
+
+
+def render_groups(plan: Plan, file: str = "spec") -> str:
+    """All groups with comments."""
+    out = ["# groups: one bucket of weight 1 per slot, so that the slots and not the hash decide who moves"]
+    for row in plan.groups:
+        out += [f"# {row.subject.title} ({_place(file, row.subject)})", _group_text(row)]
+    return "\n".join(out) + "\n"
