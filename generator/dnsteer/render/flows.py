@@ -14,7 +14,7 @@ from dnsteer.spec.errors import show_path
 
 @dataclass(frozen=True)
 class Flow:
-    """One flow, spelt as `ovs-ofctl -O OpenFlow15 --names --no-stats dump-flows` prints it (without volatile parts)."""
+    """One flow, spelt as `ovs-ofctl -O OpenFlow15 --no-stats dump-flows` prints it, with ports by name."""
 
     table: int
     priority: int

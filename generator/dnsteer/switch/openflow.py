@@ -7,12 +7,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dnsteer.plan.pipeline import COOKIE_TAG, GROUP_BASE, GROUP_LAST
+from dnsteer.render.engine import port_name
 from dnsteer.render.flows import Flow, Group, parse_flow
 from dnsteer.switch.tools import SwitchError, run
 
 PROTOCOL = "OpenFlow15"
 """Bundles, bucket ids and a group's selection method all need version 1.4 or 1.5; the bridge keeps its other versions."""
 
+_PORT = re.compile(r"\s*(\d+|LOCAL)\((.+)\): addr:")
+_PORT_USE = re.compile(r"(\bin_port=|\boutput:)(\w+)")
 _GROUP = re.compile(r"\s*(group_id=(\d+),.*\S)")
 
 
@@ -37,21 +40,23 @@ class OpenFlow:
         self.target = target
         self._env = env
 
-    def ofctl(self, *args: str, stdin: str | None = None, timeout: float = 60) -> str:
+    def ofctl(self, *args: str, names: bool = False, stdin: str | None = None, timeout: float = 60) -> str:
         """Run ovs-ofctl; *args* start with the command, then the options after the target."""
         return run(
-            ["ovs-ofctl", "-O", PROTOCOL, "--names", "--no-stats", args[0], self.target, *args[1:]],
+            ["ovs-ofctl", "-O", PROTOCOL, "--names" if names else "--no-names", "--no-stats", args[0], self.target, *args[1:]],
             env=self._env,
             stdin=stdin,
             timeout=timeout,
         )
 
     def dump(self) -> Tables:
-        """All flows, and the groups in our range of numbers."""
+        """All flows, with ports by name, and the groups in our range of numbers."""
         ours, other = {}, {}
+        # Not --names: once tables are named, that prints their names as well, and differently from version to version.
+        names = {m[1]: port_name(m[2]) for m in map(_PORT.match, self.ofctl("dump-ports-desc").splitlines()) if m}
         for line in self.ofctl("dump-flows").splitlines():
             if "actions=" in line:
-                flow = parse_flow(line)
+                flow = parse_flow(_PORT_USE.sub(lambda m: m[1] + names.get(m[2], m[2]), line))
                 (ours if is_ours(flow) else other)[flow.key] = flow
         groups = {}
         for line in self.ofctl("dump-groups").splitlines():
@@ -62,7 +67,7 @@ class OpenFlow:
 
     def bundle(self, lines: Iterable[str]) -> None:
         """Send flow and group changes as one transaction: all of them or none. Raises SwitchError with the reason."""
-        self.ofctl("bundle", "-", stdin="\n".join(lines) + "\n", timeout=120)
+        self.ofctl("bundle", "-", names=True, stdin="\n".join(lines) + "\n", timeout=120)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,52 @@
+"""What OVSDB must hold for a plan: the bridge and its ports, as one value that scripts and apply both use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dnsteer.plan.pipeline import TABLES
+from dnsteer.spec.model import Flavor, Spec
+
+DATAPATH_TYPE = {
+    Flavor.OVS_DOCA: "netdev",
+    Flavor.OVS_DPDK: "netdev",
+    Flavor.OVS_NETDEV: "netdev",
+    Flavor.OVS_KERNEL: "system",
+}
+INTERFACE_TYPE = {
+    Flavor.OVS_DOCA: "dpdk",
+    Flavor.OVS_DPDK: "dpdk",
+    Flavor.OVS_NETDEV: "system",
+    Flavor.OVS_KERNEL: "system",
+}
+
+
+@dataclass(frozen=True)
+class WantedPort:
+    """An interface as it must be."""
+
+    name: str
+    type: str
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class WantedBridge:
+    """The bridge as it must be."""
+
+    name: str
+    datapath_type: str
+    ports: tuple[WantedPort, ...]
+    table_names: Mapping[int, str]
+
+
+def wanted_bridge(spec: Spec) -> WantedBridge:
+    """The bridge of a spec."""
+    switch = spec.switch
+    kind = INTERFACE_TYPE[switch.flavor]
+    ports = tuple(
+        WantedPort(name, port.type if port.type is not None else kind, dict(sorted(port.options.items())))
+        for name, port in {**switch.uplinks, **switch.ports}.items()
+    )
+    return WantedBridge(switch.bridge, DATAPATH_TYPE[switch.flavor], ports, {t.number: t.name for t in TABLES})
