@@ -27,6 +27,7 @@ class WantedPort:
     """An interface as it must be."""
 
     name: str
+    title: str
     type: str
     options: Mapping[str, str]
 
@@ -46,7 +47,12 @@ def wanted_bridge(spec: Spec) -> WantedBridge:
     switch = spec.switch
     kind = INTERFACE_TYPE[switch.flavor]
     ports = tuple(
-        WantedPort(name, port.type if port.type is not None else kind, dict(sorted(port.options.items())))
+        WantedPort(
+            name,
+            "uplink" if name in switch.uplinks else "port of backends",
+            port.type if port.type is not None else kind,
+            dict(sorted(port.options.items())),
+        )
         for name, port in {**switch.uplinks, **switch.ports}.items()
     )
     return WantedBridge(switch.bridge, DATAPATH_TYPE[switch.flavor], ports, {t.number: t.name for t in TABLES})

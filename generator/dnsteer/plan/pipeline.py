@@ -65,7 +65,11 @@ TABLES: tuple[Table, ...] = (
     Table(40, "forward", "forwarding mode, pool and backend", "rewrites towards the backend", ("egress",)),
     Table(
         50, "return", "source address, protocol and port of an answer",
-        "rewrites the source back to the VIP, fragments included", ("egress",),
+        "rewrites the source back to the VIP, fragments included", ("fragment", "egress"),
+    ),
+    Table(
+        55, "fragment", "connection-tracking state of a fragment of an answer",
+        "drops what could not be translated", ("egress",),
     ),
     Table(60, "egress", "path and port to leave by", "MAC addresses of the uplink, output", ()),
 )  # fmt: skip
