@@ -1,0 +1,54 @@
+# make help lists the targets.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+BIN := .venv/bin
+SPEC ?= examples/quickstart.yaml
+DB := unix:/run/dnsteer-lab/db.sock
+
+.PHONY: help setup demo test lint fmt docs golden bench-render bench-slots bench-megaflows wheel clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
+
+setup: ## install packages (root) and the Python environment .venv
+	@scripts/setup.sh
+
+demo: setup ## the main job: prove, run in a lab, load with real DNS queries (root)
+	@scripts/demo.sh $(SPEC) $(DB)
+
+test: setup lint ## lint and all tests (system tests need root)
+	$(BIN)/python -m pytest
+
+lint: setup ## formatting, types, import direction, generated docs, YAML, shell
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python docs/generate.py --check
+	$(BIN)/yamllint --strict examples tests .yamllint
+	shellcheck scripts/*.sh .ci/run
+
+fmt: setup ## format the Python code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: setup ## regenerate the generated pages
+	$(BIN)/python docs/generate.py
+
+golden: setup ## regenerate the golden files and expected errors; read the diff
+	$(BIN)/python -m pytest -q tests/unit/test_golden.py tests/unit/test_bad_specs.py --regenerate
+
+bench-render: setup ## load, validate, plan, render and apply 1,000 and 10,000 VIPs (JSON)
+	$(BIN)/python bench/render.py
+
+bench-slots: setup ## movement and balance of slots against other algorithms (JSON)
+	$(BIN)/python bench/slots.py
+
+bench-megaflows: setup ## megaflows, masks and passes with 5,000 clients (JSON)
+	$(BIN)/python bench/megaflows.py
+
+wheel: setup ## build the wheel and try it in a clean environment
+	scripts/wheel.sh
+
+clean: ## remove what was built here
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

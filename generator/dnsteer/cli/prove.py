@@ -1,0 +1,150 @@
+"""Verbs that prove and explain a spec on a private switch: `check` and `explain`. No root needed."""
+
+from __future__ import annotations
+
+import ipaddress
+import sys
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from dnsteer.cli.output import Exit, Json, SpecFile, err, fail, load, out, print_json, reporting
+from dnsteer.spec.model import Protocol
+from dnsteer.spec.types import Address
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs to the command."""
+    app.command()(check)
+    app.command()(explain)
+
+
+def check(
+    spec: SpecFile,
+    json: Json = False,
+    sample: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Send packets for N slots of each service instead of all; for huge specs."),
+    ] = None,
+) -> None:
+    """Prove the spec on a private ovs-vswitchd: every byte of every kind of packet, both ways."""
+    from dnsteer.proof.check import check as run_check
+
+    with reporting(json):
+        loaded = load(spec, json)
+        columns = (SpinnerColumn(), TextColumn("{task.completed} packets through the private switch"), TimeElapsedColumn())
+        with Progress(*columns, console=err, transient=True, disable=json or not sys.stderr.isatty()) as progress:
+            task = progress.add_task("check", total=None)
+            report = run_check(loaded, per_service=sample, progress=lambda n: progress.advance(task, n))
+    if json:
+        print_json(report.as_json())
+        raise typer.Exit(Exit.OK if report.ok else Exit.ERROR)
+    for failure in report.failures:
+        out.print(f"FAILED {failure.vector} at {failure.port}: {failure.problem}", markup=False)
+        for line in failure.detail:
+            out.print(f"    {line}", markup=False)
+    for complaint in report.complaints:
+        out.print(f"FAILED the switch's log: {complaint}", markup=False)
+    kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(report.packets.items()))
+    total = sum(report.packets.values())
+    out.print(f"{loaded.file}: {report.flows} flows, {report.groups} groups on Open vSwitch {report.ovs}", markup=False)
+    out.print(f"  {total} packets ({kinds})")
+    out.print(
+        f"  {report.megaflows} megaflows, {report.masks} masks, {report.recirculations} recirculations "
+        f"for queries and answers"
+    )
+    if report.ok:
+        out.print(f"  every byte as the spec says; {report.seconds:.1f} s")
+        return
+    out.print(f"  {report.failed} packets did not fare as the spec says; {report.seconds:.1f} s")
+    raise typer.Exit(Exit.ERROR)
+
+
+def explain(
+    spec: SpecFile,
+    client: Annotated[str | None, typer.Option(metavar="ADDR:PORT", help="The client; an IPv6 address in [].")] = None,
+    vip: Annotated[str | None, typer.Option(metavar="ADDR:PORT/PROTO", help="The VIP, such as 192.0.2.53:53/udp.")] = None,
+    uplink: Annotated[str | None, typer.Option(help="Uplink that the query comes in by; the first by default.")] = None,
+    cookie: Annotated[str | None, typer.Option(metavar="0x...", help="Name the object behind a flow's cookie.")] = None,
+    json: Json = False,
+) -> None:
+    """Say which backend a client gets and through which flows, or what a cookie stands for."""
+    with reporting(json):
+        if cookie is not None and client is None and vip is None:
+            _cookie(spec, cookie, json)
+        elif client is not None and vip is not None and cookie is None:
+            _query(spec, client, vip, uplink, json)
+        else:
+            fail("give either --client and --vip, or --cookie", Exit.USAGE)
+
+
+def _cookie(spec: SpecFile, text: str, json: bool) -> None:
+    from dnsteer.proof.explain import explain_cookie, is_tagged
+    from dnsteer.spec.errors import show_path
+
+    try:
+        number = int(text, 16)
+    except ValueError:
+        fail(f"--cookie: found {text!r}; expected a hexadecimal number such as 0xd453020000006ff4", Exit.USAGE)
+    loaded = load(spec, json)
+    subject = explain_cookie(loaded, number)
+    if subject is None:
+        why = "an object that this spec does not have" if is_tagged(number) else "no cookie of dnsteer's"
+        fail(f"0x{number:x}: {why}", Exit.ERROR)
+    if json:
+        path = show_path(subject.path)
+        print_json({"cookie": hex(number), "object": subject.title, "line": subject.line, "path": path})
+    else:
+        where = f"{loaded.file}:{subject.line} {show_path(subject.path)}"
+        out.print(f"0x{number:x}: {subject.title}, {where}", markup=False)
+
+
+def _endpoint(option: str, text: str) -> tuple[Address, int]:
+    host, colon, port = text.rpartition(":")
+    try:
+        address = ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
+        number = int(port) if colon else 0
+    except ValueError:
+        number = 0
+    if not 1 <= number <= 65535:
+        fail(f"{option}: found {text!r}; expected an address and port such as 198.51.100.7:40001 or [2001:db8::7]:40001",
+             Exit.USAGE)  # fmt: skip
+    return address, number
+
+
+def _query(spec: SpecFile, client: str, vip: str, uplink: str | None, json: bool) -> None:
+    from dnsteer.proof.explain import explain_query
+
+    source, sport = _endpoint("--client", client)
+    where, _, protocol = vip.partition("/")
+    if protocol not in ("udp", "tcp"):
+        fail(f"--vip: found {vip!r}; expected an address, port and protocol such as 192.0.2.53:53/udp", Exit.USAGE)
+    address, port = _endpoint("--vip", where)
+    if source.version != address.version:
+        fail("--client and --vip are of different families", Exit.USAGE)
+    loaded = load(spec, json)
+    uplinks = list(loaded.spec.switch.uplinks)
+    ingress = uplink or uplinks[0]
+    if ingress not in uplinks:
+        fail(f"--uplink: found {ingress!r}; expected one of {', '.join(uplinks)}", Exit.USAGE)
+    way = explain_query(loaded, source, sport, address, port, Protocol(protocol), ingress)
+    if json:
+        print_json(asdict(way))
+    else:
+        out.print(f"query    {way.query}, in by {way.ingress}", markup=False)
+        slot = f"slot {way.slot}" if way.slot is not None else "slot chosen by the switch's hash" if way.backend else "none"
+        out.print(f"slot     {slot}", markup=False)
+        out.print(f"backend  {way.backend or 'none'}  ({way.why})", markup=False)
+        for step in way.steps:
+            at = f"{loaded.file}:{step.line}" if step.line else ""
+            out.print(f"  {step.table:<9} {step.match}", markup=False)
+            out.print(f"            {step.about}  {at}  cookie 0x{step.cookie:x}", markup=False)
+        out.print(f"passes   {way.passes}")
+        for port_name, frame in way.out or (("nowhere", "dropped"),):
+            out.print(f"out      {port_name}: {frame}", markup=False)
+        if way.passes > 1:
+            out.print("note     the hash is this switch's; other switches and hardware may choose another slot")
+    if not way.as_expected:
+        fail("this is not what the spec says; run `dnsteer check`", Exit.ERROR)

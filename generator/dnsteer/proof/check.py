@@ -1,0 +1,165 @@
+"""Prove a spec: send packets through its flows on a real switch and compare every byte with the reference."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from typing import Any
+
+from dnsteer.plan.build import build_plan
+from dnsteer.proof.harness import Harness, masks
+from dnsteer.proof.reference import Expectation, Frame, Reference
+from dnsteer.proof.show import differences, summary
+from dnsteer.proof.vectors import Vector, vectors
+from dnsteer.spec.load import Loaded
+from dnsteer.switch.tools import ovs_version
+
+_CHUNK = 2000  # packets between two looks at the captures
+_MOST_FAILURES = 20
+_EXPECTED_COMPLAINTS = ("Unable to NAT due to tuple space", "dummy")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A packet that did not fare as the spec says."""
+
+    vector: str
+    port: str
+    problem: str
+    detail: tuple[str, ...]
+
+
+@dataclass
+class Report:
+    """What a check found. Megaflows, masks and recirculations are those of queries and answers, by the switch's count."""
+
+    ovs: str
+    flows: int
+    groups: int
+    packets: dict[str, int] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    failed: int = 0
+    megaflows: int = 0
+    masks: int = 0
+    recirculations: int = 0
+    complaints: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything was as the spec says."""
+        return self.failed == 0 and not self.complaints
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as a JSON object."""
+        return {"ok": self.ok, **asdict(self)}
+
+
+def check(
+    loaded: Loaded, *, per_service: int | None = None, progress: Callable[[int], None] = lambda _: None
+) -> Report:
+    """Load the spec's flows into a private switch and hold them against the reference.
+
+    *per_service* limits the slots sampled for each service; None sends a packet for every slot. Raises SwitchError or
+    Unavailable when the switch itself fails.
+    """
+    start = time.monotonic()
+    plan = build_plan(loaded)
+    reference = Reference(loaded.spec)
+    with Harness(plan) as harness:
+        report = Report(ovs_version(), sum(1 for _ in _loaded_flows(harness)), len(plan.groups))
+        load, rest = _by_kind(vectors(loaded.spec, reference, per_service=per_service))
+        for chunk in _chunks(load):
+            _run(harness, reference, chunk, report)
+            progress(len(chunk))
+        flows = harness.megaflows()
+        report.megaflows, report.masks = len(flows), masks(flows)
+        report.recirculations = harness.counters()["recirculations"]
+        for chunk in _chunks(rest):
+            _run(harness, reference, chunk, report)
+            progress(len(chunk))
+        report.complaints = [c for c in harness.switch.complaints() if not any(w in c for w in _EXPECTED_COMPLAINTS)]
+    report.seconds = round(time.monotonic() - start, 3)
+    return report
+
+
+def _loaded_flows(harness: Harness) -> Iterable[object]:
+    return harness.openflow.dump().flows
+
+
+def _by_kind(stream: Iterable[Vector]) -> tuple[list[Vector], list[Vector]]:
+    """Queries and answers, whose megaflows are reported, and all others."""
+    load, rest = [], []
+    for vector in stream:
+        (load if vector.kind in ("query", "answer") else rest).append(vector)
+    load.sort(key=lambda v: v.port)  # packets of one port go in together
+    rest.sort(key=lambda v: v.port)
+    return load, rest
+
+
+def _chunks(items: Sequence[Vector]) -> Iterable[list[Vector]]:
+    stream = iter(items)
+    while chunk := list(islice(stream, _CHUNK)):
+        yield chunk
+
+
+def _run(harness: Harness, reference: Reference, chunk: Sequence[Vector], report: Report) -> None:
+    expected = [reference.expect(v.port, v.data) for v in chunk]
+    owners: dict[Frame, list[int]] = defaultdict(list)
+    for i, expectation in enumerate(expected):
+        for frame in expectation.options:
+            owners[frame].append(i)
+    hits = Counter[int]()
+    stray: list[Frame] = []
+    for frame in harness.send(Frame(v.port, v.data) for v in chunk):
+        candidates = owners.get(frame)
+        if candidates:
+            # Packets with the same answer (two ARP requests) share it in turn.
+            hits[min(candidates, key=lambda i: hits[i])] += 1
+        else:
+            stray.append(frame)
+    for i, vector in enumerate(chunk):
+        report.packets[vector.kind] = report.packets.get(vector.kind, 0) + 1
+        wanted = 1 if expected[i].options else 0
+        if hits[i] != wanted:
+            _failed(report, harness, vector, expected[i], hits[i], stray)
+    for frame in stray:
+        _note(report, Failure("(no packet)", frame.port, "left although nothing should have", (summary(frame.data),)))
+
+
+def _failed(
+    report: Report, harness: Harness, vector: Vector, want: Expectation, hits: int, stray: list[Frame]
+) -> None:
+    detail = [f"by the spec: {want.why}", f"in:       {vector.port}: {summary(vector.data)}"]
+    if hits > 1:
+        problem = f"left {hits} times"
+    else:
+        near = _nearest(want, stray)
+        one = min(want.options, key=lambda f: f.port)
+        detail.append(f"expected: {one.port}: {summary(one.data)}")
+        if near is None:
+            problem = "did not leave"
+        else:
+            stray.remove(near)
+            problem = "left otherwise"
+            detail.append(f"left:     {near.port}: {summary(near.data)}")
+            detail += differences(one.data, near.data)
+    if len(report.failures) < 3:
+        trace = harness.trace(vector.port, vector.data)
+        detail += ["the switch's own trace:", *(f"    {line}" for line in trace.splitlines() if line.strip())]
+    _note(report, Failure(vector.name, vector.port, problem, tuple(detail)))
+
+
+def _nearest(want: Expectation, stray: Sequence[Frame]) -> Frame | None:
+    """The stray frame that ends like the expected one: payloads are unique, headers are what goes wrong."""
+    tails = {f.data[-16:] for f in want.options}
+    return next((f for f in stray if f.data[-16:] in tails), None)
+
+
+def _note(report: Report, failure: Failure) -> None:
+    report.failed += 1
+    if len(report.failures) < _MOST_FAILURES:
+        report.failures.append(failure)

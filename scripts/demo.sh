@@ -1,0 +1,26 @@
+#!/bin/sh
+# The main job end to end: prove the spec without root, bring a lab up, apply, verify, load it with real queries.
+# usage: demo.sh SPEC DB
+set -eu
+cd "$(dirname "$0")/.."
+spec=$1
+db=$2
+dnsteer=.venv/bin/dnsteer
+
+if [ "$(id -u)" -ne 0 ]; then
+    echo "demo: the lab needs root (network namespaces); the proof alone does not: $dnsteer check $spec" >&2
+    exit 77
+fi
+
+trap '"$dnsteer" lab down >/dev/null' EXIT
+trap 'exit 130' INT TERM
+
+echo "== prove"
+"$dnsteer" check "$spec"
+echo "== lab"
+"$dnsteer" lab up "$spec"
+echo "== apply"
+"$dnsteer" apply "$spec" --db "$db"
+"$dnsteer" verify "$spec" --db "$db"
+echo "== load"
+"$dnsteer" lab demo "$spec" --report build/demo/report.json

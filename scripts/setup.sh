@@ -1,0 +1,43 @@
+#!/bin/sh
+# Install what dnsteer, its lab and its tests need: Debian packages (root) and a Python environment in .venv.
+# Packages that are there already are left as they are. Services that come with new packages are neither started nor
+# enabled: dnsteer uses the programs, with daemons of its own, and a system Open vSwitch stays whatever it was.
+set -eu
+cd "$(dirname "$0")/.."
+
+packages="openvswitch-switch nsd dnsperf knot-dnsutils iproute2 ethtool openssl procps shellcheck python3 python3-venv"
+
+missing=""
+for package in $packages; do
+    dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing="$missing $package"
+done
+
+if [ -n "$missing" ]; then
+    if [ "$(id -u)" -ne 0 ]; then
+        echo "setup: missing packages:$missing; run as root, or: apt-get install$missing" >&2
+        exit 77
+    fi
+    guard=/usr/sbin/policy-rc.d
+    if [ ! -e "$guard" ]; then
+        printf '#!/bin/sh\nexit 101\n' >"$guard" # tells invoke-rc.d to start nothing
+        chmod 755 "$guard"
+        trap 'rm -f "$guard"' EXIT
+    fi
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq
+    # shellcheck disable=SC2086 # a list of words
+    apt-get install -y -qq --no-install-recommends $missing >/dev/null
+    for unit in openvswitch-switch nsd; do
+        case " $missing " in
+        *" $unit "*) systemctl disable --quiet "$unit" 2>/dev/null || true ;;
+        esac
+    done
+fi
+
+if [ ! -x .venv/bin/python ]; then
+    "${PYTHON:-python3}" -m venv .venv
+fi
+if [ ! -e .venv/ready ] || [ pyproject.toml -nt .venv/ready ]; then
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+    touch .venv/ready
+fi
