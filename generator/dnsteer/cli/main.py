@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-import click
 import typer
 
 from dnsteer.cli import change, files, lab, prove
@@ -25,16 +24,20 @@ change.register(app)
 app.add_typer(lab.app, name="lab")
 
 
+# Newer versions of typer carry click inside, older ones depend on it: this is UsageError in both.
+_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+
+
 def run() -> None:
     """Entry point. Usage errors leave with 64, since 2 means that the switch differs."""
     try:
         code = app(standalone_mode=False)
-    except click.exceptions.UsageError as error:
-        error.show()
+    except _UsageError as error:
+        error.show()  # type: ignore[attr-defined]
         code = Exit.USAGE
-    except click.exceptions.Exit as error:
+    except typer.Exit as error:
         code = error.exit_code
-    except (click.exceptions.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         err.print("dnsteer: interrupted; nothing is left half done")
         code = Exit.INTERRUPTED
     except BrokenPipeError:

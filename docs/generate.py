@@ -1,0 +1,202 @@
+"""Write docs/spec.md and docs/pipeline.md from the code. `--check` writes nothing and fails when a page is stale."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dnsteer.plan.build import build_plan
+from dnsteer.plan.numbers import OBJECT_BITS, Category
+from dnsteer.plan.pipeline import COOKIE_MASK, COOKIE_TAG, GROUP_BASE, GROUP_LAST, REGISTERS, TABLES
+from dnsteer.render.flows import Flow, flows_of
+from dnsteer.spec import model
+from dnsteer.spec.load import load_spec
+
+DOCS = Path(__file__).resolve().parent
+EXAMPLE = "examples/one-armed-nat.yaml"
+MADE = "<!-- Made by docs/generate.py (make docs). Change the code, not this page. -->\n\n"
+
+PARTS: tuple[tuple[str, type[Any]], ...] = (
+    ("The document", model.Spec),
+    ("`switch`", model.Switch),
+    ("`switch.uplinks.NAME`", model.Uplink),
+    ("`switch.ports.NAME`", model.Port),
+    ("`pools.NAME`", model.Pool),
+    ("`pools.NAME.backends[]`", model.Backend),
+    ("`vips.NAME`", model.Vip),
+    ("`vips.NAME.services[]`", model.Service),
+)
+
+# Why a flow of each table and shape is there. A shape without an explanation fails the build of the page.
+EXPLAIN = {
+    "ingress arp": "ARP at this port goes to the responders. Register 6 says that it came in by an uplink, where VIPs are answered for.",
+    "ingress icmp": "So does ICMP: echo requests. What is not for an address of ours is dropped there.",
+    "ingress icmp6": "So does ICMPv6: echo requests and neighbour solicitations.",
+    "ingress query": "A query: its destination is the balancer's MAC, which the routers learnt for the VIPs.",
+    "ingress answer": "An answer: its destination is the gateways' MAC. Register 5 is the port to leave by; 0: the one it came in by.",
+    "neighbor arp": "ARP responder: turns the request round and sends it back. Runs in software on every flavor.",
+    "neighbor icmp": "Echo responder. TTL 64 is set because the request's may be nearly used up.",
+    "neighbor icmp6 dad": "Duplicate address detection asks from `::`; the answer goes to all nodes.",
+    "neighbor icmp6 ns": "Neighbour solicitation, part one: becomes an advertisement.",
+    "neighbor icmp6": "Echo responder for IPv6.",
+    "advertise icmp6 all": "Neighbour advertisement to all nodes, part two: flags and the link-layer address.",
+    "advertise icmp6": "Neighbour advertisement, part two: fields that exist only in an advertisement.",
+    "protect any": "Nothing is filtered yet; the table is where deny lists and meters go.",
+    "vip udp": "A service. Pool and mode go to registers; the slot is bits of the source port, of which `move` unwildcards just those.",
+    "vip tcp": "The same for TCP.",
+    "vip udp6": "The same for IPv6, with the pool's IPv6 slots.",
+    "vip tcp6": "The same for TCP over IPv6.",
+    "slot register": "One flow per slot: the slot names a backend. A change of weights changes these flows and no others.",
+    "forward ip": "Towards the backend: its MAC, and with NAT its address. Matching the family makes the address writable.",
+    "forward ipv6": "The same for IPv6.",
+    "return udp": "Back from the backend: the source becomes the VIP again.",
+    "return tcp": "The same for TCP.",
+    "return udp6": "The same for IPv6.",
+    "return tcp6": "The same for TCP over IPv6.",
+    "return udp frag": "Fragments of a large IPv4 answer: through the connection tracker, which reassembles, translates and fragments again.",
+    "return udp6 frag": "First fragment of a large IPv6 answer.",
+    "return ipv6 frag": "Later fragments of a large IPv6 answer carry protocol 44 and are known by their source alone.",
+    "fragment state": "A fragment that the tracker could not translate must not reach the client with the backend's address.",
+    "fragment any": "The others go on.",
+    "egress query": "Out. What leaves by an uplink carries the balancer's MAC: the router's own MAC must not come from this side.",
+    "egress answer": "Out to the router, whose MAC the spec gives as `next_hop`.",
+}
+
+
+def spec_page() -> str:
+    """The reference of the spec."""
+    out = [MADE + "# The spec\n"]
+    out.append(
+        "One YAML file describes one switch. Editors complete it with the schema that `dnsteer schema` prints. Scalars follow "
+        "YAML 1.2; anchors, aliases and duplicate keys are refused. What the fields do to packets: [forwarding](forwarding.md).\n"
+    )
+    for title, part in PARTS:
+        out.append(f"## {title}\n\n{part.__doc__}\n")
+        out.append("| key | value | default | meaning |\n|---|---|---|---|")
+        schema = part.model_json_schema()
+        for name, field in part.model_fields.items():
+            value = _value(schema["properties"][name], schema)
+            default = "**required**" if field.is_required() else _default(field)
+            out.append(f"| `{name}` | {value} | {default} | {field.description} |")
+        out.append("")
+    out.append("## Short names of services\n\n| name | stands for |\n|---|---|")
+    for name, entries in model.SHORTHANDS.items():
+        out.append(f"| `{name}` | {', '.join(f'{protocol.value}/{port}' for protocol, port in entries)} |")
+    return "\n".join(out) + "\n"
+
+
+def _default(field: Any) -> str:
+    value = field.get_default(call_default_factory=True)
+    if value is None or value == {} or value == []:
+        return ""
+    return f"`{str(getattr(value, 'value', value)).lower() if isinstance(value, bool) else getattr(value, 'value', value)}`"
+
+
+def _value(prop: dict[str, Any], schema: dict[str, Any]) -> str:
+    if "$ref" in prop:
+        return _value(schema["$defs"][prop["$ref"].split("/")[-1]], schema)
+    if "anyOf" in prop:
+        return " or ".join(v for p in prop["anyOf"] if (v := _value(p, schema)) != "null")
+    if "oneOf" in prop:
+        return " or ".join(_value(p, schema) for p in prop["oneOf"])
+    if "enum" in prop:
+        return ", ".join(f"`{v}`" for v in prop["enum"])
+    if "const" in prop:
+        return f"`{prop['const']}`"
+    kind = prop.get("type", "mapping")
+    if kind == "array":
+        return f"list of {_value(prop['items'], schema)}"
+    if kind == "object":
+        return "mapping"
+    if kind == "integer":
+        return f"{prop.get('minimum', '')} to {prop.get('maximum', '')}"
+    if kind == "boolean":
+        return "`true`, `false`"
+    return f"such as `{prop['examples'][0]}`" if "examples" in prop else str(kind)
+
+
+def pipeline_page() -> str:
+    """Tables, registers, cookies, and a numbered dump explained."""
+    out = [MADE + "# The pipeline\n"]
+    out.append(
+        "Tables cost nothing: Open vSwitch flattens a packet's way through them into one megaflow. To change a table, change "
+        "its template in `templates/tables/`; to change the layout, change `generator/dnsteer/plan/pipeline.py` as well.\n"
+    )
+    out.append("## Tables\n\n| number | name | matches | does | leads to |\n|---|---|---|---|---|")
+    for t in TABLES:
+        out.append(f"| {t.number} | {t.name} | {t.matches} | {t.does} | {', '.join(t.next) or 'out'} |")
+    out.append("\n## Registers\n\n| register | name | bits | live in tables | meaning |\n|---|---|---|---|---|")
+    for r in sorted(REGISTERS, key=lambda r: r.number):
+        out.append(f"| {r.field} | {r.name} | {r.bits[0]}..{r.bits[1]} | {r.first} to {r.last} | {r.meaning} |")
+    out.append(
+        f"\n## Cookies and groups\n\nBits 48 to 63 of a cookie are the tag `0x{COOKIE_TAG:x}` (mask `0x{COOKIE_MASK:x}`): flows "
+        f"without it are not dnsteer's and are never touched. Bits {OBJECT_BITS} to 47 are the category, the rest the object's "
+        "number. `dnsteer explain SPEC --cookie 0x...` names the object and its line in the spec. Numbers of pools, backends and "
+        "ports are hashes of their names, so adding one does not renumber the others. Groups have no cookie; ours are numbered "
+        f"{GROUP_BASE} to {GROUP_LAST}.\n\n| category | object |\n|---|---|"
+    )
+    out += [f"| {c.value} | {c.name.lower()} |" for c in Category]
+    out.append(
+        f"\n## A dump, flow by flow\n\nThe flows of `{EXAMPLE}`, one of each shape, as `ovs-ofctl -O OpenFlow15 --no-stats "
+        "dump-flows` prints them (ports by name).\n\n```"
+    )
+    chosen = list(_one_of_each())
+    out += [f"{i:>2}. {flow.line()}" for i, (_, flow) in enumerate(chosen, 1)]
+    out.append("```\n")
+    out += [f"{i}. {EXPLAIN[shape]}" for i, (shape, _) in enumerate(chosen, 1)]
+    out.append("\nEvery table ends with a flow of priority 0 that drops (or, in `protect`, passes on), so that its counter shows the misses.")
+    return "\n".join(out) + "\n"
+
+
+def _one_of_each() -> Iterator[tuple[str, Flow]]:
+    names = {t.number: t.name for t in TABLES}
+    seen = set()
+    for flow in flows_of(build_plan(load_spec(DOCS.parent / EXAMPLE))):
+        if flow.priority == 0 and flow.actions == "drop":
+            continue
+        shape = f"{names[flow.table]} {_shape(names[flow.table], flow)}"
+        if shape not in EXPLAIN:
+            raise SystemExit(f"docs/generate.py: no explanation for {shape!r}: {flow.line()}")
+        if shape not in seen:
+            seen.add(shape)
+            yield shape, flow
+
+
+def _shape(table: str, flow: Flow) -> str:
+    first = flow.match.split(",")[0]
+    if table == "ingress" and "dl_dst" in flow.match:
+        return "query" if "->reg4,goto_table:10" in flow.actions else "answer"
+    if table == "egress":
+        return "answer" if "reg4=0x2" in flow.match else "query"
+    if not first:
+        return "any"
+    if first.startswith("reg"):
+        return "register"
+    if "ct_state" in first:
+        return "state"
+    extra = {"ipv6_src=::": "dad", "icmp_type=135": "ns", "ipv6_dst=ff02::1": "all", "nw_frag": "frag"}
+    for mark, word in extra.items():
+        if f",{mark}," in f",{flow.match}," or (mark == "nw_frag" and mark in flow.match):
+            return f"{first} {word}"
+    return first
+
+
+def main() -> int:
+    """Write the pages, or with --check compare them."""
+    stale = []
+    for name, text in (("spec.md", spec_page()), ("pipeline.md", pipeline_page())):
+        file = DOCS / name
+        if "--check" in sys.argv:
+            if not file.exists() or file.read_text() != text:
+                stale.append(f"docs/{name}")
+        else:
+            file.write_text(text)
+    if stale:
+        sys.stderr.write(f"stale: {', '.join(stale)}; run: make docs\n")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

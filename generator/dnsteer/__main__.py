@@ -1,0 +1,5 @@
+"""`python -m dnsteer`."""
+
+from dnsteer.cli.main import run
+
+run()
