@@ -21,7 +21,7 @@ from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.tools import SwitchError
 
 _COUNTER = re.compile(r"^\s*packets? (received|recirculations): (\d+)", re.M)
-_BATCH = 200  # packets in one control command: well below the socket's buffer
+_BATCH = 100  # a dummy device queues 100 packets and drops what comes on top
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,7 @@ class Harness:
                 self.switch.appctl("netdev-dummy/receive", port, *batch)
                 self._sent += len(batch)
                 batch.clear()
+                self._settle()
 
         for frame in frames:
             if frame.port != port or len(batch) >= _BATCH:
@@ -99,7 +100,6 @@ class Harness:
                 port = frame.port
             batch.append(frame.data.hex())
         flush()
-        self._settle()
         return self._collect()
 
     def _settle(self) -> None:
@@ -121,7 +121,7 @@ class Harness:
 
     def megaflows(self) -> list[Megaflow]:
         """The datapath flows now."""
-        lines = self.switch.appctl("dpctl/dump-flows", "-m").splitlines()
+        lines = self.switch.dump("dpctl/dump-flows", "-m").splitlines()
         return [read_megaflow(line) for line in lines if "recirc_id(" in line]
 
     def forget_megaflows(self) -> None:

@@ -123,6 +123,10 @@ class PrivateSwitch:
             raise SwitchError(f"{command}: {error or os.strerror(abs(code))}".strip())
         return str(result or "")
 
+    def dump(self, command: str, *args: str) -> str:
+        """Like appctl, for long answers: ovs-appctl reads them a thousand times faster than the ovs library does."""
+        return run(["ovs-appctl", "-t", str(self.dir / "vswitchd.ctl"), command, *args], env=self.env)
+
     def vsctl(self, *args: str) -> str:
         """Run ovs-vsctl on the private OVSDB and wait for the switch to follow."""
         return run(["ovs-vsctl", f"--db={self.database}", "--timeout=20", *args], env=self.env)
