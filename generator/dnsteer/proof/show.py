@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from scapy.layers.dns import DNSQR
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
 
 def summary(data: bytes) -> str:
-    """A frame in one line."""
+    """A frame in one line: MACs, addresses, ports, and the question of a DNS query."""
     packet = Ether(data)
-    return f"{packet.src} > {packet.dst} {packet.payload.summary()}"
+    macs = f"{packet.src} > {packet.dst}"
+    network = packet.getlayer(IP) or packet.getlayer(IPv6)
+    if network is None:
+        return f"{macs} {packet.payload.summary()}"
+    addresses = f"{macs}, {network.src} > {network.dst} ttl {network.ttl if network.version == 4 else network.hlim}"
+    transport = packet.getlayer(UDP) or packet.getlayer(TCP)
+    if transport is None:
+        return f"{addresses}, {network.payload.summary()}"
+    kind = "udp" if isinstance(transport, UDP) else "tcp"
+    question = f", DNS {packet[DNSQR].qname.decode(errors='replace')}" if packet.haslayer(DNSQR) else ""
+    return f"{addresses}, {kind} {transport.sport} > {transport.dport}{question}"
 
 
 def differences(expected: bytes, found: bytes) -> Iterator[str]:

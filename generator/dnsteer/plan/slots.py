@@ -1,0 +1,133 @@
+"""Which backend each slot of a pool names: exact shares, little movement. Pure functions of names, weights and size.
+
+How many slots a member gets: largest remainders (Hamilton's method), so the counts are as near to the weights as whole
+slots can be.
+
+Which slots: every member ranks all slots by a hash of its own name, as in rendezvous hashing (Thaler & Ravishankar, "Using
+name-based mappings to increase hit rates", IEEE/ACM Trans. Networking 6(1), 1998). The members' choices come up in one
+order, first choices first, heavier members sooner; a choice is granted while its slot is free and its member wants slots.
+The result is the stable matching of members and slots (Gale & Shapley, "College admissions and the stability of
+marriage", Amer. Math. Monthly 69(1), 1962): no member would rather have a slot that another got by a later choice. It
+has one answer, and a change of one member touches only the choices that come up after its own. docs/slots.md compares it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import struct
+from collections.abc import Iterable, Mapping
+from math import gcd, isqrt
+
+SHARE_TOLERANCE = 50
+"""`default_slots` accepts a share that is off by at most one part in this many: 2 %."""
+
+
+def quotas(weights: Mapping[str, int], slots: int) -> dict[str, int]:
+    """How many of *slots* slots each member of *weights* gets, in the order of *weights*; the sum is *slots*.
+
+    Largest remainders (Hamilton's method): everyone gets the whole part of slots * weight / sum of weights; what is left
+    goes one each to the largest fractions, equal ones in the order of the names' hashes. A member of weight 0 gets none.
+    Raises ValueError when *slots* is below 1, a weight is negative or no weight is positive.
+    """
+    total = sum(_checked(weights, slots).values())
+    out = {name: weight * slots // total for name, weight in weights.items()}
+    fractions = sorted(out, key=lambda name: (-(weights[name] * slots % total), _place(name)))
+    for name in fractions[: slots - sum(out.values())]:
+        out[name] += 1
+    return out
+
+
+def assign(weights: Mapping[str, int], slots: int) -> tuple[str, ...]:
+    """The member that each of *slots* slots names; every member has exactly its quota.
+
+    The same on every machine and whatever the order of *weights*. Raises ValueError as `quotas` does.
+    """
+    owners = hand_out(range(slots), quotas(weights, slots), weights, slots)
+    return tuple(owners[slot] for slot in range(slots))
+
+
+def default_slots(weights: Mapping[str, int], limit: int, floor: int = 64) -> int:
+    """The size of a pool that names none: the smallest power of two from *floor* that serves the weights well, or *limit*.
+
+    It serves them well when there are as many slots as members with a weight, and every member's share is within 2 % of its
+    weight's share, above and below. Raises ValueError when *limit* is not a power of two or the weights are no good.
+    """
+    if limit < 1 or limit & (limit - 1):
+        raise ValueError(f"limit is {limit}; want a power of two")
+    takers = sum(weight > 0 for weight in _checked(weights, limit).values())
+    size = 1 << (max(floor, takers, 1) - 1).bit_length()
+    while size < limit and not _within_tolerance(weights, size):
+        size *= 2
+    return min(size, limit)
+
+
+def hand_out(free: Iterable[int], wants: Mapping[str, int], weights: Mapping[str, int], slots: int) -> dict[int, str]:
+    """Hand the *free* ones of a pool's *slots* slots to members, each as many as it *wants*; the owner of each slot.
+
+    *wants* must add up to the number of free slots and be 0 for members of weight 0.
+    """
+    names = sorted((name for name, want in wants.items() if want), key=_place)
+    left = [wants[name] for name in names]
+    steps = _steps([weights[name] for name in names])
+    choices = [_ranking(name, slots) for name in names]
+    open_slots, owners = set(free), {}
+    # One entry a member: when its next choice comes up, the member's index, the choice's rank.
+    queue = [(step, index, 0) for index, step in enumerate(steps)]
+    heapq.heapify(queue)
+    while queue:
+        _, index, rank = queue[0]
+        ranking = choices[index]
+        if ranking[rank] in open_slots:
+            open_slots.remove(ranking[rank])
+            owners[ranking[rank]] = names[index]
+            left[index] -= 1
+        if not left[index]:
+            heapq.heappop(queue)
+            continue
+        while ranking[rank] not in open_slots:  # what is taken now stays taken: pass it by
+            rank += 1
+        heapq.heapreplace(queue, ((2 * rank + 1) * steps[index], index, rank))
+    return owners
+
+
+def _steps(weights: list[int]) -> list[int]:
+    """Half the time between two choices of a member, for each weight: the choice of rank r comes up at (2 r + 1) steps.
+
+    A step is 1 / sqrt(weight). With 1 / weight a changed weight would move all of its member's choices, with 1 light and
+    heavy members would compete for the same slots at the end; the root moves the fewest slots of the exponents measured.
+    Whole numbers (32 bits of fraction) so that no machine rounds differently; common factors drop out, so weights 10 and 20
+    give what 1 and 2 give.
+    """
+    common = gcd(*weights)
+    return [isqrt((1 << 64) // (weight // common)) for weight in weights]
+
+
+def _ranking(name: str, slots: int) -> list[int]:
+    """All slots in the order in which the member *name* would like them: a permutation drawn from its name."""
+    drawn = struct.unpack(f"<{slots}I", hashlib.shake_256(b"slots\0" + name.encode()).digest(4 * slots))
+    return sorted(range(slots), key=drawn.__getitem__)
+
+
+def _place(name: str) -> tuple[bytes, str]:
+    """Sort key that puts names into an order of their own, neither alphabetical nor that of the spec."""
+    return hashlib.sha256(name.encode()).digest(), name
+
+
+def _within_tolerance(weights: Mapping[str, int], slots: int) -> bool:
+    total = sum(weights.values())
+    return all(
+        SHARE_TOLERANCE * abs(quota * total - weights[name] * slots) <= weights[name] * slots
+        for name, quota in quotas(weights, slots).items()
+    )
+
+
+def _checked(weights: Mapping[str, int], slots: int) -> Mapping[str, int]:
+    if slots < 1:
+        raise ValueError(f"{slots} slots; want at least 1")
+    for name, weight in weights.items():
+        if weight < 0:
+            raise ValueError(f"weight of {name} is {weight}; want 0 or more")
+    if not any(weights.values()):
+        raise ValueError("no member has a weight")
+    return weights

@@ -1,0 +1,141 @@
+"""`check` on a real switch: the examples and random specs pass, and every way of breaking the flows is seen."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from dnsteer.plan.pipeline import PIPELINE
+from dnsteer.proof import harness
+from dnsteer.proof.check import check
+from dnsteer.render.flows import Flow
+from dnsteer.spec.load import Loaded, load_spec
+from hypothesis import HealthCheck, given, settings
+
+from tests.strategies import specs
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda f: f.stem)
+def test_examples_are_proven(file: Path) -> None:
+    report = check(load_spec(file))
+    assert report.ok, report.failures[:1]
+    assert {"query", "drop", "echo", "neighbor", "odd"} <= set(report.packets)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(specs())
+def test_random_specs_are_proven(loaded: Loaded) -> None:
+    report = check(loaded)
+    assert report.ok, (report.failures[:1], report.complaints)
+
+
+def test_source_port_takes_one_pass_and_one_megaflow_per_slot() -> None:
+    report = check(load_spec(ROOT / "examples" / "quickstart.yaml"))
+    assert report.recirculations == 0
+    assert report.megaflows == 4 * 64  # two families, two protocols, 64 slots
+    assert report.masks == 2  # one per family
+
+
+def _tables(*names: str) -> set[int]:
+    return {PIPELINE.tables[name].number for name in names}
+
+
+BREAKS = {
+    # what is broken: (example, whether a flow is touched, what becomes of it: None removes it)
+    "a slot names another backend": (
+        "one-armed-nat",
+        lambda f: f.table in _tables("slot") and f.priority and f.match.endswith("reg1=0x5"),
+        lambda f: replace(f, actions="drop"),
+    ),
+    "a responder is missing": ("quickstart", lambda f: f.match.startswith("arp,reg6"), None),
+    "the advertisement's flags are wrong": (
+        "quickstart",
+        lambda f: "nd_reserved" in f.actions and f.priority == 100,
+        lambda f: replace(f, actions=f.actions.replace("1610612736", "536870912")),
+    ),
+    "the TTL is decremented": (
+        "quickstart",
+        lambda f: f.table in _tables("egress") and f.priority,
+        lambda f: replace(f, match=f"ip,{f.match}", actions=f"dec_ttl,{f.actions}"),
+    ),
+    "the source MAC stays": (
+        "quickstart",
+        lambda f: f.table in _tables("egress") and f.priority,
+        lambda f: replace(f, actions="IN_PORT"),
+    ),
+    "answers keep the backend's address": (
+        "one-armed-nat",
+        lambda f: f.table in _tables("return") and f.match.startswith("udp,nw_src=10.53.0.11,tp"),
+        lambda f: replace(f, actions="goto_table:60"),
+    ),
+    "fragments are rewritten without the connection tracker": (
+        "one-armed-nat",
+        lambda f: f.actions.startswith("ct("),
+        lambda f: replace(f, actions="set_field:198.51.100.53->ip_src,goto_table:60"),
+    ),
+    "IPv6 later fragments are forgotten": ("one-armed-nat", lambda f: "nw_proto=44" in f.match, None),
+    "the target port is forgotten": (
+        "own-ports",
+        lambda f: "->udp_dst" in f.actions and "ipv6" in f.match,
+        lambda f: replace(f, actions=f.actions.replace("set_field:5353->udp_dst,", "")),
+    ),
+    "queries are let in at a backend's port": (
+        "own-ports",
+        lambda f: f.match == "in_port=vf0,dl_dst=02:00:00:00:00:52",
+        lambda f: replace(f, match="in_port=vf0", actions="set_field:0x1->reg4,goto_table:10"),
+    ),
+    "answers leave by the wrong MAC": (
+        "two-uplinks",
+        lambda f: f.table in _tables("egress") and "02:00:00:00:00:fe" in f.actions,
+        lambda f: replace(f, actions=f.actions.replace("00:fe", "00:fd")),
+    ),
+    "unknown ports are let through": (
+        "quickstart",
+        lambda f: f.table in _tables("vip") and f.match == "udp,nw_dst=192.0.2.53,tp_dst=53",
+        lambda f: replace(f, match="udp,nw_dst=192.0.2.53"),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BREAKS)
+def test_broken_flows_are_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    example, touches, change = BREAKS[what]
+    original = harness.flows_of
+    touched: list[Flow] = []
+
+    def broken(plan):
+        flows = []
+        for flow in original(plan):
+            if touches(flow):
+                touched.append(flow)
+                if change is None:
+                    continue
+                flows.append(change(flow))
+            else:
+                flows.append(flow)
+        return flows
+
+    monkeypatch.setattr(harness, "flows_of", broken)
+    report = check(load_spec(ROOT / "examples" / f"{example}.yaml"))
+    assert touched
+    assert not report.ok
+    assert report.failures[0].detail
+
+
+def test_a_bucket_for_the_wrong_backend_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """dp-hash slots cannot be predicted, but a bucket without a backend loses its packets."""
+    original = harness.groups_of
+
+    def broken(plan):
+        return [
+            replace(g, text=re.sub(r"(bucket_id:3,actions=set_field:)0x\w+", r"\g<1>0x999999", g.text))
+            for g in original(plan)
+        ]
+
+    monkeypatch.setattr(harness, "groups_of", broken)
+    assert not check(load_spec(ROOT / "examples" / "own-ports.yaml")).ok

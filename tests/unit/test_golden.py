@@ -1,0 +1,43 @@
+"""Golden flows and groups of the examples, compared parsed. `make golden` regenerates them: read the diff."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from dnsteer.plan.build import build_plan
+from dnsteer.render.flows import flows_of, groups_of, parse_flow
+from dnsteer.spec.load import load_spec
+
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "tests" / "golden"
+EXAMPLES = sorted(p.stem for p in (ROOT / "examples").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_flows_are_as_before(name: str, pytestconfig: pytest.Config) -> None:
+    plan = build_plan(load_spec(ROOT / "examples" / f"{name}.yaml"))
+    flows, groups = flows_of(plan), groups_of(plan)
+    file = GOLDEN / f"{name}.txt"
+    if pytestconfig.getoption("--regenerate"):
+        GOLDEN.mkdir(exist_ok=True)
+        file.write_text("".join(f"{g.text}\n" for g in groups) + "".join(f"{f.line()}\n" for f in flows))
+    lines = file.read_text().splitlines()
+    assert {parse_flow(line) for line in lines if line.startswith("cookie")} == set(flows)
+    assert [line for line in lines if line.startswith("group")] == [g.text for g in groups]
+
+
+def test_no_golden_file_without_example() -> None:
+    assert sorted(p.stem for p in GOLDEN.glob("*.txt")) == EXAMPLES
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_no_two_flows_with_one_key(name: str) -> None:
+    flows = flows_of(build_plan(load_spec(ROOT / "examples" / f"{name}.yaml")))
+    assert len({f.key for f in flows}) == len(flows)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_cookie_has_a_subject(name: str) -> None:
+    plan = build_plan(load_spec(ROOT / "examples" / f"{name}.yaml"))
+    assert {f.cookie for f in flows_of(plan)} <= set(plan.subjects)

@@ -1,0 +1,232 @@
+"""The reference, held against packets that scapy builds from scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from neighbor_cases import ECHOES, NEIGHBORS, echo4, reply4
+from reference_cases import (
+    ANSWERS,
+    B4,
+    B6,
+    C4,
+    C6,
+    FAR,
+    GATEWAY,
+    HOP1,
+    QUERIES,
+    ROUTER,
+    SPEC,
+    V4_HASHED,
+    V4_NAT,
+    V4_OWN,
+    V6_HASHED,
+    V6_NAT,
+    V6_OWN,
+    VIPS,
+    Case,
+    ether,
+    over,
+    udp,
+)
+from scapy.compat import raw
+from scapy.layers.inet import TCP, UDP, fragment
+from scapy.layers.inet6 import IPv6ExtHdrFragment, fragment6
+from scapy.packet import Packet, Raw
+
+from dnsteer.plan.overlay import overlay
+from dnsteer.plan.slots import assign, default_slots
+from dnsteer.proof.reference import Frame, Reference
+from dnsteer.proof.wire import checksum, updated
+from dnsteer.spec.document import parse_document
+from dnsteer.spec.load import check_document
+from dnsteer.spec.model import Spec
+
+
+def load(text: str) -> Spec:
+    return check_document(parse_document("spec.yaml", text)).spec
+
+
+REFERENCE = Reference(load(SPEC))
+
+
+def outcome(port: str, frame: Packet | bytes) -> set[tuple[str, bytes]]:
+    return {(option.port, option.data) for option in REFERENCE.expect(port, raw(frame)).options}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=f"{group}: {case.what}")
+        for group, cases in {"query": QUERIES, "answer": ANSWERS, "neighbor": NEIGHBORS, "echo": ECHOES}.items()
+        for case in cases
+    ],
+)
+def test_case(case: Case) -> None:
+    assert outcome(case.port, case.comes) == {(port, raw(frame)) for port, frame in case.leaves}
+
+
+def pieces(
+    mac: str, src_mac: str, source: str, sport: int, whole: int, protocol: Callable[..., Packet] = UDP
+) -> list[bytes]:
+    """The fragments of an answer, cut by scapy from a whole whose checksum scapy has computed."""
+    dst = C6 if ":" in source else C4
+    payload = Raw(bytes(i * 7 % 251 for i in range(whole)))
+    packet = over(source, dst) / protocol(sport=sport, dport=4000) / payload
+    number = 17 if protocol is UDP else 6
+    if dst == C4:
+        cut = over(source, dst, id=99, proto=number) / Raw(raw(packet)[20:])
+        return [raw(piece) for piece in fragment(ether(mac, src_mac) / cut, 1480)]
+    cut = over(source, dst) / IPv6ExtHdrFragment(id=99, nh=number) / Raw(raw(packet)[40:])
+    return [raw(piece) for piece in fragment6(ether(mac, src_mac) / cut, 1294)]
+
+
+@pytest.mark.parametrize(
+    ("backend", "from_port", "vip", "port"),
+    [
+        pytest.param(B4, 5353, V4_NAT, 53, id="IPv4, other port"),
+        pytest.param(B6, 5353, V6_NAT, 53, id="IPv6, other port"),
+        pytest.param("10.0.0.15", 853, V4_HASHED, 853, id="IPv4, second service"),
+        pytest.param("2001:db8:a::14", 53, V6_HASHED, 53, id="IPv6, first service"),
+        pytest.param(V4_OWN, 53, V4_OWN, 53, id="IPv4, dsr"),
+        pytest.param(V6_OWN, 53, V6_OWN, 53, id="IPv6, dsr"),
+    ],
+)
+@pytest.mark.parametrize("length", [1500, 4001])
+def test_fragments_become_those_of_the_translated_answer(
+    backend: str, from_port: int, vip: str, port: int, length: int
+) -> None:
+    come = pieces(GATEWAY, FAR, backend, from_port, length)
+    leave = pieces(HOP1, VIPS, vip, port, length)
+    assert len(come) == len(leave) > 1
+    for piece, wanted in zip(come, leave, strict=True):
+        assert outcome("p1", piece) == {("p1", wanted)}
+
+
+def test_a_fragment_without_checksum_stays_without() -> None:
+    comes = ether(GATEWAY) / over(B4, C4, flags="MF") / UDP(sport=5353, dport=9, chksum=0) / Raw(bytes(1480))
+    leaves = ether(HOP1, VIPS) / over(V4_NAT, C4, flags="MF") / UDP(sport=53, dport=9, chksum=0) / Raw(bytes(1480))
+    assert outcome("p1", comes) == {("p1", raw(leaves))}
+
+
+SLOTS = """
+apiVersion: dnsteer/v1
+switch: {flavor: ovs-netdev, bridge: br-dns, mac: 02:00:00:00:00:53, uplinks: {p0: }}
+pools:
+  some:
+    backends:
+      - {name: a, ipv4: 10.0.0.11, ipv6: 2001:db8:a::11, mac: 02:00:00:00:0b:01}
+      - {name: b, ipv4: 10.0.0.12, mac: 02:00:00:00:0b:02, weight: 3}
+      - {name: c, ipv4: 10.0.0.13, ipv6: 2001:db8:a::13, mac: 02:00:00:00:0b:03, weight: 2STATE}
+vips:
+  v: {addresses: [192.0.2.1, 2001:db8::1], services: [dns], pool: some}
+"""
+WEIGHTS = {"a": 1, "b": 3, "c": 2}
+
+
+def owners(down: str, spec: str = SLOTS) -> tuple[list[str | None], list[str | None]]:
+    """The backend of each slot, by IPv4 and by IPv6, told from the packets."""
+    reference = Reference(load(spec.replace("STATE", ", state: down" if down else "")))
+    macs = {b"\x02\0\0\0\x0b" + bytes((n,)): name for n, name in ((1, "a"), (2, "b"), (3, "c"))}
+    found: tuple[list[str | None], list[str | None]] = [], []
+    count = default_slots(WEIGHTS, limit=1024)
+    for family, (source, vip) in enumerate(((C4, "192.0.2.1"), (C6, "2001:db8::1"))):
+        for slot in range(count):
+            told = set()
+            for port in (2 * slot, 2 * slot + 1, 2 * (slot + count), 2 * (slot + 32768 - count) + 1):
+                expectation = reference.expect("p0", raw(ether(VIPS) / udp(source, port % 65536, vip, 53)))
+                (option,) = expectation.options
+                assert expectation.slot == slot
+                assert expectation.backend == macs[option.data[:6]]
+                told.add(expectation.backend)
+            (name,) = told
+            found[family].append(name)
+    return found
+
+
+@pytest.mark.parametrize("down", ["", "c"])
+def test_slots_by_source_port(down: str) -> None:
+    four, six = owners(down)
+    slots = len(four)
+    both = {"a": 1, "c": 2}
+    assert slots == len(six) == default_slots(WEIGHTS, limit=1024)
+    assert tuple(four) == overlay(assign(WEIGHTS, slots), WEIGHTS, [down] if down else [])
+    assert tuple(six) == overlay(assign(both, slots), both, [down] if down else [])
+    assert ("c" in four, "c" in six) == (not down, not down)
+
+
+def test_a_pool_that_is_down_keeps_its_slots() -> None:
+    spec = SLOTS.replace("weight: 3}", "weight: 3, state: down}").replace("0b:01}", "0b:01, state: down}")
+    four, six = owners("c", spec)
+    assert tuple(four) == assign(WEIGHTS, len(four))
+    assert tuple(six) == assign({"a": 1, "c": 2}, len(six))
+
+
+def test_without_next_hop_no_answer_leaves() -> None:
+    reference = Reference(load(SLOTS.replace("STATE", "")))
+    answer = ether("02:00:00:00:00:52") / udp("192.0.2.1", 53, C4, 9)
+    expectation = reference.expect("p0", raw(answer))
+    assert not expectation.options
+    assert "next hop" in expectation.why
+
+
+def test_the_gateways_mac_is_the_balancers_with_its_lowest_bit_flipped() -> None:
+    text = SLOTS.replace("STATE", "").replace("uplinks:", "gateways: [10.0.0.1], uplinks:")
+    frame = ether("02:00:00:00:00:52") / over(C4, "10.0.0.1") / echo4
+    (option,) = Reference(load(text)).expect("p0", raw(frame)).options
+    assert option == Frame("p0", raw(ether(ROUTER, "02:00:00:00:00:52") / over("10.0.0.1", C4) / reply4))
+
+
+def test_ambiguous_answers_are_refused() -> None:
+    text = SLOTS.replace("STATE", "").replace("[192.0.2.1, 2001:db8::1]", "[192.0.2.1, 192.0.2.2]")
+    spec = Spec.model_validate(parse_document("x", text.replace("pool: some}", "pool: some, forwarding: nat}")).value)
+    with pytest.raises(ValueError, match="answers of a"):
+        Reference(spec)
+
+
+payloads = st.binary(max_size=1200)
+ports = st.integers(0, 65535)
+
+
+@settings(max_examples=300, deadline=None)
+@given(payload=payloads, port=ports, wide=st.booleans(), udp_=st.booleans(), answer=st.booleans(), ident=ports)
+def test_checksums_are_those_that_scapy_computes(
+    payload: bytes, port: int, wide: bool, udp_: bool, answer: bool, ident: int
+) -> None:
+    kind, target, service = (UDP, 5353, 53) if udp_ else (TCP, 8853, 853)
+    client, vip, backend = (C6, V6_NAT, B6) if wide else (C4, V4_NAT, B4)
+    fields = {} if wide else {"id": ident}
+    if answer:
+        comes = ether(GATEWAY) / over(backend, client, **fields) / kind(sport=target, dport=port) / Raw(payload)
+        leaves = ether(HOP1, VIPS) / over(vip, client, **fields) / kind(sport=service, dport=port) / Raw(payload)
+    else:
+        comes = ether(VIPS) / over(client, vip, **fields) / kind(sport=port, dport=service) / Raw(payload)
+        leaves = ether(FAR, VIPS) / over(client, backend, **fields) / kind(sport=port, dport=target) / Raw(payload)
+    assert outcome("p1", comes) == {("p1", raw(leaves))}
+
+
+@pytest.mark.parametrize(("client", "vip", "backend"), [(C4, V4_NAT, B4), (C6, V6_NAT, B6)])
+def test_a_udp_checksum_that_comes_to_zero_is_written_as_ones(client: str, vip: str, backend: str) -> None:
+    leaves = over(client, backend) / UDP(sport=9, dport=5353) / Raw(bytes(8))
+    value = int.from_bytes(raw(leaves)[-10:-8], "big")
+    payload = Raw(value.to_bytes(2, "big") + bytes(6))
+    (option,) = REFERENCE.expect("p0", raw(ether(VIPS) / over(client, vip) / UDP(sport=9, dport=53) / payload)).options
+    wanted = ether(FAR, VIPS) / over(client, backend) / UDP(sport=9, dport=5353) / payload
+    assert option.data == raw(wanted)
+    assert option.data[-10:-8] == b"\xff\xff"
+
+
+words = st.one_of(st.sampled_from([b"\0\0", b"\xff\xff"]), st.binary(min_size=2, max_size=2))
+
+
+@given(fixed=st.lists(words, max_size=4), old=st.lists(words, min_size=1, max_size=4), data=st.data())
+def test_an_updated_checksum_is_the_one_computed_anew(
+    fixed: list[bytes], old: list[bytes], data: st.DataObject
+) -> None:
+    new = data.draw(st.lists(words, min_size=len(old), max_size=len(old)))
+    rest = b"".join([b"\x45\x00", *fixed])  # like every real header, not all zero
+    before, after = b"".join(old), b"".join(new)
+    assert updated(checksum(rest + before), before, after) == checksum(rest + after)

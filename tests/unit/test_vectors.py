@@ -1,0 +1,374 @@
+"""The vectors: they cover the spec, are well-formed, and no two expected frames are alike."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from functools import cache
+from ipaddress import ip_address, ip_network
+from itertools import islice
+from pathlib import Path
+
+import dns.flags
+import dns.message
+import pytest
+from reference_cases import SPEC
+from scapy.compat import raw
+from scapy.layers.inet import ICMP, IP, TCP, UDP
+from scapy.layers.inet6 import ICMPv6EchoRequest, ICMPv6ND_NS, IPv6, IPv6ExtHdrFragment
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet, Raw
+
+from dnsteer.proof.reference import Expectation, Reference
+from dnsteer.proof.vectors import Vector, vectors
+from dnsteer.proof.wire import ARP, IPV6, MalformedError, Piece, parse
+from dnsteer.spec.document import parse_document
+from dnsteer.spec.load import check_document, load_spec
+from dnsteer.spec.model import Spec
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
+NAMES = [*(example.stem for example in EXAMPLES), "everything"]
+KINDS = {"query", "answer", "fragment", "neighbor", "echo", "odd", "drop"}
+CLIENTS = ip_network("198.18.0.0/15"), ip_network("2001:2::/48")
+
+Checked = list[tuple[Vector, Expectation]]
+
+
+@cache
+def spec_of(name: str) -> Spec:
+    if name == "everything":
+        return check_document(parse_document("spec.yaml", SPEC)).spec
+    (example,) = (example for example in EXAMPLES if example.stem == name)
+    return load_spec(example).spec
+
+
+@cache
+def checked(name: str, per_service: int | None = None) -> Checked:
+    reference = Reference(spec_of(name))
+    made = vectors(spec_of(name), reference, per_service=per_service)
+    return [(vector, reference.expect(vector.port, vector.data)) for vector in made]
+
+
+def of_kind(name: str, *kinds: str) -> Checked:
+    return [item for item in checked(name) if item[0].kind in kinds]
+
+
+every_spec = pytest.mark.parametrize("name", NAMES)
+
+
+@every_spec
+def test_no_two_expected_frames_are_alike(name: str) -> None:
+    count = Counter(frame for _, expectation in checked(name) for frame in expectation.options)
+    assert [frame for frame, times in count.items() if times > 1] == []
+
+
+@every_spec
+def test_names_and_frames_sent_are_unique(name: str) -> None:
+    for values in ([v.name for v, _ in checked(name)], [(v.port, v.data) for v, _ in checked(name)]):
+        assert [value for value, times in Counter(values).items() if times > 1] == []
+
+
+@every_spec
+def test_only_what_must_be_dropped_has_nothing_to_leave(name: str) -> None:
+    wrong = [(v.name, e.why) for v, e in checked(name) if (v.kind == "drop") == bool(e.options)]
+    assert wrong == []
+    assert {v.kind for v, _ in checked(name)} <= KINDS
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("quickstart", KINDS - {"answer", "fragment"}),
+        ("one-armed-nat", KINDS),
+        ("two-uplinks", KINDS),
+        ("own-ports", KINDS),
+        ("everything", KINDS),
+    ],
+)
+def test_kinds(name: str, kinds: set[str]) -> None:
+    assert {v.kind for v, _ in checked(name)} == kinds
+
+
+@every_spec
+def test_every_slot_of_every_service_is_asked(name: str) -> None:
+    reference = Reference(spec_of(name))
+    asked: dict[tuple[bytes, int, int], list[int | None]] = defaultdict(list)
+    for vector, expectation in of_kind(name, "query"):
+        packet = parse(vector.data)
+        asked[packet.destination, packet.protocol, packet.dport].append(expectation.slot)
+    assert set(asked) == set(reference.services)
+    for key, service in reference.services.items():
+        count = len(service.slots)
+        assert asked[key] == ([None] * 4 * count if service.hashed else list(range(count)))
+
+
+@every_spec
+def test_queries_come_in_by_every_uplink(name: str) -> None:
+    uplinks = Counter(v.port for v, _ in of_kind(name, "query"))
+    assert set(uplinks) == set(spec_of(name).switch.uplinks)
+    assert min(uplinks.values()) * 2 > max(uplinks.values())
+
+
+@every_spec
+def test_both_values_of_the_lowest_port_bit_are_asked(name: str) -> None:
+    odd = [parse(v.data).sport & 1 for v, _ in of_kind(name, "query")]
+    assert 0.3 < sum(odd) / len(odd) < 0.7
+
+
+@every_spec
+def test_clients_are_of_the_benchmark_networks_and_differ(name: str) -> None:
+    clients = [ip_address(parse(v.data).source) for v, _ in of_kind(name, "query")]
+    assert len(set(clients)) == len(clients)
+    assert all(client in CLIENTS[client.version == 6] for client in clients)
+
+
+@every_spec
+def test_payloads_are_dns(name: str) -> None:
+    names = []
+    for vector, _ in of_kind(name, "query", "answer"):
+        packet = parse(vector.data)
+        message = dns.message.from_wire(packet.payload[2 if packet.protocol == 6 else 0 :])
+        assert bool(message.flags & dns.flags.QR) == bool(message.answer) == (vector.kind == "answer")
+        names.append((message.question[0].name, vector.kind))
+    assert len(set(names)) == len(names)
+
+
+def answered(name: str) -> tuple[set[bytes], set[bytes]]:
+    """Clients that ask, and clients that backends answer."""
+    asking = {parse(v.data).source for v, _ in of_kind(name, "query")}
+    told = {parse(v.data).destination for v, _ in of_kind(name, "answer")}
+    return asking, told
+
+
+def test_every_query_by_nat_is_answered() -> None:
+    for name in ("one-armed-nat", "two-uplinks", "own-ports"):
+        asking, told = answered(name)
+        assert asking <= told
+
+
+def test_no_answer_of_direct_server_return_behind_an_uplink() -> None:
+    assert answered("quickstart")[1] == set()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_answers_come_from_where_the_query_went(name: str) -> None:
+    sent = {(parse(v.data).source, parse(v.data).sport): e for v, e in of_kind(name, "query")}
+    for vector, expectation in of_kind(name, "answer"):
+        packet = parse(vector.data)
+        asked = sent.get((packet.destination, packet.dport))
+        if asked is None:
+            assert "without checksum" in vector.name
+            continue
+        delivered = [parse(frame.data) for frame in asked.options if frame.port == vector.port]
+        assert (packet.source, packet.sport) in [(each.destination, each.dport) for each in delivered]
+        assert vector.data[6:12] in [each.data[:6] for each in delivered]
+        (leaves,) = expectation.options
+        assert parse(leaves.data).destination == packet.destination
+
+
+@every_spec
+def test_source_of_an_answer_is_the_address_asked(name: str) -> None:
+    asked = {(p.source, p.sport): (p.destination, p.dport) for p in (parse(v.data) for v, _ in of_kind(name, "query"))}
+    seen = 0
+    for _, expectation in of_kind(name, "answer"):
+        (leaves,) = expectation.options
+        packet = parse(leaves.data)
+        if (packet.destination, packet.dport) in asked:
+            seen += 1
+            assert (packet.source, packet.sport) == asked[packet.destination, packet.dport]
+    assert seen or name == "quickstart"
+
+
+def ip_of(data: bytes) -> Packet:
+    packet = Ether(data)
+    while not isinstance(packet, (IP, IPv6)):
+        packet = packet.payload
+    return packet
+
+
+def checksums_right(data: bytes) -> bool:
+    """Whether scapy computes the same checksums as the packet has."""
+    packet = ip_of(data)
+    before = raw(packet)
+    if isinstance(packet, IP):
+        del packet.chksum
+    for kind, field in ((UDP, "chksum"), (TCP, "chksum"), (ICMP, "chksum"), (ICMPv6EchoRequest, "cksum")):
+        if kind in packet and (kind is not UDP or packet[kind].chksum):
+            delattr(packet[kind], field)
+            packet[kind].payload = Raw(raw(packet[kind].payload))
+    return raw(packet) == before
+
+
+@every_spec
+def test_checksums_are_right_coming_and_going(name: str) -> None:
+    for vector, expectation in of_kind(name, "query", "answer", "odd", "echo"):
+        for data in (vector.data, *(frame.data for frame in expectation.options)):
+            if parse(data).ethertype != ARP and ICMPv6ND_NS not in ip_of(data):
+                assert checksums_right(data), vector.name
+
+
+def fragments(name: str) -> dict[tuple[int, bytes, bytes], Checked]:
+    """Fragment vectors by datagram."""
+    found: dict[tuple[int, bytes, bytes], Checked] = defaultdict(list)
+    for vector, expectation in checked(name):
+        try:
+            packet = parse(vector.data)
+        except MalformedError:
+            continue
+        if packet.piece is not Piece.WHOLE:
+            layer = ip_of(vector.data)
+            ident = layer[IPv6ExtHdrFragment].id if IPv6ExtHdrFragment in layer else layer.id
+            found[ident, packet.source, packet.destination].append((vector, expectation))
+    return found
+
+
+@every_spec
+def test_ipv4_fragments_come_in_complete_sets(name: str) -> None:
+    for sets in fragments(name).values():
+        pieces = [ip_of(vector.data) for vector, _ in sets]
+        if isinstance(pieces[0], IPv6):
+            continue
+        assert len({vector.port for vector, _ in sets}) == 1
+        pieces.sort(key=lambda piece: int(piece.frag))
+        ends = [0, *(int(piece.frag) * 8 + piece.len - 20 for piece in pieces)]
+        assert [int(piece.frag) * 8 for piece in pieces] == ends[:-1]
+        assert [bool(piece.flags.MF) for piece in pieces] == [True] * (len(pieces) - 1) + [False]
+        assert all(piece.len - 20 >= 1200 and piece.len <= 1500 for piece in pieces if piece.flags.MF)
+
+
+@every_spec
+def test_translated_fragments_make_up_a_datagram_with_a_right_checksum(name: str) -> None:
+    seen = 0
+    for sets in fragments(name).values():
+        frames = [frame.data for _, expectation in sets for frame in expectation.options]
+        if len(frames) != len(sets) or not any(parse(frame).piece is Piece.FIRST for frame in frames):
+            continue
+        parts = sorted((place(frame), parse(frame)) for frame in frames)
+        first = parts[0][1]
+        body = b"".join(packet.data[packet.l4 : packet.end] for _, packet in parts)
+        six = first.ethertype == IPV6
+        header = (IPv6 if six else IP)(src=str(ip_address(first.source)), dst=str(ip_address(first.destination)))
+        again = header / UDP(sport=first.sport, dport=first.dport) / Raw(body[8:])
+        assert raw(again)[40 if six else 20 :] == body
+        seen += 1
+    assert seen or name == "quickstart"
+
+
+def place(data: bytes) -> int:
+    layer = ip_of(data)
+    return int(layer[IPv6ExtHdrFragment].offset if IPv6ExtHdrFragment in layer else layer.frag)
+
+
+@pytest.mark.parametrize("name", ["one-armed-nat", "two-uplinks", "own-ports"])
+def test_every_backend_sends_fragments_and_answers_without_checksum(name: str) -> None:
+    spec = spec_of(name)
+    nat = [vip for vip in spec.vips.values() if vip.forwarding.value == "nat"]
+    wanted = {b.ipv4.packed for vip in nat for b in spec.pools[vip.pool].backends if b.ipv4}
+    wanted6 = {b.ipv6.packed for vip in nat for b in spec.pools[vip.pool].backends if b.ipv6}
+    assert wanted | wanted6 <= {parse(v.data).source for v, _ in of_kind(name, "fragment")}
+    bare = [p for p in (parse(v.data) for v, _ in of_kind(name, "answer")) if p.data[p.l4 + 6 : p.l4 + 8] == b"\0\0"]
+    assert {packet.source for packet in bare if packet.protocol == 17} == wanted
+
+
+@every_spec
+def test_neighbours_are_asked_for_every_address_everywhere(name: str) -> None:
+    spec = spec_of(name)
+    asked = Counter((v.name.split(" for ")[-1].split(" of ")[-1]) for v, _ in of_kind(name, "neighbor"))
+    vips = [(address, port) for vip in spec.vips.values() for address in vip.addresses for port in spec.switch.uplinks]
+    gateways = [(a, port) for a in spec.switch.gateways for port in [*spec.switch.uplinks, *spec.switch.ports]]
+    assert asked == {f"{a} at {port}": 1 if a.version == 4 else 3 for a, port in [*vips, *gateways]}
+
+
+DROPS = [
+    "query to another MAC",
+    "query to the gateways' MAC",
+    "query to another port",
+    "query in protocol 132",
+    "query to an address that is no VIP",
+    "query in fragments, 1",
+    "solicitation of hop limit 254",
+    "ARP reply",
+    "ARP request for an unknown address",
+    "ethertype 0x88b5",
+    "at another MAC",
+    "echo reply",
+]
+OWN_PORT_DROPS = [
+    "at backend port vf0",
+    "answer from a wrong port",
+    "answer to the VIPs' MAC",
+    "answer from an unknown address",
+    "echo request to gateway",
+    "ICMP error",
+    "TCP fragment 1",
+]
+
+
+@every_spec
+def test_what_must_be_dropped_is_sent(name: str) -> None:
+    names = [v.name for v, _ in of_kind(name, "drop")]
+    wanted = DROPS + (OWN_PORT_DROPS if name in ("own-ports", "everything") else [])
+    assert [words for words in wanted if not any(words in given for given in names)] == []
+
+
+@every_spec
+def test_checksums_that_come_to_zero_are_met(name: str) -> None:
+    found = [e for v, e in checked(name) if "comes to zero" in v.name]
+    assert found
+    for expectation in found:
+        sums = [(p.data[p.l4 + 6], p.data[p.l4 + 7]) for p in (parse(f.data) for f in expectation.options)]
+        assert (255, 255) in sums
+
+
+@every_spec
+def test_the_same_spec_gives_the_same_vectors(name: str) -> None:
+    assert list(vectors(spec_of(name), Reference(spec_of(name)))) == [vector for vector, _ in checked(name)]
+
+
+@every_spec
+def test_a_sample_takes_slots_evenly(name: str) -> None:
+    slots: dict[str, list[int]] = defaultdict(list)
+    for vector, expectation in checked(name, 2):
+        if vector.kind == "query" and expectation.slot is not None:
+            slots[vector.name.split(" slot ")[0]].append(expectation.slot)
+    count = {s.label: len(s.slots) for s in Reference(spec_of(name)).services.values() if not s.hashed}
+    assert slots == {label: [0, number // 2] for label, number in count.items()}
+    assert len(checked(name, 2)) < len(checked(name))
+
+
+def large(vips: int) -> Spec:
+    """A spec of many VIPs by NAT, each with a pool of its own."""
+    pools, listed = [], []
+    for n in range(vips):
+        backends = ", ".join(
+            f"{{name: b{i}, ipv4: 10.{n >> 8}.{n & 255}.{i + 1}, ipv6: '2001:db8:b:{n:x}::{i + 1:x}', "
+            f"mac: 02:00:00:{n >> 8:02x}:{n & 255:02x}:{i + 1:02x}}}"
+            for i in range(4)
+        )
+        pools.append(f"  p{n}: {{slots: 64, backends: [{backends}]}}")
+        listed.append(
+            f"  v{n}: {{addresses: [198.19.{n >> 8}.{n & 255}, '2001:db8:c::{n:x}'], services: [dns], pool: p{n}, "
+            "forwarding: nat}"
+        )
+    head = (
+        "apiVersion: dnsteer/v1\nswitch: {flavor: ovs-netdev, bridge: br0, mac: 06:00:00:00:00:53, "
+        "gateways: [192.168.0.1, '2001:db8:a::1'], uplinks: {p0: {next_hop: 06:00:00:00:00:fe}, p1: }}\n"
+    )
+    text = head + "pools:\n" + "\n".join(pools) + "\nvips:\n" + "\n".join(listed) + "\n"
+    return Spec.model_validate(parse_document("large", text).value)
+
+
+def test_a_large_spec() -> None:
+    spec = large(100)
+    reference = Reference(spec)
+    begin = time.perf_counter()
+    few = list(islice(vectors(spec, reference), 10))
+    assert len(few) == 10
+    assert time.perf_counter() - begin < 1  # made as they are asked for
+    made = [(v, reference.expect(v.port, v.data)) for v in vectors(spec, reference, per_service=4)]
+    used = {address for vip in spec.vips.values() for address in vip.addresses}
+    assert not used & {ip_address(parse(v.data).source) for v, _ in made if v.kind == "query"}
+    count = Counter(frame for _, expectation in made for frame in expectation.options)
+    assert max(count.values()) == 1
+    assert Counter(v.kind for v, _ in made)["query"] == 100 * 4 * 4
+    assert [v.name for v, e in made if (v.kind == "drop") == bool(e.options)] == []
