@@ -6,6 +6,7 @@ import ctypes
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -26,6 +27,12 @@ def _die_with_parent() -> None:
     """In the child: be ended when the parent is, so that even kill -9 of dnsteer leaves no daemon behind."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     os.setpgid(0, 0)  # Ctrl-C reaches dnsteer, which ends the daemons in order
+
+
+def _listens(sock: Path) -> bool:
+    """Whether somebody accepts connections there; the file alone appears a moment earlier."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(sock)) == 0
 
 
 class PrivateSwitch:
@@ -91,7 +98,7 @@ class PrivateSwitch:
 
     def _wait(self, process: subprocess.Popen[bytes], sock: Path) -> None:
         deadline = time.monotonic() + _START_TIMEOUT
-        while not sock.exists():
+        while not _listens(sock):
             if process.poll() is not None:
                 raise SwitchError(f"{process.args[0]} ended at once: {self.log_tail()}")  # type: ignore[index]
             if time.monotonic() > deadline:
