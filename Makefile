@@ -39,13 +39,13 @@ golden: setup ## regenerate the golden files and expected errors; read the diff
 	$(BIN)/python -m pytest -q tests/unit/test_golden.py tests/unit/test_bad_specs.py --regenerate
 
 bench-render: setup ## load, validate, plan, render and apply 1,000 and 10,000 VIPs (JSON)
-	$(BIN)/python bench/render.py
+	$(BIN)/python -m bench.render
 
 bench-slots: setup ## movement and balance of slots against other algorithms (JSON)
-	$(BIN)/python bench/slots.py
+	$(BIN)/python -m bench.slots
 
 bench-megaflows: setup ## megaflows, masks and passes with 5,000 clients (JSON)
-	$(BIN)/python bench/megaflows.py
+	$(BIN)/python -m bench.megaflows
 
 wheel: setup ## build the wheel and try it in a clean environment
 	scripts/wheel.sh

@@ -12,10 +12,16 @@ from dnsteer.switch.tools import SwitchError, ovs_version
 def machine() -> dict[str, object]:
     """Processor, cores, memory and versions."""
     cpu = next(
-        (line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        (
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
         platform.processor(),
     )
-    memory = next(int(line.split()[1]) // 1024 for line in Path("/proc/meminfo").read_text().splitlines() if "MemTotal" in line)
+    memory = next(
+        int(line.split()[1]) // 1024 for line in Path("/proc/meminfo").read_text().splitlines() if "MemTotal" in line
+    )
     try:
         ovs = ovs_version()
     except SwitchError:

@@ -8,16 +8,16 @@ import random
 import sys
 from ipaddress import ip_address
 
+from bench.machine import machine
+from bench.specs import one_vip
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.explain import query_frame
-from dnsteer.proof.harness import Harness, masks
+from dnsteer.proof.harness import Harness
 from dnsteer.proof.reference import Frame
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import check_document
 from dnsteer.spec.model import Protocol
-
-from bench.machine import machine
-from bench.specs import one_vip
+from dnsteer.switch.megaflows import masks
 
 
 def measure(selection: str, slots: int, clients: int, family: int, protocol: Protocol) -> dict[str, object]:
@@ -34,7 +34,7 @@ def measure(selection: str, slots: int, clients: int, family: int, protocol: Pro
     with Harness(build_plan(loaded)) as harness:
         left = harness.send(frames)
         flows = harness.megaflows()
-        recirculations = harness.counters()["recirculations"]
+        recirculations = harness.counters().recirculations
     return {
         "selection": selection,
         "slots": slots,

@@ -15,10 +15,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from dnsteer.switch.private import PrivateSwitch
-
 from bench.machine import machine
 from bench.specs import many_vips
+from dnsteer.switch.private import PrivateSwitch
 
 
 def run(*args: str) -> tuple[float, float]:

@@ -22,8 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.extend([str(ROOT), str(ROOT / "generator")])
+sys.path.extend(str(Path(__file__).resolve().parents[1] / folder) for folder in (".", "generator"))
 
 from bench.machine import machine
 from dnsteer.plan.overlay import overlay

@@ -146,7 +146,9 @@ def pipeline_page() -> str:
     out += [f"{i:>2}. {flow.line()}" for i, (_, flow) in enumerate(chosen, 1)]
     out.append("```\n")
     out += [f"{i}. {EXPLAIN[shape]}" for i, (shape, _) in enumerate(chosen, 1)]
-    out.append("\nEvery table ends with a flow of priority 0 that drops (or, in `protect`, passes on), so that its counter shows the misses.")
+    out.append(
+        "\nEvery table ends with a flow of priority 0 that drops (or, in `protect`, passes on), so that its counter shows the misses."
+    )
     return "\n".join(out) + "\n"
 
 

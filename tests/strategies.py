@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import yaml
+from hypothesis import assume
+from hypothesis import strategies as st
+
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import SpecError
 from dnsteer.spec.load import Loaded, check_document
-from hypothesis import assume
-from hypothesis import strategies as st
 
 
 def loaded_from(value: dict[str, Any]) -> Loaded:
@@ -48,7 +49,9 @@ def spec_values(draw: st.DrawFn) -> dict[str, Any]:
     for v in range(draw(st.integers(1, 3))):
         name = draw(st.sampled_from(sorted(pools)))
         nat = draw(st.booleans()) and name not in nat_pools
-        services: list[Any] = draw(st.lists(st.sampled_from(["dns", "dot", "doq", "doh"]), min_size=1, max_size=2, unique=True))
+        services: list[Any] = draw(
+            st.lists(st.sampled_from(["dns", "dot", "doq", "doh"]), min_size=1, max_size=2, unique=True)
+        )
         if nat:
             nat_pools.add(name)
             if draw(st.booleans()):
@@ -69,12 +72,14 @@ def spec_values(draw: st.DrawFn) -> dict[str, Any]:
         "mac": "02:00:00:00:00:53",
         "gateways": ["10.53.0.1", "2001:db8:53::1"],
         "uplinks": {u: {"next_hop": f"02:00:00:00:00:f{i}"} for i, u in enumerate(uplinks)},
-        "ports": {name: None for name in ports},
+        "ports": dict.fromkeys(ports),
     }
     if len(uplinks) == 2 and draw(st.booleans()):
         switch["uplinks"]["p1"] = {"answers": draw(st.sampled_from(["p0"]))}
     if ports and draw(st.booleans()):
-        switch["ports"][ports[0]] = {"answers": draw(st.sampled_from([u for u in uplinks if "next_hop" in switch["uplinks"][u]]))}
+        switch["ports"][ports[0]] = {
+            "answers": draw(st.sampled_from([u for u in uplinks if "next_hop" in switch["uplinks"][u]]))
+        }
     return {"apiVersion": "dnsteer/v1", "switch": switch, "pools": pools, "vips": vips}
 
 

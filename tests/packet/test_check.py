@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+
 from dnsteer.plan.pipeline import PIPELINE
 from dnsteer.proof import harness
 from dnsteer.proof.check import check
 from dnsteer.render.flows import Flow
 from dnsteer.spec.load import Loaded, load_spec
-from hypothesis import HealthCheck, given, settings
-
 from tests.strategies import specs
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,6 +6,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.selection import slots_of
 from dnsteer.proof.explain import explain_cookie, explain_query

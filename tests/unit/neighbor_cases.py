@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from reference_cases import (
+from scapy.layers.inet import ICMP, IPOption_Router_Alert
+from scapy.layers.inet6 import (
+    ICMPv6EchoReply,
+    ICMPv6EchoRequest,
+    ICMPv6ND_NA,
+    ICMPv6ND_NS,
+    ICMPv6NDOptDstLLAddr,
+    ICMPv6NDOptSrcLLAddr,
+    IPv6,
+    IPv6ExtHdrFragment,
+)
+from scapy.layers.l2 import ARP
+from scapy.packet import Packet, Raw
+
+from tests.unit.reference_cases import (
     B4,
     C4,
     C6,
@@ -21,19 +35,6 @@ from reference_cases import (
     passes,
     tag,
 )
-from scapy.layers.inet import ICMP, IPOption_Router_Alert
-from scapy.layers.inet6 import (
-    ICMPv6EchoReply,
-    ICMPv6EchoRequest,
-    ICMPv6ND_NA,
-    ICMPv6ND_NS,
-    ICMPv6NDOptDstLLAddr,
-    ICMPv6NDOptSrcLLAddr,
-    IPv6,
-    IPv6ExtHdrFragment,
-)
-from scapy.layers.l2 import ARP
-from scapy.packet import Packet, Raw
 
 echo4, reply4 = ICMP(type=8, id=5, seq=6) / Body, ICMP(type=0, id=5, seq=6) / Body
 echo6, reply6 = ICMPv6EchoRequest(id=5, seq=6) / Body, ICMPv6EchoReply(id=5, seq=6) / Body

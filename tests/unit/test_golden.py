@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from dnsteer.plan.build import build_plan
 from dnsteer.render.flows import flows_of, groups_of, parse_flow
 from dnsteer.spec.load import load_spec

@@ -7,16 +7,20 @@ import json
 from dataclasses import asdict, replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from dnsteer.plan.numbers import Category, cookie, number_names
 from dnsteer.plan.pipeline import REGISTERS, TABLES, build_pipeline
 from dnsteer.render.engine import templates_dir
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def test_layout_is_pinned() -> None:
     """Renumbering tables or registers changes every running switch: change the digest only when that is meant."""
-    layout = [[t.number, t.name, t.next] for t in TABLES], [[r.name, r.number, r.bits, r.first, r.last] for r in REGISTERS]
+    layout = (
+        [[t.number, t.name, t.next] for t in TABLES],
+        [[r.name, r.number, r.bits, r.first, r.last] for r in REGISTERS],
+    )
     assert hashlib.sha256(json.dumps(layout).encode()).hexdigest()[:16] == "33abb28ae0f064d8"
 
 

@@ -7,8 +7,20 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from neighbor_cases import ECHOES, NEIGHBORS, echo4, reply4
-from reference_cases import (
+from scapy.compat import raw
+from scapy.layers.inet import TCP, UDP, fragment
+from scapy.layers.inet6 import IPv6ExtHdrFragment, fragment6
+from scapy.packet import Packet, Raw
+
+from dnsteer.plan.overlay import overlay
+from dnsteer.plan.slots import assign, default_slots
+from dnsteer.proof.reference import Frame, Reference
+from dnsteer.proof.wire import checksum, updated
+from dnsteer.spec.document import parse_document
+from dnsteer.spec.load import check_document
+from dnsteer.spec.model import Spec
+from tests.unit.neighbor_cases import ECHOES, NEIGHBORS, echo4, reply4
+from tests.unit.reference_cases import (
     ANSWERS,
     B4,
     B6,
@@ -32,18 +44,6 @@ from reference_cases import (
     over,
     udp,
 )
-from scapy.compat import raw
-from scapy.layers.inet import TCP, UDP, fragment
-from scapy.layers.inet6 import IPv6ExtHdrFragment, fragment6
-from scapy.packet import Packet, Raw
-
-from dnsteer.plan.overlay import overlay
-from dnsteer.plan.slots import assign, default_slots
-from dnsteer.proof.reference import Frame, Reference
-from dnsteer.proof.wire import checksum, updated
-from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import check_document
-from dnsteer.spec.model import Spec
 
 
 def load(text: str) -> Spec:

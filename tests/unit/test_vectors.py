@@ -12,7 +12,8 @@ from pathlib import Path
 import dns.flags
 import dns.message
 import pytest
-from reference_cases import SPEC
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from scapy.compat import raw
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import ICMPv6EchoRequest, ICMPv6ND_NS, IPv6, IPv6ExtHdrFragment
@@ -23,8 +24,10 @@ from dnsteer.proof.reference import Expectation, Reference
 from dnsteer.proof.vectors import Vector, vectors
 from dnsteer.proof.wire import ARP, IPV6, MalformedError, Piece, parse
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import check_document, load_spec
+from dnsteer.spec.load import Loaded, check_document, load_spec
 from dnsteer.spec.model import Spec
+from tests.strategies import specs
+from tests.unit.reference_cases import SPEC
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 NAMES = [*(example.stem for example in EXAMPLES), "everything"]
@@ -372,3 +375,13 @@ def test_a_large_spec() -> None:
     assert max(count.values()) == 1
     assert Counter(v.kind for v, _ in made)["query"] == 100 * 4 * 4
     assert [v.name for v, e in made if (v.kind == "drop") == bool(e.options)] == []
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(loaded=specs(), per_service=st.sampled_from([None, 3]))
+def test_any_spec(loaded: Loaded, per_service: int | None) -> None:
+    reference = Reference(loaded.spec)
+    made = [(v, reference.expect(v.port, v.data)) for v in vectors(loaded.spec, reference, per_service=per_service)]
+    assert [(v.name, e.why) for v, e in made if (v.kind == "drop") == bool(e.options)] == []
+    for values in ([v.name for v, _ in made], [frame for _, e in made for frame in e.options]):
+        assert [value for value, times in Counter(values).items() if times > 1] == []

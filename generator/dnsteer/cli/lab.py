@@ -2,6 +2,65 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
+from dnsteer.cli.output import Exit, Json, SpecFile, load, out, print_json, reporting
+
 app = typer.Typer(help="Run a spec in network namespaces with real name servers. Needs root.", no_args_is_help=True)
+
+
+def _say(text: str) -> None:
+    out.print(text, markup=False)
+
+
+@app.command()
+def up(spec: SpecFile) -> None:
+    """Build the spec's network, start name servers and a private Open vSwitch. Then: apply."""
+    from dnsteer import lab
+
+    with reporting():
+        lab.up(load(spec).spec, progress=_say)
+
+
+@app.command()
+def down() -> None:
+    """Remove the lab, and what a crash left of one."""
+    from dnsteer import lab
+
+    with reporting():
+        lab.down(progress=_say)
+
+
+@app.command()
+def status(json: Json = False) -> None:
+    """Show what runs in the lab."""
+    from dnsteer import lab
+
+    with reporting(json):
+        state = lab.status()
+        if json:
+            print_json(asdict(state) if state is not None else None)
+        else:
+            lab.print_status(out, state)
+
+
+@app.command()
+def demo(
+    spec: SpecFile,
+    report: Annotated[Path, typer.Option("--report", metavar="FILE", help="Where to write the figures.")] = Path(
+        "build/demo/report.json"
+    ),
+    seconds: Annotated[float, typer.Option(min=4, metavar="S", help="Seconds of load through the VIPs.")] = 24.0,
+) -> None:
+    """Load the lab with real queries, through the VIPs and straight to one server in turn, and compare."""
+    from dnsteer.lab import demo as lab_demo
+
+    with reporting():
+        loaded = load(spec)
+        result = lab_demo.run(loaded.spec, report, console=out, seconds=seconds)
+    if not result.ok:
+        raise typer.Exit(Exit.ERROR)

@@ -26,7 +26,9 @@ def check(
     json: Json = False,
     sample: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Send packets for N slots of each service instead of all; for huge specs."),
+        typer.Option(
+            min=1, metavar="N", help="Send packets for N slots of each service instead of all; for huge specs."
+        ),
     ] = None,
 ) -> None:
     """Prove the spec on a private ovs-vswitchd: every byte of every kind of packet, both ways."""
@@ -34,7 +36,11 @@ def check(
 
     with reporting(json):
         loaded = load(spec, json)
-        columns = (SpinnerColumn(), TextColumn("{task.completed} packets through the private switch"), TimeElapsedColumn())
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.completed} packets through the private switch"),
+            TimeElapsedColumn(),
+        )
         with Progress(*columns, console=err, transient=True, disable=json or not sys.stderr.isatty()) as progress:
             task = progress.add_task("check", total=None)
             report = run_check(loaded, per_service=sample, progress=lambda n: progress.advance(task, n))
@@ -65,7 +71,9 @@ def check(
 def explain(
     spec: SpecFile,
     client: Annotated[str | None, typer.Option(metavar="ADDR:PORT", help="The client; an IPv6 address in [].")] = None,
-    vip: Annotated[str | None, typer.Option(metavar="ADDR:PORT/PROTO", help="The VIP, such as 192.0.2.53:53/udp.")] = None,
+    vip: Annotated[
+        str | None, typer.Option(metavar="ADDR:PORT/PROTO", help="The VIP, such as 192.0.2.53:53/udp.")
+    ] = None,
     uplink: Annotated[str | None, typer.Option(help="Uplink that the query comes in by; the first by default.")] = None,
     cookie: Annotated[str | None, typer.Option(metavar="0x...", help="Name the object behind a flow's cookie.")] = None,
     json: Json = False,
@@ -134,7 +142,13 @@ def _query(spec: SpecFile, client: str, vip: str, uplink: str | None, json: bool
         print_json(asdict(way))
     else:
         out.print(f"query    {way.query}, in by {way.ingress}", markup=False)
-        slot = f"slot {way.slot}" if way.slot is not None else "slot chosen by the switch's hash" if way.backend else "none"
+        slot = (
+            f"slot {way.slot}"
+            if way.slot is not None
+            else "slot chosen by the switch's hash"
+            if way.backend
+            else "none"
+        )
         out.print(f"slot     {slot}", markup=False)
         out.print(f"backend  {way.backend or 'none'}  ({way.why})", markup=False)
         for step in way.steps:

@@ -1,1 +1,33 @@
 """A network in namespaces with real DNS servers, to run a spec on real traffic."""
+
+from dnsteer.lab.errors import (
+    CommandError,
+    LabBusyError,
+    LabError,
+    LabExistsError,
+    MissingProgramError,
+    NoLabError,
+    NotRootError,
+    TopologyError,
+)
+from dnsteer.lab.manage import down, print_status, status, up
+from dnsteer.lab.state import ClientState, LabState, Process, ServerState
+
+__all__ = [
+    "ClientState",
+    "CommandError",
+    "LabBusyError",
+    "LabError",
+    "LabExistsError",
+    "LabState",
+    "MissingProgramError",
+    "NoLabError",
+    "NotRootError",
+    "Process",
+    "ServerState",
+    "TopologyError",
+    "down",
+    "print_status",
+    "status",
+    "up",
+]

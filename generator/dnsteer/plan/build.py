@@ -47,7 +47,9 @@ def build_plan(loaded: Loaded) -> Plan:
     _neighbors(ctx)
     _services(ctx)
     used = {
-        (vip.pool, meaning.family_of(address), vip.forwarding) for vip in spec.vips.values() for address in vip.addresses
+        (vip.pool, meaning.family_of(address), vip.forwarding)
+        for vip in spec.vips.values()
+        for address in vip.addresses
     }
     for name, pool in spec.pools.items():
         for family in FAMILIES:
@@ -86,9 +88,7 @@ def _neighbors(ctx: Context) -> None:
     switch, plan = ctx.spec.switch, ctx.plan
     gateways = number_names((str(a) for a in switch.gateways), OBJECT_BITS)
     for i, address in enumerate(switch.gateways):
-        subject = ctx.subject(
-            Category.GATEWAY, gateways[str(address)], f"gateway {address}", ("switch", "gateways", i)
-        )
+        subject = ctx.subject(Category.GATEWAY, gateways[str(address)], f"gateway {address}", ("switch", "gateways", i))
         plan.neighbors.append(
             NeighborRow(subject, str(address), meaning.family_of(address), plan.gateway_mac, True, True)
         )
@@ -170,4 +170,3 @@ def _pool(ctx: Context, name: str, pool: Pool, family: Family, modes: list[Forwa
             ctx.plan.forwards.append(
                 ForwardRow(subject, mode.value, family, number, numbers[backend.name], backend.mac, nat, out)
             )
-

@@ -2,46 +2,46 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from dnsteer.plan.slots import hand_out, quotas
+from dnsteer.plan.slots import hand_out, place
 
 
 def overlay(base: Sequence[str], weights: Mapping[str, int], down: Collection[str]) -> tuple[str, ...]:
     """*base* with the slots of members that are *down* handed to the members that are up.
 
-    The members that are up end as near to their weights as the slots they keep allow (`_totals`), and take over slots by the
-    same ranking as in `assign`, so that most slots handed out stay where they are when a further member goes down. A slot
-    of a member that is up never moves, and a member of weight 0 takes over none. The result depends on *base* alone, not on
-    what was down before: with nothing down it is *base* again.
+    How many each takes over: slot by slot, the member that is then furthest below its share by weight. Which: by the same
+    ranking as in `assign`, so that most slots handed out stay where they are when a further member goes down. A slot of a
+    member that is up never moves, and a member of weight 0 takes over none. The result depends on *base*, not on what was
+    down before: with nothing down it is *base* again.
 
-    When no member with a weight is up, *base* is returned as it is. Raises ValueError for a negative weight.
+    When no member with a weight is up, *base* is returned as it is.
     """
-    up = {name: weight for name, weight in weights.items() if name not in down}
     gone = set(down)
+    takers = {name: weight for name, weight in weights.items() if weight > 0 and name not in gone}
     free = [slot for slot, name in enumerate(base) if name in gone]
-    if not free or not any(up.values()):
+    if not free or not takers:
         return tuple(base)
-    held = Counter(name for name in base if name not in gone)
-    totals = _totals(up, held, len(base) - sum(held[name] for name in held if name not in up))
-    owners = hand_out(free, {name: total - held[name] for name, total in totals.items()}, up, len(base))
+    owners = hand_out(free, _wants(base, takers, len(free)), takers, len(base))
     return tuple(owners.get(slot, name) for slot, name in enumerate(base))
 
 
-def _totals(up: Mapping[str, int], held: Mapping[str, int], slots: int) -> dict[str, int]:
-    """How many of *slots* slots each member that is up ends with: by weight, but nobody with fewer than it *held*.
+def _wants(base: Sequence[str], takers: Mapping[str, int], free: int) -> dict[str, int]:
+    """How many of *free* slots each of *takers* takes over.
 
-    Largest remainders, as in `quotas`; who would have to give up slots keeps what it has, and the rest is shared again.
+    Going to the member furthest below its share each time gives the least sum of squared deviations from the shares that
+    the slots already held allow. That is the largest remainders of `quotas` unless a member holds more than those.
     """
-    out: dict[str, int] = {}
-    open_members = dict(up)
-    while True:
-        shares = quotas(open_members, slots)
-        keepers = [name for name, share in shares.items() if share < held[name]]
-        if not keepers:
-            return out | shares
-        for name in keepers:
-            out[name] = held[name]
-            slots -= held[name]
-            del open_members[name]
+    held = Counter(name for name in base if name in takers)
+    slots, total = sum(held.values()) + free, sum(takers.values())
+    # (slots held - share) * total, so that it is a whole number
+    queue = [(held[name] * total - slots * weight, place(name)) for name, weight in takers.items()]
+    heapq.heapify(queue)
+    wants: Counter[str] = Counter()
+    for _ in range(free):
+        above, (digest, name) = queue[0]
+        wants[name] += 1
+        heapq.heapreplace(queue, (above + total, (digest, name)))
+    return wants

@@ -32,7 +32,7 @@ def quotas(weights: Mapping[str, int], slots: int) -> dict[str, int]:
     """
     total = sum(_checked(weights, slots).values())
     out = {name: weight * slots // total for name, weight in weights.items()}
-    fractions = sorted(out, key=lambda name: (-(weights[name] * slots % total), _place(name)))
+    fractions = sorted(out, key=lambda name: (-(weights[name] * slots % total), place(name)))
     for name in fractions[: slots - sum(out.values())]:
         out[name] += 1
     return out
@@ -67,7 +67,7 @@ def hand_out(free: Iterable[int], wants: Mapping[str, int], weights: Mapping[str
 
     *wants* must add up to the number of free slots and be 0 for members of weight 0.
     """
-    names = sorted((name for name, want in wants.items() if want), key=_place)
+    names = sorted((name for name, want in wants.items() if want), key=place)
     left = [wants[name] for name in names]
     steps = _steps([weights[name] for name in names])
     choices = [_ranking(name, slots) for name in names]
@@ -91,6 +91,11 @@ def hand_out(free: Iterable[int], wants: Mapping[str, int], weights: Mapping[str
     return owners
 
 
+def place(name: str) -> tuple[bytes, str]:
+    """Sort key that puts names into an order of their own, neither alphabetical nor that of the spec."""
+    return hashlib.sha256(name.encode()).digest(), name
+
+
 def _steps(weights: list[int]) -> list[int]:
     """Half the time between two choices of a member, for each weight: the choice of rank r comes up at (2 r + 1) steps.
 
@@ -107,11 +112,6 @@ def _ranking(name: str, slots: int) -> list[int]:
     """All slots in the order in which the member *name* would like them: a permutation drawn from its name."""
     drawn = struct.unpack(f"<{slots}I", hashlib.shake_256(b"slots\0" + name.encode()).digest(4 * slots))
     return sorted(range(slots), key=drawn.__getitem__)
-
-
-def _place(name: str) -> tuple[bytes, str]:
-    """Sort key that puts names into an order of their own, neither alphabetical nor that of the spec."""
-    return hashlib.sha256(name.encode()).digest(), name
 
 
 def _within_tolerance(weights: Mapping[str, int], slots: int) -> bool:

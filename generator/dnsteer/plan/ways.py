@@ -101,9 +101,7 @@ def add_egress(ctx: Context) -> None:
     answer_outs: dict[int, PortRow] = {}
     for port in plan.ports:
         if port.answers_out == OUT_SAME and port.next_hop:
-            plan.egress.append(
-                EgressRow(port.subject, PATH_ANSWER, OUT_SAME, "", port.name, True, port.next_hop)
-            )
+            plan.egress.append(EgressRow(port.subject, PATH_ANSWER, OUT_SAME, "", port.name, True, port.next_hop))
         elif port.answers_out is not None:
             answer_outs[port.answers_out] = by_number[port.answers_out]
     for number, port in answer_outs.items():

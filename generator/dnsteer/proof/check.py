@@ -10,11 +10,12 @@ from itertools import islice
 from typing import Any
 
 from dnsteer.plan.build import build_plan
-from dnsteer.proof.harness import Harness, masks
+from dnsteer.proof.harness import Harness
 from dnsteer.proof.reference import Expectation, Frame, Reference
 from dnsteer.proof.show import differences, summary
 from dnsteer.proof.vectors import Vector, vectors
 from dnsteer.spec.load import Loaded
+from dnsteer.switch.megaflows import masks
 from dnsteer.switch.tools import ovs_version
 
 _CHUNK = 2000  # packets between two looks at the captures
@@ -77,7 +78,7 @@ def check(
             progress(len(chunk))
         flows = harness.megaflows()
         report.megaflows, report.masks = len(flows), masks(flows)
-        report.recirculations = harness.counters()["recirculations"]
+        report.recirculations = harness.counters().recirculations
         for chunk in _chunks(rest):
             _run(harness, reference, chunk, report)
             progress(len(chunk))
@@ -92,7 +93,8 @@ def _loaded_flows(harness: Harness) -> Iterable[object]:
 
 def _by_kind(stream: Iterable[Vector]) -> tuple[list[Vector], list[Vector]]:
     """Queries and answers, whose megaflows are reported, and all others."""
-    load, rest = [], []
+    load: list[Vector] = []
+    rest: list[Vector] = []
     for vector in stream:
         (load if vector.kind in ("query", "answer") else rest).append(vector)
     load.sort(key=lambda v: v.port)  # packets of one port go in together
@@ -130,9 +132,7 @@ def _run(harness: Harness, reference: Reference, chunk: Sequence[Vector], report
         _note(report, Failure("(no packet)", frame.port, "left although nothing should have", (summary(frame.data),)))
 
 
-def _failed(
-    report: Report, harness: Harness, vector: Vector, want: Expectation, hits: int, stray: list[Frame]
-) -> None:
+def _failed(report: Report, harness: Harness, vector: Vector, want: Expectation, hits: int, stray: list[Frame]) -> None:
     detail = [f"by the spec: {want.why}", f"in:       {vector.port}: {summary(vector.data)}"]
     if hits > 1:
         problem = f"left {hits} times"

@@ -70,9 +70,9 @@ def explain_query(
     expected = Reference(loaded.spec).expect(uplink, data)
     with Harness(plan) as harness:
         steps = _steps(plan, harness.trace(uplink, data))
-        before = harness.counters()["recirculations"]
+        before = harness.counters().recirculations
         frames = harness.send([Frame(uplink, data)])
-        passes = 1 + harness.counters()["recirculations"] - before
+        passes = 1 + harness.counters().recirculations - before
     as_expected = set(frames) <= expected.options and bool(frames) == bool(expected.options)
     backend = expected.backend
     if backend is None and frames:

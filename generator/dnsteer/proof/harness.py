@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from itertools import islice
 from types import TracebackType
-from typing import Any
 
-from ovs.flow.odp import ODPFlow
 from scapy.utils import RawPcapReader
 
 from dnsteer.plan.objects import Plan
 from dnsteer.proof.reference import Frame
 from dnsteer.render.flows import flows_of, groups_of
+from dnsteer.switch.megaflows import Counters, Megaflow, read_counters, read_megaflows
 from dnsteer.switch.openflow import OpenFlow, changes
 from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.tools import SwitchError
 
-_COUNTER = re.compile(r"^\s*packets? (received|recirculations): (\d+)", re.M)
 _BATCH = 100  # a dummy device queues 100 packets and drops what comes on top
-
-
-@dataclass(frozen=True)
-class Megaflow:
-    """A datapath flow as the switch shows it: the match without wildcards, its mask's shape, and the actions."""
-
-    text: str
-    mask: str
-    actions: str
 
 
 class Harness:
@@ -63,7 +50,18 @@ class Harness:
         args += ["--", "set", "Open_vSwitch", ".", "other_config:max-idle=3600000", "other_config:flow-limit=1000000"]
         for port in plan.ports:
             capture = f"options:tx_pcap={self._capture(port.name)}"
-            args += ["--", "add-port", plan.bridge, port.name, "--", "set", "Interface", port.name, "type=dummy", capture]
+            args += [
+                "--",
+                "add-port",
+                plan.bridge,
+                port.name,
+                "--",
+                "set",
+                "Interface",
+                port.name,
+                "type=dummy",
+                capture,
+            ]
         switch.vsctl(*args)
         self.openflow = OpenFlow(f"unix:{switch.dir}/{plan.bridge}.mgmt", switch.env)
         flows, groups = flows_of(plan), groups_of(plan)
@@ -75,13 +73,9 @@ class Harness:
     def _capture(self, port: str) -> str:
         return str(self.switch.dir / f"{port}.pcap")
 
-    def counters(self) -> dict[str, int]:
-        """Packets received and recirculated so far, by the switch's own count."""
-        text = self.switch.appctl("dpif-netdev/pmd-stats-show")
-        out = {"received": 0, "recirculations": 0}
-        for name, value in _COUNTER.findall(text):
-            out[name] += int(value)
-        return out
+    def counters(self) -> Counters:
+        """Packets so far, by the switch's own count."""
+        return read_counters(self.switch.appctl("dpif-netdev/pmd-stats-show"))
 
     def send(self, frames: Iterable[Frame]) -> list[Frame]:
         """Put frames in, wait until the switch has processed them, and return what left, port by port in order."""
@@ -104,7 +98,7 @@ class Harness:
 
     def _settle(self) -> None:
         deadline = time.monotonic() + 60
-        while self.counters()["received"] < self._sent:
+        while self.counters().received < self._sent:
             if time.monotonic() > deadline:
                 raise SwitchError("the private switch did not process all packets within 60 s")
             time.sleep(0.002)
@@ -121,8 +115,7 @@ class Harness:
 
     def megaflows(self) -> list[Megaflow]:
         """The datapath flows now."""
-        lines = self.switch.dump("dpctl/dump-flows", "-m").splitlines()
-        return [read_megaflow(line) for line in lines if "recirc_id(" in line]
+        return read_megaflows(self.switch.dump("dpctl/dump-flows", "-m"))
 
     def forget_megaflows(self) -> None:
         """Empty the datapath, so that the next packets start anew."""
@@ -135,44 +128,3 @@ class Harness:
     def trace(self, port: str, data: bytes) -> str:
         """`ofproto/trace` of a packet."""
         return self.switch.appctl("ofproto/trace", self.plan.bridge, f"in_port={self.port_number(port)}", data.hex())
-
-
-def read_megaflow(line: str) -> Megaflow:
-    """Read one line of dpctl/dump-flows -m."""
-    flow = ODPFlow(line)
-    shapes: list[str] = []
-    _shape(dict(flow.match), "", shapes)
-    match_text, _, actions = line.partition(", actions:")
-    return Megaflow(match_text, " ".join(sorted(shapes)), actions.split(", dp-extra-info")[0])
-
-
-_SAME_SHAPE = {"udp": "l4", "tcp": "l4"}  # one set of fields in the datapath's key, and so one mask
-
-
-def _shape(match: dict[str, Any], prefix: str, out: list[str]) -> None:
-    """The mask of a match, field by field; fields that are wholly wildcarded do not count."""
-    for name, value in match.items():
-        full = f"{prefix}{_SAME_SHAPE.get(name, name)}"
-        if isinstance(value, dict):
-            _shape(value, f"{full}.", out)
-            continue
-        mask = _mask_of(value)
-        if mask:
-            out.append(f"{full}/{mask}")
-
-
-def _mask_of(value: Any) -> str:
-    """A value's mask as text: empty when wildcarded, `exact` when whole."""
-    text = str(value)
-    if hasattr(value, "fully") and value.fully():
-        return "exact"
-    head, slash, mask = text.partition("/")
-    if not slash:
-        return "exact"
-    zero = set(mask.replace("0x", "").replace(":", "").replace(".", "")) <= {"0"}
-    return "" if zero else mask
-
-
-def masks(flows: Sequence[Megaflow]) -> int:
-    """Number of distinct masks among datapath flows."""
-    return len({flow.mask for flow in flows})

@@ -39,5 +39,7 @@ def differences(expected: bytes, found: bytes) -> Iterator[str]:
                 yield f"          {one.name}.{name}: expected {a!r}, found {b!r}"
         one, two = one.payload, two.payload
     if same and expected != found:
-        at = next((i for i, (a, b) in enumerate(zip(expected, found, strict=False)) if a != b), min(len(expected), len(found)))
+        at = next(
+            (i for i, (a, b) in enumerate(zip(expected, found, strict=False)) if a != b), min(len(expected), len(found))
+        )
         yield f"          bytes differ from offset {at} on"

@@ -66,4 +66,6 @@ def _bridge_script(loaded: Loaded, file: str) -> str:
     env.filters.setdefault("shell", shlex.quote)
     env.filters.setdefault("ovsdb_string", json.dumps)
     bridge = wanted_bridge(loaded.spec)
-    return env.get_template("files/bridge.sh.j2").render(bridge=bridge, file=file, flavor=loaded.spec.switch.flavor.value)
+    return env.get_template("files/bridge.sh.j2").render(
+        bridge=bridge, file=file, flavor=loaded.spec.switch.flavor.value
+    )

@@ -35,9 +35,7 @@ class Flow:
     def line(self) -> str:
         """The flow as ovs-ofctl reads it."""
         match = f",{self.match}" if self.match else ""
-        return (
-            f"cookie=0x{self.cookie:x}, table={self.table}, priority={self.priority}{match} actions={self.actions}"
-        )
+        return f"cookie=0x{self.cookie:x}, table={self.table}, priority={self.priority}{match} actions={self.actions}"
 
 
 @dataclass(frozen=True)

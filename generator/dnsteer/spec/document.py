@@ -1,29 +1,38 @@
 """Read YAML into plain values while remembering the line of every one of them.
 
-The YAML accepted is the part that people write: mappings, sequences and scalars. Plain scalars follow YAML 1.2
-(`12:34:56:78:9a:bc` stays a string, `no` is not a boolean). Anchors, aliases, tags and duplicate keys are refused:
-each of them makes a file say something else than what a reader at 3 a.m. sees.
+The YAML accepted is the part that people write: mappings, sequences and scalars. Anchors, aliases, merge keys, tags and
+duplicate keys are refused: each of them makes a file say something else than what a reader at 3 a.m. sees. For the same
+reason plain scalars are what they look like: `null`, `~`, `true`, `false` and whole numbers in their usual spelling as in
+YAML 1.2, and everything else is text as it stands (`12:34:56:78:9a:bc`, `no`, `2026-01-01`, `007`, `1.10`).
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
 
 import yaml
+from yaml import events
 
-from dnsteer.spec.errors import Finding, Path, SpecError
+from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, SpecError, shorten
+from dnsteer.spec.syntax import explain
 
 MAX_BYTES = 8 * 1024 * 1024
 """Largest spec read, in bytes; ten thousand VIPs take about two million."""
+MAX_VALUES = 1_000_000
+"""Most values read (scalars, lists and mappings); ten thousand VIPs have about 150,000."""
 MAX_DEPTH = 32
 """Deepest nesting read; the model needs six."""
 
-_INT = re.compile(r"[-+]?[0-9]+\Z")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
+_INT = re.compile(r"(0|-?[1-9][0-9]{0,18})\Z")
 _WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "true": True, "false": False}
+# Characters that no text file needs: they hide or reorder what the reader sees, or move the lines that editors count.
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"  # noqa: RUF001
+)
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C parser where PyYAML was built with it
 
@@ -50,110 +59,155 @@ def read_document(file: FilePath) -> Document:
     """
     name = str(file)
 
-    def refuse(found: str, expected: str, hint: str = "") -> SpecError:
-        return SpecError(name, [Finding(0, (), found, expected, hint)])
+    def refuse(found: str, expected: str, hint: str = "", line: int = 0) -> SpecError:
+        return SpecError(name, [Finding(line, (), found, expected, hint)])
 
     try:
         with file.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
-    except OSError as err:
-        raise refuse(f"{err.strerror or err}", "a readable YAML file", "check the path and its permissions") from err
+    except FileNotFoundError as err:
+        raise refuse("no such file", "a readable YAML file", "check the path") from err
+    except IsADirectoryError as err:
+        raise refuse("a directory", "a readable YAML file", "name the spec in it") from err
+    except PermissionError as err:
+        raise refuse("a file without read permission", "a readable YAML file", "check its owner and mode") from err
+    except (OSError, ValueError) as err:
+        why = getattr(err, "strerror", None) or str(err)
+        raise refuse(f"an error of the system ({why})", "a readable YAML file", "check the path") from err
     if len(data) > MAX_BYTES:
         raise refuse(f"more than {MAX_BYTES // 2**20} MiB", "a spec of at most that size", "split it by switch")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as err:
-        raise refuse(f"a byte that is not UTF-8 at offset {err.start}", "a UTF-8 text file") from err
+        found = f"the byte 0x{data[err.start]:02x}, which is not UTF-8"
+        if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            found = "UTF-16 text"
+        line = data.count(b"\n", 0, err.start) + 1
+        raise refuse(found, "a UTF-8 text file", "save it again as UTF-8", line) from err
     return parse_document(name, text)
 
 
 def parse_document(name: str, text: str) -> Document:
     """Parse *text*, named *name* in messages. Raises SpecError as read_document does."""
-    loader = _Loader(text)
-    try:
-        node = loader.get_single_node()
-    except RecursionError as err:
-        raise SpecError(name, [_too_deep(0, ())]) from err
-    except yaml.YAMLError as err:
-        raise SpecError(name, [_syntax(err, text)]) from err
-    finally:
-        loader.dispose()
-    doc = Document(name, None)
-    findings: list[Finding] = []
-    doc.value = _build(node, (), doc.lines, findings, set()) if node is not None else None
-    if not findings and doc.value is None:
-        findings.append(Finding(0, (), "an empty file", "a spec", "start from examples/quickstart.yaml"))
-    if findings:
-        raise SpecError(name, findings)
+    text = text.removeprefix("\ufeff")
+    control = _CONTROL.search(text)
+    if control is not None:
+        raise SpecError(name, [_control(control.group(), text.count("\n", 0, control.start()) + 1)])
+    reader = _Reader(text)
+    doc = Document(name, reader.document(), reader.lines)
+    if not reader.findings and doc.value is None:
+        reader.findings.append(
+            Finding(0, (), "nothing but blank lines and comments", "a spec", "start from examples/quickstart.yaml")
+        )
+    if reader.findings:
+        raise SpecError(name, reader.findings)
     return doc
 
 
-def _too_deep(line: int, path: Path) -> Finding:
-    return Finding(line, path[:3], f"more than {MAX_DEPTH} levels of nesting", "a spec; it needs six levels")
+def _control(character: str, line: int) -> Finding:
+    what = unicodedata.name(character, "a control character").lower()
+    hint = "this is no text file" if character == "\0" else "remove it; it cannot be seen, but it is there"
+    return Finding(line, (), f"U+{ord(character):04X} ({what})", "text without invisible control characters", hint)
 
 
-def _syntax(err: yaml.YAMLError, text: str) -> Finding:
-    mark = getattr(err, "problem_mark", None)
-    problem = str(getattr(err, "problem", None) or "").strip() or str(err).split("\n", 1)[0]
-    line = mark.line + 1 if mark is not None else 0
-    hint = ""
-    rows = text.splitlines()
-    if "\t" in (rows[line - 1] if 0 < line <= len(rows) else ""):
-        hint = "the line holds a tab: indent with spaces"
-    elif "anchor" in problem or "alias" in problem:
-        hint = "anchors and aliases are not accepted: write the value out"
-    elif "document" in problem:
-        hint = "one file holds one spec: remove the second document"
-    return Finding(line, (), f"a YAML error ({problem})", "well-formed YAML", hint)
+class _Stop(Exception):
+    """Reading further is of no use."""
 
 
-def _build(node: Any, path: Path, lines: dict[Path, int], findings: list[Finding], seen: set[int]) -> Any:
-    line = node.start_mark.line + 1
-    lines.setdefault(path, line)
-    if id(node) in seen:
-        hint = "write the value out; a reader then sees what each object has"
-        findings.append(Finding(line, path, "a YAML alias (*name)", "the value itself", hint))
+class _Reader:
+    """Builds the value from the parser's events, so that nothing is built that the rules below refuse."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.loader = _Loader(text)
+        self.lines: dict[Path, int] = {}
+        self.findings: list[Finding] = []
+        self.values = 0
+
+    def document(self) -> Any:
+        """The value of the only document; None when there is none or when there are findings."""
+        try:
+            self._next()  # the stream's start
+            if isinstance(self._next(), events.StreamEndEvent):
+                return None
+            value = self._value(self._next(), ())
+            self._next()  # the document's end
+            after = self._next()
+            if not isinstance(after, events.StreamEndEvent):
+                self._find(after, (), "a second document", "one spec in a file", "remove it, or move it to a file of its own")
+            return value
+        except yaml.YAMLError as err:
+            self.findings.append(explain(err, self.text))
+        except _Stop:
+            pass
+        finally:
+            self.loader.dispose()
         return None
-    seen.add(id(node))
-    if len(path) > MAX_DEPTH:
-        findings.append(_too_deep(line, path))
-        return None
-    if isinstance(node, yaml.MappingNode):
-        return _mapping(node, path, lines, findings, seen)
-    if isinstance(node, yaml.SequenceNode):
-        return [_build(child, (*path, i), lines, findings, seen) for i, child in enumerate(node.value)]
-    return _scalar(node)
+
+    def _next(self) -> Any:
+        return self.loader.get_event()
+
+    def _find(self, event: Any, path: Path, found: str, expected: str, hint: str) -> None:
+        self.findings.append(Finding(event.start_mark.line + 1, path, found, expected, hint))
+        if len(self.findings) > MAX_FINDINGS:
+            raise _Stop
+
+    def _value(self, event: Any, path: Path) -> Any:
+        """The value that begins with *event*; reads up to its end."""
+        self.lines.setdefault(path, event.start_mark.line + 1)
+        self.values += 1
+        if self.values > MAX_VALUES:
+            self._find(event, (), f"more than {MAX_VALUES} values", "a spec of at most that many", "split it by switch")
+            raise _Stop
+        if isinstance(event, events.AliasEvent):
+            hint = "write the value out; a reader then sees what each object has"
+            self._find(event, path, f'the YAML alias "*{shorten(event.anchor)}"', "the value itself", hint)
+            return None
+        if event.anchor is not None:
+            hint = "remove it; aliases, which refer to it, are not accepted either"
+            self._find(event, path, f'the YAML anchor "&{shorten(event.anchor)}"', "a value without anchor", hint)
+        if event.tag is not None:
+            tag = shorten(event.tag.replace("tag:yaml.org,2002:", "!!"))
+            self._find(event, path, f'the YAML tag "{tag}"', "a value without tag", "remove it; quotes make text of any value")
+        if isinstance(event, events.ScalarEvent):
+            return _scalar(event.value) if event.implicit[0] else event.value
+        if len(path) >= MAX_DEPTH:
+            found = f"more than {MAX_DEPTH} levels of nesting"
+            self._find(event, path[:3], found, "a spec; it needs six levels", "look for brackets that are not closed")
+            raise _Stop
+        if isinstance(event, events.MappingStartEvent):
+            return self._mapping(path)
+        out: list[Any] = []
+        while not isinstance(child := self._next(), events.SequenceEndEvent):
+            out.append(self._value(child, (*path, len(out))))
+        return out
+
+    def _mapping(self, path: Path) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        while not isinstance(event := self._next(), events.MappingEndEvent):
+            key = self._value(event, (*path, "?"))
+            if not isinstance(event, events.ScalarEvent):
+                if not isinstance(event, events.AliasEvent):
+                    self._find(event, path, "a key that is a list or mapping", "a key that is a plain word", "")
+                self._value(self._next(), (*path, "?"))
+                continue
+            key = event.value
+            line = event.start_mark.line + 1
+            here = (*path, key)
+            first = self.lines.setdefault(here, line)
+            value = self._value(self._next(), here)
+            if key == "<<" and event.implicit[0]:
+                self._find(event, path, "a YAML merge key (<<)", "the keys themselves", "write them out")
+            elif key in out:
+                hint = f"the first is on line {first}: remove or rename one of the two"
+                self._find(event, here, f'the key "{shorten(key)}" a second time', "each key once in a mapping", hint)
+            else:
+                out[key] = value
+        return out
 
 
-def _mapping(node: Any, path: Path, lines: dict[Path, int], findings: list[Finding], seen: set[int]) -> Any:
-    out: dict[str, Any] = {}
-    for key_node, value_node in node.value:
-        line = key_node.start_mark.line + 1
-        if not isinstance(key_node, yaml.ScalarNode):
-            findings.append(Finding(line, path, "a key that is a list or mapping", "a key that is a plain word"))
-            continue
-        key = str(key_node.value)
-        if key == "<<":
-            findings.append(Finding(line, path, "a YAML merge key (<<)", "the keys themselves", "write them out"))
-            continue
-        here = (*path, key)
-        if key in out:
-            first = lines[here]
-            findings.append(Finding(line, here, f"the key a second time (first on line {first})", "each key once"))
-            continue
-        lines[here] = line
-        out[key] = _build(value_node, here, lines, findings, seen)
-    return out
-
-
-def _scalar(node: Any) -> Any:
-    text = str(node.value)
-    if node.style in ("'", '"', "|", ">"):
-        return text
+def _scalar(text: str) -> Any:
+    """What a plain scalar stands for."""
     if text in _WORDS:
         return _WORDS[text]
-    if _INT.match(text):
-        return int(text) if len(text) <= 20 else text
-    if _FLOAT.match(text):
-        return float(text)
-    return text
+    return int(text) if _INT.match(text) else text

@@ -1,0 +1,85 @@
+"""Run a program, bounded in time, in a namespace or outside; never through a shell."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+
+from dnsteer.lab.errors import CommandError, MissingProgramError, NotRootError
+
+PACKAGES: dict[str, str] = {
+    "ip": "iproute2",
+    "bridge": "iproute2",
+    "ethtool": "ethtool",
+    "sysctl": "procps",
+    "setpriv": "util-linux",
+    "ovsdb-server": "openvswitch-switch",
+    "ovsdb-tool": "openvswitch-common",
+    "ovs-vswitchd": "openvswitch-switch",
+    "ovs-vsctl": "openvswitch-switch",
+    "ovs-ofctl": "openvswitch-common",
+    "ovs-appctl": "openvswitch-common",
+    "nsd": "nsd",
+    "nsd-control": "nsd",
+    "openssl": "openssl",
+    "kdig": "knot-dnsutils",
+    "dnsperf": "dnsperf",
+}
+"""Programs that the lab runs, and the Debian package of each."""
+
+_SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # often not in the PATH of sudo or of a service
+
+
+def search_path() -> str:
+    """PATH of the programs started here: the caller's, and the directories of system programs."""
+    known = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join([*known, *(d for d in _SBIN if d not in known)])
+
+
+def require_root() -> None:
+    """Raise NotRootError unless the effective user is root."""
+    if os.geteuid() != 0:
+        raise NotRootError
+
+
+def require_programs(names: Iterable[str]) -> None:
+    """Raise MissingProgramError for those of *names* that are not installed."""
+    path = search_path()
+    missing = {name: PACKAGES[name] for name in names if shutil.which(name, path=path) is None}
+    if missing:
+        raise MissingProgramError(missing)
+
+
+def inside(namespace: str, argv: Sequence[str]) -> list[str]:
+    """The command line that runs *argv* in *namespace*."""
+    return ["ip", "netns", "exec", namespace, *argv]
+
+
+def environment() -> dict[str, str]:
+    """Environment of the programs started here: messages in English, and system programs on the PATH."""
+    return {**os.environ, "PATH": search_path(), "LC_ALL": "C"}
+
+
+def run(argv: Sequence[str], *, stdin: str | None = None, timeout: float = 20.0) -> str:
+    """Run *argv* and return its standard output.
+
+    Raises CommandError when it fails, cannot be started, or takes longer than *timeout* seconds.
+    """
+    # The signal ties the program to this process: after a kill -9 of `lab up` nothing goes on building behind the back
+    # of `lab down`. Daemons fork, which clears it; they live in the lab's namespaces and are found there.
+    tied = ["setpriv", "--pdeathsig", "KILL", *argv]
+    try:
+        done = subprocess.run(
+            tied, input=stdin if stdin is not None else "", capture_output=True, text=True, timeout=timeout,
+            env=environment(), check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as err:
+        raise CommandError(argv, f"did not end within {timeout:g} s") from err
+    except OSError as err:
+        raise CommandError(argv, f"could not be started: {err.strerror or err}") from err
+    if done.returncode != 0:
+        said = " / ".join((done.stderr or done.stdout).strip().splitlines()[-3:]) or "no message"
+        raise CommandError(argv, f"failed with exit code {done.returncode}: {said}")
+    return done.stdout

@@ -1,0 +1,253 @@
+"""The demo: load the VIPs of a running lab with real queries and hold the result against the spec.
+
+Runs through a VIP alternate with runs to one backend past the load balancer, over the same switch and hops, with the same
+number of queries, sockets and queries under way. The load is closed: at most OUTSTANDING queries are in flight, fewer than
+the switch's sockets hold, so that a lost query is lost by the switch's flows and not by a machine that is too slow.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from dnsteer.lab import datapath, traffic
+from dnsteer.lab.direct import direct_path
+from dnsteer.lab.errors import LabError, NoLabError
+from dnsteer.lab.manage import status
+from dnsteer.lab.report import DemoReport, Run, machine, print_report, write_report
+from dnsteer.lab.shares import Expectation
+from dnsteer.lab.state import LabState, fingerprint
+from dnsteer.lab.topology import Topology, plan, served_as
+from dnsteer.lab.traffic import Load, LoadResult
+from dnsteer.lab.zone import WHOAMI
+from dnsteer.plan.selection import slot_count, slots_of
+from dnsteer.spec import meaning
+from dnsteer.spec.meaning import Endpoint
+from dnsteer.spec.model import Forwarding, Selection, Spec
+from dnsteer.spec.types import Address
+
+OUTSTANDING = 100
+"""Queries in flight. The raw sockets of the userspace datapath hold about 250 small frames (rmem_default 212,992 bytes)."""
+LEAST_QUERIES = 100_000
+"""Fewest queries to the VIPs."""
+ROUNDS = 3
+"""Fewest alternations between VIP and direct path."""
+MAX_TARGETS = 16
+"""Most VIP addresses and services loaded; further ones are left out and named."""
+_MAX_SECONDS = 600.0
+_CALIBRATION_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Target:
+    """One address and service of a VIP, with the backend that the direct runs ask."""
+
+    vip: str
+    pool: str
+    address: Address
+    endpoint: Endpoint
+    direct_server: str
+    direct_address: Address
+    source_ports: int
+    """Source ports that reach every slot equally often."""
+
+    @property
+    def label(self) -> str:
+        """The target in a few words."""
+        return f"{self.vip} IPv{self.address.version} {self.endpoint.protocol.value}/{self.endpoint.port}"
+
+    @property
+    def clients(self) -> int:
+        """Sockets of one dnsperf."""
+        return min(self.source_ports, traffic.MAX_CLIENTS)
+
+    @property
+    def windows(self) -> int:
+        """Runs needed to use all source ports once."""
+        return self.source_ports // self.clients
+
+
+def run(spec: Spec, report_file: Path, *, console: Console, seconds: float = 24.0) -> DemoReport:
+    """Load the VIPs of *spec* for at least *seconds*, write *report_file* and print a summary.
+
+    The lab must be up and the spec applied. The report's `ok` says whether nothing was lost and every share is right.
+    Raises LabError.
+    """
+    lab = status()
+    if lab is None:
+        raise NoLabError
+    topology = plan(spec)
+    if lab.phase != "up":
+        raise LabError(f"the lab is {lab.phase} ({lab.problem or 'wait for it'})")
+    if lab.fingerprint != fingerprint(topology):
+        raise LabError("the lab was made for a spec with another network: `dnsteer lab down`, then up with this one")
+    if not lab.applied:
+        raise LabError(f"no bridge in the lab yet: run `dnsteer apply SPEC --db {lab.db}` first")
+    demo = _Demo(spec, lab, topology, seconds)
+    demo.check_answers()
+    demo.load(console)
+    report = demo.report()
+    write_report(report, report_file)
+    print_report(report, console, report_file)
+    return report
+
+
+def targets_of(spec: Spec, topology: Topology) -> Iterator[Target]:
+    """Every plain DNS service of every VIP address."""
+    for name, vip in spec.vips.items():
+        pool = spec.pools[vip.pool]
+        slots = slot_count(spec, pool)
+        # Twice the slots: the lowest bit of the source port chooses nothing. A hash wants as many ports as there can be.
+        ports = 2 * slots if pool.selection is Selection.SOURCE_PORT else traffic.MAX_CLIENTS
+        for address in dict.fromkeys(vip.addresses):
+            family = meaning.family_of(address)
+            held = slots_of(spec, pool, family)
+            backend = next(b for b in pool.backends if b.name in held)
+            own = meaning.address_of(backend, family)
+            assert own is not None
+            for endpoint in meaning.endpoints(vip):
+                if served_as(endpoint) == "dns":
+                    server = topology.server_of[vip.pool, backend.name]
+                    yield Target(name, vip.pool, address, endpoint, server, own, max(ports, 128))
+
+
+@dataclass
+class _Demo:
+    spec: Spec
+    lab: LabState
+    topology: Topology
+    seconds: float
+    runs: list[Run] = field(default_factory=list)
+    seen: dict[str, int] = field(default_factory=dict)
+    flows: datapath.Megaflows = field(default_factory=lambda: datapath.Megaflows(frozenset(), frozenset()))
+    passes: datapath.Passes = field(default_factory=lambda: datapath.Passes(0, 0))
+
+    def __post_init__(self) -> None:
+        every = list(targets_of(self.spec, self.topology))
+        if not every:
+            raise LabError("no VIP has a plain DNS service, and dnsperf needs one")
+        self.targets = every[:MAX_TARGETS]
+        self.left_out = [t.label for t in every[MAX_TARGETS:]]
+        self.expected = Expectation(self.spec, self.topology.server_of)
+        self.machine = machine()
+
+    def check_answers(self) -> None:
+        """One query to each target, which also lets the client learn the neighbours. Raises LabError without answer."""
+        for target in self.targets:
+            transport = target.endpoint.protocol.value
+            for _ in range(3):  # the first packets wait for address resolution at both ends
+                answer = traffic.ask(
+                    self.lab, str(target.address), WHOAMI, "TXT", port=target.endpoint.port, transport=transport
+                )
+                if answer is not None:
+                    break
+            else:
+                raise LabError(
+                    f"no answer from {target.label} at {target.address}; `dnsteer verify` compares the switch"
+                )
+
+    def load(self, console: Console) -> None:
+        """Alternate runs through the VIPs and past them until there are enough."""
+        each = min(max(self.seconds / len(self.targets) / ROUNDS, 0.5), 2.5)
+        started = time.monotonic()
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=console, transient=True) as progress:
+            task = progress.add_task("measuring the machine", total=self.seconds, rate="")
+
+            def show(target: Target, path: str) -> None:
+                rate = f"{sum(r.result.completed for r in self.runs):,} queries, {self._lost()} lost"
+                progress.update(task, description=f"{target.label} {path}", completed=self._vip_seconds(), rate=rate)
+
+            repeats: dict[Target, int] = {}
+            for target in self.targets:
+                show(target, "measuring the machine")
+                rate = self._calibrate(target)
+                repeats[target] = max(1, round(rate * each / traffic.queries_in_file() / target.windows))
+            for number in range(1000):
+                for place, target in enumerate(self.targets):
+                    # Which of the two goes first alternates too, so that a drift of the machine hits both alike.
+                    for path in ("direct", "vip") if (number + place) % 2 == 0 else ("vip", "direct"):
+                        show(target, "through the VIP" if path == "vip" else "direct")
+                        if path == "vip":
+                            self._through_vip(target, repeats[target])
+                        else:
+                            self._direct(target, repeats[target])
+                enough = self._vip_seconds() >= self.seconds and self.expected.total >= LEAST_QUERIES
+                if (number + 1 >= ROUNDS and enough) or time.monotonic() - started > _MAX_SECONDS:
+                    break
+
+    def _vip_seconds(self) -> float:
+        return sum(r.result.seconds for r in self.runs if r.path == "vip")
+
+    def _lost(self) -> int:
+        return sum(r.result.lost for r in self.runs)
+
+    def _calibrate(self, target: Target) -> float:
+        """Queries per second that the direct path sustains; the runs' lengths follow from it."""
+        with direct_path(self.topology, target.direct_server, self.topology.clients[0]):
+            load = self._direct_load(target, seconds=_CALIBRATION_SECONDS)
+            with traffic.start_dnsperf(self.lab, load) as running:
+                result = running.wait(30.0)
+        if result.completed < traffic.queries_in_file():
+            raise LabError(
+                f"the direct path to {target.direct_server} answers only {result.completed} queries a second"
+            )
+        return result.qps
+
+    def _direct(self, target: Target, repeats: int) -> None:
+        with direct_path(self.topology, target.direct_server, self.topology.clients[0]):
+            # One run of all queries: only the VIP needs every source port.
+            self._run(target, "direct", self._direct_load(target, repeats=repeats * target.windows))
+
+    def _through_vip(self, target: Target, repeats: int) -> None:
+        local = next(a for a in self.lab.client().addresses if (":" in a) == (target.address.version == 6))
+        first = traffic.reserve_ports(local, target.source_ports)
+        seen, passes = self._counted(), datapath.passes()
+        for window in range(target.windows):
+            load = Load(
+                str(target.address), target.endpoint.port, target.endpoint.protocol.value, clients=target.clients,
+                outstanding=OUTSTANDING, repeats=repeats, local=local, first_port=first + window * target.clients,
+            )  # fmt: skip
+            result = self._run(target, "vip", load)
+            family = meaning.family_of(target.address)
+            self.expected.add(target.pool, family, result.sent - result.interrupted, target.clients)
+        self.flows |= datapath.megaflows()
+        self.passes += datapath.passes() - passes
+        for name, number in self._counted().items():
+            self.seen[name] = self.seen.get(name, 0) + number - seen[name]
+
+    def _direct_load(self, target: Target, *, seconds: float | None = None, repeats: int | None = None) -> Load:
+        local = next(a for a in self.lab.client().direct if (":" in a) == (target.address.version == 6))
+        vip = self.spec.vips[target.vip]
+        port = target.endpoint.target_port if vip.forwarding is Forwarding.NAT else target.endpoint.port
+        return Load(
+            str(target.direct_address), port, target.endpoint.protocol.value, clients=target.clients,
+            outstanding=OUTSTANDING, seconds=seconds, repeats=repeats, local=local,
+        )  # fmt: skip
+
+    def _run(self, target: Target, path: str, load: Load) -> LoadResult:
+        with traffic.start_dnsperf(self.lab, load) as running:
+            result = running.wait(120.0)
+        self.runs.append(Run(target.label, path, load, result))
+        return result
+
+    def _counted(self) -> dict[str, int]:
+        return {name: sum(by.values()) for name, by in traffic.query_counters(self.lab).items()}
+
+    def report(self) -> DemoReport:
+        """What was measured, and what is wrong with it."""
+        return DemoReport(
+            bridge=self.spec.switch.bridge, runs=self.runs, seen=self.seen, expected=self.expected,
+            megaflows=len(self.flows.matches), masks=len(self.flows.masks), passes=self.passes,
+            left_out=self.left_out, notes=list(self.lab.notes), machine=self.machine,
+        )  # fmt: skip

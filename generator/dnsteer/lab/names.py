@@ -1,0 +1,38 @@
+"""Names, paths and addresses that belong to the lab."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
+
+PREFIX = "dnst-"
+"""Every namespace of the lab, and none other, has a name that starts with this."""
+SWITCH_NAMESPACE = f"{PREFIX}sw"
+TRANSIT_NAMESPACE = f"{PREFIX}transit"
+
+RUN_DIR = Path("/run/dnsteer-lab")
+"""Everything of the lab that is a file."""
+DB_SOCKET = RUN_DIR / "db.sock"
+STATE_FILE = RUN_DIR / "state.json"
+NETNS_DIR = Path("/run/netns")
+
+ZONE = "dnsteer.test"
+"""The zone that the name servers serve (RFC 6761 reserves `.test`)."""
+
+DNSPERF_PORTS = range(10240, 49152)
+"""Source ports that dnsperf is given; other programs of a client take theirs from above."""
+
+
+def client_addresses(index: int) -> tuple[IPv4Address, IPv6Address]:
+    """Addresses of the client of the uplink number *index*, from the benchmark ranges (RFC 2544, RFC 5180)."""
+    return IPv4Address(f"198.18.{index}.2"), IPv6Address(f"2001:2:0:{index:x}::2")
+
+
+def direct_addresses(index: int) -> tuple[IPv4Address, IPv6Address]:
+    """Second addresses of that client: it asks a backend directly, past the VIPs, from these."""
+    return IPv4Address(f"198.18.{index}.3"), IPv6Address(f"2001:2:0:{index:x}::3")
+
+
+def db_target() -> str:
+    """The lab's OVSDB as `--db` takes it."""
+    return f"unix:{DB_SOCKET}"

@@ -1,0 +1,126 @@
+"""The name servers: one NSD for each backend, in the backend's namespace."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from dnsteer.lab import names
+from dnsteer.lab.command import inside, run
+from dnsteer.lab.errors import CommandError
+from dnsteer.lab.topology import Host, Server, Topology
+from dnsteer.lab.zone import zone_text
+
+START_SECONDS = 10.0
+"""How long a server may take until it answers on its control socket."""
+_KEY, _CERTIFICATE = "tls.key", "tls.pem"
+
+
+def directory(index: int) -> Path:
+    """Directory of the server number *index*: its configuration, zone, log and control socket."""
+    return names.RUN_DIR / f"ns{index}"
+
+
+def config_file(index: int) -> Path:
+    """Configuration of the server number *index*; nsd-control reads it too."""
+    return directory(index) / "nsd.conf"
+
+
+def start_all(topology: Topology, progress: Callable[[str], None]) -> None:
+    """Write the configurations, start every server and wait until all answer."""
+    servers = list(topology.servers())
+    progress(f"starting {len(servers)} name servers (NSD)")
+    if any(server.tls_port is not None for _, server in servers):
+        _certificate()
+    for index, (host, server) in enumerate(servers):
+        home = directory(index)
+        home.mkdir(mode=0o755)
+        (home / "zone").write_text(zone_text(server.name), encoding="utf-8")
+        config_file(index).write_text(configuration(index, server), encoding="utf-8")
+        run(inside(host.namespace, ["nsd", "-c", str(config_file(index))]))
+    for index, (host, _) in enumerate(servers):
+        _wait(index, host)
+
+
+def configuration(index: int, server: Server) -> str:
+    """nsd.conf of *server*: it listens where the VIPs need it and nowhere else, and no limit stands in a load's way."""
+    home = directory(index)
+    lines = [
+        "server:",
+        *(f"    ip-address: {address}@{port}" for address, port in server.listen),
+        "    server-count: 1",
+        '    username: ""',
+        f'    zonesdir: "{home}"',
+        f'    pidfile: "{home / "nsd.pid"}"',
+        f'    logfile: "{home / "nsd.log"}"',
+        f'    zonelistfile: "{home / "zone.list"}"',
+        f'    xfrdfile: "{home / "xfrd.state"}"',
+        f'    xfrdir: "{home}"',
+        '    database: ""',
+        f'    identity: "{server.name}"',
+        f'    nsid: "ascii_{server.name}"',
+        "    hide-version: yes",
+        # Debian's NSD limits answers for one name by default, and one client asks for all of them here.
+        "    rrl-ratelimit: 0",
+        "    rrl-whitelist-ratelimit: 0",
+        # The default of 1232 bytes would truncate the large answer, which is there to come in fragments.
+        "    ipv4-edns-size: 4096",
+        "    ipv6-edns-size: 4096",
+        "    tcp-count: 2000",
+        "    tcp-timeout: 60",
+    ]
+    if server.tls_port is not None:
+        lines += [
+            f"    tls-port: {server.tls_port}",
+            f'    tls-service-key: "{names.RUN_DIR / _KEY}"',
+            f'    tls-service-pem: "{names.RUN_DIR / _CERTIFICATE}"',
+        ]
+    lines += [
+        "remote-control:",
+        "    control-enable: yes",
+        f'    control-interface: "{home / "control.sock"}"',
+        "zone:",
+        f'    name: "{names.ZONE}"',
+        '    zonefile: "zone"',
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def counters(index: int) -> dict[str, int]:
+    """Queries that the server number *index* has seen since it started, by transport."""
+    values: dict[str, int] = {"udp": 0, "tcp": 0}
+    for line in run(["nsd-control", "-c", str(config_file(index)), "stats_noreset"]).splitlines():
+        key, _, value = line.partition("=")
+        for transport, keys in _COUNTED.items():
+            if key in keys:
+                values[transport] += int(value)
+    return values
+
+
+_COUNTED = {"udp": ("num.udp", "num.udp6"), "tcp": ("num.tcp", "num.tcp6", "num.tls", "num.tls6")}
+
+
+def _wait(index: int, host: Host) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            run(["nsd-control", "-c", str(config_file(index)), "status"])
+            return
+        except CommandError as err:
+            if time.monotonic() > deadline:
+                log = directory(index) / "nsd.log"
+                last = log.read_text(errors="replace").splitlines()[-1:] if log.exists() else []
+                raise CommandError(
+                    inside(host.namespace, ["nsd"]), f"did not come up: {' '.join(last) or err}"
+                ) from err
+            time.sleep(0.02)
+
+
+def _certificate() -> None:
+    argv = [
+        "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30",
+        "-subj", f"/CN={names.ZONE}", "-addext", f"subjectAltName=DNS:{names.ZONE}",
+        "-keyout", str(names.RUN_DIR / _KEY), "-out", str(names.RUN_DIR / _CERTIFICATE),
+    ]  # fmt: skip
+    run(inside(names.SWITCH_NAMESPACE, argv))

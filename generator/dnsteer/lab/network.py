@@ -1,0 +1,200 @@
+"""Build a topology: namespaces, virtual Ethernet pairs, bridges, addresses, routes and static neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from dnsteer.lab import names
+from dnsteer.lab.command import inside, run
+from dnsteer.lab.topology import Client, Host, Topology
+from dnsteer.spec.types import Address
+
+_SYSCTLS = (
+    "net.ipv4.conf.all.rp_filter=0",
+    "net.ipv4.conf.default.rp_filter=0",
+    # No duplicate address detection, router solicitations or redirects: every packet on a wire is one the lab means.
+    "net.ipv6.conf.all.disable_ipv6=0",
+    "net.ipv6.conf.default.disable_ipv6=0",
+    "net.ipv6.conf.all.accept_dad=0",
+    "net.ipv6.conf.default.accept_dad=0",
+    "net.ipv6.conf.all.accept_ra=0",
+    "net.ipv6.conf.default.accept_ra=0",
+    "net.ipv6.conf.default.router_solicitations=0",
+    "net.ipv4.conf.all.accept_redirects=0",
+    "net.ipv4.conf.all.send_redirects=0",
+    "net.ipv4.conf.default.send_redirects=0",
+)
+_LAYER_2 = ("net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
+_CLIENT = (f"net.ipv4.ip_local_port_range={names.DNSPERF_PORTS.stop} 65535", "net.ipv4.tcp_tw_reuse=1")
+_ROUTER = ("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
+# A server that owns a VIP must not answer ARP for it: the VIP is at the balancer's MAC for everyone else.
+_SERVER = ("net.ipv4.conf.all.arp_ignore=1", "net.ipv4.conf.all.arp_announce=2")
+
+_STRAIGHT_TABLE = 1853
+"""Routing table of answers that go straight to the client, in hosts whose other answers pass the switch."""
+
+
+def build(topology: Topology, progress: Callable[[str], None]) -> None:
+    """Create everything. Nothing is made in the caller's namespace: each pair is born where it belongs."""
+    network = _Network(topology)
+    spaces = topology.namespaces()
+    progress(f"creating {len(spaces)} network namespaces and {len(network.links)} links")
+    run(["ip", "-batch", "-"], stdin=_lines([*(f"netns add {s}" for s in spaces), *network.links]), timeout=60)
+    for space in spaces:
+        run(inside(space, ["sysctl", "-qw", *network.sysctls[space]]))
+        for device in network.devices[space]:
+            # The userspace datapath forwards frames as they are on the wire: whole, with their checksums computed.
+            run(inside(space, ["ethtool", "-K", device, "tx", "off", "tso", "off", "gso", "off", "gro", "off"]))
+        run(["ip", "-n", space, "-batch", "-"], stdin=_lines(network.setup[space]))
+        if network.setup6[space]:
+            run(["ip", "-6", "-n", space, "-batch", "-"], stdin=_lines(network.setup6[space]))
+        if network.forwarding[space]:
+            run(["bridge", "-n", space, "-batch", "-"], stdin=_lines(network.forwarding[space]))
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+class _Network:
+    """The commands for each namespace, collected before any is run."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        spaces = topology.namespaces()
+        self.links: list[str] = []
+        self.devices: dict[str, list[str]] = {s: [] for s in spaces}
+        self.sysctls: dict[str, list[str]] = {s: [*_SYSCTLS] for s in spaces}
+        self.setup: dict[str, list[str]] = {s: ["link set lo up"] for s in spaces}
+        self.setup6: dict[str, list[str]] = {s: [] for s in spaces}  # what `ip` takes for IPv6 only when told so
+        self.forwarding: dict[str, list[str]] = {s: [] for s in spaces}
+        self._ports()
+        for client in topology.clients:
+            self._client(client)
+        if len(topology.clients) > 1:
+            self._transit()
+        for host in topology.hosts:
+            self._host(host)
+
+    def _link(self, space: str, device: str, peer_space: str, peer: str, mac: str | None = None) -> None:
+        address = f" address {mac}" if mac else ""
+        self.links.append(f"link add {peer} netns {peer_space} type veth peer name {device}{address} netns {space}")
+        for where, what in ((space, device), (peer_space, peer)):
+            self.devices[where].append(what)
+            self.setup[where].append(f"link set {what} up")
+
+    def _bridge(self, space: str) -> None:
+        self.setup[space] += [
+            "link add br0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
+            "link set br0 up",
+        ]
+        self.sysctls[space] = [*_LAYER_2]
+
+    def _plug(self, fabric: str, space: str, device: str, mac: str | None) -> None:
+        """Attach an interface of *space* to the bridge of *fabric*."""
+        peer = f"h{len(self.devices[fabric])}"
+        self._link(space, device, fabric, peer, mac)
+        self.setup[fabric].append(f"link set {peer} master br0")
+
+    def _ports(self) -> None:
+        """The ports of the switch, each with the fabric or host that it leads to."""
+        switch = names.SWITCH_NAMESPACE
+        self.sysctls[switch] = [*_LAYER_2]
+        for port, fabric in self.topology.fabrics.items():
+            self._bridge(fabric)
+            self._link(fabric, "switch", switch, port)
+            self.setup[fabric].append("link set switch master br0")
+
+    def _toward_switch(self, port: str, mac: str) -> None:
+        """Let the fabric of *port* send frames for *mac* to the switch, whatever it learns."""
+        fabric = self.topology.fabrics.get(port)
+        if fabric is not None:
+            self.forwarding[fabric].append(f"fdb replace {mac} dev switch master static")
+
+    def _client(self, client: Client) -> None:
+        space, setup = client.namespace, self.setup[client.namespace]
+        self._plug(self.topology.fabrics[client.uplink], space, "eth0", client.mac)
+        self.sysctls[space] += _CLIENT
+        setup += [_address(a, "eth0") for a in (*client.addresses, *client.direct)]
+        v4, v6 = client.addresses
+        d4, d6 = client.direct
+        vips = dict.fromkeys(a for vip in self.topology.spec.vips.values() for a in vip.addresses)
+        # On-link, so that the client asks for each VIP by ARP or neighbour discovery as a router does.
+        setup += [f"{_route(a)} dev eth0 src {v4 if a.version == 4 else v6}" for a in vips]
+        for _, server in self.topology.servers():
+            for own in server.addresses:
+                setup.append(f"{_route(own)} dev eth0 src {d4 if own.version == 4 else d6}")
+                setup.append(f"neigh replace {own} lladdr {server.lab_mac} nud permanent dev eth0")
+            self._toward_switch(client.uplink, server.lab_mac)
+
+    def _transit(self) -> None:
+        """The world behind the routers: an answer may leave by another uplink than its query came in by."""
+        clients = self.topology.clients
+        self._bridge(names.TRANSIT_NAMESPACE)
+        macs = {c.index: f"0a:1a:b1:00:00:{c.index:02x}" for c in clients}
+        for client in clients:
+            self._plug(names.TRANSIT_NAMESPACE, client.namespace, "transit", macs[client.index])
+            self.sysctls[client.namespace] += _ROUTER
+            for other in clients:
+                if other is not client:
+                    for address in (*other.addresses, *other.direct):
+                        self.setup[client.namespace] += [
+                            f"{_route(address)} dev transit",
+                            f"neigh replace {address} lladdr {macs[other.index]} nud permanent dev transit",
+                        ]
+
+    def _host(self, host: Host) -> None:
+        space, setup = host.namespace, self.setup[host.namespace]
+        self.sysctls[space] += _SERVER
+        for segment in host.segments:
+            device = host.device(segment)
+            fabric = self.topology.fabrics.get(segment)
+            if fabric is None:
+                self._link(space, device, names.SWITCH_NAMESPACE, segment, host.mac)
+            else:
+                self._plug(fabric, space, device, host.mac)
+            setup += [_address(a, device) for server in host.servers for a in server.addresses]
+        setup += [_address(a, "lo") for a in host.vips]
+        if host.passes:
+            self._by_gateway(host)
+        for client in self.topology.clients:
+            if client.uplink not in host.segments:
+                continue
+            table = f" table {_STRAIGHT_TABLE}" if host.passes else ""
+            if host.straight:
+                for address in (*client.addresses, *client.direct):
+                    setup.append(f"{_route(address)} dev {host.device(client.uplink)}{table}")
+        if host.passes:
+            for vip in host.straight:
+                rules = setup if vip.version == 4 else self.setup6[space]
+                rules.append(f"rule add from {vip} table {_STRAIGHT_TABLE}")
+
+    def _by_gateway(self, host: Host) -> None:
+        """Routes of a host whose answers pass the switch; straight answers to direct queries take the lab's own MAC."""
+        setup = self.setup[host.namespace]
+        first = host.device(host.queries_by[0])
+        for gateway in host.gateways:
+            # The gateway is on every segment that queries come from; the first one is preferred by its metric.
+            for number, port in enumerate(host.queries_by):
+                setup.append(f"{_route(gateway)} dev {host.device(port)} metric {100 + number}")
+            anywhere = "0.0.0.0/0" if gateway.version == 4 else "::/0"
+            setup.append(f"route add {anywhere} via {gateway} dev {first}")
+        for client in self.topology.clients:
+            port = client.uplink if client.uplink in host.queries_by else host.queries_by[0]
+            device = host.device(port)
+            if device != first:
+                for gateway in host.gateways:
+                    address = next(a for a in client.addresses if a.version == gateway.version)
+                    setup.append(f"{_route(address)} via {gateway} dev {device}")
+            for address in client.direct:
+                setup.append(f"{_route(address)} dev {device}")
+                setup.append(f"neigh replace {address} lladdr {client.return_mac} nud permanent dev {device}")
+            self._toward_switch(port, client.return_mac)
+
+
+def _address(address: Address, device: str) -> str:
+    return f"addr add {address}/{address.max_prefixlen} dev {device}{' nodad' if address.version == 6 else ''}"
+
+
+def _route(address: Address) -> str:
+    return f"route add {address}/{address.max_prefixlen}"

@@ -1,0 +1,127 @@
+"""Find and end the processes of a lab, and no others."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from dnsteer.lab import names
+
+_PATIENCE = 1.0
+"""Seconds that a process has to end by itself."""
+_LIMIT = 10.0
+"""Seconds after which ending processes is given up."""
+_PROC = Path("/proc")
+
+
+def namespaces() -> list[str]:
+    """Names of the namespaces that are the lab's, by their prefix."""
+    try:
+        return sorted(p.name for p in names.NETNS_DIR.iterdir() if p.name.startswith(names.PREFIX))
+    except FileNotFoundError:
+        return []
+
+
+def inside_namespaces() -> dict[int, str]:
+    """Processes that live in a namespace of the lab: process id -> namespace."""
+    found: dict[int, str] = {}
+    spaces = _identities()
+    if spaces:
+        for pid in _pids():
+            space = spaces.get(_namespace_of(pid))
+            if space is not None:
+                found[pid] = space
+    return found
+
+
+def by_pidfile() -> dict[int, str]:
+    """Processes that a pidfile of the lab names and whose command line names the lab's directory: id -> program."""
+    found: dict[int, str] = {}
+    for pidfile in names.RUN_DIR.glob("**/*.pid"):
+        with contextlib.suppress(OSError, ValueError):
+            pid = int(pidfile.read_text(encoding="ascii").strip())
+            if _names_run_dir(pid):
+                found[pid] = pidfile.stem
+    return found
+
+
+def end_all() -> list[int]:
+    """End every process of the lab; returns those that are still there after the time limit."""
+    start = time.monotonic()
+    while True:
+        targets = _targets()
+        elapsed = time.monotonic() - start
+        if not targets or elapsed > _LIMIT:
+            return sorted(targets)
+        for pid in targets:
+            _signal(pid, signal.SIGTERM if elapsed < _PATIENCE else signal.SIGKILL)
+        time.sleep(0.05)
+
+
+def _targets() -> set[int]:
+    spared = set(_self_and_ancestors())  # `lab down` may be run from a shell inside the lab
+    return (set(inside_namespaces()) | set(by_pidfile())) - spared
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    # The descriptor holds on to the process, so that the check and the signal are about the same one even when the
+    # process ends in between and its number is given to another.
+    with contextlib.suppress(ProcessLookupError):
+        handle = os.pidfd_open(pid)
+        try:
+            if _namespace_of(pid) in _identities() or _names_run_dir(pid):
+                signal.pidfd_send_signal(handle, number)
+        finally:
+            os.close(handle)
+
+
+def _identities() -> dict[tuple[int, int], str]:
+    """Device and inode of each namespace of the lab.
+
+    A name of the lab that is bound to the machine's own namespace is not the lab's: all processes live there. The first
+    process's is that one, where it may be read, and so is the caller's unless `lab down` is run inside the lab; then what
+    else is in that namespace is found by its pidfile.
+    """
+    own = {_namespace_of(1), _namespace_of(os.getpid())}
+    found: dict[tuple[int, int], str] = {}
+    for name in namespaces():
+        with contextlib.suppress(OSError):
+            status = (names.NETNS_DIR / name).stat()
+            if (status.st_dev, status.st_ino) not in own:
+                found[status.st_dev, status.st_ino] = name
+    return found
+
+
+def _pids() -> Iterator[int]:
+    return (int(p.name) for p in _PROC.iterdir() if p.name.isdigit())
+
+
+def _namespace_of(pid: int) -> tuple[int, int]:
+    try:
+        status = (_PROC / str(pid) / "ns" / "net").stat()
+    except OSError:
+        return (-1, -1)
+    return status.st_dev, status.st_ino
+
+
+def _names_run_dir(pid: int) -> bool:
+    try:
+        arguments = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return any(f"{names.RUN_DIR}/".encode() in argument for argument in arguments)
+
+
+def _self_and_ancestors() -> Iterator[int]:
+    pid = os.getpid()
+    while pid > 0:
+        yield pid
+        try:
+            # The second field is the name in brackets, which may hold anything; the parent is the second after it.
+            pid = int((_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError):
+            return

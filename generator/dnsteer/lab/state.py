@@ -1,0 +1,189 @@
+"""What a lab is made of, written down for the commands that use it, and the lock that makes it one at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from dnsteer.lab import names
+from dnsteer.lab.errors import LabBusyError, LabError
+from dnsteer.lab.topology import Topology
+
+_VERSION = 1
+_LOCK_PATIENCE = 0.5
+
+
+@dataclass(frozen=True)
+class ClientState:
+    """A client: where it runs and what it asks from. *direct* are the addresses for asking past the VIPs."""
+
+    uplink: str
+    namespace: str
+    mac: str
+    addresses: tuple[str, ...]
+    direct: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """A name server. *index* is the number of its directory."""
+
+    name: str
+    index: int
+    namespace: str
+    mac: str
+    addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process of the lab: the program, its id, and the namespace it lives in."""
+
+    program: str
+    pid: int
+    namespace: str
+
+
+@dataclass(frozen=True)
+class LabState:
+    """A lab. *phase*: `up`; `building` while `lab up` works; `broken` when it died or something has ended since."""
+
+    phase: Literal["building", "up", "broken"]
+    bridge: str
+    db: str
+    run_dir: str
+    fingerprint: str
+    namespaces: tuple[str, ...]
+    clients: tuple[ClientState, ...]
+    servers: tuple[ServerState, ...]
+    notes: tuple[str, ...] = ()
+    processes: tuple[Process, ...] = ()
+    applied: bool = False
+    """Whether the bridge exists, that is, `dnsteer apply` has been run."""
+    problem: str = ""
+    """What is wrong when *phase* is `broken`."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The state as JSON values."""
+        return {"version": _VERSION, **asdict(self)}
+
+    def server(self, name: str) -> ServerState:
+        """The server of that name. Raises LabError with the names there are."""
+        for server in self.servers:
+            if server.name == name:
+                return server
+        raise LabError(f"no name server {name!r} in the lab; there are {', '.join(s.name for s in self.servers)}")
+
+    def client(self, uplink: str | None = None) -> ClientState:
+        """The client behind *uplink*, or the first one. Raises LabError with the uplinks that have one."""
+        for client in self.clients:
+            if uplink is None or client.uplink == uplink:
+                return client
+        raise LabError(f"no client behind {uplink!r}; there is one behind {', '.join(c.uplink for c in self.clients)}")
+
+
+def describe(topology: Topology, phase: Literal["building", "up"]) -> LabState:
+    """The state of a lab of *topology*."""
+    return LabState(
+        phase=phase,
+        bridge=topology.spec.switch.bridge,
+        db=names.db_target(),
+        run_dir=str(names.RUN_DIR),
+        fingerprint=fingerprint(topology),
+        namespaces=tuple(topology.namespaces()),
+        clients=tuple(
+            ClientState(c.uplink, c.namespace, c.mac, tuple(map(str, c.addresses)), tuple(map(str, c.direct)))
+            for c in topology.clients
+        ),
+        servers=tuple(
+            ServerState(s.name, i, h.namespace, h.mac, tuple(map(str, s.addresses)))
+            for i, (h, s) in enumerate(topology.servers())
+        ),
+        notes=tuple(topology.notes),
+    )
+
+
+def fingerprint(topology: Topology) -> str:
+    """Tells whether two specs have the same network around the switch: weights, states and slots do not change it."""
+    spec = topology.spec
+    vips = [(n, v.addresses) for n, v in spec.vips.items()]
+    said = repr((topology.clients, topology.hosts, topology.fabrics, vips, spec.switch.bridge, spec.switch.mac))
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def save(state: LabState) -> None:
+    """Write the state file, whole or not at all."""
+    fresh = names.STATE_FILE.with_suffix(".new")
+    fresh.write_text(json.dumps(state.as_json(), indent=2) + "\n", encoding="utf-8")
+    fresh.replace(names.STATE_FILE)
+
+
+def load() -> LabState | None:
+    """The state that was written last; None when there is none. Raises LabError for a file that is not one."""
+    try:
+        value = json.loads(names.STATE_FILE.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as err:
+        raise LabError(f"{names.STATE_FILE} cannot be read ({err}): run `dnsteer lab down`") from err
+    if not isinstance(value, dict) or value.pop("version", None) != _VERSION:
+        raise LabError(f"{names.STATE_FILE} is of another version of dnsteer: run `dnsteer lab down`")
+    clients = tuple(ClientState(**_tuples(c)) for c in value.pop("clients"))
+    servers = tuple(ServerState(**_tuples(s)) for s in value.pop("servers"))
+    processes = tuple(Process(**p) for p in value.pop("processes"))
+    return replace(LabState(**_tuples(value), clients=clients, servers=servers), processes=processes)
+
+
+def _tuples(value: dict[str, Any]) -> dict[str, Any]:
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
+
+
+@contextlib.contextmanager
+def locked() -> Iterator[None]:
+    """Hold the lab's lock. Raises LabBusyError when another process holds it; a killed process does not."""
+    names.RUN_DIR.mkdir(mode=0o755, exist_ok=True)
+    lock = names.RUN_DIR / "lock"
+    handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        # Wait a little: a child that a killed `lab up` was starting holds the lock until it has become its program.
+        deadline = time.monotonic() + _LOCK_PATIENCE
+        while not _taken(handle):
+            if time.monotonic() > deadline:
+                raise LabBusyError("another `dnsteer lab` command is building or removing the lab; wait for it")
+            time.sleep(0.02)
+        # The one before may have removed the directory with the lock in it; then this lock guards nothing.
+        if not lock.exists() or lock.stat().st_ino != os.fstat(handle).st_ino:
+            raise LabBusyError("the lab was removed at this moment; run the command again")
+        yield
+    finally:
+        os.close(handle)
+
+
+def _taken(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def is_locked() -> bool:
+    """Whether a process is building or removing the lab now."""
+    try:
+        handle = os.open(names.RUN_DIR / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False

@@ -1,0 +1,294 @@
+"""The network that a spec needs around its switch. A pure function of the spec: nothing is created here.
+
+Every uplink has a fabric (a learning bridge) with its client and the backends behind it. A backend with a port of its own
+is wired to that port; several behind one port share a fabric there. One namespace stands for one MAC address: backends
+that share one (they sit behind a router) are name servers in the same namespace.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from dnsteer.lab import names
+from dnsteer.lab.errors import TopologyError
+from dnsteer.spec import meaning
+from dnsteer.spec.meaning import Endpoint
+from dnsteer.spec.model import Backend, Forwarding, Protocol, Spec, Vip
+from dnsteer.spec.types import Address
+
+MAX_SERVERS = 128
+"""Most name servers built: each is three processes of about 10 MB."""
+MAX_PORTS = 64
+"""Most uplinks and ports built."""
+
+
+@dataclass(frozen=True)
+class Client:
+    """What asks behind an uplink. The second address pair is for asking a backend directly, past the VIPs."""
+
+    uplink: str
+    index: int
+    namespace: str
+    mac: str
+    addresses: tuple[Address, ...]
+    direct: tuple[Address, ...]
+    return_mac: str
+    """MAC of the lab's own flows to this client: backends whose answers pass the switch send direct answers there."""
+
+
+@dataclass
+class Server:
+    """A name server: one backend of the spec, which may stand in several pools."""
+
+    name: str
+    addresses: list[Address]
+    lab_mac: str = ""
+    """MAC at which the lab's own flows take direct queries for it."""
+    listen: list[tuple[Address, int]] = field(default_factory=list)
+    tls_port: int | None = None
+
+
+@dataclass
+class Host:
+    """A namespace with one MAC address, its name servers, and the switch ports whose segment it is on."""
+
+    namespace: str
+    mac: str
+    servers: list[Server] = field(default_factory=list)
+    queries_by: list[str] = field(default_factory=list)
+    answers_by: list[str] = field(default_factory=list)
+    """Fabrics that it is on only to answer the clients straight."""
+    vips: list[Address] = field(default_factory=list)
+    """VIPs that it owns (direct server return)."""
+    straight: list[Address] = field(default_factory=list)
+    """Those of *vips* whose answers go to the client without passing the switch."""
+    passes: bool = False
+    """Whether answers of any VIP pass the switch, so that its default route is the virtual gateway."""
+    gateways: list[Address] = field(default_factory=list)
+
+    @property
+    def segments(self) -> list[str]:
+        """Switch ports whose segment it has an interface on, in the order of its interfaces."""
+        return [*self.queries_by, *(s for s in self.answers_by if s not in self.queries_by)]
+
+    def device(self, segment: str) -> str:
+        """Its interface on the segment of switch port *segment*."""
+        return f"eth{self.segments.index(segment)}"
+
+
+@dataclass
+class Topology:
+    """All of it. *fabrics* are the switch ports that lead to a bridge; the others lead to a single host."""
+
+    spec: Spec
+    clients: list[Client]
+    hosts: list[Host]
+    fabrics: dict[str, str]
+    server_of: dict[tuple[str, str], str]
+    """(pool, backend) -> name of the server."""
+    notes: list[str]
+    """What the lab does not do for this spec."""
+
+    def namespaces(self) -> list[str]:
+        """Every namespace, in the order of creation."""
+        transit = [names.TRANSIT_NAMESPACE] if len(self.clients) > 1 else []
+        return [
+            names.SWITCH_NAMESPACE, *transit, *self.fabrics.values(), *(c.namespace for c in self.clients),
+            *(h.namespace for h in self.hosts),
+        ]  # fmt: skip
+
+    def servers(self) -> Iterator[tuple[Host, Server]]:
+        """Every name server with its host."""
+        for host in self.hosts:
+            for server in host.servers:
+                yield host, server
+
+    def find(self, server: str) -> tuple[Host, Server]:
+        """The server named *server*, with its host."""
+        return next((h, s) for h, s in self.servers() if s.name == server)
+
+
+def served_as(endpoint: Endpoint) -> str | None:
+    """What the lab's name servers speak at a service: `dns`, `dot`, or None (DoQ and DoH: NSD has neither)."""
+    if endpoint.port == 853:
+        return "dot" if endpoint.protocol is Protocol.TCP else None
+    return None if endpoint.port == 443 else "dns"
+
+
+def plan(spec: Spec) -> Topology:
+    """The topology of *spec*. Raises TopologyError for the few valid specs that the lab cannot build."""
+    switch = spec.switch
+    with_hop = [name for name, up in switch.uplinks.items() if up.next_hop is not None]
+    asked = with_hop or list(switch.uplinks)
+    macs = _lab_macs(spec)
+    clients = [
+        Client(
+            name,
+            i,
+            f"{names.PREFIX}c-{name}",
+            switch.uplinks[name].next_hop or next(macs),
+            names.client_addresses(i),
+            names.direct_addresses(i),
+            next(macs),
+        )
+        for i, name in enumerate(asked)
+    ]
+    topology = Topology(spec, clients, [], {}, {}, [])
+    _Hosts(topology).add_all()
+    for _, server in topology.servers():
+        server.lab_mac = next(macs)
+    for port in (*switch.uplinks, *switch.ports):
+        if port in switch.uplinks or sum(port in h.segments for h in topology.hosts) != 1:
+            topology.fabrics[port] = f"{names.PREFIX}net-{port}"
+    _check(topology)
+    topology.notes += _notes(spec)
+    return topology
+
+
+def _lab_macs(spec: Spec) -> Iterator[str]:
+    """Locally administered MAC addresses that the spec does not use."""
+    used = {spec.switch.mac, meaning.gateway_mac(spec.switch)}
+    used |= {up.next_hop for up in spec.switch.uplinks.values() if up.next_hop is not None}
+    used |= {b.mac for pool in spec.pools.values() for b in pool.backends}
+    for n in range(1 << 16):
+        mac = f"0a:1a:b0:00:{n >> 8:02x}:{n & 255:02x}"
+        if mac not in used:
+            yield mac
+
+
+class _Hosts:
+    """Collects backends into hosts and servers."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.spec = topology.spec
+        self.by_mac: dict[str, Host] = {}
+        backends = [(p, b) for p, pool in self.spec.pools.items() for b in pool.backends]
+        self.addresses_of: dict[str, set[frozenset[Address]]] = {}
+        for _, backend in backends:
+            self.addresses_of.setdefault(backend.name, set()).add(frozenset(_addresses(backend)))
+
+    def add_all(self) -> None:
+        """Every backend of every pool, then what its VIPs ask of it."""
+        for pool_name, pool in self.spec.pools.items():
+            vips = [vip for vip in self.spec.vips.values() if vip.pool == pool_name]
+            for backend in pool.backends:
+                host, server = self._place(pool_name, backend)
+                self.topology.server_of[pool_name, backend.name] = server.name
+                for vip in vips:
+                    self._serve(host, server, vip, backend)
+
+    def _place(self, pool: str, backend: Backend) -> tuple[Host, Server]:
+        own = _addresses(backend)
+        host = self.by_mac.get(backend.mac)
+        if host is None:
+            # Two pools may use one name for two servers; the pool's name tells them apart then.
+            name = backend.name if len(self.addresses_of[backend.name]) == 1 else f"{pool}.{backend.name}"
+            host = Host(self._free(f"{names.PREFIX}b-{name}", {h.namespace for h in self.topology.hosts}), backend.mac)
+            self.by_mac[backend.mac] = host
+            self.topology.hosts.append(host)
+        for port in [backend.port] if backend.port is not None else [c.uplink for c in self.topology.clients]:
+            if port not in host.queries_by:
+                host.queries_by.append(port)
+        server = next((s for s in host.servers if set(s.addresses) & set(own)), None)
+        if server is None:
+            name = backend.name if len(self.addresses_of[backend.name]) == 1 else f"{pool}.{backend.name}"
+            server = Server(self._free(name, {s.name for _, s in self.topology.servers()}), [])
+            host.servers.append(server)
+        server.addresses += [a for a in own if a not in server.addresses]
+        return host, server
+
+    @staticmethod
+    def _free(name: str, taken: set[str]) -> str:
+        return next(n for n in (name, *(f"{name}-{i}" for i in range(2, 10_000))) if n not in taken)
+
+    def _serve(self, host: Host, server: Server, vip: Vip, backend: Backend) -> None:
+        families = {meaning.family_of(a) for a in _addresses(backend)}
+        addresses = [a for a in vip.addresses if meaning.family_of(a) in families]
+        if not addresses:
+            return
+        passes = meaning.answers_pass(self.spec.switch, vip, backend)
+        nat = vip.forwarding is Forwarding.NAT
+        if passes:
+            host.passes = True
+            for own in server.addresses:
+                gateway = _nearest(self.spec.switch.gateways, own)
+                if gateway is not None and all(g.version != own.version for g in host.gateways):
+                    host.gateways.append(gateway)
+        elif not nat:
+            host.answers_by += [c.uplink for c in self.topology.clients if c.uplink not in host.answers_by]
+            host.straight += [a for a in addresses if a not in host.straight]
+        if not nat:
+            host.vips += [a for a in addresses if a not in host.vips]
+        own_here = [a for a in server.addresses if meaning.family_of(a) in families]
+        for endpoint in meaning.endpoints(vip):
+            kind = served_as(endpoint)
+            if kind is None:
+                continue
+            if kind == "dot":
+                server.tls_port = server.tls_port or endpoint.target_port
+            self._listen(host, server, [*own_here, *([] if nat else addresses)], endpoint.target_port)
+
+    @staticmethod
+    def _listen(host: Host, server: Server, addresses: list[Address], port: int) -> None:
+        taken = {pair for s in host.servers for pair in s.listen}
+        server.listen += [(a, port) for a in addresses if (a, port) not in taken]
+
+
+def _addresses(backend: Backend) -> list[Address]:
+    return [a for a in (backend.ipv4, backend.ipv6) if a is not None]
+
+
+def _nearest(gateways: list[Address], own: Address) -> Address | None:
+    """The gateway of *own*'s family in the same network: the one with the longest prefix in common."""
+    same = [g for g in gateways if g.version == own.version]
+    return min(same, key=lambda g: int(g) ^ int(own), default=None)
+
+
+def _check(topology: Topology) -> None:
+    spec = topology.spec
+    ports = [*spec.switch.uplinks, *spec.switch.ports]
+    servers = sum(1 for _ in topology.servers())
+    if servers > MAX_SERVERS or len(ports) > MAX_PORTS:
+        raise TopologyError(
+            f"the lab builds at most {MAX_SERVERS} name servers and {MAX_PORTS} switch ports; "
+            f"the spec has {servers} and {len(ports)}"
+        )
+    for port in ports:
+        if port == "lo" or os.sep in port:
+            raise TopologyError(f"the lab cannot name an interface {port!r}: every namespace has one of that name")
+    for client in topology.clients:
+        for host in topology.hosts:
+            if host.mac == client.mac and client.uplink in host.segments:
+                raise TopologyError(
+                    f"backend {host.servers[0].name} and the next hop of {client.uplink} share the MAC address {host.mac}; "
+                    "the lab has a namespace for each: give one of them another MAC"
+                )
+    own = {a for c in topology.clients for a in (*c.addresses, *c.direct)}
+    theirs = [*spec.switch.gateways, *(a for v in spec.vips.values() for a in v.addresses)]
+    theirs += [a for _, s in topology.servers() for a in s.addresses]
+    clash = sorted(own.intersection(theirs), key=str)
+    if clash:
+        raise TopologyError(f"{clash[0]} of the spec is the address of a client of the lab: use another one")
+
+
+def _notes(spec: Spec) -> list[str]:
+    notes: list[str] = []
+    endpoints = [e for vip in spec.vips.values() for e in meaning.endpoints(vip)]
+    unserved = sorted({f"{e.protocol.value}/{e.port}" for e in endpoints if served_as(e) is None})
+    if unserved:
+        notes.append(f"no name server of the lab answers at {', '.join(unserved)}: NSD speaks neither DoQ nor DoH")
+    tls = sorted({e.target_port for e in endpoints if served_as(e) == "dot"})
+    if len(tls) > 1:
+        notes.append(f"DoT at several target ports ({tls}): NSD speaks TLS at one, the first of each backend")
+    ports = {**spec.switch.uplinks, **spec.switch.ports}
+    typed = sorted(name for name, port in ports.items() if port.type not in (None, "system", "afxdp"))
+    if typed:
+        notes.append(
+            f"ports {', '.join(typed)} have an interface type; the lab's are virtual Ethernet devices (system)"
+        )
+    if spec.switch.flavor.value != "ovs-netdev":
+        notes.append(f"the lab's switch is the userspace datapath (ovs-netdev), not {spec.switch.flavor.value}")
+    return notes

@@ -1,0 +1,55 @@
+"""Specs that ask more of the lab's network than the examples do."""
+
+from __future__ import annotations
+
+from dnsteer.spec.document import parse_document
+from dnsteer.spec.load import check_document
+from dnsteer.spec.model import Spec
+
+EVERYTHING = """
+apiVersion: dnsteer/v1
+switch:
+  flavor: ovs-netdev
+  bridge: br-all
+  mac: 02:00:00:00:00:53
+  gateways: [10.53.0.1, 2001:db8:53::1]
+  uplinks:
+    p0: {next_hop: 02:00:00:00:00:fe}
+    p1: {next_hop: 02:00:00:00:00:fd}
+    p2:
+  ports:
+    vf0:
+    vf1:
+    spare:
+pools:
+  mixed:        # one-armed; also in the NAT pool below, so its answers go both ways
+    backends:
+      - {name: m, ipv4: 10.53.0.11, ipv6: 2001:db8:53::11, mac: 02:00:00:00:05:01}
+  far:          # direct server return behind an uplink that no client is behind
+    backends:
+      - {name: f, ipv4: 10.53.0.12, mac: 02:00:00:00:05:02, port: p2}
+  nat:          # two behind one port, two behind one router, one one-armed
+    backends:
+      - {name: m, ipv4: 10.53.0.11, ipv6: 2001:db8:53::11, mac: 02:00:00:00:05:01}
+      - {name: s1, ipv4: 10.53.0.21, ipv6: 2001:db8:53::21, mac: 02:00:00:00:05:03, port: vf0}
+      - {name: s2, ipv4: 10.53.0.22, ipv6: 2001:db8:53::22, mac: 02:00:00:00:05:04, port: vf0}
+      - {name: r1, ipv4: 10.54.0.31, mac: 02:00:00:00:05:05, port: p2}
+      - {name: r2, ipv4: 10.54.0.32, mac: 02:00:00:00:05:05, port: p2}
+  other:        # a second server called s1, on a port of its own
+    backends:
+      - {name: s1, ipv6: 2001:db8:53::41, mac: 02:00:00:00:05:06, port: vf1}
+vips:
+  dsr: {addresses: [198.51.100.1, "2001:db8:1::1"], services: [dns], pool: mixed}
+  far: {addresses: [198.51.100.2], services: [dns, doq], pool: far}
+  nat:
+    addresses: [198.51.100.3, "2001:db8:1::3"]
+    services: [{protocol: udp, port: 53, target_port: 5353}, {protocol: tcp, port: 53, target_port: 5353}, dot]
+    pool: nat
+    forwarding: nat
+  own: {addresses: ["2001:db8:1::4"], services: [dns], pool: other}
+"""
+
+
+def spec_of(text: str) -> Spec:
+    """The spec in *text*."""
+    return check_document(parse_document("spec.yaml", text)).spec

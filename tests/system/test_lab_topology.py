@@ -1,0 +1,106 @@
+"""The lab's plan of a network. Pure functions: these tests need no root."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+
+from dnsteer.lab import TopologyError, datapath, topology
+from dnsteer.lab.shares import Expectation
+from dnsteer.lab.state import fingerprint
+from dnsteer.lab.topology import Host, Topology
+from dnsteer.spec.load import load_spec
+from tests.system.lab_specs import EVERYTHING, spec_of
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def host(plan: Topology, namespace: str) -> Host:
+    return next(h for h in plan.hosts if h.namespace == namespace)
+
+
+def test_one_armed_servers_own_the_vip_and_answer_straight() -> None:
+    plan = topology.plan(load_spec(EXAMPLES / "quickstart.yaml").spec)
+    assert plan.namespaces() == [
+        "dnst-sw", "dnst-net-p0", "dnst-c-p0", "dnst-b-ns1", "dnst-b-ns2", "dnst-b-ns3", "dnst-b-ns4",
+    ]  # fmt: skip
+    ns1 = host(plan, "dnst-b-ns1")
+    assert (ns1.queries_by, ns1.passes, ns1.gateways) == (["p0"], False, [])
+    assert ns1.vips == ns1.straight == [ip_address("192.0.2.53"), ip_address("2001:db8::53")]
+    assert (ip_address("192.0.2.53"), 53) in ns1.servers[0].listen
+    assert (ip_address("192.0.2.11"), 53) in ns1.servers[0].listen
+
+
+def test_a_port_of_its_own_is_a_wire() -> None:
+    plan = topology.plan(load_spec(EXAMPLES / "own-ports.yaml").spec)
+    assert list(plan.fabrics) == ["p0"]
+    a = host(plan, "dnst-b-a")
+    assert a.passes and a.straight == []
+    assert a.servers[0].listen[:2] == [(ip_address("10.53.0.11"), 5353), (ip_address("2001:db8:53::11"), 5353)]
+    assert plan.server_of["hashed", "a"] == plan.server_of["direct", "a"] == "a"
+
+
+def test_everything() -> None:
+    plan = topology.plan(spec_of(EVERYTHING))
+    assert [c.uplink for c in plan.clients] == ["p0", "p1"]
+    assert sorted(plan.fabrics) == ["p0", "p1", "p2", "spare", "vf0"]
+    assert {s.name for _, s in plan.servers()} == {"m", "f", "nat.s1", "s2", "r1", "r2", "other.s1"}
+    mixed = host(plan, "dnst-b-m")
+    assert mixed.passes and mixed.straight and mixed.segments == ["p0", "p1"]
+    far = host(plan, "dnst-b-f")
+    assert (far.queries_by, far.answers_by) == (["p2"], ["p0", "p1"])
+    router = host(plan, "dnst-b-r1")
+    assert [s.name for s in router.servers] == ["r1", "r2"]
+    assert any("udp/853" in note for note in plan.notes)
+
+
+def test_weights_do_not_change_the_fingerprint_and_addresses_do() -> None:
+    before = fingerprint(topology.plan(spec_of(EVERYTHING)))
+    heavier = EVERYTHING.replace("mac: 02:00:00:00:05:02,", "mac: 02:00:00:00:05:02, weight: 7,")
+    assert fingerprint(topology.plan(spec_of(heavier))) == before
+    assert fingerprint(topology.plan(spec_of(EVERYTHING.replace("10.53.0.12", "10.53.0.13")))) != before
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("02:00:00:00:05:01", "02:00:00:00:00:fe", "backend m and the next hop of p0 share the MAC address"),
+        ("10.53.0.12", "198.18.1.3", "198.18.1.3 of the spec is the address of a client of the lab"),
+        ("spare:", "lo:", "the lab cannot name an interface 'lo'"),
+    ],
+)
+def test_what_the_lab_cannot_build(old: str, new: str, said: str) -> None:
+    with pytest.raises(TopologyError, match=said):
+        topology.plan(spec_of(EVERYTHING.replace(old, new)))
+
+
+DUMP = """\
+flow-dump from the main thread:
+ufid:00000000-0000-0000-0000-000000000001, recirc_id(0),dp_hash(0/0),in_port(p0),\
+eth(src=0a:1a:b0:00:00:00/ff:00:00:00:00:00,dst=02:00:00:00:00:53),eth_type(0x0800),ipv4(src=198.18.0.2/0.0.0.0,dst=192.0.2.53,proto=17,frag=no),udp(src=10271/0x7e,\
+dst=53), packets:1, bytes:2, used:2.1s, dp:ovs, actions:p0
+ufid:00000000-0000-0000-0000-000000000002, recirc_id(0),dp_hash(0/0),in_port(p0),\
+eth(src=0a:1a:b0:00:00:00/ff:00:00:00:00:00,dst=02:00:00:00:00:53),eth_type(0x0800),ipv4(src=198.18.0.9/0.0.0.0,dst=192.0.2.53,proto=17,frag=no),udp(src=40/0x7e,\
+dst=53), packets:0, bytes:0, used:never, dp:ovs, actions:p0
+"""
+
+
+def test_megaflows_count_once_however_often_they_are_seen() -> None:
+    one = datapath.parse_megaflows(DUMP)
+    assert (len(one.matches), len(one.masks)) == (2, 1)
+    again = datapath.parse_megaflows(DUMP.replace("198.18.0.2/", "198.18.0.7/").replace("src=10271/", "src=10270/"))
+    assert (len((one | again).matches), len((one | again).masks)) == (2, 1)
+
+
+def test_shares_expect_what_the_slots_say() -> None:
+    spec = load_spec(EXAMPLES / "own-ports.yaml").spec
+    expected = Expectation(spec, topology.plan(spec).server_of)
+    expected.add("direct", "ipv4", 1000, 128)
+    expected.add("hashed", "ipv4", 1000, 256)
+    assert sum(expected.queries.values()) == pytest.approx(2000)
+    assert expected.queries["a"] == pytest.approx(1000)
+    assert expected.allowed("c") == 0.02  # chosen by the source port: exact
+    assert 0.1 < expected.allowed("a") < 0.15  # half of it is chosen by the hash of 256 tuples
+    assert expected.deviation("c", 510) == pytest.approx(0.02)
