@@ -165,8 +165,14 @@ def test_a_pool_that_is_down_keeps_its_slots() -> None:
     assert tuple(six) == assign({"a": 1, "c": 2}, len(six))
 
 
+def test_answers_of_servers_behind_an_uplink_do_not_pass() -> None:
+    answer = ether("02:00:00:00:00:52") / udp("192.0.2.1", 53, C4, 9)
+    assert not Reference(load(SLOTS.replace("STATE", ""))).expect("p0", raw(answer)).options
+
+
 def test_without_next_hop_no_answer_leaves() -> None:
-    reference = Reference(load(SLOTS.replace("STATE", "")))
+    own_port = SLOTS.replace("uplinks: {p0: }", "uplinks: {p0: }, ports: {vf0: }").replace("name: b,", "name: b, port: vf0,")
+    reference = Reference(load(own_port.replace("STATE", "")))
     answer = ether("02:00:00:00:00:52") / udp("192.0.2.1", 53, C4, 9)
     expectation = reference.expect("p0", raw(answer))
     assert not expectation.options
@@ -217,6 +223,23 @@ def test_a_udp_checksum_that_comes_to_zero_is_written_as_ones(client: str, vip: 
     wanted = ether(FAR, VIPS) / over(client, backend) / UDP(sport=9, dport=5353) / payload
     assert option.data == raw(wanted)
     assert option.data[-10:-8] == b"\xff\xff"
+
+
+def test_checksums_of_the_rfcs() -> None:
+    assert checksum(bytes.fromhex("0001f203f4f5f6f7")) == 0x220D  # RFC 1071, section 3
+    assert updated(0xDD2F, b"\x55\x55", b"\x32\x85") == 0  # RFC 1624, section 4
+    assert checksum(b"\xff\xff") == 0
+    assert checksum(b"\0\0") == 0xFFFF
+    assert checksum(b"\x12\x34\x56") == 0xFFFF - 0x1234 - 0x5600
+
+
+@pytest.mark.parametrize(("client", "vip", "backend"), [(C4, V4_NAT, B4), (C6, V6_NAT, B6)])
+def test_a_tcp_checksum_that_comes_to_zero_is_written_as_zero(client: str, vip: str, backend: str) -> None:
+    leaves = over(client, backend) / TCP(sport=9, dport=8853) / Raw(bytes(8))
+    payload = Raw(raw(leaves)[-12:-10] + bytes(6))
+    (option,) = REFERENCE.expect("p0", raw(ether(VIPS) / over(client, vip) / TCP(sport=9, dport=853) / payload)).options
+    assert option.data == raw(ether(FAR, VIPS) / over(client, backend) / TCP(sport=9, dport=8853) / payload)
+    assert option.data[-12:-10] == b"\0\0"
 
 
 words = st.one_of(st.sampled_from([b"\0\0", b"\xff\xff"]), st.binary(min_size=2, max_size=2))

@@ -50,13 +50,13 @@ def assign(weights: Mapping[str, int], slots: int) -> tuple[str, ...]:
 def default_slots(weights: Mapping[str, int], limit: int, floor: int = 64) -> int:
     """The size of a pool that names none: the smallest power of two from *floor* that serves the weights well, or *limit*.
 
-    It serves them well when there are as many slots as members with a weight, and every member's share is within 2 % of its
-    weight's share, above and below. Raises ValueError when *limit* is not a power of two or the weights are no good.
+    It serves them well when every member's share is within 2 % of its weight's share, above and below; then no member with
+    a weight is without a slot. Raises ValueError when *limit* is not a power of two or the weights are no good.
     """
     if limit < 1 or limit & (limit - 1):
         raise ValueError(f"limit is {limit}; want a power of two")
-    takers = sum(weight > 0 for weight in _checked(weights, limit).values())
-    size = 1 << (max(floor, takers, 1) - 1).bit_length()
+    _checked(weights, limit)
+    size = 1 << (max(floor, 1) - 1).bit_length()
     while size < limit and not _within_tolerance(weights, size):
         size *= 2
     return min(size, limit)

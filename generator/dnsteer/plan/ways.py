@@ -60,7 +60,9 @@ def _dsr(ctx: Context, numbers: dict[str, int]) -> None:
     rows: dict[str, DsrReturnRow] = {}
     for vip_name, vip, address in _addresses(ctx, Forwarding.DSR):
         family = meaning.family_of(address)
-        if not any(meaning.answers_pass(ctx.spec.switch, vip, b) for b in ctx.spec.pools[vip.pool].backends):
+        if not any(
+            meaning.answers_pass(ctx.spec.switch, vip, b) for b in meaning.members(ctx.spec.pools[vip.pool], family)
+        ):
             continue
         key = str(address)
         earlier = rows[key].protocols if key in rows else ()

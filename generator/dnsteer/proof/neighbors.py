@@ -11,7 +11,7 @@ _ALL_NODES_MAC = bytes.fromhex("333300000001")
 _ALL_NODES = bytes.fromhex("ff020000000000000000000000000001")
 _UNSPECIFIED = bytes(16)
 _ROUTER, _SOLICITED, _OVERRIDE = 0x80, 0x40, 0x20
-_SOURCE_LINK_LAYER, _TARGET_LINK_LAYER = 1, 2
+_TARGET_LINK_LAYER = 2
 _ECHO = {IPV4: (8, 0), IPV6: (128, 129)}  # request, reply
 
 
@@ -53,11 +53,10 @@ def advertisement(packet: Packet, mac: bytes, *, router: bool) -> bytes:
         to_mac, to = data[6:12], packet.source
         flags |= _SOLICITED
     message = bytearray(struct.pack("!BBHI", 136, 0, 0, flags << 24) + target + data[l4 + 24 : end])
-    at = 24
-    while at + 8 <= len(message) and message[at + 1]:
-        if message[at] == _SOURCE_LINK_LAYER and message[at + 1] == 1:
-            message[at : at + 8] = bytes((_TARGET_LINK_LAYER, 1)) + mac
-        at += message[at + 1] * 8
+    if (
+        len(message) >= 32 and message[25] == 1
+    ):  # the first option, whatever it was; a solicitation may carry a nonce alone
+        message[24:32] = bytes((_TARGET_LINK_LAYER, 1)) + mac
     struct.pack_into("!H", message, 2, checksum(pseudo_header(target, to, ICMPV6, len(message)) + message))
     header = data[l3 : l3 + 7] + b"\xff" + target + to
     return to_mac + mac + data[12:l3] + header + data[l3 + 40 : l4] + bytes(message) + data[end:]

@@ -122,7 +122,8 @@ class Reference:
             if table:
                 self.services[address, protocol, port] = service
             if not nat:
-                self._direct.setdefault(address, set()).add(protocol)
+                if any(found.port is not None and found.port not in self._uplinks for found in filter(None, targets)):
+                    self._direct.setdefault(address, set()).add(protocol)
                 continue
             if protocol == UDP and vip.fragments == "restore":
                 restored[target_port] = port
@@ -244,9 +245,8 @@ def _later_ipv6(packet: Packet) -> bool:
 
 
 def _port_of(pieces: _Pieces, port: int) -> int:
-    """The VIP's port for a first fragment from *port*: that of the service there, or the only one that there is."""
-    only = next(iter(pieces.ports.values())) if len(pieces.ports) == 1 else port
-    return pieces.ports.get(port, only)
+    """The VIP's port for a first fragment from *port*: of several services, none has a target port of its own."""
+    return next(iter(pieces.ports.values())) if len(pieces.ports) == 1 else port
 
 
 def packed_mac(text: str) -> bytes:

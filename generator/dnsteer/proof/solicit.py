@@ -105,6 +105,9 @@ def neighbors(scene: Scene) -> Iterator[Vector]:
             yield Vector(f"solicitation without option for {where}", port, plain, "neighbor")
             probe = solicitation(scene, port, address, option=False, unspecified=True)
             yield Vector(f"duplicate address detection of {where}", port, probe, "neighbor")
+            nonce = ICMPv6ND_NS(tgt=address_text(address)) / Raw(b"\x0e\x01nonce!")  # RFC 7527, as Linux sends it
+            probe = solicitation(scene, port, address, option=False, unspecified=True, message=nonce)
+            yield Vector(f"duplicate address detection with a nonce of {where}", port, probe, "neighbor")
         if sort not in seen:
             seen.add(sort)
             yield from _odd_neighbors(scene, port, address, where)
