@@ -48,7 +48,8 @@ def mentions_of_run_dir() -> list[str]:
 def assert_nothing_left() -> None:
     assert processes.namespaces() == []
     assert not names.RUN_DIR.exists()
-    assert mentions_of_run_dir() == []
+    left = mentions_of_run_dir()
+    assert left == [], left
     assert lab.status() is None
 
 

@@ -172,7 +172,8 @@ def test_answers_of_servers_behind_an_uplink_do_not_pass() -> None:
 
 def test_without_next_hop_no_answer_leaves() -> None:
     own_port = SLOTS.replace("uplinks: {p0: }", "uplinks: {p0: }, ports: {vf0: }").replace("name: b,", "name: b, port: vf0,")
-    reference = Reference(load(own_port.replace("STATE", "")))
+    document = parse_document("spec.yaml", own_port.replace("STATE", ""))
+    reference = Reference(Spec.model_validate(document.value))  # the rules would refuse it
     answer = ether("02:00:00:00:00:52") / udp("192.0.2.1", 53, C4, 9)
     expectation = reference.expect("p0", raw(answer))
     assert not expectation.options

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 import subprocess
 import sys
@@ -53,7 +54,7 @@ def test_quotas_do_not_depend_on_order(weights: dict[str, int], slots: int, rng:
 
 def test_equal_fractions_go_by_hash_not_by_name() -> None:
     got = quotas({f"b{i}": 1 for i in range(12)}, 16)
-    assert [name for name, slots in got.items() if slots == 2] == ["b3", "b5", "b6", "b10"]
+    assert [name for name, slots in got.items() if slots == 2] == ["b2", "b5", "b6", "b10"]
 
 
 def test_quotas_are_exact_where_floats_are_not() -> None:
@@ -89,16 +90,25 @@ def test_a_common_factor_of_the_weights_changes_nothing(weights: dict[str, int],
     assert assign({name: weight * factor for name, weight in weights.items()}, 64) == assign(weights, 64)
 
 
+@pytest.mark.parametrize("number", [2, 7, 9, 26, 44])
+def test_a_common_factor_does_not_break_ties(number: int) -> None:
+    """With weights 1 and 9 every choice of the light member comes up together with one of a heavy member."""
+    weights = {f"a{number}": 1, f"b{number}": 9, "c": 9}
+    for slots in (16, 32):
+        five_times = {name: 5 * weight for name, weight in weights.items()}
+        assert assign(five_times, slots) == assign(weights, slots)
+
+
 @given(WEIGHTS)
 def test_members_of_weight_0_change_nothing(weights: dict[str, int]) -> None:
     assert assign(weights, 64) == assign({name: weight for name, weight in weights.items() if weight}, 64)
 
 
 GOLDEN = {
-    "equal": ({"ns1": 1, "ns2": 1, "ns3": 1}, 64, "5cc47eb6c36ba1e7"),
-    "weighted": ({f"backend-{i}": i for i in range(1, 17)}, 1024, "a6b7ab5cbf7a7cb0"),
-    "full": ({f"10.0.0.{i}": 1 for i in range(1, 65)}, 64, "0"),
-    "not ascii": ({"zürich": 100, "genève": 37, "東京": 1}, 256, "0"),
+    "equal": ({"ns1": 1, "ns2": 1, "ns3": 1}, 64, "6800b090524df927"),
+    "weighted": ({f"backend-{i}": i for i in range(1, 17)}, 1024, "e2b64de3b81f304f"),
+    "full": ({f"10.0.0.{i}": 1 for i in range(1, 65)}, 64, "c3d98b03cc7071e9"),
+    "not ascii": ({"zürich": 100, "genève": 37, "東京": 1}, 256, "415064e42f8246b1"),
 }
 
 
@@ -110,7 +120,28 @@ def test_assignments_stay_what_they_are(name: str) -> None:
 
 
 def test_first_slots_stay_what_they_are() -> None:
-    assert " ".join(assign({"ns1": 1, "ns2": 2, "ns3": 5}, 16)) == ""
+    table = "ns3 ns2 ns2 ns1 ns3 ns3 ns3 ns2 ns3 ns3 ns3 ns3 ns1 ns3 ns2 ns3"
+    assert " ".join(assign({"ns1": 1, "ns2": 2, "ns3": 5}, 16)) == table
+
+
+@given(WEIGHTS, SLOTS)
+def test_choices_are_granted_in_one_order(weights: dict[str, int], slots: int) -> None:
+    """The same assignment by its definition: all choices of all members in one sorted list."""
+    common = math.gcd(*weights.values())
+    choices = []
+    for name, weight in weights.items():
+        if weight:
+            drawn = hashlib.shake_256(b"slots\0" + name.encode()).digest(4 * slots)
+            liked = sorted(range(slots), key=lambda slot: (drawn[4 * slot : 4 * slot + 4][::-1], slot))
+            step = math.isqrt(2**64 // (weight // common))
+            place = (hashlib.sha256(name.encode()).digest(), name)
+            choices += [((2 * rank + 1) * step, place, slot) for rank, slot in enumerate(liked)]
+    left, owners = quotas(weights, slots), {}
+    for _, (_, name), slot in sorted(choices):
+        if slot not in owners and left[name]:
+            owners[slot] = name
+            left[name] -= 1
+    assert assign(weights, slots) == tuple(owners[slot] for slot in range(slots))
 
 
 @pytest.mark.parametrize("seed", ["0", "1", "4711"])
@@ -119,7 +150,7 @@ def test_another_process_agrees(seed: str) -> None:
     names = list(weights)
     random.Random(seed).shuffle(names)
     program = (
-        "import hashlib, sys; from dnsteer.plan.overlay import overlay; from dnsteer.plan.slots import assign\n"
+        "import hashlib; from dnsteer.plan.overlay import overlay; from dnsteer.plan.slots import assign\n"
         f"weights = dict({[(name, weights[name]) for name in names]})\n"
         f"base = assign(weights, {slots}); down = {{'backend-3', 'backend-16', 'backend-9'}}\n"
         "for table in base, overlay(base, weights, down):\n"
@@ -167,7 +198,7 @@ def changes(seed: int) -> tuple[dict[str, int], list[dict[str, int]]]:
 MOST = {64: (5.6, 5.8, 4.7), 256: (3.8, 3.9, 2.9), 512: (3.0, 3.0, 2.4), 1024: (2.3, 2.4, 1.8)}
 
 
-@pytest.mark.parametrize(("slots", "pools"), [(64, 300), (256, 240), (512, 150), (1024, 90)])
+@pytest.mark.parametrize(("slots", "pools"), [(64, 210), (256, 120), (512, 60), (1024, 45)])
 def test_little_moves_beyond_the_least_possible(slots: int, pools: int) -> None:
     totals, counts = [0, 0, 0], [0, 0, 0]
     for seed in range(pools):
@@ -214,7 +245,7 @@ def test_default_slots_are_the_first_that_do(weights: dict[str, int], limit: int
     ("weights", "slots"),
     [
         ([1], 64), ([1, 1], 64), ([1, 1, 1], 128), ([1, 1, 1, 1, 1], 256), ([1] * 64, 64), ([1] * 65, 1024), ([3, 1], 64),
-        ([49, 51], 64), ([1, 1000], 1024), ([1, 0, 0], 64),
+        ([49, 51], 64), ([1, 1000], 1024), ([1, 0, 0], 64), ([25, 43], 64), ([49, 79], 128), ([39, 95], 128),
     ],
 )  # fmt: skip
 def test_default_slots(weights: list[int], slots: int) -> None:
@@ -283,6 +314,13 @@ def test_overlay_depends_on_nothing_else(
     assert overlay(base, weights, []) == base
 
 
+def test_equal_members_take_over_by_hash_not_by_name() -> None:
+    weights = {f"b{i}": 1 for i in range(12)}
+    for name in weights:
+        up = {other: 1 for other in weights if other != name}
+        assert Counter(overlay(assign(weights, 64), weights, [name])) == Counter(quotas(up, 64))
+
+
 def test_overlay_leaves_others_alone() -> None:
     base = ("old", "drained", "a", "down", "down", "down", "b", "old")
     table = overlay(base, {"a": 1, "b": 2, "drained": 0, "down": 5}, {"down"})
@@ -292,8 +330,10 @@ def test_overlay_leaves_others_alone() -> None:
 
 
 def test_overlay_when_a_member_already_has_more_than_its_share() -> None:
-    base = ("a", "a", "a", "a", "a", "b", "c", "d")
-    assert Counter(overlay(base, {"a": 1, "b": 1, "c": 1, "d": 1}, ["d"])) == {"a": 5, "b": 2, "c": 1} or True
+    base = ("a", "a", "a", "a", "a", "b", "d", "c", "d", "d")
+    table = overlay(base, {"a": 1, "b": 1, "c": 1, "d": 1}, ["d"])
+    assert sorted(Counter(table).values()) == [2, 3, 5]
+    assert table[:6] == base[:6]
 
 
 @settings(max_examples=30)
@@ -316,4 +356,4 @@ def test_a_second_down_moves_little_beyond_the_least() -> None:
         base = assign(weights, slots)
         one, two = (overlay(base, weights, list(weights)[:count]) for count in (1, 2))
         moved += sum(a != b for a, b in zip(one, two, strict=True)) - least(Counter(one), Counter(two))
-    assert 100 * moved / len(pools) / slots <= 1.6
+    assert 100 * moved / len(pools) / slots <= 1.5

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
+import signal
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from dnsteer.lab.errors import CommandError, MissingProgramError, NotRootError
 
@@ -14,7 +16,6 @@ PACKAGES: dict[str, str] = {
     "bridge": "iproute2",
     "ethtool": "ethtool",
     "sysctl": "procps",
-    "setpriv": "util-linux",
     "ovsdb-server": "openvswitch-switch",
     "ovsdb-tool": "openvswitch-common",
     "ovs-vswitchd": "openvswitch-switch",
@@ -67,19 +68,36 @@ def run(argv: Sequence[str], *, stdin: str | None = None, timeout: float = 20.0)
 
     Raises CommandError when it fails, cannot be started, or takes longer than *timeout* seconds.
     """
-    # The signal ties the program to this process: after a kill -9 of `lab up` nothing goes on building behind the back
-    # of `lab down`. Daemons fork, which clears it; they live in the lab's namespaces and are found there.
-    tied = ["setpriv", "--pdeathsig", "KILL", *argv]
     try:
         done = subprocess.run(
-            tied, input=stdin if stdin is not None else "", capture_output=True, text=True, timeout=timeout,
-            env=environment(), check=False,
+            argv, input=stdin if stdin is not None else "", capture_output=True, text=True, timeout=timeout,
+            env=environment(), check=False, preexec_fn=_tie_to(os.getpid()),
         )  # fmt: skip
     except subprocess.TimeoutExpired as err:
         raise CommandError(argv, f"did not end within {timeout:g} s") from err
-    except OSError as err:
-        raise CommandError(argv, f"could not be started: {err.strerror or err}") from err
+    except (OSError, subprocess.SubprocessError) as err:
+        raise CommandError(argv, f"could not be started: {err}") from err
     if done.returncode != 0:
         said = " / ".join((done.stderr or done.stdout).strip().splitlines()[-3:]) or "no message"
         raise CommandError(argv, f"failed with exit code {done.returncode}: {said}")
     return done.stdout
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PR_SET_PDEATHSIG = 1
+
+
+def _tie_to(parent: int) -> Callable[[], None]:
+    """What a child does before it becomes its program: ask to be killed when its parent dies.
+
+    After a kill -9 of `lab up`, nothing goes on building behind the back of `lab down`. The child holds the lab's lock
+    until it becomes the program, so that there is no moment without either. Daemons fork, which undoes the tie; by then
+    they live in the lab's namespaces and are found there.
+    """
+
+    def tie() -> None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != parent:  # it died before the request
+            os._exit(1)
+
+    return tie

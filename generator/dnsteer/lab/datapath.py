@@ -40,8 +40,13 @@ def parse_megaflows(text: str) -> Megaflows:
     matches = {_RESULT.sub("", _IDENTITY.sub("", line)) for line in lines}
     return Megaflows(
         frozenset(_FIELD.sub(lambda f: f"{f['key']}{_masked(f['value'], f['mask'])}/{f['mask']}", m) for m in matches),
-        frozenset(_FIELD.sub(lambda f: f"{f['key']}{f['mask'] or '*'}", m) for m in matches),
+        frozenset(_FIELD.sub(lambda f: f"{f['key']}{f['mask'] or '*'}", _same_ports(m)) for m in matches),
     )
+
+
+def _same_ports(match: str) -> str:
+    """UDP and TCP ports are the same fields to the switch: one mask covers both."""
+    return match.replace("tcp(", "udp(").replace(",tcp_flags(0/0)", "")
 
 
 def _masked(value: str, mask: str | None) -> str:

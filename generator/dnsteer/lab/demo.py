@@ -35,8 +35,8 @@ OUTSTANDING = 100
 """Queries in flight. The raw sockets of the userspace datapath hold about 250 small frames (rmem_default 212,992 bytes)."""
 LEAST_QUERIES = 100_000
 """Fewest queries to the VIPs."""
-ROUNDS = 3
-"""Fewest alternations between VIP and direct path."""
+ROUNDS = 6
+"""Fewest alternations between VIP and direct path: many short ones, for what else the machine does hits both alike then."""
 MAX_TARGETS = 16
 """Most VIP addresses and services loaded; further ones are left out and named."""
 _MAX_SECONDS = 600.0

@@ -61,7 +61,7 @@ def down(progress: Progress = _silent) -> None:
     if not names.RUN_DIR.exists() and not processes.namespaces():
         progress("no lab is up")
         return
-    require_programs(["ip", "setpriv"])
+    require_programs(["ip"])
     with state.locked():
         _remove(progress)
     progress("lab is down")

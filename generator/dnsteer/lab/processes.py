@@ -41,7 +41,8 @@ def inside_namespaces() -> dict[int, str]:
 def by_pidfile() -> dict[int, str]:
     """Processes that a pidfile of the lab names and whose command line names the lab's directory: id -> program."""
     found: dict[int, str] = {}
-    for pidfile in names.RUN_DIR.glob("**/*.pid"):
+    # Not deeper: NSD has directories of its own, which go when it does.
+    for pidfile in (*names.RUN_DIR.glob("*.pid"), *names.RUN_DIR.glob("ns*/*.pid")):
         with contextlib.suppress(OSError, ValueError):
             pid = int(pidfile.read_text(encoding="ascii").strip())
             if _names_run_dir(pid):
@@ -52,14 +53,17 @@ def by_pidfile() -> dict[int, str]:
 def end_all() -> list[int]:
     """End every process of the lab; returns those that are still there after the time limit."""
     start = time.monotonic()
+    empty_looks = 0
     while True:
         targets = _targets()
         elapsed = time.monotonic() - start
-        if not targets or elapsed > _LIMIT:
+        # One look may miss a process that another one was just forking.
+        empty_looks = 0 if targets else empty_looks + 1
+        if empty_looks == 2 or elapsed > _LIMIT:
             return sorted(targets)
         for pid in targets:
             _signal(pid, signal.SIGTERM if elapsed < _PATIENCE else signal.SIGKILL)
-        time.sleep(0.05)
+        time.sleep(0.05 if targets else 0.01)
 
 
 def _targets() -> set[int]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from rich.console import Console
@@ -79,6 +80,19 @@ class DemoReport:
         seconds = sum(r.seconds for r in runs)
         return sum(r.completed for r in runs) / seconds if seconds else 0.0
 
+    def median_ratio(self) -> float | None:
+        """Median of the rate through the VIP over the direct rate next to it; single disturbances do not move it."""
+        ratios: list[float] = []
+        for target in self.targets():
+            pairs = [[r.result.qps for r in self._of(path) if r.target == target] for path in ("vip", "direct")]
+            windows = len(pairs[0]) // len(pairs[1]) if pairs[1] else 0
+            ratios += [
+                sum(pairs[0][n * windows : (n + 1) * windows]) / windows / direct
+                for n, direct in enumerate(pairs[1])
+                if windows and direct
+            ]
+        return median(ratios) if ratios else None
+
     def as_json(self) -> dict[str, Any]:
         """The report as JSON values."""
         direct = self.qps("direct")
@@ -90,6 +104,7 @@ class DemoReport:
             "qps": round(self.qps("vip"), 1),
             "direct_qps": round(direct, 1),
             "qps_ratio": round(self.qps("vip") / direct, 4) if direct else None,
+            "median_pair_ratio": self.median_ratio(),
             "vip_seconds": round(sum(r.result.seconds for r in self._of("vip")), 3),
             "direct_queries": sum(r.result.sent for r in self._of("direct")),
             "direct_lost": sum(r.result.lost for r in self._of("direct")),
@@ -180,6 +195,9 @@ def print_report(report: DemoReport, console: Console, file: Path) -> None:
         row = (target or "all", f"{sent:,}", str(lost), f"{vip:,.0f}", f"{direct:,.0f}", ratio)
         rates.add_row(*row, style=style)
     console.print(rates)
+    pairs = report.median_ratio()
+    if pairs is not None:
+        console.print(f"median ratio of runs next to each other: {pairs:.2f}", highlight=False)
     shares = Table(title="shares, by the name servers' own counters")
     for column in ("name server", "queries", "share", "expected", "deviation", "allowed"):
         shares.add_column(column, justify="left" if column == "name server" else "right")

@@ -30,9 +30,7 @@ MAX_DEPTH = 32
 _INT = re.compile(r"(0|-?[1-9][0-9]{0,18})\Z")
 _WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "true": True, "false": False}
 # Characters that no text file needs: they hide or reorder what the reader sees, or move the lines that editors count.
-_CONTROL = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"  # noqa: RUF001
-)
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C parser where PyYAML was built with it
 
@@ -96,9 +94,7 @@ def parse_document(name: str, text: str) -> Document:
     reader = _Reader(text)
     doc = Document(name, reader.document(), reader.lines)
     if not reader.findings and doc.value is None:
-        reader.findings.append(
-            Finding(0, (), "nothing but blank lines and comments", "a spec", "start from examples/quickstart.yaml")
-        )
+        reader.findings.append(Finding(0, (), "an empty document", "a spec", "start from examples/quickstart.yaml"))
     if reader.findings:
         raise SpecError(name, reader.findings)
     return doc
@@ -110,7 +106,7 @@ def _control(character: str, line: int) -> Finding:
     return Finding(line, (), f"U+{ord(character):04X} ({what})", "text without invisible control characters", hint)
 
 
-class _Stop(Exception):
+class _GiveUpError(Exception):
     """Reading further is of no use."""
 
 
@@ -134,11 +130,11 @@ class _Reader:
             self._next()  # the document's end
             after = self._next()
             if not isinstance(after, events.StreamEndEvent):
-                self._find(after, (), "a second document", "one spec in a file", "remove it, or move it to a file of its own")
+                self._find(after, (), "a second document", "one spec in a file", "remove it")
             return value
         except yaml.YAMLError as err:
             self.findings.append(explain(err, self.text))
-        except _Stop:
+        except _GiveUpError:
             pass
         finally:
             self.loader.dispose()
@@ -148,33 +144,28 @@ class _Reader:
         return self.loader.get_event()
 
     def _find(self, event: Any, path: Path, found: str, expected: str, hint: str) -> None:
-        self.findings.append(Finding(event.start_mark.line + 1, path, found, expected, hint))
+        self.findings.append(Finding(_line(event), path, found, expected, hint))
         if len(self.findings) > MAX_FINDINGS:
-            raise _Stop
+            raise _GiveUpError
 
     def _value(self, event: Any, path: Path) -> Any:
         """The value that begins with *event*; reads up to its end."""
-        self.lines.setdefault(path, event.start_mark.line + 1)
+        self.lines.setdefault(path, _line(event))
         self.values += 1
         if self.values > MAX_VALUES:
             self._find(event, (), f"more than {MAX_VALUES} values", "a spec of at most that many", "split it by switch")
-            raise _Stop
+            raise _GiveUpError
         if isinstance(event, events.AliasEvent):
             hint = "write the value out; a reader then sees what each object has"
-            self._find(event, path, f'the YAML alias "*{shorten(event.anchor)}"', "the value itself", hint)
+            self._find(event, path, f'the YAML alias "*{shorten(event.anchor or "")}"', "the value itself", hint)
             return None
-        if event.anchor is not None:
-            hint = "remove it; aliases, which refer to it, are not accepted either"
-            self._find(event, path, f'the YAML anchor "&{shorten(event.anchor)}"', "a value without anchor", hint)
-        if event.tag is not None:
-            tag = shorten(event.tag.replace("tag:yaml.org,2002:", "!!"))
-            self._find(event, path, f'the YAML tag "{tag}"', "a value without tag", "remove it; quotes make text of any value")
+        self._plain(event, path)
         if isinstance(event, events.ScalarEvent):
             return _scalar(event.value) if event.implicit[0] else event.value
         if len(path) >= MAX_DEPTH:
             found = f"more than {MAX_DEPTH} levels of nesting"
             self._find(event, path[:3], found, "a spec; it needs six levels", "look for brackets that are not closed")
-            raise _Stop
+            raise _GiveUpError
         if isinstance(event, events.MappingStartEvent):
             return self._mapping(path)
         out: list[Any] = []
@@ -182,28 +173,46 @@ class _Reader:
             out.append(self._value(child, (*path, len(out))))
         return out
 
+    def _plain(self, event: Any, path: Path) -> None:
+        if event.anchor is not None:
+            hint = "remove it; aliases, which refer to it, are not accepted either"
+            self._find(event, path, f'the YAML anchor "&{shorten(event.anchor)}"', "a value without anchor", hint)
+        if event.tag is not None:
+            tag = shorten(event.tag.replace("tag:yaml.org,2002:", "!!"))
+            self._find(
+                event, path, f'the YAML tag "{tag}"', "a value without tag", "remove it; to force text, use quotes"
+            )
+
     def _mapping(self, path: Path) -> dict[str, Any]:
         out: dict[str, Any] = {}
         while not isinstance(event := self._next(), events.MappingEndEvent):
-            key = self._value(event, (*path, "?"))
             if not isinstance(event, events.ScalarEvent):
                 if not isinstance(event, events.AliasEvent):
-                    self._find(event, path, "a key that is a list or mapping", "a key that is a plain word", "")
+                    hint = 'put quotes around a key that begins with "[", "{" or "?"'
+                    self._find(event, path, "a key that is a list or mapping", "a key that is a plain word", hint)
+                self._value(event, (*path, "?"))
                 self._value(self._next(), (*path, "?"))
                 continue
             key = event.value
-            line = event.start_mark.line + 1
+            self._plain(event, (*path, key))
             here = (*path, key)
-            first = self.lines.setdefault(here, line)
-            value = self._value(self._next(), here)
+            first = self.lines.setdefault(here, _line(event))
+            content = self._next()
             if key == "<<" and event.implicit[0]:
                 self._find(event, path, "a YAML merge key (<<)", "the keys themselves", "write them out")
-            elif key in out:
+                if isinstance(content, events.AliasEvent):
+                    continue  # one mistake, one finding
+            value = self._value(content, here)
+            if key in out:
                 hint = f"the first is on line {first}: remove or rename one of the two"
                 self._find(event, here, f'the key "{shorten(key)}" a second time', "each key once in a mapping", hint)
             else:
                 out[key] = value
         return out
+
+
+def _line(event: Any) -> int:
+    return int(event.start_mark.line) + 1
 
 
 def _scalar(text: str) -> Any:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path as FilePath
 
 from pydantic import ValidationError
 
-from dnsteer.spec.conflicts import conflicts
+from dnsteer.spec.conflicts import check_addresses
 from dnsteer.spec.document import Document, read_document
-from dnsteer.spec.errors import Finding, SpecError
+from dnsteer.spec.doubts import doubts
+from dnsteer.spec.errors import MAX_FINDINGS, Finding, SpecError
 from dnsteer.spec.model import Spec
-from dnsteer.spec.rules import Rules, warnings
+from dnsteer.spec.rules import check_pools, check_vips
+from dnsteer.spec.scope import Scope
+from dnsteer.spec.services import check_services
 from dnsteer.spec.structure import findings_of, show_value
+from dnsteer.spec.switch_rules import check_switch
+
+_CHECKS = (check_switch, check_pools, check_vips, check_addresses, check_services)
 
 
 @dataclass(frozen=True)
@@ -38,18 +45,26 @@ def load_spec(file: FilePath) -> Loaded:
 def check_document(doc: Document) -> Loaded:
     """Check a parsed document. Raises SpecError as load_spec does."""
     if not isinstance(doc.value, dict):
-        raise SpecError(doc.file, [Finding(1, (), show_value(doc.value), "a mapping with apiVersion, switch, pools, vips")])
+        expected, hint = (
+            "a mapping with the keys apiVersion, switch, pools and vips",
+            "start from examples/quickstart.yaml",
+        )
+        raise SpecError(doc.file, [Finding(doc.line(()), (), show_value(doc.value), expected, hint)])
     try:
         spec = Spec.model_validate(doc.value)
     except ValidationError as err:
         raise SpecError(doc.file, findings_of(err, doc)) from None
-    rules = Rules(spec, doc)
-    findings = [*rules.check(), *conflicts(rules)]
+    scope = Scope(spec, doc)
+    findings = list(islice((finding for check in _CHECKS for finding in check(scope)), MAX_FINDINGS + 1))
     if findings:
         raise SpecError(doc.file, findings)
-    return Loaded(spec, doc, tuple(warnings(spec, doc)))
+    return Loaded(spec, doc, tuple(doubts(scope)))
 
 
 def digest(spec: Spec) -> str:
-    """SHA-256 (hex) of what the spec says: comments, key order inside objects and spelling do not change it."""
+    """SHA-256 (hex) of what the spec says.
+
+    Comments, format, the spelling of addresses and the order of an object's keys do not change it. The order in which
+    objects are listed does (it is the order of the flows).
+    """
     return hashlib.sha256(spec.model_dump_json().encode()).hexdigest()

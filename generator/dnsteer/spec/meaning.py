@@ -34,6 +34,21 @@ class FlavorLimits:
 MAX_SOURCE_PORT_SLOTS = 1024
 """Largest number of slots chosen by default for `source-port`."""
 
+MAX_PORTS = 65_279
+"""OpenFlow numbers the ports of a bridge from 1 to 0xfeff."""
+MAX_POOLS = 32_767
+"""Pools of each family are numbered in 16 bits."""
+MAX_BACKEND_ADDRESSES = 65_535
+"""Every backend address has a zone of the connection tracker, and zones have 16 bits."""
+
+INTERFACE_TYPE: dict[Flavor, str] = {
+    Flavor.OVS_DOCA: "dpdk",
+    Flavor.OVS_DPDK: "dpdk",
+    Flavor.OVS_NETDEV: "system",
+    Flavor.OVS_KERNEL: "system",
+}
+"""The type in OVSDB of a port that names none."""
+
 FLAVOR_LIMITS: dict[Flavor, FlavorLimits] = {
     # A 2024 source snapshot of NVIDIA's fork has a hash field of 4 bits; later widths are not published.
     Flavor.OVS_DOCA: FlavorLimits(16),

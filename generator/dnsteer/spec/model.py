@@ -5,9 +5,21 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    Tag,
+    WithJsonSchema,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
 
-from dnsteer.spec.types import Interface, IPAny, IPv4, IPv6, Mac, Name, wanted
+from dnsteer.spec.types import DeviceType, Interface, IPAny, IPv4, IPv6, Mac, Name, Option, OptionKey, wanted
 
 
 class _Part(BaseModel):
@@ -51,10 +63,17 @@ class State(str, Enum):
     DOWN = "down"
 
 
+def _number_hint(value: Any) -> str:
+    """What to do about text where a number is wanted. Unquoted numbers in unusual spelling are read as text too."""
+    if not isinstance(value, str) or not value.isascii() or not value.isdigit() or len(value) > 5:
+        return ""
+    return "write it without leading zeros" if value[:1] == "0" != value else "write it without quotes"
+
+
 def _whole(low: int, high: int) -> BeforeValidator:
     def check(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise wanted(f"a whole number from {low} to {high}")
+            raise wanted(f"a whole number from {low} to {high}", _number_hint(value))
         return value
 
     return BeforeValidator(check)
@@ -70,11 +89,21 @@ MIN_SLOTS, MAX_SLOTS = 2, 4096
 def _slots(value: Any) -> int:
     ok = isinstance(value, int) and not isinstance(value, bool) and MIN_SLOTS <= value <= MAX_SLOTS
     if not ok or value & (value - 1):
-        raise wanted(f"a power of two from {MIN_SLOTS} to {MAX_SLOTS}", "slots are addressed by whole bits")
+        expected = f"a power of two from {MIN_SLOTS} to {MAX_SLOTS}"
+        hint = _number_hint(value)
+        if ok:
+            hint = f"slots are addressed by whole bits: {1 << value.bit_length() - 1} or {1 << value.bit_length()}"
+        raise wanted(expected, hint)
     return int(value)
 
 
-Slots = Annotated[int, BeforeValidator(_slots), Field(ge=MIN_SLOTS, le=MAX_SLOTS)]
+Slots = Annotated[
+    int,
+    BeforeValidator(_slots),
+    WithJsonSchema(
+        {"type": "integer", "enum": [1 << n for n in range(MIN_SLOTS.bit_length() - 1, MAX_SLOTS.bit_length())]}
+    ),
+]
 
 SHORTHANDS: dict[str, tuple[tuple[Protocol, int], ...]] = {
     "dns": ((Protocol.UDP, 53), (Protocol.TCP, 53)),
@@ -98,7 +127,10 @@ class Service(_Part):
 def _shorthand(value: Any) -> Any:
     if isinstance(value, str) and value in SHORTHANDS:
         return value
-    raise wanted("dns, dot, doq, doh or a mapping with protocol and port", "for example {protocol: udp, port: 5353}")
+    hint = f"write {value.lower()}" if isinstance(value, str) and value.lower() in SHORTHANDS else ""
+    raise wanted(
+        "dns, dot, doq, doh or a mapping with protocol and port", hint or "for example {protocol: udp, port: 5353}"
+    )
 
 
 Shorthand = Annotated[Literal["dns", "dot", "doq", "doh"], BeforeValidator(_shorthand)]
@@ -108,18 +140,24 @@ ServiceEntry = Annotated[
 ]
 
 
-def _empty_is_default(value: Any) -> Any:
-    return {} if value is None else value
+class _MayBeEmpty:
+    """An entry without a value (`p0:`) stands for one that leaves every key out."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(lambda v: {} if v is None else v, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [handler(schema), {"type": "null"}]}
 
 
 class Interfaces(_Part):
     """What OVSDB needs to open a port's network device."""
 
-    type: str | None = Field(
+    type: DeviceType | None = Field(
         default=None,
         description="Interface type in OVSDB. Left out: `dpdk` for ovs-doca and ovs-dpdk, a system device otherwise.",
     )
-    options: dict[str, str] = Field(
+    options: dict[OptionKey, Option] = Field(
         default_factory=dict, description="Interface options in OVSDB, such as `dpdk-devargs`."
     )
     answers: Interface | None = Field(
@@ -160,10 +198,10 @@ class Switch(_Part):
         description="Virtual gateway addresses, one per backend network and family. Backends whose answers pass the "
         "switch use them as their default route; the switch answers ARP and neighbour solicitations for them.",
     )
-    uplinks: Annotated[dict[Interface, Annotated[Uplink, BeforeValidator(_empty_is_default)]], Field(min_length=1)] = (
-        Field(description="Ports towards the network, by name.")
+    uplinks: Annotated[dict[Interface, Annotated[Uplink, _MayBeEmpty()]], Field(min_length=1)] = Field(
+        description="Ports towards the network, by name."
     )
-    ports: Annotated[dict[Interface, Annotated[Port, BeforeValidator(_empty_is_default)]], Field()] = Field(
+    ports: dict[Interface, Annotated[Port, _MayBeEmpty()]] = Field(
         default_factory=dict, description="Ports of backends, by name."
     )
 
@@ -220,7 +258,7 @@ class Vip(_Part):
         description="NAT only: what happens to fragments of large UDP answers. `restore`: they too get the VIP as their "
         "source (IPv4 through the switch's connection tracker, which reassembles). `drop`: no connection tracking at all.",
     )
-    echo: bool = Field(default=True, description="Answer ICMP and ICMPv6 echo requests to the VIP.")
+    echo: bool = Field(default=True, strict=True, description="Answer ICMP and ICMPv6 echo requests to the VIP.")
 
 
 class Spec(_Part):

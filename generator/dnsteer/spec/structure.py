@@ -3,26 +3,43 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from itertools import islice
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from dnsteer.spec.document import Document
-from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, shorten
 from dnsteer.spec.model import Backend, Pool, Port, Service, Spec, Switch, Uplink, Vip
 
 _UNION_TAGS = frozenset(["mapping", "word"])  # steps that pydantic adds for the service union
 _KEY = "[key]"  # step that pydantic adds when a mapping's key is at fault
+_MOST_COMPARED = 2000  # known words that a wrong one is compared with
+
+_PLAIN = {
+    "model_type": "a mapping",
+    "dict_type": "a mapping",
+    "list_type": "a list",
+    "bool_type": "true or false",
+    "too_short": "at least one entry",
+}
 
 
-def near(word: str, known: list[str]) -> str:
+def near(word: object, known: Iterable[str]) -> str:
     """A hint that names the nearest known word, or lists the known ones."""
-    match = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    if match:
-        return f"did you mean {match[0]!r}?"
-    shown = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
-    return f"known here: {shown}" if known else ""
+    words = list(islice(known, _MOST_COMPARED))
+    if not words:
+        return "there are none yet"
+    text = str(word).lower()
+    if len(text) <= 64:
+        folded = {w.lower(): w for w in reversed(words)}
+        match = difflib.get_close_matches(text, folded, n=1, cutoff=0.6)
+        if match:
+            return f'did you mean "{folded[match[0]]}"?'
+    return f"known here: {', '.join(words[:8])}{', ...' if len(words) > 8 else ''}"
 
 
 def show_value(value: Any) -> str:
@@ -35,51 +52,92 @@ def show_value(value: Any) -> str:
         return "a mapping" if value else "an empty mapping"
     if isinstance(value, list):
         return "a list" if value else "an empty list"
-    text = f'"{value}"' if isinstance(value, str) else str(value)
-    return text if len(text) <= 60 else text[:57] + '..."'
+    return f'"{shorten(value)}"' if isinstance(value, str) else str(value)
 
 
 def findings_of(error: ValidationError, doc: Document) -> list[Finding]:
     """The findings that *error* stands for, each once."""
     out: dict[tuple[Path, str], Finding] = {}
+    misspelt: set[tuple[Path, str]] = set()
+    missing: list[tuple[Path, str]] = []
     for item in error.errors(include_url=False):
-        finding = _finding(dict(item), doc)
-        out.setdefault((finding.path, finding.expected), finding)
+        path = _path(item["loc"], item["type"])
+        finding = _finding(path, dict(item), doc)
+        key = (path, finding.found)
+        out.setdefault(key, finding)
+        if item["type"] == "missing":
+            missing.append(key)
+        elif item["type"] == "extra_forbidden" and finding.hint.startswith("did you mean"):
+            misspelt.add((path[:-1], finding.hint.split('"')[1]))
+        if len(out) > MAX_FINDINGS:
+            break
+    for key in missing:
+        if (key[0], key[1].split('"')[1]) in misspelt:
+            del out[key]  # the misspelt key is the one that is missing
     return list(out.values())
 
 
-def _finding(item: Mapping[str, Any], doc: Document) -> Finding:
-    raw = tuple(item["loc"])
-    path: Path = tuple(s for i, s in enumerate(raw) if s != _KEY and not (i and s in _UNION_TAGS and _list_item(raw, i)))
+def _path(loc: tuple[int | str, ...], kind: str) -> Path:
+    """The document's path of a location: pydantic's own steps left out, a missing key too."""
+    path = loc
+    if path[:1] == ("vips",) and path[2:3] == ("services",) and len(path) > 4 and path[4] in _UNION_TAGS:
+        path = (*path[:4], *path[5:])
+    if path and path[-1] == _KEY and kind != "extra_forbidden":
+        path = path[:-1]
+    return path[:-1] if kind == "missing" else path
+
+
+def _finding(path: Path, item: Mapping[str, Any], doc: Document) -> Finding:
+    value, kind, ctx = item["input"], str(item["type"]), item.get("ctx", {})
     line = doc.line(path)
-    found, kind, ctx = show_value(item["input"]), item["type"], item.get("ctx", {})
-    if kind == "dnsteer":
-        return Finding(line, path, found, ctx["expected"], ctx["hint"])
     if kind == "missing":
-        return Finding(line, path[:-1], f"no {path[-1]!r}", f"the key {path[-1]!r}", _describe(path))
+        key = str(item["loc"][-1])
+        return Finding(line, path, f'no key "{key}"', f'the key "{key}"', f"add it: {_describe((*path, key))}")
     if kind == "extra_forbidden":
-        return Finding(line, path, "an unknown key", "a known key", near(str(path[-1]), _known_keys(path[:-1])))
-    if kind in ("enum", "literal_error"):
+        key = str(path[-1])
+        keys = _keys(path[:-1])
+        return Finding(line, path, f'the unknown key "{shorten(key)}"', _one_of(keys), _elsewhere(key, keys))
+    found, hint = show_value(value), ""
+    if kind == "dnsteer":
+        expected, hint = ctx["expected"], ctx["hint"]
+    elif kind in ("enum", "literal_error"):
         expected = ctx["expected"].replace("'", "")
-        hint = near(str(item["input"]), [w.strip() for w in expected.replace(" or ", ", ").split(",")])
-        return Finding(line, path, found, expected, hint if hint.startswith("did") else "")
-    plain = {
-        "model_type": "a mapping",
-        "dict_type": "a mapping",
-        "list_type": "a list",
-        "string_type": "a string",
-        "bool_type": "true or false",
-        "bool_parsing": "true or false",
-        "too_short": "at least one entry",
-    }
-    return Finding(line, path, found, plain.get(kind, str(item["msg"])), "")
+        hint = near(value, expected.replace(" or ", ", ").split(", ")) if isinstance(value, str) else ""
+        hint = hint if hint.startswith("did you mean") else ""
+    else:
+        expected = _PLAIN.get(kind, str(item["msg"]))
+        hint = _wrong_kind(path, kind, value)
+    if value is None and path:
+        hint = "the key has no value: give it one" + ("" if _required(path) else " or remove the key")
+    return Finding(line, path, found, expected, hint)
 
 
-def _list_item(raw: tuple[Any, ...], index: int) -> bool:
-    return isinstance(raw[index - 1], int)
+def _wrong_kind(path: Path, kind: str, value: Any) -> str:
+    """What to do about a value of a wrong kind."""
+    if kind == "list_type" and not isinstance(value, dict):
+        return f"write it as a list: [{shorten(str(value))}]"
+    if kind == "list_type":
+        return 'each entry begins with "- "'
+    if kind == "dict_type" and isinstance(value, list):
+        return 'write each entry as "NAME:" followed by its keys, without "- "'
+    if kind == "model_type":
+        return f"its keys are {', '.join(_keys(path))}"
+    if kind == "bool_type":
+        word = {"yes": "true", "on": "true", "no": "false", "off": "false"}.get(str(value).lower(), str(value).lower())
+        return f"write {word}, without quotes" if word in ("true", "false") else ""
+    return _describe(path)
 
 
 _PARTS: dict[str, type[BaseModel]] = {"pools": Pool, "vips": Vip, "uplinks": Uplink, "ports": Port}
+_TITLES: tuple[tuple[str, type[BaseModel]], ...] = (
+    ("the document", Spec),
+    ("switch", Switch),
+    ("an uplink", Uplink),
+    ("a pool", Pool),
+    ("a backend", Backend),
+    ("a VIP", Vip),
+    ("a service", Service),
+)
 
 
 def _model_at(path: Path) -> type[BaseModel] | None:
@@ -98,13 +156,39 @@ def _model_at(path: Path) -> type[BaseModel] | None:
     return None
 
 
-def _known_keys(path: Path) -> list[str]:
+def _keys(path: Path) -> list[str]:
     model = _model_at(path)
     return list(model.model_fields) if model else []
 
 
-def _describe(path: Path) -> str:
+def _one_of(keys: list[str]) -> str:
+    return f"one of {', '.join(keys)}"
+
+
+def _elsewhere(key: str, keys: list[str]) -> str:
+    """What an unknown key may have been meant to be."""
+    hint = near(key, keys)
+    if hint.startswith("did you mean"):
+        return hint
+    places = [title for title, model in _TITLES if key in model.model_fields]
+    return f'"{key}" is a key of {" and of ".join(places)}' if places else "no key of the spec has this name: remove it"
+
+
+def _field(path: Path) -> FieldInfo | None:
     model = _model_at(path[:-1])
-    field = model.model_fields.get(str(path[-1])) if model else None
-    text = (field.description or "") if field else ""
-    return text.split(". ")[0].rstrip(".").replace("`", "")
+    return model.model_fields.get(str(path[-1])) if model else None
+
+
+def _required(path: Path) -> bool:
+    field = _field(path)
+    return field is None or field.is_required()
+
+
+def _describe(path: Path) -> str:
+    field = _field(path)
+    if field is None or not field.description:
+        return ""
+    text = field.description.split(". ")[0].rstrip(".").replace("`", "")
+    if isinstance(field.annotation, type) and issubclass(field.annotation, Enum):
+        text += f" ({', '.join(member.value for member in field.annotation)})"
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text

@@ -8,7 +8,8 @@ import yaml
 
 from dnsteer.spec.errors import Finding
 
-# Part of the parser's message -> what it stands for, and what to look for. {start}: the line where the construct began.
+# Part of the parser's message -> what it stands for, and what to look for. {start}: the line where the construct began;
+# {line}: the line where the parser gave up.
 _MEANING: tuple[tuple[str, str, str], ...] = (
     (
         "mapping values are not allowed",
@@ -18,7 +19,7 @@ _MEANING: tuple[tuple[str, str, str], ...] = (
     (
         "could not find expected ':'",
         "a line that is neither a key nor a list entry",
-        'keys end in ":" and a space; a key or value over several lines needs quotes',
+        'a space must follow the ":" of a key; a key or value over several lines needs quotes',
     ),
     (
         "did not find expected key",
@@ -30,19 +31,38 @@ _MEANING: tuple[tuple[str, str, str], ...] = (
         "a line that does not fit the list around it",
         'the entries of the list from line {start} on all begin with "- ", at one indentation',
     ),
-    ("did not find expected ',' or ']'", 'a "[" that is not closed', 'look for a missing "]" or comma from line {start} on'),
-    ("did not find expected ',' or '}'", 'a "{" that is not closed', 'look for a missing "}" or comma from line {start} on'),
+    (
+        "did not find expected ',' or ']'",
+        'a "[" that is not closed',
+        'look for a missing "]" or comma up to line {line}',
+    ),
+    (
+        "did not find expected ',' or '}'",
+        'a "{" that is not closed',
+        'look for a missing "}" or comma up to line {line}',
+    ),
     (
         "did not find expected node content",
         "no value where one must be",
         'look for a "[", "{" or "," too many; put quotes around an address that begins with ":", such as "::1"',
     ),
     ("found unexpected ':'", 'a value that ends in ":"', 'put quotes around it, as in "2001:db8::"'),
-    ("found unexpected end of stream", "a quote that is not closed", "look for the closing quote of the text that begins here"),
+    (
+        "found unexpected end of stream",
+        "a quote that is not closed",
+        "look for its closing quote",
+    ),
     ("found undefined tag handle", 'a value that begins with "!"', "put quotes around it"),
-    ("did not find expected <document start>", 'something after the end of the document ("...")', "one file holds one spec"),
+    (
+        "did not find expected <document start>",
+        'something after the end of the document ("...")',
+        "one file holds one spec",
+    ),
+    ("tab character", "a tab in the indentation", "use spaces"),
     ("unknown escape character", 'a "\\" that begins no escape', 'write "\\\\", or use single quotes'),
 )
+_AT_START = ("end of stream", "could not find expected ':'", "expected ',' or")
+"""Complaints of which the mistake is where the construct began."""
 _INVISIBLE = {"\t": "a tab", "\u00a0": "a no-break space"}
 
 
@@ -52,21 +72,19 @@ def explain(err: yaml.YAMLError, text: str) -> Finding:
     start: Any = getattr(err, "context_mark", None) or mark
     problem = str(getattr(err, "problem", None) or "").strip() or str(err).split("\n", 1)[0]
     line = mark.line + 1 if mark is not None else 0
+    began = start.line + 1 if start is not None else line
     found, hint = f"a YAML error ({problem})", ""
     for part, meaning, advice in _MEANING:
         if part in problem:
             found = f"{meaning} (YAML: {problem})"
-            hint = advice.replace("{start}", str(start.line + 1 if start is not None else line))
+            hint = advice.replace("{start}", str(began)).replace("{line}", str(line))
             break
-    if "end of stream" in problem and start is not None:
-        line = start.line + 1
-    rows = text.split("\n")
-    row = rows[line - 1] if 0 < line <= len(rows) else ""
-    if "cannot start any token" in problem and mark is not None and mark.column < len(row):
-        character = row[mark.column]
-        found = f'a value that begins with "{character}"'
-        hint = "put quotes around it"
-    for character, name in _INVISIBLE.items():
-        if character in row:
-            hint = f"the line holds {name}: use spaces"
-    return Finding(line, (), found, "well-formed YAML", hint)
+    rows = ["", *text.split("\n")]
+    if "cannot start any token" in problem and line < len(rows) and mark.column < len(rows[line]):
+        found, hint = f'a value that begins with "{rows[line][mark.column]}"', "put quotes around it"
+    for number in (line, line - 1):
+        row = rows[number] if 0 < number < len(rows) else ""
+        for character, name in _INVISIBLE.items():
+            if character in row[: len(row) - len(row.lstrip())] or (character in row and number == line):
+                hint = f"line {number} holds {name}: use spaces"
+    return Finding(began if any(part in problem for part in _AT_START) else line, (), found, "well-formed YAML", hint)

@@ -12,12 +12,19 @@ from pydantic_core import PydanticCustomError
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
+_STRANGE = re.compile(r"[^A-Za-z0-9._-]")
 _INTERFACE = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,14}\Z")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
+_LOOSE_MAC = re.compile(r"[0-9a-f]{12}\Z")
+_DEVICE_TYPE = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}\Z")
+_OPTION = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,62}\Z")
+MAX_OPTION = 1024
+"""Longest value of an interface option, in characters."""
 # Words that ovs-ofctl reads as something else than a port's name.
 RESERVED_PORT_NAMES = frozenset(
     ["in_port", "table", "normal", "flood", "all", "controller", "local", "any", "none", "unset", "max"]
 )
+_DATAPATH_DEVICES = frozenset(["ovs-system", "ovs-netdev"])
 
 
 def wanted(expected: str, hint: str = "") -> PydanticCustomError:
@@ -26,9 +33,21 @@ def wanted(expected: str, hint: str = "") -> PydanticCustomError:
 
 
 def _text(value: Any, expected: str) -> str:
-    if not isinstance(value, str):
+    """*value* as text. Whole numbers read as text are what was written; of the rest of YAML's values only text is."""
+    if isinstance(value, bool):
+        raise wanted(
+            expected, f'YAML reads this as a truth value; if you mean the word, write "{str(value).lower()}" in quotes'
+        )
+    if not isinstance(value, str | int):
         raise wanted(expected)
-    return value
+    return str(value)
+
+
+def _name_hint(text: str, most: int) -> str:
+    strange = _STRANGE.search(text)
+    if strange:
+        return f'"{strange.group()}" cannot stand in it'
+    return f"this one has {len(text)} characters" if len(text) > most else ""
 
 
 def parse_name(value: Any) -> str:
@@ -36,7 +55,7 @@ def parse_name(value: Any) -> str:
     expected = "a name of at most 63 letters, digits, '.', '_' and '-'"
     text = _text(value, expected)
     if not _NAME.match(text):
-        raise wanted(expected, "it stands in comments, reports and host names")
+        raise wanted(expected, _name_hint(text, 63) or "it begins and ends with a letter or digit")
     return text
 
 
@@ -45,9 +64,13 @@ def parse_interface(value: Any) -> str:
     expected = "an interface name: a letter, then at most 14 letters, digits, '.', '_' and '-'"
     text = _text(value, expected)
     if not _INTERFACE.match(text):
-        raise wanted(expected, "Linux allows 15 characters")
+        raise wanted(expected, _name_hint(text, 15) or "it begins with a letter")
     if text.lower() in RESERVED_PORT_NAMES:
-        raise wanted("an interface name that is not an OpenFlow keyword", f"ovs-ofctl reads {text!r} as a reserved port")
+        raise wanted(
+            "an interface name that is not an OpenFlow keyword", f'ovs-ofctl reads "{text}" as a reserved port'
+        )
+    if text in _DATAPATH_DEVICES:
+        raise wanted("another interface name", "Open vSwitch has a device of this name for itself")
     return text
 
 
@@ -56,11 +79,42 @@ def parse_mac(value: Any) -> str:
     expected = "a MAC address such as 02:00:00:00:00:53"
     text = _text(value, expected).lower()
     if not _MAC.match(text):
-        raise wanted(expected)
+        digits = re.sub(r"[:.-]", "", text[:32])
+        fixed = ":".join(digits[i : i + 2] for i in range(0, 12, 2)) if _LOOSE_MAC.match(digits) else ""
+        raise wanted(expected, f"write it as {fixed}" if fixed else "six bytes of two hexadecimal digits each")
     if int(text[:2], 16) & 1:
         raise wanted("the MAC address of one station", "the lowest bit of the first byte marks a group address")
     if text == "00:00:00:00:00:00":
-        raise wanted("the MAC address of a station")
+        raise wanted("the MAC address of a station", "all zeros is nobody's")
+    return text
+
+
+def parse_device_type(value: Any) -> str:
+    """Check the type of an interface in OVSDB."""
+    expected = "an interface type such as system, dpdk or afxdp"
+    text = _text(value, expected)
+    if not _DEVICE_TYPE.match(text):
+        raise wanted(expected, "leave the key out for the flavor's usual type")
+    return text
+
+
+def parse_option_key(value: Any) -> str:
+    """Check the key of an interface option."""
+    expected = "an option's name such as dpdk-devargs"
+    text = _text(value, expected)
+    if not _OPTION.match(text):
+        raise wanted(expected)
+    return text
+
+
+def parse_option(value: Any) -> str:
+    """Check the value of an interface option. OVSDB holds text: numbers and truth values become what was written."""
+    expected = f"text of at most {MAX_OPTION} characters, a whole number, true or false"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = _text(value, expected)
+    if len(text) > MAX_OPTION or not text.isprintable():
+        raise wanted(expected, "on one line, without invisible characters")
     return text
 
 
@@ -72,10 +126,10 @@ def _address(value: Any, families: str) -> Address:
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
-        hint = "give the address alone, without a prefix length" if "/" in text else ""
-        raise wanted(expected, hint) from None
+        raise wanted(expected, _no_address(text)) from None
     if str(address.version) not in families:
-        raise wanted(expected, f"this is an IPv{address.version} address")
+        other = "ipv6" if address.version == 6 else "ipv4"
+        raise wanted(expected, f"this is an IPv{address.version} address: its key is {other}")
     if isinstance(address, ipaddress.IPv6Address) and (address.ipv4_mapped or address.scope_id):
         raise wanted("a plain IPv6 address", "no IPv4-mapped address and no zone")
     unusable = {
@@ -83,7 +137,7 @@ def _address(value: Any, families: str) -> Address:
         "unspecified": address.is_unspecified,
         "loopback": address.is_loopback,
         "link-local": address.is_link_local,
-        "broadcast": str(address) == "255.255.255.255",
+        "broadcast": address == _BROADCAST,
     }
     for word, is_so in unusable.items():
         if is_so:
@@ -91,18 +145,44 @@ def _address(value: Any, families: str) -> Address:
     return address
 
 
-def _schema(example: str, **extra: str) -> WithJsonSchema:
+_BROADCAST = ipaddress.IPv4Address("255.255.255.255")
+
+
+def _no_address(text: str) -> str:
+    """What may be wrong with *text*, which is no address."""
+    if "/" in text:
+        return "give the address alone, without a prefix length"
+    if text.startswith("[") or text.count(":") == 1:
+        return "give the address alone; ports are given in services"
+    parts = text.split(".")
+    if len(parts) == 4 and all(p.isascii() and p.isdigit() for p in parts):
+        return "four numbers from 0 to 255, without leading zeros"
+    return "names are not looked up: write the address" if re.search("[g-zG-Z]", text) else ""
+
+
+def _schema(example: str, **extra: Any) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "examples": [example], **extra})
 
 
-Name = Annotated[str, BeforeValidator(parse_name), _schema("resolvers", pattern=_NAME.pattern.replace(r"\Z", "$"))]
-Interface = Annotated[
-    str, BeforeValidator(parse_interface), _schema("p0", pattern="^" + _INTERFACE.pattern.replace(r"\Z", "$"))
+def _anchored(pattern: re.Pattern[str]) -> str:
+    return "^" + pattern.pattern.replace(r"\Z", "$")
+
+
+Name = Annotated[
+    str, BeforeValidator(parse_name), _schema("resolvers", type=["string", "integer"], pattern=_anchored(_NAME))
 ]
+Interface = Annotated[str, BeforeValidator(parse_interface), _schema("p0", pattern=_anchored(_INTERFACE))]
 Mac = Annotated[
     str,
     BeforeValidator(parse_mac),
     _schema("02:00:00:00:00:53", pattern="^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$"),
+]
+DeviceType = Annotated[str, BeforeValidator(parse_device_type), _schema("dpdk", pattern=_anchored(_DEVICE_TYPE))]
+OptionKey = Annotated[str, BeforeValidator(parse_option_key), _schema("dpdk-devargs", pattern=_anchored(_OPTION))]
+Option = Annotated[
+    str,
+    BeforeValidator(parse_option),
+    _schema("0000:03:00.0", type=["string", "number", "boolean"], maxLength=MAX_OPTION),
 ]
 IPAny = Annotated[Address, BeforeValidator(lambda v: _address(v, "46")), PlainSerializer(str), _schema("192.0.2.53")]
 IPv4 = Annotated[

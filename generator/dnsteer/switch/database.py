@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from types import TracebackType
 from typing import Any
+from uuid import UUID
 
-from ovsdbapp.backend.ovs_idl import connection
+from ovsdbapp import exceptions
+from ovsdbapp.backend.ovs_idl import connection, idlutils
 from ovsdbapp.schema.open_vswitch import impl_idl
 
+from dnsteer.switch.rpc import Rpc, parse_remote
 from dnsteer.switch.tools import SwitchError, Unavailable
 
 OWNER_KEY = "dnsteer"
@@ -18,12 +23,27 @@ OWNER_KEY = "dnsteer"
 DIGEST_KEY, VERSION_KEY, TIME_KEY, NAME_KEY = "dnsteer-spec", "dnsteer-version", "dnsteer-applied", "dnsteer-switch"
 DEFAULT_DB = "unix:/var/run/openvswitch/db.sock"
 
+# What is read of the database. The rest stays there: statistics of a thousand ports arrive every few seconds.
+_COLUMNS = {
+    "Open_vSwitch": ["bridges", "cur_cfg", "next_cfg"],
+    "Bridge": ["name", "ports", "datapath_type", "fail_mode", "protocols", "flow_tables", "external_ids"],
+    "Port": ["name", "interfaces", "external_ids"],
+    "Interface": ["name", "type", "options", "ofport", "error"],
+    "Flow_Table": ["name"],
+}
+_CLOSE = 2.0
+_LOOK = 0.005
+
+# ovsdbapp logs what it raises as well; without a handler Python would print that on standard error.
+logging.getLogger("ovsdbapp").addHandler(logging.NullHandler())
+
 
 @dataclass(frozen=True)
 class Interface:
     """An interface as OVSDB has it. *ofport* is None until the switch opened it, -1 when it could not."""
 
     name: str
+    port: str
     type: str
     options: Mapping[str, str]
     ofport: int | None
@@ -32,15 +52,24 @@ class Interface:
 
 
 @dataclass(frozen=True)
+class FlowTable:
+    """A bridge's settings of one OpenFlow table."""
+
+    uuid: UUID
+    name: str
+
+
+@dataclass(frozen=True)
 class Bridge:
-    """A bridge as OVSDB has it."""
+    """A bridge as OVSDB has it. *ports* are by name of the interface."""
 
     name: str
     external_ids: Mapping[str, str]
     datapath_type: str
     fail_mode: str
+    protocols: tuple[str, ...]
     ports: Mapping[str, Interface]
-    table_names: Mapping[int, str]
+    tables: Mapping[int, FlowTable]
 
     @property
     def ours(self) -> bool:
@@ -48,68 +77,143 @@ class Bridge:
         return OWNER_KEY in self.external_ids
 
 
+class _Transaction(impl_idl.OvsVsctlTransaction):  # type: ignore[misc]
+    """Tells ovs-vswitchd to follow, as ovs-vsctl does, but does not wait here: that would only log failures."""
+
+    def do_post_commit(self, txn: Any) -> None:
+        """Nothing: Database.wait_for_switch waits."""
+
+
+class _Api(impl_idl.OvsdbIdl):  # type: ignore[misc]
+    """ovsdbapp's commands, on a connection of its own.
+
+    ovsdbapp keeps one connection per class. A second database in a process would get the connection of the first: to
+    the wrong server, and after a second of reconnecting.
+    """
+
+    @property
+    def ovsdb_connection(self) -> Any:
+        """The connection of this object."""
+        return self._own_connection
+
+    @ovsdb_connection.setter
+    def ovsdb_connection(self, value: Any) -> None:
+        self._own_connection = value
+
+    def create_transaction(self, check_error: bool = False, log_errors: bool = True, **_: Any) -> Any:
+        """A transaction that does not wait for ovs-vswitchd."""
+        return _Transaction(self, self.ovsdb_connection, check_error=check_error, log_errors=log_errors)
+
+
 class Database:
-    """A connection to one ovsdb-server. Raises Unavailable when it cannot be reached in time."""
+    """A connection to one ovsdb-server, to be closed or used as a context manager.
+
+    Everything that waits for the server or the switch does so for at most *timeout* seconds and then raises Unavailable.
+    """
 
     def __init__(self, remote: str, timeout: float = 10) -> None:
-        self.remote = remote
-        self.timeout = timeout
-        kind, _, where = remote.partition(":")
-        if kind == "unix" and not Path(where).is_socket():
-            raise Unavailable(f"no OVSDB socket at {where}; is ovsdb-server running? (--db names another one)")
         try:
-            helper = connection.OvsdbIdl.from_server(remote, "Open_vSwitch")
-            self._connection = connection.Connection(idl=helper, timeout=timeout)
-            self.api: Any = impl_idl.OvsdbIdl(self._connection)
-        except Exception as err:  # ovsdbapp raises bare exceptions of several kinds
-            raise Unavailable(f"OVSDB at {remote} does not answer within {timeout:g} s ({err})") from err
+            self.remote = parse_remote(remote)
+        except ValueError as err:
+            raise SwitchError(f"--db: {err}") from None
+        self.timeout = timeout
+        helper = idlutils.create_schema_helper(self._schema())
+        for table, columns in _COLUMNS.items():
+            helper.register_columns(table, columns)
+        idl = connection.OvsdbIdl(self.remote, helper)
+        self._connection = connection.Connection(idl=idl, timeout=timeout)
+        try:
+            self.api: Any = _Api(self._connection)
+        except exceptions.OvsdbAppException:
+            idl.close()
+            raise Unavailable(f"OVSDB at {remote} does not answer within {timeout:g} s") from None
+        if not self.api.tables["Open_vSwitch"].rows:
+            self.close()
+            raise Unavailable(f"OVSDB at {remote} is empty: start ovs-vswitchd on it, or: ovs-vsctl --no-wait init")
+
+    def _schema(self) -> Any:
+        rpc = Rpc(self.remote, f"OVSDB at {self.remote}", self.timeout)
+        try:
+            return rpc.call("get_schema", ["Open_vSwitch"], self.timeout)
+        finally:
+            rpc.close()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def close(self) -> None:
-        """End the connection."""
-        self._connection.stop(timeout=2)
+        """End the connection. A server that is stuck is not waited for: the connection ends with the process then."""
+        self._connection.stop(timeout=_CLOSE)
 
-    def transaction(self) -> Any:
-        """A transaction that raises when it fails; a context manager."""
-        return self.api.transaction(check_error=True)
+    @contextmanager
+    def _reading(self) -> Iterator[Any]:
+        """The tables, while no update of them comes in."""
+        lock = self._connection.lock
+        if not lock.acquire(timeout=self.timeout):
+            raise Unavailable(f"OVSDB at {self.remote} does not answer within {self.timeout:g} s")
+        try:
+            yield self.api.tables
+        finally:
+            lock.release()
 
-    def ovs_version(self) -> str:
-        """Version of the running switch, as OVSDB records it; empty when no ovs-vswitchd ever ran on it."""
-        value = self.api.db_get("Open_vSwitch", ".", "ovs_version").execute(check_error=True)
-        return str(value) if value else ""
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        """One transaction of ovsdbapp's commands: all of them or none. Raises SwitchError with the server's reason."""
+        try:
+            with self.api.transaction(check_error=True, log_errors=False) as txn:
+                yield txn
+        except exceptions.TimeoutException:
+            raise Unavailable(
+                f"OVSDB at {self.remote} did not answer a change within {self.timeout:g} s: it has all of it or nothing"
+            ) from None
+        except (exceptions.OvsdbAppException, RuntimeError) as err:
+            raise SwitchError(f"OVSDB at {self.remote} refused a change: {err}") from err
+
+    def lock(self, name: str) -> None:
+        """Take a lock of the server, which ends with this connection. Raises SwitchError while somebody else has it."""
+        with self._reading():
+            self._connection.idl.set_lock(name)
+        deadline = time.monotonic() + self.timeout
+        while not self._connection.idl.has_lock:
+            if time.monotonic() > deadline:
+                raise SwitchError(f"another dnsteer is at work on this bridge (OVSDB lock {name}); try again later")
+            time.sleep(_LOOK)
 
     def bridge(self, name: str) -> Bridge | None:
         """The bridge of that name."""
-        tables = self.api.idl.tables
-        row = next((r for r in tables["Bridge"].rows.values() if r.name == name), None)
-        if row is None:
-            return None
-        ports = {
-            iface.name: Interface(
-                iface.name,
-                iface.type,
-                dict(iface.options),
-                iface.ofport[0] if iface.ofport else None,
-                iface.error[0] if iface.error else "",
-                OWNER_KEY in port.external_ids,
-            )
-            for port in row.ports
-            for iface in port.interfaces
-        }
-        return Bridge(
-            row.name,
-            dict(row.external_ids),
-            row.datapath_type,
-            row.fail_mode[0] if row.fail_mode else "",
-            ports,
-            {number: t.name[0] for number, t in row.flow_tables.items() if t.name},
-        )
+        with self._reading() as tables:
+            row = next((r for r in tables["Bridge"].rows.values() if r.name == name), None)
+            return None if row is None else _bridge(row)
 
-    def owner_of_port(self, port: str) -> str | None:
-        """The bridge that has a port of that name."""
-        for row in self.api.idl.tables["Bridge"].rows.values():
-            if any(p.name == port for p in row.ports):
-                return str(row.name)
+    def holder(self, name: str) -> str | None:
+        """The bridge that has a port or interface of that name."""
+        with self._reading() as tables:
+            for row in tables["Bridge"].rows.values():
+                for port in row.ports:
+                    if port.name == name or any(i.name == name for i in port.interfaces):
+                        return str(row.name)
         return None
+
+    def wait_for_switch(self) -> None:
+        """Wait until ovs-vswitchd has followed all changes so far. Raises Unavailable."""
+        deadline = time.monotonic() + self.timeout
+        with self._reading():
+            wanted = self.api._ovs.next_cfg
+        while True:
+            with self._reading():
+                if self.api._ovs.cur_cfg >= wanted:
+                    return
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    f"ovs-vswitchd did not follow the database within {self.timeout:g} s; is it running? "
+                    f"(--timeout waits longer)"
+                )
+            time.sleep(_LOOK)
 
     def wait_for_ports(self, bridge: str, names: list[str]) -> None:
         """Wait until the switch opened the ports. Raises SwitchError with its reason when it could not."""
@@ -120,12 +224,38 @@ class Database:
             waiting = [n for n in names if n not in ports or ports[n].ofport is None]
             failed = [ports[n] for n in names if n in ports and (ports[n].ofport or 0) < 0]
             if failed:
-                said = "; ".join(f"{p.name}: {p.error or 'could not be opened'}" for p in failed)
-                raise SwitchError(f"the switch cannot use a port of the spec: {said}")
+                said = "; ".join(f"{p.name}: {p.error or 'no reason given'}" for p in failed)
+                raise SwitchError(f"the switch cannot open a port of the spec: {said}")
             if not waiting:
                 return
             if time.monotonic() > deadline:
                 raise Unavailable(
-                    f"the switch did not open {', '.join(waiting)} within {self.timeout:g} s; is ovs-vswitchd running?"
+                    f"the switch did not open {', '.join(waiting)} within {self.timeout:g} s; is ovs-vswitchd running? "
+                    f"(--timeout waits longer)"
                 )
-            time.sleep(0.01)
+            time.sleep(_LOOK)
+
+
+def _bridge(row: Any) -> Bridge:
+    ports = {
+        iface.name: Interface(
+            iface.name,
+            port.name,
+            iface.type,
+            dict(iface.options),
+            iface.ofport[0] if iface.ofport else None,
+            iface.error[0] if iface.error else "",
+            OWNER_KEY in port.external_ids,
+        )
+        for port in row.ports
+        for iface in port.interfaces
+    }
+    return Bridge(
+        row.name,
+        dict(row.external_ids),
+        row.datapath_type,
+        row.fail_mode[0] if row.fail_mode else "",
+        tuple(row.protocols),
+        ports,
+        {number: FlowTable(t.uuid, t.name[0] if t.name else "") for number, t in row.flow_tables.items()},
+    )

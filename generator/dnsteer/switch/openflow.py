@@ -3,20 +3,42 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from dnsteer.plan.pipeline import COOKIE_TAG, GROUP_BASE, GROUP_LAST
 from dnsteer.render.engine import port_name
 from dnsteer.render.flows import Flow, Group, parse_flow
-from dnsteer.switch.tools import SwitchError, run
+from dnsteer.switch.tools import CommandError, SwitchError, Unavailable, run
 
 PROTOCOL = "OpenFlow15"
 """Bundles, bucket ids and a group's selection method all need version 1.4 or 1.5; the bridge keeps its other versions."""
 
+Key = tuple[int, int, str]
+"""What makes a flow the same flow: table, priority and match."""
+
 _PORT = re.compile(r"\s*(\d+|LOCAL)\((.+)\): addr:")
 _PORT_USE = re.compile(r"(\bin_port=|\boutput:)(\w+)")
 _GROUP = re.compile(r"\s*(group_id=(\d+),.*\S)")
+# What stands between table and match in a dump, beyond the priority. Flows of ours have none of it.
+_FLAGS = re.compile(
+    r"(?:(?:idle_timeout|hard_timeout|importance)=\d+, |(?:send_flow_rem|check_overlap|reset_counts|no_packet_counts|"
+    r"no_byte_counts) )+"
+)
+_NO_SOCKET = re.compile(r"(?:connecting to|failed to connect to socket) ?.*\((.*)\)")
+_PARSE = re.compile(r"ovs-ofctl: -:(\d+): (.*)")
+_ERROR = re.compile(r"Error (\w+) for: (.*)")
+_LINES_PER_SECOND = 500
+"""A switch takes tens of thousands; one that is slower than this counts as stuck."""
+
+
+class Rejected(SwitchError):
+    """The switch, or ovs-ofctl, refused a bundle: nothing of it was done. *what* is the flow or group, where known."""
+
+    def __init__(self, reason: str, what: str) -> None:
+        self.reason = reason
+        self.what = what
+        super().__init__(f"the switch refused the changes: {reason}{f': {what}' if what else ''}")
 
 
 def is_ours(flow: Flow) -> bool:
@@ -26,53 +48,115 @@ def is_ours(flow: Flow) -> bool:
 
 @dataclass(frozen=True)
 class Tables:
-    """What a bridge holds. *other* are flows that are not ours, by key."""
+    """What a bridge holds: our flows and groups, and those of others.
 
-    flows: dict[tuple[int, int, str], Flow]
-    groups: dict[int, Group]
-    other: dict[tuple[int, int, str], Flow]
+    *flags* are time-outs and the like of flows that have any; no flow of ours should.
+    """
+
+    flows: dict[Key, Flow] = field(default_factory=dict)
+    groups: dict[int, Group] = field(default_factory=dict)
+    other: dict[Key, Flow] = field(default_factory=dict)
+    other_groups: dict[int, Group] = field(default_factory=dict)
+    flags: dict[Key, str] = field(default_factory=dict)
+
+    def line(self, flow: Flow) -> str:
+        """A flow that the bridge holds, as ovs-ofctl reads it."""
+        flags = self.flags.get(flow.key, "").strip(", ").replace(" ", ",").replace(",,", ",")
+        head = f"cookie=0x{flow.cookie:x}, table={flow.table}, priority={flow.priority}"
+        return ",".join(filter(None, [head, flags, flow.match])) + f" actions={flow.actions}"
 
 
 class OpenFlow:
-    """One bridge, reached by its management socket or any other ovs-ofctl target."""
+    """One bridge, reached by its management socket or any other ovs-ofctl target.
 
-    def __init__(self, target: str, env: Mapping[str, str] | None = None) -> None:
+    *timeout* is how long the switch may take to answer, in seconds.
+    """
+
+    def __init__(self, target: str, env: Mapping[str, str] | None = None, timeout: float = 60) -> None:
         self.target = target
         self._env = env
+        self._timeout = timeout
 
-    def ofctl(self, *args: str, names: bool = False, stdin: str | None = None, timeout: float = 60) -> str:
+    def ofctl(
+        self, *args: str, names: bool = False, stdin: str | None = None, timeout: float | None = None
+    ) -> str:
         """Run ovs-ofctl; *args* start with the command, then the options after the target."""
-        return run(
-            ["ovs-ofctl", "-O", PROTOCOL, "--names" if names else "--no-names", "--no-stats", args[0], self.target, *args[1:]],
-            env=self._env,
-            stdin=stdin,
-            timeout=timeout,
-        )
+        show = "--names" if names else "--no-names"
+        argv = ["ovs-ofctl", "-O", PROTOCOL, show, "--no-stats", args[0], self.target, *args[1:]]
+        try:
+            return run(argv, env=self._env, stdin=stdin, timeout=timeout or self._timeout)
+        except CommandError as err:
+            raise self._explained(err) from None
+
+    def _explained(self, err: CommandError) -> Exception:
+        """The failure of ovs-ofctl as an error that says what to do."""
+        if "version negotiation failed" in err.said:
+            return SwitchError(
+                f"the bridge does not speak {PROTOCOL} (at {self.target}); its column protocols in OVSDB must be empty "
+                f"or have {PROTOCOL}"
+            )
+        m = _NO_SOCKET.search(err.said)
+        if m and m[1] in ("Permission denied", "Operation not permitted"):
+            return PermissionError(13, m[1], self.target.removeprefix("unix:"))
+        if m:
+            return Unavailable(f"no OpenFlow at {self.target} ({m[1]}); is ovs-vswitchd running?")
+        return err
 
     def dump(self) -> Tables:
-        """All flows, with ports by name, and the groups in our range of numbers."""
-        ours, other = {}, {}
+        """All flows, with ports by name, and all groups."""
+        tables = Tables()
         # Not --names: once tables are named, that prints their names as well, and differently from version to version.
-        names = {m[1]: port_name(m[2]) for m in map(_PORT.match, self.ofctl("dump-ports-desc").splitlines()) if m}
-        for line in self.ofctl("dump-flows").splitlines():
-            if "actions=" in line:
-                flow = parse_flow(_PORT_USE.sub(lambda m: m[1] + names.get(m[2], m[2]), line))
-                (ours if is_ours(flow) else other)[flow.key] = flow
-        groups = {}
-        for line in self.ofctl("dump-groups").splitlines():
+        ports = self.ofctl("dump-ports-desc")
+        names = {m[1]: port_name(m[2]) for m in map(_PORT.match, ports.splitlines()) if m}
+        for line in self._patiently("dump-flows").splitlines():
+            if "actions=" not in line:
+                continue
+            flow, flags = _read_flow(line, names)
+            (tables.flows if is_ours(flow) else tables.other)[flow.key] = flow
+            if flags:
+                tables.flags[flow.key] = flags
+        for line in self._patiently("dump-groups").splitlines():
             m = _GROUP.match(line)
-            if m and GROUP_BASE <= int(m[2]) <= GROUP_LAST:
-                groups[int(m[2])] = Group(int(m[2]), m[1])
-        return Tables(ours, groups, other)
+            if m:
+                number = int(m[2])
+                ours = GROUP_BASE <= number <= GROUP_LAST
+                (tables.groups if ours else tables.other_groups)[number] = Group(number, m[1])
+        return tables
 
-    def bundle(self, lines: Iterable[str]) -> None:
-        """Send flow and group changes as one transaction: all of them or none. Raises SwitchError with the reason."""
-        self.ofctl("bundle", "-", names=True, stdin="\n".join(lines) + "\n", timeout=120)
+    def _patiently(self, command: str) -> str:
+        """A dump, which may be long: the switch has just answered, so it is there."""
+        return self.ofctl(command, timeout=max(self._timeout, 60))
+
+    def bundle(self, lines: Sequence[str]) -> None:
+        """Send flow and group changes as one transaction: all of them or none. Raises Rejected with the reason."""
+        timeout = self._timeout + len(lines) / _LINES_PER_SECOND
+        try:
+            self.ofctl("bundle", "-", names=True, stdin="\n".join(lines) + "\n", timeout=timeout)
+        except CommandError as err:
+            raise _rejected(err, lines) from None
+
+
+def _rejected(err: CommandError, lines: Sequence[str]) -> SwitchError:
+    m = _PARSE.search(err.said)
+    if m and 0 < int(m[1]) <= len(lines):
+        return Rejected(m[2], lines[int(m[1]) - 1])
+    m = _ERROR.search(err.said)
+    return Rejected(m[1], m[2]) if m else err
+
+
+def _read_flow(line: str, names: Mapping[str, str]) -> tuple[Flow, str]:
+    """A line of a dump as a flow and its flags."""
+    head, mark, actions = line.partition("actions=")
+    m = _FLAGS.search(head)
+    if m:
+        head = head[: m.start()] + head[m.end() :]
+    text = _PORT_USE.sub(lambda m: m[1] + names.get(m[2], m[2]), head + mark + actions)
+    return parse_flow(text), m[0] if m else ""
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What must change for the tables to be as planned."""
+    """What must change for the tables to be as planned. *restore* are lines that bring back flows and groups of others."""
 
     add: tuple[Flow, ...]
     replace: tuple[Flow, ...]
@@ -80,15 +164,17 @@ class Changes:
     add_groups: tuple[Group, ...]
     replace_groups: tuple[Group, ...]
     remove_groups: tuple[Group, ...]
+    restore: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         flows = len(self.add) + len(self.replace) + len(self.remove)
-        return flows + len(self.add_groups) + len(self.replace_groups) + len(self.remove_groups)
+        return flows + len(self.add_groups) + len(self.replace_groups) + len(self.remove_groups) + len(self.restore)
 
     def bundle(self) -> list[str]:
         """The lines of the bundle. Groups come before the flows that use them, and leave after them."""
         # A changed group is sent whole: insert- and remove-buckets lose slots in OVS before 3.6 (ovs-issues 357).
         return [
+            *self.restore,
             *(f"group add {g.text}" for g in self.add_groups),
             *(f"group modify {g.text}" for g in self.replace_groups),
             *(f"flow add {f.line()}" for f in (*self.add, *self.replace)),
@@ -97,19 +183,34 @@ class Changes:
         ]
 
 
+def refuse_blocked(flows: Iterable[Flow], have: Tables) -> None:
+    """Raise SwitchError where a flow that is not ours stands exactly where one of ours must go."""
+    blocked = [have.other[f.key] for f in flows if f.key in have.other]
+    if blocked:
+        shown = "; ".join(have.line(f) for f in blocked[:3])
+        raise SwitchError(f"{len(blocked)} flow(s) that are not dnsteer's stand where its flows must go: {shown}")
+
+
 def changes(flows: Iterable[Flow], groups: Iterable[Group], have: Tables) -> Changes:
     """What turns *have* into *flows* and *groups*. Raises SwitchError where a flow that is not ours is in the way."""
     want = {f.key: f for f in flows}
     want_groups = {g.number: g for g in groups}
-    blocked = [have.other[key] for key in want.keys() & have.other.keys()]
-    if blocked:
-        shown = "; ".join(f.line() for f in blocked[:3])
-        raise SwitchError(f"{len(blocked)} flow(s) that are not dnsteer's stand where its flows must go: {shown}")
+    refuse_blocked(want.values(), have)
     return Changes(
         add=tuple(f for k, f in want.items() if k not in have.flows),
-        replace=tuple(f for k, f in want.items() if k in have.flows and have.flows[k] != f),
+        replace=tuple(f for k, f in want.items() if k in have.flows and (have.flows[k] != f or k in have.flags)),
         remove=tuple(f for k, f in have.flows.items() if k not in want),
         add_groups=tuple(g for n, g in want_groups.items() if n not in have.groups),
         replace_groups=tuple(g for n, g in want_groups.items() if n in have.groups and have.groups[n] != g),
         remove_groups=tuple(g for n, g in have.groups.items() if n not in want_groups),
     )
+
+
+def lost(before: Tables, now: Tables, *, ours: bool) -> tuple[str, ...]:
+    """Lines of a bundle that bring back what went since *before*: of others, and with *ours* also of dnsteer."""
+    groups = [g for n, g in before.other_groups.items() if n not in now.other_groups]
+    flows = [f for k, f in before.other.items() if k not in now.other]
+    if ours:
+        groups += [g for n, g in before.groups.items() if n not in now.groups]
+        flows += [f for k, f in before.flows.items() if k not in now.flows]
+    return (*(f"group add {g.text}" for g in groups), *(f"flow add {before.line(f)}" for f in flows))

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import IO
 
-_SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # not in the PATH of ordinary users on Debian
+from dnsteer.switch.interrupts import ends_with_parent
+
+SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+"""Looked in after PATH: on Debian these are not in the PATH of ordinary users."""
 
 
 class SwitchError(Exception):
@@ -19,9 +26,17 @@ class Unavailable(SwitchError):
     """Open vSwitch is not installed, not running or cannot be reached."""
 
 
+class CommandError(SwitchError):
+    """A program of Open vSwitch failed. *said* is what it printed on standard error."""
+
+    def __init__(self, args: Sequence[str], said: str) -> None:
+        self.said = said
+        super().__init__(f"{' '.join(args[:4])}: {said}")
+
+
 def program(name: str) -> str:
     """Full path of an Open vSwitch program. Raises Unavailable when it is not installed."""
-    found = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), *_SBIN]))
+    found = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), *SBIN]))
     if found is None:
         raise Unavailable(f"{name} is not installed; install Open vSwitch (Debian: apt-get install openvswitch-switch)")
     return found
@@ -41,17 +56,29 @@ def schema_file() -> Path:
 def run(
     args: Sequence[str], *, env: Mapping[str, str] | None = None, stdin: str | None = None, timeout: float = 60
 ) -> str:
-    """Run a program and return what it printed. Raises SwitchError with its message when it fails or takes too long."""
+    """Run a program and return what it printed.
+
+    Raises CommandError with its message when it fails, and Unavailable when it takes too long. A program that gets
+    *stdin* changes something: it sees all of the text or none, and ends with us.
+    """
     argv = [program(args[0]), *args[1:]]
-    try:
-        done = subprocess.run(
-            argv, input=stdin, capture_output=True, text=True, timeout=timeout, env={**os.environ, **(env or {})},
-            check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired as err:
-        raise SwitchError(f"{args[0]} did not finish within {timeout:g} s") from err
+    with ExitStack() as stack:
+        text: IO[str] | None = None
+        if stdin is not None:
+            # A file, since a pipe would end early when we are killed, and half of the changes would look like all.
+            text = stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))
+            text.write(stdin)
+            text.seek(0)
+        try:
+            done = subprocess.run(
+                argv, stdin=text or subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+                timeout=timeout, env={**os.environ, **(env or {})}, check=False,
+                preexec_fn=ends_with_parent(signal.SIGKILL) if text else None,  # noqa: PLW1509 - only makes system calls
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as err:
+            raise Unavailable(f"{args[0]} did not finish within {timeout:g} s; is Open vSwitch stuck?") from err
     if done.returncode != 0:
-        raise SwitchError(f"{' '.join(args[:4])}: {done.stderr.strip() or f'exit status {done.returncode}'}")
+        raise CommandError(args, done.stderr.strip() or f"exit status {done.returncode}")
     return done.stdout
 
 
