@@ -48,8 +48,8 @@ def dnsteer(weights: Weights, slots: int) -> Table:
 def maglev(weights: Weights, slots: int) -> Table:
     """Eisenbud et al., "Maglev", NSDI 2016, section 3.4, in a table of the smallest prime size of at least *slots*.
 
-    The paper says that weights alter how often a backend takes its turn, not how. Here a backend takes its turn in a
-    round when its turns so far are fewer than round * weight / largest weight.
+    The paper says that weights alter how often a backend takes its turn, not how. Here its turns up to a round are
+    round * weight / largest weight, rounded to the nearest.
     """
     size = next(n for n in range(slots, 2 * slots + 2) if all(n % d for d in range(2, math.isqrt(n) + 1)))
     names = sorted(weights)
@@ -60,7 +60,7 @@ def maglev(weights: Weights, slots: int) -> Table:
     while True:
         round_ += 1
         for i, name in enumerate(names):
-            if turns[i] * largest >= round_ * weights[name]:
+            if (2 * turns[i] + 1) * largest > 2 * round_ * weights[name]:
                 continue
             turns[i] += 1
             offset, skip = order[i]
@@ -226,6 +226,21 @@ def second_down(cases: list[tuple[Weights, dict[str, Weights]]], slots: int) -> 
     return spread(beyond)
 
 
+def resized(cases: list[tuple[Weights, dict[str, Weights]]]) -> dict[str, float]:
+    """How often a change also changes the size that dnsteer chooses by default, and percent that then moves in all."""
+    moved, total = [], 0
+    for weights, changes in cases:
+        size = default_slots(weights, SIZES[-1])
+        for changed in changes.values():
+            total += 1
+            other = default_slots(changed, SIZES[-1])
+            if other != size:
+                moved.append(movement(assign(weights, size), assign(changed, other))[0])
+    return {"percent_of_changes": round(100 * len(moved) / total, 2)} | {
+        f"moved_{k}": v for k, v in spread(moved).items()
+    }
+
+
 def speed() -> dict[str, float]:
     """Milliseconds of one `assign`, median of 15."""
     rng = random.Random(0)
@@ -261,6 +276,7 @@ def main() -> None:
         },
         "default_slots": {name: measure(algorithm, cases, None) for name, algorithm in ALGORITHMS.items()},
         "own_slots": {name: measure(algorithm, cases, 0) for name, algorithm in OVS.items()},
+        "default_slots_change": resized(cases),
         "second_backend_down_beyond_least": {str(slots): second_down(cases, slots) for slots in SIZES},
     }
     report["seconds"] = round(time.monotonic() - start, 1)
