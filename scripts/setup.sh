@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-packages="openvswitch-switch nsd dnsperf knot-dnsutils iproute2 ethtool openssl procps shellcheck python3 python3-venv"
+packages="openvswitch-switch nsd dnsperf knot-dnsutils iproute2 ethtool iputils-ping openssl procps shellcheck python3 python3-venv"
 
 missing=""
 for package in $packages; do

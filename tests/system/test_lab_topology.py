@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.lab import TopologyError, datapath, topology
+from dnsteer.lab import TopologyError, topology, traffic
 from dnsteer.lab.shares import Expectation
 from dnsteer.lab.state import fingerprint
 from dnsteer.lab.topology import Host, Topology
@@ -76,22 +76,8 @@ def test_what_the_lab_cannot_build(old: str, new: str, said: str) -> None:
         topology.plan(spec_of(EVERYTHING.replace(old, new)))
 
 
-DUMP = """\
-flow-dump from the main thread:
-ufid:00000000-0000-0000-0000-000000000001, recirc_id(0),dp_hash(0/0),in_port(p0),\
-eth(src=0a:1a:b0:00:00:00/ff:00:00:00:00:00,dst=02:00:00:00:00:53),eth_type(0x0800),ipv4(src=198.18.0.2/0.0.0.0,dst=192.0.2.53,proto=17,frag=no),udp(src=10271/0x7e,\
-dst=53), packets:1, bytes:2, used:2.1s, dp:ovs, actions:p0
-ufid:00000000-0000-0000-0000-000000000002, recirc_id(0),dp_hash(0/0),in_port(p0),\
-eth(src=0a:1a:b0:00:00:00/ff:00:00:00:00:00,dst=02:00:00:00:00:53),eth_type(0x0800),ipv4(src=198.18.0.9/0.0.0.0,dst=192.0.2.53,proto=17,frag=no),udp(src=40/0x7e,\
-dst=53), packets:0, bytes:0, used:never, dp:ovs, actions:p0
-"""
-
-
-def test_megaflows_count_once_however_often_they_are_seen() -> None:
-    one = datapath.parse_megaflows(DUMP)
-    assert (len(one.matches), len(one.masks)) == (2, 1)
-    again = datapath.parse_megaflows(DUMP.replace("198.18.0.2/", "198.18.0.7/").replace("src=10271/", "src=10270/"))
-    assert (len((one | again).matches), len((one | again).masks)) == (2, 1)
+def test_every_socket_of_dnsperf_sends_the_same_number_of_queries() -> None:
+    assert traffic.queries_in_file() % traffic.MAX_CLIENTS == 0
 
 
 def test_shares_expect_what_the_slots_say() -> None:

@@ -249,7 +249,10 @@ def test_default_slots_are_the_first_that_do(weights: dict[str, int], limit: int
     ],
 )  # fmt: skip
 def test_default_slots(weights: list[int], slots: int) -> None:
-    assert default_slots({f"b{i}": weight for i, weight in enumerate(weights)}, 1024) == slots
+    members = {f"b{i}": weight for i, weight in enumerate(weights)}
+    assert default_slots(members, 1024, 64) == slots
+    assert default_slots(members, 1024) == max(slots, 512)
+    assert default_slots(members, 16) == 16
 
 
 def test_default_slots_refuses() -> None:

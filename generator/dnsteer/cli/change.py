@@ -8,13 +8,30 @@ import typer
 
 from dnsteer.cli.output import Exit, Json, SpecFile, err, load, out, print_json, reporting
 from dnsteer.switch.database import DEFAULT_DB
+from dnsteer.switch.rpc import parse_remote
 
-Db = Annotated[str, typer.Option("--db", metavar="REMOTE", help="OVSDB of the switch.", envvar="DNSTEER_DB")]
+
+def _remote(text: str) -> str:
+    try:
+        return parse_remote(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+Db = Annotated[
+    str,
+    typer.Option(
+        "--db", metavar="REMOTE", help="OVSDB of the switch: unix:PATH or tcp:IP:PORT.", envvar="DNSTEER_DB",
+        callback=_remote,
+    ),
+]  # fmt: skip
 OpenFlowTarget = Annotated[
     str | None,
     typer.Option("--openflow", metavar="TARGET", help="The bridge's OpenFlow. By default its socket beside --db."),
 ]
-Timeout = Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How long to wait for the switch.")]
+Timeout = Annotated[
+    float, typer.Option(min=0.1, metavar="SECONDS", help="How long to wait for an answer or action of the switch.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -38,24 +55,24 @@ def apply(
         loaded = load(spec, json)
         progress = (lambda _: None) if json else (lambda text: err.print(text, markup=False))
         done = run_apply(loaded, db, openflow=openflow, adopt=adopt, timeout=timeout, progress=progress)
-    changes = done.flows
-    assert changes is not None
-    counts = {
-        "flows_added": len(changes.add),
-        "flows_changed": len(changes.replace),
-        "flows_removed": len(changes.remove),
-        "groups_added": len(changes.add_groups),
-        "groups_changed": len(changes.replace_groups),
-        "groups_removed": len(changes.remove_groups),
-    }
-    if json:
-        print_json({"ok": True, "changed": done.changed, "settings": done.settings, **counts})
-    elif not done.changed:
-        out.print(f"{loaded.spec.switch.bridge}: nothing to change")
-    else:
-        said = [f"{n} {what.replace('_', ' ')}" for what, n in counts.items() if n]
-        out.print(f"{loaded.spec.switch.bridge}: applied; {', '.join([*done.settings, *said]) or 'record updated'}",
-                  markup=False)  # fmt: skip
+        changes = done.flows
+        counts = {
+            "flows_added": len(changes.add),
+            "flows_changed": len(changes.replace),
+            "flows_removed": len(changes.remove),
+            "groups_added": len(changes.add_groups),
+            "groups_changed": len(changes.replace_groups),
+            "groups_removed": len(changes.remove_groups),
+            "others_restored": len(changes.restore),
+        }
+        bridge = loaded.spec.switch.bridge
+        if json:
+            print_json({"ok": True, "changed": done.changed, "settings": done.settings, **counts})
+        elif not done.changed:
+            out.print(f"{bridge}: nothing to change")
+        else:
+            said = [f"{n} {what.replace('_', ' ')}" for what, n in counts.items() if n]
+            out.print(f"{bridge}: applied; {', '.join([*done.settings, *said]) or 'record updated'}", markup=False)
 
 
 def verify(
@@ -74,13 +91,14 @@ def verify(
     with reporting(json):
         loaded = load(spec, json)
         drift = run_verify(loaded, db, openflow=openflow, ignore_foreign=ignore_foreign, timeout=timeout)
-    if json:
-        print_json({"ok": not drift, "drift": [d.as_json() for d in drift]})
-    elif not drift:
-        out.print(f"{loaded.spec.switch.bridge}: as the spec says")
-    else:
-        for d in drift:
-            at = f" ({loaded.file}:{d.line})" if d.line else ""
-            out.print(f"{d.kind}: {d.about}{at}: {d.detail}", markup=False)
-        out.print(f"{loaded.spec.switch.bridge}: {len(drift)} differences")
+        bridge = loaded.spec.switch.bridge
+        if json:
+            print_json({"ok": not drift, "drift": [d.as_json() for d in drift]})
+        elif not drift:
+            out.print(f"{bridge}: as the spec says")
+        else:
+            for d in drift:
+                at = f" ({loaded.file}:{d.line})" if d.line else ""
+                out.print(f"{d.kind}: {d.about}{at}: {d.detail}", markup=False)
+            out.print(f"{bridge}: {len(drift)} difference{'s' if len(drift) > 1 else ''}")
     raise typer.Exit(Exit.DIFFERENT if drift else Exit.OK)

@@ -1,48 +1,138 @@
-"""The `dnsteer` command: verbs are registered here, each does its work in a module of its own."""
+"""The `dnsteer` command: verbs are registered here, each does its work in a module of its own.
+
+Little is imported at the top, so that Ctrl-C is handled soon after the start.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import sys
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
-import typer
+if TYPE_CHECKING:
+    import typer
 
-from dnsteer.cli import change, files, lab, prove
-from dnsteer.cli.output import Exit, err
-
-app = typer.Typer(
-    name="dnsteer",
-    help="DNS load balancing in Open vSwitch: one YAML spec becomes proven, offloadable OpenFlow.",
-    epilog="Exit codes: 0 done, 1 error, 2 the switch differs from the spec, 64 wrong usage, "
-    "69 Open vSwitch missing or unreachable, 77 root needed, 130 interrupted.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-files.register(app)
-prove.register(app)
-change.register(app)
-app.add_typer(lab.app, name="lab")
+NAME = "dnsteer"
+_ERROR, _USAGE, _INTERRUPTED = 1, 64, 130  # as in output.Exit
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-# Newer versions of typer carry click inside, older ones depend on it: this is UsageError in both.
-_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+def application() -> typer.Typer:
+    """The command with all its verbs."""
+    import typer
+
+    from dnsteer.cli import change, files, lab, prove
+
+    app = typer.Typer(
+        name=NAME,
+        help="DNS load balancing in Open vSwitch: one YAML spec becomes proven, offloadable OpenFlow.",
+        epilog="Exit codes: 0 done, 1 error, 2 the switch differs from the spec, 64 wrong usage, "
+        "69 Open vSwitch missing or unreachable, 77 root needed, 130 interrupted.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    files.register(app)
+    prove.register(app)
+    change.register(app)
+    app.add_typer(lab.app, name="lab")
+    return app
 
 
 def run() -> None:
-    """Entry point. Usage errors leave with 64, since 2 means that the switch differs."""
+    """Entry point."""
+    _obey_requests_to_end()
+    if sys.stdout is None:  # closed by whoever started us (>&-)
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - for the rest of the process
+    code = _ERROR
     try:
-        code = app(standalone_mode=False)
-    except _UsageError as error:
+        code = _run()
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        code = _INTERRUPTED
+    except SystemExit as error:  # typer's way to end on `| head`
+        code = error.code if isinstance(error.code, int) else _ERROR
+    except BrokenPipeError:
+        pass  # whoever reads has seen enough
+    except OSError as error:  # such as a full disk under standard output
+        code = _ERROR
+        _say(f"output: {error.strerror or error}")
+    for number in _ENDING:
+        signal.signal(number, signal.SIG_IGN)  # all that is left is to clean up
+    if code == _INTERRUPTED:
+        _say("; ".join(["interrupted", *_left_by_interrupt()]))
+    _drop_unwritten()
+    sys.exit(code)
+
+
+def _run() -> int:
+    """Run the verb; its exit code. Usage errors are 64, since 2 means that the switch differs."""
+    import typer
+
+    # Newer versions of typer carry click inside, older ones depend on it: this is UsageError in both.
+    usage_error: type[Exception] = typer.BadParameter.__bases__[0]
+    try:
+        if len(sys.argv) == 3 and sys.argv[1] == "--show-completion":
+            return _show_completion(sys.argv[2])
+        code: Any = application()(prog_name=NAME, standalone_mode=False)
+    except usage_error as error:
         error.show()  # type: ignore[attr-defined]
-        code = Exit.USAGE
+        return _USAGE
     except typer.Exit as error:
         code = error.exit_code
-    except (typer.Abort, KeyboardInterrupt):
-        err.print("dnsteer: interrupted; nothing is left half done")
-        code = Exit.INTERRUPTED
-    except BrokenPipeError:
-        code = Exit.OK
-    sys.exit(int(code or 0))
+    except typer.Abort:
+        code = _INTERRUPTED
+    return int(code or 0)
+
+
+def _show_completion(shell: str) -> int:
+    """The completion script of the shell that is named: typer's own option looks which shell it runs under."""
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
+
+    script = get_completion_script(prog_name=NAME, complete_var=f"_{NAME.upper()}_COMPLETE", shell=shell)
+    sys.stdout.write(script + "\n")
+    return 0
+
+
+def _obey_requests_to_end() -> None:
+    """End in order, and not at once, when asked to; who started us may have told us to ignore it (nohup, `&`)."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    for number in _ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, end)
+    usual = sys.unraisablehook
+
+    def unraisable(what: Any) -> None:
+        if issubclass(what.exc_type, KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)  # it came inside of a destructor, which loses it: once more
+        else:
+            usual(what)
+
+    sys.unraisablehook = unraisable
+
+
+def _left_by_interrupt() -> list[str]:
+    output = sys.modules.get("dnsteer.cli.output")
+    return output.interrupted if output else []
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError, AttributeError):
+        sys.stderr.write(f"{NAME}: {text}\n")
+
+
+def _drop_unwritten() -> None:
+    """Let the interpreter not try again to write what nobody takes."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 if __name__ == "__main__":

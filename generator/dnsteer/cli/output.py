@@ -14,9 +14,9 @@ import typer
 from rich.console import Console
 
 from dnsteer.lab.errors import LabError, NotRootError
-from dnsteer.spec.errors import SpecError
+from dnsteer.spec.errors import SpecError, escape
 from dnsteer.spec.load import Loaded, load_spec
-from dnsteer.switch.tools import SwitchError, Unavailable
+from dnsteer.switch.tools import SwitchError, UnavailableError
 
 
 class Exit(IntEnum):
@@ -31,8 +31,9 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+# No emoji: rich would draw one in 2001:db8:a:b::1.
+out = Console(highlight=False, soft_wrap=True, emoji=False)
+err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, a YAML file.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
@@ -43,10 +44,18 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2) + "\n")
 
 
-def fail(message: str, code: Exit) -> NoReturn:
-    """Say what went wrong on standard error and leave."""
-    err.print(f"dnsteer: {message}", markup=False)
+def fail(message: str, code: Exit, *, as_json: bool = False) -> NoReturn:
+    """Say what went wrong, on standard error or as JSON on standard output, and leave."""
+    if as_json:
+        print_json({"ok": False, "error": message})
+    else:
+        lines = [escape(line) for line in message.splitlines()]  # nothing that a terminal would obey
+        err.print("\n".join(["dnsteer: " + lines[0], *lines[1:]]), markup=False)
     raise typer.Exit(code)
+
+
+interrupted: list[str] = []
+"""What is left by a verb that was interrupted, for the last message."""
 
 
 @contextmanager
@@ -56,20 +65,30 @@ def reporting(as_json: bool = False) -> Iterator[None]:
         yield
     except SpecError as error:
         if as_json:
-            print_json({"ok": False, "errors": [f.as_json(error.file) for f in error.findings]})
+            print_json({"ok": False, "errors": [f.as_json(error.file) for f in error.findings], "more": error.more})
         else:
             err.print(error.text(), markup=False)
         raise typer.Exit(Exit.ERROR) from None
-    except Unavailable as error:
-        fail(str(error), Exit.UNAVAILABLE)
+    except UnavailableError as error:
+        fail(str(error), Exit.UNAVAILABLE, as_json=as_json)
     except NotRootError as error:
-        fail(str(error), Exit.NO_PERMISSION)
+        fail(str(error), Exit.NO_PERMISSION, as_json=as_json)
     except PermissionError as error:
-        fail(f"{error.filename}: {error.strerror}; run as root or as the owner", Exit.NO_PERMISSION)
-    except (SwitchError, LabError, OSError) as error:
-        fail(str(error), Exit.ERROR)
-    except KeyboardInterrupt:
-        fail("interrupted; nothing is left half done", Exit.INTERRUPTED)
+        fail(f"{_where(error)}; run as root or as the owner", Exit.NO_PERMISSION, as_json=as_json)
+    except BrokenPipeError:
+        raise  # the reader of our output has seen enough
+    except OSError as error:
+        fail(_where(error), Exit.ERROR, as_json=as_json)
+    except (SwitchError, LabError) as error:
+        fail(str(error), Exit.ERROR, as_json=as_json)
+    except KeyboardInterrupt as error:
+        if str(error):
+            interrupted.append(str(error))
+        raise typer.Exit(Exit.INTERRUPTED) from None
+
+
+def _where(error: OSError) -> str:
+    return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
 
 
 def load(file: Path, as_json: bool = False) -> Loaded:

@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from dnsteer.lab import datapath, traffic
+from dnsteer.lab import openvswitch, traffic
 from dnsteer.lab.direct import direct_path
 from dnsteer.lab.errors import LabError, NoLabError
 from dnsteer.lab.manage import status
@@ -30,6 +30,7 @@ from dnsteer.spec import meaning
 from dnsteer.spec.meaning import Endpoint
 from dnsteer.spec.model import Forwarding, Selection, Spec
 from dnsteer.spec.types import Address
+from dnsteer.switch.megaflows import Counters, Megaflow, read_counters, read_megaflows
 
 OUTSTANDING = 100
 """Queries in flight. The raw sockets of the userspace datapath hold about 250 small frames (rmem_default 212,992 bytes)."""
@@ -91,6 +92,7 @@ def run(spec: Spec, report_file: Path, *, console: Console, seconds: float = 24.
     demo = _Demo(spec, lab, topology, seconds)
     demo.check_answers()
     demo.load(console)
+    demo.sweep()
     report = demo.report()
     write_report(report, report_file)
     print_report(report, console, report_file)
@@ -124,8 +126,8 @@ class _Demo:
     seconds: float
     runs: list[Run] = field(default_factory=list)
     seen: dict[str, int] = field(default_factory=dict)
-    flows: datapath.Megaflows = field(default_factory=lambda: datapath.Megaflows(frozenset(), frozenset()))
-    passes: datapath.Passes = field(default_factory=lambda: datapath.Passes(0, 0))
+    flows: list[Megaflow] = field(default_factory=list)
+    passes: Counters = field(default_factory=lambda: Counters(0, 0))
 
     def __post_init__(self) -> None:
         every = list(targets_of(self.spec, self.topology))
@@ -153,7 +155,7 @@ class _Demo:
 
     def load(self, console: Console) -> None:
         """Alternate runs through the VIPs and past them until there are enough."""
-        each = min(max(self.seconds / len(self.targets) / ROUNDS, 0.5), 2.5)
+        each = min(max(self.seconds / len(self.targets) / ROUNDS, 0.25), 2.5)
         started = time.monotonic()
         columns = (
             TextColumn("{task.description}"),
@@ -210,21 +212,35 @@ class _Demo:
             self._run(target, "direct", self._direct_load(target, repeats=repeats * target.windows))
 
     def _through_vip(self, target: Target, repeats: int) -> None:
-        local = next(a for a in self.lab.client().addresses if (":" in a) == (target.address.version == 6))
-        first = traffic.reserve_ports(local, target.source_ports)
-        seen, passes = self._counted(), datapath.passes()
-        for window in range(target.windows):
-            load = Load(
-                str(target.address), target.endpoint.port, target.endpoint.protocol.value, clients=target.clients,
-                outstanding=OUTSTANDING, repeats=repeats, local=local, first_port=first + window * target.clients,
-            )  # fmt: skip
+        seen, passes = self._counted(), _passes()
+        for load in self._vip_loads(target, repeats):
             result = self._run(target, "vip", load)
             family = meaning.family_of(target.address)
             self.expected.add(target.pool, family, result.sent - result.interrupted, target.clients)
-        self.flows |= datapath.megaflows()
-        self.passes += datapath.passes() - passes
+        now = _passes()
+        self.passes = Counters(
+            self.passes.received + now.received - passes.received,
+            self.passes.recirculations + now.recirculations - passes.recirculations,
+        )
         for name, number in self._counted().items():
             self.seen[name] = self.seen.get(name, 0) + number - seen[name]
+
+    def _vip_loads(self, target: Target, repeats: int) -> Iterator[Load]:
+        """The runs that reach every slot of the target equally often."""
+        local = next(a for a in self.lab.client().addresses if (":" in a) == (target.address.version == 6))
+        first = traffic.reserve_ports(local, target.source_ports)
+        for window in range(target.windows):
+            yield Load(
+                str(target.address), target.endpoint.port, target.endpoint.protocol.value, clients=target.clients,
+                outstanding=OUTSTANDING, repeats=repeats, local=local, first_port=first + window * target.clients,
+            )  # fmt: skip
+
+    def sweep(self) -> None:
+        """A few queries to every slot of every target, then count the megaflows: unused ones go after ten seconds."""
+        for target in self.targets:
+            for load in self._vip_loads(target, 1):
+                self._run(target, "sweep", load)
+        self.flows = read_megaflows(openvswitch.appctl("dpctl/dump-flows", "-m"))
 
     def _direct_load(self, target: Target, *, seconds: float | None = None, repeats: int | None = None) -> Load:
         local = next(a for a in self.lab.client().direct if (":" in a) == (target.address.version == 6))
@@ -248,6 +264,10 @@ class _Demo:
         """What was measured, and what is wrong with it."""
         return DemoReport(
             bridge=self.spec.switch.bridge, runs=self.runs, seen=self.seen, expected=self.expected,
-            megaflows=len(self.flows.matches), masks=len(self.flows.masks), passes=self.passes,
+            flows=self.flows, passes=self.passes,
             left_out=self.left_out, notes=list(self.lab.notes), machine=self.machine,
         )  # fmt: skip
+
+
+def _passes() -> Counters:
+    return read_counters(openvswitch.appctl("dpif-netdev/pmd-stats-show"))

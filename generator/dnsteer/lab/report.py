@@ -18,14 +18,16 @@ from rich.console import Console
 from rich.table import Table
 
 from dnsteer.lab.command import environment
-from dnsteer.lab.datapath import Passes
 from dnsteer.lab.shares import Expectation
 from dnsteer.lab.traffic import Load, LoadResult
+from dnsteer.switch.megaflows import Counters, Megaflow, masks
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run of dnsperf: `vip` or `direct`, what it was told and what it reported."""
+    """One run of dnsperf: what it was told and what it reported. *path* is `vip`, `direct`, or `sweep`: a few queries to
+    every slot, for the megaflows.
+    """
 
     target: str
     path: str
@@ -41,9 +43,8 @@ class DemoReport:
     runs: list[Run]
     seen: dict[str, int]
     expected: Expectation
-    megaflows: int
-    masks: int
-    passes: Passes
+    flows: list[Megaflow]
+    passes: Counters
     left_out: list[str]
     notes: list[str]
     machine: dict[str, Any]
@@ -52,10 +53,11 @@ class DemoReport:
     def problems(self) -> list[str]:
         """What is not as it should be; empty when all is well."""
         found: list[str] = []
-        lost = sum(r.result.lost for r in self._of("vip"))
+        asked = [*self._of("vip"), *self._of("sweep")]
+        lost = sum(r.result.lost for r in asked)
         if lost:
-            found.append(f"{lost} of {self.queries} queries to the VIPs were lost")
-        wrong = sum(n for r in self._of("vip") for code, n in r.result.rcodes.items() if code not in _GOOD)
+            found.append(f"{lost} of {sum(r.result.sent for r in asked)} queries to the VIPs were lost")
+        wrong = sum(n for r in asked for code, n in r.result.rcodes.items() if code not in _GOOD)
         if wrong:
             found.append(f"{wrong} answers with another code than {' or '.join(sorted(_GOOD))}")
         for server, seen in sorted(self.seen.items()):
@@ -100,7 +102,7 @@ class DemoReport:
             "ok": self.ok,
             "problems": self.problems,
             "queries": self.queries,
-            "lost": sum(r.result.lost for r in self._of("vip")),
+            "lost": sum(r.result.lost for r in (*self._of("vip"), *self._of("sweep"))),
             "qps": round(self.qps("vip"), 1),
             "direct_qps": round(direct, 1),
             "qps_ratio": round(self.qps("vip") / direct, 4) if direct else None,
@@ -117,21 +119,36 @@ class DemoReport:
                 }
                 for server, seen in sorted(self.seen.items())
             },
-            "megaflows": self.megaflows,
-            "masks": self.masks,
+            "megaflows": len(self.flows),
+            "masks": masks(self.flows),
+            "transport_megaflows": len(self.transport_flows()),
+            "transport_masks": masks(self.transport_flows()),
             "recirculations": self.passes.recirculations,
-            "datapath_packets": self.passes.packets,
+            "datapath_packets": self.passes.received,
             "targets": {
-                target: {"qps": round(self.qps("vip", target), 1), "direct_qps": round(self.qps("direct", target), 1)}
+                target: {
+                    "qps": round(self.qps("vip", target), 1),
+                    "direct_qps": round(self.qps("direct", target), 1),
+                }
                 for target in self.targets()
             },
             "left_out": self.left_out,
             "notes": self.notes,
             "runs": [
-                {"target": r.target, "path": r.path, "load": asdict(r.load), **asdict(r.result)} for r in self.runs
+                {
+                    "target": r.target,
+                    "path": r.path,
+                    "load": asdict(r.load),
+                    **asdict(r.result),
+                }
+                for r in self.runs
             ],
             "machine": self.machine,
         }
+
+    def transport_flows(self) -> list[Megaflow]:
+        """The megaflows of UDP and TCP; the others are of ARP, neighbour discovery and what is dropped."""
+        return [flow for flow in self.flows if "udp(" in flow.text or "tcp(" in flow.text]
 
     def targets(self) -> list[str]:
         """The VIP addresses and services that were loaded."""
@@ -209,8 +226,10 @@ def print_report(report: DemoReport, console: Console, file: Path) -> None:
             server, f"{seen:,}", f"{_share(seen, total):.2%}", f"{expected:.2%}", f"{deviation:+.2%}", f"{allowed:.1%}"
         )
     console.print(shares)
-    passes = f"{report.passes.recirculations:,} second passes of {report.passes.packets:,} packets"
-    console.print(f"datapath: {report.megaflows} megaflows, {report.masks} masks, {passes}", highlight=False)
+    passes = f"{report.passes.recirculations:,} second passes of {report.passes.received:,} packets"
+    every, transport = report.flows, report.transport_flows()
+    flows = f"{len(every)} megaflows ({len(transport)} of UDP and TCP), {masks(every)} masks ({masks(transport)})"
+    console.print(f"datapath: {flows}, {passes}", highlight=False)
     for label in report.left_out:
         console.print(f"not loaded: {label}", highlight=False)
     console.print(f"report: {file}", highlight=False, soft_wrap=True)

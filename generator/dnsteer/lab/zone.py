@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dnsteer.lab.names import ZONE
 
-HOSTS = 500
-"""Names with addresses: h0 to h499."""
+HOSTS = 512
+"""Names with addresses: h0 to h511."""
 LARGE = f"large.{ZONE}"
 """A TXT record of more than 3000 bytes: its UDP answer comes in fragments where EDNS allows 4096 bytes."""
 WHOAMI = f"whoami.{ZONE}"
@@ -29,10 +29,11 @@ def zone_text(server: str) -> str:
 
 
 def queries_text() -> str:
-    """Queries for dnsperf: every name by both types, and one in twenty for a name that does not exist."""
+    """1024 queries for dnsperf: every name by both types, but one in twenty for a name that does not exist.
+
+    A power of two: dnsperf deals queries out to its sockets in turn, and whole turns give each the same number.
+    """
     lines: list[str] = []
     for n in range(HOSTS):
-        lines += [f"h{n}.{ZONE} A", f"h{n}.{ZONE} AAAA"]
-        if n % 10 == 0:
-            lines.append(f"missing{n}.{ZONE} A")
+        lines += [f"{'missing' if n % 10 == 0 else 'h'}{n}.{ZONE} A", f"h{n}.{ZONE} AAAA"]
     return "\n".join(lines) + "\n"

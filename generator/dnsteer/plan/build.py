@@ -39,7 +39,7 @@ def build_plan(loaded: Loaded) -> Plan:
         spec,
         plan,
         number_names([*switch.uplinks, *switch.ports], 16),
-        number_names((f"{p}/{f}" for p in spec.pools for f in FAMILIES), 16),
+        number_names((_key(p, pool, f) for p, pool in spec.pools.items() for f in FAMILIES), 16),
         _numbers_of_vips(spec),
         backends,
     )
@@ -52,10 +52,9 @@ def build_plan(loaded: Loaded) -> Plan:
         for address in vip.addresses
     }
     for name, pool in spec.pools.items():
-        for family in FAMILIES:
-            modes = [mode for mode in Forwarding if (name, family, mode) in used]
-            if modes:
-                _pool(ctx, name, pool, family, modes)
+        ways = [(family, mode) for family in FAMILIES for mode in Forwarding if (name, family, mode) in used]
+        for key in dict.fromkeys(_key(name, pool, family) for family, _ in ways):
+            _pool(ctx, name, key, [way for way in ways if _key(name, pool, way[0]) == key])
     add_returns(ctx)
     add_egress(ctx)
     return plan
@@ -127,7 +126,7 @@ def _services(ctx: Context) -> None:
                         e.protocol.value,
                         e.port,
                         e.target_port if e.target_port != e.port else 0,
-                        ctx.pools[f"{vip.pool}/{family}"],
+                        ctx.pools[_key(vip.pool, pool, family)],
                         vip.forwarding.value,
                         bits,
                     )
@@ -140,33 +139,39 @@ def _slot_bits(spec: Spec, pool: Pool, family: Family) -> int:
     return len(slots_of(spec, pool, family)).bit_length() - 1
 
 
-def _pool(ctx: Context, name: str, pool: Pool, family: Family, modes: list[Forwarding]) -> None:
-    slots = slots_of(ctx.spec, pool, family)
-    number = ctx.pools[f"{name}/{family}"]
-    what = f"pool {name} {_WORD[family]}"
+def _key(name: str, pool: Pool, family: Family) -> str:
+    """What numbers a pool's slots: the pool, or the pool in a family where its families have different backends."""
+    same = all(b.ipv4 is not None and b.ipv6 is not None for b in pool.backends)
+    return name if same else f"{name}/{family}"
+
+
+def _pool(ctx: Context, name: str, key: str, ways: list[tuple[Family, Forwarding]]) -> None:
+    pool = ctx.spec.pools[name]
+    slots = slots_of(ctx.spec, pool, ways[0][0])
+    number = ctx.pools[key]
+    what = f"pool {name}" if key == name else f"pool {name} {_WORD[ways[0][0]]}"
     numbers = {b.name: ctx.backends[f"{name}/{b.name}"] for b in pool.backends}
+    paths: dict[str, Path] = {b.name: ("pools", name, "backends", i) for i, b in enumerate(pool.backends)}
     if pool.selection is Selection.DP_HASH:
         subject = ctx.subject(Category.POOL, number, f"{what}, by dp-hash", ("pools", name))
         group = GROUP_BASE + number
         ctx.plan.groups.append(GroupRow(subject, number, group, tuple(numbers[s] for s in slots)))
     else:
-        places = {b.name: i for i, b in enumerate(pool.backends)}
         for slot, owner in enumerate(slots):
-            path: Path = ("pools", name, "backends", places[owner])
-            subject = ctx.subject(Category.SLOT, number << 16 | slot, f"{what} slot {slot} -> {owner}", path)
+            title = f"{what} slot {slot} -> {owner}"
+            subject = ctx.subject(Category.SLOT, number << 16 | slot, title, paths[owner])
             ctx.plan.slots.append(SlotRow(subject, number, slot, numbers[owner]))
     # Backends without a slot get their rows as well: a later change of slots is then a change of slots alone.
-    for i, backend in enumerate(pool.backends):
-        address = meaning.address_of(backend, family)
-        if address is None:
-            continue
-        subject = ctx.subject(
-            Category.BACKEND, numbers[backend.name] << 16 | number, f"backend {backend.name} of {what}",
-            ("pools", name, "backends", i),
-        )  # fmt: skip
+    for backend in pool.backends:
         out = ctx.ports[backend.port] if backend.port else OUT_SAME
-        for mode in modes:
+        this = numbers[backend.name]
+        title = f"backend {backend.name} of {what}"
+        direct = False
+        for family, mode in ways:
+            address = meaning.address_of(backend, family)
+            if address is None or (direct and mode is Forwarding.DSR):
+                continue  # direct server return rewrites the MAC alone: one row serves both families
+            direct = direct or mode is Forwarding.DSR
             nat = str(address) if mode is Forwarding.NAT else ""
-            ctx.plan.forwards.append(
-                ForwardRow(subject, mode.value, family, number, numbers[backend.name], backend.mac, nat, out)
-            )
+            subject = ctx.subject(Category.BACKEND, this << 16 | number, title, paths[backend.name])
+            ctx.plan.forwards.append(ForwardRow(subject, mode.value, family, number, this, backend.mac, nat, out))

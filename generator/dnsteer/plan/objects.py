@@ -59,7 +59,7 @@ class ServiceRow:
 
 @dataclass(frozen=True)
 class SlotRow:
-    """A slot of a pool in one family, and the backend that it names."""
+    """A slot of a pool (in one family where its families have different backends), and the backend that it names."""
 
     subject: Subject
     pool: int

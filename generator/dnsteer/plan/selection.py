@@ -16,8 +16,7 @@ def slot_count(spec: Spec, pool: Pool) -> int:
     if pool.slots is not None:
         return pool.slots
     weights = {b.name: b.weight for b in pool.backends}
-    limit = meaning.slot_limit(spec, pool)
-    return default_slots(weights, limit, min(64, limit))
+    return default_slots(weights, meaning.slot_limit(spec, pool))
 
 
 def slots_of(spec: Spec, pool: Pool, family: Family) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from dnsteer.plan.build import build_plan
 from dnsteer.plan.objects import Plan
 from dnsteer.plan.pipeline import COOKIE_MASK, COOKIE_TAG
 from dnsteer.render.engine import environment
-from dnsteer.render.flows import flows_of, groups_of, render_flows, render_groups
+from dnsteer.render.flows import flow_lines, groups_of, render_flows, render_groups
 from dnsteer.spec.load import Loaded
 
 FILES = ("bridge.sh", "groups.txt", "flows.txt", "bundle.txt")
@@ -28,11 +28,12 @@ def rendered(loaded: Loaded) -> dict[str, str]:
         f"# {{what}} of bridge {plan.bridge} for {file}, by dnsteer {__version__}; spec digest {plan.digest[:16]}\n"
         f"# load: ovs-ofctl -O OpenFlow15 --names {{how}} {plan.bridge} {{name}}\n"
     )
+    flows = render_flows(plan, file)
     return {
         "bridge.sh": _bridge_script(loaded, file),
         "groups.txt": head.format(what="Groups", how="add-groups", name="groups.txt") + render_groups(plan, file),
-        "flows.txt": head.format(what="Flows", how="add-flows", name="flows.txt") + render_flows(plan, file),
-        "bundle.txt": head.format(what="All tables and groups", how="bundle", name="bundle.txt") + _bundle(plan),
+        "flows.txt": head.format(what="Flows", how="add-flows", name="flows.txt") + flows,
+        "bundle.txt": head.format(what="All tables and groups", how="bundle", name="bundle.txt") + _bundle(plan, flows),
     }
 
 
@@ -51,13 +52,13 @@ def write_files(texts: dict[str, str], folder: Path) -> None:
             raise
 
 
-def _bundle(plan: Plan) -> str:
+def _bundle(plan: Plan, flows: str) -> str:
     """One transaction that replaces all that is ours; flows of others stay."""
     lines = ["# one transaction: what was dnsteer's goes, this comes, and no packet meets a state between"]
     lines.append(f"flow delete cookie=0x{COOKIE_TAG << 48:x}/0x{COOKIE_MASK:x}")
     for group in groups_of(plan):
         lines += [f"group delete group_id={group.number}", f"group add {group.text}"]
-    lines += [f"flow add {flow.line()}" for flow in flows_of(plan)]
+    lines += [f"flow add {line}" for line in flow_lines(flows)]
     return "\n".join(lines) + "\n"
 
 

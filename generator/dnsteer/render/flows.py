@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from dnsteer.plan.objects import GroupRow, Plan, Subject
 from dnsteer.plan.pipeline import PIPELINE, TABLES, Table
 from dnsteer.render.engine import environment, register_value
-from dnsteer.spec.errors import show_path
+from dnsteer.spec.errors import Path, show_path
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,9 @@ class Flow:
 
     def line(self) -> str:
         """The flow as ovs-ofctl reads it."""
-        match = f",{self.match}" if self.match else ""
-        return f"cookie=0x{self.cookie:x}, table={self.table}, priority={self.priority}{match} actions={self.actions}"
+        comma = "," if self.match else ""
+        head = f"cookie=0x{self.cookie:x}, table={self.table}, priority={self.priority}"
+        return f"{head}{comma}{self.match} actions={self.actions}"
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ def parse_flow(line: str) -> Flow:
 
 
 def _flow_line(subject: Subject, table: Table, priority: int, match: str, actions: str) -> str:
-    return Flow(table.number, priority, match, subject.cookie, actions).line()
+    comma = "," if match else ""
+    return f"cookie=0x{subject.cookie:x}, table={table.number}, priority={priority}{comma}{match} actions={actions}"
 
 
 def _bits(low: int, high: int) -> str:
@@ -77,11 +79,19 @@ def _bits(low: int, high: int) -> str:
 def render_table(plan: Plan, table: Table, file: str) -> str:
     """One table's flows with comments. *file* is the spec's name in them."""
     template = environment().get_template(f"tables/{table.number:02d}-{table.name}.j2")
-    return template.render(plan=plan, flow=_flow_line, bits=_bits, place=partial(_place, file))
+    return template.render(plan=plan, flow=_flow_line, bits=_bits, place=_placer(file))
 
 
-def _place(file: str, subject: Subject) -> str:
-    return f"{file}:{subject.line} {show_path(subject.path)}"
+def _placer(file: str) -> Callable[[Subject], str]:
+    shown: dict[Path, str] = {}  # a path's text is costly and many slots share one
+
+    def place(subject: Subject) -> str:
+        path = shown.get(subject.path)
+        if path is None:
+            path = shown[subject.path] = show_path(subject.path)
+        return f"{file}:{subject.line} {path}"
+
+    return place
 
 
 def render_flows(plan: Plan, file: str = "spec") -> str:
@@ -96,8 +106,12 @@ def render_flows(plan: Plan, file: str = "spec") -> str:
 
 def flows_of(plan: Plan) -> list[Flow]:
     """All flows of the plan."""
-    text = "\n".join(render_table(plan, table, "") for table in TABLES)
-    return [parse_flow(line) for line in text.splitlines() if line and not line.startswith("#")]
+    return [parse_flow(line) for line in flow_lines(render_flows(plan))]
+
+
+def flow_lines(text: str) -> list[str]:
+    """The flows of a rendered text, without comments and blank lines."""
+    return [line for line in text.splitlines() if line.startswith("cookie=")]
 
 
 def groups_of(plan: Plan) -> list[Group]:
@@ -117,6 +131,7 @@ def _group_text(row: GroupRow) -> str:
 def render_groups(plan: Plan, file: str = "spec") -> str:
     """All groups with comments."""
     out = ["# groups: one bucket of weight 1 per slot, so that the slots and not the hash decide who moves"]
+    place = _placer(file)
     for row in plan.groups:
-        out += [f"# {row.subject.title} ({_place(file, row.subject)})", _group_text(row)]
+        out += [f"# {row.subject.title} ({place(row.subject)})", _group_text(row)]
     return "\n".join(out) + "\n"

@@ -38,6 +38,10 @@ MAX_PORTS = 65_279
 """OpenFlow numbers the ports of a bridge from 1 to 0xfeff."""
 MAX_POOLS = 32_767
 """Pools of each family are numbered in 16 bits."""
+MAX_SERVICES = 1_000_000
+"""Services in all (addresses times protocols and ports): each is a flow."""
+MAX_TRANSLATIONS = 2_000_000
+"""Services of NAT VIPs times their backends: each is a flow for the answers."""
 MAX_BACKEND_ADDRESSES = 65_535
 """Every backend address has a zone of the connection tracker, and zones have 16 bits."""
 

@@ -79,8 +79,12 @@ def _whole(low: int, high: int) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-PortNumber = Annotated[int, _whole(1, 65535), Field(ge=1, le=65535)]
-Weight = Annotated[int, _whole(0, 65535), Field(ge=0, le=65535)]
+def _bounds(low: int, high: int) -> WithJsonSchema:
+    return WithJsonSchema({"type": "integer", "minimum": low, "maximum": high})
+
+
+PortNumber = Annotated[int, _whole(1, 65535), _bounds(1, 65535)]
+Weight = Annotated[int, _whole(0, 65535), _bounds(0, 65535)]
 
 MIN_SLOTS, MAX_SLOTS = 2, 4096
 """Bounds of a pool's number of slots. 4096 slots need 12 of the 15 usable source-port bits."""
@@ -150,6 +154,13 @@ class _MayBeEmpty:
         return {"anyOf": [handler(schema), {"type": "null"}]}
 
 
+class _ByName:
+    """Says in the JSON Schema that a mapping has no keys but those of its pattern; pydantic's schema leaves that open."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {**handler(schema), "additionalProperties": False}
+
+
 class Interfaces(_Part):
     """What OVSDB needs to open a port's network device."""
 
@@ -157,8 +168,9 @@ class Interfaces(_Part):
         default=None,
         description="Interface type in OVSDB. Left out: `dpdk` for ovs-doca and ovs-dpdk, a system device otherwise.",
     )
-    options: dict[OptionKey, Option] = Field(
-        default_factory=dict, description="Interface options in OVSDB, such as `dpdk-devargs`."
+    options: Annotated[dict[OptionKey, Option], _ByName()] = Field(
+        default_factory=dict,
+        description="Interface options in OVSDB, such as `dpdk-devargs` (which type `dpdk` needs, except with ovs-doca).",
     )
     answers: Interface | None = Field(
         default=None,
@@ -186,7 +198,9 @@ class Switch(_Part):
 
     name: Name | None = Field(default=None, description="Name of the switch that this spec is for; a label.")
     flavor: Flavor = Field(description="Which Open vSwitch runs the bridge; it decides what can be offloaded.")
-    bridge: Interface = Field(description="Name of the bridge. `dnsteer` creates it and owns its settings.")
+    bridge: Interface = Field(
+        examples=["br-dns"], description="Name of the bridge. `dnsteer` creates it and owns its settings."
+    )
     mac: Mac = Field(description="The balancer's MAC address: the VIPs are at this address for the routers.")
     gateway_mac: Mac | None = Field(
         default=None,
@@ -198,10 +212,10 @@ class Switch(_Part):
         description="Virtual gateway addresses, one per backend network and family. Backends whose answers pass the "
         "switch use them as their default route; the switch answers ARP and neighbour solicitations for them.",
     )
-    uplinks: Annotated[dict[Interface, Annotated[Uplink, _MayBeEmpty()]], Field(min_length=1)] = Field(
+    uplinks: Annotated[dict[Interface, Annotated[Uplink, _MayBeEmpty()]], Field(min_length=1), _ByName()] = Field(
         description="Ports towards the network, by name."
     )
-    ports: dict[Interface, Annotated[Port, _MayBeEmpty()]] = Field(
+    ports: Annotated[dict[Interface, Annotated[Port, _MayBeEmpty()]], _ByName()] = Field(
         default_factory=dict, description="Ports of backends, by name."
     )
 
@@ -209,7 +223,7 @@ class Switch(_Part):
 class Backend(_Part):
     """A DNS server."""
 
-    name: Name = Field(description="Name, unique in the pool; the slots are assigned by it.")
+    name: Name = Field(examples=["ns1"], description="Name, unique in the pool; the slots are assigned by it.")
     ipv4: IPv4 | None = Field(default=None, description="Its IPv4 address; without it, it takes no IPv4 queries.")
     ipv6: IPv6 | None = Field(default=None, description="Its IPv6 address; without it, it takes no IPv6 queries.")
     mac: Mac = Field(description="Its MAC address, or that of the router towards it (NAT only).")
@@ -270,5 +284,7 @@ class Spec(_Part):
         Literal["dnsteer/v1"], WithJsonSchema({"const": "dnsteer/v1", "type": "string"})
     ] = Field(description="Version of this format: `dnsteer/v1`.")
     switch: Switch = Field(description="The switch and its ports.")
-    pools: Annotated[dict[Name, Pool], Field(min_length=1)] = Field(description="Pools of backends, by name.")
-    vips: Annotated[dict[Name, Vip], Field(min_length=1)] = Field(description="Virtual addresses, by name.")
+    pools: Annotated[dict[Name, Pool], Field(min_length=1), _ByName()] = Field(
+        description="Pools of backends, by name."
+    )
+    vips: Annotated[dict[Name, Vip], Field(min_length=1), _ByName()] = Field(description="Virtual addresses, by name.")

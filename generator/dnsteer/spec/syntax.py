@@ -71,15 +71,16 @@ def explain(err: yaml.YAMLError, text: str) -> Finding:
     mark: Any = getattr(err, "problem_mark", None)
     start: Any = getattr(err, "context_mark", None) or mark
     problem = str(getattr(err, "problem", None) or "").strip() or str(err).split("\n", 1)[0]
-    line = mark.line + 1 if mark is not None else 0
-    began = start.line + 1 if start is not None else line
+    rows = ["", *text.split("\n")]
+    last = len(rows) - 1 - (len(rows) > 2 and not rows[-1])  # the line that the last line end opens is none
+    line = min(mark.line + 1, last) if mark is not None else 0
+    began = min(start.line + 1, last) if start is not None else line
     found, hint = f"a YAML error ({problem})", ""
     for part, meaning, advice in _MEANING:
         if part in problem:
             found = f"{meaning} (YAML: {problem})"
             hint = advice.replace("{start}", str(began)).replace("{line}", str(line))
             break
-    rows = ["", *text.split("\n")]
     if "cannot start any token" in problem and line < len(rows) and mark.column < len(rows[line]):
         found, hint = f'a value that begins with "{rows[line][mark.column]}"', "put quotes around it"
     for number in (line, line - 1):

@@ -1,29 +1,43 @@
-"""Bring a running switch to what a spec says: the bridge through OVSDB, then flows and groups in one bundle."""
+"""Bring a running switch to what a spec says: the bridge through OVSDB, flows and groups in one bundle.
+
+In this order: ports are added, the bundle makes the tables anew in one step, and only then ports are removed and the
+record is written. So at any moment the tables are the old or the new ones, whole, and every port that they name is there.
+What fails or is interrupted before the bundle is undone; what a kill -9 leaves is mended by the next apply, since each
+starts from what the switch has.
+"""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from dnsteer import __version__
-from dnsteer.plan.bridge import WantedBridge, WantedPort, wanted_bridge
+from dnsteer.plan.bridge import WantedBridge, wanted_bridge
 from dnsteer.plan.build import build_plan
+from dnsteer.plan.objects import Plan, Subject
 from dnsteer.render.flows import flows_of, groups_of
 from dnsteer.spec.load import Loaded, digest
+from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
-from dnsteer.switch.openflow import Changes, OpenFlow, changes
-from dnsteer.switch.tools import SwitchError, Unavailable
+from dnsteer.switch.interrupts import put_off
+from dnsteer.switch.openflow import Changes, OpenFlow, RejectedError, Tables, changes, lost, refuse_blocked, way_back
+from dnsteer.switch.tools import SwitchError, UnavailableError
+
+_COOKIE = re.compile(r"cookie[=:](0x[0-9a-f]+)")
+_GROUP = re.compile(r"group_id=(\d+)")
 
 
 @dataclass
 class Applied:
     """What an apply did."""
 
-    settings: list[str] = field(default_factory=list)
-    flows: Changes | None = None
+    settings: list[str]
+    flows: Changes
     recorded: bool = False
 
     @property
@@ -39,74 +53,7 @@ def openflow_target(remote: str, bridge: str, override: str | None = None) -> st
     kind, _, where = remote.partition(":")
     if kind != "unix":
         raise SwitchError(f"for a database at {remote}, say where the bridge's OpenFlow is: --openflow tcp:HOST:PORT")
-    return f"unix:{Path(where).parent / f'{bridge}.mgmt'}"
-
-
-def bridge_changes(base: db.Database, want: WantedBridge, adopt: bool) -> list[str]:
-    """What differs between the wanted bridge and OVSDB, in words. Raises SwitchError when the bridge is not ours."""
-    have = base.bridge(want.name)
-    _refuse_foreign(base, want, have, adopt)
-    if have is None:
-        return [f"create bridge {want.name} with {', '.join(p.name for p in want.ports)}"]
-    out = []
-    if not have.ours:
-        out.append(f"adopt bridge {want.name}")
-    if have.datapath_type != want.datapath_type:
-        out.append(f"datapath_type {have.datapath_type or '(system)'} -> {want.datapath_type}")
-    if have.fail_mode != "secure":
-        out.append(f"fail_mode {have.fail_mode or '(standalone)'} -> secure")
-    if {n: have.table_names.get(n) for n in want.table_names} != dict(want.table_names):
-        out.append("table names")
-    for port in want.ports:
-        now = have.ports.get(port.name)
-        if now is None:
-            out.append(f"add port {port.name}")
-        elif not now.ours:
-            out.append(f"adopt port {port.name}")
-        elif _differs(now, port):
-            out.append(f"settings of port {port.name}")
-    wanted_names = {p.name for p in want.ports}
-    out += [f"remove port {n}" for n, p in have.ports.items() if p.ours and n not in wanted_names]
-    return out
-
-
-def _differs(now: db.Interface, want: WantedPort) -> bool:
-    return (now.type or "system") != want.type or dict(now.options) != dict(want.options)
-
-
-def _refuse_foreign(base: db.Database, want: WantedBridge, have: db.Bridge | None, adopt: bool) -> None:
-    if have is not None and not have.ours and not adopt:
-        raise SwitchError(
-            f"bridge {want.name} exists and is not dnsteer's: it was made by somebody else. Name another bridge in the "
-            f"spec, or take it over with --adopt (its ports and flows stay, its fail mode becomes secure)"
-        )
-    for port in want.ports:
-        owner = base.owner_of_port(port.name)
-        if owner is not None and owner != want.name:
-            raise SwitchError(f"port {port.name} is on bridge {owner}; remove it there first")
-
-
-def _set_up_bridge(base: db.Database, want: WantedBridge) -> None:
-    have = base.bridge(want.name)
-    ports = have.ports if have else {}
-    names = {p.name for p in want.ports}
-    api = base.api
-    with base.transaction() as txn:
-        txn.add(api.add_br(want.name, may_exist=True, datapath_type=want.datapath_type))
-        settings = [("datapath_type", want.datapath_type), ("fail_mode", "secure")]
-        txn.add(api.db_set("Bridge", want.name, *settings))
-        txn.add(api.db_set("Bridge", want.name, ("external_ids", {db.OWNER_KEY: "bridge"})))
-        for name, port in ports.items():
-            if port.ours and name not in names:
-                txn.add(api.del_port(name, bridge=want.name))
-        for wanted in want.ports:
-            txn.add(api.add_port(want.name, wanted.name, may_exist=True))
-            txn.add(api.db_set("Port", wanted.name, ("external_ids", {db.OWNER_KEY: "port"})))
-            txn.add(api.db_set("Interface", wanted.name, ("type", wanted.type)))
-            if wanted.name in ports and ports[wanted.name].options:
-                txn.add(api.db_clear("Interface", wanted.name, "options"))
-            if wanted.options:
-                txn.add(api.db_set("Interface", wanted.name, ("options", dict(wanted.options))))
+    return f"unix:{Path(where).absolute().parent / f'{bridge}.mgmt'}"
 
 
 def apply(
@@ -118,73 +65,154 @@ def apply(
     timeout: float = 10,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Applied:
-    """Make the switch at *remote* what the spec says.
-
-    Everything is computed and checked before the first change. The flows and groups then go in one bundle. What a kill
-    in between leaves is mended by the next apply, since each starts from what the switch has.
-    Raises SwitchError or Unavailable.
-    """
-    spec = loaded.spec
+    """Make the switch at *remote* what the spec says. Raises SwitchError, which says what became of the switch."""
     plan = build_plan(loaded)
-    flows, groups = flows_of(plan), groups_of(plan)
-    want = wanted_bridge(spec)
-    done = Applied()
-    base = db.Database(remote, timeout)
-    try:
-        client = OpenFlow(openflow_target(remote, want.name, openflow))
-        settings = bridge_changes(base, want, adopt)
-        if settings:
-            progress(f"bridge {want.name}: {'; '.join(settings)}")
-            _set_up_bridge(base, want)
-            _name_tables(base, want)
-            done.settings = settings
-        base.wait_for_ports(want.name, [p.name for p in want.ports])
-        _wait_for_openflow(client, timeout)
-        todo = changes(flows, groups, client.dump())
-        if todo:
-            progress(f"sending {len(todo)} changes of flows and groups in one bundle")
-            client.bundle(todo.bundle())
-        done.flows = todo
-        done.recorded = _record(base, want.name, loaded, done)
-    finally:
-        base.close()
-    return done
+    with db.Database(remote, timeout) as base:
+        client = OpenFlow(openflow_target(remote, plan.bridge, openflow), timeout=timeout)
+        return _Apply(loaded, plan, base, client, progress).run(adopt)
 
 
-def _name_tables(base: db.Database, want: WantedBridge) -> None:
-    """Name the tables, so that ovs-ofctl shows and accepts the names."""
-    have = base.bridge(want.name)
-    names = have.table_names if have else {}
-    api = base.api
-    with base.transaction() as txn:
-        for number, name in want.table_names.items():
-            if names.get(number) != name:
-                row = txn.add(api.db_create("Flow_Table", name=name))
-                txn.add(api.db_set("Bridge", want.name, ("flow_tables", {number: row})))
+class _Apply:
+    def __init__(
+        self, loaded: Loaded, plan: Plan, base: db.Database, client: OpenFlow, progress: Callable[[str], None]
+    ) -> None:
+        self.loaded = loaded
+        self.plan = plan
+        self.base = base
+        self.client = client
+        self.progress = progress
+        self.want: WantedBridge = wanted_bridge(loaded.spec)
+
+    def run(self, adopt: bool) -> Applied:
+        flows, groups = flows_of(self.plan), groups_of(self.plan)
+        self.base.lock(self.want.name)  # two at once would each send what the other's tables need
+        before = self.base.bridge(self.want.name)
+        br.refuse_foreign(self.base, self.want, before, adopt)
+        differ = br.differences(self.loaded.spec, self.want, before)
+        tables = self._tables_before(before)
+        refuse_blocked(flows, tables)
+
+        if any(d.first for d in differ):
+            self.progress(f"bridge {self.want.name}: {'; '.join(d.todo for d in differ)}")
+            with self._undoing(before, tables):
+                br.set_up(self.base, self.want, before)
+                now = self._ready()
+                todo = replace(changes(flows, groups, now), restore=lost(tables, now))
+                self._send(todo)
+        else:
+            self.base.wait_for_ports(self.want.name, [p.name for p in self.want.ports])
+            todo = changes(flows, groups, tables)
+            self._send(todo)
+        return self._finish(Applied([d.todo for d in differ], todo))
+
+    def _tables_before(self, before: db.Bridge | None) -> Tables:
+        """The tables, where there are any that can be read."""
+        if before is None or br.lacks_protocol(before):
+            return Tables()
+        if (before.datapath_type or "system") != self.want.datapath_type and not self._listens():
+            return Tables()  # a datapath that this switch does not have: nothing is there
+        self._wait_for_openflow()
+        tables = self.client.dump()
+        if before.fail_mode != br.FAIL_MODE:
+            # The flow by which the switch forwards everything in this mode; it goes with the mode.
+            own = tables.other.get((0, 0, ""))
+            if own is not None and own.actions == "NORMAL":
+                del tables.other[own.key]
+        return tables
+
+    def _ready(self) -> Tables:
+        self.base.wait_for_switch()
+        self.base.wait_for_ports(self.want.name, [p.name for p in self.want.ports])
+        self._wait_for_openflow()
+        return self.client.dump()
+
+    def _send(self, todo: Changes) -> None:
+        if not todo:
+            return
+        self.progress(f"sending {len(todo)} changes of flows and groups in one bundle")
+        try:
+            self.client.bundle(todo.bundle())
+        except RejectedError as err:
+            subject = self._subject(err.what)
+            about = f" for {subject.title} ({self.loaded.file}:{subject.line})" if subject else ""
+            raise SwitchError(f"the switch refused the changes{about}: {err.reason}: {err.what}") from None
+        except KeyboardInterrupt:
+            raise _Unknown("the tables are the old or the new ones, whole; apply again, or see with verify") from None
+
+    def _subject(self, text: str) -> Subject | None:
+        """The object of the spec behind a flow or group that was refused."""
+        cookie, group = _COOKIE.search(text), _GROUP.search(text)
+        if cookie:
+            return self.plan.subjects.get(int(cookie[1], 16))
+        return next((row.subject for row in self.plan.groups if group and row.group == int(group[1])), None)
+
+    @contextmanager
+    def _undoing(self, before: db.Bridge | None, tables: Tables) -> Iterator[None]:
+        """Undo what was done in OVSDB when the block fails, so that an apply does all or nothing."""
+        try:
+            yield
+        except _Unknown:
+            raise  # the new tables may be there, and they need the ports
+        except (SwitchError, OSError, KeyboardInterrupt) as err:
+            end = "nothing was changed" if before else f"bridge {self.want.name} was removed again"
+            try:
+                with put_off():
+                    self._undo(before, tables)
+            except SwitchError as why:
+                end = f"the bridge could not be put back as it was ({why}); mend the cause and apply again"
+            if isinstance(err, OSError):
+                raise
+            raise type(err)(f"{err}; {end}" if str(err) else end) from None
+
+    def _undo(self, before: db.Bridge | None, tables: Tables) -> None:
+        br.put_back(self.base, self.want, before)
+        if before is not None and br.disturbs_tables(self.want, before):
+            self.base.wait_for_switch()
+            self.base.wait_for_ports(before.name, [n for n, p in before.ports.items() if (p.ofport or 0) > 0])
+            self._wait_for_openflow()
+            lines = way_back(tables, self.client.dump())
+            if lines:
+                self.client.bundle(lines)
+
+    def _listens(self) -> bool:
+        """Whether the bridge's OpenFlow is there, as far as can be seen from here."""
+        kind, _, where = self.client.target.partition(":")
+        return kind != "unix" or Path(where).is_socket()
+
+    def _wait_for_openflow(self) -> None:
+        deadline = time.monotonic() + self.base.timeout
+        while not self._listens():
+            if time.monotonic() > deadline:
+                raise UnavailableError(
+                    f"no OpenFlow socket {self.client.target}; is ovs-vswitchd running, with this run directory?"
+                )
+            time.sleep(0.01)
+
+    def _finish(self, done: Applied) -> Applied:
+        have = self.base.bridge(self.want.name)
+        if have is None:
+            raise SwitchError(f"bridge {self.want.name} was removed meanwhile")
+        record = self._record(have, done)
+        done.recorded = bool(record)
+        if done.changed:
+            with put_off():  # short, and half of it would look like a drift
+                br.finish(self.base, self.want, have, record)
+            self.base.wait_for_switch()  # else the server's next news would find nobody, which it logs as an error
+        return done
+
+    def _record(self, have: db.Bridge, done: Applied) -> dict[str, str]:
+        """What to note in the bridge; empty when it is noted already and nothing changed."""
+        spec_digest, old = digest(self.loaded.spec), have.external_ids
+        same = old.get(db.DIGEST_KEY) == spec_digest and old.get(db.VERSION_KEY) == __version__
+        if same and not done.changed:
+            return {}
+        return {
+            db.DIGEST_KEY: spec_digest,
+            db.VERSION_KEY: __version__,
+            db.TIME_KEY: datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            db.NAME_KEY: self.loaded.spec.switch.name or self.want.name,
+        }
 
 
-def _wait_for_openflow(client: OpenFlow, timeout: float) -> None:
-    deadline = time.monotonic() + timeout
-    sock = Path(client.target.removeprefix("unix:"))
-    while client.target.startswith("unix:") and not sock.is_socket():
-        if time.monotonic() > deadline:
-            raise Unavailable(f"no OpenFlow socket {sock}; is ovs-vswitchd running in the same run directory?")
-        time.sleep(0.01)
-
-
-def _record(base: db.Database, bridge: str, loaded: Loaded, done: Applied) -> bool:
-    have = base.bridge(bridge)
-    spec_digest = digest(loaded.spec)
-    old = have.external_ids if have else {}
-    same = old.get(db.DIGEST_KEY) == spec_digest and old.get(db.VERSION_KEY) == __version__
-    if same and not done.settings and not done.flows:
-        return False
-    record = {
-        db.DIGEST_KEY: spec_digest,
-        db.VERSION_KEY: __version__,
-        db.TIME_KEY: datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        db.NAME_KEY: loaded.spec.switch.name or bridge,
-    }
-    with base.transaction() as txn:
-        txn.add(base.api.db_set("Bridge", bridge, ("external_ids", record)))
-    return True
+class _Unknown(KeyboardInterrupt):
+    """Interrupted while the bundle was under way."""

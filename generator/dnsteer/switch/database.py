@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from ovsdbapp import exceptions
@@ -16,7 +16,7 @@ from ovsdbapp.backend.ovs_idl import connection, idlutils
 from ovsdbapp.schema.open_vswitch import impl_idl
 
 from dnsteer.switch.rpc import Rpc, parse_remote
-from dnsteer.switch.tools import SwitchError, Unavailable
+from dnsteer.switch.tools import SwitchError, UnavailableError
 
 OWNER_KEY = "dnsteer"
 """external_ids key that marks a bridge or port as ours; its value is the kind."""
@@ -91,6 +91,9 @@ class _Api(impl_idl.OvsdbIdl):  # type: ignore[misc]
     the wrong server, and after a second of reconnecting.
     """
 
+    # Without the index over names of flow tables: the ovs library fails to give a name to a table that has none then.
+    lookup_table: ClassVar = {k: v for k, v in impl_idl.OvsdbIdl.lookup_table.items() if k != "Flow_Table"}
+
     @property
     def ovsdb_connection(self) -> Any:
         """The connection of this object."""
@@ -108,7 +111,7 @@ class _Api(impl_idl.OvsdbIdl):  # type: ignore[misc]
 class Database:
     """A connection to one ovsdb-server, to be closed or used as a context manager.
 
-    Everything that waits for the server or the switch does so for at most *timeout* seconds and then raises Unavailable.
+    Whatever waits for the server or the switch does so for at most *timeout* seconds and then raises UnavailableError.
     """
 
     def __init__(self, remote: str, timeout: float = 10) -> None:
@@ -126,10 +129,12 @@ class Database:
             self.api: Any = _Api(self._connection)
         except exceptions.OvsdbAppException:
             idl.close()
-            raise Unavailable(f"OVSDB at {remote} does not answer within {timeout:g} s") from None
+            raise UnavailableError(f"OVSDB at {remote} does not answer within {timeout:g} s") from None
         if not self.api.tables["Open_vSwitch"].rows:
             self.close()
-            raise Unavailable(f"OVSDB at {remote} is empty: start ovs-vswitchd on it, or: ovs-vsctl --no-wait init")
+            raise UnavailableError(
+                f"OVSDB at {remote} is empty: start ovs-vswitchd on it, or: ovs-vsctl --no-wait init"
+            )
 
     def _schema(self) -> Any:
         rpc = Rpc(self.remote, f"OVSDB at {self.remote}", self.timeout)
@@ -155,7 +160,7 @@ class Database:
         """The tables, while no update of them comes in."""
         lock = self._connection.lock
         if not lock.acquire(timeout=self.timeout):
-            raise Unavailable(f"OVSDB at {self.remote} does not answer within {self.timeout:g} s")
+            raise UnavailableError(f"OVSDB at {self.remote} does not answer within {self.timeout:g} s")
         try:
             yield self.api.tables
         finally:
@@ -168,20 +173,23 @@ class Database:
             with self.api.transaction(check_error=True, log_errors=False) as txn:
                 yield txn
         except exceptions.TimeoutException:
-            raise Unavailable(
+            raise UnavailableError(
                 f"OVSDB at {self.remote} did not answer a change within {self.timeout:g} s: it has all of it or nothing"
             ) from None
         except (exceptions.OvsdbAppException, RuntimeError) as err:
             raise SwitchError(f"OVSDB at {self.remote} refused a change: {err}") from err
 
-    def lock(self, name: str) -> None:
-        """Take a lock of the server, which ends with this connection. Raises SwitchError while somebody else has it."""
+    def lock(self, bridge: str) -> None:
+        """Be the only dnsteer that changes the bridge, until this connection ends. Raises SwitchError when it is not.
+
+        It is a lock of the server's, so that it holds between machines, and goes when its holder is killed.
+        """
         with self._reading():
-            self._connection.idl.set_lock(name)
+            self._connection.idl.set_lock(f"dnsteer_{bridge.encode().hex()}")  # only letters, digits and _ are allowed
         deadline = time.monotonic() + self.timeout
         while not self._connection.idl.has_lock:
             if time.monotonic() > deadline:
-                raise SwitchError(f"another dnsteer is at work on this bridge (OVSDB lock {name}); try again later")
+                raise SwitchError(f"another dnsteer is at work on bridge {bridge}; try again when it is done")
             time.sleep(_LOOK)
 
     def bridge(self, name: str) -> Bridge | None:
@@ -200,7 +208,7 @@ class Database:
         return None
 
     def wait_for_switch(self) -> None:
-        """Wait until ovs-vswitchd has followed all changes so far. Raises Unavailable."""
+        """Wait until ovs-vswitchd has followed all changes so far. Raises UnavailableError."""
         deadline = time.monotonic() + self.timeout
         with self._reading():
             wanted = self.api._ovs.next_cfg
@@ -209,7 +217,7 @@ class Database:
                 if self.api._ovs.cur_cfg >= wanted:
                     return
             if time.monotonic() > deadline:
-                raise Unavailable(
+                raise UnavailableError(
                     f"ovs-vswitchd did not follow the database within {self.timeout:g} s; is it running? "
                     f"(--timeout waits longer)"
                 )
@@ -229,7 +237,7 @@ class Database:
             if not waiting:
                 return
             if time.monotonic() > deadline:
-                raise Unavailable(
+                raise UnavailableError(
                     f"the switch did not open {', '.join(waiting)} within {self.timeout:g} s; is ovs-vswitchd running? "
                     f"(--timeout waits longer)"
                 )

@@ -71,7 +71,7 @@ def _mask_of(value: Any) -> str:
     text = str(value)
     if hasattr(value, "fully") and value.fully():
         return "exact"
-    head, slash, mask = text.partition("/")
+    _, slash, mask = text.partition("/")
     if not slash:
         return "exact"
     zero = set(mask.replace("0x", "").replace(":", "").replace(".", "")) <= {"0"}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from dnsteer.plan.pipeline import COOKIE_TAG, GROUP_BASE, GROUP_LAST
 from dnsteer.render.engine import port_name
 from dnsteer.render.flows import Flow, Group, parse_flow
-from dnsteer.switch.tools import CommandError, SwitchError, Unavailable, run
+from dnsteer.switch.tools import CommandError, SwitchError, UnavailableError, run
 
 PROTOCOL = "OpenFlow15"
 """Bundles, bucket ids and a group's selection method all need version 1.4 or 1.5; the bridge keeps its other versions."""
@@ -32,7 +32,7 @@ _LINES_PER_SECOND = 500
 """A switch takes tens of thousands; one that is slower than this counts as stuck."""
 
 
-class Rejected(SwitchError):
+class RejectedError(SwitchError):
     """The switch, or ovs-ofctl, refused a bundle: nothing of it was done. *what* is the flow or group, where known."""
 
     def __init__(self, reason: str, what: str) -> None:
@@ -77,9 +77,7 @@ class OpenFlow:
         self._env = env
         self._timeout = timeout
 
-    def ofctl(
-        self, *args: str, names: bool = False, stdin: str | None = None, timeout: float | None = None
-    ) -> str:
+    def ofctl(self, *args: str, names: bool = False, stdin: str | None = None, timeout: float | None = None) -> str:
         """Run ovs-ofctl; *args* start with the command, then the options after the target."""
         show = "--names" if names else "--no-names"
         argv = ["ovs-ofctl", "-O", PROTOCOL, show, "--no-stats", args[0], self.target, *args[1:]]
@@ -99,7 +97,7 @@ class OpenFlow:
         if m and m[1] in ("Permission denied", "Operation not permitted"):
             return PermissionError(13, m[1], self.target.removeprefix("unix:"))
         if m:
-            return Unavailable(f"no OpenFlow at {self.target} ({m[1]}); is ovs-vswitchd running?")
+            return UnavailableError(f"no OpenFlow at {self.target} ({m[1]}); is ovs-vswitchd running?")
         return err
 
     def dump(self) -> Tables:
@@ -128,7 +126,7 @@ class OpenFlow:
         return self.ofctl(command, timeout=max(self._timeout, 60))
 
     def bundle(self, lines: Sequence[str]) -> None:
-        """Send flow and group changes as one transaction: all of them or none. Raises Rejected with the reason."""
+        """Send flow and group changes as one transaction: all of them or none. Raises RejectedError with the reason."""
         timeout = self._timeout + len(lines) / _LINES_PER_SECOND
         try:
             self.ofctl("bundle", "-", names=True, stdin="\n".join(lines) + "\n", timeout=timeout)
@@ -139,9 +137,9 @@ class OpenFlow:
 def _rejected(err: CommandError, lines: Sequence[str]) -> SwitchError:
     m = _PARSE.search(err.said)
     if m and 0 < int(m[1]) <= len(lines):
-        return Rejected(m[2], lines[int(m[1]) - 1])
+        return RejectedError(m[2], lines[int(m[1]) - 1])
     m = _ERROR.search(err.said)
-    return Rejected(m[1], m[2]) if m else err
+    return RejectedError(m[1], m[2]) if m else err
 
 
 def _read_flow(line: str, names: Mapping[str, str]) -> tuple[Flow, str]:
@@ -206,11 +204,21 @@ def changes(flows: Iterable[Flow], groups: Iterable[Group], have: Tables) -> Cha
     )
 
 
-def lost(before: Tables, now: Tables, *, ours: bool) -> tuple[str, ...]:
-    """Lines of a bundle that bring back what went since *before*: of others, and with *ours* also of dnsteer."""
+def lost(before: Tables, now: Tables) -> tuple[str, ...]:
+    """Lines of a bundle that bring back what others had in the tables *before*, and what is gone *now*."""
     groups = [g for n, g in before.other_groups.items() if n not in now.other_groups]
     flows = [f for k, f in before.other.items() if k not in now.other]
-    if ours:
-        groups += [g for n, g in before.groups.items() if n not in now.groups]
-        flows += [f for k, f in before.flows.items() if k not in now.flows]
     return (*(f"group add {g.text}" for g in groups), *(f"flow add {before.line(f)}" for f in flows))
+
+
+def way_back(before: Tables, now: Tables) -> list[str]:
+    """Lines of a bundle that make the tables what they were *before*."""
+    groups = [g for n, g in before.groups.items() if n not in now.groups]
+    flows = [f for k, f in before.flows.items() if now.flows.get(k) != f]
+    strange = [f for k, f in now.flows.items() if k not in before.flows]  # such as of a port's old number
+    return [
+        *lost(before, now),
+        *(f"group add {g.text}" for g in groups),
+        *(f"flow add {before.line(f)}" for f in flows),
+        *(f"flow delete_strict {f.spec()}" for f in strange),
+    ]

@@ -1,8 +1,10 @@
-"""A private Open vSwitch: its own OVSDB, sockets and run directory, unprivileged, gone when the work is done."""
+"""A private Open vSwitch: its own OVSDB, sockets and run directory, unprivileged, gone when the work is done.
+
+With DNSTEER_KEEP in the environment its directory (logs, database, captures) stays, for looking at it afterwards.
+"""
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
 import signal
@@ -10,23 +12,23 @@ import socket
 import subprocess
 import tempfile
 import time
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
-from ovs.unixctl.client import UnixctlClient
-
+from dnsteer.switch.interrupts import ends_with_parent, put_off
+from dnsteer.switch.rpc import Rpc
 from dnsteer.switch.tools import SwitchError, program, run, schema_file
 
+PREFIX = "dnsteer-"
+"""What the names of the directories begin with."""
+
 _START_TIMEOUT = 10.0
-_PR_SET_PDEATHSIG = 1
-
-
-def _die_with_parent() -> None:
-    """In the child: be ended when the parent is, so that even kill -9 of dnsteer leaves no daemon behind."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    os.setpgid(0, 0)  # Ctrl-C reaches dnsteer, which ends the daemons in order
+_END_TIMEOUT = 5.0
+_ANSWER_TIMEOUT = 60.0
+_MOST_PATH = 80  # a socket's path may have 107 bytes, and a bridge's is "/", 15 characters and ".mgmt" longer
+_LOG = ("-vconsole:off", "-vsyslog:off", "-vfile:info")
 
 
 def _listens(sock: Path) -> bool:
@@ -36,13 +38,19 @@ def _listens(sock: Path) -> bool:
 
 
 class PrivateSwitch:
-    """A dummy-datapath ovs-vswitchd with one bridge, to load a pipeline into and send packets through."""
+    """A context manager: a dummy-datapath ovs-vswitchd without a bridge, to load pipelines into and send packets through.
+
+    Its daemons end with the thread that started it, even when that is killed.
+    """
 
     def __init__(self) -> None:
-        self.dir = Path(tempfile.mkdtemp(prefix="dnsteer-"))
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._control: Rpc | None = None
+        with put_off():
+            self.dir = Path(tempfile.mkdtemp(prefix=PREFIX)).absolute()
+            # Runs at the latest when the interpreter ends, should an interrupt keep stop() from being called.
+            self._clean_up = weakref.finalize(self, _clean_up, self._processes, self.dir)
         self.env = {f"OVS_{k}": str(self.dir) for k in ("RUNDIR", "LOGDIR", "DBDIR", "SYSCONFDIR")}
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self._control: Any = None
 
     @property
     def database(self) -> str:
@@ -63,76 +71,82 @@ class PrivateSwitch:
         self.stop()
 
     def _start(self) -> None:
-        log = ["-vconsole:off", "-vsyslog:off", "-vfile:info"]
+        if len(os.fsencode(self.dir)) > _MOST_PATH:
+            raise SwitchError(
+                f"{self.dir.parent} is too long a name for a directory of sockets; set TMPDIR to a shorter one"
+            )
         database = str(self.dir / "conf.db")
         run(["ovsdb-tool", "create", database, str(schema_file())], env=self.env)
         sock = self.dir / "db.sock"
-        server = self._spawn(
-            ["ovsdb-server", database, f"--remote=punix:{sock}", f"--log-file={self.dir}/ovsdb.log", *log]
+        self._spawn(
+            ["ovsdb-server", database, f"--remote=punix:{sock}", f"--log-file={self.dir}/ovsdb.log", *_LOG], sock
         )
-        self._wait(server, sock)
         run(["ovs-vsctl", f"--db={self.database}", "--no-wait", "init"], env=self.env)
+        self.start_switch()
+
+    def start_switch(self) -> None:
+        """Start ovs-vswitchd: at the beginning, and again after kill_switch."""
         control = self.dir / "vswitchd.ctl"
-        switch = self._spawn(
+        self._spawn(
             [
                 "ovs-vswitchd", self.database, "--enable-dummy=override", "--disable-system",
-                f"--unixctl={control}", f"--log-file={self.dir}/vswitchd.log", *log,
-            ]
+                f"--unixctl={control}", f"--log-file={self.dir}/vswitchd.log", *_LOG,
+            ],
+            control,
         )  # fmt: skip
-        self._wait(switch, control)
-        err, self._control = UnixctlClient.create(str(control))
-        if err:
-            raise SwitchError(f"the private ovs-vswitchd's control socket: {os.strerror(err)}")
+        self._control = Rpc(f"unix:{control}", "the private ovs-vswitchd", _START_TIMEOUT)
 
-    def _spawn(self, args: Sequence[str]) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            [program(args[0]), *args[1:]],
-            env={**os.environ, **self.env},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509 - started before any thread of ours
-        )
-        self._processes.append(process)
-        return process
+    def kill_switch(self) -> None:
+        """Kill ovs-vswitchd as a crash would, for tests; the database stays."""
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        process = self._processes["ovs-vswitchd"]
+        process.kill()
+        process.wait()
 
-    def _wait(self, process: subprocess.Popen[bytes], sock: Path) -> None:
+    def _spawn(self, args: Sequence[str], sock: Path) -> None:
+        """Start a daemon and wait until it listens on *sock*."""
+        sock.unlink(missing_ok=True)
+        with put_off():
+            process = self._processes[args[0]] = subprocess.Popen(
+                [program(args[0]), *args[1:]],
+                env={**os.environ, **self.env},
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C reaches dnsteer alone, which ends the daemons in order
+                preexec_fn=ends_with_parent(signal.SIGTERM),
+            )
         deadline = time.monotonic() + _START_TIMEOUT
         while not _listens(sock):
             if process.poll() is not None:
-                raise SwitchError(f"{process.args[0]} ended at once: {self.log_tail()}")  # type: ignore[index]
+                raise SwitchError(f"{args[0]} ended at once: {self.log_tail()}")
             if time.monotonic() > deadline:
-                raise SwitchError(f"{process.args[0]} did not start within {_START_TIMEOUT:g} s")  # type: ignore[index]
+                raise SwitchError(f"{args[0]} did not start within {_START_TIMEOUT:g} s: {self.log_tail()}")
             time.sleep(0.005)
 
     def stop(self) -> None:
         """End the daemons that were started here and remove their files."""
-        if self._control is not None:
-            self._control.close()
-            self._control = None
-        for process in reversed(self._processes):
-            if process.poll() is None:
-                process.terminate()
-        for process in reversed(self._processes):
-            try:
-                process.wait(5)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        self._processes.clear()
-        if "DNSTEER_KEEP" not in os.environ:  # for looking at logs and captures afterwards
-            shutil.rmtree(self.dir, ignore_errors=True)
+        with put_off():
+            if self._control is not None:
+                self._control.close()
+                self._control = None
+            self._clean_up()
 
     def appctl(self, command: str, *args: str) -> str:
         """Run a command in the private ovs-vswitchd. Raises SwitchError with its message when it fails."""
-        code, error, result = self._control.transact(command, list(args))
-        if code or error:
-            raise SwitchError(f"{command}: {error or os.strerror(abs(code))}".strip())
-        return str(result or "")
+        if self._control is None:
+            raise SwitchError("the private ovs-vswitchd does not run")
+        try:
+            return str(self._control.call(command, list(args), _ANSWER_TIMEOUT) or "")
+        except SwitchError as err:
+            raise type(err)(f"{command}: {err}") from None
 
     def dump(self, command: str, *args: str) -> str:
-        """Like appctl, for long answers: ovs-appctl reads them a thousand times faster than the ovs library does."""
-        return run(["ovs-appctl", "-t", str(self.dir / "vswitchd.ctl"), command, *args], env=self.env)
+        """The same as appctl."""
+        return self.appctl(command, *args)
 
     def vsctl(self, *args: str) -> str:
         """Run ovs-vsctl on the private OVSDB and wait for the switch to follow."""
@@ -151,3 +165,18 @@ class PrivateSwitch:
             text = file.read_text(errors="replace") if file.exists() else ""
             found += [line for line in text.splitlines() if any(w in line for w in ("|WARN|", "|ERR|", "|EMER|"))]
         return found
+
+
+def _clean_up(processes: dict[str, subprocess.Popen[bytes]], folder: Path) -> None:
+    for process in reversed(processes.values()):
+        if process.poll() is None:
+            process.terminate()
+    for process in reversed(processes.values()):
+        try:
+            process.wait(_END_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    processes.clear()
+    if "DNSTEER_KEEP" not in os.environ:
+        shutil.rmtree(folder, ignore_errors=True)

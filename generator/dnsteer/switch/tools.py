@@ -22,7 +22,7 @@ class SwitchError(Exception):
     """Something about a switch that stops the work; the message says what, and what to do."""
 
 
-class Unavailable(SwitchError):
+class UnavailableError(SwitchError):
     """Open vSwitch is not installed, not running or cannot be reached."""
 
 
@@ -35,22 +35,24 @@ class CommandError(SwitchError):
 
 
 def program(name: str) -> str:
-    """Full path of an Open vSwitch program. Raises Unavailable when it is not installed."""
+    """Full path of an Open vSwitch program. Raises UnavailableError when it is not installed."""
     found = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), *SBIN]))
     if found is None:
-        raise Unavailable(f"{name} is not installed; install Open vSwitch (Debian: apt-get install openvswitch-switch)")
+        raise UnavailableError(
+            f"{name} is not installed; install Open vSwitch (Debian: apt-get install openvswitch-switch)"
+        )
     return found
 
 
 def schema_file() -> Path:
-    """The OVSDB schema that belongs to the installed Open vSwitch. Raises Unavailable when it is missing."""
+    """The OVSDB schema that belongs to the installed Open vSwitch. Raises UnavailableError when it is missing."""
     prefix = Path(program("ovs-vswitchd")).resolve().parents[1]
     folders = [os.environ.get("OVS_PKGDATADIR", ""), str(prefix / "share/openvswitch"), "/usr/share/openvswitch"]
     for folder in folders:
         file = Path(folder) / "vswitch.ovsschema"
         if folder and file.is_file():
             return file
-    raise Unavailable("vswitch.ovsschema is not installed; install Open vSwitch's common files")
+    raise UnavailableError("vswitch.ovsschema is not installed; install Open vSwitch's common files")
 
 
 def run(
@@ -58,7 +60,7 @@ def run(
 ) -> str:
     """Run a program and return what it printed.
 
-    Raises CommandError with its message when it fails, and Unavailable when it takes too long. A program that gets
+    Raises CommandError with its message when it fails, and UnavailableError when it takes too long. A program that gets
     *stdin* changes something: it sees all of the text or none, and ends with us.
     """
     argv = [program(args[0]), *args[1:]]
@@ -73,10 +75,10 @@ def run(
             done = subprocess.run(
                 argv, stdin=text or subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
                 timeout=timeout, env={**os.environ, **(env or {})}, check=False,
-                preexec_fn=ends_with_parent(signal.SIGKILL) if text else None,  # noqa: PLW1509 - only makes system calls
+                preexec_fn=ends_with_parent(signal.SIGKILL) if text else None,
             )  # fmt: skip
         except subprocess.TimeoutExpired as err:
-            raise Unavailable(f"{args[0]} did not finish within {timeout:g} s; is Open vSwitch stuck?") from err
+            raise UnavailableError(f"{args[0]} did not finish within {timeout:g} s; is Open vSwitch stuck?") from err
     if done.returncode != 0:
         raise CommandError(args, done.stderr.strip() or f"exit status {done.returncode}")
     return done.stdout

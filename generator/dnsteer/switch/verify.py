@@ -12,12 +12,14 @@ from dnsteer.plan.objects import Plan
 from dnsteer.plan.pipeline import PIPELINE
 from dnsteer.render.flows import Flow, Group, flows_of, groups_of
 from dnsteer.spec.load import Loaded, digest
+from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
-from dnsteer.switch.apply import bridge_changes, openflow_target
-from dnsteer.switch.openflow import Changes, OpenFlow, changes
+from dnsteer.switch.apply import openflow_target
+from dnsteer.switch.openflow import Changes, OpenFlow, Tables, changes
 
 _BUCKET = re.compile(r"bucket=bucket_id:(\d+),(.*?)(?=,bucket=|$)")
 _TABLE_NAMES = {t.number: t.name for t in PIPELINE.tables.values()}
+_MOST_SLOTS = 16
 
 
 @dataclass(frozen=True)
@@ -37,60 +39,59 @@ class Drift:
 def verify(
     loaded: Loaded, remote: str, *, openflow: str | None = None, ignore_foreign: bool = False, timeout: float = 10
 ) -> list[Drift]:
-    """All differences between the switch at *remote* and the spec. Raises SwitchError or Unavailable."""
+    """All differences between the switch at *remote* and the spec. Raises SwitchError or UnavailableError."""
     plan = build_plan(loaded)
-    want = wanted_bridge(loaded.spec)
-    base = db.Database(remote, timeout)
-    try:
-        settings = bridge_changes(base, want, adopt=True)
-        drift = [Drift("bridge", f"bridge {want.name}", f"to do: {what}") for what in settings]
-        have = base.bridge(want.name)
-        if have is None:
-            return drift
-        for name, port in have.ports.items():
-            if name in {p.name for p in want.ports} and (port.ofport is None or port.ofport < 0):
-                drift.append(Drift("port", f"port {name}", port.error or "not open in the switch", _line(loaded, name)))
-        applied = have.external_ids.get(db.DIGEST_KEY)
-        if applied != digest(loaded.spec):
-            said = f"another spec was applied (digest {applied[:16]})" if applied else "no spec was applied"
-            drift.append(Drift("record", f"bridge {want.name}", said))
-    finally:
-        base.close()
-    tables = OpenFlow(openflow_target(remote, want.name, openflow)).dump()
-    wanted = {f.key for f in flows_of(plan)}
-    if not ignore_foreign:
-        drift += [
-            Drift("foreign flow", f"table {_TABLE_NAMES[f.table]}", f"not dnsteer's: {f.line()}")
-            for f in tables.other.values()
-            if f.table in _TABLE_NAMES and f.key not in wanted
-        ]
-    taken = {key: f for key, f in tables.other.items() if key in wanted}
-    tables.flows.update(taken)  # the right match with a cookie of somebody else: shown as changed
-    for key in taken:
-        del tables.other[key]
-    todo = changes(flows_of(plan), groups_of(plan), tables)
-    return drift + list(_flow_drift(plan, todo, tables.flows)) + list(_group_drift(plan, todo, tables.groups))
+    with db.Database(remote, timeout) as base:
+        have = base.bridge(plan.bridge)
+    drift = list(_bridge_drift(loaded, have))
+    if have is None or br.lacks_protocol(have):
+        return drift  # there are no tables, or none that can be read
+    tables = OpenFlow(openflow_target(remote, plan.bridge, openflow), timeout=timeout).dump()
+    flows, groups = flows_of(plan), groups_of(plan)
+    wanted = {f.key for f in flows}
+    for key, flow in list(tables.other.items()):
+        if key in wanted:
+            tables.flows[key] = tables.other.pop(key)  # the right match with somebody else's cookie: a changed flow
+        elif flow.table in _TABLE_NAMES and not ignore_foreign:
+            drift.append(
+                Drift("foreign flow", f"table {_TABLE_NAMES[flow.table]}", f"not dnsteer's: {tables.line(flow)}")
+            )
+    todo = changes(flows, groups, tables)
+    return [*drift, *_flow_drift(plan, todo, tables), *_group_drift(plan, todo, tables.groups)]
 
 
-def _line(loaded: Loaded, port: str) -> int:
-    part = "uplinks" if port in loaded.spec.switch.uplinks else "ports"
-    return loaded.document.line(("switch", part, port))
+def _bridge_drift(loaded: Loaded, have: db.Bridge | None) -> Iterator[Drift]:
+    want, line = wanted_bridge(loaded.spec), loaded.document.line
+    for d in br.differences(loaded.spec, want, have):
+        yield Drift(d.kind, d.about, d.detail, line(d.path) if d.path else 0)
+    if have is None:
+        return
+    for port in want.ports:
+        now = have.ports.get(port.name)
+        if now is not None and (now.ofport is None or now.ofport < 0):
+            why = now.error or "the switch did not open it yet"
+            yield Drift("port not open", f"port {port.name}", why, line(br.path_of_port(loaded.spec, port.name)))
+    applied = have.external_ids.get(db.DIGEST_KEY)
+    if applied != digest(loaded.spec):
+        said = f"another spec was applied (digest {applied[:16]})" if applied else "no spec was applied"
+        yield Drift("record", f"bridge {want.name}", said)
 
 
-def _flow_drift(plan: Plan, todo: Changes, have: dict[tuple[int, int, str], Flow]) -> Iterator[Drift]:
+def _flow_drift(plan: Plan, todo: Changes, have: Tables) -> Iterator[Drift]:
     for flow in todo.add:
         yield _about(plan, "flow missing", flow, flow.line())
     for flow in todo.replace:
-        now = have[flow.key]
-        what = "cookie" if now.actions == flow.actions else "actions"
-        detail = f"{what} is {_part(now, what)}, should be {_part(flow, what)} (table={flow.table}, {flow.match})"
-        yield _about(plan, "flow changed", flow, detail)
+        now = have.flows[flow.key]
+        parts = []
+        if now.cookie != flow.cookie:
+            parts.append(f"cookie is 0x{now.cookie:x}, should be 0x{flow.cookie:x}")
+        if now.actions != flow.actions:
+            parts.append(f"actions are {now.actions}, should be {flow.actions}")
+        if flow.key in have.flags:
+            parts.append(f"has {have.flags[flow.key].strip(', ')}, should have none")
+        yield _about(plan, "flow changed", flow, f"{flow.spec()}: {'; '.join(parts)}")
     for flow in todo.remove:
-        yield _about(plan, "flow added", flow, flow.line())
-
-
-def _part(flow: Flow, what: str) -> str:
-    return flow.actions if what == "actions" else f"0x{flow.cookie:x}"
+        yield _about(plan, "flow added", flow, have.line(flow))
 
 
 def _about(plan: Plan, kind: str, flow: Flow, detail: str) -> Drift:
@@ -102,16 +103,15 @@ def _about(plan: Plan, kind: str, flow: Flow, detail: str) -> Drift:
 
 def _group_drift(plan: Plan, todo: Changes, have: dict[int, Group]) -> Iterator[Drift]:
     subjects = {row.group: row.subject for row in plan.groups}
-    for group in (*todo.add_groups, *todo.replace_groups):
-        subject = subjects[group.number]
-        if group.number not in have:
-            yield Drift("group missing", subject.title, f"group {group.number}", subject.line)
-            continue
+    for group in todo.add_groups:
+        yield Drift("group missing", subjects[group.number].title, f"group {group.number}", subjects[group.number].line)
+    for group in todo.replace_groups:
         now, want = _buckets(have[group.number]), _buckets(group)
         slots = [s for s in sorted(want.keys() | now.keys()) if want.get(s) != now.get(s)]
-        shown = ", ".join(map(str, slots[:16])) + (", ..." if len(slots) > 16 else "")
-        detail = f"group {group.number}: {f'slots {shown} differ' if slots else 'its settings differ'}"
-        yield Drift("group changed", subject.title, detail, subject.line)
+        shown = ", ".join(map(str, slots[:_MOST_SLOTS])) + (", ..." if len(slots) > _MOST_SLOTS else "")
+        what = f"slot{'s' if len(slots) > 1 else ''} {shown} differ{'s' if len(slots) == 1 else ''}"
+        detail = f"group {group.number}: {what if slots else 'its settings differ'}"
+        yield Drift("group changed", subjects[group.number].title, detail, subjects[group.number].line)
     for group in todo.remove_groups:
         yield Drift("group added", "an object that is not in the spec", f"group {group.number}")
 

@@ -1,0 +1,198 @@
+"""The bridge and its ports in OVSDB: what differs from a spec, setting it up, and putting it back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dnsteer.plan.bridge import WantedBridge, WantedPort
+from dnsteer.spec.errors import Path
+from dnsteer.spec.model import Spec
+from dnsteer.switch import database as db
+from dnsteer.switch.openflow import PROTOCOL
+from dnsteer.switch.tools import SwitchError
+
+_BRIDGE: Path = ("switch", "bridge")
+FAIL_MODE = "secure"
+"""Without it the switch itself adds a flow that forwards everything."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What OVSDB has otherwise than the spec wants it: for verify the kind and detail, for apply what to do about it.
+
+    *first* tells whether flows can only be sent afterwards.
+    """
+
+    kind: str
+    about: str
+    detail: str
+    todo: str
+    path: Path
+    first: bool = True
+
+
+def differences(spec: Spec, want: WantedBridge, have: db.Bridge | None) -> list[Difference]:
+    """All that must change in OVSDB."""
+    if have is None:
+        todo = f"create bridge {want.name} with {', '.join(p.name for p in want.ports)}"
+        return [Difference("bridge missing", f"bridge {want.name}", "is not there", todo, _BRIDGE)]
+    return [*_of_bridge(want, have), *_of_ports(spec, want, have)]
+
+
+def _of_bridge(want: WantedBridge, have: db.Bridge) -> Iterator[Difference]:
+    about = f"bridge {want.name}"
+    if not have.ours:
+        yield Difference("bridge changed", about, "does not carry dnsteer's mark", f"adopt bridge {want.name}", _BRIDGE)
+    settings = [
+        ("datapath_type", have.datapath_type or "system", want.datapath_type, ("switch", "flavor")),
+        ("fail_mode", have.fail_mode or "standalone", FAIL_MODE, _BRIDGE),
+    ]
+    for name, now, wanted, path in settings:
+        if now != wanted:
+            todo = f"{name} {now} -> {wanted}"
+            yield Difference("bridge changed", about, f"{name} is {now}, should be {wanted}", todo, path)
+    if lacks_protocol(have):
+        detail = f"protocols lack {PROTOCOL}, which groups and bundles need"
+        yield Difference("bridge changed", about, detail, f"add {PROTOCOL} to protocols", _BRIDGE)
+    if _unnamed(want, have):
+        yield Difference("bridge changed", about, "tables are not named", "name the tables", _BRIDGE, first=False)
+
+
+def _of_ports(spec: Spec, want: WantedBridge, have: db.Bridge) -> Iterator[Difference]:
+    for port in want.ports:
+        now = have.ports.get(port.name)
+        about, path = f"port {port.name}", path_of_port(spec, port.name)
+        if now is None:
+            yield Difference("port missing", about, "is not on the bridge", f"add port {port.name}", path)
+            continue
+        if not now.ours:
+            yield Difference("port changed", about, "does not carry dnsteer's mark", f"adopt port {port.name}", path)
+        if (now.type or "system") != port.type:
+            detail = f"type is {now.type or 'system'}, should be {port.type}"
+            yield Difference("port changed", about, detail, f"type of port {port.name}", path)
+        if dict(now.options) != dict(port.options):
+            detail = f"options are {_shown(now.options)}, should be {_shown(port.options)}"
+            yield Difference("port changed", about, detail, f"options of port {port.name}", path)
+    wanted = {p.name for p in want.ports}
+    for name, now in have.ports.items():
+        if now.ours and name not in wanted:
+            detail = "is not in the spec, but carries dnsteer's mark"
+            yield Difference("port added", f"port {name}", detail, f"remove port {name}", (), first=False)
+
+
+def path_of_port(spec: Spec, port: str) -> Path:
+    """Where the spec names the port."""
+    return ("switch", "uplinks" if port in spec.switch.uplinks else "ports", port)
+
+
+def _shown(options: Mapping[str, str]) -> str:
+    return " ".join(f"{k}={v}" for k, v in sorted(options.items())) or "none"
+
+
+def lacks_protocol(have: db.Bridge) -> bool:
+    """Whether the bridge was told not to speak the OpenFlow version that all is done with."""
+    return bool(have.protocols) and PROTOCOL not in have.protocols
+
+
+def disturbs_tables(want: WantedBridge, have: db.Bridge) -> bool:
+    """Whether set_up changes what is there already so that flows suffer.
+
+    With another fail mode or datapath type the switch drops all flows and groups. A port that is opened anew gets a new
+    number, which the flows do not know.
+    """
+    if have.fail_mode != FAIL_MODE or (have.datapath_type or "system") != want.datapath_type:
+        return True
+    there = [(have.ports[p.name], p) for p in want.ports if p.name in have.ports]
+    return any((now.type or "system") != p.type or dict(now.options) != dict(p.options) for now, p in there)
+
+
+def _unnamed(want: WantedBridge, have: db.Bridge) -> dict[int, str]:
+    """Tables whose names differ."""
+    return {n: name for n, name in want.table_names.items() if n not in have.tables or have.tables[n].name != name}
+
+
+def refuse_foreign(base: db.Database, want: WantedBridge, have: db.Bridge | None, adopt: bool) -> None:
+    """Raise SwitchError where the bridge or a port is somebody else's."""
+    if have is None:
+        holder = base.holder(want.name)
+        if holder is not None:
+            raise SwitchError(f"{want.name} is a port of bridge {holder}, so no bridge can have that name")
+    elif not have.ours and not adopt:
+        raise SwitchError(
+            f"bridge {want.name} exists and is not dnsteer's: it was made by somebody else. Name another bridge in the "
+            f"spec, or take it over with --adopt (its ports, flows and groups stay, its fail mode becomes {FAIL_MODE})"
+        )
+    for port in want.ports:
+        holder = base.holder(port.name)
+        if holder is not None and holder != want.name:
+            raise SwitchError(f"port {port.name} is on bridge {holder}; remove it there first")
+        now = have.ports.get(port.name) if have else None
+        if now is not None and now.port != port.name:
+            raise SwitchError(f"interface {port.name} is part of the bond {now.port}; remove it there first")
+
+
+def set_up(base: db.Database, want: WantedBridge, have: db.Bridge | None) -> None:
+    """Make the bridge and its ports, and set what is set otherwise. Removes nothing."""
+    api = base.api
+    with base.transaction() as txn:
+        txn.add(api.add_br(want.name, may_exist=True, datapath_type=want.datapath_type))
+        txn.add(api.db_set("Bridge", want.name, ("fail_mode", FAIL_MODE)))
+        txn.add(api.db_set("Bridge", want.name, ("external_ids", {db.OWNER_KEY: "bridge"})))
+        if have is not None and lacks_protocol(have):
+            txn.add(api.db_set("Bridge", want.name, ("protocols", [*have.protocols, PROTOCOL])))
+        for port in want.ports:
+            txn.add(api.add_port(want.name, port.name, may_exist=True))
+            txn.add(api.db_set("Port", port.name, ("external_ids", {db.OWNER_KEY: "port"})))
+            _set_interface(api, txn, port, new=have is None or port.name not in have.ports)
+
+
+def _set_interface(api: Any, txn: Any, port: WantedPort | db.Interface, *, new: bool = False) -> None:
+    txn.add(api.db_set("Interface", port.name, ("type", port.type)))
+    if not new:
+        txn.add(api.db_clear("Interface", port.name, "options"))
+    if port.options:
+        txn.add(api.db_set("Interface", port.name, ("options", dict(port.options))))
+
+
+def finish(base: db.Database, want: WantedBridge, have: db.Bridge, record: dict[str, str]) -> None:
+    """What comes after the flows: remove ports of ours that the spec no longer has, name the tables, write the record."""
+    api, wanted = base.api, {p.name for p in want.ports}
+    with base.transaction() as txn:
+        for name, port in have.ports.items():
+            if port.ours and name not in wanted:
+                txn.add(api.del_port(port.port, bridge=want.name, if_exists=True))
+        for number, name in _unnamed(want, have).items():
+            if number in have.tables:  # it may have other settings: they stay
+                txn.add(api.db_set("Flow_Table", have.tables[number].uuid, ("name", name)))
+            else:
+                row = txn.add(api.db_create("Flow_Table", name=name))
+                txn.add(api.db_set("Bridge", want.name, ("flow_tables", {number: row})))
+        if record:
+            txn.add(api.db_set("Bridge", want.name, ("external_ids", record)))
+
+
+def put_back(base: db.Database, want: WantedBridge, before: db.Bridge | None) -> None:
+    """Undo set_up: the bridge as it was before, or no bridge."""
+    api = base.api
+    with base.transaction() as txn:
+        if before is None:
+            txn.add(api.del_br(want.name, if_exists=True))
+            return
+        settings: list[tuple[str, Any]] = [
+            ("datapath_type", before.datapath_type),
+            ("fail_mode", before.fail_mode or []),
+            ("protocols", list(before.protocols)),
+        ]
+        txn.add(api.db_set("Bridge", want.name, *settings))
+        if not before.ours:
+            txn.add(api.db_remove("Bridge", want.name, "external_ids", db.OWNER_KEY, if_exists=True))
+        for port in want.ports:
+            was = before.ports.get(port.name)
+            if was is None:
+                txn.add(api.del_port(port.name, bridge=want.name, if_exists=True))
+                continue
+            if not was.ours:
+                txn.add(api.db_remove("Port", port.name, "external_ids", db.OWNER_KEY, if_exists=True))
+            _set_interface(api, txn, was)

@@ -1,0 +1,57 @@
+"""Requests to end (Ctrl-C, SIGTERM): put off where something would be left behind, and passed on to child processes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that ask a program to end."""
+
+_PR_SET_PDEATHSIG = 1
+_PRCTL = ctypes.CDLL(None).prctl  # looked up here, because little is safe between fork and exec
+
+
+@contextmanager
+def put_off() -> Iterator[None]:
+    """Let no request to end cut the block short; the first one that came is obeyed after it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python handles signals in the main thread only
+        return
+    came: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
+
+    before: dict[signal.Signals, Any] = {}
+    try:
+        for number in ENDING:
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                before[number] = signal.signal(number, note)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
+
+
+def ends_with_parent(number: signal.Signals) -> Callable[[], None]:
+    """For a child between fork and exec: to get the signal when its parent is gone, be it by kill -9.
+
+    The kernel looks at the thread that started the child, so start it in one that lasts.
+    """
+    parent = os.getpid()
+
+    def prepare() -> None:
+        _PRCTL(_PR_SET_PDEATHSIG, int(number))
+        if os.getppid() != parent:  # gone before the line above
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return prepare

@@ -1,0 +1,109 @@
+"""A private switch for tests, and what tests need to look at it without the code that they test."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dnsteer.spec.document import parse_document
+from dnsteer.spec.load import Loaded, check_document
+from dnsteer.switch.private import PrivateSwitch
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+BRIDGE = "br-dns"
+
+
+class Switch(PrivateSwitch):
+    """A private switch, with ovs-ofctl, and with the warnings that the test expects in its logs (*expected*)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.expected: list[str] = []
+
+    def ofctl(self, command: str, *args: str, bridge: str = BRIDGE, stdin: str | None = None) -> str:
+        """What `ovs-ofctl COMMAND BRIDGE ARGS` prints; it must succeed."""
+        argv = ["ovs-ofctl", "-O", "OpenFlow15", command, f"unix:{self.dir}/{bridge}.mgmt", *args]
+        done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, timeout=30)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def flows(self, bridge: str = BRIDGE) -> set[str]:
+        """All flows, as ovs-ofctl prints them."""
+        lines = self.ofctl("dump-flows", "--no-names", "--no-stats", bridge=bridge).splitlines()
+        return {line.strip() for line in lines if "actions=" in line}
+
+    def groups(self, bridge: str = BRIDGE) -> set[str]:
+        """All groups, as ovs-ofctl prints them."""
+        return {line.strip() for line in self.ofctl("dump-groups", bridge=bridge).splitlines() if "group_id=" in line}
+
+    def tables(self, bridge: str = BRIDGE) -> tuple[set[str], set[str]]:
+        """Flows and groups, with ports by name: numbers change when ports leave and come back."""
+        ports = dict(re.findall(r"^ (\d+)\((.+)\): addr", self.ofctl("dump-ports-desc", bridge=bridge), re.M))
+        named = {
+            re.sub(r"\b(in_port=|output:)(\d+)", lambda m: m[1] + ports.get(m[2], m[2]), line)
+            for line in self.flows(bridge)
+        }
+        return named, self.groups(bridge)
+
+    def listen_on_tcp(self) -> str:
+        """Let the database be reached by TCP too; returns the remote."""
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        control = next(self.dir.glob("ovsdb-server.*.ctl"))
+        subprocess.run(["ovs-appctl", "-t", control, "ovsdb-server/add-remote", f"ptcp:{port}:127.0.0.1"], check=True)
+        return f"tcp:127.0.0.1:{port}"
+
+    def conf(self) -> bytes:
+        """The database file: it grows with every transaction."""
+        return (self.dir / "conf.db").read_bytes()
+
+    def ports(self, bridge: str = BRIDGE) -> set[str]:
+        """The bridge's ports."""
+        return set(self.vsctl("list-ports", bridge).split())
+
+    def bridges(self) -> list[str]:
+        """The bridges."""
+        return self.vsctl("list-br").split()
+
+
+@pytest.fixture
+def switch() -> Iterator[Switch]:
+    """A private switch without a bridge. Unexpected warnings in its logs fail the test."""
+    with Switch() as private:
+        yield private
+        unexpected = [c for c in private.complaints() if not any(re.search(e, c) for e in private.expected)]
+    assert unexpected == []
+
+
+def spec_of(text: str) -> Loaded:
+    """A spec from its text."""
+    return check_document(parse_document("spec.yaml", text))
+
+
+def cli(*args: object, env: dict[str, str] | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    """Run `dnsteer` as a process of its own."""
+    argv = [sys.executable, "-m", "dnsteer", *map(str, args)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "generator"), **(env or {})}
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=timeout, env=environment)
+
+
+def processes_naming(text: str) -> list[str]:
+    """Command lines of running processes that mention *text*, other than this one's."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if text in line and folder.name != str(os.getpid()):
+            found.append(line)
+    return found

@@ -1,0 +1,111 @@
+"""Every example in the lab: applied as an operator does it, then asked real questions that real servers answer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dnsteer import lab
+from dnsteer.lab import names, openvswitch, traffic
+from dnsteer.lab.command import inside, run
+from dnsteer.lab.zone import LARGE, WHOAMI
+from dnsteer.plan.selection import slots_of
+from dnsteer.spec import meaning
+from dnsteer.spec.load import Loaded, load_spec
+from dnsteer.spec.model import Forwarding, Selection
+from dnsteer.switch.apply import apply
+from dnsteer.switch.verify import verify
+
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.skipif(os.geteuid() != 0, reason="the lab needs root: network namespaces and raw sockets"),
+]
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
+Up = tuple[Loaded, lab.LabState]
+
+
+@pytest.fixture(scope="module", params=EXAMPLES, ids=lambda f: f.stem)
+def shape(request: pytest.FixtureRequest) -> Iterator[Up]:
+    """A lab with the example applied."""
+    if lab.status() is not None:
+        pytest.skip("a lab is up on this machine, and there is one at a time: dnsteer lab down")
+    loaded = load_spec(request.param)
+    try:
+        lab.up(loaded.spec)
+        apply(loaded, names.db_target())
+        state = lab.status()
+        assert state is not None
+        yield loaded, state
+    finally:
+        lab.down()
+    assert lab.status() is None
+
+
+def places(loaded: Loaded) -> Iterator[tuple[str, str, str]]:
+    """VIP name, address and transport of each plain DNS service."""
+    for name, vip in loaded.spec.vips.items():
+        for address in vip.addresses:
+            for endpoint in meaning.endpoints(vip):
+                if endpoint.port == 53:
+                    yield name, str(address), endpoint.protocol.value
+
+
+def test_apply_again_changes_nothing_and_verify_is_clean(shape: Up) -> None:
+    loaded, _ = shape
+    assert not apply(loaded, names.db_target()).changed
+    assert verify(loaded, names.db_target()) == []
+
+
+def test_every_source_port_is_answered_by_the_server_that_the_slots_say(shape: Up) -> None:
+    loaded, state = shape
+    for vip_name, address, transport in places(loaded):
+        vip = loaded.spec.vips[vip_name]
+        pool = loaded.spec.pools[vip.pool]
+        family = "ipv6" if ":" in address else "ipv4"
+        slots = slots_of(loaded.spec, pool, family)
+        client = next(str(a) for a in state.client().addresses if (":" in str(a)) == (":" in address))
+        for port in (20000, 20001, 20002, 31337, 45678, 65000):
+            local = f"{client}#{port}"
+            answer = traffic.ask(state, address, WHOAMI, "TXT", transport=transport, local=local)
+            assert answer is not None, f"no answer from {address} {transport} to port {port}"
+            assert answer.status == "NOERROR"
+            who = answer.records[0].strip('"')
+            if pool.selection is Selection.SOURCE_PORT:
+                assert who == slots[(port >> 1) % len(slots)]
+            else:
+                assert who in slots
+
+
+def test_large_udp_answers_arrive_in_fragments(shape: Up) -> None:
+    loaded, state = shape
+    for _, address, transport in places(loaded):
+        if transport == "udp":
+            answer = traffic.ask(state, address, LARGE, "TXT", bufsize=4096)
+            assert answer is not None, f"no large answer from {address}"
+            assert "tc" not in answer.flags
+            assert answer.size > 3000
+
+
+def test_vips_and_gateways_answer_ping(shape: Up) -> None:
+    loaded, state = shape
+    for vip in loaded.spec.vips.values():
+        for address in vip.addresses:
+            done = traffic.run_in_client(state, ["ping", "-c", "2", "-i", "0.2", "-W", "2", str(address)])
+            assert done.returncode == 0, done.stdout
+    through = [v.pool for v in loaded.spec.vips.values() if v.forwarding is Forwarding.NAT]
+    for gateway in loaded.spec.switch.gateways if through else ():
+        server = state.servers[0]
+        run(inside(server.namespace, ["ping", "-c", "2", "-i", "0.2", "-W", "2", str(gateway)]))
+
+
+def test_a_port_that_is_gone_is_named(shape: Up) -> None:
+    """Last of the file: it takes the switch's first uplink away."""
+    loaded, _ = shape
+    uplink = next(iter(loaded.spec.switch.uplinks))
+    run(inside(names.SWITCH_NAMESPACE, ["ip", "link", "delete", uplink]))
+    openvswitch.appctl("version")  # the switch has turned its loop and noticed
+    drift = verify(loaded, names.db_target())
+    assert any(d.kind == "port" and uplink in d.about and d.line for d in drift), drift

@@ -1,0 +1,41 @@
+"""Every bad spec beside the exact text of its error. `pytest --regenerate` writes the texts: read the diff."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dnsteer.spec.errors import SpecError
+from dnsteer.spec.load import load_spec
+
+FOLDER = Path(__file__).resolve().parents[1] / "bad_specs"
+NAMES = sorted({p.stem for p in FOLDER.iterdir()})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_error(name: str, pytestconfig: pytest.Config) -> None:
+    spec, expected = FOLDER / f"{name}.yaml", FOLDER / f"{name}.err"
+    assert spec.exists(), f"{expected.name} has no {spec.name}"
+    with pytest.raises(SpecError) as caught:
+        load_spec(spec)
+    text = caught.value.text().replace(str(spec), spec.name) + "\n"
+    if pytestconfig.getoption("--regenerate"):
+        expected.write_text(text)
+    assert expected.exists(), f"{spec.name} has no {expected.name}; pytest --regenerate writes it"
+    assert text == expected.read_text()
+
+
+def test_there_is_nothing_else() -> None:
+    assert {p.suffix for p in FOLDER.iterdir()} == {".yaml", ".err"}
+    assert len(NAMES) >= 55
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_text_is_for_the_terminal(name: str) -> None:
+    lines = (FOLDER / f"{name}.err").read_text().splitlines()
+    assert all(line.isprintable() for line in lines)
+    assert all(
+        line.startswith((f"{name}.yaml", "    hint: ")) or line.endswith("; nothing was changed") for line in lines
+    )
+    assert max(map(len, lines)) < 400

@@ -1,0 +1,234 @@
+"""Reading a spec: lines, scalars, files, and the digest of what it says."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dnsteer.spec.document import MAX_BYTES, parse_document
+from dnsteer.spec.errors import MAX_FINDINGS, SpecError
+from dnsteer.spec.load import digest, load_spec
+from tests.unit.spec_text import SPEC, changed, load
+
+
+def value_of(text: str) -> Any:
+    return parse_document("x.yaml", f"key: {text}\n").value["key"]
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ((), 2),
+        (("apiVersion",), 2),
+        (("switch",), 4),
+        (("switch", "mac"), 7),
+        (("switch", "uplinks", "p0"), 9),
+        (("switch", "uplinks", "p0", "next_hop"), 9),
+        (("switch", "ports"), 4),
+        (("pools", "ns", "backends", 0, "ipv4"), 13),
+        (("pools", "ns", "backends", 1), 14),
+        (("pools", "ns", "backends", 1, "mac"), 16),
+        (("pools", "ns", "backends", 7, "mac"), 12),
+        (("vips", "dns", "addresses", 0), 20),
+        (("vips", "other"), 17),
+        (("elsewhere",), 2),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_lines(path: tuple[str | int, ...], line: int, end: str) -> None:
+    assert parse_document("spec.yaml", SPEC.replace("\n", end)).line(path) == line
+
+
+def test_keys_of_all_kinds_have_lines() -> None:
+    doc = parse_document("x.yaml", 'a: 1\n"b c": 2\n? d\n: 3\n"?": 4\n1: 5\n')
+    assert doc.value == {"a": 1, "b c": 2, "d": 3, "?": 4, "1": 5}
+    assert [doc.line((key,)) for key in doc.value] == [1, 2, 3, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", None),
+        ("~", None),
+        ("null", None),
+        ("true", True),
+        ("false", False),
+        ("0", 0),
+        ("53", 53),
+        ("-1", -1),
+        ("65535", 65535),
+        # Text in YAML 1.2, something else in YAML 1.1:
+        ("12:34:56:12:34:56", "12:34:56:12:34:56"),
+        ("190:20:30", "190:20:30"),
+        ("no", "no"),
+        ("on", "on"),
+        ("y", "y"),
+        ("2026-01-01", "2026-01-01"),
+        ("1_000", "1_000"),
+        # Numbers that do not look like what they would become stay text as well:
+        ("007", "007"),
+        ("010", "010"),
+        ("+5", "+5"),
+        ("-0", "-0"),
+        ("1.10", "1.10"),
+        ("1e3", "1e3"),
+        ("0x1f", "0x1f"),
+        (".inf", ".inf"),
+        ("9" * 30, "9" * 30),
+        ("True", "True"),
+        # Quoted scalars are text:
+        ("'53'", "53"),
+        ('"true"', "true"),
+        ("''", ""),
+        ("|\n  53", "53\n"),
+        ("[2001:db8::53]", ["2001:db8::53"]),
+        ("{ipv6: 2001:db8::53}", {"ipv6": "2001:db8::53"}),
+    ],
+)
+def test_scalars(text: str, value: Any) -> None:
+    found = value_of(text)
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_numbers_and_truth_values_are_text_where_text_is_wanted() -> None:
+    options = "{dpdk-devargs: 0000:03:00.0, n_rxq: 4, flag: true, ratio: 1.10, mask: 0x0f, word: abc, empty: ''}"
+    loaded = load(
+        changed(
+            ("p0:", f"p0: {{options: {options}}}"),
+            ("name: b", "name: 7"),
+            ("  ns:", "  2026:"),
+            ("pool: ns", "pool: 2026"),
+        )
+    )
+    assert loaded.spec.switch.uplinks["p0"].options == {
+        "dpdk-devargs": "0000:03:00.0",
+        "n_rxq": "4",
+        "flag": "true",
+        "ratio": "1.10",
+        "mask": "0x0f",
+        "word": "abc",
+        "empty": "",
+    }
+    assert loaded.spec.pools["2026"].backends[1].name == "7"
+
+
+def test_a_byte_order_mark_is_no_matter() -> None:
+    assert digest(load("\ufeff" + SPEC).spec) == digest(load(SPEC).spec)
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        (("# a comment\n", ""), ("  bridge", "  # another\n  bridge")),
+        (("02:00:00:00:01:01", "02:00:00:00:01:01".upper()), ("mac: 02:00:00:00:00:53", 'mac: "02:00:00:00:00:53"')),
+        (("{name: a, ipv4: 192.0.2.11, ", "{ipv4: 192.0.2.11, name: a, "),),
+        (("      - 192.0.2.53\n", "      [192.0.2.53]\n"),),
+        (("p0:", "p0: {}"),),
+        (("pool: ns", "pool: ns\n    forwarding: dsr\n    echo: true"),),
+    ],
+)
+def test_digest_of_the_same(pairs: tuple[tuple[str, str], ...]) -> None:
+    assert digest(load(changed(*pairs)).spec) == digest(load(SPEC).spec)
+
+
+def test_digest_of_the_same_address() -> None:
+    short, long = (changed(("192.0.2.11", f"192.0.2.11, ipv6: {a}")) for a in ("2001:db8::b", "2001:0DB8:0:0::000B"))
+    assert digest(load(short).spec) == digest(load(long).spec)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("192.0.2.53", "192.0.2.54"),
+        ("01:01}", "01:01, weight: 2}"),
+        ("01:01}", "01:01, state: down}"),
+        ("[dns]", "[dns, dot]"),
+        ("pool: ns", "pool: ns\n    echo: false"),
+        ("p0:", "p1:"),
+        ("p0:", "p0:\n    p1:"),
+        ("br-dns", "br-dns2"),
+        ("name: b", "name: c"),
+        ("ovs-netdev", "ovs-kernel"),
+    ],
+)
+def test_digest_of_something_else(old: str, new: str) -> None:
+    assert digest(load(changed((old, new))).spec) != digest(load(SPEC).spec)
+
+
+# --- files
+
+
+def error_of(file: Path) -> str:
+    with pytest.raises(SpecError) as caught:
+        load_spec(file)
+    assert len(caught.value.findings) == 1
+    return caught.value.text()
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    assert "missing.yaml: found no such file; expected" in error_of(tmp_path / "missing.yaml")
+
+
+def test_directory(tmp_path: Path) -> None:
+    assert "found a directory" in error_of(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_no_permission(tmp_path: Path) -> None:
+    file = tmp_path / "spec.yaml"
+    file.write_text(SPEC)
+    file.chmod(0)
+    assert "found a file without read permission" in error_of(file)
+
+
+def test_no_permission_as_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    assert "found a file without read permission" in error_of(Path("spec.yaml"))
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\udcff\ud800", "x" * 5000])
+def test_names_that_no_file_can_have(name: str) -> None:
+    assert error_of(Path(name)).isprintable() is False  # for its line ends alone
+    assert all(line.isprintable() for line in error_of(Path(name)).splitlines())
+
+
+def test_file_name_with_escapes(tmp_path: Path) -> None:
+    assert "\\x1b[31m.yaml: found no such file" in error_of(tmp_path / "\x1b[31m.yaml")
+
+
+def test_too_large(tmp_path: Path) -> None:
+    file = tmp_path / "large.yaml"
+    file.write_bytes(b"#" * MAX_BYTES + b"\n")
+    assert "found more than 8 MiB" in error_of(file)
+
+
+def test_too_large_without_end() -> None:
+    assert "found more than 8 MiB" in error_of(Path("/dev/zero"))
+
+
+def test_large_but_legal(tmp_path: Path) -> None:
+    file = tmp_path / "large.yaml"
+    file.write_text(SPEC + "#" * (MAX_BYTES - len(SPEC)))
+    assert digest(load_spec(file).spec) == digest(load(SPEC).spec)
+
+
+def test_too_many_values() -> None:
+    with pytest.raises(SpecError, match="more than 1000000 values"):
+        parse_document("x", "[" + "a," * 1_000_001 + "]")
+
+
+def test_findings_come_in_the_order_of_the_lines_and_end() -> None:
+    many = "".join(f"  v{i}: {{addresses: [x], services: [dns], pool: ns}}\n" for i in range(MAX_FINDINGS + 50))
+    with pytest.raises(SpecError) as caught:
+        load(changed(("vips:\n", f"vips:\n{many}")))
+    lines = [f.line for f in caught.value.findings]
+    assert len(lines) == MAX_FINDINGS
+    assert lines == sorted(lines)
+    assert caught.value.text().endswith(f"{MAX_FINDINGS} and more errors in spec.yaml; nothing was changed")

@@ -1,0 +1,136 @@
+"""Whatever comes in: a spec that can be planned or an error that can be printed, nothing else."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from dnsteer.plan.build import build_plan
+from dnsteer.spec.document import parse_document, read_document
+from dnsteer.spec.errors import SpecError, show_path
+from dnsteer.spec.load import check_document
+
+EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.yaml"))
+
+
+def held(text: str) -> None:
+    try:
+        loaded = check_document(parse_document("spec.yaml", text))
+    except SpecError as error:
+        assert error.findings
+        last = text.count("\n") + text.count("\r") + 1
+        for finding in error.findings:
+            assert finding.found and finding.expected
+            assert 0 <= finding.line <= last
+            assert all(line.isprintable() and len(line) < 1000 for line in finding.text("spec.yaml").split("\n"))
+        assert len({(f.path, f.found, f.expected) for f in error.findings}) == len(error.findings)
+    else:
+        build_plan(loaded)
+
+
+WORDS = """
+a b p0 vf0 ns nat dsr
+02:00:00:00:00:53 01:00:00:00:00:01 192.0.2.11 2001:db8::53 dns udp 0 1 53 65536 null true yes ~ << * & !
+[key] mapping word name addresses services pool backends switch uplinks port target_port gateways slots weight
+"""
+words = st.sampled_from(WORDS.split())
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | words
+trees = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(words | st.text(max_size=8), inner, max_size=5),
+    max_leaves=30,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=st.text(max_size=200))
+@example(text="? [a, b]\n: c\n")
+@example(text="- *a\n")
+@example(text="{? {? : }}")
+def test_any_text(text: str) -> None:
+    held(text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    text=st.lists(
+        st.sampled_from([*"[]{}:,-?&*!|>'\"%@`# \n\t", "\n  ", "a", "1", "<<", "---\n", "...\n"]), max_size=60
+    ).map("".join)
+)
+def test_any_yaml_punctuation(text: str) -> None:
+    held(text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(tree=trees)
+def test_any_tree(tree: Any) -> None:
+    held(yaml.safe_dump(tree, allow_unicode=True))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    parts=st.fixed_dictionaries({"apiVersion": st.just("dnsteer/v1"), "switch": trees, "pools": trees, "vips": trees})
+)
+def test_any_sections(parts: dict[str, Any]) -> None:
+    held(yaml.safe_dump(parts))
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    if isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places(inner, (*path, key))
+
+
+def at(value: Any, path: tuple[Any, ...]) -> Any:
+    for step in path:
+        value = value[step]
+    return value
+
+
+VALUES = [read_document(file).value for file in EXAMPLES]
+
+
+@settings(max_examples=500, deadline=None)
+@given(data=st.data())
+def test_mutated_examples(data: st.DataObject) -> None:
+    value = copy.deepcopy(data.draw(st.sampled_from(VALUES)))
+    for _ in range(data.draw(st.integers(1, 3))):
+        path = data.draw(st.sampled_from([p for p in places(value) if p] or [()]))
+        if not path:
+            break
+        parent, key = at(value, path[:-1]), path[-1]
+        what = data.draw(st.sampled_from(["replace", "remove", "copy", "swap", "rename"]))
+        if what == "remove":
+            del parent[key]
+        elif what == "copy" and isinstance(parent, list):
+            parent.append(copy.deepcopy(parent[key]))
+        elif what == "rename" and isinstance(parent, dict):
+            parent[data.draw(words)] = parent.pop(key)
+        elif what == "swap":
+            parent[key] = copy.deepcopy(at(value, data.draw(st.sampled_from(list(places(value))))))
+        else:
+            parent[key] = data.draw(scalars | trees)
+    held(yaml.safe_dump(value, sort_keys=False))
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_examples_with_changed_characters(data: st.DataObject) -> None:
+    text = data.draw(st.sampled_from([file.read_text() for file in EXAMPLES]))
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(text)))
+        end = start + data.draw(st.integers(0, 12))
+        text = text[:start] + data.draw(st.text(max_size=3) | words) + text[end:]
+    held(text)
+
+
+@given(path=st.lists(st.integers(0, 9) | st.text(max_size=80)).map(tuple))
+def test_any_path_can_be_shown(path: tuple[str | int, ...]) -> None:
+    assert show_path(path).startswith("$")

@@ -1,0 +1,232 @@
+"""What a spec means: warnings, what is left unsaid, the JSON Schema, and the effort of checking."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from dnsteer.spec import meaning
+from dnsteer.spec.document import parse_document, read_document
+from dnsteer.spec.errors import SpecError
+from dnsteer.spec.load import check_document, load_spec
+from dnsteer.spec.model import Flavor, Forwarding, Protocol, Selection, Spec
+from tests.unit.spec_text import SPEC, changed, load
+
+EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "texts"),
+    [
+        ((), ()),
+        ((("p0:", "p0:\n  ports: {vf0: }"),), ("10: $.switch.ports.vf0: found a port that no backend uses",)),
+        (
+            (("vips:", "  spare:\n    backends: [{name: c, ipv4: 192.0.2.13, mac: 02:00:00:00:01:03}]\nvips:"),),
+            ("17: $.pools.spare: found a pool that no VIP uses",),
+        ),
+        ((("01:01}", "01:01, state: down}"),), ()),
+        (
+            (("01:01}", "01:01, state: down}"), ("01:02", "01:02\n        state: down")),
+            ("12: $.pools.ns.backends: found every backend for IPv4 down",),
+        ),
+        (
+            (
+                ("192.0.2.11,", "192.0.2.11, ipv6: '2001:db8::1', state: down,"),
+                ("- 192.0.2.53", "[192.0.2.53, 2001:db8::53]"),
+            ),
+            ("12: $.pools.ns.backends: found every backend for IPv6 down",),
+        ),
+        (
+            (("pool: ns", "pool: ns\n    fragments: drop"),),
+            ('23: $.vips.dns.fragments: found "drop" with forwarding dsr',),
+        ),
+        (
+            (("pool: ns", "pool: ns\n  dot: {addresses: [192.0.2.53], services: [dot], pool: ns, echo: false}"),),
+            ("23: $.vips.dot.echo: found false, while VIP dns with the same address says true",),
+        ),
+    ],
+)
+def test_warnings(pairs: tuple[tuple[str, str], ...], texts: tuple[str, ...]) -> None:
+    found = [w.text("spec.yaml") for w in load(changed(*pairs)).warnings]
+    assert [w.split("; expected")[0] for w in found] == [f"spec.yaml:{t}" for t in texts]
+
+
+def test_endpoints() -> None:
+    text = changed(
+        ("[dns]", "[dns, {protocol: tcp, port: 5353, target_port: 53}, doq]"),
+        ("pool: ns", "pool: ns\n    forwarding: nat"),
+    )
+    text = changed(
+        ("p0:", "p0: {next_hop: 02:00:00:00:00:fe}"), ("  uplinks", "  gateways: [192.0.2.1]\n  uplinks"), text=text
+    )
+    with pytest.raises(SpecError, match="answers of backend"):
+        load(text)
+    vip = load(text.replace("target_port: 53", "target_port: 54")).spec.vips["dns"]
+    assert [(e.protocol, e.port, e.target_port, e.index) for e in meaning.endpoints(vip)] == [
+        (Protocol.UDP, 53, 53, 0),
+        (Protocol.TCP, 53, 53, 0),
+        (Protocol.TCP, 5353, 54, 1),
+        (Protocol.UDP, 853, 853, 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("mac", "gateway"),
+    [
+        ("02:00:00:00:00:53", "02:00:00:00:00:52"),
+        ("02:00:00:00:00:52", "02:00:00:00:00:53"),
+        ("02:00:00:00:00:FF", "02:00:00:00:00:fe"),
+    ],
+)
+def test_gateway_mac_left_out(mac: str, gateway: str) -> None:
+    assert meaning.gateway_mac(load(changed(("02:00:00:00:00:53", mac))).spec.switch) == gateway
+
+
+def test_gateway_mac_given() -> None:
+    text = changed(("  uplinks", "  gateway_mac: 02:00:00:00:00:AA\n  uplinks"))
+    assert meaning.gateway_mac(load(text).spec.switch) == "02:00:00:00:00:aa"
+
+
+ANSWERS = """
+    p0:
+    p1: {next_hop: 02:00:00:00:01:fe}
+    p2: {next_hop: 02:00:00:00:02:fe}
+    p3: {answers: p2}
+    p4: {next_hop: 02:00:00:00:04:fe, answers: p1}
+  ports: {vf0: , vf1: {answers: p4}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("ingress", "leaves"),
+    [("p0", "p1"), ("p1", "p1"), ("p2", "p2"), ("p3", "p2"), ("p4", "p1"), ("vf0", "p1"), ("vf1", "p4")],
+)
+def test_answers_leave_by(ingress: str, leaves: str) -> None:
+    switch = load(changed(("\n    p0:\n", ANSWERS))).spec.switch
+    assert meaning.answers_leave_by(switch, ingress) == leaves
+    assert meaning.answers_leave_by(load(SPEC).spec.switch, "p0") is None
+
+
+def test_answers_pass() -> None:
+    text = changed(("p0:", "p0: {next_hop: 02:00:00:00:00:fe}\n  ports: {vf0: }\n  gateways: [192.0.2.1]"))
+    spec = load(
+        changed(
+            ("01:01}", "01:01, port: vf0}"),
+            ("mac: 02:00:00:00:01:02", "mac: 02:00:00:00:01:02\n        port: p0"),
+            text=text,
+        )
+    ).spec
+    backends = spec.pools["ns"].backends
+    assert [meaning.answers_pass(spec.switch, spec.vips["dns"], b) for b in backends] == [True, False]
+    nat = spec.vips["dns"].model_copy(update={"forwarding": Forwarding.NAT})
+    assert [meaning.answers_pass(spec.switch, nat, b) for b in backends] == [True, True]
+
+
+def test_members_and_slot_limits() -> None:
+    spec = load(changed(("192.0.2.11", "192.0.2.11, ipv6: 2001:db8::b"))).spec
+    pool = spec.pools["ns"]
+    assert [[b.name for b in meaning.members(pool, family)] for family in meaning.FAMILIES] == [["a", "b"], ["a"]]
+    assert meaning.slot_limit(spec, pool) == 1024
+    hashed = pool.model_copy(update={"selection": Selection.DP_HASH})
+    assert meaning.slot_limit(spec, hashed) == 256
+    doca = spec.model_copy(update={"switch": spec.switch.model_copy(update={"flavor": Flavor.OVS_DOCA})})
+    assert meaning.slot_limit(doca, hashed) == 16
+
+
+# --- examples, JSON Schema, effort
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda p: p.stem)
+def test_examples(file: Path) -> None:
+    assert load_spec(file).warnings == ()
+    SCHEMA.validate(read_document(file).value)
+
+
+SCHEMA = jsonschema.Draft202012Validator(Spec.model_json_schema(), format_checker=jsonschema.FormatChecker())
+
+
+def test_schema_is_one() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA.schema)
+    SCHEMA.validate(parse_document("x", SPEC).value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("dnsteer/v1", "dnsteer/v2"),
+        ("switch:", "swtich:"),
+        ("ovs-netdev", "ovs"),
+        ("br-dns", "1"),
+        ("p0:", "p0: up"),
+        ("p0:", "0p:"),
+        ("    p0:\n", "    {}\n"),
+        ("name: b", "name: b b"),
+        ("name: b", "name: true"),
+        ("name: b", "name: b\n        slots: 5"),
+        ("01:01}", "01:01, weight: -1}"),
+        ("01:01}", "01:01, weight: '1'}"),
+        ("01:01}", "01:01, weight: 65536}"),
+        ("01:01}", "01, state: off}"),
+        ("192.0.2.11", "192.0.2.311"),
+        ("    backends", "    slots: 100\n    backends"),
+        ("    backends", "    slots: 8192\n    backends"),
+        ("  ns:", "  n s:"),
+        ("[dns]", "[]"),
+        ("[dns]", "[ntp]"),
+        ("[dns]", "[{protocol: udp}]"),
+        ("[dns]", "[{protocol: udp, port: 0}]"),
+        ("[dns]", "dns"),
+        ("pool: ns", "pool: ns\n    echo: yes"),
+    ],
+)
+def test_schema_refuses(old: str, new: str) -> None:
+    value = parse_document("x", changed((old, new))).value
+    assert not SCHEMA.is_valid(value)
+    with pytest.raises(SpecError):
+        load(changed((old, new)))
+
+
+def many(n: int, nat: bool) -> str:
+    pools = "".join(
+        f"  p{i}:\n    backends:\n"
+        + "".join(
+            f"      - {{name: b{k}, ipv4: 10.{i >> 8}.{i & 255}.{k}, mac: 02:00:00:{i >> 8:02x}:{i & 255:02x}:{k:02x}}}\n"
+            for k in range(1, 5)
+        )
+        for i in range(n)
+    )
+    how = "forwarding: nat, fragments: drop" if nat else "forwarding: dsr"
+    vips = "".join(
+        f"  v{i}: {{addresses: [172.16.{i >> 8}.{i & 255}], services: [dns, dot, doq, doh], pool: p{i}, {how}}}\n"
+        for i in range(n)
+    )
+    text = changed(
+        ("    p0:", "    p0: {next_hop: 02:00:00:00:ff:fe}"), ("  uplinks", "  gateways: [192.0.2.1]\n  uplinks")
+    )
+    return text[: text.index("pools:")] + f"pools:\n{pools}vips:\n{vips}"
+
+
+def calls(text: str) -> int:
+    """How many functions checking calls, C functions included."""
+    count = 0
+
+    def note(_frame: object, event: str, _arg: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    doc = parse_document("x", text)
+    sys.setprofile(note)
+    try:
+        check_document(doc)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("nat", [False, True], ids=["dsr", "nat"])
+def test_effort_grows_with_the_spec_and_not_faster(nat: bool) -> None:
+    once, twice = calls(many(100, nat)), calls(many(200, nat))
+    assert once * 1.5 < twice < once * 2.1
