@@ -26,7 +26,7 @@ sys.path.extend(str(Path(__file__).resolve().parents[1] / folder) for folder in 
 
 from bench.machine import machine
 from dnsteer.plan.overlay import overlay
-from dnsteer.plan.slots import assign, default_slots
+from dnsteer.plan.slots import assign
 
 SIZES = (64, 128, 256, 512, 1024)
 GROUPS = ((2, 8), (9, 32), (33, 64))
@@ -177,17 +177,14 @@ def spread(values: Iterable[float]) -> dict[str, float]:
     return {"mean": round(statistics.fmean(ordered), 3), "p95": round(p95, 3)}
 
 
-def measure(
-    algorithm: Algorithm, cases: list[tuple[Weights, dict[str, Weights]]], slots: int | None
-) -> dict[str, object]:
-    """Movement and balance of *algorithm*. *slots*: None for the size that dnsteer chooses, 0 where the algorithm does."""
+def measure(algorithm: Algorithm, cases: list[tuple[Weights, dict[str, Weights]]], size: int) -> dict[str, object]:
+    """Movement and balance of *algorithm*. *size*: number of slots, 0 where the algorithm chooses."""
     moved: dict[str, list[float]] = {}
     beyond: dict[str, list[float]] = {}
     by_members: dict[str, list[float]] = {}
     loads: list[tuple[float, float]] = []
     served = 0
     for weights, changes in cases:
-        size = default_slots(weights, SIZES[-1]) if slots is None else slots
         before = algorithm(weights, size)
         if before is None:
             continue
@@ -226,21 +223,6 @@ def second_down(cases: list[tuple[Weights, dict[str, Weights]]], slots: int) -> 
     return spread(beyond)
 
 
-def resized(cases: list[tuple[Weights, dict[str, Weights]]]) -> dict[str, float]:
-    """How often a change also changes the size that dnsteer chooses by default, and percent that then moves in all."""
-    moved, total = [], 0
-    for weights, changes in cases:
-        size = default_slots(weights, SIZES[-1])
-        for changed in changes.values():
-            total += 1
-            other = default_slots(changed, SIZES[-1])
-            if other != size:
-                moved.append(movement(assign(weights, size), assign(changed, other))[0])
-    return {"percent_of_changes": round(100 * len(moved) / total, 2)} | {
-        f"moved_{k}": v for k, v in spread(moved).items()
-    }
-
-
 def speed() -> dict[str, float]:
     """Milliseconds of one `assign`, median of 15."""
     rng = random.Random(0)
@@ -274,9 +256,7 @@ def main() -> None:
             str(slots): {name: measure(algorithm, cases, slots) for name, algorithm in ALGORITHMS.items()}
             for slots in SIZES
         },
-        "default_slots": {name: measure(algorithm, cases, None) for name, algorithm in ALGORITHMS.items()},
         "own_slots": {name: measure(algorithm, cases, 0) for name, algorithm in OVS.items()},
-        "default_slots_change": resized(cases),
         "second_backend_down_beyond_least": {str(slots): second_down(cases, slots) for slots in SIZES},
     }
     report["seconds"] = round(time.monotonic() - start, 1)

@@ -69,8 +69,8 @@ def spec_page() -> str:
     """The reference of the spec."""
     out = [MADE + "# The spec\n"]
     out.append(
-        "One YAML file describes one switch. Editors complete it with the schema that `dnsteer schema` prints. Scalars follow "
-        "YAML 1.2; anchors, aliases and duplicate keys are refused. What the fields do to packets: [forwarding](forwarding.md).\n"
+        "One YAML file describes one switch. Editors complete it with the schema that `dnsteer schema` prints. Plain scalars are "
+        "numbers, `true`, `false`, `null` or text as written; anchors, aliases, tags and duplicate keys are refused. What the fields do to packets: [forwarding](forwarding.md).\n"
     )
     for title, part in PARTS:
         out.append(f"## {title}\n\n{part.__doc__}\n")

@@ -20,6 +20,62 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 BRIDGE = "br-dns"
 
+# Two specs of one bridge: many objects and a group, and few.
+LARGE = """\
+apiVersion: dnsteer/v1
+switch:
+  name: dpu-1
+  flavor: ovs-netdev
+  bridge: br-dns
+  mac: 02:00:00:00:00:53
+  gateways: [10.53.0.1, '2001:db8:53::1']
+  uplinks:
+    p0: {next_hop: '02:00:00:00:00:fe'}
+  ports:
+    vf0:
+    vf1:
+    vf2:
+pools:
+  hashed:
+    selection: dp-hash
+    slots: 16
+    backends:
+      - {name: a, ipv4: 10.53.0.11, ipv6: '2001:db8:53::11', mac: '02:00:00:00:03:01', port: vf0}
+      - {name: b, ipv4: 10.53.0.12, ipv6: '2001:db8:53::12', mac: '02:00:00:00:03:02', port: vf1}
+  direct:
+    slots: 32
+    backends:
+      - {name: a, ipv4: 10.53.0.11, ipv6: '2001:db8:53::11', mac: '02:00:00:00:03:01', port: vf0}
+      - {name: c, ipv4: 10.53.0.13, ipv6: '2001:db8:53::13', mac: '02:00:00:00:03:03', port: vf2}
+vips:
+  nat:
+    addresses: [198.51.100.53, '2001:db8:1::53']
+    services: [{protocol: udp, port: 53, target_port: 5353}, {protocol: tcp, port: 53, target_port: 5353}]
+    pool: hashed
+    forwarding: nat
+  straight:
+    addresses: [198.51.100.54, '2001:db8:1::54']
+    services: [dns]
+    pool: direct
+"""
+SMALL = """\
+apiVersion: dnsteer/v1
+switch:
+  flavor: ovs-netdev
+  bridge: br-dns
+  mac: 02:00:00:00:00:53
+  uplinks:
+    p0:
+pools:
+  farm:
+    slots: 16
+    backends:
+      - {name: ns1, ipv4: 192.0.2.11, mac: '02:00:00:00:01:01'}
+      - {name: ns2, ipv4: 192.0.2.12, mac: '02:00:00:00:01:02', weight: 2}
+vips:
+  dns: {addresses: [192.0.2.53], services: [dns], pool: farm}
+"""
+
 
 class Switch(PrivateSwitch):
     """A private switch, with ovs-ofctl, and with the warnings that the test expects in its logs (*expected*)."""
@@ -82,6 +138,11 @@ def switch() -> Iterator[Switch]:
         yield private
         unexpected = [c for c in private.complaints() if not any(re.search(e, c) for e in private.expected)]
     assert unexpected == []
+
+
+def line_of(text: str, part: str) -> int:
+    """The line of *text*, from 1, that *part* is in."""
+    return next(n for n, line in enumerate(text.splitlines(), 1) if part in line)
 
 
 def spec_of(text: str) -> Loaded:

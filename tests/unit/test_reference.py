@@ -13,7 +13,7 @@ from scapy.layers.inet6 import IPv6ExtHdrFragment, fragment6
 from scapy.packet import Packet, Raw
 
 from dnsteer.plan.overlay import overlay
-from dnsteer.plan.slots import assign, default_slots
+from dnsteer.plan.slots import assign
 from dnsteer.proof.reference import Frame, Reference
 from dnsteer.proof.wire import checksum, updated
 from dnsteer.spec.document import parse_document
@@ -132,7 +132,7 @@ def owners(down: str, spec: str = SLOTS) -> tuple[list[str | None], list[str | N
     reference = Reference(load(spec.replace("STATE", ", state: down" if down else "")))
     macs = {b"\x02\0\0\0\x0b" + bytes((n,)): name for n, name in ((1, "a"), (2, "b"), (3, "c"))}
     found: tuple[list[str | None], list[str | None]] = [], []
-    count = default_slots(WEIGHTS, limit=1024)
+    count = 1024
     for family, (source, vip) in enumerate(((C4, "192.0.2.1"), (C6, "2001:db8::1"))):
         for slot in range(count):
             told = set()
@@ -152,7 +152,7 @@ def test_slots_by_source_port(down: str) -> None:
     four, six = owners(down)
     slots = len(four)
     both = {"a": 1, "c": 2}
-    assert slots == len(six) == default_slots(WEIGHTS, limit=1024)
+    assert slots == len(six) == 1024
     assert tuple(four) == overlay(assign(WEIGHTS, slots), WEIGHTS, [down] if down else [])
     assert tuple(six) == overlay(assign(both, slots), both, [down] if down else [])
     assert ("c" in four, "c" in six) == (not down, not down)
@@ -171,7 +171,9 @@ def test_answers_of_servers_behind_an_uplink_do_not_pass() -> None:
 
 
 def test_without_next_hop_no_answer_leaves() -> None:
-    own_port = SLOTS.replace("uplinks: {p0: }", "uplinks: {p0: }, ports: {vf0: }").replace("name: b,", "name: b, port: vf0,")
+    own_port = SLOTS.replace("uplinks: {p0: }", "uplinks: {p0: }, ports: {vf0: }").replace(
+        "name: b,", "name: b, port: vf0,"
+    )
     document = parse_document("spec.yaml", own_port.replace("STATE", ""))
     reference = Reference(Spec.model_validate(document.value))  # the rules would refuse it
     answer = ether("02:00:00:00:00:52") / udp("192.0.2.1", 53, C4, 9)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import dnsteer
 from dnsteer.plan.overlay import overlay
-from dnsteer.plan.slots import assign, default_slots, quotas
+from dnsteer.plan.slots import assign, quotas, worst_share
 
 WEIGHTS = st.dictionaries(st.text(min_size=1, max_size=8), st.integers(0, 100), min_size=1, max_size=20).filter(
     lambda weights: any(weights.values())
@@ -218,49 +218,28 @@ def test_two_members_move_nothing_in_vain() -> None:
             assert beyond_least({"a": 7, "b": weight}, {"a": 7}, slots) == 0
 
 
-# The size of a pool that names none.
+# How well the slots serve the weights.
 
 
-def within_two_percent(weights: dict[str, int], slots: int) -> bool:
+@given(WEIGHTS, SLOTS)
+def test_worst_share_is_the_furthest_off(weights: dict[str, int], slots: int) -> None:
     total = sum(weights.values())
-    return all(
-        abs(Fraction(got, slots) / Fraction(weights[name], total) - 1) <= Fraction(2, 100)
+    errors = {
+        name: Fraction(got, slots) / Fraction(weights[name], total) - 1
         for name, got in quotas(weights, slots).items()
         if weights[name]
-    )
+    }
+    name, error = worst_share(weights, slots)
+    assert error == errors[name]
+    assert abs(error) == max(map(abs, errors.values()))
 
 
-@given(WEIGHTS, st.integers(0, 12).map(lambda bits: 1 << bits), st.integers(0, 200))
-def test_default_slots_are_the_first_that_do(weights: dict[str, int], limit: int, floor: int) -> None:
-    takers = sum(weight > 0 for weight in weights.values())
-    fit = [
-        size
-        for size in (1 << bits for bits in range(13))
-        if max(floor, takers) <= size <= limit and within_two_percent(weights, size)
-    ]
-    assert default_slots(weights, limit, floor) == (fit[0] if fit else limit)
-
-
-@pytest.mark.parametrize(
-    ("weights", "slots"),
-    [
-        ([1], 64), ([1, 1], 64), ([1, 1, 1], 128), ([1, 1, 1, 1, 1], 256), ([1] * 64, 64), ([1] * 65, 1024), ([3, 1], 64),
-        ([49, 51], 64), ([1, 1000], 1024), ([1, 0, 0], 64), ([25, 43], 64), ([49, 79], 128), ([39, 95], 128),
-    ],
-)  # fmt: skip
-def test_default_slots(weights: list[int], slots: int) -> None:
-    members = {f"b{i}": weight for i, weight in enumerate(weights)}
-    assert default_slots(members, 1024, 64) == slots
-    assert default_slots(members, 1024) == max(slots, 512)
-    assert default_slots(members, 16) == 16
-
-
-def test_default_slots_refuses() -> None:
-    for limit in (-1, 0, 3, 1023):
-        with pytest.raises(ValueError, match="power of two"):
-            default_slots({"a": 1}, limit)
+def test_worst_share() -> None:
+    assert worst_share({"a": 1, "b": 1}, 64) == ("b", 0)
+    assert worst_share({"a": 1, "b": 2}, 4)[1] == Fraction(-1, 4)
+    assert worst_share({"a": 1, "b": 1000, "c": 0}, 64) == ("a", -1)
     with pytest.raises(ValueError, match="no member has a weight"):
-        default_slots({"a": 0}, 64)
+        worst_share({"a": 0}, 64)
 
 
 # While backends are down.

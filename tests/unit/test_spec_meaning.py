@@ -125,15 +125,15 @@ def test_answers_pass() -> None:
     assert [meaning.answers_pass(spec.switch, nat, b) for b in backends] == [True, True]
 
 
-def test_members_and_slot_limits() -> None:
+def test_members_and_slot_counts() -> None:
     spec = load(changed(("192.0.2.11", "192.0.2.11, ipv6: 2001:db8::b"))).spec
     pool = spec.pools["ns"]
     assert [[b.name for b in meaning.members(pool, family)] for family in meaning.FAMILIES] == [["a", "b"], ["a"]]
-    assert meaning.slot_limit(spec, pool) == 1024
+    assert meaning.slot_count(spec, pool) == 1024
     hashed = pool.model_copy(update={"selection": Selection.DP_HASH})
-    assert meaning.slot_limit(spec, hashed) == 256
+    assert meaning.slot_count(spec, hashed) == 256
     doca = spec.model_copy(update={"switch": spec.switch.model_copy(update={"flavor": Flavor.OVS_DOCA})})
-    assert meaning.slot_limit(doca, hashed) == 16
+    assert meaning.slot_count(doca, hashed) == 16
 
 
 # --- examples, JSON Schema, effort

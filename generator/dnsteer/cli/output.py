@@ -95,6 +95,8 @@ def load(file: Path, as_json: bool = False) -> Loaded:
     """Load the spec and print its warnings."""
     loaded = load_spec(file)
     if not as_json:
-        for warning in loaded.warnings:
+        from dnsteer.plan.selection import uneven
+
+        for warning in (*loaded.warnings, *uneven(loaded)):
             err.print(f"warning: {warning.text(loaded.file)}", markup=False)
     return loaded

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -25,10 +25,11 @@ from dnsteer.lab.state import LabState, fingerprint
 from dnsteer.lab.topology import Topology, plan, served_as
 from dnsteer.lab.traffic import Load, LoadResult
 from dnsteer.lab.zone import WHOAMI
-from dnsteer.plan.selection import slot_count, slots_of
+from dnsteer.plan.selection import slots_of
+from dnsteer.spec.meaning import slot_count
 from dnsteer.spec import meaning
 from dnsteer.spec.meaning import Endpoint
-from dnsteer.spec.model import Forwarding, Selection, Spec
+from dnsteer.spec.model import Selection, Spec
 from dnsteer.spec.types import Address
 from dnsteer.switch.megaflows import Counters, Megaflow, read_counters, read_megaflows
 
@@ -41,7 +42,10 @@ ROUNDS = 6
 MAX_TARGETS = 16
 """Most VIP addresses and services loaded; further ones are left out and named."""
 _MAX_SECONDS = 600.0
+_RUN_SECONDS = 30.0
+"""A run is cut off after this: it is meant to take 2.5 s at most, unless queries are lost and the load waits for them."""
 _CALIBRATION_SECONDS = 1.0
+_MANY_LOST = 100
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ class Target:
     endpoint: Endpoint
     direct_server: str
     direct_address: Address
+    direct_port: int
     source_ports: int
     """Source ports that reach every slot equally often."""
 
@@ -92,7 +97,8 @@ def run(spec: Spec, report_file: Path, *, console: Console, seconds: float = 24.
     demo = _Demo(spec, lab, topology, seconds)
     demo.check_answers()
     demo.load(console)
-    demo.sweep()
+    if not demo.lost():
+        demo.sweep()
     report = demo.report()
     write_report(report, report_file)
     print_report(report, console, report_file)
@@ -103,19 +109,21 @@ def targets_of(spec: Spec, topology: Topology) -> Iterator[Target]:
     """Every plain DNS service of every VIP address."""
     for name, vip in spec.vips.items():
         pool = spec.pools[vip.pool]
-        slots = slot_count(spec, pool)
-        # Twice the slots: the lowest bit of the source port chooses nothing. A hash wants as many ports as there can be.
-        ports = 2 * slots if pool.selection is Selection.SOURCE_PORT else traffic.MAX_CLIENTS
         for address in dict.fromkeys(vip.addresses):
             family = meaning.family_of(address)
             held = slots_of(spec, pool, family)
+            # Twice the slots: the lowest bit of the source port chooses nothing. A hash wants as many as there can be.
+            ports = 2 * len(held) if pool.selection is Selection.SOURCE_PORT else traffic.MAX_CLIENTS
             backend = next(b for b in pool.backends if b.name in held)
             own = meaning.address_of(backend, family)
             assert own is not None
             for endpoint in meaning.endpoints(vip):
                 if served_as(endpoint) == "dns":
                     server = topology.server_of[vip.pool, backend.name]
-                    yield Target(name, vip.pool, address, endpoint, server, own, max(ports, 128))
+                    # The target port is the service's own unless NAT changes it.
+                    yield Target(
+                        name, vip.pool, address, endpoint, server, own, endpoint.target_port, max(ports, 128)
+                    )  # fmt: skip
 
 
 @dataclass
@@ -167,7 +175,7 @@ class _Demo:
             task = progress.add_task("measuring the machine", total=self.seconds, rate="")
 
             def show(target: Target, path: str) -> None:
-                rate = f"{sum(r.result.completed for r in self.runs):,} queries, {self._lost()} lost"
+                rate = f"{sum(r.result.completed for r in self.runs):,} queries, {self.lost()} lost"
                 progress.update(task, description=f"{target.label} {path}", completed=self._vip_seconds(), rate=rate)
 
             repeats: dict[Target, int] = {}
@@ -184,6 +192,8 @@ class _Demo:
                             self._through_vip(target, repeats[target])
                         else:
                             self._direct(target, repeats[target])
+                        if self.lost() > _MANY_LOST:
+                            return  # there is nothing more to learn, and every lost query holds the load up
                 enough = self._vip_seconds() >= self.seconds and self.expected.total >= LEAST_QUERIES
                 if (number + 1 >= ROUNDS and enough) or time.monotonic() - started > _MAX_SECONDS:
                     break
@@ -191,13 +201,14 @@ class _Demo:
     def _vip_seconds(self) -> float:
         return sum(r.result.seconds for r in self.runs if r.path == "vip")
 
-    def _lost(self) -> int:
+    def lost(self) -> int:
+        """Queries lost so far, on both paths."""
         return sum(r.result.lost for r in self.runs)
 
     def _calibrate(self, target: Target) -> float:
         """Queries per second that the direct path sustains; the runs' lengths follow from it."""
         with direct_path(self.topology, target.direct_server, self.topology.clients[0]):
-            load = self._direct_load(target, seconds=_CALIBRATION_SECONDS)
+            load = replace(next(self._loads(target, 1, direct=True)), repeats=None, seconds=_CALIBRATION_SECONDS)
             with traffic.start_dnsperf(self.lab, load) as running:
                 result = running.wait(30.0)
         if result.completed < traffic.queries_in_file():
@@ -208,12 +219,12 @@ class _Demo:
 
     def _direct(self, target: Target, repeats: int) -> None:
         with direct_path(self.topology, target.direct_server, self.topology.clients[0]):
-            # One run of all queries: only the VIP needs every source port.
-            self._run(target, "direct", self._direct_load(target, repeats=repeats * target.windows))
+            for load in self._loads(target, repeats, direct=True):
+                self._run(target, "direct", load)
 
     def _through_vip(self, target: Target, repeats: int) -> None:
         seen, passes = self._counted(), _passes()
-        for load in self._vip_loads(target, repeats):
+        for load in self._loads(target, repeats):
             result = self._run(target, "vip", load)
             family = meaning.family_of(target.address)
             self.expected.add(target.pool, family, result.sent - result.interrupted, target.clients)
@@ -225,35 +236,32 @@ class _Demo:
         for name, number in self._counted().items():
             self.seen[name] = self.seen.get(name, 0) + number - seen[name]
 
-    def _vip_loads(self, target: Target, repeats: int) -> Iterator[Load]:
-        """The runs that reach every slot of the target equally often."""
-        local = next(a for a in self.lab.client().addresses if (":" in a) == (target.address.version == 6))
+    def _loads(self, target: Target, repeats: int, *, direct: bool = False) -> Iterator[Load]:
+        """The runs that use every source port equally often. The direct path has no need of that, but equal terms."""
+        client = self.lab.client()
+        own = client.direct if direct else client.addresses
+        local = next(a for a in own if (":" in a) == (target.address.version == 6))
+        address, port = (
+            (target.direct_address, target.direct_port) if direct else (target.address, target.endpoint.port)
+        )
         first = traffic.reserve_ports(local, target.source_ports)
         for window in range(target.windows):
             yield Load(
-                str(target.address), target.endpoint.port, target.endpoint.protocol.value, clients=target.clients,
-                outstanding=OUTSTANDING, repeats=repeats, local=local, first_port=first + window * target.clients,
+                str(address), port, target.endpoint.protocol.value, clients=target.clients, outstanding=OUTSTANDING,
+                repeats=repeats, local=local, first_port=first + window * target.clients,
             )  # fmt: skip
 
     def sweep(self) -> None:
         """A few queries to every slot of every target, then count the megaflows: unused ones go after ten seconds."""
         for target in self.targets:
-            for load in self._vip_loads(target, 1):
+            for load in self._loads(target, 1):
                 self._run(target, "sweep", load)
         self.flows = read_megaflows(openvswitch.appctl("dpctl/dump-flows", "-m"))
 
-    def _direct_load(self, target: Target, *, seconds: float | None = None, repeats: int | None = None) -> Load:
-        local = next(a for a in self.lab.client().direct if (":" in a) == (target.address.version == 6))
-        vip = self.spec.vips[target.vip]
-        port = target.endpoint.target_port if vip.forwarding is Forwarding.NAT else target.endpoint.port
-        return Load(
-            str(target.direct_address), port, target.endpoint.protocol.value, clients=target.clients,
-            outstanding=OUTSTANDING, seconds=seconds, repeats=repeats, local=local,
-        )  # fmt: skip
-
     def _run(self, target: Target, path: str, load: Load) -> LoadResult:
         with traffic.start_dnsperf(self.lab, load) as running:
-            result = running.wait(120.0)
+            late = not running.done(_RUN_SECONDS)
+            result = running.stop() if late else running.wait(0.0)
         self.runs.append(Run(target.label, path, load, result))
         return result
 

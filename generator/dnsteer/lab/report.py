@@ -86,13 +86,8 @@ class DemoReport:
         """Median of the rate through the VIP over the direct rate next to it; single disturbances do not move it."""
         ratios: list[float] = []
         for target in self.targets():
-            pairs = [[r.result.qps for r in self._of(path) if r.target == target] for path in ("vip", "direct")]
-            windows = len(pairs[0]) // len(pairs[1]) if pairs[1] else 0
-            ratios += [
-                sum(pairs[0][n * windows : (n + 1) * windows]) / windows / direct
-                for n, direct in enumerate(pairs[1])
-                if windows and direct
-            ]
+            vip, direct = ([r.result.qps for r in self._of(path) if r.target == target] for path in ("vip", "direct"))
+            ratios += [a / b for a, b in zip(vip, direct, strict=False) if b]
         return median(ratios) if ratios else None
 
     def as_json(self) -> dict[str, Any]:

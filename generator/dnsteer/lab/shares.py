@@ -6,7 +6,8 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 
-from dnsteer.plan.selection import slot_count, slots_of
+from dnsteer.plan.selection import slots_of
+from dnsteer.spec import meaning
 from dnsteer.spec.meaning import Family
 from dnsteer.spec.model import Selection, Spec
 
@@ -29,11 +30,11 @@ class Expectation:
         """Count *queries* of a run for a VIP of that pool and family, spread evenly over *source_ports* ports."""
         pool = self.spec.pools[pool_name]
         self.total += queries
-        slots = slot_count(self.spec, pool)
+        slots = meaning.slot_count(self.spec, pool)
         held = Counter(slots_of(self.spec, pool, family))
         for backend in pool.backends:
             server = self.server_of[pool_name, backend.name]
-            part = held[backend.name] / slots
+            part = held[backend.name] / len(slots)
             self.queries[server] = self.queries.get(server, 0.0) + queries * part
             # The hash throws each 5-tuple into a slot as a die does; dnsperf has only as many tuples as source ports.
             if pool.selection is Selection.DP_HASH:

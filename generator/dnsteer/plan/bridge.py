@@ -6,18 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dnsteer.plan.pipeline import TABLES
+from dnsteer.spec.meaning import INTERFACE_TYPE
 from dnsteer.spec.model import Flavor, Spec
 
 DATAPATH_TYPE = {
     Flavor.OVS_DOCA: "netdev",
     Flavor.OVS_DPDK: "netdev",
     Flavor.OVS_NETDEV: "netdev",
-    Flavor.OVS_KERNEL: "system",
-}
-INTERFACE_TYPE = {
-    Flavor.OVS_DOCA: "dpdk",
-    Flavor.OVS_DPDK: "dpdk",
-    Flavor.OVS_NETDEV: "system",
     Flavor.OVS_KERNEL: "system",
 }
 

@@ -17,14 +17,8 @@ import hashlib
 import heapq
 import struct
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from math import gcd, isqrt
-
-DEFAULT_FLOOR = 512
-"""Slots that `default_slots` starts from. Fewer would serve most weights, but a pool whose size follows its members changes
-size with them, and then most slots move; from 512 on the mean movement is below 3 % as well (docs/slots.md)."""
-
-SHARE_TOLERANCE = 50
-"""`default_slots` accepts a share that is off by at most one part in this many: 2 %."""
 
 
 def quotas(weights: Mapping[str, int], slots: int) -> dict[str, int]:
@@ -51,19 +45,18 @@ def assign(weights: Mapping[str, int], slots: int) -> tuple[str, ...]:
     return tuple(owners[slot] for slot in range(slots))
 
 
-def default_slots(weights: Mapping[str, int], limit: int, floor: int = DEFAULT_FLOOR) -> int:
-    """The size of a pool that names none: the smallest power of two from *floor* that serves the weights well, or *limit*.
+def worst_share(weights: Mapping[str, int], slots: int) -> tuple[str, Fraction]:
+    """The member whose share of the slots is furthest from its weight's share, and by which part of that it is off.
 
-    It serves them well when every member's share is within 2 % of its weight's share, above and below; then no member with
-    a weight is without a slot. Raises ValueError when *limit* is not a power of two or the weights are no good.
+    Below 0: it gets less; -1: nothing. Members of weight 0 do not count. Raises ValueError as `quotas` does.
     """
-    if limit < 1 or limit & (limit - 1):
-        raise ValueError(f"limit is {limit}; want a power of two")
-    _checked(weights, limit)
-    size = 1 << (max(floor, 1) - 1).bit_length()
-    while size < limit and not _within_tolerance(weights, size):
-        size *= 2
-    return min(size, limit)
+    total = sum(weights.values())
+    errors = {
+        name: Fraction(quota * total, slots * weights[name]) - 1
+        for name, quota in quotas(weights, slots).items()
+        if weights[name]
+    }
+    return max(errors.items(), key=lambda item: (abs(item[1]), item[0]))
 
 
 def hand_out(free: Iterable[int], wants: Mapping[str, int], weights: Mapping[str, int], slots: int) -> dict[int, str]:
@@ -116,14 +109,6 @@ def _ranking(name: str, slots: int) -> list[int]:
     """All slots in the order in which the member *name* would like them: a permutation drawn from its name."""
     drawn = struct.unpack(f"<{slots}I", hashlib.shake_256(b"slots\0" + name.encode()).digest(4 * slots))
     return sorted(range(slots), key=drawn.__getitem__)
-
-
-def _within_tolerance(weights: Mapping[str, int], slots: int) -> bool:
-    total = sum(weights.values())
-    return all(
-        SHARE_TOLERANCE * abs(quota * total - weights[name] * slots) <= weights[name] * slots
-        for name, quota in quotas(weights, slots).items()
-    )
 
 
 def _checked(weights: Mapping[str, int], slots: int) -> Mapping[str, int]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from dnsteer.plan.overlay import overlay
-from dnsteer.plan.slots import assign, default_slots
+from dnsteer.plan.slots import assign
 from dnsteer.proof import neighbors
 from dnsteer.proof.wire import ARP, IPV4, IPV6, TCP, UDP, MalformedError, Packet, Piece, parse, rewritten
 from dnsteer.spec import meaning
@@ -284,7 +284,7 @@ def target(backend: Backend, width: int) -> Target | None:
 def _table(spec: Spec, pool: Pool, version: int) -> tuple[Target, ...]:
     """The backend of each slot for one family."""
     weights = {backend.name: backend.weight for backend in pool.backends}
-    slots = pool.slots or default_slots(weights, limit=meaning.slot_limit(spec, pool))
+    slots = meaning.slot_count(spec, pool)
     targets = {backend.name: target(backend, 4 if version == 4 else 16) for backend in pool.backends}
     here = {name: found for name, found in targets.items() if found is not None}
     if not here:

@@ -159,7 +159,7 @@ class _Reader:
             hint = "write the value out; a reader then sees what each object has"
             self._find(event, path, f'the YAML alias "*{shorten(event.anchor or "")}"', "the value itself", hint)
             return None
-        self._plain(event, path)
+        self._undecorated(event, path)
         if isinstance(event, events.ScalarEvent):
             return _scalar(event.value) if event.implicit[0] else event.value
         if len(path) >= MAX_DEPTH:
@@ -173,7 +173,8 @@ class _Reader:
             out.append(self._value(child, (*path, len(out))))
         return out
 
-    def _plain(self, event: Any, path: Path) -> None:
+    def _undecorated(self, event: Any, path: Path) -> None:
+        """Refuse what may stand before a value."""
         if event.anchor is not None:
             hint = "remove it; aliases, which refer to it, are not accepted either"
             self._find(event, path, f'the YAML anchor "&{shorten(event.anchor)}"', "a value without anchor", hint)
@@ -194,7 +195,7 @@ class _Reader:
                 self._value(self._next(), (*path, "?"))
                 continue
             key = event.value
-            self._plain(event, (*path, key))
+            self._undecorated(event, (*path, key))
             here = (*path, key)
             first = self.lines.setdefault(here, _line(event))
             content = self._next()

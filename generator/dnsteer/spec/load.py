@@ -45,10 +45,8 @@ def load_spec(file: FilePath) -> Loaded:
 def check_document(doc: Document) -> Loaded:
     """Check a parsed document. Raises SpecError as load_spec does."""
     if not isinstance(doc.value, dict):
-        expected, hint = (
-            "a mapping with the keys apiVersion, switch, pools and vips",
-            "start from examples/quickstart.yaml",
-        )
+        expected = "a mapping with the keys apiVersion, switch, pools and vips"
+        hint = "start from examples/quickstart.yaml"
         raise SpecError(doc.file, [Finding(doc.line(()), (), show_value(doc.value), expected, hint)])
     try:
         spec = Spec.model_validate(doc.value)

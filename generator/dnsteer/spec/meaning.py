@@ -31,8 +31,9 @@ class FlavorLimits:
     why_no_dp_hash: str = ""
 
 
-MAX_SOURCE_PORT_SLOTS = 1024
-"""Largest number of slots chosen by default for `source-port`."""
+SOURCE_PORT_SLOTS = 1024
+"""Slots of a `source-port` pool that names none. A constant: a number that followed the members would change with them, and
+then most slots move. With 1024 a change moves 2 % more slots than it must on average (docs/slots.md)."""
 
 MAX_PORTS = 65_279
 """OpenFlow numbers the ports of a bridge from 1 to 0xfeff."""
@@ -94,10 +95,12 @@ def members(pool: Pool, family: Family) -> list[Backend]:
     return [b for b in pool.backends if address_of(b, family) is not None]
 
 
-def slot_limit(spec: Spec, pool: Pool) -> int:
-    """The most slots that the pool's selection allows by default on the spec's flavor."""
+def slot_count(spec: Spec, pool: Pool) -> int:
+    """Number of slots of *pool*, the same for both families; for dp-hash that names none, the most the flavor has."""
+    if pool.slots is not None:
+        return pool.slots
     if pool.selection is Selection.SOURCE_PORT:
-        return MAX_SOURCE_PORT_SLOTS
+        return SOURCE_PORT_SLOTS
     return FLAVOR_LIMITS[spec.switch.flavor].max_dp_hash_slots
 
 

@@ -247,8 +247,8 @@ class Pool(_Part):
     )
     slots: Slots | None = Field(
         default=None,
-        description="Number of slots, a power of two. Left out: enough that every backend's share is within 2 % of "
-        "its weight's.",
+        description="Number of slots, a power of two: that many hardware rules for each service. Left out: 1024 for "
+        "`source-port`, 256 for `dp-hash` (16 with ovs-doca). A changed number moves most clients.",
     )
     backends: Annotated[list[Backend], Field(min_length=1)] = Field(description="The DNS servers.")
 

@@ -69,7 +69,7 @@ def _selection(scope: Scope, base: Path, pool: Pool) -> Iterator[Finding]:
             f"source-port goes up to {MAX_SLOTS}",
         )  # fmt: skip
         return
-    most = pool.slots or meaning.slot_limit(scope.spec, pool)
+    most = meaning.slot_count(scope.spec, pool)
     takers = sum(1 for b in pool.backends if b.weight)
     if takers <= most:
         return

@@ -169,14 +169,17 @@ class Changes:
         return flows + len(self.add_groups) + len(self.replace_groups) + len(self.remove_groups) + len(self.restore)
 
     def bundle(self) -> list[str]:
-        """The lines of the bundle. Groups come before the flows that use them, and leave after them."""
+        """The lines of the bundle. Groups come before the flows that use them, and leave after them.
+
+        Flows leave first, so that tables with a limit need no room for both.
+        """
         # A changed group is sent whole: insert- and remove-buckets lose slots in OVS before 3.6 (ovs-issues 357).
         return [
             *self.restore,
+            *(f"flow delete_strict {f.spec()}" for f in self.remove),
             *(f"group add {g.text}" for g in self.add_groups),
             *(f"group modify {g.text}" for g in self.replace_groups),
             *(f"flow add {f.line()}" for f in (*self.add, *self.replace)),
-            *(f"flow delete_strict {f.spec()}" for f in self.remove),
             *(f"group delete group_id={g.number}" for g in self.remove_groups),
         ]
 

@@ -1,0 +1,300 @@
+"""`apply` and `check` that are killed or asked to end at any moment: the tables stay whole, and nothing is left behind."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.specs import many_vips
+from dnsteer.spec.load import Loaded
+from dnsteer.switch import apply as apply_module
+from dnsteer.switch.apply import apply
+from dnsteer.switch.openflow import OpenFlow
+from dnsteer.switch.tools import SwitchError, program
+from dnsteer.switch.verify import verify
+from tests.packet.conftest import LARGE, ROOT, SMALL, Switch, processes_naming, spec_of
+
+FORK = multiprocessing.get_context("fork")
+HASHED = "    selection: dp-hash\n    slots: 16\n    backends:"
+ONE_TEXT = many_vips(40, pools=4, backends=3).replace("    backends:", HASHED, 2)
+OTHER_TEXT = ONE_TEXT.replace("172.16.", "172.17.").replace("02:01:", "02:02:").replace("weight: 1", "weight: 5")
+ONE, OTHER = spec_of(ONE_TEXT), spec_of(OTHER_TEXT)
+
+Held = tuple[set[str], set[str]]
+
+
+@pytest.fixture
+def states(switch: Switch) -> list[tuple[Loaded, Held]]:
+    """Two specs and the tables that they make; the switch holds the second one's."""
+    out = []
+    for spec in (ONE, OTHER):
+        apply(spec, switch.database)
+        out.append((spec, switch.tables()))
+    assert not out[0][1][0] & out[1][1][0] or len(out[0][1][0] - out[1][1][0]) > 500
+    return out
+
+
+def kill_after(seconds: float, spec: Loaded, database: str) -> bool:
+    """Apply in a process of its own and kill -9 it; whether it had not finished yet."""
+    child = FORK.Process(target=apply, args=(spec, database))
+    child.start()
+    child.join(seconds)
+    early = child.is_alive()
+    child.kill()
+    child.join()
+    return early
+
+
+def test_an_apply_killed_at_any_moment_leaves_whole_tables(switch: Switch, states: list[tuple[Loaded, Held]]) -> None:
+    switch.expected = ["Connection reset by peer", "Broken pipe"]  # of the one that was killed
+    start = time.monotonic()
+    apply(states[0][0], switch.database)
+    whole = time.monotonic() - start
+    draw, early, held = random.Random(53), 0, []
+    for i in range(20):
+        (_, old), (spec, new) = (states[i % 2], states[1 - i % 2])
+        early += kill_after(draw.uniform(0.2, 1.0) * whole, spec, switch.database)
+        held.append(switch.tables())
+        assert held[-1] in (old, new), i
+        apply(spec, switch.database)
+        assert verify(spec, switch.database) == []
+        assert switch.tables() == new
+    assert early >= 10  # else the moments were no moments
+
+
+def test_nobody_sees_tables_that_are_half_new(switch: Switch, states: list[tuple[Loaded, Held]]) -> None:
+    seen: list[set[str]] = []
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            seen.append(switch.flows())
+
+    numbered = []
+    for spec, _ in states:
+        apply(spec, switch.database)
+        numbered.append(switch.flows())
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        for i in range(6):
+            apply(states[i % 2][0], switch.database)
+    finally:
+        done.set()
+        watcher.join()
+    assert all(flows in numbered for flows in seen)
+    assert numbered[0] in seen
+    assert numbered[1] in seen
+
+
+# Kills dnsteer while it still has something to write, and then does what it was called for.
+KILLER = """#!/bin/sh
+case " $* " in *" bundle "*) kill -9 $PPID; sleep 0.2 ;; esac
+exec {real} "$@"
+"""
+
+
+def test_a_bundle_whose_sender_dies_is_not_cut_short(
+    switch: Switch, states: list[tuple[Loaded, Held]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ovs-ofctl must not take the end of a broken pipe for the end of the bundle."""
+    switch.expected = ["Connection reset by peer", "Broken pipe"]
+    fake = tmp_path / "ovs-ofctl"
+    fake.write_text(KILLER.format(real=program("ovs-ofctl")))
+    fake.chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        child = FORK.Process(target=apply, args=(states[0][0], switch.database))
+        child.start()
+        child.join()
+    assert child.exitcode == -signal.SIGKILL
+    time.sleep(0.4)
+    assert switch.tables() in (states[0][1], states[1][1])
+    apply(states[0][0], switch.database)
+    assert verify(states[0][0], switch.database) == []
+
+
+def test_two_at_once_make_the_tables_of_one(switch: Switch, states: list[tuple[Loaded, Held]]) -> None:
+    for _ in range(3):
+        children = [FORK.Process(target=apply, args=(spec, switch.database)) for spec, _ in states]
+        for child in children:
+            child.start()
+        for child in children:
+            child.join()
+        assert [c.exitcode for c in children] == [0, 0]  # one waits for the other
+        held = switch.tables()
+        assert held in [tables for _, tables in states]
+        spec = next(spec for spec, tables in states if tables == held)
+        assert verify(spec, switch.database) == []
+
+
+def _before(name: str, owner: object) -> Callable[[pytest.MonkeyPatch, Callable[[], None]], None]:
+    def arrange(patch: pytest.MonkeyPatch, kill: Callable[[], None]) -> None:
+        original = getattr(owner, name)
+
+        def killing(*args: object, **more: object) -> object:
+            kill()
+            return original(*args, **more)
+
+        patch.setattr(owner, name, killing)
+
+    return arrange
+
+
+MOMENTS = {
+    "before the tables are read": _before("refuse_foreign", apply_module.br),
+    "before the bridge is changed": _before("set_up", apply_module.br),
+    "while the switch follows": _before("_ready", apply_module._Apply),
+    "before the bundle": _before("bundle", OpenFlow),
+    "before the record": _before("finish", apply_module.br),
+}
+
+
+@pytest.mark.parametrize("when", MOMENTS)
+@pytest.mark.parametrize("first", [True, False], ids=["new bridge", "bridge there"])
+def test_a_switch_that_dies_in_the_middle(
+    when: str, first: bool, switch: Switch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch.expected = ["Connection reset by peer", "Broken pipe"]
+    small, large = spec_of(SMALL), spec_of(LARGE)
+    if not first:
+        apply(small, switch.database)
+    with monkeypatch.context() as patch:
+        MOMENTS[when](patch, switch.kill_switch)
+        start = time.monotonic()
+        with pytest.raises(SwitchError) as error:
+            apply(large, switch.database, timeout=0.5)
+        assert time.monotonic() - start < 3
+    if when != "before the record":
+        assert switch_has(switch, "br-dns") is not first or when == "before the tables are read"
+        assert "vf0" not in ports_of(switch), str(error.value)
+    switch.start_switch()
+    if switch_has(switch, "br-dns"):
+        assert switch.tables() == (set(), set())  # a switch that starts anew has no flows: it drops, by its fail mode
+    apply(large, switch.database)
+    assert verify(large, switch.database) == []
+
+
+def switch_has(switch: Switch, bridge: str) -> bool:
+    return bridge in switch.vsctl("--no-wait", "list-br").split()
+
+
+def ports_of(switch: Switch) -> list[str]:
+    return switch.vsctl("--no-wait", "list-ports", "br-dns").split() if switch_has(switch, "br-dns") else []
+
+
+class Run:
+    """A `dnsteer` process whose temporary files are in a directory of its own."""
+
+    def __init__(self, folder: Path, *args: object) -> None:
+        self.folder = folder
+        env = {**os.environ, "PYTHONPATH": str(ROOT / "generator"), "TMPDIR": str(folder)}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "dnsteer", *map(str, args)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True,
+        )  # fmt: skip
+
+    def wait_until_it_listens(self) -> None:
+        """Until its handlers of signals are there: the interpreter's own start is not ours to clean up."""
+        status = Path(f"/proc/{self.process.pid}/status")
+        while not int(status.read_text().split("SigCgt:")[1].split()[0], 16) >> (signal.SIGTERM - 1) & 1:
+            assert self.process.poll() is None
+            time.sleep(0.002)
+
+    def end(self, number: signal.Signals, *, group: bool) -> tuple[int, str]:
+        """Send the signal, to the whole process group as a terminal does or to the process; exit code and messages."""
+        (os.killpg if group else os.kill)(self.process.pid, number)
+        _, said = self.process.communicate(timeout=20)
+        return self.process.returncode, said
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """An empty directory with a short name, for sockets."""
+    path = Path(tempfile.mkdtemp(prefix="t-"))
+    yield path
+    shutil.rmtree(path)
+
+
+WAYS = [(signal.SIGINT, False), (signal.SIGINT, True), (signal.SIGTERM, False), (signal.SIGHUP, True)]
+
+
+def test_check_asked_to_end_leaves_nothing(folder: Path, tmp_path: Path) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(LARGE)
+    start = time.monotonic()
+    run = Run(folder, "check", spec)
+    run.wait_until_it_listens()
+    ready = time.monotonic()
+    assert run.process.wait(60) == 0
+    whole = time.monotonic() - ready
+    assert ready - start < 5
+    draw, ended = random.Random(53), 0
+    for i in range(12):
+        run = Run(folder, "check", spec)
+        run.wait_until_it_listens()
+        time.sleep(draw.uniform(0, 0.9) * whole)
+        code, said = run.end(WAYS[i % 4][0], group=WAYS[i % 4][1])
+        assert (code, said) in ((130, "dnsteer: interrupted\n"), (0, "")), i
+        ended += code == 130
+        assert list(folder.iterdir()) == []
+        assert processes_naming(f"{folder}/") == []
+    assert ended >= 8
+
+
+def test_apply_asked_to_end_changes_all_or_nothing(switch: Switch, folder: Path, tmp_path: Path) -> None:
+    switch.expected = ["Connection reset by peer", "Broken pipe"]
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(ONE_TEXT)
+    run = Run(folder, "apply", spec, "--db", switch.database)
+    run.wait_until_it_listens()
+    start = time.monotonic()
+    assert run.process.wait(60) == 0
+    whole, held = time.monotonic() - start, switch.tables()
+    draw, ended = random.Random(54), 0
+    for i in range(12):
+        switch.vsctl("del-br", "br-dns")
+        run = Run(folder, "apply", spec, "--db", switch.database)
+        run.wait_until_it_listens()
+        time.sleep(draw.uniform(0.3, 1) * whole)
+        code, said = run.end(WAYS[i % 4][0], group=WAYS[i % 4][1])
+        assert code in (130, 0), said
+        if code == 130:
+            ended += 1
+            last = said.splitlines()[-1]
+            assert last.startswith("dnsteer: interrupted"), said
+            assert "Traceback" not in said
+            if "removed again" in last:
+                assert switch.bridges() == []
+            elif "whole" in last:
+                assert switch.tables() in (held, (set(), set()))
+        assert list(folder.iterdir()) == []
+        apply(ONE, switch.database)
+        assert verify(ONE, switch.database) == []
+    assert ended >= 6
+
+
+def test_check_killed_leaves_no_daemon(folder: Path, tmp_path: Path) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(LARGE)
+    run = Run(folder, "check", spec)
+    while len(processes_naming(f"{folder}/")) < 2:
+        time.sleep(0.01)
+    run.process.kill()
+    run.process.communicate()
+    deadline = time.monotonic() + 5
+    while processes_naming(f"{folder}/"):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
