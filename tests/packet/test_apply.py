@@ -110,16 +110,20 @@ def test_a_foreign_flow_in_the_way_is_refused(switch: Switch, flags: str) -> Non
 
 
 def test_a_foreign_bridge_is_refused_and_untouched(switch: Switch) -> None:
-    switch.vsctl("add-br", BRIDGE, "--", "set", "Bridge", BRIDGE, "datapath_type=netdev", "--", "add-port", BRIDGE, "p0")
+    switch.vsctl(
+        "add-br", BRIDGE, "--", "set", "Bridge", BRIDGE, "datapath_type=netdev", "--", "add-port", BRIDGE, "p0"
+    )
     tables, conf = switch.tables(), switch.conf()
-    with pytest.raises(SwitchError, match="bridge br-dns exists and is not dnsteer's.*--adopt"):
+    with pytest.raises(SwitchError, match=r"bridge br-dns exists and is not dnsteer's.*--adopt"):
         apply(FEW, switch.database)
     assert (switch.tables(), switch.conf()) == (tables, conf)
 
 
 def test_adopting_keeps_flows_and_groups_although_the_switch_drops_them(switch: Switch) -> None:
     """A change of the fail mode empties all tables; the flow that forwards everything must go, the rest comes back."""
-    switch.vsctl("add-br", BRIDGE, "--", "set", "Bridge", BRIDGE, "datapath_type=netdev", "--", "add-port", BRIDGE, "p0")
+    switch.vsctl(
+        "add-br", BRIDGE, "--", "set", "Bridge", BRIDGE, "datapath_type=netdev", "--", "add-port", BRIDGE, "p0"
+    )
     switch.vsctl("add-port", BRIDGE, "theirs")
     add_foreign(switch)
     assert any("NORMAL" in flow for flow in switch.flows())
@@ -133,7 +137,9 @@ def test_adopting_keeps_flows_and_groups_although_the_switch_drops_them(switch: 
 
 
 def test_a_port_of_another_bridge_is_refused(switch: Switch) -> None:
-    switch.vsctl("add-br", "br-x", "--", "set", "Bridge", "br-x", "datapath_type=netdev", "--", "add-port", "br-x", "p0")
+    switch.vsctl(
+        "add-br", "br-x", "--", "set", "Bridge", "br-x", "datapath_type=netdev", "--", "add-port", "br-x", "p0"
+    )
     conf = switch.conf()
     with pytest.raises(SwitchError, match="port p0 is on bridge br-x"):
         apply(FEW, switch.database)
@@ -151,7 +157,9 @@ def test_a_port_inside_a_bond_is_refused(switch: Switch) -> None:
 
 
 def test_a_bridge_named_like_a_port_is_refused(switch: Switch) -> None:
-    switch.vsctl("add-br", "br-x", "--", "set", "Bridge", "br-x", "datapath_type=netdev", "--", "add-port", "br-x", BRIDGE)
+    switch.vsctl(
+        "add-br", "br-x", "--", "set", "Bridge", "br-x", "datapath_type=netdev", "--", "add-port", "br-x", BRIDGE
+    )
     with pytest.raises(SwitchError, match="br-dns is a port of bridge br-x"):
         apply(FEW, switch.database)
 
@@ -174,7 +182,7 @@ def test_a_port_that_cannot_be_opened_leaves_the_old_tables_and_ports(switch: Sw
     switch.expected = CANNOT_OPEN
     apply(FEW, switch.database)
     tables, record = switch.tables(), column(switch, "Bridge", BRIDGE, "external_ids")
-    with pytest.raises(SwitchError, match="vf1: could not open .*; nothing was changed"):
+    with pytest.raises(SwitchError, match=r"vf1: could not open .*; nothing was changed"):
         apply(spec_of(BROKEN), switch.database)
     assert switch.tables() == tables
     assert switch.ports() == {"p0"}
@@ -195,10 +203,12 @@ def test_settings_of_a_port_come_back_when_the_new_ones_do_not_work(switch: Swit
 
 def test_a_failed_adoption_gives_the_bridge_back_with_its_flows(switch: Switch) -> None:
     switch.expected = CANNOT_OPEN
-    switch.vsctl("add-br", BRIDGE, "--", "set", "Bridge", BRIDGE, "datapath_type=netdev", "--", "add-port", BRIDGE, "p0")
+    switch.vsctl(
+        "add-br", BRIDGE, "--", "set", "Bridge", BRIDGE, "datapath_type=netdev", "--", "add-port", BRIDGE, "p0"
+    )
     add_foreign(switch)
     tables = switch.tables()
-    with pytest.raises(SwitchError, match="vf1: could not open .*; nothing was changed"):
+    with pytest.raises(SwitchError, match=r"vf1: could not open .*; nothing was changed"):
         apply(spec_of(BROKEN), switch.database, adopt=True)
     assert switch.tables() == tables
     assert switch.ports() == {"p0"}
@@ -243,7 +253,9 @@ def test_a_bundle_that_the_switch_refuses_changes_nothing_and_is_explained(switc
                  "flow_limit=8", "overflow_policy=refuse", "--", "set", "Bridge", BRIDGE, "flow_tables:20=@t")  # fmt: skip
     tables = switch.tables()
     line = line_of(LARGE, "services: [dns]")  # MANY needs nine flows there, and these come last
-    said = rf"for VIP straight .* port 53/... \(spec\.yaml:{line}\): OFPFMFC_TABLE_FULL: .*cookie.*; nothing was changed"
+    said = (
+        rf"for VIP straight .* port 53/... \(spec\.yaml:{line}\): OFPFMFC_TABLE_FULL: .*cookie.*; nothing was changed"
+    )
     with pytest.raises(SwitchError, match=said):
         apply(MANY, switch.database)
     assert switch.tables() == tables
@@ -271,7 +283,9 @@ def test_a_flow_that_ovs_ofctl_cannot_read_is_shown_with_its_object(
         return flows
 
     monkeypatch.setattr(apply_module, "flows_of", broken)
-    said = rf"for VIP straight .*\(spec\.yaml:{line_of(LARGE, 'services: [dns]')}\): .*fly_away.*tcp,nw_dst=198.51.100.54"
+    said = (
+        rf"for VIP straight .*\(spec\.yaml:{line_of(LARGE, 'services: [dns]')}\): .*fly_away.*tcp,nw_dst=198.51.100.54"
+    )
     with pytest.raises(SwitchError, match=said):
         apply(MANY, switch.database)
     assert switch.tables() == tables
@@ -316,7 +330,9 @@ def test_a_switch_that_does_not_run_is_named_in_time_and_nothing_is_left(switch:
     switch.expected = ["Connection reset by peer"]
     switch.kill_switch()
     start = time.monotonic()
-    with pytest.raises(UnavailableError, match="ovs-vswitchd did not follow .* within 0.5 s.*br-dns was removed again"):
+    with pytest.raises(
+        UnavailableError, match=r"ovs-vswitchd did not follow .* within 0.5 s.*br-dns was removed again"
+    ):
         apply(FEW, switch.database, timeout=0.5)
     assert time.monotonic() - start < 2
     with Database(switch.database) as base:

@@ -15,7 +15,7 @@ from dnsteer.render.files import FILES
 from dnsteer.spec.load import Loaded
 from dnsteer.switch.apply import apply
 from dnsteer.switch.verify import verify
-from tests.packet.conftest import EXAMPLES, LARGE, ROOT, Switch
+from tests.packet.conftest import EXAMPLES, LARGE, ROOT, Switch, unexpected
 from tests.strategies import specs
 
 FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
@@ -26,7 +26,7 @@ def shared() -> Iterator[Switch]:
     """One switch for all examples; each starts without a bridge."""
     with Switch() as private:
         yield private
-        assert private.complaints() == []
+        assert unexpected(private) == []
 
 
 def state(switch: Switch) -> tuple[object, ...]:

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
 from bench.specs import many_vips
+
 from dnsteer.spec.load import Loaded
 from dnsteer.switch import apply as apply_module
 from dnsteer.switch.apply import apply

@@ -15,7 +15,7 @@ from dnsteer.render.flows import flows_of
 from dnsteer.switch.apply import apply
 from dnsteer.switch.tools import UnavailableError
 from dnsteer.switch.verify import verify
-from tests.packet.conftest import BRIDGE, LARGE, SMALL, Switch, cli, line_of, spec_of
+from tests.packet.conftest import BRIDGE, LARGE, SMALL, Switch, cli, line_of, spec_of, unexpected
 
 SPEC = spec_of(LARGE)
 PLAN = build_plan(SPEC)
@@ -146,7 +146,9 @@ def shared() -> Iterator[Switch]:
     """One switch for all cases: each is repaired before the next."""
     with Switch() as private:
         apply(SPEC, private.database)
+        private.expected = [e for case in CASES.values() for e in case.expected]
         yield private
+        assert unexpected(private) == []
 
 
 @pytest.mark.parametrize("what", CASES)
@@ -204,7 +206,7 @@ def test_a_switch_that_does_not_run(switch: Switch) -> None:
     switch.expected = ["Connection reset by peer"]
     apply(SPEC, switch.database)
     switch.kill_switch()
-    with pytest.raises(UnavailableError, match="no OpenFlow at .*br-dns.mgmt .* is ovs-vswitchd running"):
+    with pytest.raises(UnavailableError, match=r"no OpenFlow at .*br-dns.mgmt .* is ovs-vswitchd running"):
         verify(SPEC, switch.database, timeout=0.5)
 
 

@@ -26,7 +26,6 @@ from dnsteer.lab.topology import Topology, plan, served_as
 from dnsteer.lab.traffic import Load, LoadResult
 from dnsteer.lab.zone import WHOAMI
 from dnsteer.plan.selection import slots_of
-from dnsteer.spec.meaning import slot_count
 from dnsteer.spec import meaning
 from dnsteer.spec.meaning import Endpoint
 from dnsteer.spec.model import Selection, Spec

@@ -7,7 +7,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from dnsteer.plan.selection import slots_of
-from dnsteer.spec import meaning
 from dnsteer.spec.meaning import Family
 from dnsteer.spec.model import Selection, Spec
 
@@ -30,8 +29,8 @@ class Expectation:
         """Count *queries* of a run for a VIP of that pool and family, spread evenly over *source_ports* ports."""
         pool = self.spec.pools[pool_name]
         self.total += queries
-        slots = meaning.slot_count(self.spec, pool)
-        held = Counter(slots_of(self.spec, pool, family))
+        slots = slots_of(self.spec, pool, family)
+        held = Counter(slots)
         for backend in pool.backends:
             server = self.server_of[pool_name, backend.name]
             part = held[backend.name] / len(slots)

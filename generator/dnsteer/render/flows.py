@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -47,24 +46,29 @@ class Group:
     text: str
 
 
-_LINE = re.compile(
-    r"\s*(?:cookie=(?P<cookie>0x[0-9a-f]+), )?(?:table=(?P<table>\d+), )?(?P<flags>(?:[a-z_]+=\S+, )*)"
-    r"(?:priority=(?P<priority>\d+))?,?(?P<match>\S*) actions=(?P<actions>.*)$"
-)
-
-
 def parse_flow(line: str) -> Flow:
-    """Read one flow as rendered or as dumped with --no-stats. Raises ValueError for anything else."""
-    m = _LINE.match(line)
-    if m is None:
+    """Read one flow as rendered or as dumped with --no-stats. Raises ValueError for anything else, flags included."""
+    head, mark, actions = line.strip().rpartition(" actions=")
+    cookie, table, priority, match = 0, 0, 32768, ""
+    if not mark and not line.strip().startswith("actions="):
         raise ValueError(f"not a flow: {line!r}")
-    return Flow(
-        int(m["table"] or 0),
-        int(m["priority"] or 32768),
-        (m["flags"] or "") + m["match"],
-        int(m["cookie"] or "0", 16),
-        m["actions"],
-    )
+    for part in head.rstrip(",").split(", ") if head else ():
+        name, _, value = part.partition("=")
+        if name == "cookie":
+            cookie = int(value, 16)
+        elif name == "table":
+            table = int(value)
+        elif name == "priority":
+            number, _, match = value.partition(",")
+            priority = int(number)
+        elif match or " " in part or name in _FLAGS:
+            raise ValueError(f"not a flow without flags: {line!r}")
+        else:
+            match = part
+    return Flow(table, priority, match, cookie, actions.removeprefix("actions="))
+
+
+_FLAGS = frozenset(["idle_timeout", "hard_timeout", "importance"])
 
 
 def _flow_line(subject: Subject, table: Table, priority: int, match: str, actions: str) -> str:

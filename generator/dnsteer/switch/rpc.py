@@ -77,8 +77,8 @@ class Rpc:
             self._socket.sendall(json.dumps(request).encode())
             while True:
                 answer = self._receive(deadline)
-                if answer.get("id") == self._number and "result" in answer:
-                    break
+                if answer.get("id") == self._number and "method" not in answer:
+                    break  # and not a request of the server's own
         except TimeoutError:
             raise UnavailableError(f"{self.name} does not answer within {timeout:g} s") from None
         except OSError as err:
@@ -86,7 +86,7 @@ class Rpc:
         if answer.get("error") is not None:
             error = answer["error"]
             raise SwitchError(str(error.get("error", error) if isinstance(error, dict) else error).strip())
-        return answer["result"]
+        return answer.get("result")
 
     def _receive(self, deadline: float) -> dict[str, Any]:
         """The next message. They follow each other without a mark between, so one ends where its JSON does."""
