@@ -22,7 +22,7 @@ from dnsteer.spec.load import Loaded
 from dnsteer.switch import apply as apply_module
 from dnsteer.switch.apply import apply
 from dnsteer.switch.openflow import OpenFlow
-from dnsteer.switch.tools import SwitchError, program
+from dnsteer.switch.tools import SwitchError, UnavailableError, program
 from dnsteer.switch.verify import verify
 from tests.packet.conftest import LARGE, ROOT, SMALL, Switch, processes_naming, spec_of
 
@@ -183,6 +183,28 @@ def test_a_switch_that_dies_in_the_middle(
     switch.start_switch()
     if switch_has(switch, "br-dns"):
         assert switch.tables() == (set(), set())  # a switch that starts anew has no flows: it drops, by its fail mode
+    apply(large, switch.database)
+    assert verify(large, switch.database) == []
+
+
+@pytest.mark.parametrize("daemon", ["ovsdb-server", "ovs-vswitchd"])
+@pytest.mark.parametrize("when", MOMENTS)
+def test_a_daemon_that_gets_stuck_is_given_up_in_time(
+    when: str, daemon: str, switch: Switch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch.expected = ["Connection reset by peer", "Broken pipe", "Unreasonably long"]
+    small, large = spec_of(SMALL), spec_of(LARGE)
+    apply(small, switch.database)
+    process = switch._processes[daemon]
+    with monkeypatch.context() as patch:
+        MOMENTS[when](patch, lambda: process.send_signal(signal.SIGSTOP))
+        start = time.monotonic()
+        try:
+            with pytest.raises(UnavailableError):
+                apply(large, switch.database, timeout=0.4)
+            assert time.monotonic() - start < 4
+        finally:
+            process.send_signal(signal.SIGCONT)
     apply(large, switch.database)
     assert verify(large, switch.database) == []
 

@@ -92,6 +92,24 @@ def test_it_needs_no_privileges() -> None:
     assert as_nobody(work) == 0
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a second user")
+def test_a_switch_of_another_user_is_named_with_its_socket() -> None:
+    loaded = load_spec(EXAMPLES / "quickstart.yaml")
+    with Switch() as switch:
+        apply(loaded, switch.database)
+
+        def refused_at(socket: str) -> None:
+            with pytest.raises(PermissionError) as error:
+                verify(loaded, switch.database)
+            assert error.value.filename == f"{switch.dir}/{socket}"
+
+        assert as_nobody(lambda: refused_at("db.sock")) == 0
+        switch.dir.chmod(0o755)
+        (switch.dir / "db.sock").chmod(0o777)
+        (switch.dir / "br-dns.mgmt").chmod(0o700)
+        assert as_nobody(lambda: refused_at("br-dns.mgmt")) == 0
+
+
 def test_complaints_are_the_warnings_and_errors_of_both_logs() -> None:
     with Switch() as switch:
         assert switch.complaints() == []

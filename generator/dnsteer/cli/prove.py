@@ -159,6 +159,9 @@ def _query(spec: SpecFile, client: str, vip: str, uplink: str | None, json: bool
         for port_name, frame in way.out or (("nowhere", "dropped"),):
             out.print(f"out      {port_name}: {frame}", markup=False)
         if way.passes > 1:
-            out.print("note     the hash is this switch's; other switches and hardware may choose another slot")
+            out.print(
+                "note     the switch's trace ends at the hash; what left shows the rest. The hash is this switch's: "
+                "others, and hardware, may choose another slot"
+            )
     if not way.as_expected:
         fail("this is not what the spec says; run `dnsteer check`", Exit.ERROR)

@@ -69,7 +69,8 @@ def explain_query(
     plan = build_plan(loaded)
     expected = Reference(loaded.spec).expect(uplink, data)
     with Harness(plan) as harness:
-        steps = _steps(plan, harness.trace(uplink, data))
+        trace = harness.trace(uplink, data)
+        steps = _steps(plan, trace.replace(f"in_port={harness.port_number(uplink)},", f"in_port={uplink},"))
         before = harness.counters().recirculations
         frames = harness.send([Frame(uplink, data)])
         passes = 1 + harness.counters().recirculations - before

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import queue
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, ClassVar
@@ -153,7 +154,11 @@ class Database:
 
     def close(self) -> None:
         """End the connection. A server that is stuck is not waited for: the connection ends with the process then."""
-        self._connection.stop(timeout=_CLOSE)
+        # Not its stop(), which waits for ever when a change that was given up stands in the queue.
+        self._connection.is_running = False
+        with suppress(queue.Full):
+            self._connection.txns.put(None, block=False)  # wakes the thread
+            self._connection.thread.join(_CLOSE)
 
     @contextmanager
     def _reading(self) -> Iterator[Any]:
