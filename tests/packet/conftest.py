@@ -109,6 +109,11 @@ class Switch(PrivateSwitch):
         }
         return named, self.groups(bridge)
 
+    def start_switch(self) -> None:
+        """As the original, and wait until the bridges of the database are there."""
+        super().start_switch()
+        self.vsctl("set", "Open_vSwitch", ".", "external_ids:started=yes")
+
     def listen_on_tcp(self) -> str:
         """Let the database be reached by TCP too; returns the remote."""
         with socket.socket() as probe:

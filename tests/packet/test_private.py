@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -98,10 +99,10 @@ def test_a_switch_of_another_user_is_named_with_its_socket() -> None:
     with Switch() as switch:
         apply(loaded, switch.database)
 
-        def refused_at(socket: str) -> None:
+        def refused_at(name: str) -> None:
             with pytest.raises(PermissionError) as error:
                 verify(loaded, switch.database)
-            assert error.value.filename == f"{switch.dir}/{socket}"
+            assert error.value.filename == f"{switch.dir}/{name}"
 
         assert as_nobody(lambda: refused_at("db.sock")) == 0
         switch.dir.chmod(0o755)
@@ -161,7 +162,7 @@ def test_a_long_answer_in_pieces() -> None:
     answer = ('{"method":"echo","params":[],"id":"echo"}{"id":1,"error":null,"result":"' + text + '"}').encode()
 
     def serve() -> None:
-        listener = private_module.socket.socket(private_module.socket.AF_UNIX)
+        listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(folder / "s"))
         listener.listen()
         ready.set()

@@ -1,7 +1,7 @@
 """The direct path: queries to one backend through the same switch, but past the load balancer.
 
 A few flows of the lab's own take frames for a MAC address of the lab to the backend, with the same hops and rewrites as a
-query to a VIP. What a VIP costs is the difference to this path, not to a cable.
+query to a VIP. A VIP is compared with this path, not with a cable.
 """
 
 from __future__ import annotations

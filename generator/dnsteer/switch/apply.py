@@ -26,6 +26,7 @@ from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
 from dnsteer.switch.interrupts import put_off
 from dnsteer.switch.openflow import Changes, OpenFlow, RejectedError, Tables, changes, lost, refuse_blocked, way_back
+from dnsteer.switch.rpc import listens
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
 _COOKIE = re.compile(r"cookie[=:](0x[0-9a-f]+)")
@@ -175,16 +176,19 @@ class _Apply:
                 self.client.bundle(lines)
 
     def _listens(self) -> bool:
-        """Whether the bridge's OpenFlow is there, as far as can be seen from here."""
+        """Whether the bridge's OpenFlow is there, as far as can be seen from here.
+
+        The file alone says little: it may be that of a switch that died.
+        """
         kind, _, where = self.client.target.partition(":")
-        return kind != "unix" or Path(where).is_socket()
+        return kind != "unix" or listens(Path(where))
 
     def _wait_for_openflow(self) -> None:
         deadline = time.monotonic() + self.base.timeout
         while not self._listens():
             if time.monotonic() > deadline:
                 raise UnavailableError(
-                    f"no OpenFlow socket {self.client.target}; is ovs-vswitchd running, with this run directory?"
+                    f"nobody listens at {self.client.target}; is ovs-vswitchd running, with this run directory?"
                 )
             time.sleep(0.01)
 

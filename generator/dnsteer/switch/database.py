@@ -32,7 +32,7 @@ _COLUMNS = {
     "Interface": ["name", "type", "options", "ofport", "error"],
     "Flow_Table": ["name"],
 }
-_CLOSE = 2.0
+_CLOSE = 0.5
 _LOOK = 0.005
 
 # ovsdbapp logs what it raises as well; without a handler Python would print that on standard error.
