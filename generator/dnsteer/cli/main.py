@@ -63,6 +63,7 @@ def run() -> None:
     for number in _ENDING:
         signal.signal(number, signal.SIG_IGN)  # all that is left is to clean up
     if code == _INTERRUPTED:
+        exec("")  # the interpreter would else end itself by SIGINT if this came inside of an exec(), as in dataclasses
         _say("; ".join(["interrupted", *_left_by_interrupt()]))
     _drop_unwritten()
     sys.exit(code)

@@ -9,7 +9,6 @@ starts from what the switch has.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,7 +25,6 @@ from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
 from dnsteer.switch.interrupts import put_off
 from dnsteer.switch.openflow import Changes, OpenFlow, RejectedError, Tables, changes, lost, refuse_blocked, way_back
-from dnsteer.switch.rpc import listens
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
 _COOKIE = re.compile(r"cookie[=:](0x[0-9a-f]+)")
@@ -110,9 +108,13 @@ class _Apply:
         """The tables, where there are any that can be read."""
         if before is None or br.lacks_protocol(before):
             return Tables()
-        if (before.datapath_type or "system") != self.want.datapath_type and not self._listens():
-            return Tables()  # a datapath that this switch does not have: nothing is there
-        self._wait_for_openflow()
+        right = (before.datapath_type or "system") == self.want.datapath_type
+        try:
+            self.client.wait(self.base.timeout if right else 0)
+        except UnavailableError:
+            if right:
+                raise
+            return Tables()  # a datapath type that this switch does not have: nothing is there
         tables = self.client.dump()
         if before.fail_mode != br.FAIL_MODE:
             # The flow by which the switch forwards everything in this mode; it goes with the mode.
@@ -124,7 +126,7 @@ class _Apply:
     def _ready(self) -> Tables:
         self.base.wait_for_switch()
         self.base.wait_for_ports(self.want.name, [p.name for p in self.want.ports])
-        self._wait_for_openflow()
+        self.client.wait(self.base.timeout)
         return self.client.dump()
 
     def _send(self, todo: Changes) -> None:
@@ -159,6 +161,8 @@ class _Apply:
             try:
                 with put_off():
                     self._undo(before, tables)
+                    if not isinstance(err, UnavailableError):
+                        self.base.wait_for_switch()
             except SwitchError as why:
                 end = f"the bridge could not be put back as it was ({why}); mend the cause and apply again"
             if isinstance(err, OSError):
@@ -170,27 +174,10 @@ class _Apply:
         if before is not None and br.disturbs_tables(self.want, before):
             self.base.wait_for_switch()
             self.base.wait_for_ports(before.name, [n for n, p in before.ports.items() if (p.ofport or 0) > 0])
-            self._wait_for_openflow()
+            self.client.wait(self.base.timeout)
             lines = way_back(tables, self.client.dump())
             if lines:
                 self.client.bundle(lines)
-
-    def _listens(self) -> bool:
-        """Whether the bridge's OpenFlow is there, as far as can be seen from here.
-
-        The file alone says little: it may be that of a switch that died.
-        """
-        kind, _, where = self.client.target.partition(":")
-        return kind != "unix" or listens(Path(where))
-
-    def _wait_for_openflow(self) -> None:
-        deadline = time.monotonic() + self.base.timeout
-        while not self._listens():
-            if time.monotonic() > deadline:
-                raise UnavailableError(
-                    f"nobody listens at {self.client.target}; is ovs-vswitchd running, with this run directory?"
-                )
-            time.sleep(0.01)
 
     def _finish(self, done: Applied) -> Applied:
         have = self.base.bridge(self.want.name)

@@ -29,7 +29,7 @@ _COLUMNS = {
     "Open_vSwitch": ["bridges", "cur_cfg", "next_cfg"],
     "Bridge": ["name", "ports", "datapath_type", "fail_mode", "protocols", "flow_tables", "external_ids"],
     "Port": ["name", "interfaces", "external_ids"],
-    "Interface": ["name", "type", "options", "ofport", "error"],
+    "Interface": ["name", "type", "options", "ofport", "error", "ifindex", "link_state"],
     "Flow_Table": ["name"],
 }
 _CLOSE = 0.5
@@ -41,7 +41,10 @@ logging.getLogger("ovsdbapp").addHandler(logging.NullHandler())
 
 @dataclass(frozen=True)
 class Interface:
-    """An interface as OVSDB has it. *ofport* is None until the switch opened it, -1 when it could not."""
+    """An interface as OVSDB has it. *ofport* is None until the switch opened it, -1 when it could not.
+
+    *gone* says that its device vanished afterwards: the switch keeps the number then, but has neither index nor link.
+    """
 
     name: str
     port: str
@@ -50,6 +53,7 @@ class Interface:
     ofport: int | None
     error: str
     ours: bool
+    gone: bool
 
 
 @dataclass(frozen=True)
@@ -259,6 +263,7 @@ def _bridge(row: Any) -> Bridge:
             iface.ofport[0] if iface.ofport else None,
             iface.error[0] if iface.error else "",
             OWNER_KEY in port.external_ids,
+            iface.ifindex == [0] and iface.link_state == ["down"],
         )
         for port in row.ports
         for iface in port.interfaces

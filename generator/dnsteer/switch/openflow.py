@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -28,6 +29,7 @@ _FLAGS = re.compile(
 _NO_SOCKET = re.compile(r"(?:connecting to|failed to connect to socket) ?.*\((.*)\)")
 _PARSE = re.compile(r"ovs-ofctl: -:(\d+): (.*)")
 _ERROR = re.compile(r"Error (\w+) for: (.*)")
+_LOOK = 0.01
 _LINES_PER_SECOND = 500
 """A switch takes tens of thousands; one that is slower than this counts as stuck."""
 
@@ -99,6 +101,19 @@ class OpenFlow:
         if m:
             return UnavailableError(f"no OpenFlow at {self.target} ({m[1]}); is ovs-vswitchd running?")
         return err
+
+    def wait(self, patience: float) -> None:
+        """Wait until the switch has the bridge's OpenFlow, which it makes a moment after the bridge."""
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                self.ofctl("dump-ports-desc")
+            except UnavailableError:
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                return
+            time.sleep(_LOOK)
 
     def dump(self) -> Tables:
         """All flows, with ports by name, and all groups."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -17,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 
 from dnsteer.switch.interrupts import ends_with_parent, put_off
-from dnsteer.switch.rpc import Rpc, listens
+from dnsteer.switch.rpc import Rpc
 from dnsteer.switch.tools import SwitchError, program, run, schema_file
 
 PREFIX = "dnsteer-"
@@ -28,6 +29,12 @@ _END_TIMEOUT = 5.0
 _ANSWER_TIMEOUT = 60.0
 _MOST_PATH = 80  # a socket's path may have 107 bytes, and a bridge's is "/", 15 characters and ".mgmt" longer
 _LOG = ("-vconsole:off", "-vsyslog:off", "-vfile:info")
+
+
+def _listens(sock: Path) -> bool:
+    """Whether somebody accepts connections there; the file alone appears a moment earlier."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(sock)) == 0
 
 
 class PrivateSwitch:
@@ -113,7 +120,7 @@ class PrivateSwitch:
                 preexec_fn=ends_with_parent(signal.SIGTERM),
             )
         deadline = time.monotonic() + _START_TIMEOUT
-        while not listens(sock):
+        while not _listens(sock):
             if process.poll() is not None:
                 raise SwitchError(f"{args[0]} ended at once: {self.log_tail()}")
             if time.monotonic() > deadline:

@@ -29,18 +29,6 @@ def parse_remote(remote: str) -> str:
     raise ValueError(f"found {remote!r}; expected unix:PATH, tcp:IPV4:PORT or tcp:[IPV6]:PORT")
 
 
-def listens(sock: Path) -> bool:
-    """Whether somebody accepts connections at a UNIX socket. Raises PermissionError when we may not know."""
-    with socket.socket(socket.AF_UNIX) as client:
-        try:
-            client.connect(str(sock))
-        except PermissionError as err:
-            raise PermissionError(err.errno, err.strerror, str(sock)) from None
-        except OSError:
-            return False
-    return True
-
-
 def _connect(remote: str, timeout: float) -> socket.socket:
     m = _TCP.match(remote)
     if m:

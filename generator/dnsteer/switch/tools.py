@@ -58,10 +58,9 @@ def schema_file() -> Path:
 def run(
     args: Sequence[str], *, env: Mapping[str, str] | None = None, stdin: str | None = None, timeout: float = 60
 ) -> str:
-    """Run a program and return what it printed.
+    """Run a program and return what it printed. It gets all of *stdin* or nothing, and ends when we do.
 
-    Raises CommandError with its message when it fails, and UnavailableError when it takes too long. A program that gets
-    *stdin* changes something: it sees all of the text or none, and ends with us.
+    Raises CommandError with its message when it fails, and UnavailableError when it takes too long.
     """
     argv = [program(args[0]), *args[1:]]
     with ExitStack() as stack:
@@ -75,7 +74,7 @@ def run(
             done = subprocess.run(
                 argv, stdin=text or subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
                 timeout=timeout, env={**os.environ, **(env or {})}, check=False,
-                preexec_fn=ends_with_parent(signal.SIGKILL) if text else None,
+                preexec_fn=ends_with_parent(signal.SIGKILL),
             )  # fmt: skip
         except subprocess.TimeoutExpired as err:
             raise UnavailableError(f"{args[0]} did not finish within {timeout:g} s; is Open vSwitch stuck?") from err

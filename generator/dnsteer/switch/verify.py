@@ -71,6 +71,9 @@ def _bridge_drift(loaded: Loaded, have: db.Bridge | None) -> Iterator[Drift]:
         if now is not None and (now.ofport is None or now.ofport < 0):
             why = now.error or "the switch did not open it yet"
             yield Drift("port not open", f"port {port.name}", why, line(br.path_of_port(loaded.spec, port.name)))
+        elif now is not None and now.gone:
+            path = br.path_of_port(loaded.spec, port.name)
+            yield Drift("port gone", f"port {port.name}", "its network device is gone", line(path))
     applied = have.external_ids.get(db.DIGEST_KEY)
     if applied != digest(loaded.spec):
         said = f"another spec was applied (digest {applied[:16]})" if applied else "no spec was applied"
