@@ -37,7 +37,7 @@ fi
 if [ ! -x .venv/bin/python ]; then
     "${PYTHON:-python3}" -m venv .venv
 fi
-if [ ! -e .venv/ready ] || [ pyproject.toml -nt .venv/ready ]; then
+if ! cksum pyproject.toml | cmp -s - .venv/ready; then
     .venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-    touch .venv/ready
+    cksum pyproject.toml >.venv/ready
 fi

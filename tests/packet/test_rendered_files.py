@@ -22,7 +22,7 @@ SPECS = {**{f.stem: load_spec(f) for f in sorted(EXAMPLES.glob("*.yaml"))}, "lar
 ODD = {
     "dpdk-devargs": "0000:03:00.0,representor=[0,1],dv_flow_en=2",
     "spaces": "  two  words ",
-    "quotes": "it's \"quoted\" `id` $(id) $HOME",
+    "quotes": 'it\'s "quoted" `id` $(id) $HOME',
     "signs": "a=b:c;d&e|f<g>h*i?j#k!l%m^n~o{p}q\\r",
     "word": "true",
     "number": "0x10",

@@ -68,7 +68,8 @@ def test_every_source_port_is_answered_by_the_server_that_the_slots_say(shape: U
         family = "ipv6" if ":" in address else "ipv4"
         slots = slots_of(loaded.spec, pool, family)
         client = next(str(a) for a in state.client().addresses if (":" in str(a)) == (":" in address))
-        for port in (base + nth * 10 for base in (20000, 20001, 20002, 31337, 45678, 65000)):  # a TCP port rests after use
+        for base in (20000, 20001, 20002, 31337, 45678, 65000):
+            port = base + nth * 10  # a TCP port rests after use
             local = f"{client}#{port}"
             answer = traffic.ask(state, address, WHOAMI, "TXT", transport=transport, local=local)
             assert answer is not None, f"no answer from {address} {transport} to port {port}"
