@@ -39,9 +39,11 @@ def build(topology: Topology, progress: Callable[[str], None]) -> None:
     network = _Network(topology)
     spaces = topology.namespaces()
     progress(f"creating {len(spaces)} network namespaces and {len(network.links)} links")
-    run(["ip", "-batch", "-"], stdin=_lines([*(f"netns add {s}" for s in spaces), *network.links]), timeout=60)
-    for space in spaces:
+    run(["ip", "-batch", "-"], stdin=_lines(f"netns add {s}" for s in spaces), timeout=60)
+    for space in spaces:  # before there are devices: each takes its settings from the namespace's defaults when it is born
         run(inside(space, ["sysctl", "-qw", *network.sysctls[space]]))
+    run(["ip", "-batch", "-"], stdin=_lines(network.links), timeout=60)
+    for space in spaces:
         for device in network.devices[space]:
             # The userspace datapath forwards frames as they are on the wire: whole, with their checksums computed.
             run(inside(space, ["ethtool", "-K", device, "tx", "off", "tso", "off", "gso", "off", "gro", "off"]))
