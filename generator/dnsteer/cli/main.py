@@ -60,7 +60,7 @@ def run() -> None:
     except OSError as error:  # such as a full disk under standard output
         code = _ERROR
         _say(f"output: {error.strerror or error}")
-    for number in _ENDING:
+    for number in (*_ENDING, signal.SIGALRM):
         signal.signal(number, signal.SIG_IGN)  # all that is left is to clean up
     if code == _INTERRUPTED:
         exec("")  # the interpreter would else end itself by SIGINT if this came inside of an exec(), as in dataclasses
@@ -104,14 +104,18 @@ def _obey_requests_to_end() -> None:
     def end(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    for number in _ENDING:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, end)
+    obeyed = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in obeyed:
+        signal.signal(number, end)
+    if not obeyed:
+        return
+    # An interrupt inside of a destructor is lost there: the interpreter only reports it. It comes again a little later.
+    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(obeyed[0]))
     usual = sys.unraisablehook
 
     def unraisable(what: Any) -> None:
         if issubclass(what.exc_type, KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)  # it came inside of a destructor, which loses it: once more
+            signal.setitimer(signal.ITIMER_REAL, 0.005)
         else:
             usual(what)
 

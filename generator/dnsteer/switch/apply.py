@@ -24,11 +24,22 @@ from dnsteer.spec.load import Loaded, digest
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
 from dnsteer.switch.interrupts import put_off
-from dnsteer.switch.openflow import Changes, OpenFlow, RejectedError, Tables, changes, lost, refuse_blocked, way_back
+from dnsteer.switch.openflow import (
+    Changes,
+    OpenFlow,
+    RejectedError,
+    Tables,
+    UnconfirmedError,
+    changes,
+    lost,
+    refuse_blocked,
+    way_back,
+)
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
 _COOKIE = re.compile(r"cookie[=:](0x[0-9a-f]+)")
 _GROUP = re.compile(r"group_id=(\d+)")
+_EITHER = "the tables are the old or the new ones, whole; apply again, or see with verify"
 
 
 @dataclass
@@ -81,6 +92,7 @@ class _Apply:
         self.client = client
         self.progress = progress
         self.want: WantedBridge = wanted_bridge(loaded.spec)
+        self.sent = False  # whether the bundle is under way or done
 
     def run(self, adopt: bool) -> Applied:
         flows, groups = flows_of(self.plan), groups_of(self.plan)
@@ -102,7 +114,10 @@ class _Apply:
             self.base.wait_for_ports(self.want.name, [p.name for p in self.want.ports])
             todo = changes(flows, groups, tables)
             self._send(todo)
-        return self._finish(Applied([d.todo for d in differ], todo))
+        try:
+            return self._finish(Applied([d.todo for d in differ], todo))
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("the tables are the new ones; apply again to finish") from None
 
     def _tables_before(self, before: db.Bridge | None) -> Tables:
         """The tables, where there are any that can be read."""
@@ -134,13 +149,18 @@ class _Apply:
             return
         self.progress(f"sending {len(todo)} changes of flows and groups in one bundle")
         try:
+            self.sent = True
             self.client.bundle(todo.bundle())
         except RejectedError as err:
+            self.sent = False
             subject = self._subject(err.what)
             about = f" for {subject.title} ({self.loaded.file}:{subject.line})" if subject else ""
             raise SwitchError(f"the switch refused the changes{about}: {err.reason}: {err.what}") from None
-        except KeyboardInterrupt:
-            raise _Unknown("the tables are the old or the new ones, whole; apply again, or see with verify") from None
+        except UnconfirmedError as err:
+            raise UnconfirmedError(f"{err}; {_EITHER}") from None
+        except UnavailableError:
+            self.sent = False
+            raise
 
     def _subject(self, text: str) -> Subject | None:
         """The object of the spec behind a flow or group that was refused."""
@@ -154,22 +174,25 @@ class _Apply:
         """Undo what was done in OVSDB when the block fails, so that an apply does all or nothing."""
         try:
             yield
-        except _Unknown:
-            raise  # the new tables may be there, and they need the ports
-        except (SwitchError, OSError, KeyboardInterrupt) as err:
+        except BaseException as err:
+            if self.sent:  # the new tables are there, or may be, and they need the ports
+                if isinstance(err, KeyboardInterrupt):
+                    raise KeyboardInterrupt(_EITHER) from None
+                raise
             end = "nothing was changed" if before else f"bridge {self.want.name} was removed again"
             try:
                 with put_off():
-                    self._undo(before, tables)
-                    if not isinstance(err, UnavailableError):
-                        self.base.wait_for_switch()
+                    self._undo(before, tables, follow=not isinstance(err, UnavailableError))
             except SwitchError as why:
                 end = f"the bridge could not be put back as it was ({why}); mend the cause and apply again"
-            if isinstance(err, OSError):
-                raise
-            raise type(err)(f"{err}; {end}" if str(err) else end) from None
+            if isinstance(err, KeyboardInterrupt):
+                raise KeyboardInterrupt(end) from None
+            if isinstance(err, SwitchError):
+                kind = UnavailableError if isinstance(err, UnavailableError) else SwitchError
+                raise kind(f"{err}; {end}") from None
+            raise
 
-    def _undo(self, before: db.Bridge | None, tables: Tables) -> None:
+    def _undo(self, before: db.Bridge | None, tables: Tables, *, follow: bool) -> None:
         br.put_back(self.base, self.want, before)
         if before is not None and br.disturbs_tables(self.want, before):
             self.base.wait_for_switch()
@@ -178,6 +201,8 @@ class _Apply:
             lines = way_back(tables, self.client.dump())
             if lines:
                 self.client.bundle(lines)
+        elif follow:
+            self.base.wait_for_switch()
 
     def _finish(self, done: Applied) -> Applied:
         have = self.base.bridge(self.want.name)
@@ -186,8 +211,11 @@ class _Apply:
         record = self._record(have, done)
         done.recorded = bool(record)
         if done.changed:
-            with put_off():  # short, and half of it would look like a drift
-                br.finish(self.base, self.want, have, record)
+            try:
+                with put_off():  # short, and without it there is a drift
+                    br.finish(self.base, self.want, have, record)
+            except SwitchError as err:
+                raise type(err)(f"the tables are the new ones, but {err}; apply again to finish") from None
             self.base.wait_for_switch()  # else the server's next news would find nobody, which it logs as an error
         return done
 
@@ -203,7 +231,3 @@ class _Apply:
             db.TIME_KEY: datetime.now(timezone.utc).isoformat(timespec="seconds"),
             db.NAME_KEY: self.loaded.spec.switch.name or self.want.name,
         }
-
-
-class _Unknown(KeyboardInterrupt):
-    """Interrupted while the bundle was under way."""

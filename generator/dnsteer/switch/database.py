@@ -242,7 +242,9 @@ class Database:
             failed = [ports[n] for n in names if n in ports and (ports[n].ofport or 0) < 0]
             if failed:
                 said = "; ".join(f"{p.name}: {p.error or 'no reason given'}" for p in failed)
-                raise SwitchError(f"the switch cannot open a port of the spec: {said}")
+                raise SwitchError(
+                    f"the switch cannot open a port: {said} (without it in the spec, the rest would work)"
+                )
             if not waiting:
                 return
             if time.monotonic() > deadline:

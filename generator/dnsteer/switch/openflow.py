@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from dnsteer.plan.pipeline import COOKIE_TAG, GROUP_BASE, GROUP_LAST
 from dnsteer.render.engine import port_name
 from dnsteer.render.flows import Flow, Group, parse_flow
-from dnsteer.switch.tools import CommandError, SwitchError, UnavailableError, run
+from dnsteer.switch.tools import CommandError, SwitchError, TimedOutError, UnavailableError, run
 
 PROTOCOL = "OpenFlow15"
 """Bundles, bucket ids and a group's selection method all need version 1.4 or 1.5; the bridge keeps its other versions."""
@@ -41,6 +41,10 @@ class RejectedError(SwitchError):
         self.reason = reason
         self.what = what
         super().__init__(f"the switch refused the changes: {reason}{f': {what}' if what else ''}")
+
+
+class UnconfirmedError(UnavailableError):
+    """A bundle was sent, and the switch did not say what became of it: it has all of it, or nothing."""
 
 
 def is_ours(flow: Flow) -> bool:
@@ -141,20 +145,25 @@ class OpenFlow:
         return self.ofctl(command, timeout=max(self._timeout, 60))
 
     def bundle(self, lines: Sequence[str]) -> None:
-        """Send flow and group changes as one transaction: all of them or none. Raises RejectedError with the reason."""
+        """Send flow and group changes as one transaction: all of them or none.
+
+        Raises RejectedError with the reason, UnconfirmedError, or UnavailableError when nothing was sent.
+        """
         timeout = self._timeout + len(lines) / _LINES_PER_SECOND
         try:
             self.ofctl("bundle", "-", names=True, stdin="\n".join(lines) + "\n", timeout=timeout)
+        except TimedOutError as err:
+            raise UnconfirmedError(str(err)) from None
         except CommandError as err:
-            raise _rejected(err, lines) from None
+            raise _refusal(err, lines) from None
 
 
-def _rejected(err: CommandError, lines: Sequence[str]) -> SwitchError:
+def _refusal(err: CommandError, lines: Sequence[str]) -> SwitchError:
     m = _PARSE.search(err.said)
     if m and 0 < int(m[1]) <= len(lines):
         return RejectedError(m[2], lines[int(m[1]) - 1])
     m = _ERROR.search(err.said)
-    return RejectedError(m[1], m[2]) if m else err
+    return RejectedError(m[1], m[2]) if m else UnconfirmedError(f"the switch did not confirm the changes: {err.said}")
 
 
 def _read_flow(line: str, names: Mapping[str, str]) -> tuple[Flow, str]:

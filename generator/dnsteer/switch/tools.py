@@ -26,6 +26,10 @@ class UnavailableError(SwitchError):
     """Open vSwitch is not installed, not running or cannot be reached."""
 
 
+class TimedOutError(UnavailableError):
+    """A program of Open vSwitch did not end in time and was killed."""
+
+
 class CommandError(SwitchError):
     """A program of Open vSwitch failed. *said* is what it printed on standard error."""
 
@@ -60,7 +64,7 @@ def run(
 ) -> str:
     """Run a program and return what it printed. It gets all of *stdin* or nothing, and ends when we do.
 
-    Raises CommandError with its message when it fails, and UnavailableError when it takes too long.
+    Raises CommandError with its message when it fails, and TimedOutError when it takes too long.
     """
     argv = [program(args[0]), *args[1:]]
     with ExitStack() as stack:
@@ -77,7 +81,7 @@ def run(
                 preexec_fn=ends_with_parent(signal.SIGKILL),
             )  # fmt: skip
         except subprocess.TimeoutExpired as err:
-            raise UnavailableError(f"{args[0]} did not finish within {timeout:g} s; is Open vSwitch stuck?") from err
+            raise TimedOutError(f"{args[0]} did not finish within {timeout:g} s; is Open vSwitch stuck?") from err
     if done.returncode != 0:
         raise CommandError(args, done.stderr.strip() or f"exit status {done.returncode}")
     return done.stdout
