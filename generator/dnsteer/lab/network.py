@@ -40,7 +40,8 @@ def build(topology: Topology, progress: Callable[[str], None]) -> None:
     spaces = topology.namespaces()
     progress(f"creating {len(spaces)} network namespaces and {len(network.links)} links")
     run(["ip", "-batch", "-"], stdin=_lines(f"netns add {s}" for s in spaces), timeout=60)
-    for space in spaces:  # before there are devices: each takes its settings from the namespace's defaults when it is born
+    # Before there are devices: each takes its settings from the namespace's defaults when it is born.
+    for space in spaces:
         run(inside(space, ["sysctl", "-qw", *network.sysctls[space]]))
     run(["ip", "-batch", "-"], stdin=_lines(network.links), timeout=60)
     for space in spaces:
