@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -125,7 +126,16 @@ class Switch(PrivateSwitch):
 
     def conf(self) -> bytes:
         """The database file: it grows with every transaction."""
-        return (self.dir / "conf.db").read_bytes()
+        # The switch itself still writes a moment after a bridge was made (datapath_version): wait until it is done.
+        file, deadline = self.dir / "conf.db", time.monotonic() + 10
+        last = file.read_bytes()
+        while time.monotonic() < deadline:
+            time.sleep(0.3)
+            now = file.read_bytes()
+            if now == last:
+                break
+            last = now
+        return last
 
     def ports(self, bridge: str = BRIDGE) -> set[str]:
         """The bridge's ports."""
