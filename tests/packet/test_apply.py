@@ -12,11 +12,13 @@ import pytest
 
 from dnsteer import __version__
 from dnsteer.plan.build import build_plan
-from dnsteer.render.flows import Flow, flows_of, groups_of
+from dnsteer.render.flows import Flow, Group, flows_of, groups_of
 from dnsteer.spec.load import digest
 from dnsteer.switch import apply as apply_module
+from dnsteer.switch import tools
 from dnsteer.switch.apply import apply
 from dnsteer.switch.database import Database
+from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.tools import SwitchError, UnavailableError
 from dnsteer.switch.verify import verify
 from tests.packet.conftest import BRIDGE, LARGE, SMALL, Switch, cli, line_of, spec_of
@@ -292,6 +294,33 @@ def test_a_flow_that_ovs_ofctl_cannot_read_is_shown_with_its_object(
     assert switch.ports() == {"p0"}
 
 
+REFUSED_GROUPS = {
+    "by ovs-ofctl": (lambda g: [Group(g.number, g.text.replace("resubmit", "fly_away", 1))], "unknown action fly_away"),
+    "by the switch": (lambda g: [g], "OFPGMFC_GROUP_EXISTS: .*ADD group_id="),  # the test sends it twice
+    "with a warning": (
+        lambda g: [Group(g.number, g.text.replace("dp_hash", "tarot"))],
+        r"OFPBPC_BAD_VALUE \(ntr selection method 'tarot' is not supported\): OFPT_GROUP_MOD",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", REFUSED_GROUPS)
+def test_a_group_that_is_refused_is_shown_with_its_object(
+    how: str, switch: Switch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch.expected = ["selection method 'tarot'"]
+    change, reason = REFUSED_GROUPS[how]
+    monkeypatch.setattr(apply_module, "groups_of", lambda plan: change(groups_of(plan)[0]))
+    if how == "by the switch":
+        send = OpenFlow.bundle
+        monkeypatch.setattr(OpenFlow, "bundle", lambda self, lines: send(self, [lines[0], *lines]))
+    # The switch's own message about what it could not read names no group.
+    about = "" if how == "with a warning" else rf" for pool hashed.* \(spec\.yaml:{line_of(LARGE, 'hashed:')}\)"
+    with pytest.raises(SwitchError, match=rf"refused the changes{about}: {reason}.*; bridge br-dns was removed again"):
+        apply(MANY, switch.database)
+    assert switch.bridges() == []
+
+
 def test_a_bridge_without_openflow_15_gets_it_and_keeps_its_other_versions(switch: Switch) -> None:
     switch.expected = ["version negotiation failed", "connection dropped"]
     apply(FEW, switch.database)
@@ -339,6 +368,16 @@ def test_a_switch_that_does_not_run_is_named_in_time_and_nothing_is_left(switch:
         assert base.bridge(BRIDGE) is None
     switch.start_switch()
     assert apply(FEW, switch.database).changed
+
+
+def test_without_ovs_ofctl_nothing_is_begun(switch: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    conf = switch.conf()
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", str(tmp_path))
+        patch.setattr(tools, "SBIN", ())
+        with pytest.raises(UnavailableError, match="ovs-ofctl is not installed; install Open vSwitch"):
+            apply(FEW, switch.database)
+    assert switch.conf() == conf
 
 
 def test_a_database_elsewhere_needs_the_openflow_target(switch: Switch) -> None:

@@ -20,8 +20,9 @@ from bench.specs import many_vips
 
 from dnsteer.spec.load import Loaded
 from dnsteer.switch import apply as apply_module
+from dnsteer.switch import tools
 from dnsteer.switch.apply import apply
-from dnsteer.switch.openflow import OpenFlow
+from dnsteer.switch.openflow import OpenFlow, UnconfirmedError
 from dnsteer.switch.tools import SwitchError, UnavailableError, program
 from dnsteer.switch.verify import verify
 from tests.packet.conftest import LARGE, ROOT, SMALL, Switch, processes_naming, spec_of
@@ -109,38 +110,77 @@ exec {real} "$@"
 """
 
 
+@pytest.mark.parametrize("survives", [False, True], ids=["ended with it", "left alone"])
 def test_a_bundle_whose_sender_dies_is_not_cut_short(
-    switch: Switch, states: list[tuple[Loaded, Held]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    survives: bool, switch: Switch, states: list[tuple[Loaded, Held]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ovs-ofctl must not take the end of a broken pipe for the end of the bundle."""
+    """ovs-ofctl must not take the end of a broken pipe for the end of the bundle, should it live long enough to see it."""
     switch.expected = ["Connection reset by peer", "Broken pipe"]
     fake = tmp_path / "ovs-ofctl"
     fake.write_text(KILLER.format(real=program("ovs-ofctl")))
     fake.chmod(0o755)
     with monkeypatch.context() as patch:
         patch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        if survives:
+            patch.setattr(tools, "ends_with_parent", lambda _: None)
         child = FORK.Process(target=apply, args=(states[0][0], switch.database))
         child.start()
         child.join()
     assert child.exitcode == -signal.SIGKILL
-    time.sleep(0.4)
-    assert switch.tables() in (states[0][1], states[1][1])
+    time.sleep(0.6)
+    assert switch.tables() == states[0 if survives else 1][1]
     apply(states[0][0], switch.database)
     assert verify(states[0][0], switch.database) == []
 
 
+def slow_apply(spec: Loaded, database: str) -> None:
+    """Think for a while between looking at the tables and changing them."""
+    original = OpenFlow.bundle
+
+    def slow(self: OpenFlow, lines: list[str]) -> None:
+        time.sleep(0.3)
+        original(self, lines)
+
+    OpenFlow.bundle = slow  # type: ignore[method-assign]
+    apply(spec, database)
+
+
 def test_two_at_once_make_the_tables_of_one(switch: Switch, states: list[tuple[Loaded, Held]]) -> None:
-    for _ in range(3):
-        children = [FORK.Process(target=apply, args=(spec, switch.database)) for spec, _ in states]
-        for child in children:
-            child.start()
-        for child in children:
-            child.join()
-        assert [c.exitcode for c in children] == [0, 0]  # one waits for the other
-        held = switch.tables()
-        assert held in [tables for _, tables in states]
-        spec = next(spec for spec, tables in states if tables == held)
-        assert verify(spec, switch.database) == []
+    """One waits for the other, and sees then what that one made."""
+    apply(spec_of(SMALL), switch.database)
+    children = [FORK.Process(target=slow_apply, args=(spec, switch.database)) for spec, _ in states]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+    assert [c.exitcode for c in children] == [0, 0]
+    held = switch.tables()
+    assert held in [tables for _, tables in states]
+    spec = next(spec for spec, tables in states if tables == held)
+    assert verify(spec, switch.database) == []
+
+
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), UnconfirmedError("no answer")], ids=["interrupted", "no answer"]
+)
+def test_what_a_bundle_needs_stays_while_its_fate_is_unknown(
+    error: BaseException, switch: Switch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new tables may be there: the new ports must be too."""
+    apply(spec_of(SMALL), switch.database)
+    original = OpenFlow.bundle
+
+    def bundle(self: OpenFlow, lines: list[str]) -> None:
+        original(self, lines)
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OpenFlow, "bundle", bundle)
+        with pytest.raises(type(error), match="the tables are the old or the new ones, whole; apply again"):
+            apply(spec_of(LARGE), switch.database)
+    assert ports_of(switch) == ["p0", "vf0", "vf1", "vf2"]
+    assert [d.kind for d in verify(spec_of(LARGE), switch.database)] == ["record"]
+    assert apply(spec_of(LARGE), switch.database).settings == []
 
 
 def _before(name: str, owner: object) -> Callable[[pytest.MonkeyPatch, Callable[[], None]], None]:
@@ -190,6 +230,13 @@ def test_a_switch_that_dies_in_the_middle(
     assert verify(large, switch.database) == []
 
 
+SAID = {
+    ("before the bundle", "ovs-vswitchd"): "the tables are the old or the new ones, whole",
+    ("before the record", "ovsdb-server"): "the tables are the new ones, but OVSDB",
+    ("while the switch follows", "ovs-vswitchd"): "nothing was changed",
+}
+
+
 @pytest.mark.parametrize("daemon", ["ovsdb-server", "ovs-vswitchd"])
 @pytest.mark.parametrize("when", MOMENTS)
 def test_a_daemon_that_gets_stuck_is_given_up_in_time(
@@ -203,9 +250,10 @@ def test_a_daemon_that_gets_stuck_is_given_up_in_time(
         MOMENTS[when](patch, lambda: process.send_signal(signal.SIGSTOP))
         start = time.monotonic()
         try:
-            with pytest.raises(UnavailableError):
+            with pytest.raises(UnavailableError) as error:
                 apply(large, switch.database, timeout=0.4)
             assert time.monotonic() - start < 4
+            assert SAID.get((when, daemon), "") in str(error.value)
         finally:
             process.send_signal(signal.SIGCONT)
     apply(large, switch.database)

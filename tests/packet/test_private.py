@@ -43,6 +43,7 @@ def test_it_has_a_userspace_datapath_and_everything_in_its_own_directory() -> No
             "add-br", "br0", "--", "set", "Bridge", "br0", "datapath_type=netdev", "--", "add-port", "br0", "eth9"
         )
         assert "port 9: eth9\n" in switch.appctl("dpctl/show")
+        assert all(os.getsid(p.pid) == p.pid for p in switch._processes.values())  # Ctrl-C does not reach them
         lines = processes_naming(f"{switch.dir}/")
         assert sorted(Path(line.split()[0]).name for line in lines) == ["ovs-vswitchd", "ovsdb-server"]
         assert {"conf.db", "db.sock", "vswitchd.ctl", "vswitchd.log", "br0.mgmt"} <= {
@@ -159,7 +160,7 @@ def test_a_long_answer_in_pieces() -> None:
     """Answers come in pieces of any size, cut inside of characters, and may follow requests of the server's own."""
     folder = Path(tempfile.mkdtemp(prefix="t-"))
     text = "ü{}}" * 50_000
-    answer = ('{"method":"echo","params":[],"id":"echo"}{"id":1,"error":null,"result":"' + text + '"}').encode()
+    answer = ('{"method":"echo","params":[],"id":1}{"id":1,"error":null,"result":"' + text + '"}').encode()
 
     def serve() -> None:
         listener = socket.socket(socket.AF_UNIX)

@@ -126,6 +126,11 @@ CASES = {
         lambda s: s.vsctl("set", "Bridge", BRIDGE, "datapath_type=dummy"),
         "bridge changed", "bridge br-dns", "datapath_type is dummy, should be netdev", "flavor: ",
     ),
+    "the datapath type is one that the switch lacks": Case(
+        lambda s: s.vsctl("--no-wait", "set", "Bridge", BRIDGE, "datapath_type=lacking"),
+        "bridge changed", "bridge br-dns", "datapath_type is lacking, should be netdev", "flavor: ",
+        ("lacking", "failed to create bridge"),
+    ),
     "the names of the tables are gone": Case(
         lambda s: s.vsctl("clear", "Bridge", BRIDGE, "flow_tables"),
         "bridge changed", "bridge br-dns", "tables are not named", "bridge: br-dns",

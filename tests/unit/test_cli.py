@@ -12,13 +12,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
 from dnsteer.cli import main
-from dnsteer.cli.output import Exit, err, out
+from dnsteer.cli.output import Exit, err, out, reporting
 from dnsteer.switch import rpc
 from dnsteer.switch.rpc import parse_remote
 
@@ -27,6 +27,7 @@ SPEC = str(ROOT / "examples" / "own-ports.yaml")
 VERBS = ["check", "render", "apply", "verify", "explain", "schema", "version", "lab"]
 LAB = ["lab up", "lab down", "lab status", "lab demo"]
 ENV = {**os.environ, "PYTHONPATH": str(ROOT / "generator"), "COLUMNS": "100"}
+ENV.pop("PYTHONUNBUFFERED", None)  # it would hide what goes wrong when the output is written at the end
 Command = Callable[..., tuple[int, str, str]]
 RUN = "import dnsteer.switch.tools as tools; tools.SBIN = (); from dnsteer.cli.main import run; run()"
 
@@ -182,6 +183,7 @@ def test_a_dead_database(kind: str, place: Path, command: Command) -> None:
 GREETINGS = {
     "says nothing": (b"", "does not answer within 0.5 s"),
     "says half of it": (b'{"id": 1, "result": {"tables"', "does not answer within 0.5 s"),
+    "drips": (b'{"id": 1, "result": {"tables"', "does not answer within 0.5 s"),
     "asks back only": (b'{"id": "echo", "method": "echo", "params": []}', "does not answer within 0.5 s"),
     "refuses": (b'{"id": 1, "result": null, "error": {"error": "unknown database"}}', "unknown database"),
 }
@@ -204,6 +206,10 @@ def test_a_stuck_database_is_given_up_in_time(how: str, verb: str, place: Path) 
         )  # fmt: skip
         peer, _ = server.accept()
         peer.sendall(said)
+        if how == "drips":
+            with suppress(OSError):
+                while process.poll() is None:
+                    peer.sendall(b" ")
         _, errors = process.communicate(timeout=20)
         peer.close()
     assert process.returncode == (1 if how == "refuses" else 69)
@@ -273,17 +279,26 @@ def test_json_of_every_verb_that_has_it(tmp_path: Path, command: Command) -> Non
     assert json.loads(command("explain", SPEC, "--json", "--cookie", cookie)[1])["line"] > 1
 
 
-def test_who_reads_only_the_beginning_is_not_bothered() -> None:
-    done = shell('dnsteer schema | head -1; echo "${PIPESTATUS[1]}"')
-    assert (done.stdout, done.stderr) == ("{\n0\n", "")
+@pytest.mark.parametrize("verb", ["schema", "version", "version --json"])
+def test_who_does_not_read_to_the_end_is_not_bothered(verb: str) -> None:
+    done = shell(f'dnsteer {verb} | true; echo "${{PIPESTATUS[0]}}"')
+    assert (done.stdout, done.stderr) == ("1\n", "")
+
+
+def test_a_broken_pipe_is_no_error_of_the_switch() -> None:
+    with pytest.raises(BrokenPipeError), reporting():
+        raise BrokenPipeError
+
+
+def test_no_output_at_all() -> None:
     closed = shell("dnsteer version >&-; echo $?")
     assert (closed.stdout, closed.stderr) == ("0\n", "")
 
 
-def test_output_that_cannot_be_written() -> None:
-    for verb in ("schema", "version"):
-        done = shell(f"dnsteer {verb} >/dev/full; echo $?")
-        assert (done.stdout, done.stderr) == ("1\n", "dnsteer: output: No space left on device\n")
+@pytest.mark.parametrize("verb", ["schema", "version", "version --json"])
+def test_output_that_cannot_be_written(verb: str) -> None:
+    done = shell(f"dnsteer {verb} >/dev/full; echo $?")
+    assert (done.stdout, done.stderr) == ("1\n", "dnsteer: output: No space left on device\n")
 
 
 @pytest.mark.parametrize("kind", ["bash", "zsh", "fish"])
@@ -325,5 +340,43 @@ def test_ctrl_c_while_waiting_for_a_switch(place: Path) -> None:
 
 def test_a_request_to_end_that_was_to_be_ignored_is_ignored(place: Path) -> None:
     """As with nohup."""
-    done = shell(f'trap "" HUP; dnsteer verify {SPEC} --db unix:{place}/x & kill -HUP $!; wait $!; echo $?')
-    assert done.stdout == "69\n"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"{place}/db.sock")
+        server.listen()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dnsteer", "verify", SPEC, "--db", f"unix:{place}/db.sock", "--timeout", "0.5"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENV,
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+        )  # fmt: skip
+        peer, _ = server.accept()
+        process.send_signal(signal.SIGHUP)
+        assert "does not answer within 0.5 s" in process.communicate(timeout=5)[1]
+        assert process.returncode == 69
+        peer.close()
+
+
+WORK = """
+import os, time
+from dnsteer.cli import main
+class Thing:
+    def __del__(self):
+        os.kill(os.getpid(), 2)
+        time.sleep(0.1)
+def work():
+    {0}
+    time.sleep(5)
+    return 0
+main._run = work
+main.run()
+"""
+
+
+@pytest.mark.parametrize("where", ["Thing()", "exec('os.kill(os.getpid(), 2); time.sleep(1)')"])
+def test_interrupts_are_not_lost_where_python_loses_or_repeats_them(where: str, tmp_path: Path) -> None:
+    """In destructors it only reports them; after one inside of exec() it ends itself by the signal."""
+    (tmp_path / "work.py").write_text(WORK.format(where))
+    env = {**ENV, "PYTHONPATH": f"{tmp_path}:{ENV['PYTHONPATH']}"}
+    start = time.monotonic()
+    done = subprocess.run([sys.executable, "-m", "work"], capture_output=True, text=True, check=False, env=env)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "dnsteer: interrupted\n")
+    assert time.monotonic() - start < 4

@@ -47,7 +47,7 @@ def run() -> None:
     _obey_requests_to_end()
     if sys.stdout is None:  # closed by whoever started us (>&-)
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - for the rest of the process
-    code = _ERROR
+    code = 0
     try:
         code = _run()
         sys.stdout.flush()
@@ -55,8 +55,8 @@ def run() -> None:
         code = _INTERRUPTED
     except SystemExit as error:  # typer's way to end on `| head`
         code = error.code if isinstance(error.code, int) else _ERROR
-    except BrokenPipeError:
-        pass  # whoever reads has seen enough
+    except BrokenPipeError:  # whoever reads has seen enough
+        code = code or _ERROR
     except OSError as error:  # such as a full disk under standard output
         code = _ERROR
         _say(f"output: {error.strerror or error}")

@@ -123,13 +123,13 @@ class _Apply:
         """The tables, where there are any that can be read."""
         if before is None or br.lacks_protocol(before):
             return Tables()
-        right = (before.datapath_type or "system") == self.want.datapath_type
+        other = br.other_datapath(self.want, before)
         try:
-            self.client.wait(self.base.timeout if right else 0)
+            self.client.wait(0 if other else self.base.timeout)
         except UnavailableError:
-            if right:
-                raise
-            return Tables()  # a datapath type that this switch does not have: nothing is there
+            if other:
+                return Tables()
+            raise
         tables = self.client.dump()
         if before.fail_mode != br.FAIL_MODE:
             # The flow by which the switch forwards everything in this mode; it goes with the mode.

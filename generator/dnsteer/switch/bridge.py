@@ -96,13 +96,18 @@ def lacks_protocol(have: db.Bridge) -> bool:
     return bool(have.protocols) and PROTOCOL not in have.protocols
 
 
+def other_datapath(want: WantedBridge, have: db.Bridge) -> bool:
+    """Whether the bridge has another datapath type: maybe one that the switch lacks, so that there are no tables."""
+    return (have.datapath_type or "system") != want.datapath_type
+
+
 def disturbs_tables(want: WantedBridge, have: db.Bridge) -> bool:
     """Whether set_up changes what is there already so that flows suffer.
 
     With another fail mode or datapath type the switch drops all flows and groups. A port that is opened anew gets a new
     number, which the flows do not know.
     """
-    if have.fail_mode != FAIL_MODE or (have.datapath_type or "system") != want.datapath_type:
+    if have.fail_mode != FAIL_MODE or other_datapath(want, have):
         return True
     there = [(have.ports[p.name], p) for p in want.ports if p.name in have.ports]
     return any((now.type or "system") != p.type or dict(now.options) != dict(p.options) for now, p in there)

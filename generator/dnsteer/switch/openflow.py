@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from dnsteer.plan.pipeline import COOKIE_TAG, GROUP_BASE, GROUP_LAST
 from dnsteer.render.engine import port_name
 from dnsteer.render.flows import Flow, Group, parse_flow
-from dnsteer.switch.tools import CommandError, SwitchError, TimedOutError, UnavailableError, run
+from dnsteer.switch.tools import CommandError, SwitchError, TimedOutError, UnavailableError, program, run
 
 PROTOCOL = "OpenFlow15"
 """Bundles, bucket ids and a group's selection method all need version 1.4 or 1.5; the bridge keeps its other versions."""
@@ -28,7 +28,8 @@ _FLAGS = re.compile(
 )
 _NO_SOCKET = re.compile(r"(?:connecting to|failed to connect to socket) ?.*\((.*)\)")
 _PARSE = re.compile(r"ovs-ofctl: -:(\d+): (.*)")
-_ERROR = re.compile(r"Error (\w+) for: (.*)")
+_ERROR = re.compile(r"Error (\w+) for: (.*?)$(?=\n(?:Error |ovs-ofctl: |[0-9a-f]{8}  )|\Z)", re.S | re.M)
+_WARNING = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z\|\d+\|\w+\|(?:WARN|ERR)\|(.*)")
 _LOOK = 0.01
 _LINES_PER_SECOND = 500
 """A switch takes tens of thousands; one that is slower than this counts as stuck."""
@@ -75,10 +76,11 @@ class Tables:
 class OpenFlow:
     """One bridge, reached by its management socket or any other ovs-ofctl target.
 
-    *timeout* is how long the switch may take to answer, in seconds.
+    *timeout* is how long the switch may take to answer, in seconds. Raises UnavailableError without ovs-ofctl.
     """
 
     def __init__(self, target: str, env: Mapping[str, str] | None = None, timeout: float = 60) -> None:
+        program("ovs-ofctl")  # rather now than after half of the work
         self.target = target
         self._env = env
         self._timeout = timeout
@@ -159,11 +161,15 @@ class OpenFlow:
 
 
 def _refusal(err: CommandError, lines: Sequence[str]) -> SwitchError:
+    """What ovs-ofctl said of a bundle that failed, as an error with the reason and the flow or group."""
     m = _PARSE.search(err.said)
     if m and 0 < int(m[1]) <= len(lines):
         return RejectedError(m[2], lines[int(m[1]) - 1])
-    m = _ERROR.search(err.said)
-    return RejectedError(m[1], m[2]) if m else UnconfirmedError(f"the switch did not confirm the changes: {err.said}")
+    warnings = _WARNING.findall(err.said)  # may stand in the middle of a line
+    m = _ERROR.search(_WARNING.sub("", err.said))
+    if m is None:
+        return UnconfirmedError(f"the switch did not confirm the changes: {err.said}")
+    return RejectedError(" ".join([m[1], *(f"({w})" for w in warnings)]), " ".join(m[2].split()))
 
 
 def _read_flow(line: str, names: Mapping[str, str]) -> tuple[Flow, str]:
