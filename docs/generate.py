@@ -9,7 +9,16 @@ from typing import Any
 
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.numbers import OBJECT_BITS, Category
-from dnsteer.plan.pipeline import COOKIE_MASK, COOKIE_TAG, GROUP_BASE, GROUP_LAST, REGISTERS, TABLES
+from dnsteer.plan.pipeline import (
+    COOKIE_MASK,
+    COOKIE_TAG,
+    GROUP_BASE,
+    GROUP_LAST,
+    PIPELINE,
+    REGISTERS,
+    TABLES,
+    TRANSPORT,
+)
 from dnsteer.render.flows import Flow, flows_of
 from dnsteer.spec import model
 from dnsteer.spec.load import load_spec
@@ -49,8 +58,11 @@ EXPLAIN = {
     "vip udp6": "The same for IPv6, with the pool's IPv6 slots.",
     "vip tcp6": "The same for TCP over IPv6.",
     "slot register": "One flow per slot: the slot names a backend. A change of weights changes these flows and no others.",
-    "forward ip": "Towards the backend: its MAC, and with NAT its address. Matching the family makes the address writable.",
-    "forward ipv6": "The same for IPv6.",
+    "forward ip udp": "Towards the backend: its MAC, and with NAT its address. Matching the family makes the address writable. "
+    "Register 7 says UDP: the counter of this flow is the backend's queries.",
+    "forward ip tcp": "The same for TCP, so that segments of connections are not counted as queries.",
+    "forward ipv6 udp": "The same for IPv6.",
+    "forward ipv6 tcp": "The same for TCP over IPv6.",
     "return udp": "Back from the backend: the source becomes the VIP again.",
     "return tcp": "The same for TCP.",
     "return udp6": "The same for IPv6.",
@@ -62,6 +74,8 @@ EXPLAIN = {
     "fragment any": "The others go on.",
     "egress query": "Out. What leaves by an uplink carries the balancer's MAC: the router's own MAC must not come from this side.",
     "egress answer": "Out to the router, whose MAC the spec gives as `next_hop`.",
+    "state any": "No packet comes here. The cookie is the category and a digest of the spec and of the drains and downs that the "
+    "tables were made from: it is changed in the same bundle as they are, so it tells which of two states the tables are.",
 }
 
 
@@ -147,7 +161,8 @@ def pipeline_page() -> str:
     out.append("```\n")
     out += [f"{i}. {EXPLAIN[shape]}" for i, (shape, _) in enumerate(chosen, 1)]
     out.append(
-        "\nEvery table ends with a flow of priority 0 that drops (or, in `protect`, passes on), so that its counter shows the misses."
+        "\nEvery table but `state` ends with a flow of priority 0 that drops (or, in `protect`, passes on), so that its counter "
+        "shows the misses."
     )
     return "\n".join(out) + "\n"
 
@@ -156,7 +171,7 @@ def _one_of_each() -> Iterator[tuple[str, Flow]]:
     names = {t.number: t.name for t in TABLES}
     seen = set()
     for flow in flows_of(build_plan(load_spec(DOCS.parent / EXAMPLE))):
-        if flow.priority == 0 and flow.actions == "drop":
+        if flow.priority == 0 and flow.actions == "drop" and names[flow.table] != "state":
             continue
         shape = f"{names[flow.table]} {_shape(names[flow.table], flow)}"
         if shape not in EXPLAIN:
@@ -172,6 +187,9 @@ def _shape(table: str, flow: Flow) -> str:
         return "query" if "->reg4,goto_table:10" in flow.actions else "answer"
     if table == "egress":
         return "answer" if "reg4=0x2" in flow.match else "query"
+    if table == "forward":
+        numbers = {f"{PIPELINE.registers['transport'].field}=0x{n:x}": name for name, n in TRANSPORT.items()}
+        return f"{first} {numbers[flow.match.split(',')[-1]]}"
     if not first:
         return "any"
     if first.startswith("reg"):

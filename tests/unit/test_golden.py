@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from dnsteer.plan.build import build_plan
+from dnsteer.plan.numbers import Category, cookie
 from dnsteer.render.flows import flows_of, groups_of, parse_flow
 from dnsteer.spec.load import load_spec
 
@@ -40,5 +42,13 @@ def test_no_two_flows_with_one_key(name: str) -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_cookie_has_a_subject(name: str) -> None:
+    """And none of another object: each subject has the cookie that was asked for, and a place in the spec."""
     plan = build_plan(load_spec(ROOT / "examples" / f"{name}.yaml"))
-    assert {f.cookie for f in flows_of(plan)} <= set(plan.subjects)
+    cookies = {f.cookie for f in flows_of(plan)}
+    subjects = {key: plan.subject(key) for key in cookies}
+    assert [hex(key) for key, subject in subjects.items() if subject is None or subject.cookie != key] == []
+    assert all(subject.title and subject.line > 0 for subject in subjects.values() if subject)
+    slots = [s for s in subjects.values() if s and re.search(r" slot \d+ -> ", s.title)]
+    assert len(slots) == sum(len(table.owners) for table in plan.slots) > 0
+    unused = [cookie(Category.SLOT, 0xFFFFFF << 16), cookie(Category.STATE, plan.marker ^ 1), cookie(Category.VIP, 1)]
+    assert [plan.subject(key) for key in unused] == [None, None, None]

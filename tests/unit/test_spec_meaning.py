@@ -11,6 +11,7 @@ import pytest
 from dnsteer.spec import meaning
 from dnsteer.spec.document import parse_document, read_document
 from dnsteer.spec.errors import SpecError
+from dnsteer.spec.families import FAMILIES
 from dnsteer.spec.load import check_document, load_spec
 from dnsteer.spec.model import Flavor, Forwarding, Protocol, Selection, Spec
 from tests.unit.spec_text import SPEC, changed, load
@@ -128,7 +129,7 @@ def test_answers_pass() -> None:
 def test_members_and_slot_counts() -> None:
     spec = load(changed(("192.0.2.11", "192.0.2.11, ipv6: 2001:db8::b"))).spec
     pool = spec.pools["ns"]
-    assert [[b.name for b in meaning.members(pool, family)] for family in meaning.FAMILIES] == [["a", "b"], ["a"]]
+    assert [[b.name for b in meaning.members(pool, family)] for family in FAMILIES] == [["a", "b"], ["a"]]
     assert meaning.slot_count(spec, pool) == 1024
     hashed = pool.model_copy(update={"selection": Selection.DP_HASH})
     assert meaning.slot_count(spec, hashed) == 256

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from dnsteer.plan.selection import slots_of
-from dnsteer.spec.meaning import Family
+from dnsteer.spec.families import Family
 from dnsteer.spec.model import Selection, Spec
 
 TOLERANCE = 0.02

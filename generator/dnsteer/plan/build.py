@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
+from dnsteer.plan.absence import NO_OVERLAY, Overlay, marker
 from dnsteer.plan.context import Context
+from dnsteer.plan.membership import Member, Membership
 from dnsteer.plan.numbers import OBJECT_BITS, Category, cookie, number_names
 from dnsteer.plan.objects import (
     ForwardRow,
-    GroupRow,
     NeighborRow,
     Plan,
     PortRow,
     ServiceRow,
-    SlotRow,
+    SlotTable,
     Subject,
+    group_row,
 )
-from dnsteer.plan.pipeline import GROUP_BASE, OUT_SAME
-from dnsteer.plan.selection import slots_of
+from dnsteer.plan.owners import owners_of
+from dnsteer.plan.pipeline import OUT_SAME
 from dnsteer.plan.ways import add_egress, add_returns
 from dnsteer.spec import meaning
 from dnsteer.spec.errors import Path
+from dnsteer.spec.families import FAMILIES, Family
 from dnsteer.spec.load import Loaded, digest
-from dnsteer.spec.meaning import FAMILIES, Family
-from dnsteer.spec.model import Forwarding, Pool, Selection, Spec
+from dnsteer.spec.model import Forwarding, Pool, Selection, Spec, State
 
 _WORD = {"ipv4": "IPv4", "ipv6": "IPv6"}
 
 
-def build_plan(loaded: Loaded) -> Plan:
-    """The plan of a valid spec. A pure function: the same spec gives the same plan everywhere."""
+def build_plan(loaded: Loaded, overlay: Overlay = NO_OVERLAY) -> Plan:
+    """The plan of a valid spec and an overlay. A pure function: the same spec and overlay give the same plan everywhere."""
     spec = loaded.spec
     switch = spec.switch
     backends = number_names((f"{p}/{b.name}" for p, pool in spec.pools.items() for b in pool.backends), 24)
     pipeline = Subject(cookie(Category.PIPELINE, 0), "pipeline", ("switch",), loaded.document.line(("switch",)))
-    plan = Plan(switch.bridge, switch.mac, meaning.gateway_mac(switch), pipeline, digest(spec))
+    key = digest(spec)
+    plan = Plan(switch.bridge, switch.mac, meaning.gateway_mac(switch), pipeline, key, marker(key, overlay))
     plan.subjects[pipeline.cookie] = pipeline
     ctx = Context(
         loaded,
@@ -54,7 +57,7 @@ def build_plan(loaded: Loaded) -> Plan:
     for name, pool in spec.pools.items():
         ways = [(family, mode) for family in FAMILIES for mode in Forwarding if (name, family, mode) in used]
         for key in dict.fromkeys(_key(name, pool, family) for family, _ in ways):
-            _pool(ctx, name, key, [way for way in ways if _key(name, pool, way[0]) == key])
+            _pool(ctx, overlay, name, key, [way for way in ways if _key(name, pool, way[0]) == key])
     add_returns(ctx)
     add_egress(ctx)
     return plan
@@ -63,9 +66,11 @@ def build_plan(loaded: Loaded) -> Plan:
 def _numbers_of_vips(spec: Spec) -> dict[str, int]:
     names: list[str] = []
     for name, vip in spec.vips.items():
+        services = [f"{e.protocol.value}/{e.port}" for e in meaning.endpoints(vip)]
         for address in vip.addresses:
-            names.append(f"{name}/{address}")
-            names += [f"{name}/{address}/{e.protocol.value}/{e.port}" for e in meaning.endpoints(vip)]
+            key = f"{name}/{address}"  # spelt once: that of an IPv6 address takes long
+            names.append(key)
+            names += [f"{key}/{service}" for service in services]
     return number_names(names, OBJECT_BITS)
 
 
@@ -98,30 +103,32 @@ def _neighbors(ctx: Context) -> None:
             if address in seen:
                 continue  # VIPs may share an address; it is answered for once
             seen.add(address)
+            text = str(address)
             subject = ctx.subject(
-                Category.VIP, ctx.vips[f"{name}/{address}"], f"VIP {name} {address}", ("vips", name, "addresses", i)
+                Category.VIP, ctx.vips[f"{name}/{text}"], f"VIP {name} {text}", ("vips", name, "addresses", i)
             )
             family = meaning.family_of(address)
-            plan.neighbors.append(NeighborRow(subject, str(address), family, plan.mac, False, address in echo))
+            plan.neighbors.append(NeighborRow(subject, text, family, plan.mac, False, address in echo))
 
 
 def _services(ctx: Context) -> None:
     for name, vip in ctx.spec.vips.items():
         pool = ctx.spec.pools[vip.pool]
+        endpoints = list(meaning.endpoints(vip))
         for address in vip.addresses:
-            family = meaning.family_of(address)
-            bits = _slot_bits(ctx.spec, pool, family)
-            for e in meaning.endpoints(vip):
+            family, text = meaning.family_of(address), str(address)
+            bits = _slot_bits(ctx.spec, pool)
+            for e in endpoints:
                 subject = ctx.subject(
                     Category.SERVICE,
-                    ctx.vips[f"{name}/{address}/{e.protocol.value}/{e.port}"],
-                    f"VIP {name} {address} port {e.port}/{e.protocol.value}",
+                    ctx.vips[f"{name}/{text}/{e.protocol.value}/{e.port}"],
+                    f"VIP {name} {text} port {e.port}/{e.protocol.value}",
                     ("vips", name, "services", e.index),
                 )
                 ctx.plan.services.append(
                     ServiceRow(
                         subject,
-                        str(address),
+                        text,
                         family,
                         e.protocol.value,
                         e.port,
@@ -133,10 +140,10 @@ def _services(ctx: Context) -> None:
                 )
 
 
-def _slot_bits(spec: Spec, pool: Pool, family: Family) -> int:
+def _slot_bits(spec: Spec, pool: Pool) -> int:
     if pool.selection is Selection.DP_HASH:
         return 0
-    return len(slots_of(spec, pool, family)).bit_length() - 1
+    return meaning.slot_count(spec, pool).bit_length() - 1
 
 
 def _key(name: str, pool: Pool, family: Family) -> str:
@@ -145,22 +152,21 @@ def _key(name: str, pool: Pool, family: Family) -> str:
     return name if same else f"{name}/{family}"
 
 
-def _pool(ctx: Context, name: str, key: str, ways: list[tuple[Family, Forwarding]]) -> None:
+def _pool(ctx: Context, overlay: Overlay, name: str, key: str, ways: list[tuple[Family, Forwarding]]) -> None:
     pool = ctx.spec.pools[name]
-    slots = slots_of(ctx.spec, pool, ways[0][0])
-    number = ctx.pools[key]
-    what = f"pool {name}" if key == name else f"pool {name} {_WORD[ways[0][0]]}"
+    members = _membership(ctx, name, key, ways[0][0])
+    number, what = members.number, members.title
     numbers = {b.name: ctx.backends[f"{name}/{b.name}"] for b in pool.backends}
     paths: dict[str, Path] = {b.name: ("pools", name, "backends", i) for i, b in enumerate(pool.backends)}
-    if pool.selection is Selection.DP_HASH:
-        subject = ctx.subject(Category.POOL, number, f"{what}, by dp-hash", ("pools", name))
-        group = GROUP_BASE + number
-        ctx.plan.groups.append(GroupRow(subject, number, group, tuple(numbers[s] for s in slots)))
-    else:
-        for slot, owner in enumerate(slots):
-            title = f"{what} slot {slot} -> {owner}"
-            subject = ctx.subject(Category.SLOT, number << 16 | slot, title, paths[owner])
-            ctx.plan.slots.append(SlotRow(subject, number, slot, numbers[owner]))
+    owners = owners_of(members, overlay.of(name))
+    ctx.plan.members.append(members)
+    if pool.selection is not Selection.DP_HASH:
+        line = ctx.loaded.document.line
+        at = {owner: Subject(0, f"backend {owner}", path, line(path)) for owner, path in paths.items()}
+        ctx.plan.slots.append(SlotTable(members, owners, at))
+    elif owners:
+        ctx.plan.groups.append(group_row(members, owners, ctx.loaded.document.line(("pools", name))))
+        ctx.plan.subjects[ctx.plan.groups[-1].subject.cookie] = ctx.plan.groups[-1].subject
     # Backends without a slot get their rows as well: a later change of slots is then a change of slots alone.
     for backend in pool.backends:
         out = ctx.ports[backend.port] if backend.port else OUT_SAME
@@ -175,3 +181,19 @@ def _pool(ctx: Context, name: str, key: str, ways: list[tuple[Family, Forwarding
             nat = str(address) if mode is Forwarding.NAT else ""
             subject = ctx.subject(Category.BACKEND, this << 16 | number, title, paths[backend.name])
             ctx.plan.forwards.append(ForwardRow(subject, mode.value, family, number, this, backend.mac, nat, out))
+
+
+def _membership(ctx: Context, name: str, key: str, family: Family) -> Membership:
+    pool = ctx.spec.pools[name]
+    return Membership(
+        pool=name,
+        title=f"pool {name}" if key == name else f"pool {name} {_WORD[family]}",
+        number=ctx.pools[key],
+        selection=pool.selection.value,
+        slots=meaning.slot_count(ctx.spec, pool),
+        on_all_down=pool.on_all_down,
+        members=tuple(
+            Member(b.name, ctx.backends[f"{name}/{b.name}"], b.weight, b.state is State.DOWN)
+            for b in meaning.members(pool, family)
+        ),
+    )

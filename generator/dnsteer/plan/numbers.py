@@ -25,6 +25,7 @@ class Category(IntEnum):
     SLOT = 7
     BACKEND = 8
     RETURN = 9
+    STATE = 10
 
 
 OBJECT_BITS = 40

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from dnsteer.plan.membership import Membership
+from dnsteer.plan.numbers import OBJECT_BITS, Category, cookie
+from dnsteer.plan.pipeline import GROUP_BASE
 from dnsteer.spec.errors import Path
-from dnsteer.spec.meaning import Family
+from dnsteer.spec.families import Family
 
 
 @dataclass(frozen=True)
@@ -57,14 +62,38 @@ class ServiceRow:
     slot_bits: int
 
 
-@dataclass(frozen=True)
-class SlotRow:
-    """A slot of a pool (in one family where its families have different backends), and the backend that it names."""
+class SlotRow(NamedTuple):
+    """A slot, its cookie and the name of its backend."""
 
-    subject: Subject
-    pool: int
+    cookie: int
     slot: int
-    backend: int
+    owner: str
+
+
+@dataclass(frozen=True)
+class SlotTable:
+    """The slots of a pool (in one family where its families have different backends).
+
+    *owners* has the name of each slot's backend; it is empty where nobody is left and the pool drops then. *backends* has
+    the subject of each backend by name; it is empty where nobody reads comments.
+    """
+
+    members: Membership
+    owners: tuple[str, ...]
+    backends: Mapping[str, Subject] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> Iterator[SlotRow]:
+        """One row a slot."""
+        first = cookie(Category.SLOT, self.members.number << 16)
+        return (SlotRow(first | slot, slot, owner) for slot, owner in enumerate(self.owners))
+
+    def subject(self, slot: int) -> Subject:
+        """The subject of one slot."""
+        owner = self.owners[slot]
+        at = self.backends[owner]
+        title = f"{self.members.title} slot {slot} -> {owner}"
+        return Subject(cookie(Category.SLOT, self.members.number << 16 | slot), title, at.path, at.line)
 
 
 @dataclass(frozen=True)
@@ -75,6 +104,14 @@ class GroupRow:
     pool: int
     group: int
     backends: tuple[int, ...]
+
+
+def group_row(members: Membership, owners: tuple[str, ...], line: int = 0) -> GroupRow:
+    """The group of a pool whose slots the switch's hash chooses."""
+    numbers = {m.name: m.number for m in members.members}
+    key = cookie(Category.POOL, members.number)
+    subject = Subject(key, f"{members.title}, by dp-hash", ("pools", members.pool), line)
+    return GroupRow(subject, members.number, GROUP_BASE + members.number, tuple(numbers[o] for o in owners))
 
 
 @dataclass(frozen=True)
@@ -148,10 +185,11 @@ class Plan:
     gateway_mac: str
     pipeline: Subject
     digest: str
+    marker: int
     ports: list[PortRow] = field(default_factory=list)
     neighbors: list[NeighborRow] = field(default_factory=list)
     services: list[ServiceRow] = field(default_factory=list)
-    slots: list[SlotRow] = field(default_factory=list)
+    slots: list[SlotTable] = field(default_factory=list)
     groups: list[GroupRow] = field(default_factory=list)
     forwards: list[ForwardRow] = field(default_factory=list)
     nat_returns: list[NatReturnRow] = field(default_factory=list)
@@ -159,6 +197,27 @@ class Plan:
     dsr_returns: list[DsrReturnRow] = field(default_factory=list)
     egress: list[EgressRow] = field(default_factory=list)
     subjects: dict[int, Subject] = field(default_factory=dict)
+
+    members: list[Membership] = field(default_factory=list)
+
+    @property
+    def state(self) -> Subject:
+        """The subject of the flow that tells which spec and overlay the tables were made from."""
+        return Subject(
+            cookie(Category.STATE, self.marker),
+            "spec and overlay of the tables",
+            self.pipeline.path,
+            self.pipeline.line,
+        )
+
+    def subject(self, key: int) -> Subject | None:
+        """The subject of a cookie; None when nothing of the spec has it."""
+        found = self.state if key == self.state.cookie else self.subjects.get(key)
+        if found is None and key >> OBJECT_BITS == cookie(Category.SLOT, 0) >> OBJECT_BITS:
+            pool, slot = key >> 16 & 0xFFFFFF, key & 0xFFFF
+            tables = [t for t in self.slots if t.members.number == pool and slot < len(t.owners)]
+            return tables[0].subject(slot) if tables else None
+        return found
 
     @property
     def has_gateways(self) -> bool:

@@ -72,6 +72,10 @@ TABLES: tuple[Table, ...] = (
         "drops what could not be translated", ("egress",),
     ),
     Table(60, "egress", "path and port to leave by", "MAC addresses of the uplink, output", ()),
+    Table(
+        63, "state", "nothing: no packet comes here",
+        "the cookie of its one flow tells which spec and overlay the tables were made from", (),
+    ),
 )  # fmt: skip
 
 REGISTERS: tuple[Register, ...] = (
@@ -81,11 +85,13 @@ REGISTERS: tuple[Register, ...] = (
     Register("mode", 3, (0, 31), "vip", "forward", "forwarding mode: 1 dsr, 2 nat"),
     Register("path", 4, (0, 31), "ingress", "egress", "1 query, 2 answer"),
     Register("side", 6, (0, 31), "ingress", "neighbor", "1 when the packet came in by an uplink"),
+    Register("transport", 7, (0, 31), "vip", "forward", "1 UDP, 2 TCP: the counters of forward then count queries"),
     Register("out", 5, (0, 31), "ingress", "egress", "number of the port to leave by; 0: the port it came in by"),
 )
 
 PATH_QUERY, PATH_ANSWER = 1, 2
 MODE = {"dsr": 1, "nat": 2}
+TRANSPORT = {"udp": 1, "tcp": 2}
 OUT_SAME = 0
 SIDE_UPLINK = 1
 

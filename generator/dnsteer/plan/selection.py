@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from functools import lru_cache
 
-from dnsteer.plan.overlay import overlay
-from dnsteer.plan.slots import assign, worst_share
+from dnsteer.plan.absence import Absence
+from dnsteer.plan.owners import owners
+from dnsteer.plan.slots import worst_share
 from dnsteer.spec import meaning
 from dnsteer.spec.errors import Finding
+from dnsteer.spec.families import FAMILIES, Family
 from dnsteer.spec.load import Loaded
-from dnsteer.spec.meaning import FAMILIES, Family
 from dnsteer.spec.model import Pool, Spec, State
 
 
-def slots_of(spec: Spec, pool: Pool, family: Family) -> tuple[str, ...]:
-    """The backend's name for each slot of *pool* in *family*. Empty when no backend takes queries in that family."""
+def slots_of(spec: Spec, pool: Pool, family: Family, absences: Sequence[Absence] = ()) -> tuple[str, ...]:
+    """The backend's name for each slot of *pool* in *family*.
+
+    Empty when no backend takes queries in that family, or none is left and the pool drops then.
+    """
     members = meaning.members(pool, family)
-    weights = tuple(sorted((b.name, b.weight) for b in members))
-    if not any(weight for _, weight in weights):
-        return ()
-    base = _base(weights, meaning.slot_count(spec, pool))
     down = [b.name for b in members if b.state is State.DOWN]
-    return overlay(base, dict(weights), down) if down else base
-
-
-@lru_cache(maxsize=4096)
-def _base(weights: tuple[tuple[str, int], ...], slots: int) -> tuple[str, ...]:
-    return tuple(assign(dict(weights), slots))
+    weights = {b.name: b.weight for b in members}
+    return owners(weights, meaning.slot_count(spec, pool), down, absences, drop=pool.on_all_down == "drop")
 
 
 SHARE_TOLERANCE = Fraction(2, 100)

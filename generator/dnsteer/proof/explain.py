@@ -105,7 +105,7 @@ def _steps(plan: Plan, trace: str) -> tuple[Step, ...]:
         if step is None or cookie is None:
             continue
         number = int(cookie[1], 16)
-        subject = plan.subjects.get(number)
+        subject = plan.subject(number)
         match = step[2].split(", priority")[0] if not step[2].startswith("priority") else "(any)"
         out.append(
             Step(
@@ -121,7 +121,7 @@ def _steps(plan: Plan, trace: str) -> tuple[Step, ...]:
 
 def explain_cookie(loaded: Loaded, cookie: int) -> Subject | None:
     """The object of the spec that a cookie stands for. None when the spec has none such."""
-    return build_plan(loaded).subjects.get(cookie)
+    return build_plan(loaded).subject(cookie)
 
 
 def is_tagged(cookie: int) -> bool:

@@ -11,7 +11,7 @@ from scapy.utils import RawPcapReader
 
 from dnsteer.plan.objects import Plan
 from dnsteer.proof.reference import Frame
-from dnsteer.render.flows import flows_of, groups_of
+from dnsteer.render.flows import groups_of, lines_of
 from dnsteer.switch.megaflows import Counters, Megaflow, read_counters, read_megaflows
 from dnsteer.switch.openflow import OpenFlow, changes
 from dnsteer.switch.private import PrivateSwitch
@@ -64,9 +64,9 @@ class Harness:
             ]
         switch.vsctl(*args)
         self.openflow = OpenFlow(f"unix:{switch.dir}/{plan.bridge}.mgmt", switch.env)
-        flows, groups = flows_of(plan), groups_of(plan)
-        self.openflow.bundle(changes(flows, groups, self.openflow.dump()).bundle())
-        left = changes(flows, groups, self.openflow.dump())
+        lines, groups = dict.fromkeys(lines_of(plan)), groups_of(plan)
+        self.openflow.bundle(changes(lines, groups, self.openflow.dump()).bundle())
+        left = changes(lines, groups, self.openflow.dump(lambda: lines))
         if left:
             raise SwitchError(f"the switch holds something else than what was loaded: {left.bundle()[0]}")
 

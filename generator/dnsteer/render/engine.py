@@ -11,6 +11,7 @@ import jinja2
 
 from dnsteer import __version__
 from dnsteer.plan import pipeline
+from dnsteer.plan.objects import Subject
 
 
 def templates_dir() -> Path:
@@ -29,6 +30,13 @@ def port_name(name: str) -> str:
     return name if all(c.isalnum() or c in "_-." for c in name) else f'"{name}"'
 
 
+def flow_line(owner: Subject | int, table: pipeline.Table, priority: int, match: str, actions: str) -> str:
+    """A flow of *owner*, a subject or its cookie, as ovs-ofctl prints it."""
+    comma = "," if match else ""
+    cookie = owner if isinstance(owner, int) else owner.cookie
+    return f"cookie=0x{cookie:x}, table={table.number}, priority={priority}{comma}{match} actions={actions}"
+
+
 @cache
 def environment() -> jinja2.Environment:
     """The one Jinja2 environment."""
@@ -40,12 +48,14 @@ def environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,  # flows and shell, not markup
     )
+    env.filters["flow"] = flow_line  # a filter, since Jinja2 takes far longer to call a function than a filter
     env.filters["reg"] = register_value
     env.filters["port"] = port_name
     env.globals.update(
         T=pipeline.PIPELINE.tables,
         R=pipeline.PIPELINE.registers,
         MODE=pipeline.MODE,
+        TRANSPORT=pipeline.TRANSPORT,
         QUERY=pipeline.PATH_QUERY,
         ANSWER=pipeline.PATH_ANSWER,
         UPLINK=pipeline.SIDE_UPLINK,

@@ -71,19 +71,14 @@ def parse_flow(line: str) -> Flow:
 _FLAGS = frozenset(["idle_timeout", "hard_timeout", "importance"])
 
 
-def _flow_line(subject: Subject, table: Table, priority: int, match: str, actions: str) -> str:
-    comma = "," if match else ""
-    return f"cookie=0x{subject.cookie:x}, table={table.number}, priority={priority}{comma}{match} actions={actions}"
-
-
 def _bits(low: int, high: int) -> str:
     return f"[{low}]" if low == high else f"[{low}..{high}]"
 
 
-def render_table(plan: Plan, table: Table, file: str) -> str:
-    """One table's flows with comments. *file* is the spec's name in them."""
+def render_table(plan: Plan, table: Table, file: str = "spec", *, notes: bool = True) -> str:
+    """One table's flows with comments. *file* is the spec's name in them. Without *notes* what is many has none."""
     template = environment().get_template(f"tables/{table.number:02d}-{table.name}.j2")
-    return template.render(plan=plan, flow=_flow_line, bits=_bits, place=_placer(file))
+    return template.render(plan=plan, bits=_bits, place=_placer(file), notes=notes)
 
 
 def _placer(file: str) -> Callable[[Subject], str]:
@@ -108,9 +103,14 @@ def render_flows(plan: Plan, file: str = "spec") -> str:
     return "\n".join(parts)
 
 
+def lines_of(plan: Plan) -> list[str]:
+    """All flows of the plan, each as the line that a switch prints."""
+    return [line for table in TABLES for line in flow_lines(render_table(plan, table, notes=False))]
+
+
 def flows_of(plan: Plan) -> list[Flow]:
     """All flows of the plan."""
-    return [parse_flow(line) for line in flow_lines(render_flows(plan))]
+    return [parse_flow(line) for line in lines_of(plan)]
 
 
 def flow_lines(text: str) -> list[str]:

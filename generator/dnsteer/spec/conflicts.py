@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from dnsteer.spec import meaning
 from dnsteer.spec.errors import Finding, Path
-from dnsteer.spec.meaning import FAMILIES
+from dnsteer.spec.families import FAMILIES
 from dnsteer.spec.model import Backend, Forwarding, Pool
 from dnsteer.spec.scope import Scope
 from dnsteer.spec.types import Address

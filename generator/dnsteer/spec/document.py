@@ -37,11 +37,12 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C parser whe
 
 @dataclass
 class Document:
-    """A parsed file: its name, its value, and the line (from 1) of each path."""
+    """A parsed file: its name, its value, the line (from 1) of each path, and its text."""
 
     file: str
     value: Any
     lines: dict[Path, int] = field(default_factory=dict)
+    text: str = field(default="", repr=False)
 
     def line(self, path: Path) -> int:
         """The line of *path*, or of the nearest enclosing value that exists."""
@@ -92,7 +93,7 @@ def parse_document(name: str, text: str) -> Document:
     if control is not None:
         raise SpecError(name, [_control(control.group(), text.count("\n", 0, control.start()) + 1)])
     reader = _Reader(text)
-    doc = Document(name, reader.document(), reader.lines)
+    doc = Document(name, reader.document(), reader.lines, text)
     if not reader.findings and doc.value is None:
         reader.findings.append(Finding(0, (), "an empty document", "a spec", "start from examples/quickstart.yaml"))
     if reader.findings:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dnsteer.spec import meaning
 from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.families import FAMILIES
 from dnsteer.spec.model import Forwarding, State
 from dnsteer.spec.rules import WORD
 from dnsteer.spec.scope import Scope
@@ -40,12 +41,12 @@ def _pools(scope: Scope) -> Iterator[Finding]:
             continue
         dark = [
             family
-            for family in meaning.FAMILIES
+            for family in FAMILIES
             if (name, family) in asked
             and not any(b.weight and b.state is State.UP for b in meaning.members(pool, family))
         ]
         if dark:
-            both = all((name, family) in asked and family in dark for family in meaning.FAMILIES)
+            both = all((name, family) in asked and family in dark for family in FAMILIES)
             what = "every backend" if both else f"every backend for {' and '.join(WORD[f] for f in dark)}"
             yield scope.finding(
                 (*base, "backends"), f"{what} down", "a backend that is up",

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
+from dnsteer.spec.families import Family
 from dnsteer.spec.model import SHORTHANDS, Backend, Flavor, Forwarding, Pool, Protocol, Selection, Spec, Switch, Vip
 from dnsteer.spec.types import Address
-
-Family = Literal["ipv4", "ipv6"]
-FAMILIES: tuple[Family, Family] = ("ipv4", "ipv6")
 
 
 @dataclass(frozen=True)

@@ -196,7 +196,11 @@ class Port(Interfaces):
 class Switch(_Part):
     """The switch and its ports."""
 
-    name: Name | None = Field(default=None, description="Name of the switch that this spec is for; a label.")
+    name: Name | None = Field(
+        default=None,
+        description="Name of the switch that this spec is for. The first `apply` names the switch so; from then on a spec "
+        "with another name, or none, is refused.",
+    )
     flavor: Flavor = Field(description="Which Open vSwitch runs the bridge; it decides what can be offloaded.")
     bridge: Interface = Field(
         examples=["br-dns"], description="Name of the bridge. `dnsteer` creates it and owns its settings."
@@ -249,6 +253,11 @@ class Pool(_Part):
         default=None,
         description="Number of slots, a power of two: that many hardware rules for each service. Left out: 1024 for "
         "`source-port`, 256 for `dp-hash` (16 with ovs-doca). A changed number moves most clients.",
+    )
+    on_all_down: Literal["keep", "drop"] = Field(
+        default="keep",
+        description="What happens when no backend is left: `keep` leaves the slots as they were before the last one went, "
+        "`drop` drops the queries, so that clients turn to another server at once.",
     )
     backends: Annotated[list[Backend], Field(min_length=1)] = Field(description="The DNS servers.")
 

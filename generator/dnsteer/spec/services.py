@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from dnsteer.spec import meaning
 from dnsteer.spec.errors import Finding, Path
-from dnsteer.spec.meaning import FAMILIES, Family
+from dnsteer.spec.families import FAMILIES, Family
 from dnsteer.spec.model import Forwarding, Protocol
 from dnsteer.spec.scope import Scope
 from dnsteer.spec.types import Address

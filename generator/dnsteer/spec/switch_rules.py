@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dnsteer.spec import meaning
 from dnsteer.spec.errors import Finding, Path
-from dnsteer.spec.meaning import FAMILIES, Family
+from dnsteer.spec.families import FAMILIES, Family
 from dnsteer.spec.model import Flavor, Forwarding, Interfaces, Spec, Vip
 from dnsteer.spec.rules import WORD
 from dnsteer.spec.scope import Scope

@@ -1,0 +1,153 @@
+"""Backends that operators took out of a running switch: who, when, why, until when, and how far a drain has come.
+
+The overlay is state, like the spec: the tables are a function of both, and time changes them only by changing the overlay.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+Kind = Literal["drain", "down"]
+KINDS: tuple[Kind, Kind] = ("drain", "down")
+WHOLE = 1000
+"""`gone` is in thousandths of a backend's slots: this is all of them."""
+
+
+@dataclass(frozen=True)
+class Absence:
+    """One backend of one pool that is drained or down.
+
+    *since* and *until* are times in ISO 8601 with their offset; an empty *until*: until somebody ends it. *over* is how many
+    seconds a drain takes, 0: at once. *gone* is how far it has come, in thousandths of the backend's slots.
+    """
+
+    pool: str
+    backend: str
+    kind: Kind
+    since: str
+    by: str
+    note: str = ""
+    until: str = ""
+    over: float = 0
+    gone: int = WHOLE
+
+    @property
+    def name(self) -> str:
+        """The backend as commands call it."""
+        return f"{self.pool}/{self.backend}"
+
+    def expired(self, now: datetime) -> bool:
+        """Whether its time is over."""
+        return bool(self.until) and now >= datetime.fromisoformat(self.until)
+
+    def due(self, now: datetime) -> Absence:
+        """The same absence as far as it should have come by *now*."""
+        if self.gone >= WHOLE:
+            return self
+        passed = (now - datetime.fromisoformat(self.since)).total_seconds()
+        share = WHOLE if passed >= self.over else max(self.gone, int(WHOLE * passed / self.over))
+        return replace(self, gone=share)
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """All absences, in the order in which they began. Slots are taken from the backends in this order."""
+
+    absences: tuple[Absence, ...] = ()
+    _by_pool: Mapping[str, tuple[Absence, ...]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        pools: dict[str, list[Absence]] = {}
+        for absence in self.absences:
+            pools.setdefault(absence.pool, []).append(absence)
+        object.__setattr__(self, "_by_pool", {name: tuple(found) for name, found in pools.items()})
+
+    def __iter__(self) -> Iterator[Absence]:
+        return iter(self.absences)
+
+    def __bool__(self) -> bool:
+        return bool(self.absences)
+
+    def of(self, pool: str) -> tuple[Absence, ...]:
+        """The absences of a pool."""
+        return self._by_pool.get(pool, ())
+
+    def find(self, pool: str, backend: str, kind: Kind) -> Absence | None:
+        """The absence of that kind of a backend."""
+        return next((a for a in self.of(pool) if a.backend == backend and a.kind == kind), None)
+
+    def put(self, absence: Absence) -> Overlay:
+        """With this absence: in the place of the one that it replaces, else as the last."""
+        found = self.find(absence.pool, absence.backend, absence.kind)
+        if found is None:
+            return Overlay((*self.absences, absence))
+        return Overlay(tuple(absence if a is found else a for a in self.absences))
+
+    def without(self, gone: Iterable[Absence]) -> Overlay:
+        """Without these absences."""
+        leave = set(gone)
+        return Overlay(tuple(a for a in self.absences if a not in leave))
+
+    def tables_key(self) -> str:
+        """What of the overlay decides about the tables: the same text, the same tables."""
+        return json.dumps([[a.pool, a.backend, a.gone] for a in self.absences if a.gone])
+
+    def to_json(self) -> str:
+        """As it is recorded."""
+        return json.dumps([_slim(a) for a in self.absences], separators=(",", ":"), sort_keys=True)
+
+    @staticmethod
+    def from_json(text: str) -> Overlay:
+        """Read what `to_json` wrote. Raises ValueError that says what is wrong."""
+        try:
+            value = json.loads(text)
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+        if not isinstance(value, list):
+            raise ValueError("not a list")
+        return Overlay(tuple(_absence(item) for item in value))
+
+
+NO_OVERLAY = Overlay()
+
+
+def _slim(absence: Absence) -> dict[str, Any]:
+    return {k: v for k, v in asdict(absence).items() if v != _DEFAULTS.get(k)}
+
+
+_DEFAULTS: dict[str, Any] = {"note": "", "until": "", "over": 0, "gone": WHOLE}
+_TYPES: dict[str, tuple[type, ...]] = {"over": (int, float), "gone": (int,)}
+
+
+def _absence(item: Any) -> Absence:
+    if not isinstance(item, dict):
+        raise ValueError("an entry is not a mapping")
+    known = {f.name for f in fields(Absence)}
+    for key, value in item.items():
+        if key not in known or isinstance(value, bool) or not isinstance(value, _TYPES.get(key, (str,))):
+            raise ValueError(f"an entry has {key!r} with {value!r}")
+    missing = known - set(_DEFAULTS) - set(item)
+    if missing:
+        raise ValueError(f"an entry lacks {', '.join(sorted(missing))}")
+    absence = Absence(**item)
+    if (
+        absence.kind not in KINDS
+        or not 0 <= absence.gone <= WHOLE
+        or not 0 <= absence.over < timedelta.max.total_seconds()
+    ):
+        raise ValueError(f"an entry has kind {absence.kind!r}, gone {absence.gone} and over {absence.over}")
+    for time in (absence.since, *filter(None, [absence.until])):
+        if datetime.fromisoformat(time).tzinfo is None:
+            raise ValueError(f"the time {time} lacks its offset")
+    return absence
+
+
+def marker(spec_digest: str, overlay: Overlay) -> int:
+    """The number (40 bits) by which the switch's tables tell which spec and overlay they were made from."""
+    text = f"{spec_digest}\n{overlay.tables_key()}"
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=5).digest(), "big")

@@ -1,0 +1,63 @@
+"""What decides about a pool's slots: its members and settings, apart from the spec, so that it can be recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+
+class Member(NamedTuple):
+    """A backend of a pool: its name, its number in the tables, its weight and whether the spec has it down."""
+
+    name: str
+    number: int
+    weight: int
+    down: bool
+
+
+class Membership(NamedTuple):
+    """A pool, or a pool in one family where its families have different backends.
+
+    *number* is the pool's number in the tables, *title* what messages call it.
+    """
+
+    pool: str
+    title: str
+    number: int
+    selection: str
+    slots: int
+    on_all_down: str
+    members: tuple[Member, ...]
+
+    @property
+    def weights(self) -> dict[str, int]:
+        """Weight by name."""
+        return {m.name: m.weight for m in self.members}
+
+    @property
+    def down(self) -> list[str]:
+        """Members that the spec has down."""
+        return [m.name for m in self.members if m.down]
+
+
+def to_value(memberships: Sequence[Membership]) -> list[Any]:
+    """As a value for JSON."""
+    return [[*m[:-1], [list(member) for member in m.members]] for m in memberships]
+
+
+def from_value(value: Any) -> list[Membership]:
+    """Read what `to_value` made. Raises ValueError or TypeError for anything else."""
+    out = []
+    for pool, title, number, selection, slots, on_all_down, members in value:
+        texts, numbers = (pool, title, selection, on_all_down), (number, slots)
+        if not all(isinstance(t, str) for t in texts) or not all(isinstance(n, int) for n in numbers):
+            raise ValueError(f"not a pool: {pool!r}")
+        out.append(Membership(pool, title, number, selection, slots, on_all_down, tuple(map(_member, members))))
+    return out
+
+
+def _member(value: Any) -> Member:
+    name, number, weight, down = value
+    if not isinstance(name, str) or not isinstance(number, int) or not isinstance(weight, int):
+        raise ValueError(f"not a member of a pool: {value!r}")
+    return Member(name, number, weight, bool(down))
