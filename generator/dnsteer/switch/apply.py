@@ -2,25 +2,26 @@
 
 In this order: ports are added, the bundle makes the tables anew in one step, and only then ports are removed and the
 record is written. So at any moment the tables are the old or the new ones, whole, and every port that they name is there.
-What fails or is interrupted before the bundle is undone; what a kill -9 leaves is mended by the next apply, since each
-starts from what the switch has.
+What fails or is interrupted before the bundle is undone; from the bundle on, a request to end waits until all is done. What
+a kill -9 leaves is mended by the next apply, since each starts from what the switch has.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
-from pathlib import Path
+from functools import cached_property
+from typing import Protocol
 
-from dnsteer import __version__
+from dnsteer.plan.absence import Overlay
 from dnsteer.plan.bridge import WantedBridge, wanted_bridge
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.objects import Plan, Subject
-from dnsteer.render.flows import flows_of, groups_of
-from dnsteer.spec.load import Loaded, digest
+from dnsteer.render.flows import groups_of, lines_of
+from dnsteer.spec.load import Loaded
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
 from dnsteer.switch.interrupts import put_off
@@ -32,13 +33,13 @@ from dnsteer.switch.openflow import (
     UnconfirmedError,
     changes,
     lost,
-    refuse_blocked,
     way_back,
 )
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
 _COOKIE = re.compile(r"cookie[=:](0x[0-9a-f]+)")
 _GROUP = re.compile(r"group_id=(\d+)")
+_LOOK = 0.05
 _EITHER = "the tables are the old or the new ones, whole; apply again, or see with verify"
 
 
@@ -56,68 +57,117 @@ class Applied:
         return bool(self.settings) or bool(self.flows) or self.recorded
 
 
-def openflow_target(remote: str, bridge: str, override: str | None = None) -> str:
-    """Where the bridge's OpenFlow management socket is: beside the OVSDB socket, or as told."""
-    if override:
-        return override
-    kind, _, where = remote.partition(":")
-    if kind != "unix":
-        raise SwitchError(f"for a database at {remote}, say where the bridge's OpenFlow is: --openflow tcp:HOST:PORT")
-    return f"unix:{Path(where).absolute().parent / f'{bridge}.mgmt'}"
+class Journal(Protocol):
+    """Writes down what is about to happen to a bridge, and that it happened."""
+
+    @property
+    def stale(self) -> bool:
+        """Whether the record says something else than what is wanted."""
+
+    def begin(self) -> None:
+        """The change is about to happen. The bridge is there."""
+
+    def commit(self) -> None:
+        """It happened."""
+
+    def take_back(self) -> None:
+        """It did not happen."""
 
 
-def apply(
-    loaded: Loaded,
-    remote: str,
-    *,
-    openflow: str | None = None,
-    adopt: bool = False,
-    timeout: float = 10,
-    progress: Callable[[str], None] = lambda _: None,
-) -> Applied:
-    """Make the switch at *remote* what the spec says. Raises SwitchError, which says what became of the switch."""
-    plan = build_plan(loaded)
-    with db.Database(remote, timeout) as base:
-        client = OpenFlow(openflow_target(remote, plan.bridge, openflow), timeout=timeout)
-        return _Apply(loaded, plan, base, client, progress).run(adopt)
+@dataclass(frozen=True)
+class Prepared:
+    """What an apply would do: the differences in OVSDB and in the tables, from what is there."""
+
+    before: db.Bridge | None
+    differ: list[br.Difference]
+    tables: Tables
+    todo: Changes
+
+    @property
+    def settings(self) -> list[str]:
+        """What would be done in OVSDB, in words."""
+        return [d.todo for d in self.differ]
 
 
-class _Apply:
+class Apply:
+    """Make the bridge at *base* and *client* what a spec and an overlay say.
+
+    *grace* is how long, in seconds, answers of backends that leave may still take. What it raises, SwitchError or its kinds,
+    says what became of the switch.
+    """
+
     def __init__(
-        self, loaded: Loaded, plan: Plan, base: db.Database, client: OpenFlow, progress: Callable[[str], None]
+        self,
+        loaded: Loaded,
+        overlay: Overlay,
+        base: db.Database,
+        client: OpenFlow,
+        journal: Journal,
+        progress: Callable[[str], None] = lambda _: None,
+        grace: float = 0,
     ) -> None:
         self.loaded = loaded
-        self.plan = plan
+        self.overlay = overlay
         self.base = base
         self.client = client
+        self.journal = journal
         self.progress = progress
+        self.grace = grace
         self.want: WantedBridge = wanted_bridge(loaded.spec)
         self.sent = False  # whether the bundle is under way or done
 
-    def run(self, adopt: bool) -> Applied:
-        flows, groups = flows_of(self.plan), groups_of(self.plan)
-        self.base.lock(self.want.name)  # two at once would each send what the other's tables need
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan of the spec and the overlay."""
+        return build_plan(self.loaded, self.overlay)
+
+    @cached_property
+    def _lines(self) -> dict[str, None]:
+        return dict.fromkeys(lines_of(self.plan))  # a dict, since it keeps the order
+
+    def prepare(self, *, adopt: bool = False) -> Prepared:
+        """See what there is and what must change. Changes nothing."""
         before = self.base.bridge(self.want.name)
         br.refuse_foreign(self.base, self.want, before, adopt)
-        differ = br.differences(self.loaded.spec, self.want, before)
         tables = self._tables_before(before)
-        refuse_blocked(flows, tables)
+        todo = changes(self._lines, groups_of(self.plan), tables)
+        return Prepared(before, br.differences(self.loaded.spec, self.want, before), tables, todo)
 
-        if any(d.first for d in differ):
-            self.progress(f"bridge {self.want.name}: {'; '.join(d.todo for d in differ)}")
-            with self._undoing(before, tables):
-                br.set_up(self.base, self.want, before)
-                now = self._ready()
-                todo = replace(changes(flows, groups, now), restore=lost(tables, now))
-                self._send(todo)
-        else:
-            self.base.wait_for_ports(self.want.name, [p.name for p in self.want.ports])
-            todo = changes(flows, groups, tables)
-            self._send(todo)
+    def carry_out(self, what: Prepared) -> Applied:
+        """Do what was prepared."""
         try:
-            return self._finish(Applied([d.todo for d in differ], todo))
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt("the tables are the new ones; apply again to finish") from None
+            if what.before is not None and (what.differ or what.todo or self.journal.stale):
+                with put_off():  # else nobody would know whether it was written
+                    self.journal.begin()
+            return self._carry_out(what)
+        except BaseException as err:
+            if not self.sent and what.before is not None:
+                with put_off(), suppress(SwitchError):  # left as it is, the next verb does it
+                    self.journal.take_back()
+            if isinstance(err, KeyboardInterrupt) and not str(err):
+                failed = err.__context__ if isinstance(err.__context__, SwitchError) else None
+                end = "by then the change was made" if self.sent else "nothing was changed"
+                raise KeyboardInterrupt(str(failed or end)) from None
+            raise
+
+    def _carry_out(self, what: Prepared) -> Applied:
+        before, todo = what.before, what.todo
+        with ExitStack() as end:
+            if any(d.first for d in what.differ):
+                self.progress(f"bridge {self.want.name}: {'; '.join(what.settings)}")
+                with self._undoing(before, what.tables):
+                    br.set_up(self.base, self.want, before)
+                    now = self._ready()
+                    todo = replace(changes(self._lines, groups_of(self.plan), now), restore=lost(what.tables, now))
+                    asked = end.enter_context(put_off())
+                    if before is None:
+                        self.journal.begin()
+                    self._send(todo, asked)
+            else:
+                self.base.wait_for_ports(self.want.name, [p.name for p in self.want.ports])
+                asked = end.enter_context(put_off())
+                self._send(todo, asked)
+            return self._finish(Applied(what.settings, todo))
 
     def _tables_before(self, before: db.Bridge | None) -> Tables:
         """The tables, where there are any that can be read."""
@@ -130,7 +180,7 @@ class _Apply:
             if other:
                 return Tables()
             raise
-        tables = self.client.dump()
+        tables = self.client.dump(lambda: self._lines)
         if before.fail_mode != br.FAIL_MODE:
             # The flow by which the switch forwards everything in this mode; it goes with the mode.
             own = tables.other.get((0, 0, ""))
@@ -142,31 +192,43 @@ class _Apply:
         self.base.wait_for_switch()
         self.base.wait_for_ports(self.want.name, [p.name for p in self.want.ports])
         self.client.wait(self.base.timeout)
-        return self.client.dump()
+        return self.client.dump(lambda: self._lines)
 
-    def _send(self, todo: Changes) -> None:
-        if not todo:
-            return
-        self.progress(f"sending {len(todo)} changes of flows and groups in one bundle")
+    def _send(self, todo: Changes, asked: list[int]) -> None:
+        """Send the bundle, and what must wait in a second one: soon, when we are *asked* to end."""
+        now, later = todo.in_two() if self.grace else (todo, Changes((), (), (), (), (), ()))
+        if now:
+            self.progress(f"sending {len(now)} changes of flows and groups in one bundle")
+            self._send_bundle(now)
+        if later:
+            self.progress(
+                f"waiting {self.grace:g} s for answers under way; then the {len(later)} flows of their way back go"
+            )
+            until = time.monotonic() + self.grace
+            while not asked and time.monotonic() < until:
+                time.sleep(_LOOK)
+            self._send_bundle(later)
+
+    def _send_bundle(self, todo: Changes) -> None:
+        earlier, self.sent = self.sent, True
         try:
-            self.sent = True
             self.client.bundle(todo.bundle())
         except RejectedError as err:
-            self.sent = False
+            self.sent = earlier
             subject = self._subject(err.what)
             about = f" for {subject.title} ({self.loaded.file}:{subject.line})" if subject else ""
             raise SwitchError(f"the switch refused the changes{about}: {err.reason}: {err.what}") from None
         except UnconfirmedError as err:
             raise UnconfirmedError(f"{err}; {_EITHER}") from None
-        except UnavailableError:
-            self.sent = False
+        except SwitchError:  # before anything was sent
+            self.sent = earlier
             raise
 
     def _subject(self, text: str) -> Subject | None:
         """The object of the spec behind a flow or group that was refused."""
         cookie, group = _COOKIE.search(text), _GROUP.search(text)
         if cookie:
-            return self.plan.subjects.get(int(cookie[1], 16))
+            return self.plan.subject(int(cookie[1], 16))
         return next((row.subject for row in self.plan.groups if group and row.group == int(group[1])), None)
 
     @contextmanager
@@ -176,8 +238,6 @@ class _Apply:
             yield
         except BaseException as err:
             if self.sent:  # the new tables are there, or may be, and they need the ports
-                if isinstance(err, KeyboardInterrupt):
-                    raise KeyboardInterrupt(_EITHER) from None
                 raise
             end = "nothing was changed" if before else f"bridge {self.want.name} was removed again"
             try:
@@ -208,26 +268,14 @@ class _Apply:
         have = self.base.bridge(self.want.name)
         if have is None:
             raise SwitchError(f"bridge {self.want.name} was removed meanwhile")
-        record = self._record(have, done)
-        done.recorded = bool(record)
-        if done.changed:
-            try:
-                with put_off():  # short, and without it there is a drift
-                    br.finish(self.base, self.want, have, record)
-            except SwitchError as err:
-                raise type(err)(f"the tables are the new ones, but {err}; apply again to finish") from None
+        done.recorded = self.journal.stale
+        if not done.changed:
+            return done
+        try:
+            settings = br.finish(self.base, self.want, have)
+            self.journal.commit()
+        except SwitchError as err:
+            raise type(err)(f"the tables are the new ones, but {err}; apply again to finish") from None
+        if settings or done.settings:
             self.base.wait_for_switch()  # else the server's next news would find nobody, which it logs as an error
         return done
-
-    def _record(self, have: db.Bridge, done: Applied) -> dict[str, str]:
-        """What to note in the bridge; empty when it is noted already and nothing changed."""
-        spec_digest, old = digest(self.loaded.spec), have.external_ids
-        same = old.get(db.DIGEST_KEY) == spec_digest and old.get(db.VERSION_KEY) == __version__
-        if same and not done.changed:
-            return {}
-        return {
-            db.DIGEST_KEY: spec_digest,
-            db.VERSION_KEY: __version__,
-            db.TIME_KEY: datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            db.NAME_KEY: self.loaded.spec.switch.name or self.want.name,
-        }

@@ -11,6 +11,7 @@ from dnsteer.spec.errors import Path
 from dnsteer.spec.model import Spec
 from dnsteer.switch import database as db
 from dnsteer.switch.openflow import PROTOCOL
+from dnsteer.switch.state import OWNER_KEY
 from dnsteer.switch.tools import SwitchError
 
 _BRIDGE: Path = ("switch", "bridge")
@@ -144,12 +145,12 @@ def set_up(base: db.Database, want: WantedBridge, have: db.Bridge | None) -> Non
     with base.transaction() as txn:
         txn.add(api.add_br(want.name, may_exist=True, datapath_type=want.datapath_type))
         txn.add(api.db_set("Bridge", want.name, ("fail_mode", FAIL_MODE)))
-        txn.add(api.db_set("Bridge", want.name, ("external_ids", {db.OWNER_KEY: "bridge"})))
+        txn.add(api.db_set("Bridge", want.name, ("external_ids", {OWNER_KEY: "bridge"})))
         if have is not None and lacks_protocol(have):
             txn.add(api.db_set("Bridge", want.name, ("protocols", [*have.protocols, PROTOCOL])))
         for port in want.ports:
             txn.add(api.add_port(want.name, port.name, may_exist=True))
-            txn.add(api.db_set("Port", port.name, ("external_ids", {db.OWNER_KEY: "port"})))
+            txn.add(api.db_set("Port", port.name, ("external_ids", {OWNER_KEY: "port"})))
             _set_interface(api, txn, port, new=have is None or port.name not in have.ports)
 
 
@@ -161,21 +162,22 @@ def _set_interface(api: Any, txn: Any, port: WantedPort | db.Interface, *, new: 
         txn.add(api.db_set("Interface", port.name, ("options", dict(port.options))))
 
 
-def finish(base: db.Database, want: WantedBridge, have: db.Bridge, record: dict[str, str]) -> None:
-    """What comes after the flows: remove ports of ours that the spec no longer has, name the tables, write the record."""
+def finish(base: db.Database, want: WantedBridge, have: db.Bridge) -> bool:
+    """What comes after the flows: remove ports of ours that the spec no longer has, name the tables. Whether any did."""
     api, wanted = base.api, {p.name for p in want.ports}
+    leave = [port for name, port in have.ports.items() if port.ours and name not in wanted]
+    if not leave and not _unnamed(want, have):
+        return False  # not even an empty transaction, which would make the switch look at all of its settings
     with base.transaction() as txn:
-        for name, port in have.ports.items():
-            if port.ours and name not in wanted:
-                txn.add(api.del_port(port.port, bridge=want.name, if_exists=True))
+        for port in leave:
+            txn.add(api.del_port(port.port, bridge=want.name, if_exists=True))
         for number, name in _unnamed(want, have).items():
             if number in have.tables:  # it may have other settings: they stay
                 txn.add(api.db_set("Flow_Table", have.tables[number].uuid, ("name", name)))
             else:
                 row = txn.add(api.db_create("Flow_Table", name=name))
                 txn.add(api.db_set("Bridge", want.name, ("flow_tables", {number: row})))
-        if record:
-            txn.add(api.db_set("Bridge", want.name, ("external_ids", record)))
+    return True
 
 
 def put_back(base: db.Database, want: WantedBridge, before: db.Bridge | None) -> None:
@@ -192,12 +194,12 @@ def put_back(base: db.Database, want: WantedBridge, before: db.Bridge | None) ->
         ]
         txn.add(api.db_set("Bridge", want.name, *settings))
         if not before.ours:
-            txn.add(api.db_remove("Bridge", want.name, "external_ids", db.OWNER_KEY, if_exists=True))
+            txn.add(api.db_remove("Bridge", want.name, "external_ids", OWNER_KEY, if_exists=True))
         for port in want.ports:
             was = before.ports.get(port.name)
             if was is None:
                 txn.add(api.del_port(port.name, bridge=want.name, if_exists=True))
                 continue
             if not was.ours:
-                txn.add(api.db_remove("Port", port.name, "external_ids", db.OWNER_KEY, if_exists=True))
+                txn.add(api.db_remove("Port", port.name, "external_ids", OWNER_KEY, if_exists=True))
             _set_interface(api, txn, was)

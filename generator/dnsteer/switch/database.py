@@ -16,12 +16,10 @@ from ovsdbapp import exceptions
 from ovsdbapp.backend.ovs_idl import connection, idlutils
 from ovsdbapp.schema.open_vswitch import impl_idl
 
-from dnsteer.switch.rpc import Rpc, parse_remote
+from dnsteer.switch.rpc import Rpc, hang_up, parse_remote
+from dnsteer.switch.state import OWNER_KEY
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
-OWNER_KEY = "dnsteer"
-"""external_ids key that marks a bridge or port as ours; its value is the kind."""
-DIGEST_KEY, VERSION_KEY, TIME_KEY, NAME_KEY = "dnsteer-spec", "dnsteer-version", "dnsteer-applied", "dnsteer-switch"
 DEFAULT_DB = "unix:/var/run/openvswitch/db.sock"
 
 # What is read of the database. The rest stays there: statistics of a thousand ports arrive every few seconds.
@@ -113,6 +111,17 @@ class _Api(impl_idl.OvsdbIdl):  # type: ignore[misc]
         return _Transaction(self, self.ovsdb_connection, check_error=check_error, log_errors=log_errors)
 
 
+class _Idl(connection.OvsdbIdl):  # type: ignore[misc]
+    """The ovs library's copy of the database, whose connection ends in order."""
+
+    def close(self) -> None:
+        """End the connection."""
+        rpc = self._session.rpc
+        if rpc is not None and rpc.name.startswith(("unix:", "tcp:")):
+            hang_up(rpc.stream.socket)
+        super().close()
+
+
 class Database:
     """A connection to one ovsdb-server, to be closed or used as a context manager.
 
@@ -126,9 +135,13 @@ class Database:
             raise SwitchError(f"--db: {err}") from None
         self.timeout = timeout
         helper = idlutils.create_schema_helper(self._schema())
+        if self.remote.startswith("ssl:"):
+            from dnsteer.switch import tls
+
+            tls.set_up_ovs_library(f"OVSDB at {self.remote}")
         for table, columns in _COLUMNS.items():
             helper.register_columns(table, columns)
-        idl = connection.OvsdbIdl(self.remote, helper)
+        idl = _Idl(self.remote, helper)
         self._connection = connection.Connection(idl=idl, timeout=timeout)
         try:
             self.api: Any = _Api(self._connection)
@@ -187,19 +200,6 @@ class Database:
             ) from None
         except (exceptions.OvsdbAppException, RuntimeError) as err:
             raise SwitchError(f"OVSDB at {self.remote} refused a change: {err}") from err
-
-    def lock(self, bridge: str) -> None:
-        """Be the only dnsteer that changes the bridge, until this connection ends. Raises SwitchError when it is not.
-
-        It is a lock of the server's, so that it holds between machines, and goes when its holder is killed.
-        """
-        with self._reading():
-            self._connection.idl.set_lock(f"dnsteer_{bridge.encode().hex()}")  # only letters, digits and _ are allowed
-        deadline = time.monotonic() + self.timeout
-        while not self._connection.idl.has_lock:
-            if time.monotonic() > deadline:
-                raise SwitchError(f"another dnsteer is at work on bridge {bridge}; try again when it is done")
-            time.sleep(_LOOK)
 
     def bridge(self, name: str) -> Bridge | None:
         """The bridge of that name."""

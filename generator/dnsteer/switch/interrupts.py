@@ -18,13 +18,16 @@ _PR_SET_PDEATHSIG = 1
 _PRCTL = ctypes.CDLL(None).prctl  # looked up here, because little is safe between fork and exec
 
 
+_blocks: list[None] = []  # one for each put_off that is under way
+
+
 @contextmanager
-def put_off() -> Iterator[None]:
-    """Let no request to end cut the block short; the first one that came is obeyed after it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # Python handles signals in the main thread only
-        return
+def put_off() -> Iterator[list[int]]:
+    """Let no request to end cut the block short; the first one that came is obeyed after it. Yields those that came."""
     came: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield came  # Python handles signals in the main thread only
+        return
 
     def note(number: int, _frame: FrameType | None) -> None:
         came.append(number)
@@ -34,22 +37,32 @@ def put_off() -> Iterator[None]:
         for number in ENDING:
             if signal.getsignal(number) not in (signal.SIG_IGN, None):
                 before[number] = signal.signal(number, note)
-        yield
+        _blocks.append(None)
+        yield came
     finally:
+        del _blocks[-1:]
         for number, handler in before.items():
             signal.signal(number, handler)
         if came:
             signal.raise_signal(came[0])
 
 
-def ends_with_parent(number: signal.Signals) -> Callable[[], None]:
+def are_put_off() -> bool:
+    """Whether requests to end are put off now."""
+    return bool(_blocks)
+
+
+def ends_with_parent(number: signal.Signals, *, deaf: bool = False) -> Callable[[], None]:
     """For a child between fork and exec: to get the signal when its parent is gone, be it by kill -9.
 
-    The kernel looks at the thread that started the child, so start it in one that lasts.
+    One that is *deaf* ignores requests to end: a terminal sends them to children too. The kernel looks at the thread that
+    started the child, so start it in one that lasts.
     """
     parent = os.getpid()
 
     def prepare() -> None:
+        for request in ENDING if deaf else ():
+            signal.signal(request, signal.SIG_IGN)
         _PRCTL(_PR_SET_PDEATHSIG, int(number))
         if os.getppid() != parent:  # gone before the line above
             os.kill(os.getpid(), signal.SIGKILL)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from dnsteer.plan.pipeline import COOKIE_TAG, GROUP_BASE, GROUP_LAST
+from dnsteer.plan.numbers import OBJECT_BITS
+from dnsteer.plan.pipeline import COOKIE_TAG, GROUP_BASE, GROUP_LAST, PIPELINE
 from dnsteer.render.engine import port_name
 from dnsteer.render.flows import Flow, Group, parse_flow
 from dnsteer.switch.tools import CommandError, SwitchError, TimedOutError, UnavailableError, program, run
@@ -27,9 +28,12 @@ _FLAGS = re.compile(
     r"no_byte_counts) )+"
 )
 _NO_SOCKET = re.compile(r"(?:connecting to|failed to connect to socket) ?.*\((.*)\)")
+_NO_HANDSHAKE = ("Protocol error", "Input/output error", "Connection reset by peer", "Broken pipe", "End of file")
 _PARSE = re.compile(r"ovs-ofctl: -:(\d+): (.*)")
 _ERROR = re.compile(r"Error (\w+) for: (.*?)$(?=\n(?:Error |ovs-ofctl: |[0-9a-f]{8}  )|\Z)", re.S | re.M)
 _WARNING = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z\|\d+\|\w+\|(?:WARN|ERR)\|(.*)")
+_STATE, _OBJECT = PIPELINE.tables["state"].number, (1 << OBJECT_BITS) - 1
+_WAY_BACK = frozenset(PIPELINE.tables[name].number for name in ("ingress", "return", "fragment", "egress"))
 _LOOK = 0.01
 _LINES_PER_SECOND = 500
 """A switch takes tens of thousands; one that is slower than this counts as stuck."""
@@ -57,14 +61,20 @@ def is_ours(flow: Flow) -> bool:
 class Tables:
     """What a bridge holds: our flows and groups, and those of others.
 
-    *flags* are time-outs and the like of flows that have any; no flow of ours should.
+    *same* are the lines of ours that the reader expected; they are many, and reading them further would take longer than all
+    else. *flows* are our other flows. *flags* are time-outs and the like of flows that have any; no flow of ours should.
     """
 
+    same: set[str] = field(default_factory=set)
     flows: dict[Key, Flow] = field(default_factory=dict)
     groups: dict[int, Group] = field(default_factory=dict)
     other: dict[Key, Flow] = field(default_factory=dict)
     other_groups: dict[int, Group] = field(default_factory=dict)
     flags: dict[Key, str] = field(default_factory=dict)
+
+    def all_flows(self) -> dict[Key, Flow]:
+        """All flows of ours."""
+        return {**{f.key: f for f in map(parse_flow, self.same)}, **self.flows}
 
     def line(self, flow: Flow) -> str:
         """A flow that the bridge holds, as ovs-ofctl reads it."""
@@ -88,10 +98,21 @@ class OpenFlow:
     def ofctl(self, *args: str, names: bool = False, stdin: str | None = None, timeout: float | None = None) -> str:
         """Run ovs-ofctl; *args* start with the command, then the options after the target."""
         show = "--names" if names else "--no-names"
-        argv = ["ovs-ofctl", "-O", PROTOCOL, show, "--no-stats", args[0], self.target, *args[1:]]
+        options, secure = ["-O", PROTOCOL, show, "--no-stats"], None
+        if self.target.startswith("ssl:"):
+            from dnsteer.switch import tls  # only here: see there
+
+            secure = tls.require(f"OpenFlow at {self.target}")
+            options += secure.arguments()
         try:
-            return run(argv, env=self._env, stdin=stdin, timeout=timeout or self._timeout)
+            return run(
+                ["ovs-ofctl", *options, args[0], self.target, *args[1:]],
+                env=self._env, stdin=stdin, timeout=timeout or self._timeout,
+            )  # fmt: skip
         except CommandError as err:
+            m = _NO_SOCKET.search(err.said)
+            if secure and m and m[1] in _NO_HANDSHAKE:
+                raise tls.failure(f"OpenFlow at {self.target}", secure, err.said) from None
             raise self._explained(err) from None
 
     def _explained(self, err: CommandError) -> Exception:
@@ -121,20 +142,40 @@ class OpenFlow:
                 return
             time.sleep(_LOOK)
 
-    def dump(self) -> Tables:
-        """All flows, with ports by name, and all groups."""
+    def dump(self, expected: Callable[[], Collection[str]] | None = None, only: str = "") -> Tables:
+        """All flows, with ports by name, and all groups; with *only* a match, the flows that have it, ports by number.
+
+        *expected* gives the lines that our flows should have; it runs while the switch prints.
+        """
+        if expected is None:
+            return self._read(*self._print(only), frozenset())
+        from concurrent.futures import ThreadPoolExecutor  # here, since the quick verbs do without
+
+        with ThreadPoolExecutor(1) as pool:
+            printing = pool.submit(self._print, only)
+            known = frozenset(expected())
+            return self._read(*printing.result(), known)
+
+    @staticmethod
+    def _read(ports: str, flows: str, groups: str, known: Collection[str]) -> Tables:
         tables = Tables()
         # Not --names: once tables are named, that prints their names as well, and differently from version to version.
-        ports = self.ofctl("dump-ports-desc")
         names = {m[1]: port_name(m[2]) for m in map(_PORT.match, ports.splitlines()) if m}
-        for line in self._patiently("dump-flows").splitlines():
-            if "actions=" not in line:
+        for line in flows.splitlines():
+            line = line.strip()
+            if line in known:  # nearly all, so looked at first
+                tables.same.add(line)
                 continue
-            flow, flags = _read_flow(line, names)
-            (tables.flows if is_ours(flow) else tables.other)[flow.key] = flow
-            if flags:
-                tables.flags[flow.key] = flags
-        for line in self._patiently("dump-groups").splitlines():
+            if "in_port=" in line or "output:" in line:
+                line = _PORT_USE.sub(lambda m: m[1] + names.get(m[2], m[2]), line)
+            if line in known:
+                tables.same.add(line)
+            elif "actions=" in line:
+                flow, flags = _read_flow(line)
+                (tables.flows if is_ours(flow) else tables.other)[flow.key] = flow
+                if flags:
+                    tables.flags[flow.key] = flags
+        for line in groups.splitlines():
             m = _GROUP.match(line)
             if m:
                 number = int(m[2])
@@ -142,9 +183,25 @@ class OpenFlow:
                 (tables.groups if ours else tables.other_groups)[number] = Group(number, m[1])
         return tables
 
-    def _patiently(self, command: str) -> str:
+    def _print(self, only: str) -> tuple[str, str, str]:
+        """What the switch prints of its ports, flows and groups."""
+        if only:
+            return "", self._patiently("dump-flows", only), ""
+        return self.ofctl("dump-ports-desc"), self._patiently("dump-flows"), self._patiently("dump-groups")
+
+    def marker(self) -> int | None:
+        """The number that the tables carry (plan.absence.marker); None when they carry none."""
+        found = [f for f in self.dump(only=f"table={_STATE}").flows.values() if f.table == _STATE]
+        return found[0].cookie & _OBJECT if len(found) == 1 else None
+
+    def group(self, number: int) -> Group | None:
+        """One group."""
+        found = [m for m in map(_GROUP.match, self.ofctl("dump-groups", str(number)).splitlines()) if m]
+        return Group(number, found[0][1]) if found else None
+
+    def _patiently(self, *command: str) -> str:
         """A dump, which may be long: the switch has just answered, so it is there."""
-        return self.ofctl(command, timeout=max(self._timeout, 60))
+        return self.ofctl(*command, timeout=max(self._timeout, 60))
 
     def bundle(self, lines: Sequence[str]) -> None:
         """Send flow and group changes as one transaction: all of them or none.
@@ -172,10 +229,8 @@ def _refusal(err: CommandError, lines: Sequence[str]) -> SwitchError:
     return RejectedError(" ".join([m[1], *(f"({w})" for w in warnings)]), " ".join(m[2].split()))
 
 
-def _read_flow(line: str, names: Mapping[str, str]) -> tuple[Flow, str]:
+def _read_flow(line: str) -> tuple[Flow, str]:
     """A line of a dump as a flow and its flags."""
-    if "in_port=" in line or "output:" in line:  # few of many thousands
-        line = _PORT_USE.sub(lambda m: m[1] + names.get(m[2], m[2]), line)
     try:
         return parse_flow(line), ""
     except ValueError:
@@ -202,6 +257,15 @@ class Changes:
         flows = len(self.add) + len(self.replace) + len(self.remove)
         return flows + len(self.add_groups) + len(self.replace_groups) + len(self.remove_groups) + len(self.restore)
 
+    def in_two(self) -> tuple[Changes, Changes]:
+        """What can be done at once, and what must wait until the answers under way have passed.
+
+        A backend that leaves still has queries. With NAT their answers need the flows that lead back, or they are lost.
+        """
+        later = tuple(f for f in self.remove if f.table in _WAY_BACK)
+        rest = replace(self, remove=tuple(f for f in self.remove if f.table not in _WAY_BACK))
+        return rest, Changes((), (), later, (), (), ())
+
     def bundle(self) -> list[str]:
         """The lines of the bundle. Groups come before the flows that use them, and leave after them.
 
@@ -226,15 +290,20 @@ def refuse_blocked(flows: Iterable[Flow], have: Tables) -> None:
         raise SwitchError(f"{len(blocked)} flow(s) that are not dnsteer's stand where its flows must go: {shown}")
 
 
-def changes(flows: Iterable[Flow], groups: Iterable[Group], have: Tables) -> Changes:
-    """What turns *have* into *flows* and *groups*. Raises SwitchError where a flow that is not ours is in the way."""
-    want = {f.key: f for f in flows}
+def changes(lines: Collection[str], groups: Iterable[Group], have: Tables) -> Changes:
+    """What turns *have* into the flows of *lines* and *groups*.
+
+    Raises SwitchError where a flow that is not ours is in the way.
+    """
+    want = {f.key: f for f in map(parse_flow, (line for line in lines if line not in have.same))}
+    stale = {f.key: f for f in map(parse_flow, have.same.difference(lines))}
+    there = {**stale, **have.flows}
     want_groups = {g.number: g for g in groups}
     refuse_blocked(want.values(), have)
     return Changes(
-        add=tuple(f for k, f in want.items() if k not in have.flows),
-        replace=tuple(f for k, f in want.items() if k in have.flows and (have.flows[k] != f or k in have.flags)),
-        remove=tuple(f for k, f in have.flows.items() if k not in want),
+        add=tuple(f for k, f in want.items() if k not in there),
+        replace=tuple(f for k, f in want.items() if k in there and (there[k] != f or k in have.flags)),
+        remove=tuple(f for k, f in there.items() if k not in want),
         add_groups=tuple(g for n, g in want_groups.items() if n not in have.groups),
         replace_groups=tuple(g for n, g in want_groups.items() if n in have.groups and have.groups[n] != g),
         remove_groups=tuple(g for n, g in have.groups.items() if n not in want_groups),
@@ -251,8 +320,9 @@ def lost(before: Tables, now: Tables) -> tuple[str, ...]:
 def way_back(before: Tables, now: Tables) -> list[str]:
     """Lines of a bundle that make the tables what they were *before*."""
     groups = [g for n, g in before.groups.items() if n not in now.groups]
-    flows = [f for k, f in before.flows.items() if now.flows.get(k) != f]
-    strange = [f for k, f in now.flows.items() if k not in before.flows]  # such as of a port's old number
+    were, are = before.all_flows(), now.all_flows()
+    flows = [f for k, f in were.items() if are.get(k) != f]
+    strange = [f for k, f in are.items() if k not in were]  # such as of a port's old number
     return [
         *lost(before, now),
         *(f"group add {g.text}" for g in groups),

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
-from dnsteer.switch.interrupts import ends_with_parent
+from dnsteer.switch.interrupts import are_put_off, ends_with_parent
 
 SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 """Looked in after PATH: on Debian these are not in the PATH of ordinary users."""
@@ -20,6 +20,10 @@ SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 class SwitchError(Exception):
     """Something about a switch that stops the work; the message says what, and what to do."""
+
+
+class NotPermittedError(SwitchError):
+    """The user may not do this; the message says who may."""
 
 
 class UnavailableError(SwitchError):
@@ -78,7 +82,7 @@ def run(
             done = subprocess.run(
                 argv, stdin=text or subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
                 timeout=timeout, env={**os.environ, **(env or {})}, check=False,
-                preexec_fn=ends_with_parent(signal.SIGKILL),
+                preexec_fn=ends_with_parent(signal.SIGKILL, deaf=are_put_off()),
             )  # fmt: skip
         except subprocess.TimeoutExpired as err:
             raise TimedOutError(f"{args[0]} did not finish within {timeout:g} s; is Open vSwitch stuck?") from err
@@ -90,3 +94,13 @@ def run(
 def ovs_version() -> str:
     """Version of the installed ovs-vswitchd, such as 3.1.0."""
     return run(["ovs-vswitchd", "--version"]).splitlines()[0].split()[-1]
+
+
+def openflow_target(remote: str, bridge: str, override: str | None = None) -> str:
+    """Where the bridge's OpenFlow management socket is: beside the OVSDB socket, or as told."""
+    if override:
+        return override
+    kind, _, where = remote.partition(":")
+    if kind != "unix":
+        raise SwitchError(f"for a database at {remote}, say where the bridge's OpenFlow is: --openflow tcp:HOST:PORT")
+    return f"unix:{Path(where).absolute().parent / f'{bridge}.mgmt'}"

@@ -6,17 +6,19 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dnsteer.plan.absence import NO_OVERLAY
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.objects import Plan
 from dnsteer.plan.pipeline import PIPELINE
-from dnsteer.render.flows import Flow, Group, flows_of, groups_of
+from dnsteer.render.flows import Flow, Group, groups_of, lines_of, parse_flow
 from dnsteer.spec.load import Loaded, digest
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
-from dnsteer.switch.apply import openflow_target
 from dnsteer.switch.openflow import Changes, OpenFlow, Tables, changes
-from dnsteer.switch.tools import UnavailableError
+from dnsteer.switch.record import Record
+from dnsteer.switch.state import DIGEST_KEY, Standing
+from dnsteer.switch.tools import UnavailableError, openflow_target
 
 _BUCKET = re.compile(r"bucket=bucket_id:(\d+),(.*?)(?=,bucket=|$)")
 _TABLE_NAMES = {t.number: t.name for t in PIPELINE.tables.values()}
@@ -41,20 +43,24 @@ def verify(
     loaded: Loaded, remote: str, *, openflow: str | None = None, ignore_foreign: bool = False, timeout: float = 10
 ) -> list[Drift]:
     """All differences between the switch at *remote* and the spec. Raises SwitchError or UnavailableError."""
-    plan = build_plan(loaded)
+    with Record(remote, timeout) as record:
+        standing = record.standing(loaded.spec.switch.bridge)
+    plan = build_plan(loaded, standing.overlay if standing else NO_OVERLAY)
     with db.Database(remote, timeout) as base:
         have = base.bridge(plan.bridge)
-    drift = list(_bridge_drift(loaded, have))
+    drift = [*_bridge_drift(loaded, have), *_interrupted(standing)]
     if have is None or br.lacks_protocol(have):
         return drift  # there are no tables, or none that can be read
     try:
-        tables = OpenFlow(openflow_target(remote, plan.bridge, openflow), timeout=timeout).dump()
+        client = OpenFlow(openflow_target(remote, plan.bridge, openflow), timeout=timeout)
+        lines = dict.fromkeys(lines_of(plan))
+        tables = client.dump(lambda: lines)
     except UnavailableError:
         if br.other_datapath(wanted_bridge(loaded.spec), have):
             return drift
         raise
-    flows, groups = flows_of(plan), groups_of(plan)
-    wanted = {f.key for f in flows}
+    groups = groups_of(plan)
+    wanted = {parse_flow(line).key for line in lines} if tables.other else set()
     for key, flow in list(tables.other.items()):
         if key in wanted:
             tables.flows[key] = tables.other.pop(key)  # the right match with somebody else's cookie: a changed flow
@@ -62,7 +68,7 @@ def verify(
             drift.append(
                 Drift("foreign flow", f"table {_TABLE_NAMES[flow.table]}", f"not dnsteer's: {tables.line(flow)}")
             )
-    todo = changes(flows, groups, tables)
+    todo = changes(lines, groups, tables)
     return [*drift, *_flow_drift(plan, todo, tables), *_group_drift(plan, todo, tables.groups)]
 
 
@@ -80,10 +86,16 @@ def _bridge_drift(loaded: Loaded, have: db.Bridge | None) -> Iterator[Drift]:
         elif now is not None and now.gone:
             path = br.path_of_port(loaded.spec, port.name)
             yield Drift("port gone", f"port {port.name}", "its network device is gone", line(path))
-    applied = have.external_ids.get(db.DIGEST_KEY)
+    applied = have.external_ids.get(DIGEST_KEY)
     if applied != digest(loaded.spec):
         said = f"another spec was applied (digest {applied[:16]})" if applied else "no spec was applied"
         yield Drift("record", f"bridge {want.name}", said)
+
+
+def _interrupted(standing: Standing | None) -> Iterator[Drift]:
+    if standing is not None and standing.pending is not None:
+        detail = "a change was begun and not finished; the next verb that changes something, or restore, finishes it"
+        yield Drift("interrupted", f"bridge {standing.bridge}", detail)
 
 
 def _flow_drift(plan: Plan, todo: Changes, have: Tables) -> Iterator[Drift]:
@@ -104,7 +116,7 @@ def _flow_drift(plan: Plan, todo: Changes, have: Tables) -> Iterator[Drift]:
 
 
 def _about(plan: Plan, kind: str, flow: Flow, detail: str) -> Drift:
-    subject = plan.subjects.get(flow.cookie)
+    subject = plan.subject(flow.cookie)
     if subject is None:
         return Drift(kind, "an object that is not in the spec", detail)
     return Drift(kind, subject.title, detail, subject.line)

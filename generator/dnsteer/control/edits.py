@@ -1,0 +1,79 @@
+"""The edits of the overlay behind `drain`, `undrain`, `down`, `up` and `due`."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from dnsteer.control.absent import Edit
+from dnsteer.control.where import stamp, who
+from dnsteer.plan.absence import WHOLE, Absence, Kind, Overlay
+from dnsteer.plan.membership import Member
+from dnsteer.switch.state import State
+from dnsteer.switch.tools import SwitchError
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """`POOL/BACKEND` as its two parts. Raises SwitchError."""
+    pool, slash, backend = name.partition("/")
+    if not (pool and slash and backend) or "/" in backend:
+        raise SwitchError(f"found {name!r}; expected POOL/BACKEND, such as resolvers/ns1")
+    return pool, backend
+
+
+def take_out(name: str, kind: Kind, *, over: float = 0, lasts: float = 0, note: str = "") -> Edit:
+    """Take a backend out; *over* and *lasts* are seconds. One that is out already keeps its place and its progress."""
+    pool, backend = split_name(name)
+
+    def edit(overlay: Overlay, state: State, time: datetime) -> Overlay:
+        _member(state, pool, backend)
+        until = stamp(time + timedelta(seconds=lasts)) if lasts else ""
+        found = overlay.find(pool, backend, kind)
+        if found is None:
+            gone = 0 if over else WHOLE
+            return overlay.put(Absence(pool, backend, kind, stamp(time), who(), note, until, over, gone))
+        same = found.note == note and bool(found.until) == bool(until)
+        if same and not until and (over or found.gone == WHOLE):
+            return overlay
+        # Repeated: its time and note are the new ones; a drain that was gradual goes at once when no --over is given.
+        gone = found.gone if over else WHOLE
+        changed = Absence(pool, backend, kind, found.since, who(), note or found.note, until, found.over, gone)
+        return overlay.put(changed)
+
+    return edit
+
+
+def bring_back(name: str, kind: Kind) -> Edit:
+    """Take a backend back in."""
+    pool, backend = split_name(name)
+
+    def edit(overlay: Overlay, state: State, _time: datetime) -> Overlay:
+        found = overlay.find(pool, backend, kind)
+        if found is not None:
+            return overlay.without([found])
+        if _member(state, pool, backend).down and kind == "down":
+            raise SwitchError(f"{name} is down in the spec (state: down); change the spec and apply it")
+        return overlay
+
+    return edit
+
+
+def advance(overlay: Overlay, _state: State, time: datetime) -> Overlay:
+    """Every drain as far as it should have come."""
+    return Overlay(tuple(a.due(time) for a in overlay))
+
+
+def _member(state: State, pool: str, backend: str) -> Member:
+    """The backend, as the record has it. Raises SwitchError with the nearest name there is."""
+    here = [m for members in state.members if members.pool == pool for m in members.members]
+    found = next((m for m in here if m.name == backend), None)
+    if found is not None:
+        return found
+    from dnsteer.spec.structure import near  # here, since it loads all that the quick verbs do without
+
+    if here:
+        hint = near(backend, sorted({m.name for m in here}))
+        raise SwitchError(f"pool {pool} has no backend {backend!r}; {hint}")
+    pools = sorted({m.pool for m in state.members})
+    owner = [f"{m.pool}/{backend}" for m in state.members if any(b.name == backend for b in m.members)]
+    hint = f"did you mean {owner[0]}?" if owner else near(pool, pools)
+    raise SwitchError(f"there is no pool {pool!r} that a VIP uses; {hint}")

@@ -1,0 +1,258 @@
+"""The record of a switch in its OVSDB: the last states with their specs, the overlay, a change under way, and the lock.
+
+What is small stands in the bridge's external_ids. The specs stand in rows of Flow_Table that belong to the bridge, for
+OpenFlow tables that have no flows: they come and go with the bridge, are written with it in one transaction, and do not
+fill the screen of `ovs-vsctl list bridge`. All is read and written by plain JSON-RPC, since the quick verbs have no time
+for a copy of the database.
+
+A change is written down before it happens (`begin`) and confirmed afterwards (`commit`). The tables carry a number that
+tells which of the two they are, so that a change that was cut off is ended or taken back by the next one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+from dnsteer.plan.absence import Overlay
+from dnsteer.switch.rpc import Rpc, parse_remote
+from dnsteer.switch.state import (
+    DIGEST_KEY,
+    NAME_KEY,
+    OVERLAY_KEY,
+    OWNER_KEY,
+    PENDING_KEY,
+    STATE_KEY,
+    TIME_KEY,
+    VERSION_KEY,
+    BusyError,
+    DamagedError,
+    Pending,
+    Standing,
+    State,
+    is_number,
+)
+from dnsteer.switch.tools import SwitchError
+
+KEPT = 10
+"""States that are kept, with the one that is applied."""
+_FIRST, _RING = 240, KEPT + 2
+"""OpenFlow tables whose rows hold the states. One more than is kept is being written."""
+_DB = "Open_vSwitch"
+_LOOK = 0.02
+
+
+class Record:
+    """A connection to the OVSDB of a switch. *timeout* is how long an answer may take, in seconds.
+
+    Raises UnavailableError, PermissionError, or SwitchError with the server's reason.
+    """
+
+    def __init__(self, remote: str, timeout: float = 10) -> None:
+        try:
+            self.remote = parse_remote(remote)
+        except ValueError as err:
+            raise SwitchError(f"--db: {err}") from None
+        self.timeout = timeout
+        self._rpc = Rpc(self.remote, f"OVSDB at {remote}", timeout)
+        self._lock = ""
+
+    def __enter__(self) -> Record:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._rpc.close()
+
+    def bridges(self) -> list[str]:
+        """Names of the bridges that carry dnsteer's mark."""
+        where = [["external_ids", "includes", ["map", [[OWNER_KEY, "bridge"]]]]]
+        (rows,) = self._transact({"op": "select", "table": "Bridge", "where": where, "columns": ["name"]})
+        return sorted(row["name"] for row in rows["rows"])
+
+    def the_bridge(self, named: str | None) -> Standing:
+        """The bridge of that name, or the only one there is. Raises SwitchError."""
+        if named is None:
+            found = self.bridges()
+            if len(found) != 1:
+                what = f"several bridges are dnsteer's: {', '.join(found)}" if found else "no bridge here is dnsteer's"
+                raise SwitchError(f"{what}; {'name one with --bridge' if found else 'apply a spec first'}")
+            named = found[0]
+        standing = self.standing(named)
+        if standing is None or OWNER_KEY not in standing.ids:
+            what = "is not dnsteer's" if standing else "does not exist"
+            raise SwitchError(f"bridge {named} {what}; apply a spec first")
+        return standing
+
+    def standing(self, bridge: str) -> Standing | None:
+        """How the bridge stands; None when there is none of that name."""
+        columns = ["_uuid", "external_ids", "flow_tables"]
+        found, system = self._transact(
+            {"op": "select", "table": "Bridge", "where": [["name", "==", bridge]], "columns": columns},
+            {
+                "op": "select",
+                "table": "Open_vSwitch",
+                "where": [],
+                "columns": ["_uuid", "external_ids", "other_config"],
+            },
+        )
+        if not found["rows"]:
+            return None
+        row, top = found["rows"][0], system["rows"][0]
+        return Standing(
+            uuid=row["_uuid"][1],
+            bridge=bridge,
+            ids=dict(row["external_ids"][1]),
+            flow_tables={number: ref[1] for number, ref in row["flow_tables"][1]},
+            system=top["_uuid"][1],
+            name=dict(top["external_ids"][1]).get(NAME_KEY, ""),
+            waits=dict(top["other_config"][1]).get("flow-restore-wait") == "true",
+        )
+
+    def switch(self) -> tuple[str, str]:
+        """What tells the switch from others, and its name; empty when it has none."""
+        columns = ["_uuid", "external_ids"]
+        (system,) = self._transact({"op": "select", "table": "Open_vSwitch", "where": [], "columns": columns})
+        if not system["rows"]:
+            return "", ""
+        row = system["rows"][0]
+        return row["_uuid"][1], dict(row["external_ids"][1]).get(NAME_KEY, "")
+
+    def states(self, standing: Standing) -> list[State | DamagedError]:
+        """The recorded states, newest first, at most KEPT. One that is damaged is returned as its error."""
+        rows = {n: ref for n, ref in standing.flow_tables.items() if _FIRST <= n < _FIRST + _RING}
+        replies = self._transact(*(_select_row(ref) for ref in rows.values())) if rows else []
+        out: list[tuple[int, State | DamagedError]] = []
+        for number, reply in zip(rows, replies, strict=True):
+            ids = dict(reply["rows"][0]["external_ids"][1]) if reply["rows"] else {}
+            text = ids.get(STATE_KEY, "")
+            try:
+                state = State.from_ids(ids, f"state {text or '?'} in the record (Flow_Table {rows[number]} in OVSDB)")
+            except DamagedError as err:
+                out.append((int(text) if is_number(text) else 0, err))
+            else:
+                out.append((state.number, state))
+        newest = standing.number
+        return [state for n, state in sorted(out, key=lambda item: -item[0]) if n <= newest][:KEPT]
+
+    def state(self, standing: Standing, number: int) -> State:
+        """One recorded state. Raises SwitchError when there is none of that number, DamagedError when it is damaged."""
+        ref = standing.flow_tables.get(_place(number))
+        newest = standing.number + (PENDING_KEY in standing.ids)  # else what was cut off would look like a state
+        if ref is not None and standing.number - KEPT < number <= newest:
+            (reply,) = self._transact(_select_row(ref))
+            ids = dict(reply["rows"][0]["external_ids"][1]) if reply["rows"] else {}
+            if ids.get(STATE_KEY) in (str(number), None):
+                return State.from_ids(ids, f"state {number} in the record (Flow_Table {ref} in OVSDB)")
+        if number == standing.number:
+            raise DamagedError(
+                f"state {number}, which is applied, is not in the record of bridge {standing.bridge}: its flow_tables "
+                "in OVSDB were changed by hand; an apply of the spec writes it anew"
+            )
+        raise SwitchError(f"there is no state {number} in the record of bridge {standing.bridge}; see: dnsteer history")
+
+    def lock(self, bridge: str) -> None:
+        """Be the only dnsteer that changes the bridge, until this connection ends. Raises SwitchError when it is not.
+
+        It is a lock of the server's, so that it holds between machines, and goes when its holder is killed.
+        """
+        name = f"dnsteer_{bridge.encode().hex()}"  # only letters, digits and _ are allowed
+        deadline = time.monotonic() + self.timeout
+        # Not waiting in the server's queue, which would tell by a message of its own: asking again is simpler.
+        while not self._rpc.call("lock", [name], self.timeout)["locked"]:
+            self._rpc.call("unlock", [name], self.timeout)
+            if time.monotonic() > deadline:
+                raise BusyError(f"another dnsteer is at work on bridge {bridge}; try again when it is done")
+            time.sleep(_LOOK)
+        self._lock = name
+
+    def begin(self, standing: Standing, state: State, overlay: Overlay) -> Pending:
+        """Write down what is about to happen. A *state* whose number is 0 is new, and gets the next one."""
+        ops: list[dict[str, Any]] = []
+        if not state.number:
+            state = replace(state, number=self._next(standing))
+            place = _place(state.number)
+            row = {"external_ids": _map(state.to_ids())}
+            ops = [
+                {"op": "insert", "table": "Flow_Table", "row": row, "uuid-name": "state"},
+                _mutate(
+                    "Bridge", standing.uuid,
+                    ["flow_tables", "delete", ["set", [place]]],
+                    ["flow_tables", "insert", ["map", [[place, ["named-uuid", "state"]]]]],
+                ),
+            ]  # fmt: skip
+        pending = Pending(state.number, state.digest, overlay)
+        self._transact(*ops, _set_ids(standing.uuid, {PENDING_KEY: pending.to_json()}))
+        return pending
+
+    def commit(self, standing: Standing, pending: Pending, state: State | None = None) -> None:
+        """Write down that it happened. *state* is given when it is another one than before."""
+        ids = {OVERLAY_KEY: pending.overlay.to_json() if pending.overlay else ""}
+        if state is not None:
+            ids |= {
+                STATE_KEY: str(pending.number), DIGEST_KEY: state.digest, VERSION_KEY: state.version, TIME_KEY: state.time,
+            }  # fmt: skip
+        self._transact(_set_ids(standing.uuid, {**ids, PENDING_KEY: ""}))
+
+    def take_back(self, standing: Standing) -> None:
+        """Forget the change that was begun, and the state that it would have led to. *standing* has it pending."""
+        pending, ops = standing.pending, []
+        if pending is not None and pending.number > standing.number:
+            ops.append(_mutate("Bridge", standing.uuid, ["flow_tables", "delete", ["set", [_place(pending.number)]]]))
+        self._transact(*ops, _set_ids(standing.uuid, {PENDING_KEY: ""}))
+
+    def name_switch(self, standing: Standing, name: str) -> None:
+        """Give the switch its name."""
+        ids = ["external_ids", "delete", ["set", [NAME_KEY]]], ["external_ids", "insert", _map({NAME_KEY: name})]
+        self._transact(_mutate("Open_vSwitch", standing.system, *ids))
+
+    def let_wait(self, wait: bool) -> None:
+        """Set or clear flow-restore-wait: whether a starting ovs-vswitchd waits for its flows before it forwards."""
+        key = "flow-restore-wait"
+        changes: list[list[Any]] = [["other_config", "delete", ["set", [key]]]]
+        if wait:
+            changes.append(["other_config", "insert", _map({key: "true"})])
+        self._transact({"op": "mutate", "table": "Open_vSwitch", "where": [], "mutations": changes})
+
+    def _next(self, standing: Standing) -> int:
+        pending = standing.pending
+        return max(standing.number, pending.number if pending else 0) + 1
+
+    def _transact(self, *operations: dict[str, Any]) -> list[Any]:
+        """One transaction: all of the operations or none, and only while the lock is ours, if it was taken."""
+        guard = [{"op": "assert", "lock": self._lock}] if self._lock else []
+        results = self._rpc.call("transact", [_DB, *guard, *operations], self.timeout)
+        for result in results:
+            if isinstance(result, dict) and result.get("error"):
+                why = ": ".join(str(result[k]) for k in ("error", "details", "io-error") if result.get(k))
+                raise SwitchError(f"OVSDB at {self.remote} refused a change: {why}")
+        return list(results[len(guard) : len(guard) + len(operations)])
+
+
+def _place(number: int) -> int:
+    return _FIRST + number % _RING
+
+
+def _map(ids: Mapping[str, str]) -> list[Any]:
+    return ["map", [[k, v] for k, v in ids.items()]]
+
+
+def _select_row(ref: str) -> dict[str, Any]:
+    where = [["_uuid", "==", ["uuid", ref]]]
+    return {"op": "select", "table": "Flow_Table", "where": where, "columns": ["external_ids"]}
+
+
+def _mutate(table: str, uuid: str, *mutations: list[Any]) -> dict[str, Any]:
+    return {"op": "mutate", "table": table, "where": [["_uuid", "==", ["uuid", uuid]]], "mutations": list(mutations)}
+
+
+def _set_ids(uuid: str, ids: Mapping[str, str]) -> dict[str, Any]:
+    """Set external_ids of the bridge; an empty value takes its key away."""
+    kept = {k: v for k, v in ids.items() if v}
+    return _mutate(
+        "Bridge", uuid, ["external_ids", "delete", ["set", list(ids)]], ["external_ids", "insert", _map(kept)]
+    )

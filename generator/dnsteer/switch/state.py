@@ -1,0 +1,176 @@
+"""What is recorded of a switch, as values: applied states, and how the switch stands. Reading checks; damage is named."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dnsteer.plan.absence import NO_OVERLAY, Overlay, marker
+from dnsteer.plan.membership import Membership, from_value, to_value
+from dnsteer.switch.tools import SwitchError
+
+OWNER_KEY = "dnsteer"
+"""external_ids key that marks a bridge or port as ours; its value is the kind."""
+DIGEST_KEY, VERSION_KEY, TIME_KEY = "dnsteer-spec", "dnsteer-version", "dnsteer-applied"
+STATE_KEY, OVERLAY_KEY, PENDING_KEY = "dnsteer-state", "dnsteer-overlay", "dnsteer-pending"
+NAME_KEY = "dnsteer-switch"
+"""external_ids key of the table Open_vSwitch: the switch's name."""
+
+_ADVICE = "it was changed by hand; an apply of the spec writes it anew"
+
+
+class DamagedError(SwitchError):
+    """Something that dnsteer recorded does not read as it wrote it."""
+
+
+class BusyError(SwitchError):
+    """Another dnsteer has the lock of the bridge."""
+
+
+@dataclass(frozen=True)
+class State:
+    """A spec that was applied: its text, by whom, when and why. *number* counts up from 1; 0: not recorded yet.
+
+    *vips* has the pool of each VIP.
+    """
+
+    file: str
+    text: str
+    digest: str
+    version: str
+    time: str
+    by: str
+    members: tuple[Membership, ...]
+    vips: Mapping[str, str]
+    note: str = ""
+    number: int = 0
+
+    def to_ids(self) -> dict[str, str]:
+        """As external_ids."""
+        members = _pack(json.dumps(to_value(self.members), separators=(",", ":")))
+        spec = _pack(self.text)
+        out = {
+            STATE_KEY: str(self.number), "file": self.file, DIGEST_KEY: self.digest, VERSION_KEY: self.version,
+            TIME_KEY: self.time, "by": self.by, "note": self.note, "spec": spec, "members": members,
+            "vips": _pack(json.dumps(dict(self.vips))),
+        }  # fmt: skip
+        return {**out, "sum": _sum(out)}
+
+    @staticmethod
+    def from_ids(ids: Mapping[str, str], what: str) -> State:
+        """Read external_ids. Raises DamagedError."""
+        try:
+            if ids["sum"] != _sum(ids):
+                raise ValueError("its sum does not fit")
+            return State(
+                file=ids["file"], text=_unpack(ids["spec"]), digest=ids[DIGEST_KEY], version=ids[VERSION_KEY],
+                time=ids[TIME_KEY], by=ids["by"], note=ids["note"], number=int(ids[STATE_KEY]),
+                members=tuple(from_value(json.loads(_unpack(ids["members"])))), vips=json.loads(_unpack(ids["vips"])),
+            )  # fmt: skip
+        except (KeyError, ValueError, TypeError, RecursionError, zlib.error, binascii.Error) as err:
+            why = f"it lacks {err}" if isinstance(err, KeyError) else str(err)
+            raise DamagedError(f"{what} is damaged ({why}): {_ADVICE}") from None
+
+
+def is_number(text: str) -> bool:
+    """Whether *text* is a number of a state."""
+    return text.isascii() and text.isdigit() and len(text) < 10
+
+
+def _sum(ids: Mapping[str, str]) -> str:
+    text = "\0".join(f"{k}={v}" for k, v in sorted(ids.items()) if k != "sum")
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _pack(text: str) -> str:
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+
+
+def _unpack(text: str) -> str:
+    return zlib.decompress(base64.b64decode(text)).decode()
+
+
+@dataclass(frozen=True)
+class Pending:
+    """What a change is about to make of the switch: a recorded state and an overlay."""
+
+    number: int
+    digest: str
+    overlay: Overlay
+
+    @property
+    def marker(self) -> int:
+        """The number in the tables when it is done."""
+        return marker(self.digest, self.overlay)
+
+    def to_json(self) -> str:
+        """As it is recorded."""
+        return json.dumps({"state": self.number, "digest": self.digest, "overlay": json.loads(self.overlay.to_json())})
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a bridge stands in OVSDB. *slots* has the row of each recorded state, by its place in the ring."""
+
+    uuid: str
+    bridge: str
+    ids: Mapping[str, str]
+    flow_tables: Mapping[int, str]
+    system: str
+    name: str
+    waits: bool
+
+    @property
+    def number(self) -> int:
+        """Number of the state that was applied last, 0 when there is none."""
+        text = self.ids.get(STATE_KEY, "0")
+        if not is_number(text):
+            raise self._damaged(STATE_KEY, f"found {text!r}")
+        return int(text)
+
+    @property
+    def digest(self) -> str:
+        """Digest of the spec that was applied last; empty when there is none."""
+        return self.ids.get(DIGEST_KEY, "")
+
+    @property
+    def overlay(self) -> Overlay:
+        """The overlay. Raises DamagedError."""
+        text = self.ids.get(OVERLAY_KEY, "")
+        try:
+            return Overlay.from_json(text) if text else NO_OVERLAY
+        except ValueError as err:
+            raise self._damaged(OVERLAY_KEY, str(err)) from None
+
+    @property
+    def pending(self) -> Pending | None:
+        """The change that was begun and not ended; None when there is none. Raises DamagedError."""
+        text = self.ids.get(PENDING_KEY, "")
+        if not text:
+            return None
+        try:
+            value: dict[str, Any] = json.loads(text)
+            number, digest = value["state"], value["digest"]
+            if not isinstance(number, int) or not isinstance(digest, str):
+                raise ValueError(f"found {text!r}")
+            return Pending(number, digest, Overlay.from_json(json.dumps(value["overlay"])))
+        except (ValueError, KeyError, TypeError, RecursionError) as err:
+            raise self._damaged(PENDING_KEY, str(err)) from None
+
+    @property
+    def marker(self) -> int:
+        """The number that the tables should carry."""
+        return marker(self.digest, self.overlay)
+
+    def _damaged(self, key: str, why: str) -> DamagedError:
+        where = f"external_ids:{key} of bridge {self.bridge} in OVSDB"
+        return DamagedError(
+            f"{where} is damaged ({why}): it was changed by hand. To do without it: "
+            f"ovs-vsctl remove bridge {self.bridge} external_ids {key}, then apply the spec"
+        )
