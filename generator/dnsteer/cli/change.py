@@ -1,104 +1,158 @@
-"""Verbs that work on a running switch: `apply` and `verify`."""
+"""Verbs that bring a running switch to a spec: `plan`, `apply`, and `verify`."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dnsteer.cli.output import Exit, Json, SpecFile, err, load, out, print_json, reporting
-from dnsteer.switch.database import DEFAULT_DB
-from dnsteer.switch.rpc import parse_remote
+from dnsteer.cli.output import Exit, Json, SpecFile, err, load, out, print_json
+from dnsteer.cli.switched import DryRun, Note, Yes, confirm, on_switch, progress
+from dnsteer.control.where import GRACE, Switch
 
+if TYPE_CHECKING:
+    from dnsteer.control.deploy import Deployed, Outlook
 
-def _remote(text: str) -> str:
-    try:
-        return parse_remote(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-
-
-Db = Annotated[
-    str,
-    typer.Option(
-        "--db", metavar="REMOTE", help="OVSDB of the switch: unix:PATH or tcp:IP:PORT.", envvar="DNSTEER_DB",
-        callback=_remote,
-    ),
-]  # fmt: skip
-OpenFlowTarget = Annotated[
-    str | None,
-    typer.Option("--openflow", metavar="TARGET", help="The bridge's OpenFlow. By default its socket beside --db."),
+Adopt = Annotated[bool, typer.Option("--adopt", help="Take over a bridge that dnsteer did not make.")]
+Rename = Annotated[
+    bool, typer.Option("--rename", help="Apply although the switch has another name than the spec says.")
 ]
-Timeout = Annotated[
-    float, typer.Option(min=0.1, metavar="SECONDS", help="How long to wait for an answer or action of the switch.")
+Grace = Annotated[
+    float,
+    typer.Option("--grace", metavar="SECONDS", min=0, help="How long answers of leaving NAT backends may still take."),
 ]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Flows and groups too.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
-    app.command()(apply)
-    app.command()(verify)
+    for verb in (plan, apply, verify):
+        app.command(verb.__name__)(on_switch(verb))
+
+
+def plan(
+    switch: Switch, spec: SpecFile, verbose: Verbose = False, adopt: Adopt = False, rename: Rename = False, note: Note = "",
+    grace: Grace = GRACE,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a plan file, for apply --plan.")
+    ] = None,
+    json: Json = False,
+) -> None:  # fmt: skip
+    """Say what an apply would change on the switch. Changes nothing; exit code 0: nothing to do, 2: changes."""
+    from dnsteer.control import planfile
+    from dnsteer.control.deploy import Options, look
+
+    options = Options(adopt, rename, note, grace)
+    outlook = look(load(spec, json), switch, options)
+    if output is not None:
+        planfile.write(outlook, switch, options, output)
+    show(outlook, verbose=verbose, json=json)
+    if output is not None and not json:
+        out.print(f"plan written to {output}; to do exactly this: dnsteer apply --plan {output}", markup=False)
+    raise typer.Exit(Exit.DIFFERENT if outlook.changed else Exit.OK)
 
 
 def apply(
-    spec: SpecFile,
-    db: Db = DEFAULT_DB,
-    openflow: OpenFlowTarget = None,
-    adopt: Annotated[bool, typer.Option("--adopt", help="Take over a bridge that dnsteer did not make.")] = False,
-    timeout: Timeout = 10,
-    json: Json = False,
-) -> None:
+    switch: Switch,
+    spec: Annotated[
+        Path | None, typer.Argument(metavar="SPEC", help="The spec, a YAML file; left out with --plan.", show_default=False)
+    ] = None,
+    plan: Annotated[Path | None, typer.Option("--plan", metavar="FILE", help="Apply exactly what a plan file says.")] = None,
+    adopt: Adopt = False, rename: Rename = False, note: Note = "", grace: Grace = GRACE,
+    yes: Yes = False, dry_run: DryRun = False, json: Json = False,
+) -> None:  # fmt: skip
     """Bring a running switch to the spec: the bridge by OVSDB, flows and groups in one atomic bundle."""
-    from dnsteer.switch.apply import apply as run_apply
+    from dnsteer.control import planfile
+    from dnsteer.control.deploy import Options, deploy, look
 
-    with reporting(json):
+    if (spec is None) == (plan is None):
+        raise typer.BadParameter("give a SPEC, or --plan FILE, and not both")
+    if plan is not None:
+        if adopt or rename or note or grace != GRACE:
+            raise typer.BadParameter(
+                "--adopt, --rename, --note and --grace belong to the plan: give them to dnsteer plan"
+            )
+        value = planfile.read(plan)
+        if dry_run:
+            show(look(planfile.spec_of(value), switch, Options(**value["options"])), verbose=False, json=json)
+            return
+        done = planfile.carry_out(value, plan, switch, progress(json))
+    elif spec is not None:
+        options = Options(adopt, rename, note, grace)
         loaded = load(spec, json)
-        progress = (lambda _: None) if json else (lambda text: err.print(text, markup=False))
-        done = run_apply(loaded, db, openflow=openflow, adopt=adopt, timeout=timeout, progress=progress)
-        changes = done.flows
-        counts = {
-            "flows_added": len(changes.add),
-            "flows_changed": len(changes.replace),
-            "flows_removed": len(changes.remove),
-            "groups_added": len(changes.add_groups),
-            "groups_changed": len(changes.replace_groups),
-            "groups_removed": len(changes.remove_groups),
-            "others_restored": len(changes.restore),
-        }
-        bridge = loaded.spec.switch.bridge
-        if json:
-            print_json({"ok": True, "changed": done.changed, "settings": done.settings, **counts})
-        elif not done.changed:
-            out.print(f"{bridge}: nothing to change")
-        else:
-            said = [f"{n} {what.replace('_', ' ')}" for what, n in counts.items() if n]
-            out.print(f"{bridge}: applied; {', '.join([*done.settings, *said]) or 'record updated'}", markup=False)
+        if dry_run:
+            show(look(loaded, switch, options), verbose=False, json=json)
+            return
+        done = deploy(loaded, switch, options, confirm=confirm(yes, json), progress=progress(json))
+    report(done, json)
+
+
+def show(outlook: Outlook, *, verbose: bool, json: bool) -> None:
+    """Print what would change."""
+    from dnsteer.control.outlook import as_json, counted, details, sentences
+
+    if json:
+        print_json(as_json(outlook, verbose=verbose))
+        return
+    bridge = outlook.loaded.spec.switch.bridge
+    for warning in (*outlook.warnings, *outlook.ask):
+        err.print(f"warning: {warning}", markup=False)
+    if not outlook.changed:
+        out.print(f"{bridge}: nothing to change")
+        return
+    out.print("\n".join([f"{bridge}: would change", *(f"  {line}" for line in sentences(outlook))]), markup=False)
+    out.print(f"  on the switch: {', '.join(counted(outlook.prepared.todo)) or 'no flow or group'}", markup=False)
+    if verbose:
+        out.print("\n".join(details(outlook.prepared.todo)), markup=False)
+
+
+def report(done: Deployed, json: bool) -> None:
+    """Print what was changed."""
+    from dnsteer.control.outlook import as_json, counted, counts
+
+    bridge, changed = done.outlook.loaded.spec.switch.bridge, done.applied.changed
+    if json:
+        value = as_json(done.outlook, verbose=False)
+        print_json({**value, "changed": changed, "state": done.state, "counts": counts(done.applied.flows)})
+        return
+    for warning in done.outlook.warnings:
+        err.print(f"warning: {warning}", markup=False)
+    if not changed:
+        out.print(f"{bridge}: nothing to change")
+        return
+    said = [
+        *done.applied.settings,
+        *done.outlook.ended,
+        *(m.text() for m in done.outlook.moves),
+        *counted(done.applied.flows),
+    ]
+    out.print(f"{bridge}: applied as state {done.state}; {'; '.join(said) or 'record updated'}", markup=False)
 
 
 def verify(
+    switch: Switch,
     spec: SpecFile,
-    db: Db = DEFAULT_DB,
-    openflow: OpenFlowTarget = None,
     ignore_foreign: Annotated[
         bool, typer.Option("--ignore-foreign", help="Say nothing about flows that are not dnsteer's.")
     ] = False,
-    timeout: Timeout = 10,
     json: Json = False,
 ) -> None:
-    """Compare a running switch with the spec and name every difference. Changes nothing."""
+    """Compare a running switch with the spec and its overlay, and name every difference. Changes nothing."""
     from dnsteer.switch.verify import verify as run_verify
 
-    with reporting(json):
-        loaded = load(spec, json)
-        drift = run_verify(loaded, db, openflow=openflow, ignore_foreign=ignore_foreign, timeout=timeout)
-        bridge = loaded.spec.switch.bridge
-        if json:
-            print_json({"ok": not drift, "drift": [d.as_json() for d in drift]})
-        elif not drift:
-            out.print(f"{bridge}: as the spec says")
-        else:
-            for d in drift:
-                at = f" ({loaded.file}:{d.line})" if d.line else ""
-                out.print(f"{d.kind}: {d.about}{at}: {d.detail}", markup=False)
-            out.print(f"{bridge}: {len(drift)} difference{'s' if len(drift) > 1 else ''}")
+    loaded = load(spec, json)
+    drift = run_verify(
+        loaded, switch.remote, openflow=switch.openflow, ignore_foreign=ignore_foreign, timeout=switch.timeout
+    )
+    bridge = loaded.spec.switch.bridge
+    if json:
+        print_json({"ok": not drift, "drift": [d.as_json() for d in drift]})
+    elif not drift:
+        out.print(f"{bridge}: as the spec says")
+    else:
+        for d in drift:
+            at = f" ({loaded.file}:{d.line})" if d.line else ""
+            out.print(f"{d.kind}: {d.about}{at}: {d.detail}", markup=False)
+        out.print(f"{bridge}: {len(drift)} difference{'s' if len(drift) > 1 else ''}")
     raise typer.Exit(Exit.DIFFERENT if drift else Exit.OK)

@@ -14,9 +14,9 @@ from dnsteer.cli.output import Json, SpecFile, load, out, print_json, reporting
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
-    app.command()(render)
-    app.command()(schema)
-    app.command()(version)
+    app.command("render")(render)
+    app.command("schema")(schema)
+    app.command("version")(version)
 
 
 def render(

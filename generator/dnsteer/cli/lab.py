@@ -13,6 +13,11 @@ from dnsteer.cli.output import Exit, Json, SpecFile, load, out, print_json, repo
 app = typer.Typer(help="Run a spec in network namespaces with real name servers. Needs root.", no_args_is_help=True)
 
 
+def register(parent: typer.Typer) -> None:
+    """Add the verbs to the command."""
+    parent.add_typer(app, name="lab")
+
+
 def _say(text: str) -> None:
     out.print(text, markup=False)
 

@@ -8,15 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 
-from dnsteer.lab.errors import LabError, NotRootError
 from dnsteer.spec.errors import SpecError, escape
-from dnsteer.spec.load import Loaded, load_spec
-from dnsteer.switch.tools import SwitchError, UnavailableError
+from dnsteer.switch.tools import NotPermittedError, SwitchError, UnavailableError
+
+if TYPE_CHECKING:
+    from dnsteer.spec.load import Loaded
 
 
 class Exit(IntEnum):
@@ -71,7 +72,7 @@ def reporting(as_json: bool = False) -> Iterator[None]:
         raise typer.Exit(Exit.ERROR) from None
     except UnavailableError as error:
         fail(str(error), Exit.UNAVAILABLE, as_json=as_json)
-    except NotRootError as error:
+    except NotPermittedError as error:
         fail(str(error), Exit.NO_PERMISSION, as_json=as_json)
     except PermissionError as error:
         fail(f"{_where(error)}; run as root or as the owner", Exit.NO_PERMISSION, as_json=as_json)
@@ -79,7 +80,7 @@ def reporting(as_json: bool = False) -> Iterator[None]:
         raise  # the reader of our output has seen enough
     except OSError as error:
         fail(_where(error), Exit.ERROR, as_json=as_json)
-    except (SwitchError, LabError) as error:
+    except SwitchError as error:
         fail(str(error), Exit.ERROR, as_json=as_json)
     except KeyboardInterrupt as error:
         if str(error):
@@ -93,6 +94,8 @@ def _where(error: OSError) -> str:
 
 def load(file: Path, as_json: bool = False) -> Loaded:
     """Load the spec and print its warnings."""
+    from dnsteer.spec.load import load_spec  # here, since the quick verbs do without
+
     loaded = load_spec(file)
     if not as_json:
         from dnsteer.plan.selection import uneven

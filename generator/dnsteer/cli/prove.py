@@ -5,20 +5,20 @@ from __future__ import annotations
 import ipaddress
 import sys
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from dnsteer.cli.output import Exit, Json, SpecFile, err, fail, load, out, print_json, reporting
-from dnsteer.spec.model import Protocol
-from dnsteer.spec.types import Address
+
+if TYPE_CHECKING:
+    from dnsteer.spec.types import Address
 
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
-    app.command()(check)
-    app.command()(explain)
+    app.command("check")(check)
+    app.command("explain")(explain)
 
 
 def check(
@@ -32,6 +32,8 @@ def check(
     ] = None,
 ) -> None:
     """Prove the spec on a private ovs-vswitchd: every byte of every kind of packet, both ways."""
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
     from dnsteer.proof.check import check as run_check
 
     with reporting(json):
@@ -124,6 +126,7 @@ def _endpoint(option: str, text: str) -> tuple[Address, int]:
 
 def _query(spec: SpecFile, client: str, vip: str, uplink: str | None, json: bool) -> None:
     from dnsteer.proof.explain import explain_query
+    from dnsteer.spec.model import Protocol
 
     source, sport = _endpoint("--client", client)
     where, _, protocol = vip.partition("/")

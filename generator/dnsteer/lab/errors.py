@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dnsteer.switch.tools import NotPermittedError, SwitchError
 
-class LabError(Exception):
+
+class LabError(SwitchError):
     """The lab cannot do what was asked; the message says why and what to do."""
 
 
-class NotRootError(LabError):
+class NotRootError(LabError, NotPermittedError):
     """The lab needs root: it makes network namespaces, virtual Ethernet pairs and raw sockets."""
 
     def __init__(self) -> None:

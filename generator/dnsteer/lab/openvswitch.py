@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 from dnsteer.lab import names
 from dnsteer.lab.command import inside, run
 
 PIDFILES = {"ovsdb-server": names.RUN_DIR / "ovsdb-server.pid", "ovs-vswitchd": names.RUN_DIR / "ovs-vswitchd.pid"}
+_DATABASE = names.RUN_DIR / "conf.db"
 _SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 
 
 def start(progress: Callable[[str], None]) -> None:
     """Start both daemons. `dnsteer apply` makes the bridge afterwards."""
     progress("starting a private Open vSwitch (userspace datapath)")
-    database = names.RUN_DIR / "conf.db"
-    _run("ovsdb-tool", "create", str(database), _SCHEMA)
-    _run(
-        "ovsdb-server", str(database), f"--remote=punix:{names.DB_SOCKET}",
-        f"--unixctl={names.RUN_DIR / 'ovsdb-server.ctl'}", *_daemon("ovsdb-server"),
-    )  # fmt: skip
+    _run("ovsdb-tool", "create", str(_DATABASE), _SCHEMA)
+    start_database()
     found = re.search(r"\d+\.\d+\.\d+\S*", run(["ovs-vswitchd", "--version"]))
     # What the distribution's start script records, because programs read the version there.
     version = [f"ovs_version={found.group()}"] if found else []
@@ -28,7 +29,28 @@ def start(progress: Callable[[str], None]) -> None:
         "ovs-vsctl", f"--db={names.db_target()}", "--no-wait", "init", "--", "set", "Open_vSwitch", ".",
         "external_ids:hostname=dnsteer-lab", *version,
     )  # fmt: skip
+    start_switch()
+
+
+def start_database() -> None:
+    """Start ovsdb-server, at first or after a crash."""
+    _run(
+        "ovsdb-server", str(_DATABASE), f"--remote=punix:{names.DB_SOCKET}",
+        f"--unixctl={names.RUN_DIR / 'ovsdb-server.ctl'}", *_daemon("ovsdb-server"),
+    )  # fmt: skip
+
+
+def start_switch() -> None:
+    """Start ovs-vswitchd, at first or after a crash."""
     _run("ovs-vswitchd", names.db_target(), "--disable-system", *_daemon("ovs-vswitchd"))
+
+
+def crash(name: str) -> None:
+    """Kill a daemon of PIDFILES as a crash would, and wait until it is gone."""
+    pid = int(PIDFILES[name].read_text(encoding="ascii"))
+    os.kill(pid, signal.SIGKILL)
+    while Path(f"/proc/{pid}").exists():
+        time.sleep(0.001)
 
 
 def appctl(*command: str) -> str:

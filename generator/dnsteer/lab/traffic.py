@@ -124,13 +124,21 @@ class Load:
     local: str | None = None
     first_port: int | None = None
     """First source port, from `reserve_ports`; left out, the run takes the next ones."""
+    any_ports: bool = False
+    """From the ports that the kernel gives: dnsperf fails when a TCP connection from a given one breaks."""
     uplink: str | None = None
     timeout: int = 5
+    threads: int = 1
+    report_seconds: float | None = None
+    """Also report the rate of each interval of so many seconds, in `LoadResult.rates`."""
 
 
 @dataclass(frozen=True)
 class LoadResult:
-    """What dnsperf reported. *lost* are queries without an answer within the time limit; *latency* is in seconds."""
+    """What dnsperf reported. *lost* are queries without an answer within the time limit; *latency* is in seconds.
+
+    *reconnections* are those of TCP. *rates* are the answers a second of each interval, with `Load.report_seconds`.
+    """
 
     sent: int
     completed: int
@@ -142,6 +150,8 @@ class LoadResult:
     max_latency: float
     rcodes: dict[str, int] = field(default_factory=dict)
     argv: tuple[str, ...] = ()
+    reconnections: int = 0
+    rates: tuple[float, ...] = ()
 
 
 def queries_in_file() -> int:
@@ -197,8 +207,8 @@ class RunningLoad:
 
 def start_dnsperf(lab: LabState, load: Load) -> RunningLoad:
     """Start dnsperf at a client, from source ports that no run has used lately."""
-    if not 1 <= load.clients <= MAX_CLIENTS:
-        raise LabError(f"{load.clients} clients; expected 1 to {MAX_CLIENTS}")
+    if not 1 <= load.clients <= MAX_CLIENTS * load.threads:
+        raise LabError(f"{load.clients} clients; expected 1 to {MAX_CLIENTS * load.threads}")
     if (load.seconds is None) == (load.repeats is None):
         raise LabError("a load has either seconds or repeats")
     queries = names.RUN_DIR / "queries"
@@ -207,11 +217,12 @@ def start_dnsperf(lab: LabState, load: Load) -> RunningLoad:
     client = lab.client(load.uplink)
     version = ip_address(load.server).version
     local = load.local or next(a for a in client.addresses if ip_address(a).version == version)
-    first = load.first_port or reserve_ports(local, load.clients)
+    first = 0 if load.any_ports else load.first_port or reserve_ports(local, load.clients)
     argv = ["dnsperf", "-s", load.server, "-p", str(load.port), "-a", local, "-d", str(queries)]
     argv += ["-m", {"udp": "udp", "tcp": "tcp", "tls": "dot"}[load.transport]]
     argv += ["-c", str(load.clients), "-x", str(first), "-q", str(load.outstanding)]
-    argv += ["-t", str(load.timeout)]
+    argv += ["-t", str(load.timeout), "-T", str(load.threads)]
+    argv += [] if load.report_seconds is None else ["-S", f"{load.report_seconds:g}"]
     argv += [] if load.seconds is None else ["-l", f"{load.seconds:g}"]
     argv += [] if load.repeats is None else ["-n", str(load.repeats)]
     argv += [] if load.max_qps is None else ["-Q", str(load.max_qps)]
@@ -259,4 +270,6 @@ def _result(text: str, argv: list[str]) -> LoadResult:
         max_latency=number(r"Average Latency \(s\):.*max ([\d.]+)\)"),
         rcodes={name: int(n) for name, n in re.findall(r"([A-Z]+) (\d+) \(", codes.group(1) if codes else "")},
         argv=tuple(argv),
+        reconnections=int(number(r"Reconnections:\s+(\d+)")),
+        rates=tuple(float(n) for n in re.findall(r"^\d+\.\d+: ([\d.]+)$", text, re.M)),
     )

@@ -1,0 +1,151 @@
+"""Verbs that take backends out and back in: `drain`, `undrain`, `down`, `up`, and `due` for what time brings."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dnsteer.cli.output import Json, err, out, print_json
+from dnsteer.cli.switched import Bridge, DryRun, Note, Yes, confirm, on_switch, progress, seconds
+from dnsteer.control.where import Switch
+from dnsteer.plan.absence import WHOLE, Kind
+
+if TYPE_CHECKING:
+    from dnsteer.control.absent import Change, Edit
+
+Name = Annotated[str, typer.Argument(metavar="POOL/BACKEND", help="The backend.", show_default=False)]
+Lasts = Annotated[
+    float | None,
+    typer.Option("--for", metavar="TIME", parser=seconds, help="Undone after this time (15m, 2h), by `due`."),
+]  # fmt: skip
+Over = Annotated[
+    float | None,
+    typer.Option("--over", metavar="TIME", parser=seconds, help="Let the slots leave in steps over this time (60s)."),
+]
+_STEPS, _LEAST = 60, 0.5
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs to the command."""
+    for verb in (drain, undrain, down, up, due):
+        app.command(verb.__name__)(on_switch(verb))
+
+
+def drain(
+    switch: Switch, name: Name, over: Over = None, lasts: Lasts = None, note: Note = "", bridge: Bridge = None,
+    yes: Yes = False, dry_run: DryRun = False, json: Json = False,
+) -> None:  # fmt: skip
+    """Take a backend out: its slots, and no others, go to the rest of its pool."""
+    change = _take_out(switch, name, "drain", over, lasts, note, bridge, yes, dry_run, json)
+    pool, backend = name.split("/")
+    absence = change.after.find(pool, backend, "drain")
+    if not dry_run and absence is not None and absence.gone < WHOLE:
+        _drain_on(switch, change, pool, backend, json)
+    _report(change, name, dry_run, json, f"{name} is drained already")
+
+
+def undrain(
+    switch: Switch, name: Name, bridge: Bridge = None, yes: Yes = False, dry_run: DryRun = False, json: Json = False
+) -> None:
+    """Take a drained backend back in: it gets exactly its slots back."""
+    _bring_back(switch, name, "drain", bridge, yes, dry_run, json)
+
+
+def down(
+    switch: Switch, name: Name, lasts: Lasts = None, note: Note = "", bridge: Bridge = None, yes: Yes = False,
+    dry_run: DryRun = False, json: Json = False,
+) -> None:  # fmt: skip
+    """Take a failed backend out at once."""
+    change = _take_out(switch, name, "down", None, lasts, note, bridge, yes, dry_run, json)
+    _report(change, name, dry_run, json, f"{name} is down already")
+
+
+def up(
+    switch: Switch, name: Name, bridge: Bridge = None, yes: Yes = False, dry_run: DryRun = False, json: Json = False
+) -> None:
+    """Take a backend that was down back in."""
+    _bring_back(switch, name, "down", bridge, yes, dry_run, json)
+
+
+def due(switch: Switch, bridge: Bridge = None, dry_run: DryRun = False, json: Json = False) -> None:
+    """Do what is due: undo drains and downs whose time is over, go on with gradual drains, bring back tables that a restart
+    of ovs-vswitchd emptied. For a timer: says nothing when nothing is due.
+    """
+    from dnsteer.control.due import due as run_due
+
+    done = run_due(switch, bridge, dry_run=dry_run, progress=progress(json))
+    if json:
+        changes = [change.as_json() for change in done.changes]
+        print_json(
+            {"ok": True, "changed": done.changed, "restored": done.restored, "changes": changes, "dry_run": dry_run}
+        )
+        return
+    for name in done.restored:
+        out.print(f"{name}: the tables were empty and {'would be' if dry_run else 'are'} brought back", markup=False)
+    for change in done.changes:
+        _report(change, "", dry_run, json, "")
+
+
+def _take_out(
+    switch: Switch, name: str, kind: Kind, over: float | None, lasts: float | None, note: str, bridge: str | None,
+    yes: bool, dry_run: bool, json: bool,
+) -> Change:  # fmt: skip
+    from dnsteer.control.edits import take_out
+
+    # What a gradual drain would do is what it comes to in the end.
+    edit = take_out(name, kind, over=0 if dry_run else over or 0, lasts=lasts or 0, note=note)
+    return _change(switch, edit, bridge, yes, dry_run, json)
+
+
+def _bring_back(
+    switch: Switch, name: str, kind: Kind, bridge: str | None, yes: bool, dry_run: bool, json: bool
+) -> None:
+    from dnsteer.control.edits import bring_back
+
+    change = _change(switch, bring_back(name, kind), bridge, yes, dry_run, json)
+    _report(change, name, dry_run, json, f"{name} is not {'drained' if kind == 'drain' else 'down'}")
+
+
+def _change(switch: Switch, edit: Edit, bridge: str | None, yes: bool, dry_run: bool, json: bool) -> Change:
+    from dnsteer.control.absent import change_overlay
+
+    return change_overlay(switch, bridge, edit, dry_run=dry_run, confirm=confirm(yes, json), progress=progress(json))
+
+
+def _report(change: Change, name: str, dry_run: bool, json: bool, nothing: str) -> None:
+    """Print what was done about the backend *name*; empty: about several."""
+    if json:
+        pool, _, backend = name.partition("/")
+        about = {"pool": pool, "backend": backend, "slots": change.slots.get(pool)} if name else {}
+        print_json({**change.as_json(), **about, "dry_run": dry_run})
+        return
+    for warning in change.warnings:
+        err.print(f"warning: {warning}", markup=False)
+    if not change.changed:
+        out.print(f"{change.bridge}: nothing to change; {nothing}", markup=False)
+        return
+    lines = [f"{'would change' if dry_run else 'changed'}: {move.text()}" for move in change.moves]
+    out.print("\n".join(f"{change.bridge}: {line}" for line in lines or ["changed; no slot moves"]), markup=False)
+
+
+def _drain_on(switch: Switch, first: Change, pool: str, backend: str, json: bool) -> None:
+    """Go on with a gradual drain until it is done, or somebody ends it; what moved is added to *first*."""
+    from dnsteer.control.absent import change_overlay
+    from dnsteer.control.edits import advance
+    from dnsteer.control.movement import together
+
+    say = progress(json)
+    try:
+        while True:
+            change = change_overlay(switch, first.bridge, advance)
+            absence = change.after.find(pool, backend, "drain")
+            say(f"{pool}/{backend}: " + (f"{absence.gone / 10:.0f} % drained" if absence else "ended by somebody else"))
+            first.moves = together(first.moves, change.moves)
+            first.after = change.after
+            if absence is None or absence.gone == WHOLE:
+                return
+            time.sleep(max(_LEAST, absence.over / _STEPS))
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"{pool}/{backend} stays as far drained as it is; `due` goes on with it") from None

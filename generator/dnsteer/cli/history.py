@@ -1,0 +1,110 @@
+"""Verbs about states that were applied: `history`, `show`, `rollback` and `restore`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dnsteer.cli.change import Grace, report, show
+from dnsteer.cli.output import Json, out, print_json
+from dnsteer.cli.switched import Bridge, DryRun, Note, Yes, confirm, on_switch, progress
+from dnsteer.control.where import GRACE, Switch
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs to the command."""
+    app.command("history")(on_switch(history))
+    app.command("show")(on_switch(show_state))
+    app.command("rollback")(on_switch(rollback))
+    app.command("restore")(on_switch(restore))
+
+
+def history(switch: Switch, bridge: Bridge = None, json: Json = False) -> None:
+    """List the states that were applied last, newest first; `rollback` goes back to any of them."""
+    from dnsteer.switch.record import Record
+    from dnsteer.switch.state import State
+
+    with Record(switch.remote, switch.timeout) as record:
+        standing = record.the_bridge(bridge)
+        found = record.states(standing)
+    if json:
+        states = [_as_json(s, standing.number) if isinstance(s, State) else {"damaged": str(s)} for s in found]
+        print_json({"ok": True, "bridge": standing.bridge, "current": standing.number, "states": states})
+        return
+    for s in found:
+        if not isinstance(s, State):
+            out.print(f"   damaged: {s}", markup=False)
+            continue
+        mark, note = ("*" if s.number == standing.number else " "), f"  {s.note}" if s.note else ""
+        out.print(f"{mark} {s.number:>4}  {s.time}  {s.by}  {s.file}  {s.digest[:12]}{note}", markup=False)
+    if not found:
+        out.print(f"{standing.bridge}: no state is recorded", markup=False)
+
+
+def _as_json(state: Any, current: int) -> dict[str, Any]:
+    return {
+        "state": state.number, "applied": state.time, "by": state.by, "note": state.note, "spec_file": state.file,
+        "digest": state.digest, "version": state.version, "current": state.number == current,
+    }  # fmt: skip
+
+
+def show_state(
+    switch: Switch,
+    number: Annotated[str, typer.Argument(metavar="N", help="Number of the state, or `current`.")] = "current",
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write it there.")] = None,
+    bridge: Bridge = None,
+) -> None:
+    """Print the spec of a state that was applied, as it was written."""
+    from dnsteer.switch.record import Record
+
+    if number != "current" and not (number.isascii() and number.isdigit()):
+        raise typer.BadParameter(f"found {number!r}; expected the number of a state, or current")
+    with Record(switch.remote, switch.timeout) as record:
+        standing = record.the_bridge(bridge)
+        state = record.state(standing, standing.number if number == "current" else int(number))
+    if output is None:
+        out.file.write(state.text)
+    else:
+        output.write_text(state.text)
+
+
+def rollback(
+    switch: Switch,
+    number: Annotated[
+        int | None, typer.Argument(metavar="N", help="Number of the state; left out: the one before the current one.")
+    ] = None,
+    bridge: Bridge = None, note: Note = "", grace: Grace = GRACE, yes: Yes = False,
+    dry_run: DryRun = False, json: Json = False,
+) -> None:  # fmt: skip
+    """Go back to a state that was applied before. The overlay (drains, downs) stays as it is now."""
+    from dnsteer.control.deploy import Options, deploy, look, state_to_roll_back_to
+
+    loaded, state = state_to_roll_back_to(switch, bridge, number)
+    options = Options(adopt=True, rename=True, note=note or f"rollback to state {state.number}", grace=grace)
+    if dry_run:
+        show(look(loaded, switch, options), verbose=False, json=json)
+        return
+    report(deploy(loaded, switch, options, confirm=confirm(yes, json), progress=progress(json)), json)
+
+
+def restore(
+    switch: Switch,
+    bridge: Bridge = None,
+    arm: Annotated[
+        bool, typer.Option("--arm", help="Only tell ovs-vswitchd, which is about to start, to wait for its flows.")
+    ] = False,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
+    """Bring back the last applied state and its overlay, after ovs-vswitchd or the machine was started anew."""
+    from dnsteer.control.restore import arm as run_arm
+    from dnsteer.control.restore import restore as run_restore
+
+    done = (run_arm if arm else run_restore)(switch, bridge, dry_run=dry_run, progress=progress(json))
+    if json:
+        print_json({"ok": True, "changed": any(d.changed for d in done), "bridges": [d.as_json() for d in done]})
+        return
+    for d in done:
+        out.print(f"{d.bridge}: {d.text}", markup=False)

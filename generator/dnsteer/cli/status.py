@@ -1,0 +1,148 @@
+"""The verb `status`: how a switch stands, once or again and again."""
+
+from __future__ import annotations
+
+import json as json_module
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from dnsteer.cli.output import Exit, Json, out, print_json
+from dnsteer.cli.switched import Bridge, on_switch, seconds
+from dnsteer.control.where import Switch
+from dnsteer.spec.errors import escape
+from dnsteer.switch.tools import SwitchError
+
+if TYPE_CHECKING:
+    from dnsteer.control.status import Observer, Status
+
+_LEAST = 0.5
+"""Shortest interval, in seconds: the switch does not add up its counters more often."""
+_WIDE = 200
+"""Columns where the output is no terminal and nobody says how many there are."""
+
+
+def _interval(text: str) -> float:
+    value = seconds(text)
+    if value < _LEAST:
+        raise typer.BadParameter(f"found {text!r}; expected at least {_LEAST:g} s: switches do not count more often")
+    return value
+
+
+Interval = Annotated[
+    float,
+    typer.Option(
+        "--interval", metavar="TIME", parser=_interval,
+        help="Rates are over this time. The switch adds up its counters about every half second, which is waited for (up "
+        "to 0.6 s before and after): rates over 1 s are right within a few per cent.",
+    ),
+]  # fmt: skip
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Again and again, until Ctrl-C.")]
+NoVerify = Annotated[
+    bool, typer.Option("--no-verify", help="Do not look for drift, which takes long on a large switch.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to the command."""
+    app.command("status")(on_switch(status))
+
+
+def status(
+    switch: Switch, bridge: Bridge = None, interval: Interval = "1s",  # type: ignore[assignment]
+    watch: Watch = False, no_verify: NoVerify = False, json: Json = False,
+) -> None:  # fmt: skip
+    """Show how a switch stands: what was applied, who is out, what goes where, and what differs from the record.
+
+    Exit code 2: it differs, a change was cut off, or it waits for its flows; 69: it cannot be reached.
+    """
+    from dnsteer.control.status import Observer
+
+    observer = Observer(switch, bridge, interval=interval, check=not no_verify)
+    if watch:
+        _watch(observer, json)
+        return
+    found = observer.look()
+    if json:
+        print_json(found.as_json())
+    else:
+        _print(found)
+    raise typer.Exit(_code(found))
+
+
+def _print(found: Status) -> None:
+    from dnsteer.cli.status_view import view
+
+    if not out.is_terminal and "COLUMNS" not in os.environ:
+        out.width = _WIDE  # tables are else made for 80
+    out.print(view(found, out.width), soft_wrap=False)
+
+
+def _code(found: Status) -> Exit:
+    if found.unreachable:
+        return Exit.UNAVAILABLE
+    if found.errors:
+        return Exit.ERROR
+    return Exit.DIFFERENT if found.different else Exit.OK
+
+
+def _watch(observer: Observer, json: bool) -> None:
+    """Look until Ctrl-C. A switch that goes away is waited for, but the first look must succeed."""
+    try:
+        found = observer.look()
+        _watch_as_json(observer, found) if json else _watch_on_screen(observer, found)
+    except KeyboardInterrupt:
+        return  # the usual end
+
+
+def _look_again(observer: Observer) -> Status | str:
+    """The next look, or why there is none."""
+    start = time.monotonic()
+    try:
+        found = observer.look()
+    except (SwitchError, OSError) as err:
+        if isinstance(err, BrokenPipeError):
+            raise
+        time.sleep(max(0.0, start + observer.interval - time.monotonic()))
+        return str(err)
+    if found.unreachable:
+        time.sleep(max(0.0, start + observer.interval - time.monotonic()))
+    return found
+
+
+def _watch_as_json(observer: Observer, found: Status | str) -> None:
+    while True:
+        value: dict[str, Any] = {"ok": False, "error": found} if isinstance(found, str) else found.as_json()
+        sys.stdout.write(json_module.dumps(value) + "\n")
+        sys.stdout.flush()
+        found = _look_again(observer)
+
+
+def _watch_on_screen(observer: Observer, last: Status) -> None:
+    if not out.is_terminal or out.is_dumb_terminal:
+        _watch_as_text(observer, last)
+    from rich.console import Console
+    from rich.live import Live
+
+    from dnsteer.cli.status_view import view
+
+    screen, away = Console(highlight=False, emoji=False), ""  # unlike `out`, which does not break long lines
+    with Live(console=screen, auto_refresh=False, screen=True, vertical_overflow="crop") as live:
+        while True:
+            live.update(view(last, screen.width, away=away, height=screen.height), refresh=True)
+            found = _look_again(observer)
+            away = found if isinstance(found, str) else ""
+            last = last if isinstance(found, str) else found
+
+
+def _watch_as_text(observer: Observer, found: Status | str) -> NoReturn:
+    while True:
+        if isinstance(found, str):
+            out.print(f"away: {escape(found)}", markup=False)
+        else:
+            _print(found)
+        sys.stdout.flush()
+        found = _look_again(observer)

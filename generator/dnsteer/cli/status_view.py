@@ -1,0 +1,244 @@
+"""A switch's status for people: lines about the switch and what is out, then tables of pools and VIPs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timezone
+from typing import Any, TypeVar
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dnsteer.control.pools import BackendView, PoolView
+from dnsteer.control.rates import Rate
+from dnsteer.control.status import Status
+from dnsteer.control.vips import VipView
+from dnsteer.control.where import now
+from dnsteer.plan.absence import Absence
+from dnsteer.spec.errors import escape
+
+_COLORS = {"up": "green", "draining": "yellow", "drained": "yellow", "down": "red", "unknown": "red"}
+_CARRIED = {
+    "recorded": "as recorded", "pending": "those of a change that was cut off",
+    "other": "not those of the record", None: "not known",
+}  # fmt: skip
+_SHORT = 12
+_T = TypeVar("_T")
+_Shown = Callable[[PoolView], list[BackendView]]
+_Row = tuple[str | Text, ...]
+_MANY = 200
+
+
+def view(status: Status, width: int, *, away: str = "", height: int = 0) -> RenderableType:
+    """All of it, in *width* columns. *away* is why the switch cannot be seen now; of *height* lines, what matters most."""
+    lines = Text("\n").join([*_away(away), *_head(status), *_findings(status)])
+    pools, vips, out = status.pools, status.vips, list(status.reading.overlay or ())
+    parts: list[RenderableType] = [lines]
+    if out:
+        parts.append(_absences(out, width))
+    shown = _all_of
+    if height:
+        above = sum(1 + len(line) // width for line in lines.plain.splitlines()) + (len(out) + 2 if out else 0)
+        room = max(0, height - above - 4)  # headings and the lines between
+        if room < sum(1 + len(p.backends) for p in pools) + sum(len(v.addresses) for v in vips):
+            shown = _not_up
+        for_vips = min(sum(len(v.addresses) for v in vips), max(room // 3, room - _lines(pools, shown)))
+        pools = _first(pools, _urgency, lambda p: 1 + len(shown(p)), room - for_vips)
+        vips = _first(vips, lambda v: -(v.rate.packets or 0), lambda v: len(v.addresses), for_vips)
+    parts += [_pools(pools, len(status.pools), shown, width), _vips(vips, len(status.vips), width)]
+    if not height:
+        parts.append(_verdict(status))
+    return Group(*[p for part in parts for p in (part, "")][:-1])
+
+
+def _all_of(pool: PoolView) -> list[BackendView]:
+    return list(pool.backends)
+
+
+def _not_up(pool: PoolView) -> list[BackendView]:
+    return [b for b in pool.backends if b.state != "up"]
+
+
+def _lines(pools: Sequence[PoolView], shown: _Shown) -> int:
+    return sum(1 + len(shown(p)) for p in pools)
+
+
+def _urgency(pool: PoolView) -> tuple[bool, float]:
+    """Pools with somebody out first, then the busiest."""
+    return all(b.state == "up" for b in pool.backends), -(pool.rate.packets or 0)
+
+
+def _first(items: list[_T], order: Callable[[_T], Any], lines: Callable[[_T], int], room: int) -> list[_T]:
+    """All of *items*, or where there is not the room for so many lines, the first in that order that fit."""
+    out, left = list[_T](), room
+    for item in sorted(items, key=order):
+        left -= lines(item)
+        if left < 0:
+            return out
+        out.append(item)
+    return items
+
+
+def _away(why: str) -> Iterator[Text]:
+    if why:
+        yield Text(f"away since the last look: {escape(why)}", style="bold red")
+        yield Text("what follows is from before", style="red")
+
+
+def _head(status: Status) -> Iterator[Text]:
+    standing, state = status.reading.standing, status.reading.state
+    yield _line("bridge", standing.bridge + (f" of switch {escape(standing.name)}" if standing.name else ""))
+    if state is not None:
+        when, ago = f"{_when(state.time)} UTC", _ago(state.time)
+        yield _line("state", f"{state.number}, {escape(state.file)}, digest {state.digest[:_SHORT]}")
+        yield _line("applied", f"{when} ({ago}) by {escape(state.by)} with dnsteer {escape(state.version)}")
+        if state.note:
+            yield _line("note", escape(state.note))
+    if status.unreachable:
+        yield _line("tables", f"cannot be reached: {escape(status.unreachable)}", "bold red")
+    else:
+        yield _line("tables", _CARRIED[status.carried], "" if status.carried == "recorded" else "bold red")
+
+
+def _line(name: str, value: str, style: str = "") -> Text:
+    return Text.assemble((f"{name:9}", "bold"), (value, style))
+
+
+def _findings(status: Status) -> Iterator[Text]:
+    for error in status.errors:
+        yield Text("error: " + "\n".join(map(escape, error.splitlines())), style="red")
+    if status.interrupted:
+        yield Text(f"interrupted: {status.interrupted}", style="bold red")
+    for warning in status.warnings:
+        yield Text(f"warning: {escape(warning)}", style="yellow")
+    if status.drift:
+        file = status.reading.state.file if status.reading.state else ""
+        for d in status.drift:
+            at = f" ({file}:{d.line})" if d.line else ""
+            yield Text(escape(f"drift: {d.kind}: {d.about}{at}: {d.detail}"), style="yellow")
+        more = (status.drift_count or 0) - len(status.drift)
+        if more:
+            yield Text(f"drift: and {more} more: dnsteer verify", style="yellow")
+
+
+def _absences(out: Sequence[Absence], width: int) -> Table:
+    rows, moment = list[_Row](), now()
+    for a in out:
+        until = Text(_when(a.until) if a.until else "")
+        if a.expired(moment):
+            until.append(" overdue", style="bold red")
+        command = f"{a.kind} --over {a.over:g}s" if a.over else a.kind
+        rows.append((a.name, command, _when(a.since), until, Text(escape(a.by)), Text(escape(a.note))))
+    columns = ("out", "by command", "since (UTC)", "until (UTC)", "by", "note")
+    return _table(columns, rows, width, left=columns)
+
+
+def _pools(pools: Sequence[PoolView], of: int, shown: _Shown, width: int) -> Table:
+    rows = list[_Row]()
+    for pool in pools:
+        name = Text(pool.title.removeprefix("pool "), style="bold")
+        rows.append((name, "", pool.selection, Text(str(pool.slots), style="bold"), "", *_rate(pool.rate)))
+        for b in shown(pool):
+            held = "-" if b.slots is None else str(b.slots)
+            rows.append((f"  {b.name}", str(b.weight), _state(b), held, str(b.own), *_rate(b.rate)))
+    title = _title("pool, backend" if shown is _all_of else "pool, backends not up", len(pools), of)
+    columns = (title, "weight", "state", "slots", "own", "packets/s", "queries/s")
+    return _table(columns, rows, width, left=(title, "state"))
+
+
+def _state(b: BackendView) -> Text:
+    word: str = b.state
+    if b.state == "draining":
+        word = f"draining {b.drained:.0%}"
+    elif b.state == "down" and b.in_spec:
+        word = "down in the spec"
+    text = Text(word, style=_COLORS[b.state])
+    return text.append(" overdue", style="bold red") if b.overdue else text
+
+
+def _vips(vips: Sequence[VipView], of: int, width: int) -> Table:
+    rows = list[_Row]()
+    for vip in vips:
+        first, *more = vip.addresses
+        rows.append((vip.name, first, _services(vip), vip.pool, vip.forwarding, *_rate(vip.rate)))
+        rows += [("", address, "", "", "", "", "") for address in more]
+    columns = (_title("VIP", len(vips), of), "address", "services", "pool", "mode", "packets/s", "queries/s")
+    return _table(columns, rows, width, left=columns[:5])
+
+
+def _title(what: str, shown: int, of: int) -> str:
+    return what if shown >= of else f"{what} ({shown} of {of})"
+
+
+def _services(vip: VipView) -> str:
+    """Its ports, each with its protocols: 53/udp+tcp."""
+    ports: dict[int, list[str]] = {}
+    for s in vip.services:
+        ports.setdefault(s.port, []).append(s.protocol)
+    return " ".join(f"{port}/{'+'.join(dict.fromkeys(protocols))}" for port, protocols in ports.items())
+
+
+def _table(columns: Sequence[str], rows: Sequence[_Row], width: int, left: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold underline")
+    for name in columns:
+        if name in left:
+            table.add_column(name, overflow="fold")
+        else:
+            table.add_column(name, justify="right", no_wrap=True)
+    widest = [max(len(cell) for cell in column) for column in zip(columns, *rows, strict=True)]
+    if len(rows) > _MANY and sum(widest) + 2 * len(widest) <= width:
+        # Where nothing needs folding, cells of many lines look the same as many rows and take a third of the time.
+        rows = [tuple(Text("\n").join(map(_text, column)) for column in zip(*rows, strict=True))]
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _text(cell: str | Text) -> Text:
+    return cell if isinstance(cell, Text) else Text(cell)
+
+
+def _rate(rate: Rate) -> tuple[str, str]:
+    return _number(rate.packets), _number(rate.queries)
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.1f}" if 0 < value < 10 else f"{value:,.0f}"
+
+
+def _verdict(status: Status) -> Text:
+    bridge = status.reading.standing.bridge
+    if status.unreachable:
+        return Text(f"{bridge}: cannot be reached", style="bold red")
+    if status.ok:
+        return Text(f"{bridge}: {'as recorded' if status.drift is not None else 'not checked for drift'}")
+    wrong = [
+        (bool(status.errors), "errors"),
+        (bool(status.drift_count), f"{status.drift_count} difference{'s' if status.drift_count != 1 else ''}"),
+        (status.reading.cut_off, "a change was cut off"),
+        (status.carried not in (None, "recorded") and not status.reading.cut_off, "tables that are not the record's"),
+        (status.reading.standing.waits, "flow-restore-wait is set"),
+    ]
+    return Text(f"{bridge}: {', '.join(text for is_so, text in wrong if is_so)}", style="bold red")
+
+
+def _when(time: str) -> str:
+    """A recorded time, in UTC, to the minute."""
+    try:
+        return datetime.fromisoformat(time).astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return escape(time)
+
+
+def _ago(time: str) -> str:
+    try:
+        passed = (now() - datetime.fromisoformat(time)).total_seconds()
+    except (ValueError, TypeError):
+        return "?"
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if passed >= size:
+            return f"{int(passed // size)} {unit} ago"
+    return f"{max(0, int(passed))} s ago"
