@@ -5,7 +5,7 @@ BIN := .venv/bin
 SPEC ?= examples/quickstart.yaml
 DB := unix:/run/dnsteer-lab/db.sock
 
-.PHONY: help setup demo test lint fmt docs golden bench-render bench-slots bench-megaflows wheel clean
+.PHONY: help setup demo test lint fmt docs golden bench-render bench-slots bench-megaflows bench-change wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
@@ -25,8 +25,9 @@ lint: setup ## formatting, types, import direction, generated docs, YAML, shell
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python docs/generate.py --check
-	$(BIN)/yamllint --strict examples tests .yamllint
-	shellcheck scripts/*.sh .ci/run
+	$(BIN)/yamllint --strict examples tests runbooks .yamllint
+	cd runbooks && PATH="$(CURDIR)/$(BIN):$$PATH" ansible-lint --offline
+	shellcheck scripts/*.sh .ci/run runbooks/roles/dnsteer/files/*.sh
 
 fmt: setup ## format the Python code
 	$(BIN)/ruff check --fix .
@@ -46,6 +47,9 @@ bench-slots: setup ## movement and balance of slots against other algorithms (JS
 
 bench-megaflows: setup ## megaflows, masks and passes with 5,000 clients (JSON)
 	$(BIN)/python -m bench.megaflows
+
+bench-change: setup ## 200 random changes, kills and movement under load in the lab (root; JSON)
+	$(BIN)/python -m bench.change
 
 wheel: setup ## build the wheel and try it in a clean environment
 	scripts/wheel.sh

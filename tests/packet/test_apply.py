@@ -16,11 +16,13 @@ from dnsteer.render.flows import Flow, Group, flows_of, groups_of
 from dnsteer.spec.load import digest
 from dnsteer.switch import apply as apply_module
 from dnsteer.switch import tools
-from dnsteer.switch.apply import apply
 from dnsteer.switch.database import Database
 from dnsteer.switch.openflow import OpenFlow
+from dnsteer.switch.record import Record
+from dnsteer.switch.state import State
 from dnsteer.switch.tools import SwitchError, UnavailableError
 from dnsteer.switch.verify import verify
+from tests.packet.applying import apply
 from tests.packet.conftest import BRIDGE, LARGE, SMALL, Switch, cli, line_of, spec_of
 
 MANY, FEW = spec_of(LARGE), spec_of(SMALL)
@@ -65,11 +67,23 @@ def test_the_record_says_what_was_applied(switch: Switch) -> None:
     apply(MANY, switch.database)
     noted = column(switch, "Bridge", BRIDGE, "external_ids")
     record = dict(re.findall(r'([\w-]+)="?([^",}]+)"?', noted))
+    assert set(record) == {f"dnsteer{part}" for part in ("", "-spec", "-version", "-applied", "-state")}
     assert record["dnsteer"] == "bridge"
     assert record["dnsteer-spec"] == digest(MANY.spec)
     assert record["dnsteer-version"] == __version__
-    assert record["dnsteer-switch"] == "dpu-1"
+    assert record["dnsteer-state"] == "1"
     assert before <= datetime.fromisoformat(record["dnsteer-applied"]) <= datetime.now(timezone.utc)
+    assert column(switch, "Open_vSwitch", ".", "external_ids:dnsteer-switch") == "dpu-1"
+    with Record(switch.database) as reader:
+        standing = reader.the_bridge(None)
+        (state,) = reader.states(standing)
+    assert isinstance(state, State)
+    assert (state.number, state.text, state.digest, state.version) == (1, LARGE, digest(MANY.spec), __version__)
+    assert state.time == record["dnsteer-applied"]
+    assert state.members == tuple(build_plan(MANY).members)
+    assert (standing.name, standing.pending, list(standing.overlay)) == ("dpu-1", None, [])
+    marked = [f for f in switch.flows() if "table=63" in f]
+    assert [int(f.split(",")[0].removeprefix("cookie="), 16) & 0xFFFFFFFFFF for f in marked] == [standing.marker]
 
 
 def test_a_second_apply_changes_nothing_and_says_so(switch: Switch, tmp_path: Path) -> None:
@@ -82,7 +96,13 @@ def test_a_second_apply_changes_nothing_and_says_so(switch: Switch, tmp_path: Pa
     second = cli("apply", spec, "--db", switch.database)
     assert (second.returncode, second.stdout, second.stderr) == (0, "br-dns: nothing to change\n", "")
     third = json.loads(cli("apply", spec, "--db", switch.database, "--json").stdout)
-    assert third == {"ok": True, "changed": False, "settings": [], **{k: 0 for k in third if "_" in k}}
+    assert set(third["counts"].values()) == {0}
+    nothing = {key: [] for key in ("settings", "changes", "moves", "ended", "asks", "warnings")}
+    said = {"ok": True, "changed": False, "bridge": BRIDGE, "from_state": 1, "state": 1, "counts": third["counts"]}
+    assert third == {**said, **nothing}
+    for dry in (("plan", spec), ("apply", spec, "--dry-run")):
+        done = cli(*dry, "--db", switch.database)
+        assert (done.returncode, done.stdout) == (0, "br-dns: nothing to change\n")
     assert switch.conf() == conf  # not one transaction
     assert switch.tables() == tables
 
@@ -282,9 +302,9 @@ def test_a_flow_that_ovs_ofctl_cannot_read_is_shown_with_its_object(
         flows = flows_of(plan)
         bad = next(i for i, f in enumerate(flows) if f.match.startswith("tcp,nw_dst=198.51.100.54"))
         flows[bad] = Flow(flows[bad].table, flows[bad].priority, flows[bad].match, flows[bad].cookie, "fly_away")
-        return flows
+        return [flow.line() for flow in flows]
 
-    monkeypatch.setattr(apply_module, "flows_of", broken)
+    monkeypatch.setattr(apply_module, "lines_of", broken)
     said = (
         rf"for VIP straight .*\(spec\.yaml:{line_of(LARGE, 'services: [dns]')}\): .*fly_away.*tcp,nw_dst=198.51.100.54"
     )
@@ -332,12 +352,25 @@ def test_a_bridge_without_openflow_15_gets_it_and_keeps_its_other_versions(switc
 
 
 def test_one_apply_at_a_time(switch: Switch) -> None:
-    with Database(switch.database) as other:
+    with Record(switch.database) as other:
         other.lock(BRIDGE)
         with pytest.raises(SwitchError, match="another dnsteer is at work on bridge br-dns"):
             apply(FEW, switch.database, timeout=0.3)
         assert switch.bridges() == []
     apply(FEW, switch.database)
+
+
+def test_who_lost_the_lock_writes_no_more(switch: Switch) -> None:
+    """Each of its transactions is refused by the server, which checks the lock with it."""
+    apply(FEW, switch.database)
+    with Record(switch.database) as record:
+        record.lock(BRIDGE)
+        standing = record.the_bridge(BRIDGE)
+        record._rpc.call("unlock", [record._lock], 5)
+        conf = switch.conf()
+        with pytest.raises(SwitchError, match="not owner"):
+            record.begin(standing, record.state(standing, 1), standing.overlay)
+    assert switch.conf() == conf
 
 
 def test_a_second_connection_goes_to_its_own_server_and_at_once(switch: Switch) -> None:

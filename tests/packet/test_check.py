@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from dnsteer.plan.pipeline import PIPELINE
 from dnsteer.proof import harness
 from dnsteer.proof.check import check
-from dnsteer.render.flows import Flow
+from dnsteer.render.flows import Flow, parse_flow
 from dnsteer.spec.load import Loaded, load_spec
 from tests.strategies import specs
 
@@ -105,12 +105,12 @@ BREAKS = {
 @pytest.mark.parametrize("what", BREAKS)
 def test_broken_flows_are_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     example, touches, change = BREAKS[what]
-    original = harness.flows_of
+    original = harness.lines_of
     touched: list[Flow] = []
 
     def broken(plan):
         flows = []
-        for flow in original(plan):
+        for flow in map(parse_flow, original(plan)):
             if touches(flow):
                 touched.append(flow)
                 if change is None:
@@ -118,9 +118,9 @@ def test_broken_flows_are_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> No
                 flows.append(change(flow))
             else:
                 flows.append(flow)
-        return flows
+        return [flow.line() for flow in flows]
 
-    monkeypatch.setattr(harness, "flows_of", broken)
+    monkeypatch.setattr(harness, "lines_of", broken)
     report = check(load_spec(ROOT / "examples" / f"{example}.yaml"))
     assert touched
     assert not report.ok

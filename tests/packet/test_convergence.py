@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 
 from dnsteer.render.files import FILES
 from dnsteer.spec.load import Loaded
-from dnsteer.switch.apply import apply
 from dnsteer.switch.verify import verify
+from tests.packet.applying import apply
 from tests.packet.conftest import EXAMPLES, LARGE, ROOT, Switch, unexpected
 from tests.strategies import specs
 

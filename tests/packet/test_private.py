@@ -19,12 +19,12 @@ import pytest
 from dnsteer.spec.load import load_spec
 from dnsteer.switch import private as private_module
 from dnsteer.switch import tools
-from dnsteer.switch.apply import apply
 from dnsteer.switch.interrupts import put_off
 from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.rpc import Rpc
 from dnsteer.switch.tools import SwitchError, UnavailableError
 from dnsteer.switch.verify import verify
+from tests.packet.applying import apply
 from tests.packet.conftest import EXAMPLES, Switch, processes_naming
 
 FORK = multiprocessing.get_context("fork")

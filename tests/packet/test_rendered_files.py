@@ -12,9 +12,9 @@ import pytest
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.render.files import rendered, write_files
 from dnsteer.spec.load import Loaded, load_spec
-from dnsteer.switch.apply import apply
 from dnsteer.switch.database import Database
 from dnsteer.switch.verify import verify
+from tests.packet.applying import apply
 from tests.packet.conftest import BRIDGE, EXAMPLES, LARGE, SMALL, Switch, spec_of
 
 SPECS = {**{f.stem: load_spec(f) for f in sorted(EXAMPLES.glob("*.yaml"))}, "large": spec_of(LARGE)}

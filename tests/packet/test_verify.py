@@ -12,9 +12,9 @@ import pytest
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.selection import slots_of
 from dnsteer.render.flows import flows_of
-from dnsteer.switch.apply import apply
 from dnsteer.switch.tools import UnavailableError
 from dnsteer.switch.verify import verify
+from tests.packet.applying import apply
 from tests.packet.conftest import BRIDGE, LARGE, SMALL, Switch, cli, line_of, spec_of, unexpected
 
 SPEC = spec_of(LARGE)

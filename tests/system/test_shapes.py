@@ -17,8 +17,8 @@ from dnsteer.plan.selection import slots_of
 from dnsteer.spec import meaning
 from dnsteer.spec.load import Loaded, load_spec
 from dnsteer.spec.model import Forwarding, Selection
-from dnsteer.switch.apply import apply
 from dnsteer.switch.verify import verify
+from tests.packet.applying import apply
 
 pytestmark = [
     pytest.mark.system,

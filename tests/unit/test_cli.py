@@ -24,7 +24,21 @@ from dnsteer.switch.rpc import parse_remote
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = str(ROOT / "examples" / "own-ports.yaml")
-VERBS = ["check", "render", "apply", "verify", "explain", "schema", "version", "lab"]
+CHANGING = ["apply", "rollback", "restore", "drain", "undrain", "down", "up", "due"]
+VERBS = [
+    "check",
+    "render",
+    "plan",
+    *CHANGING,
+    "verify",
+    "status",
+    "history",
+    "show",
+    "explain",
+    "schema",
+    "version",
+    "lab",
+]
 LAB = ["lab up", "lab down", "lab status", "lab demo"]
 ENV = {**os.environ, "PYTHONPATH": str(ROOT / "generator"), "COLUMNS": "100"}
 ENV.pop("PYTHONUNBUFFERED", None)  # it would hide what goes wrong when the output is written at the end
@@ -197,7 +211,6 @@ def test_a_stuck_database_is_given_up_in_time(how: str, verb: str, place: Path) 
         server = stack.enter_context(socket.socket(socket.AF_UNIX))
         server.bind(f"{place}/db.sock")
         server.listen()
-        start = time.monotonic()
         process = stack.enter_context(
             subprocess.Popen(
                 [sys.executable, "-m", "dnsteer", verb, SPEC, "--db", f"unix:{place}/db.sock", "--timeout", "0.5"],
@@ -205,6 +218,7 @@ def test_a_stuck_database_is_given_up_in_time(how: str, verb: str, place: Path) 
             )
         )  # fmt: skip
         peer, _ = server.accept()
+        start = time.monotonic()
         peer.sendall(said)
         if how == "drips":
             with suppress(OSError):
@@ -253,6 +267,8 @@ def test_without_open_vswitch(verb: str, place: Path) -> None:
         ("unix:db.sock", f"unix:{Path.cwd()}/db.sock"),
         ("tcp:127.0.0.1:6640", "tcp:127.0.0.1:6640"),
         ("tcp:[::1]:6640", "tcp:[::1]:6640"),
+        ("ssl:1.2.3.4:6640", "ssl:1.2.3.4:6640"),
+        ("ssl:[::1]:6640", "ssl:[::1]:6640"),
     ],
 )
 def test_remotes(text: str, remote: str) -> None:
@@ -260,7 +276,8 @@ def test_remotes(text: str, remote: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "unix:", "db.sock", "tcp:1.2.3.4", "tcp:1.2.3.4:0", "tcp:1.2.3.4:65536",
-                                  "tcp:host:1", "ssl:1.2.3.4:6640", "ptcp:6640", "punix:x"])  # fmt: skip
+                                  "tcp:host:1", "ssl:1.2.3.4", "ssl:1.2.3.4:0", "ssl:host:1", "ssl:::1:6640", "ssl:",
+                                  "ptcp:6640", "pssl:6640", "punix:x"])  # fmt: skip
 def test_what_is_no_remote(text: str) -> None:
     with pytest.raises(ValueError, match="expected unix:PATH"):
         parse_remote(text)

@@ -1,0 +1,281 @@
+"""Faults: two writers, a lock whose holder is gone, a switch that refuses, a full disk, silence."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dnsteer.cli.output import Exit
+from dnsteer.control.deploy import deploy
+from dnsteer.control.where import Switch as Where
+from dnsteer.switch.record import Record
+from dnsteer.switch.tools import SwitchError
+from tests.packet.command import FARM, SLOW, all_of, fresh, nothing_changes, on, run, spec_file, state_rows
+from tests.packet.conftest import BRIDGE, ROOT, Switch, line_of, spec_of, unexpected
+
+OTHER = FARM.replace("weight: 2", "weight: 3").replace("192.0.2.54", "192.0.2.56")
+ENV = {**os.environ, "PYTHONPATH": str(ROOT / "generator")}
+NOISE = [*SLOW, "Broken pipe", "Connection reset"]
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Switch]:
+    with Switch() as private:
+        private.expected = [*NOISE, "flow_limit", "table is full", "OFPFMFC_TABLE_FULL", "OFPBFC"]
+        yield private
+        assert unexpected(private) == []
+
+
+@pytest.fixture
+def applied(shared: Switch, tmp_path: Path) -> Switch:
+    """The switch with the spec applied, a second state before it, and a drain."""
+    fresh(shared)
+    assert on(shared)("apply", spec_file(tmp_path, OTHER)).code == 0
+    assert on(shared)("apply", spec_file(tmp_path)).code == 0
+    assert on(shared)("drain", "farm/ns1", "--note", "x").code == 0
+    return shared
+
+
+def external(switch: Switch) -> str:
+    return switch.vsctl("get", "Bridge", BRIDGE, "external_ids")
+
+
+# Two at once
+
+
+def test_two_applies_at_once_leave_one_of_the_two(applied: Switch, tmp_path: Path) -> None:
+    assert on(applied)("undrain", "farm/ns1").code == 0
+    want = [applied.tables()]
+    files = [tmp_path / "one.yaml", tmp_path / "two.yaml"]
+    for file, text in zip(files, (FARM, OTHER), strict=True):
+        file.write_text(text)
+    assert on(applied)("apply", files[1]).code == 0
+    want.append(applied.tables())
+    argv = [sys.executable, "-m", "dnsteer", "apply", "--yes", "--db", applied.database]
+    children = [
+        subprocess.Popen([*argv, str(file)], env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for file in files * 2
+    ]
+    said = [child.communicate(timeout=60) for child in children]
+    assert all("Traceback" not in err for _, err in said)
+    codes = [child.returncode for child in children]
+    assert 0 in codes
+    for code, (_, err) in zip(codes, said, strict=True):
+        assert code == 0 or (code == Exit.ERROR and "another dnsteer is at work" in err), err
+    last = want.index(applied.tables())
+    assert on(applied)("verify", files[last]).code == 0
+    assert run("show", "current", "--db", applied.database).out == (FARM, OTHER)[last]
+    assert "dnsteer-pending" not in external(applied)
+
+
+def test_who_finds_the_lock_taken_waits_or_gives_up_in_time(applied: Switch, tmp_path: Path) -> None:
+    verbs: list[tuple[object, ...]] = [
+        ("apply", spec_file(tmp_path, OTHER)), ("drain", "farm/ns2", "--yes"), ("due",), ("rollback", "--yes"), ("restore",)
+    ]  # fmt: skip
+    with Record(applied.database) as holder, nothing_changes(applied):
+        holder.lock(BRIDGE)
+        for verb in verbs:
+            start = time.monotonic()
+            done = on(applied)(*verb, "--timeout", "0.5")
+            assert 0.4 < time.monotonic() - start < 4
+            assert (done.code, "another dnsteer is at work" in done.err) == (Exit.ERROR, True), verb
+        for reader in (("history",), ("plan", spec_file(tmp_path)), ("verify", spec_file(tmp_path))):
+            assert on(applied)(*reader, "--timeout", "0.5").code in (0, Exit.DIFFERENT)
+    held = Record(applied.database)
+    held.lock(BRIDGE)
+    timer = threading.Timer(1, held.__exit__, (None, None, None))
+    timer.start()
+    assert on(applied)("apply", spec_file(tmp_path, OTHER)).code == 0  # it waited
+    timer.join()
+
+
+HOLD = """
+import sys, time
+from dnsteer.switch.record import Record
+record = Record(sys.argv[1]); record.lock("br-dns"); print("held", flush=True); time.sleep(60)
+"""
+
+
+def test_the_lock_of_a_killed_holder_is_free_at_once(applied: Switch, tmp_path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", HOLD, applied.database], env=ENV, stdout=subprocess.PIPE, text=True)
+    assert child.stdout
+    assert child.stdout.readline() == "held\n"
+    with Record(applied.database, 0.2) as other, pytest.raises(SwitchError, match="another dnsteer"):
+        other.lock(BRIDGE)
+    child.kill()
+    child.wait()
+    child.stdout.close()
+    start = time.monotonic()
+    with Record(applied.database, 1) as other:
+        other.lock(BRIDGE)
+    assert time.monotonic() - start < 0.5
+
+
+# Unreachable
+
+
+@contextmanager
+def silent() -> Iterator[str]:
+    """A server that takes connections and says nothing."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(16)
+        yield f"tcp:127.0.0.1:{server.getsockname()[1]}"
+
+
+def unreachable(tmp_path: Path, remote: str) -> None:
+    spec = spec_file(tmp_path)
+    verbs: list[tuple[object, ...]] = [
+        ("plan", spec), ("apply", spec, "--yes"), ("verify", spec), ("drain", "farm/ns1"), ("undrain", "farm/ns1"), ("due",),
+        ("history",), ("rollback", "--yes"), ("show", "current"), ("restore",), ("restore", "--arm"), ("status",),
+    ]  # fmt: skip
+    for verb in verbs:
+        start = time.monotonic()
+        done = run(*verb, "--db", remote, "--openflow", "unix:/none", "--timeout", "0.5")
+        assert time.monotonic() - start < 3, verb
+        assert done.code == Exit.UNAVAILABLE, (verb, done)
+        assert remote in done.err
+    done = run("drain", "farm/ns1", "--db", remote, "--openflow", "unix:/none", "--timeout", "0.5", "--json")
+    assert (done.code, done.json["ok"]) == (Exit.UNAVAILABLE, False)
+
+
+def test_no_socket(tmp_path: Path) -> None:
+    unreachable(tmp_path, f"unix:{tmp_path}/none.sock")
+
+
+def test_a_port_that_is_closed(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        unreachable(tmp_path, f"tcp:127.0.0.1:{probe.getsockname()[1]}")
+
+
+def test_a_server_that_is_silent(tmp_path: Path) -> None:
+    with silent() as remote:
+        unreachable(tmp_path, remote)
+
+
+# Refusals and a full disk
+
+
+def test_a_bundle_that_the_switch_rejects(applied: Switch, tmp_path: Path) -> None:
+    row = applied.vsctl("get", "Bridge", BRIDGE, "flow_tables:30").strip()
+    more = FARM.replace("    slots: 32\n", "    slots: 256\n")
+    applied.vsctl("set", "Flow_Table", row, "flow_limit=60", "overflow_policy=refuse")
+    try:
+        file = spec_file(tmp_path, more)
+        before = applied.tables(), external(applied), on(applied)("history").out
+        done = on(applied)("apply", file, "--yes")
+        as_json = on(applied)("apply", file, "--yes", "--json")
+        assert before == (applied.tables(), external(applied), on(applied)("history").out)
+        assert done.code == as_json.code == Exit.ERROR
+        assert "TABLE_FULL" in done.err or "full" in done.err
+        lines = [line_of(more, part) for part in ("name: ns1", "name: ns2", "name: ns3", "  farm:", "slots: 256")]
+        assert any(f"{file}:{line}" in done.err for line in lines), done.err
+        assert "dnsteer-pending" not in external(applied)
+        assert on(applied)("undrain", "farm/ns1").code == 0  # and all goes on
+    finally:
+        applied.vsctl(
+            "remove", "Flow_Table", row, "flow_limit", "60", "--", "clear", "Flow_Table", row, "overflow_policy"
+        )
+
+
+def test_a_bundle_that_the_switch_rejects_leaves_no_row(applied: Switch, tmp_path: Path) -> None:
+    row = applied.vsctl("get", "Bridge", BRIDGE, "flow_tables:30").strip()
+    applied.vsctl("set", "Flow_Table", row, "flow_limit=60", "overflow_policy=refuse")
+    before = sorted(state_rows(applied))
+    try:
+        file = spec_file(tmp_path, FARM.replace("    slots: 32\n", "    slots: 256\n"))
+        assert on(applied)("apply", file, "--yes").code == Exit.ERROR
+    finally:
+        applied.vsctl(
+            "remove", "Flow_Table", row, "flow_limit", "60", "--", "clear", "Flow_Table", row, "overflow_policy"
+        )
+    assert sorted(state_rows(applied)) == before
+
+
+def test_a_quick_verb_that_the_switch_rejects(applied: Switch, tmp_path: Path) -> None:
+    """A pool that comes back from the dark needs slots again."""
+    text = FARM.replace("  spare:\n", "  spare:\n    on_all_down: drop\n")
+    assert on(applied)("apply", spec_file(tmp_path, text), "--yes").code == 0
+    for name in ("sp1", "sp2"):
+        assert on(applied)("down", f"spare/{name}", "--yes").code == 0
+    row = applied.vsctl("get", "Bridge", BRIDGE, "flow_tables:30").strip()
+    applied.vsctl("set", "Flow_Table", row, "flow_limit=40", "overflow_policy=refuse")
+    try:
+        with nothing_changes(applied):
+            done = on(applied)("up", "spare/sp1", "--yes")
+        assert done.code == Exit.ERROR
+        assert "full" in done.err.lower()
+        assert "dnsteer-pending" not in external(applied)
+    finally:
+        applied.vsctl(
+            "remove", "Flow_Table", row, "flow_limit", "40", "--", "clear", "Flow_Table", row, "overflow_policy"
+        )
+    assert on(applied)("up", "spare/sp1", "--yes").code == 0
+
+
+def test_a_full_disk_under_the_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("a small file system needs root")
+    disk = Path(tempfile.mkdtemp(prefix="disk"))  # tmp_path is too long for sockets
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", disk], check=True)
+    try:
+        monkeypatch.setattr("tempfile.tempdir", str(disk))
+        try:
+            private = Switch()
+        finally:
+            monkeypatch.setattr("tempfile.tempdir", None)
+        with private:
+            deploy(spec_of(FARM), Where(private.database))
+            before = all_of(private)
+            with (disk / "full").open("wb", buffering=0) as out, pytest.raises(OSError, match="space"):
+                while True:
+                    out.write(b"x" * 512)
+            long = os.urandom(20_000).hex()  # more than the last page of the database has room for
+            other = spec_file(tmp_path, f"{OTHER}# {long}\n")
+            for verb in (("drain", "farm/ns1", "--note", long), ("apply", other, "--yes")):
+                done = on(private)(*verb)
+                assert done.code in (Exit.ERROR, Exit.UNAVAILABLE), (verb, done)
+                assert "space" in done.err or "I/O" in done.err, done.err
+                assert private.tables() == before[-2:]
+            (disk / "full").unlink()
+            assert on(private)("drain", "farm/ns1").code == 0
+            assert on(private)("apply", spec_file(tmp_path, OTHER), "--yes").code == 0
+            assert on(private)("verify", spec_file(tmp_path, OTHER)).code == 0
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+        disk.rmdir()
+
+
+def test_a_full_disk_under_a_spec_that_is_shown(applied: Switch, tmp_path: Path) -> None:
+    done = run("show", "current", "-o", "/dev/full", "--db", applied.database)
+    assert done.code == Exit.ERROR
+    assert "No space left" in done.err
+
+
+# Another switch
+
+
+def test_a_spec_of_another_switch(applied: Switch, tmp_path: Path) -> None:
+    for new in ("name: dpu-2", None):
+        text = FARM.replace("  name: dpu-1\n", f"  {new}\n" if new else "")
+        with nothing_changes(applied):
+            for verb in ("apply", "plan"):
+                done = on(applied)(verb, spec_file(tmp_path, text), *(["--yes"] if verb == "apply" else []))
+                assert done.code == Exit.ERROR
+                assert all(word in done.err for word in ("dpu-1", "--rename"))
+    text = FARM.replace("dpu-1", "dpu-2")
+    assert on(applied)("plan", spec_file(tmp_path, text), "--rename").code == Exit.DIFFERENT
+    assert on(applied)("apply", spec_file(tmp_path, text), "--rename").code == 0
+    assert on(applied)("apply", spec_file(tmp_path, text)).code == 0
+    assert on(applied)("apply", spec_file(tmp_path)).code == Exit.ERROR

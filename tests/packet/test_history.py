@@ -1,0 +1,209 @@
+"""`history`, `show` and `rollback`: what is kept, how it is numbered, and going back to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from dnsteer import __version__
+from dnsteer.cli.output import Exit
+from tests.packet.command import FARM, SLOW, fresh, nothing_changes, on, run, spec_file
+from tests.packet.conftest import Switch, unexpected
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Switch]:
+    with Switch() as private:
+        private.expected = [*SLOW, "Connection reset by peer"]
+        yield private
+        assert unexpected(private) == []
+
+
+@pytest.fixture
+def applied(shared: Switch) -> Switch:
+    """The switch without a bridge."""
+    fresh(shared)
+    return shared
+
+
+def text(number: int) -> str:
+    """The spec of state *number*: each has a weight and a comment of its own."""
+    return f"# number {number}: é \N{SNOWMAN}   \n\n" + FARM.replace("weight: 2", f"weight: {number + 1}") + "\n# end"
+
+
+def go(switch: Switch, folder: Path, *numbers: int) -> None:
+    for n in numbers:
+        file = folder / f"spec-{n}.yaml"
+        file.write_bytes(text(n).encode())
+        done = on(switch)("apply", file, "--yes", "--note", f"note {n}")
+        assert done.code == 0, done.err
+
+
+def numbers(switch: Switch) -> list[int]:
+    return [s["state"] for s in on(switch)("history", "--json").json["states"]]
+
+
+def show(switch: Switch, what: object) -> str:
+    done = run("show", what, "--db", switch.database)
+    assert done.code == 0, done.err
+    return done.out
+
+
+def test_what_history_tells(applied: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUDO_USER", "alice")
+    go(applied, tmp_path, 1, 2)
+    done = on(applied)("history", "--json")
+    assert done.code == 0
+    assert (done.json["ok"], done.json["current"]) == (True, 2)
+    second, first = done.json["states"]
+    assert (second["state"], first["state"]) == (2, 1)
+    assert (second["current"], first["current"]) == (True, False)
+    assert (second["note"], first["note"]) == ("note 2", "note 1")
+    assert second["by"].startswith("alice@")
+    assert second["spec_file"].endswith("spec-2.yaml")
+    assert second["version"] == __version__
+    assert second["digest"] != first["digest"]
+    applied_at = datetime.fromisoformat(second["applied"])
+    assert abs(datetime.now(timezone.utc) - applied_at) < timedelta(minutes=2)
+    lines = on(applied)("history").out.splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith("*    2")
+    assert "note 2" in lines[0]
+
+
+def test_what_changes_nothing_makes_no_state(applied: Switch, tmp_path: Path) -> None:
+    go(applied, tmp_path, 1, 1)
+    assert on(applied)("drain", "farm/ns1").code == 0
+    assert on(applied)("apply", tmp_path / "spec-1.yaml").code == 0
+    assert numbers(applied) == [1]
+
+
+def test_texts_come_back_byte_for_byte(applied: Switch, tmp_path: Path) -> None:
+    go(applied, tmp_path, 1, 2)
+    file = tmp_path / "shown"
+    for what, number in (("1", 1), ("2", 2), ("current", 2)):
+        assert show(applied, what) == text(number)
+        assert on(applied)("show", what, "-o", file).code == 0
+        assert file.read_bytes() == text(number).encode()
+
+
+def test_a_text_with_other_line_ends_comes_back(applied: Switch, tmp_path: Path) -> None:
+    file, shown = tmp_path / "spec.yaml", tmp_path / "shown"
+    file.write_bytes(FARM.replace("\n", "\r\n").encode())
+    assert on(applied)("apply", file).code == 0
+    assert on(applied)("show", "current", "-o", shown).code == 0
+    assert shown.read_bytes() == file.read_bytes()
+
+
+def test_at_most_ten_are_kept(applied: Switch, tmp_path: Path) -> None:
+    go(applied, tmp_path, *range(1, 15))
+    assert numbers(applied) == list(range(14, 4, -1))
+    assert len(on(applied)("history").out.splitlines()) == 10
+
+
+def test_ten_are_kept_and_numbers_go_on(applied: Switch, tmp_path: Path) -> None:
+    go(applied, tmp_path, *range(1, 15))
+    kept = numbers(applied)[:10]
+    assert kept == list(range(14, 4, -1))
+    for n in kept:
+        assert show(applied, n) == text(n)
+    with nothing_changes(applied):
+        for gone in ("2", "1", "0", "15", "99999999999999999999"):
+            done = on(applied)("rollback", gone, "--yes")
+            assert (done.code, f"state {gone}" in done.err) == (Exit.ERROR, True)
+            assert run("show", gone, "--db", applied.database).code == Exit.ERROR
+        assert on(applied)("rollback", "--yes", "--", "-1").code in (Exit.ERROR, Exit.USAGE)
+        assert on(applied)("rollback", "x").code == Exit.USAGE
+        assert run("show", "x", "--db", applied.database).code == Exit.USAGE
+    assert on(applied)("rollback", "5", "--yes").code == 0
+    assert numbers(applied)[:10] == list(range(15, 5, -1))
+    assert show(applied, "current") == text(5)
+
+
+def test_back_to_the_one_before(applied: Switch, tmp_path: Path) -> None:
+    go(applied, tmp_path, 1)
+    first = applied.tables()
+    go(applied, tmp_path, 2)
+    second = applied.tables()
+    done = on(applied)("rollback", "--yes", "--json")
+    assert (done.code, done.json["changed"], done.json["state"]) == (0, True, 3)
+    assert applied.tables() == first
+    assert show(applied, "current") == text(1)
+    newest = on(applied)("history", "--json").json["states"][0]
+    assert "rollback" in newest["note"]
+    assert newest["spec_file"].endswith("spec-1.yaml")
+    assert on(applied)("verify", tmp_path / "spec-1.yaml").code == 0
+    done = on(applied)("rollback", "--yes", "--note", "why", "--json")  # before the current one: that is the second
+    assert (done.code, done.json["state"]) == (0, 4)
+    assert applied.tables() == second
+    assert on(applied)("history", "--json").json["states"][0]["note"] == "why"
+
+
+def test_back_to_a_number(applied: Switch, tmp_path: Path) -> None:
+    go(applied, tmp_path, 1)
+    first = applied.tables()
+    go(applied, tmp_path, 2, 3)
+    with nothing_changes(applied):
+        dry = on(applied)("rollback", "1", "--dry-run")
+    assert "weight 4 -> 2" in dry.out
+    assert on(applied)("rollback", "1", "--yes").code == 0
+    assert applied.tables() == first
+    assert numbers(applied) == [4, 3, 2, 1]
+    with nothing_changes(applied):
+        done = on(applied)("rollback", "4", "--yes", "--json")
+    assert (done.code, done.json["changed"]) == (0, False)
+
+
+def test_with_one_state_there_is_nothing_before(applied: Switch, tmp_path: Path) -> None:
+    go(applied, tmp_path, 1)
+    with nothing_changes(applied):
+        done = on(applied)("rollback", "--yes")
+    assert done.code == Exit.ERROR
+    assert "no state before" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_drains_stay_as_they_are(applied: Switch, tmp_path: Path) -> None:
+    go(applied, tmp_path, 1, 2)
+    assert on(applied)("drain", "farm/ns1", "--note", "disk").code == 0
+    assert on(applied)("rollback", "--yes").code == 0
+    assert on(applied)("verify", tmp_path / "spec-1.yaml").code == 0
+    (found,) = on(applied)("status", "--json", "--interval", "0.5s").json["overlay"]
+    assert (found["pool"], found["backend"], found["note"]) == ("farm", "ns1", "disk")
+    drained = applied.tables()
+    assert on(applied)("undrain", "farm/ns1").code == 0
+    assert applied.tables() != drained
+    assert on(applied)("drain", "farm/ns1").code == 0
+    assert applied.tables() == drained
+
+
+def test_a_rollback_that_moves_more_than_half_asks(applied: Switch, tmp_path: Path) -> None:
+    go(applied, tmp_path, -1, 60)  # from no query to nearly all
+    with nothing_changes(applied):
+        done = on(applied)("rollback", "1")
+    assert done.code == Exit.ERROR
+    assert "--yes" in done.err
+
+
+def test_before_anything_was_applied(applied: Switch) -> None:
+    for verb in (("history",), ("rollback", "--yes"), ("show", "current")):
+        done = on(applied)(*verb)
+        assert done.code == Exit.ERROR
+        assert "apply a spec first" in done.err
+
+
+def test_a_new_name_comes_back_too(applied: Switch, tmp_path: Path) -> None:
+    go(applied, tmp_path, 1)
+    second = spec_file(tmp_path, old="name: dpu-1", new="name: dpu-2")
+    with nothing_changes(applied):
+        done = on(applied)("apply", second, "--yes")
+    assert done.code == Exit.ERROR
+    assert all(word in done.err for word in ("dpu-1", "dpu-2", "--rename"))
+    assert on(applied)("apply", second, "--yes", "--rename").code == 0
+    assert on(applied)("status", "--json", "--interval", "0.5s").json["switch"] == "dpu-2"
+    assert on(applied)("rollback", "--yes").code == 0
+    assert on(applied)("status", "--json", "--interval", "0.5s").json["switch"] == "dpu-1"
+    assert on(applied)("apply", tmp_path / "spec-1.yaml").code == 0

@@ -1,0 +1,343 @@
+"""Plan files: applied exactly as they were made, or refused with nothing changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dnsteer.cli.output import Exit
+from dnsteer.control import planfile
+from tests.packet.command import FARM, SLOW, all_of, fresh, nothing_changes, on, run, spec_file
+from tests.packet.conftest import BRIDGE, Switch, unexpected
+
+HEAVIER = {"old": "'02:00:00:00:01:03'", "new": "'02:00:00:00:01:03', weight: 3"}
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Switch]:
+    with Switch() as private:
+        private.expected = [*SLOW, "Connection reset by peer"]
+        yield private
+        assert unexpected(private) == []
+
+
+@pytest.fixture
+def applied(shared: Switch, tmp_path: Path) -> Switch:
+    """The switch with the spec applied."""
+    fresh(shared)
+    done = on(shared)("apply", spec_file(tmp_path), "--yes")
+    assert done.code == 0, done.err
+    return shared
+
+
+@pytest.fixture
+def plan(applied: Switch, tmp_path: Path) -> Path:
+    """A plan for a heavier backend."""
+    file = tmp_path / "plan.json"
+    done = on(applied)("plan", spec_file(tmp_path, **HEAVIER), "-o", file, "--note", "from a plan")
+    assert done.code == Exit.DIFFERENT, done.err
+    return file
+
+
+def refused(switch: Switch, file: Path, *words: str) -> None:
+    """Applying the plan is refused with these words, in both ways, and changes nothing."""
+    with nothing_changes(switch):
+        done = on(switch)("apply", "--plan", file)
+        assert done.code == Exit.ERROR
+        assert done.out == ""
+        for word in words:
+            assert word in done.err
+        value = on(switch)("apply", "--plan", file, "--json")
+    assert value.code == Exit.ERROR
+    assert value.json["ok"] is False
+    assert all(word in value.json["error"] for word in words)
+
+
+def test_a_plan_is_applied_exactly(applied: Switch, plan: Path, tmp_path: Path) -> None:
+    spec_file(tmp_path, old="weight: 2", new="weight: 7")  # the plan has its own spec
+    done = on(applied)("apply", "--plan", plan, "--json")
+    assert done.code == 0
+    assert (done.json["changed"], done.json["state"]) == (True, 2)
+    heavier = FARM.replace(HEAVIER["old"], HEAVIER["new"])
+    assert run("show", "current", "--db", applied.database).out == heavier
+    assert on(applied)("history", "--json").json["states"][0]["note"] == "from a plan"
+    tables = applied.tables()
+    fresh(applied)
+    assert on(applied)("apply", spec_file(tmp_path, heavier)).code == 0
+    assert applied.tables() == tables
+
+
+def test_it_does_what_the_plan_said(applied: Switch, plan: Path) -> None:
+    said = json.loads(plan.read_text())["summary"]
+    done = on(applied)("apply", "--plan", plan, "--json").json
+    assert done["counts"] == said["counts"]
+    assert done["moves"] == said["moves"]
+    assert done["changes"] == said["changes"]
+
+
+def test_a_plan_is_applied_once(applied: Switch, plan: Path) -> None:
+    assert on(applied)("apply", "--plan", plan).code == 0
+    refused(applied, plan, "moved on", "dnsteer plan")
+
+
+def test_a_plan_with_nothing_to_do(applied: Switch, tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    assert on(applied)("plan", spec_file(tmp_path), "-o", file).code == 0
+    with nothing_changes(applied):
+        done = on(applied)("apply", "--plan", file, "--json")
+    assert (done.code, done.json["changed"]) == (0, False)
+
+
+def test_a_plan_for_a_switch_that_has_no_bridge_yet(shared: Switch, tmp_path: Path) -> None:
+    fresh(shared)
+    file = tmp_path / "plan.json"
+    assert on(shared)("plan", spec_file(tmp_path), "-o", file).code == Exit.DIFFERENT
+    assert shared.bridges() == []
+    assert on(shared)("apply", "--plan", file).code == 0
+    assert on(shared)("verify", spec_file(tmp_path)).code == 0
+
+
+def test_a_dry_run_of_a_plan_changes_nothing(applied: Switch, plan: Path) -> None:
+    with nothing_changes(applied):
+        done = on(applied)("apply", "--plan", plan, "--dry-run")
+    assert done.code in (0, Exit.DIFFERENT)
+    assert "weight 1 -> 3" in done.out
+
+
+# Edited
+
+
+def paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where a JSON value has something that could be edited."""
+    yield at
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield from paths(inner, (*at, key))
+
+
+def edited(value: Any, at: tuple[Any, ...], new: Callable[[Any], Any]) -> Any:
+    if not at:
+        return new(value)
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[at[0]] = edited(copy[at[0]], at[1:], new)
+    return copy
+
+
+def other(value: Any) -> Any:
+    """A value of the same type that is another one."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, dict):
+        return {**value, "more": 1}
+    if isinstance(value, list):
+        return [*value, 1]
+    return f"{value}x" if isinstance(value, str) else 1 if value is None else value + 1
+
+
+def test_an_edit_of_any_field_is_seen(plan: Path, tmp_path: Path) -> None:
+    value = json.loads(plan.read_text())
+    file = tmp_path / "edited.json"
+    places = list(paths(value))
+    assert len(places) > 30
+    for at in places:
+        for new in (other, lambda _: None, lambda _: [1]):
+            changed = edited(value, at, new)
+            if changed == value:
+                continue
+            file.write_text(json.dumps(changed))
+            with pytest.raises(planfile.SwitchError, match=r"edited|format|version"):
+                planfile.read(file)
+    for key in value:
+        file.write_text(json.dumps({k: v for k, v in value.items() if k != key}))
+        with pytest.raises(planfile.SwitchError, match=r"edited|format|version"):
+            planfile.read(file)
+
+
+def test_an_edited_plan_changes_nothing(applied: Switch, plan: Path) -> None:
+    plan.write_text(plan.read_text().replace("192.0.2.13", "192.0.2.19"))
+    refused(applied, plan, str(plan), "edited", "dnsteer plan")
+
+
+def signed(value: dict[str, Any]) -> str:
+    """As somebody would write it who knows how plan files are signed."""
+    content = {k: v for k, v in value.items() if k != "sum"}
+    return json.dumps({**content, "sum": planfile._digest(content)})
+
+
+def test_another_version(applied: Switch, plan: Path) -> None:
+    plan.write_text(signed({**json.loads(plan.read_text()), "version": "99.9"}))
+    refused(applied, plan, "99.9")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "\n", "{", "[]", "null", "7", '"x"', "{}", "[[1]]", FARM,
+        '{"format": "dnsteer plan 1"}', '{"format": "dnsteer plan 9"}',
+        '{"format": []}', '{"sum": 1}', "\0" * 50,
+        "[" * 100_000,
+    ],
+    ids=lambda text: repr(text[:12]),
+)  # fmt: skip
+def test_what_is_no_plan(applied: Switch, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text(text)
+    refused(applied, file, "plan.json")
+
+
+def test_bytes_that_are_no_text(applied: Switch, tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    file.write_bytes(bytes(range(256)))
+    refused(applied, file, "plan.json")
+
+
+def test_a_truncated_plan(applied: Switch, plan: Path) -> None:
+    text = plan.read_text()
+    for length in (1, len(text) // 3, len(text) // 2, len(text) - 3):
+        plan.write_text(text[:length])
+        with pytest.raises(planfile.SwitchError, match="not JSON"):
+            planfile.read(plan)
+    refused(applied, plan, "not a plan file")
+
+
+def test_no_file_and_a_folder(applied: Switch, tmp_path: Path) -> None:
+    refused(applied, tmp_path / "none.json", "none.json")
+    refused(applied, tmp_path, str(tmp_path))
+
+
+# A switch that moved on
+
+
+MOVES: dict[str, Callable[[Switch, Path], object]] = {
+    "state": lambda s, d: on(s)("apply", spec_file(d, old="weight: 2", new="weight: 3")),
+    "drain": lambda s, d: on(s)("drain", "farm/ns1"),
+    "other drain": lambda s, d: (
+        on(s)("drain", "farm/ns3"), on(s)("undrain", "farm/ns3"), on(s)("down", "spare/sp1", "--yes"),
+    ),
+    "rollback and back": lambda s, d: (
+        on(s)("apply", spec_file(d, old="weight: 2", new="weight: 3")), on(s)("rollback", "--yes")
+    ),
+    "flow removed": lambda s, d: s.ofctl("del-flows", "table=40"),
+    "flow changed": lambda s, d: s.ofctl("mod-flows", "table=30 actions=drop"),
+    "a flow of ours more": lambda s, d: s.ofctl(
+        "add-flow", "cookie=0xd453070000000001,table=30,priority=3,tcp,actions=drop"
+    ),
+    "port removed": lambda s, d: s.vsctl("del-port", BRIDGE, "p1"),
+    "port of others added": lambda s, d: s.vsctl("add-port", BRIDGE, "x0", "--", "set", "Interface", "x0", "type=dummy"),
+    "fail mode": lambda s, d: s.vsctl("del-fail-mode", BRIDGE),
+    "bridge removed": lambda s, d: s.vsctl("del-br", BRIDGE),
+    "bridge made anew": lambda s, d: (fresh(s), on(s)("apply", spec_file(d, old="weight: 2", new="weight: 5"))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", MOVES)
+def test_a_switch_that_moved_on(applied: Switch, plan: Path, tmp_path: Path, how: str) -> None:
+    before = all_of(applied)
+    MOVES[how](applied, tmp_path)
+    assert all_of(applied) != before
+    refused(applied, plan, "plan.json")
+
+
+def test_a_foreign_flow_in_the_way(applied: Switch, tmp_path: Path) -> None:
+    text = FARM.replace("192.0.2.54", "192.0.2.55")
+    file = tmp_path / "plan.json"
+    assert on(applied)("plan", spec_file(tmp_path, text), "-o", file).code == Exit.DIFFERENT
+    flow = next(f for f in planned(applied, tmp_path, text) if "192.0.2.55" in f and "tp_dst=53" in f)
+    match = flow.partition("table=")[2].partition(" actions=")[0]
+    applied.ofctl("add-flow", f"cookie=0x5,table={match} actions=drop")
+    refused(applied, file, "not dnsteer's")
+
+
+def planned(switch: Switch, folder: Path, text: str) -> list[str]:
+    """The flows that a plan would add."""
+    return [str(x) for x in on(switch)("plan", spec_file(folder, text), "-v", "--json").json["details"]]
+
+
+def test_another_switch(applied: Switch, plan: Path, tmp_path: Path) -> None:
+    with Switch() as second:
+        assert on(second)("apply", spec_file(tmp_path)).code == 0
+        refused(second, plan, "another switch")
+
+
+def test_another_switch_both_without_a_bridge(shared: Switch, tmp_path: Path) -> None:
+    fresh(shared)
+    file = tmp_path / "plan.json"
+    assert on(shared)("plan", spec_file(tmp_path), "-o", file).code == Exit.DIFFERENT
+    with Switch() as second:
+        refused(second, file, "another switch")
+
+
+# Writing
+
+
+def test_the_file_is_whole_or_not_there(applied: Switch, tmp_path: Path) -> None:
+    """A disk that is full: the earlier plan stays, and no scrap is left."""
+    if os.geteuid() != 0:
+        pytest.skip("a small file system needs root")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", disk], check=True)
+    try:
+        file = disk / "plan.json"
+        assert on(applied)("plan", spec_file(tmp_path, **HEAVIER), "-o", file).code == Exit.DIFFERENT
+        earlier = file.read_text()
+        full = disk / "full"
+        with full.open("wb", buffering=0) as out, pytest.raises(OSError, match="space"):
+            while True:
+                out.write(b"x" * 1024)
+        done = on(applied)("plan", spec_file(tmp_path, old="weight: 2", new="weight: 9"), "-o", file)
+        assert done.code == Exit.ERROR
+        assert "No space left" in done.err
+        assert file.read_text() == earlier
+        assert sorted(p.name for p in disk.iterdir()) == ["full", "plan.json"]
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_a_folder_that_is_not_there(applied: Switch, tmp_path: Path) -> None:
+    done = on(applied)("plan", spec_file(tmp_path, **HEAVIER), "-o", tmp_path / "none" / "plan.json")
+    assert done.code == Exit.ERROR
+    assert str(tmp_path / "none") in done.err
+    done = on(applied)("plan", spec_file(tmp_path, **HEAVIER), "-o", tmp_path)
+    assert done.code == Exit.ERROR
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["spec.yaml"]
+
+
+@pytest.mark.parametrize("kind", ["null", "full"])
+def test_a_device_stays_a_device(applied: Switch, tmp_path: Path, kind: str) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("to make a device needs root")
+    device = tmp_path / kind
+    os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(1, {"null": 3, "full": 7}[kind]))
+    done = on(applied)("plan", spec_file(tmp_path, **HEAVIER), "-o", device)
+    assert device.is_char_device()
+    if kind == "full":
+        assert done.code == Exit.ERROR
+        assert "No space left" in done.err
+
+
+def test_a_pipe_gets_the_plan(applied: Switch, tmp_path: Path) -> None:
+    pipe, got = tmp_path / "pipe", list[str]()
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: got.append(pipe.read_text()), daemon=True)
+    reader.start()
+    on(applied)("plan", spec_file(tmp_path, **HEAVIER), "-o", pipe)
+    assert pipe.is_fifo()
+    reader.join(5)
+    assert json.loads(got[0])["format"]
+
+
+def test_a_link_is_followed(applied: Switch, tmp_path: Path) -> None:
+    target, link = tmp_path / "target.json", tmp_path / "link.json"
+    link.symlink_to(target)
+    on(applied)("plan", spec_file(tmp_path, **HEAVIER), "-o", link)
+    assert link.is_symlink()
+    assert json.loads(target.read_text())["format"]

@@ -1,0 +1,381 @@
+"""`status` on a real switch, under real packets: what it says, and that each thing that is wrong shows."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from ipaddress import ip_address
+from typing import Any
+
+import pytest
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.l2 import Ether
+
+from dnsteer.control import counters
+from dnsteer.control.absent import change_overlay
+from dnsteer.control.deploy import Options, deploy
+from dnsteer.control.edits import advance, take_out
+from dnsteer.control.rates import between
+from dnsteer.control.where import Switch as Where
+from dnsteer.plan.absence import Absence, Overlay
+from dnsteer.plan.numbers import Category, cookie
+from dnsteer.switch.megaflows import read_counters
+from dnsteer.switch.private import PrivateSwitch
+from dnsteer.switch.record import Record
+from dnsteer.switch.state import State
+from tests.packet.conftest import BRIDGE, LARGE, Switch, cli, spec_of
+
+MANY = spec_of(LARGE)
+NOW = datetime.now(timezone.utc)
+KEYS = {
+    "ok", "bridge", "switch", "state", "reachable", "reason", "tables", "flow_restore_wait", "interrupted", "interval",
+    "vips", "pools", "overlay", "drift", "drift_count", "warnings", "errors",
+}  # fmt: skip
+GONE = [r"connection (attempt failed|dropped)", r"Connection (refused|reset)"]
+"""What the servers log when the other one is killed."""
+
+
+def deployed(switch: Switch, text: str = LARGE) -> Where:
+    where = Where(switch.database)
+    deploy(spec_of(text), where, Options(note="change 4711"))
+    return where
+
+
+def out(where: Where, name: str, kind: Any = "drain", *, ago: float = 0, **more: Any) -> None:
+    """Take a backend out, so many seconds ago."""
+    change_overlay(where, None, take_out(name, kind, **more), time=NOW - timedelta(seconds=ago))
+
+
+def status(switch: Switch, *args: str, code: int = 0) -> dict[str, Any]:
+    done = cli("status", "--json", "--interval", "0.5s", "--db", switch.database, *args)
+    assert (done.returncode, done.stderr) == (code, ""), done.stdout
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["ok"] is (code == 0)
+    return found
+
+
+def backends(found: dict[str, Any], pool: str) -> dict[str, dict[str, Any]]:
+    (one,) = [p for p in found["pools"] if p["name"] == pool]
+    return {b["name"]: b for b in one["backends"]}
+
+
+def record_of(where: Where) -> State:
+    with Record(where.remote) as record:
+        return record.state(record.the_bridge(None), 1)
+
+
+def frames(address: str, udp: int, tcp: int) -> list[str]:
+    """Packets to port 53, each from a source port of its own."""
+    head = Ether(src="02:00:00:00:00:fe", dst="02:00:00:00:00:53") / IP(src="198.18.0.1", dst=address)
+    return [bytes(head / k(sport=20000 + 2 * i, dport=53)).hex() for i, k in enumerate([UDP] * udp + [TCP] * tcp)]
+
+
+def put_in(switch: PrivateSwitch, address: str, udp: int, tcp: int) -> None:
+    """Put packets in and wait until the switch has taken them: it drops what is too much at a time."""
+
+    def received() -> int:
+        return read_counters(switch.appctl("dpif-netdev/pmd-stats-show")).received
+
+    some = frames(address, udp, tcp)
+    wanted, deadline = received() + len(some), time.monotonic() + 20
+    switch.appctl("netdev-dummy/receive", "p0", *some)
+    while received() < wanted:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@contextmanager
+def load(switch: PrivateSwitch, address: str, udp: int, tcp: int, rounds: int = 50) -> Iterator[None]:
+    """So many packets a second of each protocol to port 53 of *address*, in *rounds* rounds a second."""
+    ends = threading.Event()
+    some = frames(address, udp // rounds, tcp // rounds)
+
+    def send() -> None:
+        start = time.monotonic()
+        n = 0
+        while not ends.wait(max(0.0, start + n / rounds - time.monotonic())):
+            switch.appctl("netdev-dummy/receive", "p0", *some)
+            n += 1
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        time.sleep(0.6)  # the switch has the flows in its datapath and counts
+        yield
+    finally:
+        ends.set()
+        thread.join()
+
+
+def test_a_switch_as_it_should_be(switch: Switch) -> None:
+    deployed(switch)
+    found = status(switch)
+    assert set(found) == KEYS
+    assert (found["bridge"], found["switch"], found["tables"]) == (BRIDGE, "dpu-1", "recorded")
+    state = found["state"]
+    assert set(state) == {"state", "applied", "by", "note", "spec_file", "digest", "version"}
+    assert (state["state"], state["note"], state["spec_file"]) == (1, "change 4711", "spec.yaml")
+    assert abs((datetime.fromisoformat(state["applied"]) - datetime.now(timezone.utc)).total_seconds()) < 30
+    assert (found["drift"], found["drift_count"], found["errors"], found["warnings"]) == ([], 0, [], [])
+    assert (found["overlay"], found["interrupted"], found["flow_restore_wait"]) == ([], None, False)
+    assert found["interval"] >= 0.5
+    assert [v["name"] for v in found["vips"]] == ["nat", "straight"]
+    assert found["vips"][0]["addresses"] == ["198.51.100.53", "2001:db8:1::53"]
+    assert [(s["protocol"], s["port"]) for s in found["vips"][0]["services"]] == [("udp", 53), ("tcp", 53)]
+    assert (found["vips"][0]["pool"], found["vips"][0]["forwarding"]) == ("hashed", "nat")
+    for pool, slots in (("hashed", 16), ("direct", 32)):
+        here = backends(found, pool).values()
+        assert [(b["state"], b["slots"], b["own_slots"]) for b in here] == [("up", slots // 2, slots // 2)] * 2
+    assert {b["packets_per_second"] for p in found["pools"] for b in p["backends"]} == {0}
+
+
+def test_every_packet_is_counted_once(switch: Switch) -> None:
+    """For its VIP and for its backend, UDP apart from TCP, by the pool's slots and by its group."""
+    where = deployed(switch)
+    out(where, "direct/a")
+    client, (hashed, direct) = where.client(BRIDGE), record_of(where).members
+    before = counters.take(client)
+    for address in ("198.51.100.53", "198.51.100.54"):
+        for _ in range(5):
+            put_in(switch, address, udp=40, tcp=20)
+    ways = {m.name: [counters.Way(direct.number, m.number, p) for p in ("udp", "tcp")] for m in direct.members}
+    pool = [counters.Way(hashed.number, m.number, p) for m in hashed.members for p in ("udp", "tcp")]
+    sample = dict(before)
+
+    def counted(keys: list[counters.Key]) -> list[int]:
+        """Packets, and those by UDP."""
+        here = [(key, count.packets) for (key, _), count in sample.items() if key in keys]
+        return [sum(n for _, n in here), sum(n for key, n in here if key.protocol == "udp")]
+
+    deadline = time.monotonic() + 20
+    while sum(count.packets for count in sample.values()) < 1200 and time.monotonic() < deadline:
+        sample = dict(counters.take(client))
+    assert counted([*ways["c"]]) == counted([*pool]) == [300, 200]
+    assert counted([*ways["a"]]) == [0, 0]
+    for address in ("198.51.100.53", "198.51.100.54"):
+        assert counted([counters.Service(p, ip_address(address), 53) for p in ("udp", "tcp")]) == [300, 200]
+    rates = between(before, sample)
+    rate = rates.of(ways["c"])
+    assert rates.seconds and rate.packets and rate.queries
+    assert [rate.packets * rates.seconds, rate.queries * rates.seconds] == pytest.approx([300, 200], rel=0.1)
+
+
+def test_rates_are_those_of_the_load(switch: Switch) -> None:
+    """Roughly: on a busy machine neither the load nor the switch keeps its pace."""
+    where = deployed(switch)
+    out(where, "direct/a")
+    with load(switch, "198.51.100.54", udp=400, tcp=200):
+        found = status(switch, "--no-verify", "--interval", "2s")
+    (nat, straight), direct = found["vips"], backends(found, "direct")
+    assert found["interval"] >= 2
+    for rates in (straight, direct["c"]):
+        assert 60 < rates["packets_per_second"] < 1200
+        assert rates["queries_per_second"] == pytest.approx(rates["packets_per_second"] * 2 / 3, rel=0.3)
+    udp, tcp = (s["packets_per_second"] for s in straight["services"])
+    assert udp == straight["queries_per_second"]
+    assert udp + tcp == pytest.approx(straight["packets_per_second"], abs=0.2)
+    assert nat["packets_per_second"] == direct["a"]["packets_per_second"] == 0
+
+
+def test_flows_that_were_loaded_anew_give_no_rate(switch: Switch) -> None:
+    client = deployed(switch).client(BRIDGE)
+    before = counters.take(client)
+    lines = [f for f in switch.flows() if "table=20," in f and "udp,nw_dst=198.51.100.54" in f]
+    assert len(lines) == 1
+    head, actions = lines[0].split(" actions=")
+    switch.ofctl("del-flows", "table=20,udp,nw_dst=198.51.100.54")
+    switch.ofctl("add-flow", head.replace(", ", ",") + ",actions=" + actions)
+    rates = between(before, counters.take(client)).by_key
+    unknown = [key for key, rate in rates.items() if rate is None]
+    assert [str(key.address) for key in unknown if isinstance(key, counters.Service)] == ["198.51.100.54"]
+    assert len(rates) > 10
+
+
+def test_who_is_out_and_the_slots_that_the_tables_have(switch: Switch) -> None:
+    text = LARGE.replace("slots: 32\n    backends:\n", "slots: 32\n    backends:\n" + "".join(
+        f"      - {{name: {n}, ipv4: 10.53.0.{i}, ipv6: '2001:db8:53::{i}', mac: '02:00:00:00:04:{i}'{more}}}\n"
+        for n, i, more in (("d", 21, ", weight: 2"), ("e", 22, ", state: down"), ("f", 23, ""))
+    ))  # fmt: skip
+    where = deployed(switch, text)
+    out(where, "direct/d", over=100, note="slowly", ago=40)
+    change_overlay(where, None, advance, time=NOW)
+    out(where, "direct/a", lasts=7200, note="kernel [bold]update[/bold]")
+    out(where, "direct/f", "down")
+    found = status(switch)
+    here = backends(found, "direct")
+    assert {n: b["state"] for n, b in here.items()} == {
+        "a": "drained", "c": "up", "d": "draining", "e": "down", "f": "down",
+    }  # fmt: skip
+    assert [(n, b["down_in_spec"]) for n, b in here.items() if b["down_in_spec"]] == [("e", True)]
+    assert (here["d"]["drained"], here["d"]["note"], here["c"]["by"]) == (0.4, "slowly", None)
+    assert here["a"]["until"] == (NOW + timedelta(hours=2)).isoformat(timespec="milliseconds")
+    assert "@" in here["a"]["by"]
+    # What the switch itself has: the register's value that the flow of each slot sets.
+    chosen = Counter(
+        int(m[1], 16) for f in switch.flows() if "table=30," in f and (m := re.search(r"set_field:(0x\w+)->reg2", f))
+    )
+    assert sorted(chosen.values()) == sorted(b["slots"] for b in here.values() if b["slots"])
+    assert sum(chosen.values()) == 32
+    assert 0 < here["d"]["slots"] < here["d"]["own_slots"]
+    people = cli("status", "--db", switch.database, "--no-verify", "--interval", "0.5s", env={"COLUMNS": "100"}).stdout
+    assert "draining 40%" in people
+    assert "down in the spec" in people
+    assert re.search(r"direct/a +drain +\d{4}-\d\d-\d\d \d\d:\d\d +.* kernel \[bold]update\[/bold]", people)
+    assert max(map(len, people.splitlines())) <= 100
+
+
+def test_pools_whose_families_differ_are_two(switch: Switch) -> None:
+    deployed(switch, LARGE.replace("ipv6: '2001:db8:53::13', ", ""))
+    found = status(switch, "--no-verify")
+    titles = [(p["name"], p["title"], [b["slots"] for b in p["backends"]]) for p in found["pools"]]
+    assert titles[1:] == [("direct", "pool direct IPv4", [16, 16]), ("direct", "pool direct IPv6", [32])]
+
+
+def test_what_is_over_and_what_is_dark_are_warnings(switch: Switch) -> None:
+    where = deployed(switch)
+    overlay = [Absence("direct", n, "down", NOW.isoformat(), "me@here") for n in ("a", "c")]
+    change_overlay(where, None, lambda *_: Overlay((*overlay,)))
+    out(where, "hashed/b", lasts=60, ago=100)
+    found = status(switch)
+    assert backends(found, "hashed")["b"]["overdue"] is True
+    assert [a["overdue"] for a in found["overlay"]] == [False, False, True]
+    dark, over = found["warnings"]
+    assert "pool direct: every backend is down" in dark
+    assert re.search(r"hashed/b was to be drained until .*dnsteer due", over)
+
+
+def test_drift_is_counted_and_shown(switch: Switch) -> None:
+    deployed(switch)
+    switch.ofctl("del-flows", "table=20,udp,nw_dst=198.51.100.54")
+    found = status(switch, code=2)
+    assert (found["drift_count"], found["drift"][0]["kind"], found["tables"]) == (1, "flow missing", "recorded")
+    assert found["vips"][1]["packets_per_second"] is None
+    switch.ofctl("del-flows", "table=30")
+    found = status(switch, code=2)
+    assert len(found["drift"]) == 10
+    assert found["drift_count"] == 1 + 32 + 1 + 1
+    people = cli("status", "--db", switch.database)
+    assert people.returncode == 2
+    assert "drift: and 25 more: dnsteer verify" in people.stdout
+    assert people.stdout.endswith("br-dns: 35 differences\n")
+    found = status(switch, "--no-verify")
+    assert (found["drift"], found["drift_count"]) == (None, None)
+
+
+def test_tables_that_are_not_the_recorded_ones(switch: Switch) -> None:
+    deployed(switch)
+    switch.ofctl("del-flows", "table=63")
+    found = status(switch, "--no-verify", code=2)
+    assert found["tables"] == "other"
+    assert "dnsteer restore" in found["warnings"][0]
+
+
+def test_a_change_that_was_cut_off(switch: Switch) -> None:
+    where = deployed(switch)
+    with Record(where.remote) as record:
+        standing = record.the_bridge(None)
+        overlay = Overlay((Absence("direct", "a", "drain", NOW.isoformat(), "me@here"),))
+        pending = record.begin(standing, record.state(standing, 1), overlay)
+    found = status(switch, "--no-verify", code=2)
+    assert (found["interrupted"]["tables"], found["tables"], found["warnings"]) == ("recorded", "recorded", [])
+    assert [d["kind"] for d in status(switch, code=2)["drift"]] == []
+    switch.ofctl("del-flows", "table=63")
+    mark = cookie(Category.STATE, pending.marker)
+    switch.ofctl("add-flow", f"cookie=0x{mark:x},table=63,priority=0,actions=drop")
+    found = status(switch, "--no-verify", code=2)
+    assert (found["interrupted"]["state"], found["interrupted"]["tables"]) == (1, "pending")
+    assert "was cut off: the tables are already what it wanted" in cli("status", "--db", switch.database).stdout
+
+
+def test_flow_restore_wait_shows(switch: Switch) -> None:
+    deployed(switch)
+    switch.vsctl("set", "Open_vSwitch", ".", "other_config:flow-restore-wait=true")
+    found = status(switch, "--no-verify", code=2)
+    assert found["flow_restore_wait"] is True
+    assert "does not forward" in found["warnings"][0]
+
+
+def test_a_damaged_overlay_is_named_and_the_rest_shown(switch: Switch) -> None:
+    where = deployed(switch)
+    out(where, "direct/a")
+    switch.vsctl("set", "Bridge", BRIDGE, 'external_ids:dnsteer-overlay="[1]"')
+    found = status(switch, code=1)
+    assert "external_ids:dnsteer-overlay of bridge br-dns in OVSDB is damaged" in found["errors"][0]
+    assert (found["overlay"], found["tables"], found["drift"]) == (None, None, None)
+    here = backends(found, "direct")
+    assert [(b["state"], b["slots"], b["packets_per_second"]) for b in here.values()] == [("unknown", None, 0)] * 2
+    assert found["state"]["state"] == 1
+    people = cli("status", "--db", switch.database)
+    assert (people.returncode, people.stderr) == (1, "")
+    assert "error: external_ids:dnsteer-overlay" in people.stdout
+
+
+@pytest.mark.parametrize("key", ["dnsteer-state", "dnsteer-pending"])
+def test_other_damage_of_the_bridge_is_named(switch: Switch, key: str) -> None:
+    deployed(switch)
+    switch.vsctl("set", "Bridge", BRIDGE, f"external_ids:{key}=x")
+    found = status(switch, code=1)
+    assert f"external_ids:{key} of bridge br-dns in OVSDB is damaged" in found["errors"][0]
+    assert found["tables"] == "recorded"
+    assert (found["state"] is None) == (key == "dnsteer-state")
+    assert (found["interrupted"] is None) == (key == "dnsteer-state")
+
+
+def test_a_damaged_state_is_named_and_the_rest_shown(switch: Switch) -> None:
+    deployed(switch)
+    row = re.search(r"241=([\w-]+)", switch.vsctl("get", "Bridge", BRIDGE, "flow_tables"))
+    assert row
+    switch.vsctl("set", "Flow_Table", row[1], "external_ids:by=somebody")
+    found = status(switch, code=1)
+    assert re.search(r"state 1 in the record .* is damaged", found["errors"][0])
+    assert (found["state"], found["pools"], found["vips"], found["tables"]) == (None, [], [], "recorded")
+
+
+def test_without_the_switch_the_record_is_shown(switch: Switch) -> None:
+    where = deployed(switch)
+    out(where, "direct/a")
+    switch.expected += GONE
+    switch.kill_switch()
+    found = status(switch, code=69)
+    assert found["reachable"] is False
+    assert "is ovs-vswitchd running?" in found["reason"]
+    here = backends(found, "direct")
+    assert [(b["state"], b["slots"], b["packets_per_second"]) for b in here.values()] == [
+        ("drained", 0, None), ("up", 32, None),
+    ]  # fmt: skip
+    assert (found["state"]["note"], found["interval"], found["drift"]) == ("change 4711", None, None)
+    people = cli("status", "--db", switch.database)
+    assert people.returncode == 69
+    assert "change 4711" in people.stdout
+    assert people.stdout.endswith("br-dns: cannot be reached\n")
+    switch.start_switch()
+    found = status(switch, code=2)  # its tables are empty
+    assert (found["tables"], found["reachable"]) == ("other", True)
+    assert found["drift_count"] > 100
+
+
+def test_errors_without_a_record(switch: Switch) -> None:
+    done = cli("status", "--json", "--db", switch.database)
+    assert (done.returncode, json.loads(done.stdout)["ok"]) == (1, False)
+    assert "apply a spec first" in done.stdout
+    done = cli("status", "--json", "--db", f"unix:{switch.dir}/nobody.sock")
+    assert (done.returncode, json.loads(done.stdout)["ok"]) == (69, False)
+    done = cli("status", "--interval", "100ms")
+    assert (done.returncode, done.stdout) == (64, "")
+    assert "--interval" in done.stderr
+
+
+def test_bridges_are_told_apart(switch: Switch) -> None:
+    deployed(switch, LARGE.replace("name: dpu-1", "name: one"))
+    other = LARGE.replace("name: dpu-1", "name: one").replace("br-dns", "br-two")
+    deployed(switch, re.sub(r"\b(p|vf)(\d)\b", r"\1x\2", other))
+    done = cli("status", "--json", "--db", switch.database)
+    assert done.returncode == 1
+    assert "br-dns, br-two; name one with --bridge" in json.loads(done.stdout)["error"]
+    assert status(switch, "--bridge", "br-two")["bridge"] == "br-two"

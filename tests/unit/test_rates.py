@@ -1,0 +1,78 @@
+"""Reading counters, and rates from two samples of them."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+import pytest
+
+from dnsteer.control.counters import Count, Sample, Service, Way, read
+from dnsteer.control.rates import Rate, between, total
+
+NS1, NS1_TCP, NS2 = Way(0xF5C1, 0xE352AE, "udp"), Way(0xF5C1, 0xE352AE, "tcp"), Way(0xF5C1, 0xC044AF, "udp")
+V6 = ip_address("2001:db8::53")
+DUMP = """\
+OFPST_FLOW reply (OF1.5) (xid=0x2):
+ cookie=0xd45305d5aae914da, duration=3.050s, table=20, n_packets=17, n_bytes=9, idle_age=0, priority=100,udp,nw_dst=192.0.2.53,tp_dst=53 actions=goto_table:30
+ cookie=0xd453053fe6568ad1, duration=3.050s, table=20, n_packets=4, n_bytes=0, idle_age=3, priority=100,tcp6,ipv6_dst=2001:db8::53,tp_dst=853 actions=goto_table:30
+ cookie=0xd453010000000000, duration=3.050s, table=20, n_packets=99, n_bytes=0, idle_age=0, priority=0 actions=drop
+ cookie=0x5, duration=3.050s, table=20, n_packets=99, n_bytes=0, idle_age=0, priority=9,udp,nw_dst=192.0.2.53,tp_dst=54 actions=drop
+ cookie=0xd45308e352aef5c1, duration=9s, table=40, n_packets=5, n_bytes=0, idle_age=0, priority=100,reg0=0xf5c1,reg2=0xe352ae,reg3=0x1,reg7=0x1 actions=goto_table:60
+ cookie=0xd45308e352aef5c1, duration=9s, table=40, n_packets=2, n_bytes=0, idle_age=0, priority=100,ip,reg0=0xf5c1,reg2=0xe352ae,reg3=0x2,reg7=0x1 actions=goto_table:60
+ cookie=0xd45308e352aef5c1, duration=9s, table=40, n_packets=3, n_bytes=0, idle_age=0, priority=100,ipv6,reg0=0xf5c1,reg2=0xe352ae,reg3=0x2,reg7=0x2 actions=goto_table:60
+"""  # noqa: E501 - as printed
+
+
+def test_counters_of_services_and_backends_are_read_and_those_of_others_are_not() -> None:
+    found = [(key, count) for (key, _), count in read(DUMP)]
+    assert found == [
+        (Service("udp", ip_address("192.0.2.53"), 53), Count(17, 3.05)),
+        (Service("tcp", V6, 853), Count(4, 3.05)),
+        (NS1, Count(5, 9.0)),
+        (NS1, Count(2, 9.0)),
+        (NS1_TCP, Count(3, 9.0)),
+    ]
+
+
+def sample(**flows: tuple[Way, int, float]) -> Sample:
+    return {(way, name): Count(packets, age) for name, (way, packets, age) in flows.items()}
+
+
+def test_rates_are_by_the_time_that_passed_and_ways_of_one_backend_add_up() -> None:
+    before = sample(dsr=(NS1, 100, 5.0), nat=(NS1, 0, 5.0), tcp=(NS1_TCP, 7, 5.0))
+    after = sample(dsr=(NS1, 400, 7.5), nat=(NS1, 50, 7.5), tcp=(NS1_TCP, 12, 7.5))
+    rates = between(before, after)
+    assert rates.seconds == 2.5
+    assert rates.of([NS1, NS1_TCP]) == Rate(packets=142.0, queries=140.0)
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        ((100, 5.0), (40, 7.0)),  # went backwards
+        ((100, 5.0), (400, 1.0)),  # began again, and came further
+        ((100, 5.0), (100, 5.0)),  # no time passed
+        (None, (100, 1.0)),  # is new
+        ((100, 5.0), None),  # is gone
+    ],
+)
+def test_a_counter_that_began_again_gives_no_rate(was: tuple[int, float] | None, now: tuple[int, float] | None) -> None:
+    def both(of_ns1: tuple[int, float] | None, of_ns2: tuple[int, float]) -> Sample:
+        flows = {"two": (NS2, *of_ns2)}
+        return sample(**flows, **({"one": (NS1, *of_ns1)} if of_ns1 else {}))
+
+    rates = between(both(was, (10, 5.0)), both(now, (30, 7.0)))
+    assert rates.of([NS1]) == Rate(None, None)
+    assert rates.of([NS2]) == Rate(10.0, 10.0)
+    assert rates.of([NS1, NS2]) == Rate(None, None)
+
+
+def test_what_cannot_be_told_makes_the_total_so() -> None:
+    assert total([Rate(1.0, 0.5), Rate(2.0, 2.0)]) == Rate(3.0, 2.5)
+    assert total([Rate(1.0, 0.5), Rate(None, 2.0)]) == Rate(None, 2.5)
+
+
+def test_tcp_alone_is_packets_but_no_queries() -> None:
+    rates = between(sample(a=(NS1_TCP, 0, 1.0)), sample(a=(NS1_TCP, 8, 3.0)))
+    assert rates.of([NS1_TCP]) == Rate(4.0, 0.0)
+    assert rates.of([NS1_TCP]).as_json() == {"packets_per_second": 4.0, "queries_per_second": 0.0}
