@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -125,6 +126,18 @@ class _NoJournal:
 
 
 @contextmanager
+def _much_is_kept() -> Iterator[None]:
+    """No search for garbage meanwhile: a large plan is a million objects, none of them garbage, all looked at each time."""
+    searching = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if searching:
+            gc.enable()
+
+
+@contextmanager
 def deployment(
     loaded: Loaded,
     switch: Switch,
@@ -139,7 +152,7 @@ def deployment(
     Raises SwitchError, or UnavailableError when the switch cannot be reached.
     """
     bridge = loaded.spec.switch.bridge
-    with Record(switch.remote, switch.timeout) as record:
+    with _much_is_kept(), Record(switch.remote, switch.timeout) as record:
         if change:
             record.lock(bridge)
         standing = record.standing(bridge)
