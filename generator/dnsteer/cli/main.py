@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 NAME = "dnsteer"
 _ERROR, _USAGE, _INTERRUPTED = 1, 64, 130  # as in output.Exit
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_asked: list[int] = []  # signals that asked to end
 
 
 # The module of each verb. Only the one that is asked for is loaded: with all of them the command takes twice as long to
@@ -75,6 +76,10 @@ def run() -> None:
     except OSError as error:  # such as a full disk under standard output
         code = _ERROR
         _say(f"output: {error.strerror or error}")
+    except Exception:
+        if not _asked:
+            raise
+        code = _INTERRUPTED  # a library (pydantic) made an error of its own of the interrupt
     for number in (*_ENDING, signal.SIGALRM):
         signal.signal(number, signal.SIG_IGN)  # all that is left is to clean up
     if code == _INTERRUPTED:
@@ -117,7 +122,8 @@ def _show_completion(shell: str) -> int:
 def _obey_requests_to_end() -> None:
     """End in order, and not at once, when asked to; who started us may have told us to ignore it (nohup, `&`)."""
 
-    def end(_number: int, _frame: FrameType | None) -> None:
+    def end(number: int, _frame: FrameType | None) -> None:
+        _asked.append(number)
         raise KeyboardInterrupt
 
     obeyed = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
