@@ -20,7 +20,7 @@ from dnsteer.plan.pipeline import (
     TRANSPORT,
 )
 from dnsteer.render.flows import Flow, flows_of
-from dnsteer.spec import model
+from dnsteer.spec import linting, model
 from dnsteer.spec.load import load_spec
 
 DOCS = Path(__file__).resolve().parent
@@ -36,6 +36,8 @@ PARTS: tuple[tuple[str, type[Any]], ...] = (
     ("`pools.NAME.backends[]`", model.Backend),
     ("`vips.NAME`", model.Vip),
     ("`vips.NAME.services[]`", model.Service),
+    ("`lint`", linting.Lint),
+    ("`lint.accept[]`", linting.Accept),
 )
 
 # Why a flow of each table and shape is there. A shape without an explanation fails the build of the page.

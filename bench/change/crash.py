@@ -116,12 +116,12 @@ def kill_daemon(lab: LabState, folder: Path, daemon: str, kills: int, seed: int,
     start: Callable[[], None] = openvswitch.start_switch if daemon == "ovs-vswitchd" else openvswitch.start_database
     found: Counter[str] = Counter()
     away: list[float] = []
-    states, lasts = _both(files, db, database)
     at = 0
     with Clients(lab, whole()["vips"]["dns"]["addresses"][0], SLOTS["one"]) as clients:
         addresses = [a for name in PERMANENT for a in whole()["vips"][name]["addresses"]]
         with SteadyLoad(lab, addresses, max(SLOTS.values()), qps=qps, tcp_qps=0) as load:
             time.sleep(2)
+            states, lasts = _both(files, db, database)  # an apply takes longer under load
             for _ in range(kills):
                 process = dnsteer("apply", str(files[1 - at]), "--yes", "--grace", "0.2", *db)
                 time.sleep(chance.uniform(0, lasts * 1.05))

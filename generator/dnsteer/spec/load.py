@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path as FilePath
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -20,6 +21,8 @@ from dnsteer.spec.services import check_services
 from dnsteer.spec.structure import findings_of, show_value
 from dnsteer.spec.switch_rules import check_switch
 
+_ABOUT: dict[str, Any] = {"lint": True, "switch": {"hardware", "link_gbps"}}
+"""What tells about a spec and changes nothing of what it makes."""
 _CHECKS = (check_switch, check_pools, check_vips, check_addresses, check_services)
 
 
@@ -60,9 +63,9 @@ def check_document(doc: Document) -> Loaded:
 
 
 def digest(spec: Spec) -> str:
-    """SHA-256 (hex) of what the spec says.
+    """SHA-256 (hex) of what the spec says about forwarding.
 
     Comments, format, the spelling of addresses and the order of an object's keys do not change it. The order in which
     objects are listed does (it is the order of the flows).
     """
-    return hashlib.sha256(spec.model_dump_json().encode()).hexdigest()
+    return hashlib.sha256(spec.model_dump_json(exclude=_ABOUT).encode()).hexdigest()

@@ -6,7 +6,6 @@ from enum import Enum
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Discriminator,
@@ -19,11 +18,9 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+from dnsteer.spec.linting import Lint
+from dnsteer.spec.part import Part, bounds, number_hint, whole
 from dnsteer.spec.types import DeviceType, Interface, IPAny, IPv4, IPv6, Mac, Name, Option, OptionKey, wanted
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Flavor(str, Enum):
@@ -33,6 +30,13 @@ class Flavor(str, Enum):
     OVS_DPDK = "ovs-dpdk"
     OVS_NETDEV = "ovs-netdev"
     OVS_KERNEL = "ovs-kernel"
+
+
+class Hardware(str, Enum):
+    """What forwards the packets that are offloaded."""
+
+    BLUEFIELD_2 = "bluefield-2"
+    BLUEFIELD_3 = "bluefield-3"
 
 
 class Selection(str, Enum):
@@ -63,28 +67,8 @@ class State(str, Enum):
     DOWN = "down"
 
 
-def _number_hint(value: Any) -> str:
-    """What to do about text where a number is wanted. Unquoted numbers in unusual spelling are read as text too."""
-    if not isinstance(value, str) or not value.isascii() or not value.isdigit() or len(value) > 5:
-        return ""
-    return "write it without leading zeros" if value[:1] == "0" != value else "write it without quotes"
-
-
-def _whole(low: int, high: int) -> BeforeValidator:
-    def check(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise wanted(f"a whole number from {low} to {high}", _number_hint(value))
-        return value
-
-    return BeforeValidator(check)
-
-
-def _bounds(low: int, high: int) -> WithJsonSchema:
-    return WithJsonSchema({"type": "integer", "minimum": low, "maximum": high})
-
-
-PortNumber = Annotated[int, _whole(1, 65535), _bounds(1, 65535)]
-Weight = Annotated[int, _whole(0, 65535), _bounds(0, 65535)]
+PortNumber = Annotated[int, whole(1, 65535), bounds(1, 65535)]
+Weight = Annotated[int, whole(0, 65535), bounds(0, 65535)]
 
 MIN_SLOTS, MAX_SLOTS = 2, 4096
 """Bounds of a pool's number of slots. 4096 slots need 12 of the 15 usable source-port bits."""
@@ -94,7 +78,7 @@ def _slots(value: Any) -> int:
     ok = isinstance(value, int) and not isinstance(value, bool) and MIN_SLOTS <= value <= MAX_SLOTS
     if not ok or value & (value - 1):
         expected = f"a power of two from {MIN_SLOTS} to {MAX_SLOTS}"
-        hint = _number_hint(value)
+        hint = number_hint(value)
         if ok:
             hint = f"slots are addressed by whole bits: {1 << value.bit_length() - 1} or {1 << value.bit_length()}"
         raise wanted(expected, hint)
@@ -118,7 +102,7 @@ SHORTHANDS: dict[str, tuple[tuple[Protocol, int], ...]] = {
 """What a service's short name stands for. Ports: RFC 1035, 7858 (DoT), 9250 (DoQ), 8484 (DoH)."""
 
 
-class Service(_Part):
+class Service(Part):
     """A transport protocol and port of a VIP, and with NAT the port that the backends listen on."""
 
     protocol: Protocol = Field(description="Transport protocol.")
@@ -161,7 +145,7 @@ class _ByName:
         return {**handler(schema), "additionalProperties": False}
 
 
-class Interfaces(_Part):
+class Interfaces(Part):
     """What OVSDB needs to open a port's network device."""
 
     type: DeviceType | None = Field(
@@ -193,7 +177,7 @@ class Port(Interfaces):
     """A port of one or more backends: a host function's representor, a virtual machine, a container."""
 
 
-class Switch(_Part):
+class Switch(Part):
     """The switch and its ports."""
 
     name: Name | None = Field(
@@ -202,6 +186,14 @@ class Switch(_Part):
         "with another name, or none, is refused.",
     )
     flavor: Flavor = Field(description="Which Open vSwitch runs the bridge; it decides what can be offloaded.")
+    hardware: Hardware | None = Field(
+        default=None, description="What forwards what is offloaded, for `dnsteer capacity`. Left out: not said."
+    )
+    link_gbps: Annotated[int, whole(1, 800), bounds(1, 800)] | None = Field(
+        default=None,
+        examples=[100],
+        description="Speed of an uplink in Gb/s, for `dnsteer capacity`. Left out: 100, as the measurements were made.",
+    )
     bridge: Interface = Field(
         examples=["br-dns"], description="Name of the bridge. `dnsteer` creates it and owns its settings."
     )
@@ -224,7 +216,7 @@ class Switch(_Part):
     )
 
 
-class Backend(_Part):
+class Backend(Part):
     """A DNS server."""
 
     name: Name = Field(examples=["ns1"], description="Name, unique in the pool; the slots are assigned by it.")
@@ -241,7 +233,7 @@ class Backend(_Part):
     )
 
 
-class Pool(_Part):
+class Pool(Part):
     """Backends that serve the same names."""
 
     selection: Selection = Field(
@@ -262,7 +254,7 @@ class Pool(_Part):
     backends: Annotated[list[Backend], Field(min_length=1)] = Field(description="The DNS servers.")
 
 
-class Vip(_Part):
+class Vip(Part):
     """Addresses that clients ask, the services there, and the pool that answers."""
 
     addresses: Annotated[list[IPAny], Field(min_length=1)] = Field(description="Addresses, of one or both families.")
@@ -284,7 +276,7 @@ class Vip(_Part):
     echo: bool = Field(default=True, strict=True, description="Answer ICMP and ICMPv6 echo requests to the VIP.")
 
 
-class Spec(_Part):
+class Spec(Part):
     """One switch's DNS load balancing."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"title": "dnsteer spec, version 1"})
@@ -297,3 +289,4 @@ class Spec(_Part):
         description="Pools of backends, by name."
     )
     vips: Annotated[dict[Name, Vip], Field(min_length=1), _ByName()] = Field(description="Virtual addresses, by name.")
+    lint: Lint = Field(default_factory=Lint, description="What is said to `dnsteer lint`.")

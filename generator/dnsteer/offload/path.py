@@ -1,0 +1,37 @@
+"""One way of packets through the switch: what the judged datapath flows say of it, in the numbers that capacity needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dnsteer.spec.families import Family
+
+Verdict = Literal["yes", "partial", "no", "unknown"]
+"""Whether hardware forwards: wholly, only classifies for the CPU, not at all, or nobody has published it."""
+
+
+@dataclass(frozen=True)
+class Path:
+    """The queries of one service of a VIP, or their answers, in one address family.
+
+    *rules* is the number of hardware rules, *masks* of distinct masks, *match_bytes* what the widest rule matches, *depth*
+    the number of hardware tables that a packet passes (a split rule counts each part), *passes* of datapath passes,
+    *rewrites* of rewritten header fields.
+    """
+
+    vip: str
+    service: str
+    family: Family
+    direction: Literal["query", "answer"]
+    mode: str
+    selection: str
+    slots: int
+    rules: int
+    passes: int
+    masks: int
+    match_bytes: int
+    depth: int
+    rewrites: int
+    conntrack: bool
+    offloaded: Verdict
