@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from ovs.flow.odp import ODPFlow
+
+from dnsteer.switch.fields import Field, fields_of
 
 _COUNTER = re.compile(r"^\s*packets? (received|recirculations): (\d+)", re.M)
 
@@ -45,37 +46,19 @@ def read_megaflows(text: str) -> list[Megaflow]:
 def read_megaflow(line: str) -> Megaflow:
     """Read one line of dpctl/dump-flows -m."""
     flow = ODPFlow(line)
-    shapes: list[str] = []
-    _shape(dict(flow.match), "", shapes)
     match_text, _, actions = line.partition(", actions:")
-    return Megaflow(match_text, " ".join(sorted(shapes)), actions.split(", dp-extra-info")[0])
+    return Megaflow(
+        match_text, " ".join(sorted(map(_shape, fields_of(flow.match)))), actions.split(", dp-extra-info")[0]
+    )
 
 
-_SAME_SHAPE = {"udp": "l4", "tcp": "l4"}  # one set of fields in the datapath's key, and so one mask
+_SAME_SHAPE = {"udp.": "l4.", "tcp.": "l4."}  # one set of fields in the datapath's key, and so one mask
 
 
-def _shape(match: dict[str, Any], prefix: str, out: list[str]) -> None:
-    """The mask of a match, field by field; fields that are wholly wildcarded do not count."""
-    for name, value in match.items():
-        full = f"{prefix}{_SAME_SHAPE.get(name, name)}"
-        if isinstance(value, dict):
-            _shape(value, f"{full}.", out)
-            continue
-        mask = _mask_of(value)
-        if mask:
-            out.append(f"{full}/{mask}")
-
-
-def _mask_of(value: Any) -> str:
-    """A value's mask as text: empty when wildcarded, `exact` when whole."""
-    text = str(value)
-    if hasattr(value, "fully") and value.fully():
-        return "exact"
-    _, slash, mask = text.partition("/")
-    if not slash:
-        return "exact"
-    zero = set(mask.replace("0x", "").replace(":", "").replace(".", "")) <= {"0"}
-    return "" if zero else mask
+def _shape(field: Field) -> str:
+    """A field's part of the mask."""
+    key = _SAME_SHAPE.get(field.key[:4], field.key[:4]) + field.key[4:]
+    return f"{key}/{field.mask:x}"
 
 
 def masks(flows: Iterable[Megaflow]) -> int:

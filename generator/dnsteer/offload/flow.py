@@ -1,0 +1,195 @@
+"""A datapath flow as typed data, from a line of `dpctl/dump-flows` of any flavor."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ovs.flow.kv import KVDecoders
+from ovs.flow.odp import ODPFlow
+
+from dnsteer.switch.fields import Field, fields_of
+
+Offloaded = Literal["yes", "partial", "no", ""]
+"""What the dump says about the flow; empty where it says nothing."""
+
+MAX_LINE = 65_536
+"""Longest line read, in characters. The switch prints a few hundred."""
+
+_NOT_A_FLOW = ("flow-dump from", "ovs-appctl:", "ovs-dpctl:")
+_OFFLOADED: Mapping[str, Offloaded] = {"yes": "yes", "true": "yes", "partial": "partial", "no": "no", "false": "no"}
+_BRANCHES = {"check_pkt_len": ("gt", "le"), "sample": ("actions",)}
+_WORDS = frozenset(["pop_eth", "tun_encap", "tun_decap"])  # the library takes a word that it does not know for a port
+_STRICT = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Action:
+    """An action under the datapath's name.
+
+    A `set()` is one action for each field that it writes, `set.ipv4.dst` say, with that field as *written*. *args* are the
+    rest of what is printed; *branches* the action lists inside (of clone, sample, check_pkt_len), in the order of the dump.
+    """
+
+    name: str
+    written: Field | None = None
+    args: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    branches: tuple[tuple[Action, ...], ...] = ()
+
+    @property
+    def port(self) -> str:
+        """The port of an output, as printed; empty for other actions."""
+        return str(self.args.get("port", "")) if self.name == "output" else ""
+
+    def __str__(self) -> str:
+        if self.written is not None:
+            return f"{self.name}={str(self.written).partition('=')[2]}"
+        return f"{self.name}:{self.port}" if self.port else self.name
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A datapath flow. *layer* is what the dump calls `dp:` (ovs, tc, dpdk, doca), *offloaded* what it says of offload."""
+
+    text: str = field(repr=False)
+    match: tuple[Field, ...]
+    actions: tuple[Action, ...]
+    ufid: str = ""
+    layer: str = ""
+    offloaded: Offloaded = ""
+    packets: int = 0
+    bytes: int = 0
+    used: float | None = None
+    extra: str = ""
+
+    def get(self, key: str) -> Field | None:
+        """The matched field *key*; None when it is wildcarded."""
+        return next((f for f in self.match if f.key == key), None)
+
+    @property
+    def proto(self) -> int | None:
+        """The IP protocol that the flow matches exactly."""
+        for key in ("ipv4.proto", "ipv6.proto"):
+            found = self.get(key)
+            if found is not None and found.exact:
+                return int(found.value)
+        return None
+
+    @property
+    def family(self) -> Literal["ipv4", "ipv6", ""]:
+        """The address family of the packets; empty for anything but IP."""
+        kind = self.get("eth_type")
+        families: dict[int | str, Literal["ipv4", "ipv6"]] = {0x0800: "ipv4", 0x86DD: "ipv6"}
+        return families.get(kind.value, "") if kind is not None else ""
+
+    @property
+    def recirculated(self) -> bool:
+        """Whether the flow is for a further pass of packets."""
+        found = self.get("recirc_id")
+        return found is not None and found.value != 0
+
+    def every_action(self) -> Iterator[Action]:
+        """All actions, those inside others included."""
+        yield from _walk(self.actions)
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A line that is no datapath flow, or not one that the library knows. *problem* says what it stumbled over."""
+
+    text: str
+    problem: str
+
+
+def read_flows(text: str) -> Iterator[Flow | Unreadable]:
+    """Read the output of `dpctl/dump-flows` (with or without -m), headings and empty lines left out."""
+    for line in text.splitlines():
+        if line.strip() and not line.strip().startswith(_NOT_A_FLOW):
+            yield read_flow(line)
+
+
+def read_flow(line: str) -> Flow | Unreadable:
+    """Read one line. Never raises: what cannot be read is Unreadable."""
+    line = line.strip()
+    if len(line) > MAX_LINE:
+        return Unreadable(line[:200], f"a line of {len(line)} characters; at most {MAX_LINE} are read")
+    try:
+        return _flow(line)
+    except RecursionError:
+        return Unreadable(line, "actions nested too deep")
+    except Exception as err:  # noqa: BLE001  the library raises whatever its decoders stumble over
+        return Unreadable(line, _innermost(err))
+
+
+def _innermost(err: BaseException) -> str:
+    while err.__cause__ is not None:
+        err = err.__cause__
+    return str(err).split("\n", 1)[0][:200] or type(err).__name__
+
+
+def _flow(line: str) -> Flow:
+    parsed = _parse(line)
+    info: Mapping[str, Any] = parsed.info
+    match = tuple(fields_of(parsed.match))
+    if not match:
+        raise ValueError("a flow without a match")
+    used = info.get("used", "never")
+    return Flow(
+        text=line,
+        match=match,
+        actions=tuple(_actions(parsed.actions)),
+        ufid=str(getattr(parsed, "ufid", {}).get("ufid", "")),
+        layer=str(info.get("dp", "")),
+        offloaded=_OFFLOADED.get(str(info.get("offloaded", "")).lower(), ""),
+        packets=int(info.get("packets", 0)),
+        bytes=int(info.get("bytes", 0)),
+        used=float(used) if isinstance(used, int | float) else None,
+        extra=line.partition("dp-extra-info:")[2].strip(),
+    )
+
+
+def _parse(line: str) -> Any:
+    """The library's parse. It has no working decoder for pop_mpls(), which is therefore read as an unknown action."""
+    with _STRICT:
+        strict, KVDecoders.strict = getattr(KVDecoders, "strict", True), False  # unknown names are read, as text
+        try:
+            return ODPFlow(re.sub(r"\bpop_mpls\(", "mpls_pop(", line))
+        finally:
+            KVDecoders.strict = strict
+
+
+def _actions(parsed: Any) -> Iterator[Action]:
+    for item in parsed if isinstance(parsed, list) else []:
+        for name, value in item.items():
+            yield from _action("pop_mpls" if name == "mpls_pop" else str(name), value)
+
+
+def _action(name: str, value: Any) -> Iterator[Action]:
+    if name == "set" and isinstance(value, Mapping):
+        for written in fields_of(value):
+            if written.key.startswith("tunnel."):
+                continue
+            yield Action(f"set.{written.key}", written)
+        if "tunnel" in value:
+            yield Action("set.tunnel", args={f.key.removeprefix("tunnel."): f for f in fields_of(value)})
+        return
+    if name == "clone":
+        yield Action(name, branches=(tuple(_actions(value)),))
+        return
+    if name == "output" and isinstance(value, Mapping) and value.get("port") in _WORDS:
+        yield Action(str(value["port"]))
+        return
+    args = dict(value) if isinstance(value, Mapping) else {} if value is True else {"value": value}
+    inner = _BRANCHES.get(name, ())
+    branches = tuple(tuple(_actions(args.pop(key))) for key in inner if isinstance(args.get(key), list))
+    yield Action(name, args=args, branches=branches)
+
+
+def _walk(actions: tuple[Action, ...]) -> Iterator[Action]:
+    for action in actions:
+        yield action
+        for branch in action.branches:
+            yield from _walk(branch)
