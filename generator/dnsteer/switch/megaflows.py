@@ -47,12 +47,15 @@ def read_megaflow(line: str) -> Megaflow:
     """Read one line of dpctl/dump-flows -m."""
     flow = ODPFlow(line)
     match_text, _, actions = line.partition(", actions:")
-    return Megaflow(
-        match_text, " ".join(sorted(map(_shape, fields_of(flow.match)))), actions.split(", dp-extra-info")[0]
-    )
+    return Megaflow(match_text, mask_of(fields_of(flow.match)), actions.split(", dp-extra-info")[0])
 
 
 _SAME_SHAPE = {"udp.": "l4.", "tcp.": "l4."}  # one set of fields in the datapath's key, and so one mask
+
+
+def mask_of(match: Iterable[Field]) -> str:
+    """The mask of a match: which bits of which fields count, whatever their values."""
+    return " ".join(sorted(map(_shape, match)))
 
 
 def _shape(field: Field) -> str:

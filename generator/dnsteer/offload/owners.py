@@ -1,0 +1,119 @@
+"""Whose packets a datapath flow carries: which service's queries or answers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Literal
+
+from dnsteer.offload.flow import Flow
+from dnsteer.plan.objects import Plan
+from dnsteer.spec.families import Family
+from dnsteer.spec.model import Spec
+
+Direction = Literal["query", "answer"]
+_NUMBERS = {"udp": 17, "tcp": 6}
+
+
+@dataclass(frozen=True, order=True)
+class Owner:
+    """The queries or the answers of one service (`udp/53`) of a VIP, in one family."""
+
+    vip: str
+    service: str
+    family: Family
+    direction: Direction
+
+
+class Owners:
+    """Finds the owners of datapath flows by what they match; those of further passes by the flow that sent them there."""
+
+    def __init__(self, spec: Spec, plan: Plan) -> None:
+        names = {str(address): name for name, vip in spec.vips.items() for address in vip.addresses}
+        self._queries: dict[tuple[int, int, int], Owner] = {}
+        self._answers: dict[tuple[int, int, int], Owner] = {}
+        self._direct: dict[tuple[int, int], list[Owner]] = defaultdict(list)
+        self._fragments: dict[int, list[Owner]] = defaultdict(list)
+        self.all: list[Owner] = []
+        services: dict[tuple[str, str], list[tuple[int, Owner]]] = defaultdict(list)
+        for row in plan.services:
+            vip, number, address = names[row.address], _NUMBERS[row.protocol], int(ip_address(row.address))
+            owner = Owner(vip, f"{row.protocol}/{row.port}", row.family, "query")
+            self._queries[address, number, row.port] = owner
+            self.all.append(owner)
+            services[row.address, row.protocol].append((row.port, Owner(*_parts(owner), "answer")))
+        for back in plan.nat_returns:
+            port = back.port or back.target_port
+            owner = next(o for p, o in services[back.vip, back.protocol] if p == port)
+            source = int(ip_address(back.backend))
+            self._answers[source, _NUMBERS[back.protocol], back.target_port] = owner
+            if back.protocol == "udp":
+                self._fragments[source].append(owner)
+            self.all.append(owner)
+        for direct in plan.dsr_returns:
+            for protocol in direct.protocols:
+                found = [owner for _, owner in services[direct.vip, protocol]]
+                self._direct[int(ip_address(direct.vip)), _NUMBERS[protocol]] += found
+                self._fragments[int(ip_address(direct.vip))] += found
+                self.all += found
+        self.all = list(dict.fromkeys(self.all))
+
+    def of(self, flows: Iterable[Flow]) -> dict[Flow, tuple[Owner, ...]]:
+        """The owners of each flow; none for packets that are no service's."""
+        found: dict[Flow, tuple[Owner, ...]] = {}
+        sent_to: dict[int, list[Owner]] = defaultdict(list)
+        waiting: list[Flow] = []
+        for flow in flows:
+            if flow.recirculated:
+                waiting.append(flow)
+                continue
+            found[flow] = tuple(self._first_pass(flow))
+            _note(flow, found[flow], sent_to)
+        while waiting:  # a further pass may lead to another one
+            ready = [f for f in waiting if _recirculation(f) in sent_to]
+            for flow in ready or waiting:
+                found[flow] = tuple(dict.fromkeys(sent_to.get(_recirculation(flow), ())))
+                _note(flow, found[flow], sent_to)
+            waiting = [f for f in waiting if f not in found]
+        return found
+
+    def _first_pass(self, flow: Flow) -> Iterable[Owner]:
+        family, proto = flow.family, flow.proto
+        if not family or proto is None:
+            return ()
+        destination, source = _exact(flow, f"{family}.dst"), _exact(flow, f"{family}.src")
+        name = {17: "udp", 6: "tcp"}.get(proto, "")
+        dport, sport = (_exact(flow, f"{name}.{end}") if name else None for end in ("dst", "src"))
+        if destination is not None and dport is not None and (destination, proto, dport) in self._queries:
+            return (self._queries[destination, proto, dport],)
+        if source is not None and sport is not None and (source, proto, sport) in self._answers:
+            return (self._answers[source, proto, sport],)
+        if source is not None and (source, proto) in self._direct:
+            return self._direct[source, proto]
+        fragment = flow.get(f"{family}.frag")
+        if source is not None and fragment is not None and fragment.value != "no":
+            return self._fragments.get(source, ())
+        return ()
+
+
+def _parts(owner: Owner) -> tuple[str, str, Family]:
+    return owner.vip, owner.service, owner.family
+
+
+def _exact(flow: Flow, key: str) -> int | None:
+    field = flow.get(key)
+    return int(field.value) if field is not None and field.exact else None
+
+
+def _recirculation(flow: Flow) -> int:
+    field = flow.get("recirc_id")
+    return int(field.value) if field is not None else 0
+
+
+def _note(flow: Flow, owners: tuple[Owner, ...], sent_to: dict[int, list[Owner]]) -> None:
+    """Remember whose packets go on to which further pass."""
+    for action in flow.every_action():
+        if action.name == "recirc":
+            sent_to[int(action.args["value"])] += owners
