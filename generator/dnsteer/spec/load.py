@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from dnsteer.spec.bringup_rules import check_bringup
 from dnsteer.spec.conflicts import check_addresses
 from dnsteer.spec.document import Document, read_document
 from dnsteer.spec.doubts import doubts
@@ -21,9 +22,9 @@ from dnsteer.spec.services import check_services
 from dnsteer.spec.structure import findings_of, show_value
 from dnsteer.spec.switch_rules import check_switch
 
-_ABOUT: dict[str, Any] = {"lint": True, "switch": {"hardware", "link_gbps"}}
+_ABOUT: dict[str, Any] = {"lint": True, "switch": {"hardware", "link_gbps", "bringup"}}
 """What tells about a spec and changes nothing of what it makes."""
-_CHECKS = (check_switch, check_pools, check_vips, check_addresses, check_services)
+_CHECKS = (check_switch, check_bringup, check_pools, check_vips, check_addresses, check_services)
 
 
 @dataclass(frozen=True)

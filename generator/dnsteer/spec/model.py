@@ -18,6 +18,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+from dnsteer.spec.bringup import BringUp
 from dnsteer.spec.linting import Lint
 from dnsteer.spec.part import Part, bounds, number_hint, whole
 from dnsteer.spec.types import DeviceType, Interface, IPAny, IPv4, IPv6, Mac, Name, Option, OptionKey, wanted
@@ -214,6 +215,7 @@ class Switch(Part):
     ports: Annotated[dict[Interface, Annotated[Port, _MayBeEmpty()]], _ByName()] = Field(
         default_factory=dict, description="Ports of backends, by name."
     )
+    bringup: BringUp | None = Field(default=None, description="The machine, for `dnsteer bringup`.")
 
 
 class Backend(Part):

@@ -11,8 +11,10 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from dnsteer.spec.bringup import BringUp, Hugepages, ScalableFunction
 from dnsteer.spec.document import Document
 from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, shorten
+from dnsteer.spec.linting import Accept, Lint
 from dnsteer.spec.model import Backend, Pool, Port, Service, Spec, Switch, Uplink, Vip
 
 _UNION_TAGS = frozenset(["mapping", "word"])  # steps that pydantic adds for the service union
@@ -141,6 +143,11 @@ _TITLES: tuple[tuple[str, type[BaseModel]], ...] = (
     ("a backend", Backend),
     ("a VIP", Vip),
     ("a service", Service),
+    ("switch.bringup", BringUp),
+    ("switch.bringup.hugepages", Hugepages),
+    ("a scalable function", ScalableFunction),
+    ("lint", Lint),
+    ("an accepted finding", Accept),
 )
 
 
@@ -153,6 +160,16 @@ def _model_at(path: Path) -> type[BaseModel] | None:
             return Switch
         case ("switch", ("uplinks" | "ports") as part, _) | (("pools" | "vips") as part, _):
             return _PARTS[str(part)]
+        case ("switch", "bringup"):
+            return BringUp
+        case ("switch", "bringup", "hugepages"):
+            return Hugepages
+        case ("switch", "bringup", "functions", _):
+            return ScalableFunction
+        case ("lint",):
+            return Lint
+        case ("lint", "accept", _):
+            return Accept
         case ("pools", _, "backends", _):
             return Backend
         case ("vips", _, "services", _):
