@@ -42,12 +42,19 @@ def _page_size(value: Any) -> Any:
     return value
 
 
+def _arguments(value: Any) -> str:
+    text = parse_option(value)
+    if any(c in text for c in "\"'\\$`"):
+        raise wanted("arguments without quotes, backslashes, $ and `", "Open vSwitch splits them at spaces")
+    return text
+
+
 _PCI_SCHEMA = {"type": "string", "pattern": r"^[0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[01][0-9A-Fa-f]\.[0-7]$"}
 PciAddress = Annotated[str, BeforeValidator(parse_pci), WithJsonSchema(_PCI_SCHEMA)]
 _PciByUplink = WithJsonSchema({"type": "object", "additionalProperties": _PCI_SCHEMA})
 Arguments = Annotated[
     str,
-    BeforeValidator(parse_option),
+    BeforeValidator(_arguments),
     WithJsonSchema({"type": "string", "maxLength": MAX_OPTION, "examples": ["--iova-mode=va"]}),
 ]
 Core = Annotated[int, whole(0, MAX_CORE), bounds(0, MAX_CORE)]

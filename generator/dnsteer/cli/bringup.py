@@ -1,0 +1,103 @@
+"""The verb `bringup`: what makes a machine ready for a spec's switch, and whether it is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dnsteer.cli.output import Exit, Json, SpecFile, fail, load, out, print_json, reporting
+from dnsteer.cli.remote import Db
+
+if TYPE_CHECKING:
+    from dnsteer.control.inspection.machine import Item
+    from dnsteer.render.bringup.setup import Setup
+
+_WORD = {"ok": "ok", "missing": "missing", "unknown": "cannot tell"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to the command."""
+    app.command("bringup")(bringup)
+
+
+def bringup(
+    spec: SpecFile,
+    folder: Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Folder to write to.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Look at this machine and say what is missing.")] = False,
+    db: Db = "unix:/var/run/openvswitch/db.sock",
+    json: Json = False,
+) -> None:
+    """Write scripts and units that make a machine ready for the switch, or look whether it is.
+
+    Neither changes the machine nor needs root; the scripts do both. With --check, exit code 2: something is missing.
+    """
+    if folder is None and not check:
+        fail("give -o DIR to write the scripts, or --check to look at this machine", Exit.USAGE, as_json=json)
+    from dnsteer.render.bringup.setup import setup_of
+
+    result: dict[str, object] = {"ok": True}
+    with reporting(json):
+        setup = setup_of(load(spec, json))
+        if folder is not None:
+            result |= _write(setup, folder, json)
+        items = _look(setup, db) if check else []
+    missing = any(item.state == "missing" for item in items)
+    if json:
+        if check:
+            result |= {"ok": not missing, "items": [item.as_json() for item in items]}
+        print_json(result)
+    elif check:
+        _show(items)
+    raise typer.Exit(Exit.DIFFERENT if missing else Exit.OK)
+
+
+def _write(setup: Setup, folder: Path, json: bool) -> dict[str, object]:
+    """Write the files; those that were otherwise before are named as changed."""
+    from dnsteer.render.bringup.files import rendered
+    from dnsteer.render.files import write_files
+
+    texts = rendered(setup)
+    changed = [name for name, text in texts.items() if not _is(folder / name, text)]
+    write_files(texts, folder)
+    if not json:
+        for name, text in texts.items():
+            out.print(f"{folder / name}: {len(text.splitlines())} lines", markup=False)
+        for note in setup.notes:
+            out.print(f"note: {note}", markup=False)
+    settings = [
+        {"key": s.key, "value": s.value, "why": s.why, "source": s.source, "at_start": s.at_start}
+        for s in setup.settings
+    ]
+    return {
+        "folder": str(folder), "files": {n: len(t.encode()) for n, t in texts.items()}, "changed": changed,
+        "settings": settings, "notes": list(setup.notes),
+    }  # fmt: skip
+
+
+def _is(file: Path, text: str) -> bool:
+    try:
+        return file.read_text(encoding="utf-8") == text
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _look(setup: Setup, db: str) -> list[Item]:
+    from dnsteer.control.inspection.inspect import inspect
+    from dnsteer.control.inspection.machine import Machine
+
+    return inspect(Machine(), setup, db)
+
+
+def _show(items: list[Item]) -> None:
+    from dnsteer.spec.errors import escape
+
+    wide = max(len(item.name) for item in items)
+    for item in items:
+        out.print(escape(f"{_WORD[item.state]:<11}  {item.name:<{wide}}  {item.found}"), markup=False)
+        if item.todo and item.state != "ok":
+            out.print(escape(f"{'':<13}to do: {item.todo}"), markup=False)
+    counts = Counter(item.state for item in items)
+    out.print(f"{counts['ok']} ok, {counts['missing']} missing, {counts['unknown']} that cannot be told")

@@ -1,0 +1,85 @@
+"""All items of a machine, in the order in which bring-up goes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dnsteer.control.inspection.hardware import hardware
+from dnsteer.control.inspection.machine import Item, Machine
+from dnsteer.control.inspection.memory import memory
+from dnsteer.control.inspection.openvswitch import openvswitch
+from dnsteer.render.bringup.files import UNIT
+from dnsteer.render.bringup.setup import Setup
+from dnsteer.spec.model import Flavor
+
+_UNITS = "/etc/systemd/system"
+_RESTORING = (f"{_UNITS}/dnsteer-restore.service", f"{_UNITS}/ovs-vswitchd.service.d/dnsteer.conf")
+
+
+def inspect(machine: Machine, setup: Setup, remote: str) -> list[Item]:
+    """Look at all of it. *remote* is the machine's OVSDB."""
+    return [
+        *memory(machine, setup),
+        *hardware(machine, setup),
+        *_devices(machine, setup),
+        *_bluefield(machine, setup),
+        *openvswitch(machine, setup, remote),
+        *_units(machine),
+    ]
+
+
+def _devices(machine: Machine, setup: Setup) -> Iterator[Item]:
+    """Ports that Open vSwitch finds by the name of a network interface."""
+    for port in setup.bridge.ports:
+        by_name = port.type == "system" or (setup.flavor is Flavor.OVS_DOCA and "dpdk-devargs" not in port.options)
+        if not by_name:
+            continue
+        there = machine.exists(f"/sys/class/net/{port.name}")
+        name, found = f"interface {port.name}", machine.text(f"/sys/class/net/{port.name}/operstate") or "there"
+        if there:
+            yield Item(name, "ok", found)
+        else:
+            todo = "its name in the spec must be that of a network interface (ip link)"
+            yield Item(name, "missing", "there is none", todo)
+
+
+def _bluefield(machine: Machine, setup: Setup) -> Iterator[Item]:
+    """What a BlueField's own configuration would undo at the next boot."""
+    if setup.flavor is not Flavor.OVS_DOCA or not machine.exists("/etc/mellanox"):
+        return
+    wanted = [("mlnx-ovs.conf", "OVS_DOCA", "yes"), ("mlnx-ovs.conf", "CREATE_OVS_BRIDGES", "no")]
+    if setup.eswitch.multiport:
+        wanted.append(("mlnx-bf.conf", "ENABLE_ESWITCH_MULTIPORT", "yes"))
+    for file, key, value in wanted:
+        text = machine.text(f"/etc/mellanox/{file}") or ""
+        said = re.findall(rf'^\s*{key}=["\']?([^"\'\s]*)', text, re.M)
+        name = f"{file}: {key}"
+        if said and said[-1].lower() == value:
+            yield Item(name, "ok", said[-1])
+        else:
+            found = said[-1] if said else "not set"
+            yield Item(name, "missing", f"{found}; should be {value}", f'/etc/mellanox/{file}: {key}="{value}"')
+
+
+def _units(machine: Machine) -> Iterator[Item]:
+    if not machine.exists("/run/systemd/system"):
+        todo = "see to it otherwise that bringup.sh and dnsteer restore run at boot"
+        yield Item("systemd units", "unknown", "systemd does not run here", todo)
+        return
+    there = machine.exists(f"{_UNITS}/{UNIT}")
+    todo = f"copy it to {_UNITS} and enable it, or use the runbook bringup.yml"
+    yield Item(
+        "unit for bring-up", "ok" if there else "missing", UNIT if there else f"no {UNIT}", "" if there else todo
+    )
+    gone = [name for name in _RESTORING if not machine.exists(name)]
+    name = "unit for flow-restore-wait"
+    if gone:
+        yield Item(
+            name,
+            "missing",
+            f"no {gone[0].removeprefix(_UNITS + '/')}",
+            "the runbook install.yml copies it (ovs/systemd)",
+        )
+    else:
+        yield Item(name, "ok", "dnsteer-restore.service")

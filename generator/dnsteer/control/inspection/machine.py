@@ -1,0 +1,106 @@
+"""What is looked at: files below a root, and what programs print. Both can be recorded ones."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from dnsteer.switch.tools import SBIN
+
+State = Literal["ok", "missing", "unknown"]
+_TIMEOUT = 10.0
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing that was looked at: what it is, whether it is there, what was found, and what to do about it."""
+
+    name: str
+    state: State
+    found: str
+    todo: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The item as a JSON object."""
+        return {"name": self.name, "state": self.state, "found": self.found, "todo": self.todo}
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a program did. *code* is None when there is no such program, or it took too long."""
+
+    code: int | None
+    out: str = ""
+    err: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ran and succeeded."""
+        return self.code == 0
+
+
+Run = Callable[[Sequence[str]], Ran]
+
+
+def run_program(argv: Sequence[str]) -> Ran:
+    """Run a program of this machine that only looks."""
+    program = shutil.which(argv[0]) or shutil.which(argv[0], path=":".join(SBIN))
+    if program is None:
+        return Ran(None, err=f"{argv[0]} is not installed")
+    try:
+        done = subprocess.run(
+            [program, *argv[1:]], capture_output=True, text=True, errors="replace", timeout=_TIMEOUT, check=False,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return Ran(None, err=f"{argv[0]} did not answer within {_TIMEOUT:g} s")
+    except OSError as error:
+        return Ran(None, err=f"{argv[0]}: {error.strerror}")
+    return Ran(done.returncode, done.stdout, done.stderr.strip())
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine: its files are below *root*."""
+
+    root: Path = Path("/")
+    run: Run = field(default=run_program)
+
+    def path(self, name: str) -> Path:
+        """Where the file with the absolute path *name* is."""
+        return self.root / name.lstrip("/")
+
+    def text(self, name: str) -> str | None:
+        """The text of a file without blanks at its ends; None when it cannot be read."""
+        try:
+            return self.path(name).read_text(encoding="utf-8", errors="replace").strip()
+        except OSError:
+            return None
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file or folder."""
+        try:
+            return self.path(name).exists()
+        except OSError:
+            return False
+
+    def target(self, name: str) -> str | None:
+        """The last part of what a symbolic link leads to; None when there is no such link."""
+        path = self.path(name)
+        return path.resolve().name if path.is_symlink() else None
+
+    def names(self, name: str) -> list[str]:
+        """Names in a folder, sorted; none when it cannot be read."""
+        try:
+            return sorted(p.name for p in self.path(name).iterdir())
+        except OSError:
+            return []
+
+    def number(self, name: str) -> int | None:
+        """The whole number in a file; None when there is none."""
+        text = self.text(name)
+        return int(text) if text and text.isdecimal() else None

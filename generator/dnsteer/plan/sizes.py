@@ -1,0 +1,98 @@
+"""How much hardware a plan takes: what bring-up sizes tables and connection tracking by. Counted from the plan's rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dnsteer.plan.objects import Plan
+from dnsteer.plan.pipeline import OUT_SAME
+from dnsteer.spec import meaning
+from dnsteer.spec.families import Family
+from dnsteer.spec.model import Backend, Selection, Spec
+
+_WORD = {"ipv4": "IPv4", "ipv6": "IPv6"}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Numbers of datapath flows, each a rule of the hardware, and what else the datapath has to do.
+
+    *rules* counts them by direction and family: those of one direction and family have one mask, and so share a hardware
+    table. It is what all queries and answers of clients can cause, where each network has one router. *services* is the
+    number of services (addresses times protocols and ports). *hashed* names the pools that the switch's hash selects for,
+    *tracked* is the number of backend addresses whose fragments go through the connection tracker, and *crossing* says by
+    which way packets come in by one uplink or port and leave by another; empty: by none.
+    """
+
+    uplinks: int
+    services: int
+    slots: int
+    rules: Mapping[tuple[str, Family], int]
+    hashed: tuple[str, ...]
+    tracked: int
+    crossing: str
+
+    @property
+    def total(self) -> int:
+        """All rules."""
+        return sum(self.rules.values())
+
+    @property
+    def largest(self) -> tuple[str, int]:
+        """The largest set of rules with one mask: what it is, and how many."""
+        (direction, family), count = max(self.rules.items(), key=lambda item: item[1])
+        return f"{_WORD[family]} {direction}", count
+
+
+def sizes_of(spec: Spec, plan: Plan) -> Sizes:
+    """The sizes of a plan and of its spec."""
+    rules: Counter[tuple[str, Family]] = Counter()
+    hashes = {row.pool: len(row.backends) for row in plan.groups}
+    uplinks = len(spec.switch.uplinks)
+    for service in plan.services:
+        # A hashed packet passes twice: one rule for the hash, then one for each slot.
+        slots = 1 << service.slot_bits if service.slot_bits else 1 + hashes.get(service.pool, 0)
+        rules["queries", service.family] += slots * uplinks
+    at = _by_address(spec)
+    for row in plan.nat_returns:
+        rules["answers", row.family] += 1 if at[row.backend].port else uplinks
+    own = {(vip.pool, str(a)) for vip in spec.vips.values() for a in vip.addresses}
+    for answer in plan.dsr_returns:
+        pools = {pool for pool, address in own if address == answer.vip}
+        members = [b for p in pools for b in meaning.members(spec.pools[p], answer.family)]
+        behind = {(b.mac, b.port) for b in members if b.port in spec.switch.ports}
+        rules["answers", answer.family] += len(behind) * len(answer.protocols)
+    used = {vip.pool for vip in spec.vips.values()}
+    return Sizes(
+        uplinks,
+        len(plan.services),
+        max((meaning.slot_count(spec, pool) for name, pool in spec.pools.items() if name in used), default=0),
+        dict(rules),
+        tuple(n for n, pool in spec.pools.items() if n in used and pool.selection is Selection.DP_HASH),
+        sum(row.family == "ipv4" for row in plan.fragments),
+        _crossing(spec, plan),
+    )
+
+
+def _by_address(spec: Spec) -> dict[str, Backend]:
+    backends = [b for pool in spec.pools.values() for b in pool.backends]
+    return {str(address): b for b in backends for address in (b.ipv4, b.ipv6) if address is not None}
+
+
+def _crossing(spec: Spec, plan: Plan) -> str:
+    """The first way by which packets change their port, where there is more than one uplink."""
+    uplinks = [p for p in plan.ports if p.uplink]
+    if len(uplinks) < 2:
+        return ""
+    names = {p.number: p.name for p in plan.ports}
+    for row in plan.forwards:
+        if row.out != OUT_SAME:
+            leave = names[row.out]
+            come = next(p.name for p in uplinks if p.name != leave)
+            return f"queries that come in by {come} leave by {leave}"
+    for port in plan.ports:
+        if plan.has_gateways and port.answers_out not in (None, OUT_SAME):
+            return f"answers that come in by {port.name} leave by {names[port.answers_out or 0]}"
+    return ""

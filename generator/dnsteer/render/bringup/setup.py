@@ -1,0 +1,56 @@
+"""All that bring-up wants for a spec, as one value: the templates render it, and the check of a machine compares with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from dnsteer.plan.bridge import WantedBridge, wanted_bridge
+from dnsteer.plan.build import build_plan
+from dnsteer.plan.sizes import Sizes, sizes_of
+from dnsteer.render.bringup.eswitch import Eswitch, eswitch_of
+from dnsteer.render.bringup.memory import Memory, memory_of
+from dnsteer.render.bringup.notes import notes_of
+from dnsteer.render.bringup.settings import Setting, settings_of
+from dnsteer.spec.bringup import BringUp
+from dnsteer.spec.load import Loaded
+from dnsteer.spec.model import Flavor, Switch
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What the machine needs. *file* is the spec's name, *notes* what the operator should know or supply."""
+
+    file: str
+    switch: Switch
+    part: BringUp
+    bridge: WantedBridge
+    sizes: Sizes
+    memory: Memory
+    eswitch: Eswitch
+    settings: tuple[Setting, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def flavor(self) -> Flavor:
+        """The flavor of Open vSwitch."""
+        return self.switch.flavor
+
+
+def setup_of(loaded: Loaded) -> Setup:
+    """What a valid spec needs of its machine."""
+    spec = loaded.spec
+    switch, part = spec.switch, spec.switch.bringup or BringUp()
+    sizes = sizes_of(spec, build_plan(loaded))
+    memory, eswitch = memory_of(switch), eswitch_of(switch, sizes)
+    return Setup(
+        Path(loaded.file).name,
+        switch,
+        part,
+        wanted_bridge(spec),
+        sizes,
+        memory,
+        eswitch,
+        settings_of(switch, sizes, memory, eswitch),
+        tuple(notes_of(switch, sizes, eswitch)),
+    )

@@ -1,0 +1,20 @@
+"""Where the advice comes from, as the rendered files cite it. docs/bringup.md says more about each."""
+
+from __future__ import annotations
+
+OVS = "Open vSwitch, ovs-vswitchd.conf.db(5)"
+OVS_MEMORY = "Open vSwitch, Documentation/topics/dpdk/memory.rst"
+DOCA = "NVIDIA, DOCA 3.2, OVS-DOCA Hardware Acceleration"
+DOCA_PMD = "NVIDIA, DOCA 3.2, Multi-PMD Configuration"
+DOCA_ISSUE = "NVIDIA, DOCA 3.0, Bug Fixes in This Version, 4287011"
+DPF = "NVIDIA/doca-platform, config/provisioning/default/flavor-hbn-ovn.yaml"
+HBN = "NVIDIA, set-up script of HBN for OVS-DOCA"
+BLUEFIELD = "Mellanox/mlnx-tools, tsbin/mlnx_bf_configure"
+SOURCE_2024 = "NVIDIA's Open vSwitch of 2024, lib/ovs-doca.c and lib/dpdk-offload-doca.c"
+UPSTREAM_2026 = "Open vSwitch, patches of 2026 for DOCA, Documentation/howto/doca.rst"
+SUITE = "Mellanox/ovs-tests, ovs-dpdk-tests"
+MULTIPORT = "DPDK, doc/guides/nics/mlx5.rst, Multiport E-Switch"
+KERNEL = "Linux, Documentation/networking/devlink"
+FUNCTIONS = "NVIDIA, BlueField Scalable Function User Guide, and Mellanox/mlnx-tools, tsbin/mlnx-sf"
+OURS = "dnsteer's choice"
+SPEC = "switch.bringup of the spec"
