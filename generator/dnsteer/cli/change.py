@@ -136,12 +136,28 @@ def verify(
     ignore_foreign: Annotated[
         bool, typer.Option("--ignore-foreign", help="Say nothing about flows that are not dnsteer's.")
     ] = False,
+    offload: Annotated[
+        bool, typer.Option("--offload", help="Look instead at what is in hardware, and name what should be and is not.")
+    ] = False,
+    flavor: Annotated[
+        str | None,
+        typer.Option(metavar="F", help="With --offload: flavor or profile to expect; the spec's by default."),
+    ] = None,
+    control: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="With --offload: ovs-vswitchd's control socket; beside --db by default."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Compare a running switch with the spec and its overlay, and name every difference. Changes nothing."""
+    loaded = load(spec, json)
+    if offload:
+        from dnsteer.cli.offloaded import show_offload
+
+        show_offload(loaded, switch, flavor, control, json)
+        return
     from dnsteer.switch.verify import verify as run_verify
 
-    loaded = load(spec, json)
     drift = run_verify(
         loaded, switch.remote, openflow=switch.openflow, ignore_foreign=ignore_foreign, timeout=switch.timeout
     )

@@ -74,7 +74,8 @@ class Owners:
         while waiting:  # a further pass may lead to another one
             ready = [f for f in waiting if _recirculation(f) in sent_to]
             for flow in ready or waiting:
-                found[flow] = tuple(dict.fromkeys(sent_to.get(_recirculation(flow), ())))
+                sent = dict.fromkeys(sent_to.get(_recirculation(flow), ()))  # both families may share a number
+                found[flow] = tuple(owner for owner in sent if owner.family == flow.family)
                 _note(flow, found[flow], sent_to)
             waiting = [f for f in waiting if f not in found]
         return found

@@ -122,6 +122,12 @@ class Record:
         row = system["rows"][0]
         return row["_uuid"][1], dict(row["external_ids"][1]).get(NAME_KEY, "")
 
+    def other_config(self) -> dict[str, str]:
+        """The settings of the whole switch."""
+        columns = ["other_config"]
+        (system,) = self._transact({"op": "select", "table": "Open_vSwitch", "where": [], "columns": columns})
+        return dict(system["rows"][0]["other_config"][1]) if system["rows"] else {}
+
     def states(self, standing: Standing) -> list[State | DamagedError]:
         """The recorded states, newest first, at most KEPT. One that is damaged is returned as its error."""
         rows = {n: ref for n, ref in standing.flow_tables.items() if _FIRST <= n < _FIRST + _RING}

@@ -1,0 +1,97 @@
+"""`verify --offload`: what a running switch has in hardware. Also the option that names a flavor or profile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import typer
+
+from dnsteer.cli.output import Exit, fail, out, print_json
+
+if TYPE_CHECKING:
+    from dnsteer.control.where import Switch
+    from dnsteer.offload.observe import Observation, Observed
+    from dnsteer.offload.profile import Profile
+    from dnsteer.spec.load import Loaded
+
+_MOST = 10
+
+
+def profile_named(flavor: str | None, loaded: Loaded) -> Profile:
+    """The profile of *flavor*, or of the spec's. Leaves with an error when there is none."""
+    from dnsteer.offload.profile import NEWEST, profile, profile_names
+
+    name = flavor or loaded.spec.switch.flavor.value
+    known = dict.fromkeys([*NEWEST, *profile_names()])
+    if name not in known:
+        fail(f"--flavor: found {name!r}; expected one of {', '.join(known)}", Exit.USAGE)
+    return profile(name)
+
+
+def show_offload(loaded: Loaded, switch: Switch, flavor: str | None, control: str | None, json: bool) -> None:
+    """Look and tell; exit code 2 when something should be in hardware and is not."""
+    from dnsteer.offload.observe import observe
+    from dnsteer.switch.record import Record
+    from dnsteer.switch.unixctl import Unixctl, control_socket
+
+    profile = profile_named(flavor, loaded)
+    with Record(switch.remote, switch.timeout) as record:
+        if record.standing(loaded.spec.switch.bridge) is None:
+            fail(f"there is no bridge {loaded.spec.switch.bridge}; apply the spec first", Exit.ERROR, as_json=json)
+        config = record.other_config()
+    with Unixctl(control_socket(switch.remote, control), switch.timeout) as vswitchd:
+        seen = observe(loaded, profile, vswitchd, config)
+    if json:
+        print_json(seen.as_json())
+    else:
+        _show(loaded, seen)
+    raise typer.Exit(Exit.OK if seen.ok else Exit.DIFFERENT)
+
+
+def _show(loaded: Loaded, seen: Observation) -> None:
+    bridge = loaded.spec.switch.bridge
+    for text in seen.settings:
+        out.print(f"setting: {text}", markup=False)
+    for observed in seen.missing[:_MOST]:
+        out.print(f"not in hardware ({observed.actual}): {_whose(observed)}", markup=False)
+        out.print(f"    {observed.flow.text}", markup=False)
+    if len(seen.missing) > _MOST:
+        out.print(f"{len(seen.missing) - _MOST} more that should be in hardware (--json)")
+    for observed in seen.surprising[:_MOST]:
+        out.print(f"in hardware, though {seen.profile.name} says that it cannot be: {_whose(observed)}", markup=False)
+        out.print(f"    {observed.predicted.why_software}", markup=False)
+    for strange in seen.unreadable[:_MOST]:
+        out.print(f"cannot be read ({strange.problem}): {strange.text}", markup=False)
+    software = Counter(o.predicted.why_software for o in seen.flows if o.actual != "yes" and not o.missing)
+    for why, count in software.most_common(_MOST) if seen.profile.hardware else ():
+        out.print(f"in software, as it must be: {count} flows: {why}", markup=False)
+    for command, text in seen.extras.items():
+        out.print(f"{command}:", markup=False)
+        for line in text.splitlines():
+            out.print(f"    {line}", markup=False)
+    if not seen.flows:
+        out.print(f"{bridge}: no datapath flows now; send traffic and look again")
+        return
+    out.print(
+        f"{bridge}: {len(seen.flows)} datapath flows: {seen.count('yes')} in hardware, {seen.count('partial')} partly, "
+        f"{seen.count('no')} in software; " + _verdict(seen),
+        markup=False,
+    )
+
+
+def _verdict(seen: Observation) -> str:
+    if not seen.profile.hardware:
+        return f"{seen.profile.name} offloads nothing"
+    if seen.missing:
+        return f"{len(seen.missing)} should be in hardware and are not"
+    return f"all is where {seen.profile.name} says"
+
+
+def _whose(observed: Observed) -> str:
+    if not observed.owners:
+        return "packets of no service"
+    ways = {"query": "queries", "answer": "answers"}
+    first = observed.owners[0]
+    services = ", ".join(dict.fromkeys(owner.service for owner in observed.owners))
+    return f"{ways[first.direction]} of {first.vip} over {first.family} ({services})"

@@ -1,0 +1,176 @@
+"""What a running switch has in hardware, against what its profile says that it should have."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from dnsteer.offload.examine import hashes, tracks
+from dnsteer.offload.flow import Flow, Unreadable, read_flows
+from dnsteer.offload.judge import Around, Judgement, judge
+from dnsteer.offload.owners import Owner, Owners
+from dnsteer.offload.path import Verdict
+from dnsteer.offload.profile import Profile
+from dnsteer.plan.build import build_plan
+from dnsteer.spec.load import Loaded
+from dnsteer.switch.tools import SwitchError, UnavailableError
+
+TYPES: Mapping[str, Verdict] = {"offloaded": "yes", "partially-offloaded": "partial", "non-offloaded": "no"}
+"""The types of `dpctl/dump-flows`, and what they mean."""
+EXTRAS = ("dpctl/offload-stats-show", "doca-pipe-group/dump", "metrics/show", "dpif/offload/show")
+"""Commands that tell more about offload where the switch has them; the last three are not upstream's or new."""
+_SETTLE = 2.0
+"""Seconds until flows that are not in hardware are looked at again: offload is done after the first packets, by a thread."""
+
+
+class Commands(Protocol):
+    """Something that runs commands in an ovs-vswitchd."""
+
+    def run(self, command: str, *args: str) -> str:
+        """What a command answers."""
+
+    def commands(self) -> frozenset[str]:
+        """The names of its commands."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A datapath flow of the switch: where it is, where it should be, and whose it is."""
+
+    flow: Flow
+    actual: Verdict
+    predicted: Judgement
+    owners: tuple[Owner, ...]
+
+    @property
+    def missing(self) -> bool:
+        """Whether it should be in hardware and is not."""
+        return self.predicted.verdict == "yes" and self.actual != "yes"
+
+    @property
+    def surprising(self) -> bool:
+        """Whether it is in hardware although the profile says that it cannot be."""
+        return self.predicted.verdict in ("no", "partial") and self.actual == "yes"
+
+    def as_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "flow": self.flow.text,
+            "actual": self.actual,
+            "predicted": self.predicted.as_json(),
+            "owners": [asdict(owner) for owner in self.owners],
+        }
+
+
+@dataclass
+class Observation:
+    """All datapath flows of the spec's ports. *extras* is what further commands of the switch said."""
+
+    profile: Profile
+    flows: list[Observed]
+    unreadable: list[Unreadable] = field(default_factory=list)
+    extras: dict[str, str] = field(default_factory=dict)
+    settings: list[str] = field(default_factory=list)
+
+    @property
+    def missing(self) -> list[Observed]:
+        """What should be in hardware and is not."""
+        return [o for o in self.flows if o.missing]
+
+    @property
+    def surprising(self) -> list[Observed]:
+        """What is in hardware although the profile says that it cannot be."""
+        return [o for o in self.flows if o.surprising]
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything that should be in hardware is there, and the switch is set to offload."""
+        return not self.missing and not self.settings
+
+    def count(self, actual: Verdict) -> int:
+        """How many flows are in hardware (yes), partly, or not."""
+        return sum(o.actual == actual for o in self.flows)
+
+    def as_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "ok": self.ok,
+            "profile": self.profile.name,
+            "flows": {verdict: self.count(verdict) for verdict in TYPES.values()},
+            "settings": self.settings,
+            "missing": [o.as_json() for o in self.missing],
+            "surprising": [o.as_json() for o in self.surprising],
+            "unreadable": [asdict(u) for u in self.unreadable],
+            "extras": self.extras,
+        }
+
+
+def observe(
+    loaded: Loaded, profile: Profile, switch: Commands, other_config: Mapping[str, str],
+    *, wait: Callable[[float], None] = time.sleep,
+) -> Observation:  # fmt: skip
+    """Look at a running switch. What is missing in hardware is looked at twice, since offload follows the first packets.
+
+    Raises SwitchError or UnavailableError when the switch cannot be asked.
+    """
+    plan = build_plan(loaded)
+    owners = Owners(loaded.spec, plan)
+    around = Around(conntrack=tracks(plan) and other_config.get("hw-offload-ct-size") != "0")
+    ports = {*loaded.spec.switch.uplinks, *loaded.spec.switch.ports}
+
+    def look() -> tuple[list[Observed], list[Unreadable]]:
+        found = dump(switch)
+        bad = [flow for flow, _ in found if isinstance(flow, Unreadable)]
+        ours = [(f, v) for f, v in found if isinstance(f, Flow) and _port(f) in ports]
+        whose = owners.of(flow for flow, _ in ours)
+        return [Observed(f, v, judge(f, profile, around), whose[f]) for f, v in ours], bad
+
+    flows, unreadable = look()
+    if any(o.missing for o in flows):
+        before = {o.flow.ufid for o in flows if o.missing}
+        wait(_SETTLE)
+        again, unreadable = look()
+        flows = [o for o in again if not o.missing or o.flow.ufid in before]
+    known = switch.commands()
+    extras = {command: _told(switch, command) for command in EXTRAS if command in known}
+    return Observation(profile, flows, unreadable, extras, list(_settings(loaded, profile, other_config, around)))
+
+
+def dump(switch: Commands) -> list[tuple[Flow | Unreadable, Verdict]]:
+    """All datapath flows by where they are: asked for by type, and what a flow's line says of itself counts more."""
+    out: dict[str, tuple[Flow | Unreadable, Verdict]] = {}
+    for kind, verdict in TYPES.items():
+        for flow in read_flows(switch.run("dpctl/dump-flows", "-m", f"type={kind}")):
+            said: Verdict = (flow.offloaded or verdict) if isinstance(flow, Flow) else "unknown"
+            key = (flow.ufid if isinstance(flow, Flow) else "") or flow.text
+            out.setdefault(key, (flow, said))
+    return list(out.values())
+
+
+def _told(switch: Commands, command: str) -> str:
+    """What a command says, or why it says nothing: without offload, upstream's statistics are an error."""
+    try:
+        return switch.run(command).strip()
+    except UnavailableError:
+        raise
+    except SwitchError as err:
+        return f"({err})"
+
+
+def _port(flow: Flow) -> str:
+    found = flow.get("in_port")
+    return str(found.value) if found is not None else ""
+
+
+def _settings(loaded: Loaded, profile: Profile, config: Mapping[str, str], around: Around) -> Iterable[str]:
+    """Settings without which nothing, or not all, is offloaded."""
+    if not profile.hardware:
+        return
+    if config.get("hw-offload") != "true":
+        yield "other_config:hw-offload is not true: nothing is offloaded (set it and restart ovs-vswitchd)"
+    if profile.flavor == "ovs-doca" and config.get("doca-init") != "true":
+        yield "other_config:doca-init is not true: OVS-DOCA does not start its offload (set it and restart ovs-vswitchd)"
+    if profile.flavor == "ovs-doca" and hashes(loaded) and config.get("hw-offload-ct-size") != "0":
+        yield "other_config:hw-offload-ct-size is not 0: flows of dp-hash pools are not offloaded (DNS015)"

@@ -1,0 +1,174 @@
+"""`verify --offload`: what a switch has in hardware; live, and on dumps in the form of each flavor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from dnsteer.offload.observe import TYPES, Observation, observe
+from dnsteer.offload.profile import profile
+from dnsteer.proof.reference import Reference
+from dnsteer.proof.vectors import vectors
+from dnsteer.spec.load import Loaded
+from tests.packet.command import on, spec_file
+from tests.packet.conftest import SMALL, Switch, spec_of
+
+QUERY = (
+    "ufid:{ufid}, recirc_id(0),in_port(p0),packet_type(ns=0,id=0),eth(src=02:00:00:00:00:fe,dst=02:00:00:00:00:53),"
+    "eth_type(0x0800),ipv4(dst=192.0.2.53,proto=17,frag=no),udp(src={slot}/0x1e,dst=53), packets:7, bytes:640, used:0.4s, "
+    "{layer}, actions:set(eth(src=02:00:00:00:00:53,dst=02:00:00:00:01:01)),p0"
+)
+ARP = (
+    "ufid:{ufid}, recirc_id(0),in_port(p0),packet_type(ns=0,id=0),eth(src=02:00:00:00:00:fe,dst=ff:ff:ff:ff:ff:ff),"
+    "eth_type(0x0806),arp(sip=192.0.2.1,tip=192.0.2.53,op=1,sha=02:00:00:00:00:fe,tha=00:00:00:00:00:00), packets:1, "
+    "bytes:42, used:1s, {layer}, actions:userspace(pid=0,slow_path(action))"
+)
+STRANGER = QUERY.replace("in_port(p0)", "in_port(other)")
+ON: dict[str, str] = {"hw-offload": "true", "doca-init": "true"}
+HARDWARE = {
+    "ovs-doca": "offloaded:yes, dp:doca",
+    "ovs-dpdk": "offloaded:yes, dp:dpdk",
+    "ovs-kernel": "offloaded:yes, dp:tc",
+}
+
+
+def ufid(number: int) -> str:
+    return f"00000000-0000-0000-0000-{number:012x}"
+
+
+@dataclass
+class Recorded:
+    """A switch that answers as it was told: dumps by type, one list for each look; and further commands."""
+
+    looks: list[dict[str, list[str]]]
+    more: dict[str, str] = field(default_factory=dict)
+    looked: int = 0
+
+    def run(self, command: str, *args: str) -> str:
+        if command != "dpctl/dump-flows":
+            return self.more[command]
+        (kind,) = (a.removeprefix("type=") for a in args if a.startswith("type="))
+        look = self.looks[min(self.looked // len(TYPES), len(self.looks) - 1)]
+        self.looked += 1
+        return "\n".join(["flow-dump from the main thread:", *look.get(kind, [])])
+
+    def commands(self) -> frozenset[str]:
+        return frozenset([*self.more, "dpctl/dump-flows"])
+
+
+def observed(recorded: Recorded, flavor: str, config: dict[str, str] | None = None) -> Observation:
+    return observe(spec_of(SMALL), profile(flavor), recorded, ON if config is None else config, wait=lambda _: None)
+
+
+@pytest.mark.parametrize(("flavor", "layer"), HARDWARE.items())
+def test_all_is_where_it_should_be(flavor: str, layer: str) -> None:
+    queries = [QUERY.format(ufid=ufid(n), slot=2 * n, layer=layer) for n in range(4)]
+    software = [ARP.format(ufid=ufid(9), layer="dp:ovs")]
+    seen = observed(Recorded([{"offloaded": queries, "non-offloaded": software}]), flavor)
+    assert seen.ok
+    assert (seen.count("yes"), seen.count("no"), seen.missing, seen.surprising) == (4, 1, [], [])
+
+
+@pytest.mark.parametrize("flavor", HARDWARE)
+@pytest.mark.parametrize("where", ["non-offloaded", "partially-offloaded"])
+def test_what_should_be_in_hardware_and_is_not_is_named(flavor: str, where: str) -> None:
+    lost = QUERY.format(ufid=ufid(1), slot=4, layer="dp:ovs")
+    there = QUERY.format(ufid=ufid(2), slot=6, layer=HARDWARE[flavor])
+    seen = observed(Recorded([{"offloaded": [there], where: [lost]}]), flavor)
+    assert not seen.ok
+    (missing,) = seen.missing
+    assert missing.flow.ufid == ufid(1)
+    assert [(o.vip, o.service, o.family, o.direction) for o in missing.owners] == [("dns", "udp/53", "ipv4", "query")]
+
+
+def test_the_flows_own_word_counts_more_than_the_type_that_was_asked_for() -> None:
+    line = QUERY.format(ufid=ufid(1), slot=4, layer="offloaded:partial, dp:dpdk")
+    everything = {kind: [line] for kind in TYPES}  # a switch that knows no types answers with all flows
+    seen = observed(Recorded([everything]), "ovs-dpdk")
+    assert [o.actual for o in seen.flows] == ["partial"]
+
+
+def test_a_flow_that_is_offloaded_a_moment_later_is_not_missing() -> None:
+    late = QUERY.format(ufid=ufid(1), slot=4, layer="dp:ovs")
+    there = QUERY.format(ufid=ufid(1), slot=4, layer="offloaded:yes, dp:doca")
+    fresh = QUERY.format(ufid=ufid(2), slot=6, layer="dp:ovs")  # new at the second look: too young to be judged
+    seen = observed(Recorded([{"non-offloaded": [late]}, {"offloaded": [there], "non-offloaded": [fresh]}]), "ovs-doca")
+    assert seen.ok and seen.count("yes") == 1
+
+
+def test_flows_of_other_bridges_are_not_ours() -> None:
+    other = STRANGER.format(ufid=ufid(1), slot=4, layer="dp:ovs")
+    assert observed(Recorded([{"non-offloaded": [other]}]), "ovs-doca").flows == []
+
+
+def test_hardware_that_can_more_than_the_profile_says_is_told() -> None:
+    arp = ARP.format(ufid=ufid(1), layer="offloaded:yes, dp:doca")
+    seen = observed(Recorded([{"offloaded": [arp]}]), "ovs-doca")
+    assert seen.ok and [o.flow.ufid for o in seen.surprising] == [ufid(1)]
+
+
+def test_lines_that_cannot_be_read_are_shown() -> None:
+    seen = observed(Recorded([{"offloaded": ["ufid:1, recirc_id(0),no flow at all("]}]), "ovs-doca")
+    assert len(seen.unreadable) == 1 and seen.unreadable[0].problem
+
+
+@pytest.mark.parametrize(
+    ("flavor", "config", "words"),
+    [
+        ("ovs-doca", {}, ["hw-offload", "doca-init"]),
+        ("ovs-doca", {"hw-offload": "true"}, ["doca-init"]),
+        ("ovs-kernel", {}, ["hw-offload"]),
+        ("ovs-dpdk", {"hw-offload": "true"}, []),
+        ("ovs-netdev", {}, []),
+    ],
+)
+def test_settings_without_which_nothing_is_offloaded(flavor: str, config: dict[str, str], words: list[str]) -> None:
+    seen = observed(Recorded([{}]), flavor, config)
+    assert len(seen.settings) == len(words)
+    assert all(any(word in text for text in seen.settings) for word in words)
+    assert seen.ok == (not words)
+
+
+def test_what_the_switch_tells_of_offload_is_shown_where_it_has_it() -> None:
+    recorded = Recorded(
+        [{}], {"dpctl/offload-stats-show": "Inserted: 4", "doca-pipe-group/dump": "group 1", "coverage/show": "x"}
+    )
+    seen = observed(recorded, "ovs-doca")
+    assert seen.extras == {"dpctl/offload-stats-show": "Inserted: 4", "doca-pipe-group/dump": "group 1"}
+
+
+def queries(loaded: Loaded) -> Iterator[tuple[str, str]]:
+    for vector in vectors(loaded.spec, Reference(loaded.spec), per_service=3):
+        if vector.kind == "query":
+            yield vector.port, vector.data.hex()
+
+
+def test_a_live_switch(switch: Switch, tmp_path: Path) -> None:
+    command, file = on(switch), spec_file(tmp_path, SMALL)
+    assert command("verify", file, "--offload").code == 1  # there is no bridge
+    assert command("apply", file).code == 0
+    assert "no datapath flows now" in command("verify", file, "--offload").out
+    sent = list(queries(spec_of(SMALL)))
+    for port, data in sent:
+        switch.appctl("netdev-dummy/receive", port, data)
+    software = command("verify", file, "--offload")
+    assert software.code == 0, software.out
+    assert f"{len(sent)} in software" in software.out and "ovs-netdev offloads nothing" in software.out
+    expected = command("verify", file, "--offload", "--flavor", "ovs-doca")
+    assert expected.code == 2
+    assert "hw-offload is not true" in expected.out
+    assert expected.out.count("not in hardware (no): queries of dns over ipv4") == len(sent)
+    found = command("verify", file, "--offload", "--flavor", "ovs-kernel", "--json").json
+    assert found["ok"] is False and len(found["missing"]) == len(sent)
+
+
+def test_the_control_socket_is_found_or_asked_for(switch: Switch, tmp_path: Path) -> None:
+    command, file = on(switch), spec_file(tmp_path, SMALL)
+    assert command("apply", file).code == 0
+    named = command("verify", file, "--offload", "--control", switch.dir / "vswitchd.ctl")
+    assert named.code == 0
+    wrong = command("verify", file, "--offload", "--control", tmp_path / "none.ctl")
+    assert wrong.code == 69 and "none.ctl" in wrong.err

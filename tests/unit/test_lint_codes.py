@@ -1,0 +1,88 @@
+"""Codes of lint are stable, and each has its page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dnsteer.offload import codes, findings
+from dnsteer.offload.codes import CODES, Code, Severity
+from dnsteer.offload.findings import Finding
+from dnsteer.offload.sarif import sarif
+from dnsteer.spec.document import parse_document
+from dnsteer.spec.load import Loaded, check_document
+
+PAGES = Path(__file__).resolve().parents[2] / "docs" / "lint"
+QUICKSTART = (PAGES.parents[1] / "examples" / "quickstart.yaml").read_text()
+
+
+def with_lint(section: str) -> Loaded:
+    return check_document(parse_document("spec.yaml", f"{QUICKSTART}\nlint:\n{section}"))
+
+
+def found(code: Code, *path: str | int) -> Finding:
+    return Finding(code, path, 7, f"something about {path}", "do something")
+
+
+def test_every_code_has_its_page_and_every_page_its_code() -> None:
+    assert {file.stem for file in PAGES.glob("DNS*.md")} == set(CODES)
+
+
+@pytest.mark.parametrize("code", CODES.values(), ids=lambda c: c.code)
+def test_the_page_says_what_the_code_says(code: Code) -> None:
+    page = code.page()
+    assert page.startswith(f"# {code.code}: {code.title}\n\nSeverity: {code.severity.value}.\n")
+    headings = re.findall(r"^## (.*)$", page, re.M)
+    assert headings[:3] == ["What it means", "Why it matters", "What to do"]
+    assert all(body.strip() for body in re.split(r"^##? .*$", page, flags=re.M)[1:])
+
+
+def test_a_finding_is_accepted_everywhere_or_at_a_path_and_below() -> None:
+    loaded = with_lint(
+        "  accept:\n"
+        "    - {code: DNS010, reason: two passes are enough}\n"
+        "    - {code: DNS001, at: vips.dns, reason: tried}\n"
+        "    - {code: DNS002, at: $.vips.dns, reason: tried too}\n"
+    )
+    wanted = [
+        found(codes.PASSES, "pools", "a"),
+        found(codes.QUERIES_IN_SOFTWARE, "vips", "dns", "services", 0),
+        found(codes.QUERIES_IN_SOFTWARE, "vips", "dns2"),
+        found(codes.ANSWERS_IN_SOFTWARE, "vips", "dns"),
+    ]
+    out = findings.accept(wanted, loaded)
+    assert [f.accepted for f in out] == ["two passes are enough", "tried", "", "tried too"]
+    assert findings.worst(out) is Severity.ERROR
+    assert findings.worst([f for f in out if f.accepted]) is None
+
+
+def test_what_is_accepted_and_does_not_occur_is_found_with_its_line() -> None:
+    loaded = with_lint("  accept:\n    - {code: DNS010, at: pools.b, reason: old}\n")
+    (out,) = findings.accept([], loaded)
+    line = next(n for n, text in enumerate(loaded.document.text.splitlines(), 1) if "DNS010" in text)
+    assert (out.code, out.line) == (codes.NOTHING_TO_ACCEPT, line)
+    assert "DNS010 at pools.b" in out.text
+
+
+def test_notes_leave_nothing_open() -> None:
+    assert findings.worst([found(codes.NEIGHBORS, "switch")]) is None
+    assert findings.worst([found(codes.NEIGHBORS), found(codes.PASSES)]) is Severity.WARNING
+
+
+def test_sarif_names_rules_places_and_what_is_accepted() -> None:
+    loaded = with_lint("  accept:\n    - {code: DNS010, reason: two passes are enough}\n")
+    out = sarif("dir/spec.yaml", findings.accept([found(codes.PASSES, "pools", "a"), found(codes.SPLIT)], loaded))
+    (run,) = out["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    assert [r["id"] for r in rules] == list(CODES)
+    assert out["version"] == "2.1.0"
+    accepted, other = run["results"]
+    assert rules[accepted["ruleIndex"]]["id"] == accepted["ruleId"] == "DNS010"
+    assert accepted["suppressions"] == [{"kind": "inSource", "justification": "two passes are enough"}]
+    place = accepted["locations"][0]
+    assert place["physicalLocation"]["artifactLocation"]["uri"] == "dir/spec.yaml"
+    assert place["physicalLocation"]["region"]["startLine"] == 7
+    assert place["logicalLocations"] == [{"fullyQualifiedName": "$.pools.a"}]
+    assert "suppressions" not in other and other["level"] in ("none", "note", "warning", "error")
