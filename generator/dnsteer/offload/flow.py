@@ -23,6 +23,7 @@ _NOT_A_FLOW = ("flow-dump from", "ovs-appctl:", "ovs-dpctl:")
 _OFFLOADED: Mapping[str, Offloaded] = {"yes": "yes", "true": "yes", "partial": "partial", "no": "no", "false": "no"}
 _BRANCHES = {"check_pkt_len": ("gt", "le"), "sample": ("actions",)}
 _WORDS = frozenset(["pop_eth", "tun_encap", "tun_decap"])  # the library takes a word that it does not know for a port
+_MISREAD = re.compile(r"\b(pop_mpls|tnl_pop)\(")
 _STRICT = threading.Lock()
 
 
@@ -32,12 +33,14 @@ class Action:
 
     A `set()` is one action for each field that it writes, `set.ipv4.dst` say, with that field as *written*. *args* are the
     rest of what is printed; *branches* the action lists inside (of clone, sample, check_pkt_len), in the order of the dump.
+    *continues*: another field of the same `set()` went before.
     """
 
     name: str
     written: Field | None = None
     args: Mapping[str, Any] = field(default_factory=dict, hash=False)
     branches: tuple[tuple[Action, ...], ...] = ()
+    continues: bool = False
 
     @property
     def port(self) -> str:
@@ -152,11 +155,11 @@ def _flow(line: str) -> Flow:
 
 
 def _parse(line: str) -> Any:
-    """The library's parse. It has no working decoder for pop_mpls(), which is therefore read as an unknown action."""
+    """The library's parse. Two actions that it reads wrongly (pop_mpls, tnl_pop with a name) go in under unknown names."""
     with _STRICT:
         strict, KVDecoders.strict = getattr(KVDecoders, "strict", True), False  # unknown names are read, as text
         try:
-            return ODPFlow(re.sub(r"\bpop_mpls\(", "mpls_pop(", line))
+            return ODPFlow(_MISREAD.sub(r"x_\1(", line))
         finally:
             KVDecoders.strict = strict
 
@@ -164,17 +167,12 @@ def _parse(line: str) -> Any:
 def _actions(parsed: Any) -> Iterator[Action]:
     for item in parsed if isinstance(parsed, list) else []:
         for name, value in item.items():
-            yield from _action("pop_mpls" if name == "mpls_pop" else str(name), value)
+            yield from _action(str(name).removeprefix("x_"), value)
 
 
 def _action(name: str, value: Any) -> Iterator[Action]:
     if name == "set" and isinstance(value, Mapping):
-        for written in fields_of(value):
-            if written.key.startswith("tunnel."):
-                continue
-            yield Action(f"set.{written.key}", written)
-        if "tunnel" in value:
-            yield Action("set.tunnel", args={f.key.removeprefix("tunnel."): f for f in fields_of(value)})
+        yield from _set(value)
         return
     if name == "clone":
         yield Action(name, branches=(tuple(_actions(value)),))
@@ -186,6 +184,17 @@ def _action(name: str, value: Any) -> Iterator[Action]:
     inner = _BRANCHES.get(name, ())
     branches = tuple(tuple(_actions(args.pop(key))) for key in inner if isinstance(args.get(key), list))
     yield Action(name, args=args, branches=branches)
+
+
+def _set(value: Mapping[str, Any]) -> Iterator[Action]:
+    """A `set()`: an action for each field; of a tunnel's one for all, with the fields by name."""
+    first = True
+    for written in fields_of({key: inner for key, inner in value.items() if key != "tunnel"}):
+        yield Action(f"set.{written.key}", written, continues=not first)
+        first = False
+    if "tunnel" in value:
+        outer = fields_of({"tunnel": value["tunnel"]})
+        yield Action("set.tunnel", args={f.key.removeprefix("tunnel."): f for f in outer})
 
 
 def _walk(actions: tuple[Action, ...]) -> Iterator[Action]:

@@ -6,21 +6,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from dnsteer.offload.capabilities import Case, Certainty, Entry, LimitName, Outcome, Port, Profile
 from dnsteer.offload.flow import Action, Flow, Unreadable
 from dnsteer.offload.path import Verdict
-from dnsteer.offload.profile import Case, Certainty, Entry, LimitName, Port, Profile
-from dnsteer.offload.split import match_bytes, rules_of
+from dnsteer.offload.split import Part, match_bytes, parts_of
 from dnsteer.switch.fields import Field
 
 _WORST_FIRST: tuple[Verdict, ...] = ("no", "partial", "unknown", "yes")
 _SUREST_FIRST: tuple[Certainty, ...] = ("documented", "source-code", "test-suite", "inferred", "unknown")
+Kind = Literal["match", "action", "limit"]
 
 
 @dataclass(frozen=True)
 class Reason:
     """A statement of the profile that a flow meets: about which match, action or limit, what follows, and the source."""
 
-    kind: Literal["match", "action", "limit"]
+    kind: Kind
     name: str
     verdict: Verdict
     text: str
@@ -36,8 +37,10 @@ class Reason:
 class Judgement:
     """What hardware does with a flow. *reasons* are why not (none for yes), worst first; *remarks* what to know of a yes.
 
-    *rules* are the hardware rules that it takes (0 unless the verdict is yes or unknown), *match_bytes* what it matches.
-    *certainty* is that of the weakest statement which the verdict rests on.
+    *rules* are the hardware rules that it takes by itself, *tables* those that its packets pass (both 0 unless the verdict
+    is yes or unknown), *match_bytes* what its match takes in one rule. *parts* are the rules of its match: flows may have
+    first ones in common, which `split.shared_rules` counts once. *certainty* is that of the verdict: one sure statement is
+    enough for a no, and a yes is as weak as the weakest that it rests on.
     """
 
     verdict: Verdict
@@ -46,6 +49,8 @@ class Judgement:
     rules: int
     match_bytes: int
     certainty: Certainty
+    tables: int = 0
+    parts: tuple[Part, ...] = ()
 
     @property
     def why_software(self) -> str:
@@ -54,18 +59,31 @@ class Judgement:
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
-        return {**asdict(self), "why_software": self.why_software}
+        return {
+            "verdict": self.verdict,
+            "certainty": self.certainty,
+            "reasons": [reason.as_json() for reason in self.reasons],
+            "remarks": [remark.as_json() for remark in self.remarks],
+            "rules": self.rules,
+            "tables": self.tables,
+            "match_bytes": self.match_bytes,
+            "why_software": self.why_software,
+        }
 
 
 @dataclass(frozen=True)
 class Around:
-    """What a flow's verdict depends on besides the flow: whether connection tracking is offloaded, and kinds of ports.
+    """What a verdict depends on besides the flow.
 
-    Ports that are not in *ports* (by the name or number that the dump shows) are ports of the same eSwitch.
+    *conntrack*: connection tracking is offloaded (hw-offload-ct-size is not 0). *ports*: kinds of ports by the name or
+    number that the dump shows; others are ports of the same eSwitch. *inner*: ports behind which hosts are; flows of other
+    ports come from the network. *wide*: the card has wide entries (BlueField-3).
     """
 
     conntrack: bool = False
     ports: Mapping[str, Port] = field(default_factory=dict)
+    inner: frozenset[str] = frozenset()
+    wide: bool = False
 
 
 def judge(flow: Flow | Unreadable, profile: Profile, around: Around | None = None) -> Judgement:
@@ -73,38 +91,57 @@ def judge(flow: Flow | Unreadable, profile: Profile, around: Around | None = Non
     if isinstance(flow, Unreadable):
         reason = Reason("match", "flow", "unknown", f"the flow could not be read: {flow.problem}", "", "unknown")
         return Judgement("unknown", (reason,), (), 0, 0, "unknown")
-    found = [*_everything(flow, profile, around or Around())]
+    around = around or Around()
+    parts = _parts(flow, profile, around)
+    met = [*_everything(flow, profile, around, parts)]
+    found = [reason for reason, _ in met]
     reasons = tuple(dict.fromkeys(r for v in _WORST_FIRST[:-1] for r in found if r.verdict == v))
     verdict = reasons[0].verdict if reasons else "yes"
-    remarks = tuple(dict.fromkeys(r for r in found if r.verdict == "yes" and r.text))
-    rests_on = [r.certainty for r in found if r.verdict == verdict]
-    pick = max if verdict == "yes" else min  # one sure "no" is enough, a yes is as weak as its weakest part
-    certainty = pick(rests_on, key=_SUREST_FIRST.index)
-    rules = rules_of(flow, profile) if verdict in ("yes", "unknown") else 0
-    return Judgement(verdict, reasons, remarks, rules, match_bytes(flow), certainty)
+    in_hardware = verdict in ("yes", "unknown")
+    pick = max if verdict == "yes" else min
+    return Judgement(
+        verdict=verdict,
+        reasons=reasons,
+        remarks=tuple(dict.fromkeys(r for r in found if r.verdict == "yes" and r.text)),
+        rules=len(parts) + sum(outcome.rules for _, outcome in met) if in_hardware else 0,
+        match_bytes=match_bytes(flow, conntrack=around.conntrack),
+        certainty=pick((r.certainty for r in found if r.verdict == verdict), key=_SUREST_FIRST.index),
+        tables=len(parts) + sum(outcome.tables for _, outcome in met) if in_hardware else 0,
+        parts=parts if in_hardware else (),
+    )
 
 
-def _everything(flow: Flow, profile: Profile, around: Around) -> Iterator[Reason]:
+_Met = tuple[Reason, Outcome]
+_NOTHING = Outcome.model_validate({"verdict": "yes"})
+
+
+def _parts(flow: Flow, profile: Profile, around: Around) -> tuple[Part, ...]:
+    port = flow.get("in_port")
+    outside = port is None or str(port.value) not in around.inner
+    return parts_of(flow, profile, from_network=outside, conntrack=around.conntrack, wide=around.wide)
+
+
+def _everything(flow: Flow, profile: Profile, around: Around, parts: tuple[Part, ...]) -> Iterator[_Met]:
     if not profile.hardware:
-        yield _reason("limit", "hardware", profile.other_match, None)
+        yield _met("limit", profile.layer, profile.other_match, None)
         return
     for matched in flow.match:
-        entry = profile.matches.get(matched.key, profile.other_match)
-        case = next((c for c in entry.cases if _meets(c, flow) and _field_meets(c, matched)), None)
-        yield _reason("match", str(matched), entry, case)
+        entry = profile.match(matched.key)
+        case = next((c for c in entry.cases if _flow_meets(c, flow) and _field_meets(c, matched)), None)
+        yield _met("match", str(matched), entry, case)
     yield from _actions(flow, flow.actions, profile, around)
-    yield from _limits(flow, profile, around)
+    yield from _limits(flow, profile, around, len(parts))
 
 
-def _actions(flow: Flow, actions: tuple[Action, ...], profile: Profile, around: Around) -> Iterator[Reason]:
+def _actions(flow: Flow, actions: tuple[Action, ...], profile: Profile, around: Around) -> Iterator[_Met]:
     for i, action in enumerate(actions):
-        entry = profile.slow_path if _slow(action) else profile.actions.get(action.name, profile.other_action)
+        entry = profile.slow_path if _slow(action) else profile.action(action.name)
         after = actions[i + 1].name if i + 1 < len(actions) else ""
-        case = next(
-            (c for c in entry.cases if _meets(c, flow) and _action_meets(c, flow, action, after, around)), None
-        )
-        yield _reason("action", str(action), entry, case)
-        for branch in action.branches:
+        case = next((c for c in entry.cases if _flow_meets(c, flow) and _meets(c, flow, action, after, around)), None)
+        yield _met("action", str(action), entry, case)
+        for branch in (
+            action.branches if action.name != "sample" else ()
+        ):  # what is sampled goes to the CPU by intention
             yield from _actions(flow, branch, profile, around)
 
 
@@ -113,14 +150,15 @@ def _slow(action: Action) -> bool:
     return action.name == "userspace" or action.name.startswith(("set.arp", "set.nd", "set.icmp"))
 
 
-def _meets(case: Case, flow: Flow) -> bool:
+def _flow_meets(case: Case, flow: Flow) -> bool:
     """Whether what a case says of the flow as a whole holds."""
     fragments = {str(f.value) for f in flow.match if f.key.endswith(".frag")}
     return (
         (not case.having or any(flow.get(key) for key in case.having))
         and (not case.proto or flow.proto in case.proto)
         and (not case.proto_not or flow.proto not in case.proto_not)
-        and (case.family is None or flow.family == case.family)
+        and (not case.proto_other or flow.proto not in (None, *case.proto_other))
+        and (case.family is None or (flow.family or "other") == case.family)
         and (not case.fragments or bool(fragments & set(case.fragments)))
         and (case.recirculated is None or flow.recirculated == case.recirculated)
     )
@@ -128,16 +166,18 @@ def _meets(case: Case, flow: Flow) -> bool:
 
 def _field_meets(case: Case, matched: Field) -> bool:
     """Whether what a case says of a matched or written field holds."""
+    values = {matched.value, matched.shown}
     return (
         (case.mask is None or matched.exact == (case.mask == "exact"))
-        and (not case.value or matched.value in case.value)
+        and (not case.value or bool(values & set(case.value)))
+        and (not case.value_not or not values & set(case.value_not))
         and (case.beyond is None or bool(matched.mask & ~case.beyond))
         and (not case.flags or bool(matched.flags & set(case.flags)))
         and (not case.plus or bool(matched.plus & set(case.plus)))
     )
 
 
-def _action_meets(case: Case, flow: Flow, action: Action, after: str, around: Around) -> bool:
+def _meets(case: Case, flow: Flow, action: Action, after: str, around: Around) -> bool:
     """Whether what a case says of an action holds. *after* is the action that follows directly."""
     if action.written is not None and not _field_meets(case, action.written):
         return False
@@ -156,33 +196,37 @@ def _port_kind(flow: Flow, action: Action, around: Around) -> Port | None:
     return around.ports.get(action.port)
 
 
-def _limits(flow: Flow, profile: Profile, around: Around) -> Iterator[Reason]:
+def _limits(flow: Flow, profile: Profile, around: Around, parts: int) -> Iterator[_Met]:
     """Limits on one flow; those on all flows together are for whoever sees all of them."""
-    actions = [action.name for action in flow.every_action()]
-    hashed = flow.get("dp_hash")
+    names = [action.name for action in flow.every_action() if not action.continues]
+    hashed, options = flow.get("dp_hash"), flow.get("tunnel.geneve")
+    hashes = hashed is not None or "hash" in names
+    sampled = "sample" in names
     counts: dict[LimitName, int] = {
-        "meters_per_flow": actions.count("meter"),
-        "outputs": actions.count("output"),
-        "actions": len(actions),
-        "vlan_tags": sum(f.key.endswith(".tpid") for f in flow.match),
+        "split_depth": parts,
         "dp_hash_bits": hashed.mask.bit_length() if hashed is not None else 0,
-        "split_depth": rules_of(flow, profile),
+        "dp_hash_with_conntrack": int(around.conntrack and hashes),
+        "meters_per_flow": names.count("meter"),
+        "sample_with_meter": int(sampled and "meter" in names),
+        "sample_with_recirculation": int(sampled and "recirc" in names),
+        "vlan_tags": sum(f.key.endswith(".tpid") for f in flow.match),
+        "vlan_pushes": names.count("push_vlan"),
+        "vlan_pops": names.count("pop_vlan"),
+        "geneve_options": int(options.value) if options is not None else 0,
+        "outputs": names.count("output"),
+        "actions": len(names),
     }
-    if around.conntrack and (hashed is not None or "hash" in actions):
-        counts["dp_hash_with_conntrack"] = 1
     for name, count in counts.items():
         limit = profile.limits.get(name)
-        if limit is None or limit.verdict == "split" or not count:
+        if limit is None or limit.value is None or limit.verdict == "split" or count <= limit.value:
             continue
-        if limit.value is not None and count > limit.value:
-            text = f"{count} {limit.unit}; at most {limit.value}" + (f": {limit.note}" if limit.note else "")
-            yield Reason("limit", name, limit.verdict, text, limit.source, limit.certainty)
+        text = f"{count} {limit.unit}; at most {limit.value}" + (f" ({limit.note})" if limit.note else "")
+        yield Reason("limit", name, limit.verdict, text, limit.source, limit.certainty), _NOTHING
 
 
-def _reason(kind: Literal["match", "action", "limit"], name: str, entry: Entry, case: Case | None) -> Reason:
+def _met(kind: Kind, name: str, entry: Entry, case: Case | None) -> _Met:
     """What an entry says, or the case of it that holds."""
-    if case is None:
-        text = f"{name}: {entry.note}" if entry.note else "" if entry.verdict == "yes" else name
-        return Reason(kind, name, entry.verdict, text, entry.source, entry.certainty)
-    source, certainty = case.source or entry.source, case.certainty or entry.certainty
-    return Reason(kind, name, case.verdict, f"{name}: {case.note}", source, certainty)
+    said: Entry | Case = case or entry
+    text = f"{name}: {said.note}" if said.note else ""
+    source, certainty = said.source or entry.source, said.certainty or entry.certainty
+    return Reason(kind, name, said.verdict, text, source, certainty), said

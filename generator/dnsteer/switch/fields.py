@@ -29,8 +29,8 @@ _SIGNED = re.compile(r"([+-])([a-z]+|0x[0-9a-f]+)")
 class Field:
     """A matched (or written) field under the datapath's name, such as `ipv4.src`.
 
-    *value* is a number where the field is one (addresses too) and text where it is not (ports, fragments); *mask* are the
-    matched bits of the field's *bits*. *shown* is the value as people write it.
+    *value* is a number where the field is one (addresses too), text where it is not (ports, fragments), and of tunnel
+    options their number; *mask* are the matched bits of the field's *bits*. *shown* is the value as people write it.
     """
 
     key: str
@@ -120,7 +120,7 @@ def _field(key: str, value: Any) -> Field:
     if hasattr(value, "max_mask"):
         return Field(key, value.value, value.mask, value.size, str(value.value))
     if isinstance(value, list):  # options of a tunnel
-        return Field(key, str(value), 1, 1, str(value)) if value else Field(key, "", 0, 1)
+        return Field(key, len(value), 1, 1, "; ".join(map(str, value))) if value else Field(key, 0, 0, 1)
     width = _WIDTHS.get(key, 32)
     if isinstance(value, bool):
         return Field(key, "", 0, width)  # a name without content, such as eth()
