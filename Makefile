@@ -5,7 +5,7 @@ BIN := .venv/bin
 SPEC ?= examples/quickstart.yaml
 DB := unix:/run/dnsteer-lab/db.sock
 
-.PHONY: help setup demo test lint fmt docs golden bench-render bench-slots bench-megaflows bench-change wheel clean
+.PHONY: help setup demo test lint fmt docs golden bench-render bench-slots bench-megaflows bench-change bench-capacity wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
@@ -50,6 +50,9 @@ bench-megaflows: setup ## megaflows, masks and passes with 5,000 clients (JSON)
 
 bench-change: setup ## 200 random changes, kills and movement under load in the lab (root; JSON)
 	$(BIN)/python -m bench.change
+
+bench-capacity: setup ## errors of the capacity model at every published measurement, each left out in turn (JSON)
+	$(BIN)/python -m bench.capacity
 
 wheel: setup ## build the wheel and try it in a clean environment
 	scripts/wheel.sh

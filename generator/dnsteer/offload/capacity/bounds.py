@@ -1,0 +1,155 @@
+"""What bounds the packets of one path at one frame size: the link, the eSwitch or the Arm cores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from dnsteer.offload.capacity import estimate
+from dnsteer.offload.capacity.estimate import Estimate
+from dnsteer.offload.capacity.frames import mean
+from dnsteer.offload.capacity.model import PREAMBLE_AND_GAP, Model, line_rate, waiting
+from dnsteer.offload.capacity.setup import Setup
+from dnsteer.offload.path import Path
+from dnsteer.spec.model import Hardware
+
+Bound = Literal["link", "switch", "depth", "entries", "conntrack", "arm"]
+WORDS: Mapping[Bound, str] = {
+    "link": "link",
+    "switch": "eSwitch packet rate",
+    "depth": "pipe depth",
+    "entries": "used entries",
+    "conntrack": "connection tracking",
+    "arm": "Arm cores",
+}
+LOADED = 0.9
+"""The load at which latency is said besides that at low load, as a share of what the path can do."""
+_SIGNIFICANT = 0.25
+"""From this share of a packet's time on, what takes it has the bound's name."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One path at one frame size. Rates in Mpps, latencies in us; *bounds* are all, *limit* the one that binds."""
+
+    rate: Estimate
+    limit: Bound
+    bounds: Mapping[Bound, Estimate]
+    size: float
+    link_share: float
+
+    @property
+    def gbps(self) -> Estimate:
+        """Bits of the frames, in Gb/s."""
+        return self.rate.times(self.size * 8 / 1000)
+
+
+def figures(setup: Setup, path: Path, sizes: tuple[tuple[int, int], ...]) -> Figures:
+    """What a path forwards of a mix of frame sizes, if nothing else needs the hardware."""
+    size = mean(sizes)
+    found: dict[Bound, Estimate] = {"link": _link(setup, size)}
+    if in_hardware(path):
+        name, switch = _switch(setup, path, size)
+        found[name] = switch
+        found |= _bandwidth(setup, path, size)
+    if path.offloaded != "yes":
+        arm = _arm(setup, sizes)
+        if path.offloaded == "unknown":  # if hardware takes it after all, it is that much faster
+            arm = _unknown(arm, min(e.high for e in found.values()))
+        found["arm"] = arm
+    limit, rate = estimate.least({str(name): e for name, e in found.items()})
+    line = line_rate(setup.link_gbps, size)
+    return Figures(rate, limit, found, size, rate.value / line)  # type: ignore[arg-type]
+
+
+def in_hardware(path: Path) -> bool:
+    """Whether hardware forwards the path's packets, or may."""
+    return path.offloaded in ("yes", "unknown")
+
+
+def _unknown(arm: Estimate, most: float) -> Estimate:
+    because = ("nobody has published whether hardware takes it; if it does, the range's upper end holds", *arm.because)
+    return Estimate(arm.value, arm.low, max(arm.high, most), "extrapolation", arm.rests_on, because)
+
+
+def _link(setup: Setup, size: float) -> Estimate:
+    rate = line_rate(setup.link_gbps, size)
+    tested = setup.model.link
+    rests = (f"{setup.hardware.value} depth-bandwidth",)
+    if setup.link_gbps > tested:
+        because = (f"the link was tested at {tested:g} Gb/s",)
+        return Estimate(rate, line_rate(tested, size), rate, "extrapolation", rests, because)
+    return Estimate(rate, rate, rate, "reading", rests)
+
+
+def _switch(setup: Setup, path: Path, size: float) -> tuple[Bound, Estimate]:
+    state = setup.state(path, size)
+    found = estimate.of_rate(setup.model, state)
+    parts = setup.model.time.parts(state.depth, state.entries, state.counters, state.rewrites)
+    costs: dict[Bound, float] = {"depth": parts["table"], "entries": parts["entry"] + parts["counter"]}
+    most = max(costs, key=lambda name: costs[name])
+    return (most if costs[most] >= _SIGNIFICANT * sum(parts.values()) else "switch"), found
+
+
+def _bandwidth(setup: Setup, path: Path, size: float) -> dict[Bound, Estimate]:
+    """Where large frames do not fill the link."""
+    model, state = setup.model, setup.state(path, size)
+    held = model.bandwidth(state)
+    if held.value >= 0.99 * model.link:
+        return {}
+    name: Bound = "conntrack" if state.tracking and held.value >= 0.9 * model.link else "depth"
+    rests = (f"{Hardware.BLUEFIELD_2.value} {'tracking' if name == 'conntrack' else 'depth'}-bandwidth",)
+    rate = held.value * 1000 / 8 / (size + PREAMBLE_AND_GAP)
+    if name == "conntrack":
+        rate *= setup.link_gbps / model.link
+    because = () if held.kind == "reading" else ("between or beyond the few bandwidths that were measured",)
+    spread = 1.0 if held.kind == "reading" else 1 + estimate.table_error(Hardware.BLUEFIELD_2, rests[0].split()[1])
+    return {name: Estimate(rate, rate / spread, rate * spread, held.kind, rests, because)}
+
+
+def _arm(setup: Setup, sizes: tuple[tuple[int, int], ...]) -> Estimate:
+    """What the cores forward: the published program did less for a packet than Open vSwitch does, so this is the most."""
+    because = ["a program that only forwards was measured; Open vSwitch does more for each packet, so this is the most"]
+    rests = [f"{Hardware.BLUEFIELD_3.value} core-rate", f"{Hardware.BLUEFIELD_3.value} core-bandwidth"]
+    model, scale = setup.model, 1.0
+    if not model.cores:
+        known = Model(model.other, model.rows)
+        scale = model.connections("ovs-dpdk-sw").value / known.connections("ovs-dpdk-sw").value
+        because.append(
+            f"no rate of these cores is published: {known.card.value}'s, in proportion to new connections in software"
+        )
+        rests += [f"{card.value} connections" for card in Hardware]
+        model = known
+    arm = model.cores["arm"]
+    time = sum(arm.packet_time(size) * share for size, share in sizes) / sum(share for _, share in sizes)
+    value = scale * min(setup.arm_cores * 1000 / time, arm.ceiling)
+    return Estimate(value, 0.0, value, "extrapolation", tuple(rests), tuple(because))
+
+
+@dataclass(frozen=True)
+class Latencies:
+    """Latency of a path in us, hosts included: at low load, and at LOADED of what the path can do."""
+
+    low: Estimate
+    loaded: Estimate
+
+
+def latencies(setup: Setup, path: Path, rate: Estimate) -> Latencies:
+    """The latencies of a path that does at most *rate* (Mpps)."""
+    model = setup.model
+    if not in_hardware(path):
+        cores = model.core_latency("arm")
+        rests: tuple[str, ...] = (f"{setup.hardware.value} core-latency",)
+        because = ("of a program that only forwards; Open vSwitch does more for each packet",)
+        load = min(LOADED * rate.value, cores.loads[1])
+        low, loaded = (
+            Estimate(v, v / 1.25, v * 1.25, "extrapolation", rests, because) for v in (cores.at(0), cores.at(load))
+        )
+        return Latencies(low, loaded)
+    low = estimate.of_latency(model, setup.state(path, 64))
+    more = waiting(1 / rate.value, LOADED)
+    rests = (*low.rests_on, f"{Hardware.BLUEFIELD_3.value} rewrite-low-latency")
+    loaded = Estimate(low.value + more, low.low + more, low.high + more, "extrapolation", rests,
+                      (*low.because, "waiting by queueing theory (M/D/1)"))  # fmt: skip
+    return Latencies(low, loaded)

@@ -1,0 +1,150 @@
+"""A predicted figure: how large, within what, what it is, and which measurements it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from dnsteer.offload.capacity.leave_out import misses
+from dnsteer.offload.capacity.model import Model
+from dnsteer.offload.capacity.readings import KINDS, Held, Kind, State
+from dnsteer.spec.model import Hardware
+
+CAUTION = 2.0
+"""An extrapolation is trusted this many times less than an interpolation."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure and its range.
+
+    *rests_on* names measurements (`bluefield-3 depth-rate`), *because* says why the figure is no reading.
+    """
+
+    value: float
+    low: float
+    high: float
+    kind: Kind
+    rests_on: tuple[str, ...]
+    because: tuple[str, ...] = ()
+
+    def times(self, factor: float) -> Estimate:
+        """The same in another unit."""
+        return replace(self, value=self.value * factor, low=self.low * factor, high=self.high * factor)
+
+    def as_json(self, digits: int = 3) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "value": round(self.value, digits),
+            "low": round(self.low, digits),
+            "high": round(self.high, digits),
+            "kind": self.kind,
+            "rests_on": list(self.rests_on),
+            "because": list(self.because),
+        }
+
+
+def least(found: Mapping[str, Estimate]) -> tuple[str, Estimate]:
+    """The bound that binds, and the figure: what the others may do to its range is in it."""
+    name = min(found, key=lambda each: found[each].value)
+    binding = found[name]
+    low, high = min(e.low for e in found.values()), min(e.high for e in found.values())
+    # One that is not sure to be larger has a say in how sure the figure is.
+    near = [binding, *(e for e in found.values() if e is not binding and e.low < binding.value)]
+    return name, Estimate(
+        binding.value,
+        min(low, binding.value),
+        max(high, binding.value),
+        worst_kind(e.kind for e in near),
+        tuple(dict.fromkeys(r for e in near for r in e.rests_on)),
+        tuple(dict.fromkeys(b for e in near for b in e.because)),
+    )
+
+
+def worst_kind(kinds: Iterable[Kind]) -> Kind:
+    """The least certain of several."""
+    return max(kinds, key=KINDS.index)
+
+
+@lru_cache(maxsize=64)
+def table_error(card: Hardware, table: str) -> float:
+    """The worst relative error at the rows of a table when each is left out; unexplained rows count."""
+    return max((abs(miss.error) for miss in misses(tables=[(card, table)])), default=0.0)
+
+
+def of_rate(model: Model, state: State) -> Estimate:
+    """Packets through the eSwitch, in Mpps."""
+    held = model.rate(state)
+    if held.kind == "reading":
+        return _reading(model, held)
+    card, other = model.card.value, model.other.value
+    tables, because = {"used-entries"}, []
+    parts = model.time.parts(state.depth, state.entries, state.counters, state.rewrites)
+    if state.depth > 1:
+        tables.add("depth-rate")
+    if state.rewrites:
+        tables.add("rewrite-64")
+    low = 0.0
+    if held.kind == "extrapolation":
+        because = _why(model, state)
+        if state.rewrites > 1:  # nobody has measured several: at most each costs what one costs
+            low = 1000 / (sum(parts.values()) + (state.rewrites - 1) * parts["rewrite"])
+    cards = {t: other if t == "rewrite-64" and "rewrite" in model.time.borrowed else card for t in tables}
+    error = max(table_error(Hardware(c), t) for t, c in cards.items())
+    rests = tuple(sorted(f"{c} {t}" for t, c in cards.items()))
+    found = _spread(held, error, rests, tuple(because))
+    return replace(found, low=min(found.low, low)) if low else found
+
+
+def of_latency(model: Model, state: State) -> Estimate:
+    """Latency at low load, in us. It was measured without rewrites and with few entries."""
+    held = model.latency(state)
+    if held.kind == "reading" and not state.rewrites:
+        return _reading(model, held)
+    tables = [(model.card, "depth-latency")]
+    because = []
+    if held.kind == "extrapolation" and not state.tracking:
+        because.append(f"latency was not measured at depth {state.depth} and beyond")
+    if state.rewrites:
+        because.append("latency was measured without rewrites")
+        held = replace(held, kind="extrapolation", low=0.0, high=float("inf"))
+    if state.tracking:
+        tables.append((Hardware.BLUEFIELD_2, "tracking-latency"))
+        because.append("what tracking adds to latency was measured on bluefield-2 at depth 1")
+    error = max(table_error(card, table) for card, table in tables)
+    return _spread(held, error, tuple(f"{card.value} {table}" for card, table in tables), tuple(because))
+
+
+def _why(model: Model, state: State) -> list[str]:
+    said = []
+    several = [
+        state.depth > 1 and f"depth {state.depth}",
+        state.rewrites > 0 and "a rewrite",
+        state.entries > 64_000 and f"{state.entries} entries",
+    ]
+    apart = [word for word in several if word]
+    if len(apart) > 1:
+        said.append(f"{' and '.join(apart)} were measured apart and never together")
+    if state.rewrites > 1:
+        said.append(f"{state.rewrites} fields are rewritten, and one was when it was measured")
+    if "rewrite" in model.time.borrowed and state.rewrites:
+        said.append(f"what a rewrite costs was measured on {model.other.value} only")
+    depths = [row.depth for _, row in model.rows.of(model.card, "switch-rate")]
+    if state.depth > max(depths):
+        said.append(f"depth {state.depth} is beyond {max(depths)}, the greatest that was measured")
+    return said or ["no measurement of this state"]
+
+
+def _reading(model: Model, held: Held) -> Estimate:
+    rests = tuple(dict.fromkeys(f"{model.card.value} {name.partition('[')[0]}" for name in held.rows))
+    return Estimate(held.value, held.value, held.value, "reading", rests)
+
+
+def _spread(held: Held, error: float, rests: tuple[str, ...], because: tuple[str, ...]) -> Estimate:
+    """The range that the errors of left-out rows give, within what the order of the measured states allows."""
+    factor = 1 + error * (CAUTION if held.kind == "extrapolation" else 1.0)
+    low = max(held.value / factor, min(held.low, held.value))
+    high = min(held.value * factor, max(held.high, held.value))
+    return Estimate(held.value, low, high, held.kind, rests, because)

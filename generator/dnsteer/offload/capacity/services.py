@@ -1,0 +1,185 @@
+"""Queries and new connections per second of VIPs: what each takes of the hardware that all share.
+
+A query takes time of the eSwitch or the Arm cores and bytes of the link in and out, and so does its answer where answers
+pass the switch. What is taken first in full is the limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dnsteer.offload.capacity.bounds import Bound, Figures, figures
+from dnsteer.offload.capacity.estimate import Estimate, worst_kind
+from dnsteer.offload.capacity.frames import mix
+from dnsteer.offload.capacity.setup import Setup
+from dnsteer.offload.path import Path
+from dnsteer.spec.families import Family
+from dnsteer.spec.load import Loaded
+
+_LINK_IN, _LINK_OUT = "in", "out"
+_SMALL = 64
+"""Bytes of the frames of a TCP connection besides those of the query and the answer."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Millions per second, and what limits them."""
+
+    most: Estimate
+    limit: Bound
+
+
+@dataclass(frozen=True)
+class VipRates:
+    """One VIP in one family, as if it had the hardware for itself; `""` and None: all of them, in equal parts."""
+
+    vip: str
+    family: Family | None
+    queries: Rate | None
+    """UDP; None where the VIP has no such service."""
+    connections: Rate | None
+    """TCP, one query in each."""
+
+
+@dataclass(frozen=True)
+class _Use:
+    """Microseconds of a resource for one query, and the bound that it is part of."""
+
+    resource: str
+    bound: Bound
+    time: Estimate
+
+
+def _inverse(rate: Estimate, times: float = 1.0) -> Estimate:
+    """Time in us per packet from a rate in Mpps."""
+    most = times / rate.low if rate.low else float("inf")
+    return Estimate(times / rate.value, times / rate.high, most, rate.kind, rate.rests_on, rate.because)
+
+
+class Services:
+    """The services of a spec on a set-up."""
+
+    def __init__(self, loaded: Loaded, setup: Setup, paths: Sequence[Path]) -> None:
+        self._loaded = loaded
+        self._setup = setup
+        self._paths = {(p.vip, p.service, p.family, p.direction): p for p in paths}
+
+    def vips(self) -> list[VipRates]:
+        """Each VIP and family for itself."""
+        found = dict.fromkeys((p.vip, p.family) for p in self._paths.values())
+        return [self._of(vip, family, [(vip, family)]) for vip, family in found]
+
+    def all(self) -> VipRates:
+        """All VIPs and families in equal parts."""
+        return self._of("", None, list(dict.fromkeys((p.vip, p.family) for p in self._paths.values())))
+
+    def _of(self, vip: str, family: Family | None, parts: Iterable[tuple[str, Family]]) -> VipRates:
+        members = set(parts)
+        found = [p for p in self._paths.values() if (p.vip, p.family) in members and p.direction == "query"]
+        udp = [self._query(p) for p in found if _protocol(p) == "udp"]
+        tcp = [self._connection(p) for p in found if _protocol(p) == "tcp"]
+        connections = _rate(tcp)
+        trackers = {self._setup.tracker(p) for p in found if _protocol(p) == "tcp"} - {"none"}
+        if connections is not None:
+            for tracker in sorted(trackers):
+                connections = self._tracked(connections, tracker)
+        return VipRates(vip, family, _rate(udp), connections)
+
+    def _query(self, path: Path) -> list[_Use]:
+        """A UDP query and its answer."""
+        uses = self._packets(path, "query")
+        answer = self._answer(path)
+        return uses + (self._packets(answer, "answer") if answer else [])
+
+    def _connection(self, path: Path) -> list[_Use]:
+        """A TCP connection with one query: as many packets as when it was measured, half of them each way.
+
+        Where answers do not pass the switch, all packets are counted on the way that does: fewer pass, so this is careful.
+        """
+        packets = self._setup.model.packets_of_a_connection
+        answer = self._answer(path)
+        ways = [(path, "query"), (answer, "answer")] if answer else [(path, "query")]
+        uses = []
+        for way, frame in ways:
+            uses += self._packets(way, str(_SMALL), packets / len(ways) - 1) + self._packets(way, frame)
+        return [_careful(use) for use in uses]
+
+    def _answer(self, path: Path) -> Path | None:
+        return self._paths.get((path.vip, path.service, path.family, "answer"))
+
+    def _packets(self, path: Path, frame: str, count: float = 1.0) -> list[_Use]:
+        setup = self._setup
+        found = figures(setup, path, mix(frame, path.family, _protocol(path), setup.sizes))
+        engines: dict[Bound, str] = {b: "arm" if b == "arm" else "switch" for b in found.bounds if b != "link"}
+        uses = [_Use(_resource(bound, kind, found), bound, _inverse(found.bounds[bound], count))
+                for bound, kind in engines.items()]  # fmt: skip
+        passing = _inverse(found.bounds["link"], count)
+        near = self._near_uplinks(path)
+        shares = {_LINK_IN: 1.0, _LINK_OUT: near} if path.direction == "query" else {_LINK_IN: near, _LINK_OUT: 1.0}
+        return uses + [_Use(way, "link", passing.times(share)) for way, share in shares.items() if share]
+
+    def _near_uplinks(self, path: Path) -> float:
+        """The share of a VIP's backends, by weight, that sit behind uplinks, where packets pass the link twice."""
+        spec = self._loaded.spec
+        backends = spec.pools[spec.vips[path.vip].pool].backends
+        weights = sum(b.weight for b in backends) or 1
+        return sum(b.weight for b in backends if b.port is None or b.port in spec.switch.uplinks) / weights
+
+    def _tracked(self, rate: Rate, tracker: str) -> Rate:
+        setup = self._setup
+        held = setup.model.connections(tracker)  # type: ignore[arg-type]
+        limit = held.value / 1000
+        because = (f"{tracker} was measured with plain connection tracking, not with this spec's flows",)
+        rests = (f"{setup.hardware.value} connections",)
+        most = Estimate(limit, min(limit, rate.most.low), limit, "extrapolation", rests, because)
+        return Rate(most, "conntrack") if limit < rate.most.value else rate
+
+
+def _resource(bound: Bound, kind: str, found: Figures) -> str:
+    """Packets of all paths share the eSwitch's time, or the Arm cores'; bandwidths below the link's are one more."""
+    several = [b for b in found.bounds if b not in ("link", "arm")]
+    return "bandwidth" if kind == "switch" and len(several) > 1 and bound == several[-1] else kind
+
+
+def _careful(use: _Use) -> _Use:
+    time = use.time
+    because = ("packets of a connection are those of the published test, both ways", *time.because)
+    return _Use(
+        use.resource, use.bound, Estimate(time.value, time.low, time.high, "extrapolation", time.rests_on, because)
+    )
+
+
+def _protocol(path: Path) -> str:
+    return path.service.partition("/")[0]
+
+
+def _rate(queries: Sequence[Sequence[_Use]]) -> Rate | None:
+    """How many queries per second, in equal parts, fit; None where there are none."""
+    if not queries:
+        return None
+    by_resource: dict[str, list[_Use]] = {}
+    for uses in queries:
+        for use in uses:
+            by_resource.setdefault(use.resource, []).append(use)
+
+    def most(pick: Callable[[Estimate], float]) -> tuple[float, str]:
+        return max((sum(pick(u.time) for u in uses), name) for name, uses in by_resource.items())
+
+    time, name = most(lambda e: e.value)
+    binding = by_resource[name]
+    kind = worst_kind(u.time.kind for u in binding)
+    if kind == "reading" and name == "switch":
+        kind = "interpolation" if len(binding) > 1 else kind
+    found = Estimate(
+        len(queries) / time,
+        len(queries) / most(lambda e: e.high)[0],
+        len(queries) / most(lambda e: e.low)[0],
+        kind,
+        tuple(dict.fromkeys(r for u in binding for r in u.time.rests_on)),
+        tuple(dict.fromkeys(b for u in binding for b in u.time.because)),
+    )
+    times: Mapping[Bound, float] = {
+        b: sum(u.time.value for u in binding if u.bound == b) for b in {u.bound for u in binding}
+    }
+    return Rate(found, max(sorted(times), key=lambda b: times[b]))
