@@ -19,7 +19,7 @@ from tests.packet.conftest import SMALL, Switch, spec_of
 QUERY = (
     "ufid:{ufid}, recirc_id(0),in_port(p0),packet_type(ns=0,id=0),eth(src=02:00:00:00:00:fe,dst=02:00:00:00:00:53),"
     "eth_type(0x0800),ipv4(dst=192.0.2.53,proto=17,frag=no),udp(src={slot}/0x1e,dst=53), packets:7, bytes:640, used:0.4s, "
-    "{layer}, actions:set(eth(src=02:00:00:00:00:53,dst=02:00:00:00:01:01)),p0"
+    "{layer}, actions:set(eth(src=02:00:00:00:00:53,dst=02:00:00:00:01:01)),p1"
 )
 ARP = (
     "ufid:{ufid}, recirc_id(0),in_port(p0),packet_type(ns=0,id=0),eth(src=02:00:00:00:00:fe,dst=ff:ff:ff:ff:ff:ff),"
@@ -110,6 +110,16 @@ def test_hardware_that_can_more_than_the_profile_says_is_told() -> None:
     assert seen.ok and [o.flow.ufid for o in seen.surprising] == [ufid(1)]
 
 
+def test_what_nobody_has_published_is_neither_missing_nor_surprising() -> None:
+    back = QUERY.replace(",p1", ",p0")  # out of the port that it came in by
+    there = back.format(ufid=ufid(1), slot=4, layer=HARDWARE["ovs-dpdk"])
+    lost = back.format(ufid=ufid(2), slot=6, layer="dp:ovs")
+    seen = observed(Recorded([{"offloaded": [there], "non-offloaded": [lost]}]), "ovs-dpdk")
+    assert seen.ok and not seen.surprising
+    ((why, here, not_here),) = seen.learnt
+    assert (here, not_here) == (1, 1) and "came in by" in why
+
+
 def test_lines_that_cannot_be_read_are_shown() -> None:
     seen = observed(Recorded([{"offloaded": ["ufid:1, recirc_id(0),no flow at all("]}]), "ovs-doca")
     assert len(seen.unreadable) == 1 and seen.unreadable[0].problem
@@ -161,7 +171,7 @@ def test_a_live_switch(switch: Switch, tmp_path: Path) -> None:
     assert expected.code == 2
     assert "hw-offload is not true" in expected.out
     assert expected.out.count("not in hardware (no): queries of dns over ipv4") == len(sent)
-    found = command("verify", file, "--offload", "--flavor", "ovs-kernel", "--json").json
+    found = command("verify", file, "--offload", "--flavor", "ovs-doca-2", "--json").json
     assert found["ok"] is False and len(found["missing"]) == len(sent)
 
 

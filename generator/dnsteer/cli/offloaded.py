@@ -63,7 +63,10 @@ def _show(loaded: Loaded, seen: Observation) -> None:
         out.print(f"    {observed.predicted.why_software}", markup=False)
     for strange in seen.unreadable[:_MOST]:
         out.print(f"cannot be read ({strange.problem}): {strange.text}", markup=False)
-    software = Counter(o.predicted.why_software for o in seen.flows if o.actual != "yes" and not o.missing)
+    for why, here, not_here in seen.learnt:
+        out.print(f"not published, and seen here: {here} flows in hardware, {not_here} not: {why}", markup=False)
+    said_no = [o for o in seen.flows if o.predicted.verdict in ("no", "partial") and not o.surprising]
+    software = Counter(o.predicted.why_software for o in said_no)
     for why, count in software.most_common(_MOST) if seen.profile.hardware else ():
         out.print(f"in software, as it must be: {count} flows: {why}", markup=False)
     for command, text in seen.extras.items():

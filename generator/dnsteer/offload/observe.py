@@ -85,6 +85,15 @@ class Observation:
         return [o for o in self.flows if o.surprising]
 
     @property
+    def learnt(self) -> list[tuple[str, int, int]]:
+        """What nobody has published, and this switch shows: about what, how many flows in hardware, and how many not."""
+        found: dict[str, list[int]] = {}
+        for o in self.flows:
+            if o.predicted.verdict == "unknown":
+                found.setdefault(o.predicted.why_software, [0, 0])[o.actual != "yes"] += 1
+        return [(why, here, not_here) for why, (here, not_here) in found.items()]
+
+    @property
     def ok(self) -> bool:
         """Whether everything that should be in hardware is there, and the switch is set to offload."""
         return not self.missing and not self.settings
@@ -101,6 +110,7 @@ class Observation:
             "flows": {verdict: self.count(verdict) for verdict in TYPES.values()},
             "settings": self.settings,
             "missing": [o.as_json() for o in self.missing],
+            "learnt": [{"about": why, "in_hardware": a, "not": b} for why, a, b in self.learnt],
             "surprising": [o.as_json() for o in self.surprising],
             "unreadable": [asdict(u) for u in self.unreadable],
             "extras": self.extras,
