@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import termios
@@ -402,3 +403,19 @@ def test_in_a_terminal_yes_does_not_ask(applied: Switch) -> None:
     done = in_terminal(applied, "n\n", "down", "spare/sp2", "--yes")
     assert done.code == 0
     assert "Go on?" not in done.err
+
+
+def test_a_stuck_switch_is_given_up_after_the_time_that_was_said(tmp_path: Path) -> None:
+    with Switch() as stuck:
+        command = on(stuck)
+        assert command("apply", spec_file(tmp_path)).code == 0
+        daemon = stuck._processes["ovs-vswitchd"]
+        daemon.send_signal(signal.SIGSTOP)
+        try:
+            for verb in (("down", "farm/ns1"), ("due",)):
+                started = time.monotonic()
+                done = command(*verb, "--timeout", "1")
+                assert done.code == Exit.UNAVAILABLE, done.err
+                assert time.monotonic() - started < 30  # not the minute that a long dump may take
+        finally:
+            daemon.send_signal(signal.SIGCONT)

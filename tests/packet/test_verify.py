@@ -6,12 +6,14 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.selection import slots_of
 from dnsteer.render.flows import flows_of
+from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.tools import UnavailableError
 from dnsteer.switch.verify import verify
 from tests.packet.applying import apply
@@ -238,3 +240,19 @@ def test_the_command(switch: Switch, tmp_path: Path) -> None:
     assert other.returncode == 2
     assert "record: bridge br-dns: another spec was applied" in other.stdout
     assert "group added: an object that is not in the spec: group 53" in other.stdout
+
+
+def test_a_drain_meanwhile_is_no_drift(switch: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verify reads the overlay first and the tables later: what changed between is looked at again."""
+    apply(SPEC, switch.database)
+    dump, drains = OpenFlow.dump, iter([True])
+
+    def drain_first(self: OpenFlow, *args: Any, **more: Any) -> Any:
+        if args and next(drains, False):
+            done = cli("down", "direct/a", "--yes", "--db", switch.database)
+            assert done.returncode == 0, done.stderr
+        return dump(self, *args, **more)
+
+    monkeypatch.setattr(OpenFlow, "dump", drain_first)
+    assert verify(SPEC, switch.database) == []
+    assert next(drains, None) is None

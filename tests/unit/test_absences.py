@@ -191,6 +191,52 @@ def test_drain_and_down_of_one_backend_are_as_down_alone(pool: Pool, number: int
     assert pool.table([*earlier, out(away[-1], gone, "drain")]) == pool.table(earlier)
 
 
+@MANY
+@given(
+    pools(),
+    st.lists(st.tuples(st.integers(0, 7), st.sampled_from(["drain", "down"]), st.integers(0, WHOLE)), max_size=5),
+)
+def test_nobody_who_is_out_has_a_slot_while_somebody_is_there(pool: Pool, found: list[tuple[int, str, int]]) -> None:
+    absences: dict[tuple[str, str], Absence] = {}
+    for number, kind, gone in found:
+        name = pool.order[number % len(pool.order)]
+        absences.setdefault((name, kind), out(name, WHOLE if kind == "down" else gone, kind))
+    away = {*pool.down, *(a.backend for a in absences.values() if a.gone == WHOLE)}
+    table = pool.table(list(absences.values()))
+    if pool.takers(list(away)):
+        assert not away & set(table)
+
+
+def test_a_backend_that_fails_while_it_is_drained_is_out_at_once() -> None:
+    weights = {"a": 1, "b": 1, "c": 1}
+    drain = out("a", 100, "drain")
+    assert "a" in owners(weights, 16, [], [drain], drop=False)
+    assert owners(weights, 16, [], [drain, out("a")], drop=False) == owners(weights, 16, [], [out("a")], drop=False)
+
+
+def test_the_last_but_one_takes_over_while_it_is_drained() -> None:
+    assert owners({"a": 1, "b": 1}, 8, [], [out("a", 0, "drain"), out("b")], drop=False) == ("a",) * 8
+
+
+@MANY
+@given(pools(), st.integers(1, 8), st.integers(0, 7), st.integers(0, WHOLE))
+def test_other_tables_have_another_marker(pool: Pool, number: int, which: int, gone: int) -> None:
+    absences = [out(n) for n in pool.order[:number]]
+    one = absences[which % len(absences)]
+    other = [a for a in absences if a is not one]
+    slower = [replace(one, kind="drain", gone=gone) if a is one else a for a in absences]
+    for changed in (other, slower):
+        if pool.table(changed) != pool.table(absences):
+            assert marker("digest", Overlay(tuple(changed))) != marker("digest", Overlay(tuple(absences)))
+
+
+def test_a_drain_that_has_just_begun_is_in_the_marker() -> None:
+    begun, later = out("a", 0, "drain"), out("b")
+    weights = {"a": 1, "b": 1, "c": 1}
+    assert owners(weights, 16, [], [begun, later], drop=False) != owners(weights, 16, [], [later], drop=False)
+    assert marker("digest", Overlay((begun, later))) != marker("digest", Overlay((later,)))
+
+
 TIMES = st.datetimes(datetime(2020, 1, 1), datetime(2040, 1, 1), timezones=st.just(timezone.utc)).map(str)
 ABSENCES = st.builds(
     Absence,

@@ -94,8 +94,11 @@ class Overlay:
         return Overlay(tuple(a for a in self.absences if a not in leave))
 
     def tables_key(self) -> str:
-        """What of the overlay decides about the tables: the same text, the same tables."""
-        return json.dumps([[a.pool, a.backend, a.gone] for a in self.absences if a.gone])
+        """What of the overlay decides about the tables: the same text, the same tables.
+
+        A drain that has just begun counts too: it has moved nothing, but those after it are taken out as if it were gone.
+        """
+        return json.dumps([[a.pool, a.backend, a.gone] for a in self.absences])
 
     def to_json(self) -> str:
         """As it is recorded."""

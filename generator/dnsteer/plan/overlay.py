@@ -33,17 +33,23 @@ def without(
     Each absence moves the slots that its backend holds by then, and no others, so that taking one more backend out moves
     exactly its own share, and taking the last one back in moves exactly that back. Of a drain on its way only the part that
     is gone has left, always the same slots first. What would leave nobody is left out: the slots stay as they were before.
+
+    In the end nobody who is wholly out has a slot while somebody with a weight is there: neither the one whose drain was
+    overtaken by a failure, nor the last one that went while others were still on their way.
     """
     table, away = overlay(base, weights, down), set(down)
     held: dict[int, str] = {}
     for absence in absences:
         away.add(absence.backend)
+        if absence.gone >= WHOLE:  # what an earlier drain of it has not come to yet goes now
+            held = {slot: name for slot, name in held.items() if name != absence.backend}
         own = [slot for slot, name in enumerate(table) if name == absence.backend]
         for slot in _later(own, absence):
             held.setdefault(slot, absence.backend)
         # Those after it are taken out as if it were gone altogether, so that its further steps move its own slots alone.
         table = _handed(table, weights, away, {absence.backend})
-    return tuple(held.get(slot, name) for slot, name in enumerate(table))
+    out = {*down, *(a.backend for a in absences if a.gone >= WHOLE)}
+    return _handed([held.get(slot, name) for slot, name in enumerate(table)], weights, out, out)
 
 
 def nobody_left(weights: Mapping[str, int], down: Collection[str], absences: Sequence[Absence]) -> bool:

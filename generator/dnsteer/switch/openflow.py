@@ -28,6 +28,7 @@ _FLAGS = re.compile(
     r"no_byte_counts) )+"
 )
 _NO_SOCKET = re.compile(r"(?:connecting to|failed to connect to socket) ?.*\((.*)\)")
+_CUT_OFF = re.compile(r"(?:receive|send) failed \((.*)\)|(connection closed by peer)")
 _NO_HANDSHAKE = ("Protocol error", "Input/output error", "Connection reset by peer", "Broken pipe", "End of file")
 _PARSE = re.compile(r"ovs-ofctl: -:(\d+): (.*)")
 _ERROR = re.compile(r"Error (\w+) for: (.*?)$(?=\n(?:Error |ovs-ofctl: |[0-9a-f]{8}  )|\Z)", re.S | re.M)
@@ -113,9 +114,9 @@ class OpenFlow:
             m = _NO_SOCKET.search(err.said)
             if secure and m and m[1] in _NO_HANDSHAKE:
                 raise tls.failure(f"OpenFlow at {self.target}", secure, err.said) from None
-            raise self._explained(err) from None
+            raise self._explained(err, args[0]) from None
 
-    def _explained(self, err: CommandError) -> Exception:
+    def _explained(self, err: CommandError, command: str) -> Exception:
         """The failure of ovs-ofctl as an error that says what to do."""
         if "version negotiation failed" in err.said:
             return SwitchError(
@@ -127,6 +128,9 @@ class OpenFlow:
             return PermissionError(13, m[1], self.target.removeprefix("unix:"))
         if m:
             return UnavailableError(f"no OpenFlow at {self.target} ({m[1]}); is ovs-vswitchd running?")
+        m = _CUT_OFF.search(err.said)
+        if m and command != "bundle":  # of a bundle nobody knows then what became of it
+            return UnavailableError(f"OpenFlow at {self.target} ended ({m[1] or m[2]}); is ovs-vswitchd running?")
         return err
 
     def wait(self, patience: float) -> None:
@@ -186,7 +190,7 @@ class OpenFlow:
     def _print(self, only: str) -> tuple[str, str, str]:
         """What the switch prints of its ports, flows and groups."""
         if only:
-            return "", self._patiently("dump-flows", only), ""
+            return "", self.ofctl("dump-flows", only), ""  # short, and maybe the first that the switch is asked
         return self.ofctl("dump-ports-desc"), self._patiently("dump-flows"), self._patiently("dump-groups")
 
     def marker(self) -> int | None:

@@ -23,6 +23,7 @@ from dnsteer.switch.tools import UnavailableError, openflow_target
 _BUCKET = re.compile(r"bucket=bucket_id:(\d+),(.*?)(?=,bucket=|$)")
 _TABLE_NAMES = {t.number: t.name for t in PIPELINE.tables.values()}
 _MOST_SLOTS = 16
+_TRIES = 5
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,19 @@ def verify(
     loaded: Loaded, remote: str, *, openflow: str | None = None, ignore_foreign: bool = False, timeout: float = 10
 ) -> list[Drift]:
     """All differences between the switch at *remote* and the spec. Raises SwitchError or UnavailableError."""
-    with Record(remote, timeout) as record:
-        standing = record.standing(loaded.spec.switch.bridge)
+    for _ in range(_TRIES):
+        with Record(remote, timeout) as record:
+            standing = record.standing(loaded.spec.switch.bridge)
+            drift = _drift(loaded, standing, remote, openflow, ignore_foreign, timeout)
+            again = record.standing(loaded.spec.switch.bridge)
+        if not drift or again is None or standing is None or again.ids == standing.ids:
+            break  # else somebody changed the switch meanwhile, and what was read are two different things
+    return drift
+
+
+def _drift(
+    loaded: Loaded, standing: Standing | None, remote: str, openflow: str | None, ignore_foreign: bool, timeout: float
+) -> list[Drift]:
     plan = build_plan(loaded, standing.overlay if standing else NO_OVERLAY)
     with db.Database(remote, timeout) as base:
         have = base.bridge(plan.bridge)
