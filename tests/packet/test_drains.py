@@ -21,6 +21,10 @@ from typing import Any
 import pytest
 
 from dnsteer.cli.output import Exit
+from dnsteer.control.absent import change_overlay
+from dnsteer.control.edits import advance, take_out
+from dnsteer.control.where import Switch as Where
+from dnsteer.control.where import now, stamp
 from tests.packet.command import FARM, SLOW, Ran, fresh, nothing_changes, on, spec_file
 from tests.packet.conftest import BRIDGE, ROOT, Switch, unexpected
 
@@ -419,3 +423,52 @@ def test_a_stuck_switch_is_given_up_after_the_time_that_was_said(tmp_path: Path)
                 assert time.monotonic() - started < 30  # not the minute that a long dump may take
         finally:
             daemon.send_signal(signal.SIGCONT)
+
+
+# Repeated
+
+
+def only(switch: Switch) -> dict[str, Any]:
+    (found,) = overlay(switch)
+    return found
+
+
+def test_repeated_keeps_what_is_not_given(applied: Switch) -> None:
+    assert on(applied)("drain", "farm/ns1", "--for", "2h", "--note", "disk").code == 0
+    first = only(applied)
+    with nothing_changes(applied):
+        again = on(applied)("drain", "farm/ns1")
+        same = on(applied)("drain", "farm/ns1", "--note", "disk", "--json")
+    assert (again.code, "drained already" in again.out) == (0, True)
+    assert (same.code, same.json["changed"]) == (0, False)
+    longer = on(applied)("drain", "farm/ns1", "--for", "4h")
+    assert re.search(r"changed: drain of farm/ns1: until \S+ \S+ UTC -> \S+ \S+ UTC\n", longer.out), longer.out
+    noted = on(applied)("drain", "farm/ns1", "--note", "disk, \x1b]0;x")
+    assert r"note 'disk' -> 'disk, \x1b]0;x'" in noted.out.replace("\\\\", "\\")
+    last = only(applied)
+    assert datetime.fromisoformat(last["until"]) - datetime.fromisoformat(first["until"]) > timedelta(hours=1)
+    assert (last["note"], last["since"]) == ("disk, \x1b]0;x", first["since"])
+
+
+def test_another_pace_keeps_the_progress(applied: Switch) -> None:
+    where = Where(applied.database)
+    then = now() - timedelta(minutes=30)
+    change_overlay(where, None, take_out("farm/ns1", "drain", over=3600), time=then)
+    half = change_overlay(where, None, advance)
+    assert sum(m.moved for m in half.moves) == 4
+    with nothing_changes(applied):
+        change_overlay(where, None, take_out("farm/ns1", "drain", over=3600))
+    start = time.monotonic()
+    done = on(applied)("drain", "farm/ns1", "--over", "2s", "--json")
+    assert (done.code, done.json["moved"]) == (0, 4)
+    assert 0.8 < time.monotonic() - start < 8  # the second half of the two seconds
+    assert "over 3600 s -> 2 s" in str(done.json["words"])
+    found = only(applied)
+    assert (found["over"], found["since"]) == (2, stamp(then))
+    assert states(applied)["ns1"] == "drained"
+
+
+def test_a_drain_of_who_has_no_slot_says_so(applied: Switch) -> None:
+    on(applied)("down", "farm/ns1")
+    done = on(applied)("drain", "farm/ns1")
+    assert done.out == "br-dns: changed: farm/ns1 is drained\nbr-dns: changed: no slot moves\n"

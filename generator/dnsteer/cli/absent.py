@@ -11,6 +11,7 @@ from dnsteer.cli.output import Json, err, out, print_json
 from dnsteer.cli.switched import Bridge, DryRun, Note, Yes, confirm, on_switch, progress, seconds
 from dnsteer.control.where import Switch
 from dnsteer.plan.absence import WHOLE, Kind
+from dnsteer.spec.errors import escape
 
 if TYPE_CHECKING:
     from dnsteer.control.absent import Change, Edit
@@ -95,7 +96,7 @@ def _take_out(
     from dnsteer.control.edits import take_out
 
     # What a gradual drain would do is what it comes to in the end.
-    edit = take_out(name, kind, over=0 if dry_run else over or 0, lasts=lasts or 0, note=note)
+    edit = take_out(name, kind, over=over or 0, lasts=lasts or 0, note=note, whole=dry_run)
     return _change(switch, edit, bridge, yes, dry_run, json)
 
 
@@ -126,8 +127,8 @@ def _report(change: Change, name: str, dry_run: bool, json: bool, nothing: str) 
     if not change.changed:
         out.print(f"{change.bridge}: nothing to change; {nothing}", markup=False)
         return
-    lines = [f"{'would change' if dry_run else 'changed'}: {move.text()}" for move in change.moves]
-    out.print("\n".join(f"{change.bridge}: {line}" for line in lines or ["changed; no slot moves"]), markup=False)
+    verb = "would change" if dry_run else "changed"
+    out.print("\n".join(f"{change.bridge}: {verb}: {escape(line)}" for line in change.words()), markup=False)
 
 
 def _drain_on(switch: Switch, first: Change, pool: str, backend: str, json: bool) -> None:

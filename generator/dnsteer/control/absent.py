@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from dnsteer import __version__
-from dnsteer.control import movement
+from dnsteer.control import absences, movement
 from dnsteer.control.where import Confirm, Progress, Switch, agreed, expire, now, silent
 from dnsteer.plan.absence import WHOLE, Overlay, marker
 from dnsteer.plan.membership import Membership
@@ -49,12 +49,20 @@ class Change:
         """Whether the overlay is another one."""
         return self.before != self.after
 
+    def words(self) -> list[str]:
+        """What changes, a sentence each. Empty when the overlay is the same."""
+        moves = [move.text() for move in self.moves]
+        altered = absences.altered(self.before, self.after)
+        if moves or not self.changed:
+            return moves + altered
+        return [*absences.begun_and_ended(self.before, self.after), *altered, "no slot moves"]
+
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
         return {
             "ok": True, "changed": self.changed, "bridge": self.bridge, "repaired": self.repaired,
             "moved": sum(m.moved for m in self.moves),
-            "moves": [m.as_json() for m in self.moves], "warnings": self.warnings,
+            "moves": [m.as_json() for m in self.moves], "words": self.words(), "warnings": self.warnings,
         }  # fmt: skip
 
 

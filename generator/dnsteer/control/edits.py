@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from dnsteer.control.absent import Edit
@@ -20,8 +21,12 @@ def split_name(name: str) -> tuple[str, str]:
     return pool, backend
 
 
-def take_out(name: str, kind: Kind, *, over: float = 0, lasts: float = 0, note: str = "") -> Edit:
-    """Take a backend out; *over* and *lasts* are seconds. One that is out already keeps its place and its progress."""
+def take_out(name: str, kind: Kind, *, over: float = 0, lasts: float = 0, note: str = "", whole: bool = False) -> Edit:
+    """Take a backend out; *over* and *lasts* are seconds.
+
+    One that is out already keeps its place and its progress, and the time, pace and note that are not given anew. With
+    *whole* as it will be when a gradual drain is done.
+    """
     pool, backend = split_name(name)
 
     def edit(overlay: Overlay, state: State, time: datetime) -> Overlay:
@@ -29,15 +34,14 @@ def take_out(name: str, kind: Kind, *, over: float = 0, lasts: float = 0, note: 
         until = stamp(time + timedelta(seconds=lasts)) if lasts else ""
         found = overlay.find(pool, backend, kind)
         if found is None:
-            gone = 0 if over else WHOLE
-            return overlay.put(Absence(pool, backend, kind, stamp(time), who(), note, until, over, gone))
-        same = found.note == note and bool(found.until) == bool(until)
-        if same and not until and (over or found.gone == WHOLE):
-            return overlay
-        # Repeated: its time and note are the new ones; a drain that was gradual goes at once when no --over is given.
-        gone = found.gone if over else WHOLE
-        changed = Absence(pool, backend, kind, found.since, who(), note or found.note, until, found.over, gone)
-        return overlay.put(changed)
+            wanted = Absence(pool, backend, kind, stamp(time), who(), note, until, over, 0 if over else WHOLE)
+        else:
+            wanted = replace(found, note=note or found.note, until=until or found.until)
+            if over and over != found.over:
+                wanted = wanted.at_pace(over, time)
+            if wanted != found:
+                wanted = replace(wanted, by=who())
+        return overlay.put(replace(wanted, gone=WHOLE) if whole else wanted)
 
     return edit
 

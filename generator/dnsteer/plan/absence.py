@@ -23,7 +23,8 @@ class Absence:
     """One backend of one pool that is drained or down.
 
     *since* and *until* are times in ISO 8601 with their offset; an empty *until*: until somebody ends it. *over* is how many
-    seconds a drain takes, 0: at once. *gone* is how far it has come, in thousandths of the backend's slots.
+    seconds a drain takes, 0: at once. *gone* is how far it has come, in thousandths of the backend's slots. *paced* is when
+    a drain that got another pace would have begun at that pace; empty: it has its first one.
     """
 
     pool: str
@@ -35,6 +36,7 @@ class Absence:
     until: str = ""
     over: float = 0
     gone: int = WHOLE
+    paced: str = ""
 
     @property
     def name(self) -> str:
@@ -49,9 +51,17 @@ class Absence:
         """The same absence as far as it should have come by *now*."""
         if self.gone >= WHOLE:
             return self
-        passed = (now - datetime.fromisoformat(self.since)).total_seconds()
+        passed = (now - datetime.fromisoformat(self.paced or self.since)).total_seconds()
         share = WHOLE if passed >= self.over else max(self.gone, int(WHOLE * passed / self.over))
         return replace(self, gone=share)
+
+    def at_pace(self, over: float, now: datetime) -> Absence:
+        """The same drain, all of which takes *over* seconds from now on. What is gone stays gone."""
+        here = self.due(now)
+        if here.gone >= WHOLE:
+            return here
+        began = now - timedelta(seconds=over * here.gone / WHOLE)
+        return replace(here, over=over, paced=began.isoformat(timespec="milliseconds"))
 
 
 @dataclass(frozen=True)
@@ -123,7 +133,7 @@ def _slim(absence: Absence) -> dict[str, Any]:
     return {k: v for k, v in asdict(absence).items() if v != _DEFAULTS.get(k)}
 
 
-_DEFAULTS: dict[str, Any] = {"note": "", "until": "", "over": 0, "gone": WHOLE}
+_DEFAULTS: dict[str, Any] = {"note": "", "until": "", "over": 0, "gone": WHOLE, "paced": ""}
 _TYPES: dict[str, tuple[type, ...]] = {"over": (int, float), "gone": (int,)}
 
 
@@ -144,7 +154,7 @@ def _absence(item: Any) -> Absence:
         or not 0 <= absence.over < timedelta.max.total_seconds()
     ):
         raise ValueError(f"an entry has kind {absence.kind!r}, gone {absence.gone} and over {absence.over}")
-    for time in (absence.since, *filter(None, [absence.until])):
+    for time in (absence.since, *filter(None, [absence.until, absence.paced])):
         if datetime.fromisoformat(time).tzinfo is None:
             raise ValueError(f"the time {time} lacks its offset")
     return absence
