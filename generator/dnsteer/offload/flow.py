@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Literal
 
 from ovs.flow.kv import KVDecoders
@@ -18,6 +20,9 @@ Offloaded = Literal["yes", "partial", "no", ""]
 
 MAX_LINE = 65_536
 """Longest line read, in characters. The switch prints a few hundred."""
+
+MAX_NESTING = 64
+"""Deepest nesting of brackets read. The library takes time with the square of it."""
 
 _NOT_A_FLOW = ("flow-dump from", "ovs-appctl:", "ovs-dpctl:")
 _OFFLOADED: Mapping[str, Offloaded] = {"yes": "yes", "true": "yes", "partial": "partial", "no": "no", "false": "no"}
@@ -119,12 +124,17 @@ def read_flow(line: str) -> Flow | Unreadable:
     line = line.strip()
     if len(line) > MAX_LINE:
         return Unreadable(line[:200], f"a line of {len(line)} characters; at most {MAX_LINE} are read")
+    if _nesting(line) > MAX_NESTING:
+        return Unreadable(line[:200], f"brackets nested more than {MAX_NESTING} deep")
     try:
         return _flow(line)
-    except RecursionError:
-        return Unreadable(line, "actions nested too deep")
     except Exception as err:  # noqa: BLE001  the library raises whatever its decoders stumble over
         return Unreadable(line, _innermost(err))
+
+
+def _nesting(line: str) -> int:
+    """The deepest nesting of brackets."""
+    return max(accumulate(1 if c == "(" else -1 for c in line if c in "()"), default=0)
 
 
 def _innermost(err: BaseException) -> str:
@@ -134,16 +144,19 @@ def _innermost(err: BaseException) -> str:
 
 
 def _flow(line: str) -> Flow:
-    parsed = _parse(line)
-    info: Mapping[str, Any] = parsed.info
-    match = tuple(fields_of(parsed.match))
+    with _every_name_is_known():
+        # Two actions that the library reads wrongly (pop_mpls, tnl_pop with a name) go in under names that it does not know.
+        parsed: Any = ODPFlow(_MISREAD.sub(r"x_\1(", line))
+        match = tuple(fields_of(parsed.match))
+        actions = tuple(_actions(parsed.actions))
     if not match:
         raise ValueError("a flow without a match")
+    info: Mapping[str, Any] = parsed.info
     used = info.get("used", "never")
     return Flow(
         text=line,
         match=match,
-        actions=tuple(_actions(parsed.actions)),
+        actions=actions,
         ufid=str(getattr(parsed, "ufid", {}).get("ufid", "")),
         layer=str(info.get("dp", "")),
         offloaded=_OFFLOADED.get(str(info.get("offloaded", "")).lower(), ""),
@@ -154,12 +167,13 @@ def _flow(line: str) -> Flow:
     )
 
 
-def _parse(line: str) -> Any:
-    """The library's parse. Two actions that it reads wrongly (pop_mpls, tnl_pop with a name) go in under unknown names."""
+@contextmanager
+def _every_name_is_known() -> Iterator[None]:
+    """Have the library read names of fields and actions that it does not know, their content as text."""
     with _STRICT:
-        strict, KVDecoders.strict = getattr(KVDecoders, "strict", True), False  # unknown names are read, as text
+        strict, KVDecoders.strict = getattr(KVDecoders, "strict", True), False
         try:
-            return ODPFlow(_MISREAD.sub(r"x_\1(", line))
+            yield
         finally:
             KVDecoders.strict = strict
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from dnsteer.offload.capabilities import Case, Certainty, Entry, LimitName, Outcome, Port, Profile
 from dnsteer.offload.flow import Action, Flow, Unreadable
@@ -54,8 +54,11 @@ class Judgement:
 
     @property
     def why_software(self) -> str:
-        """Why the CPU forwards, in a sentence; empty when hardware does."""
-        return "; ".join(reason.text for reason in self.reasons)
+        """Why the CPU forwards, in a sentence; empty when hardware does. What is said of several things is said once."""
+        about: dict[str, list[str]] = {}
+        for reason in self.reasons:
+            about.setdefault(reason.text.removeprefix(f"{reason.name}: "), []).append(reason.name)
+        return "; ".join(_said(text, names) for text, names in about.items())
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -69,6 +72,12 @@ class Judgement:
             "match_bytes": self.match_bytes,
             "why_software": self.why_software,
         }
+
+
+def _said(text: str, names: list[str]) -> str:
+    if len(names) > 1:
+        return f"{', '.join(name.partition('=')[0] for name in names)}: {text}"
+    return text if text.startswith(names[0]) or names[0] in get_args(LimitName) else f"{names[0]}: {text}"
 
 
 @dataclass(frozen=True)
@@ -125,11 +134,15 @@ def _everything(flow: Flow, profile: Profile, around: Around, parts: tuple[Part,
     if not profile.hardware:
         yield _met("limit", profile.layer, profile.other_match, None)
         return
+    slow = any(_slow(action) for action in flow.every_action())
+    if slow:  # said first, since nothing that the spec says will change it
+        yield from _actions(flow, flow.actions, profile, around)
     for matched in flow.match:
         entry = profile.match(matched.key)
         case = next((c for c in entry.cases if _flow_meets(c, flow) and _field_meets(c, matched)), None)
         yield _met("match", str(matched), entry, case)
-    yield from _actions(flow, flow.actions, profile, around)
+    if not slow:
+        yield from _actions(flow, flow.actions, profile, around)
     yield from _limits(flow, profile, around, len(parts))
 
 

@@ -8,9 +8,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ovs.flow import odp
 from ovs.flow.decoders import EthMask, IPMask
 from ovs.flow.kv import KVParser
-from ovs.flow.odp import ODPFlow
+
+
+class _Address(IPMask):  # type: ignore[misc]
+    """The library's address and mask, with the text: it takes a mask such as 0.0.0.255 for one of a network's hosts."""
+
+    def __init__(self, string: str) -> None:
+        super().__init__(string)
+        self.text = string
+
+
+odp.IPMask = _Address  # before the library makes its decoders, which it does at the first flow
 
 FLAGS: dict[str, tuple[str, ...]] = {
     "ct_state": ("new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"),
@@ -84,7 +95,7 @@ def _fields(match: Mapping[str, Any], tag: int) -> Iterator[Field]:
 def _inside(value: Any) -> Mapping[str, Any]:
     """What an `encap()` holds. The library leaves one within another as text."""
     if isinstance(value, str):
-        parser = KVParser(value, ODPFlow.match_decoders())
+        parser = KVParser(value, odp.ODPFlow.match_decoders())
         parser.parse()
         return {kv.key: kv.value for kv in parser.kv()}
     return value if isinstance(value, Mapping) else {}
@@ -108,8 +119,17 @@ def _flat(key: str, value: Any) -> Iterator[Field]:
 
 def _field(key: str, value: Any) -> Field:
     if isinstance(value, IPMask):
-        address = ipaddress.ip_address(str(value.ip))
-        return Field(key, int(address), int(value.mask), address.max_prefixlen, str(address))
+        text, slash, mask = getattr(value, "text", f"{value.ip}/{value.mask}").partition("/")
+        address = ipaddress.ip_address(text)
+        whole = (1 << address.max_prefixlen) - 1
+        bits = (
+            whole
+            if not slash
+            else int(ipaddress.ip_address(mask))
+            if not mask.isdigit()
+            else whole & ~(whole >> int(mask))
+        )
+        return Field(key, int(address), bits, address.max_prefixlen, str(address))
     if isinstance(value, EthMask):
         mask = int(value.mask) if value.mask is not None else 2**48 - 1
         return Field(key, int(value.eth), mask, 48, ":".join(f"{b:02x}" for b in int(value.eth).to_bytes(6, "big")))

@@ -1,0 +1,183 @@
+"""Datapath flows as typed data: dumps of every flavor, odd lines, and that nothing makes the reader raise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from ovs.flow.kv import KVDecoders
+
+from dnsteer.offload.flow import MAX_LINE, Flow, Unreadable, read_flow, read_flows
+from dnsteer.offload.judge import Around, judge
+from dnsteer.offload.profile import profile
+from dnsteer.switch.megaflows import mask_of, masks, read_megaflows
+
+DUMPS = Path(__file__).parents[1] / "offload_dumps"
+FLAVORS = {"doca.txt": "ovs-doca-2", "dpdk.txt": "ovs-dpdk", "tc.txt": "ovs-kernel", "userspace.txt": "ovs-netdev"}
+LINES = [line for name in FLAVORS for line in (DUMPS / name).read_text().splitlines()]
+
+
+def flow(line: str) -> Flow:
+    found = read_flow(line)
+    assert isinstance(found, Flow), found
+    return found
+
+
+def dump(name: str) -> list[Flow]:
+    found = list(read_flows((DUMPS / name).read_text()))
+    assert not [f for f in found if isinstance(f, Unreadable)]
+    return [f for f in found if isinstance(f, Flow)]
+
+
+@pytest.mark.parametrize("name", FLAVORS)
+def test_dumps_say_what_the_profiles_predict(name: str) -> None:
+    """Dumps in the formats of NVIDIA's and upstream tests; what they say of offload is what the judge says."""
+    around = Around(ports={"br-dns": "internal"})
+    for found in dump(name):
+        judgement = judge(found, profile(FLAVORS[name]), around)
+        allowed = {"yes": ("yes",), "partial": ("partial", "no"), "no": ("no",), "": ("no",)}[found.offloaded]
+        if found.ufid:  # without -m a dump says nothing of offload
+            assert judgement.verdict in allowed, f"{found.text}: {judgement.why_software}"
+
+
+def test_a_flow_of_the_userspace_datapath_in_full() -> None:
+    found = flow(
+        "ufid:c26ee931-cae3-4620-8269-47a097393d29, skb_priority(0/0),ct_state(0/0),recirc_id(0x2),dp_hash(0x3/0xf),"
+        "in_port(p0),packet_type(ns=0,id=0),eth(src=02:00:00:00:00:fe/00:00:00:00:00:00,dst=02:00:00:00:00:53),eth_type(0x86dd),"
+        "ipv6(src=2001:db8::1/::,dst=2001:db8::53,label=0/0,proto=17,tclass=0/0x3,hlimit=64/0,frag=no),"
+        "udp(src=10360/0x7e,dst=53), packets:12, bytes:1008, used:0.480s, flags:S., dp:ovs, "
+        "actions:set(eth(src=02:00:00:00:00:53,dst=02:00:00:00:01:04)),p0, dp-extra-info:miniflow_bits(5,4)"
+    )
+    assert [str(f) for f in found.match] == [
+        "recirc_id=2", "dp_hash=3/0xf", "in_port=p0", "packet_type=(0,0x0)", "eth.dst=02:00:00:00:00:53", "eth_type=34525",
+        "ipv6.dst=2001:db8::53", "ipv6.proto=17", "ipv6.tclass=0/0x3", "ipv6.frag=no", "udp.src=10360/0x7e", "udp.dst=53",
+    ]  # fmt: skip
+    assert [str(a) for a in found.actions] == [
+        "set.eth.src=02:00:00:00:00:53", "set.eth.dst=02:00:00:00:01:04", "output:p0",
+    ]  # fmt: skip
+    assert (found.ufid, found.layer, found.offloaded) == ("c26ee931-cae3-4620-8269-47a097393d29", "ovs", "")
+    assert (found.packets, found.bytes, found.used, found.extra) == (12, 1008, 0.48, "miniflow_bits(5,4)")
+    assert (found.family, found.proto, found.recirculated) == ("ipv6", 17, True)
+    source, port = found.get("udp.src"), found.get("ipv6.dst")
+    assert source is not None and port is not None
+    assert (source.value, source.mask, source.bits, source.exact, port.exact) == (10360, 0x7E, 16, False, True)
+
+
+def test_nested_actions() -> None:
+    found = flow(
+        "recirc_id(0),in_port(1),eth_type(0x0800),ipv4(frag=no), packets:0, bytes:0, used:never, actions:"
+        "clone(push_vlan(vid=5,pcp=0),2),check_pkt_len(size=1500,gt(clone(trunc(9),3)),le(drop)),"
+        "sample(sample=50.0%,actions(userspace(pid=0,sFlow(vid=0,pcp=0,output=0),actions))),"
+        "ct(commit,zone=4,nat(src=192.0.2.1)),set(ipv4(src=192.0.2.1,ttl=63)),pop_mpls(eth_type=0x800),tnl_pop(vxlan_sys)"
+    )
+    assert [a.name for a in found.actions] == [
+        "clone", "check_pkt_len", "sample", "ct", "set.ipv4.src", "set.ipv4.ttl", "pop_mpls", "tnl_pop",
+    ]  # fmt: skip
+    assert [a.name for a in found.every_action()][:7] == [
+        "clone", "push_vlan", "output", "check_pkt_len", "clone", "trunc", "output",
+    ]  # fmt: skip
+    check, ct = found.actions[1], found.actions[3]
+    assert [[a.name for a in branch] for branch in check.branches] == [["clone"], ["drop"]]
+    assert check.args == {"size": 1500}
+    assert (ct.args["zone"], ct.args["nat"]["type"]) == (4, "src")
+    assert [a.continues for a in found.actions[4:6]] == [False, True]  # one set() of two fields
+
+
+@pytest.mark.parametrize(
+    ("printed", "key", "value", "mask"),
+    [
+        ("ct_state(+est-new)", "ct_state", 0x02, 0x03),
+        ("ct_state(0x21/0x21)", "ct_state", 0x21, 0x21),
+        ("ct_state(new|trk)", "ct_state", 0x21, 0xFF),
+        ("ct_state(+trk-0x40)", "ct_state", 0x20, 0x60),
+        ("tcp_flags(+syn-ack)", "tcp_flags", 0x02, 0x12),
+        ("tunnel(tun_id=0x5,flags(-df-csum+key))", "tunnel.flags", 0x08, 0x0E),
+        ("eth(src=01:00:00:00:00:00/01:00:00:00:00:00)", "eth.src", 1 << 40, 1 << 40),
+        ("ipv4(src=192.0.2.0/255.255.255.0)", "ipv4.src", 0xC0000200, 0xFFFFFF00),
+        ("ipv4(src=0.0.0.1/0.0.0.255)", "ipv4.src", 1, 255),
+        ("ipv6(src=::1/::ffff)", "ipv6.src", 1, 0xFFFF),
+        ("ipv6(src=2001:db8::1/ffff::ffff)", "ipv6.src", 0x20010DB8 << 96 | 1, 0xFFFF << 112 | 0xFFFF),
+        ("ipv4(src=192.0.2.0/24)", "ipv4.src", 0xC0000200, 0xFFFFFF00),
+        ("ct_label(0x100000000/0x100000000)", "ct_label", 1 << 32, 1 << 32),
+        ("packet_type(ns=1,id=0x800)", "packet_type", 0x10800, 2**32 - 1),
+        ("brand_new(0x1)", "brand_new", 1, 2**32 - 1),  # a key of a switch that is newer than the library
+    ],
+)
+def test_values_and_masks(printed: str, key: str, value: int, mask: int) -> None:
+    found = flow(f"in_port(1),{printed}, packets:0, bytes:0, used:never, actions:2").get(key)
+    assert found is not None
+    assert (found.value, found.mask) == (value, mask)
+
+
+def test_tags_do_not_hide_the_packet_behind_them() -> None:
+    found = flow(
+        "in_port(1),eth(),eth_type(0x88a8),vlan(vid=5,pcp=1),encap(eth_type(0x8100),vlan(vid=6,pcp=0/0),"
+        "encap(eth_type(0x0800),ipv4(proto=17,frag=no),udp(dst=53))), packets:0, bytes:0, used:never, actions:2"
+    )
+    assert {f.key: f.value for f in found.match} == {
+        "in_port": 1, "vlan.tpid": 0x88A8, "vlan.vid": 5, "vlan.pcp": 1, "vlan2.tpid": 0x8100, "vlan2.vid": 6,
+        "eth_type": 0x0800, "ipv4.proto": 17, "ipv4.frag": "no", "udp.dst": 53,
+    }  # fmt: skip
+    assert found.family == "ipv4"
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("", "malformed odp flow"),
+        ("no flow at all", "malformed odp flow"),
+        ("actions:drop", "without a match"),
+        ("recirc_id(0),in_port(1, packets:0, bytes:0, used:never, actions:2", "matching ')'"),
+        ("in_port(1),eth_type(0xzz), packets:0, bytes:0, used:never, actions:2", "invalid literal"),
+        ("in_port(1),ipv4(src=300.0.0.1), packets:0, bytes:0, used:never, actions:2", "300.0.0.1"),
+        ("in_port(1),tcp(dst=99999), packets:0, bytes:0, used:never, actions:2", "bigger than size 16"),
+        ("in_port(1)," + "x" * MAX_LINE, "characters"),
+    ],
+)
+def test_what_is_no_flow_says_why(line: str, problem: str) -> None:
+    found = read_flow(line)
+    assert isinstance(found, Unreadable)
+    assert problem in found.problem and "\n" not in found.problem
+
+
+def test_nesting_without_end_is_unreadable() -> None:
+    start = "in_port(1), packets:0, bytes:0, used:never, actions:"
+    found = read_flow(start + "clone(" * 9000 + "1" + ")" * 9000)
+    assert isinstance(found, Unreadable) and "nested" in found.problem
+    assert len(list(flow(start + "clone(" * 60 + "1" + ")" * 60).every_action())) == 61
+
+
+def test_headings_are_no_flows() -> None:
+    assert list(read_flows("flow-dump from pmd on cpu core: 3\n\nflow-dump from the main thread:\n")) == []
+
+
+def test_reading_leaves_the_library_as_strict_as_it_was() -> None:
+    flow(LINES[1])
+    read_flow("broken(")
+    assert KVDecoders.strict is True
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet=st.characters(codec="utf-8"), max_size=200))
+@example("ufid:,actions:")
+@example("in_port(1), actions:()")
+def test_any_text_is_read_or_refused(text: str) -> None:
+    assert isinstance(read_flow(text), Flow | Unreadable)
+    assert all(isinstance(found, Flow | Unreadable) for found in read_flows(text))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(LINES), st.integers(0, 400), st.integers(0, 40), st.text("()/,:=0x1-+ab{}|", max_size=8))
+def test_any_damage_to_a_line_is_read_or_refused(line: str, at: int, gone: int, instead: str) -> None:
+    found = read_flow(line[:at] + instead + line[at + gone :])
+    assert judge(found, profile("ovs-doca")).verdict in ("yes", "no", "partial", "unknown")
+
+
+def test_masks_are_counted_the_same_in_both_forms() -> None:
+    text = "".join(f"{line}\n" for line in LINES if "recirc_id(" in line)
+    flows = [found for found in read_flows(text) if isinstance(found, Flow)]
+    assert len({mask_of(found.match) for found in flows}) == masks(read_megaflows(text)) > 5
+    udp, tcp = (f"in_port(1),{p}(dst=53), packets:0, bytes:0, used:never, actions:2" for p in ("udp", "tcp"))
+    assert mask_of(flow(udp).match) == mask_of(flow(tcp).match) != mask_of(flow(udp.replace("53", "53/0xff")).match)
