@@ -5,7 +5,7 @@ BIN := .venv/bin
 SPEC ?= examples/quickstart.yaml
 DB := unix:/run/dnsteer-lab/db.sock
 
-.PHONY: help setup demo test lint fmt docs golden bench-render bench-slots bench-megaflows bench-change bench-capacity wheel clean
+.PHONY: help setup demo test lint fmt docs golden bench-render bench-slots bench-megaflows bench-change bench-capacity bench-datapath wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
@@ -53,6 +53,9 @@ bench-change: setup ## 200 random changes, kills and movement under load in the 
 
 bench-capacity: setup ## errors of the capacity model at every published measurement, each left out in turn (JSON)
 	$(BIN)/python -m bench.capacity
+
+bench-datapath: setup ## cycles per packet and Mpps of the pipelines on OVS-DPDK, one core (root; JSON)
+	$(BIN)/python -m bench.datapath
 
 wheel: setup ## build the wheel and try it in a clean environment
 	scripts/wheel.sh

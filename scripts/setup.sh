@@ -6,6 +6,8 @@ set -eu
 cd "$(dirname "$0")/.."
 
 packages="openvswitch-switch nsd dnsperf knot-dnsutils iproute2 ethtool iputils-ping openssl procps shellcheck python3 python3-venv"
+# OVS-DPDK for bench-datapath and one test, which call it by its path: ovs-vswitchd stays the one that it was.
+packages="$packages dpdk openvswitch-switch-dpdk librte-mempool-ring23 librte-net-null23 librte-net-pcap23"
 
 missing=""
 for package in $packages; do
@@ -27,7 +29,7 @@ if [ -n "$missing" ]; then
     apt-get update -qq
     # shellcheck disable=SC2086 # a list of words
     apt-get install -y -qq --no-install-recommends $missing >/dev/null
-    for unit in openvswitch-switch nsd; do
+    for unit in openvswitch-switch nsd dpdk; do
         case " $missing " in
         *" $unit "*) systemctl disable --quiet "$unit" 2>/dev/null || true ;;
         esac

@@ -1,0 +1,122 @@
+"""What OVS-DPDK says of its forwarding thread and ports, and figures per packet made of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+
+from dnsteer.switch.tools import SwitchError
+
+
+@dataclass(frozen=True)
+class Counters:
+    """`dpif-netdev/pmd-stats-show` of the forwarding thread. Cycles are of the time stamp counter."""
+
+    received: int
+    recirculated: int
+    simple: int
+    emc: int
+    smc: int
+    megaflow: int
+    lookups: float
+    upcalls: int
+    lost: int
+    batch: float
+    idle: int
+    busy: int
+
+
+_WHERE = {
+    "received": "packets received",
+    "recirculated": "packet recirculations",
+    "simple": "simple match hits",
+    "emc": "emc hits",
+    "smc": "smc hits",
+    "megaflow": "  megaflow hits",
+    "lookups": r"avg\. subtable lookups per megaflow hit",
+    "upcalls": "miss with success upcall",
+    "lost": "miss with failed upcall",
+    "batch": r"avg\. packets per output batch",
+    "idle": "idle cycles",
+    "busy": "processing cycles",
+}
+_FRACTIONS = ("lookups", "batch")
+
+
+def read_counters(text: str) -> Counters:
+    """Read the counters of the one forwarding thread. Missing ones are zero: OVS leaves out cycles when there are none.
+
+    Raises SwitchError when there is not exactly one such thread.
+    """
+    threads = [part for part in text.split("thread")[1:] if part.startswith(" numa_id")]
+    if len(threads) != 1:
+        raise SwitchError(f"OVS-DPDK has {len(threads)} forwarding threads, not one")
+    values: dict[str, float] = {}
+    for name, words in _WHERE.items():
+        found = re.search(rf"{words}: ([\d.]+)", threads[0])
+        values[name] = float(found[1]) if found else 0
+    return Counters(**{k: v if k in _FRACTIONS else int(v) for k, v in values.items()})  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class PortCounters:
+    """Packets of a port."""
+
+    received: int
+    sent: int
+
+
+def read_port(text: str, port: str) -> PortCounters:
+    """Read one port of `dpctl/show -s`. Raises SwitchError when it is not there."""
+    found = re.search(rf"port \d+: {port} .*?RX packets:(\d+).*?TX packets:(\d+)", text, re.S)
+    if found is None:
+        raise SwitchError(f"no counters of port {port}")
+    return PortCounters(int(found[1]), int(found[2]))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One measurement, per packet received.
+
+    *mpps* million packets per second; *cycles* of the time stamp counter; *forwarded* packets sent, by the port's own
+    count and only about, since ports and thread are not read at one moment; *waited* share of the time that the
+    thread's core was taken away; the others say how packets found their flows.
+    """
+
+    mpps: float
+    cycles: float
+    forwarded: float
+    waited: float
+    passes: float
+    simple: float
+    emc: float
+    smc: float
+    megaflow: float
+    lookups: float
+    upcalls: int
+    batch: float
+
+    def as_json(self) -> dict[str, float]:
+        """The sample as a JSON object."""
+        return {name: round(value, 4) for name, value in asdict(self).items()}
+
+
+def sample_of(counters: Counters, hertz: float, forwarded: int, waited: float) -> Sample:
+    """Figures per packet. Raises SwitchError when there was none."""
+    packets, cycles = counters.received, counters.idle + counters.busy
+    if not packets or not cycles:
+        raise SwitchError("the forwarding thread received nothing")
+    return Sample(
+        mpps=packets / cycles * hertz / 1e6,
+        cycles=cycles / packets,
+        forwarded=forwarded / packets,
+        waited=waited,
+        passes=1 + counters.recirculated / packets,
+        simple=counters.simple / packets,
+        emc=counters.emc / packets,
+        smc=counters.smc / packets,
+        megaflow=counters.megaflow / packets,
+        lookups=counters.lookups,
+        upcalls=counters.upcalls + counters.lost,
+        batch=counters.batch,
+    )
