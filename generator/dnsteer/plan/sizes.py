@@ -92,7 +92,8 @@ def _crossing(spec: Spec, plan: Plan) -> str:
             leave = names[row.out]
             come = next(p.name for p in uplinks if p.name != leave)
             return f"queries that come in by {come} leave by {leave}"
+    used = {b.port for pool in spec.pools.values() for b in pool.backends}
     for port in plan.ports:
-        if plan.has_gateways and port.answers_out not in (None, OUT_SAME):
+        if plan.has_gateways and port.answers_out not in (None, OUT_SAME) and (port.uplink or port.name in used):
             return f"answers that come in by {port.name} leave by {names[port.answers_out or 0]}"
     return ""

@@ -21,10 +21,9 @@ Rows = list[dict[str, Any]]
 
 def openvswitch(machine: Machine, setup: Setup, remote: str) -> Iterator[Item]:
     """The items of Open vSwitch, whose database is at *remote*."""
-    yield from _program(machine, setup)
-    rows, item = _rows(
-        machine, remote, "Open_vSwitch", "other_config", "external_ids", "ovs_version", "dpdk_initialized"
-    )
+    columns = ("other_config", "external_ids", "dpdk_initialized", "dpdk_version")
+    rows, item = _rows(machine, remote, "Open_vSwitch", *columns)
+    yield from _program(machine, setup, rows[0] if rows else {})
     yield item
     if not rows:
         return
@@ -35,7 +34,8 @@ def openvswitch(machine: Machine, setup: Setup, remote: str) -> Iterator[Item]:
     yield from _bridge(setup, bridges or [], interfaces or [])
 
 
-def _program(machine: Machine, setup: Setup) -> Iterator[Item]:
+def _program(machine: Machine, setup: Setup, running: Mapping[str, Any]) -> Iterator[Item]:
+    """The program as it is installed; what a switch that runs says of its libraries counts as well."""
     ran = machine.run(["ovs-vswitchd", "--version"])
     found = re.search(r"^ovs-vswitchd \(.*\) (\S+)", ran.out, re.M)
     if not ran.ok or found is None:
@@ -47,13 +47,20 @@ def _program(machine: Machine, setup: Setup) -> Iterator[Item]:
         ("DOCA", (Flavor.OVS_DOCA,), "install NVIDIA's Open vSwitch (package doca-openvswitch-switch)"),
     ):
         if setup.flavor in flavors:
-            version = re.search(rf"^{library} (\S+)", ran.out, re.M)
+            built = re.search(rf"^{library} (\S+)", ran.out, re.M)
+            version = built[1] if built else _running(running) if library == "DPDK" else ""
             name = f"{library} in Open vSwitch"
-            yield Item(name, "ok", version[1]) if version else Item(name, "missing", "built without", todo)
+            yield Item(name, "ok", version) if version else Item(name, "missing", "built without", todo)
     if setup.flavor is Flavor.OVS_KERNEL:
         there = machine.exists("/sys/module/openvswitch")
         yield Item("kernel module", "ok" if there else "missing", "openvswitch" if there else "openvswitch is not loaded",
                    "" if there else "modprobe openvswitch")  # fmt: skip
+
+
+def _running(row: Mapping[str, Any]) -> str:
+    """Version of the DPDK that a switch runs with; empty where it runs without."""
+    version = str(row.get("dpdk_version") or "") if row.get("dpdk_initialized") is True else ""
+    return version.removeprefix("DPDK ")
 
 
 def _rows(machine: Machine, remote: str, table: str, *columns: str) -> tuple[Rows | None, Item]:
