@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 
+from dnsteer.offload.capabilities import Profile
 from dnsteer.offload.flow import Flow, Unreadable, read_flow
 from dnsteer.offload.judge import Around, Judgement, judge
 from dnsteer.offload.owners import Owner, Owners
 from dnsteer.offload.path import Path, Verdict
-from dnsteer.offload.profile import Profile
+from dnsteer.offload.split import shared_rules
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.objects import Plan, ServiceRow
 from dnsteer.proof.harness import Harness
@@ -20,7 +21,7 @@ from dnsteer.proof.reference import Frame, Reference
 from dnsteer.proof.vectors import Vector, vectors
 from dnsteer.proof.wire import TCP, UDP
 from dnsteer.spec.load import Loaded
-from dnsteer.spec.model import Selection
+from dnsteer.spec.model import Hardware, Selection
 from dnsteer.switch.megaflows import mask_of
 from dnsteer.switch.tools import ovs_version
 
@@ -30,6 +31,7 @@ QUERIES = 8_000
 """Queries sent at most; of larger specs a sample of each service's slots. Reading 8,000 flows takes about ten seconds."""
 _LEAST_SLOTS = 2
 _ICMP = (1, 58)
+_IN_HARDWARE = ("yes", "unknown")
 _WORST: tuple[Verdict, ...] = ("no", "partial", "unknown", "yes")
 
 
@@ -97,15 +99,15 @@ class Examination:
     def _path(self, owner: Owner, row: ServiceRow, found: Sequence[Judged]) -> Path:
         vip = self.loaded.spec.vips[owner.vip]
         flows = [(j.flow, j.judgement) for j in found if isinstance(j.flow, Flow)]
-        first = [(flow, judgement) for flow, judgement in flows if not flow.recirculated]
-        slots = self._slots[row.pool]
-        spread = first if owner.direction == "query" and row.slot_bits else []
-        rules = sum(judgement.rules for _, judgement in flows)
-        rules += round(sum(judgement.rules for _, judgement in spread) * (self.share_of(slots) - 1))
+        first = [judgement for flow, judgement in flows if not flow.recirculated]
         later = [judgement for flow, judgement in flows if flow.recirculated]
-        if later and not row.slot_bits and len(later) < slots:  # the hash was not asked for every slot
-            rules += round(sum(judgement.rules for judgement in later) * (slots / len(later) - 1))
-        depth = max((max(1, j.rules) for _, j in first), default=1) + max((max(1, j.rules) for j in later), default=0)
+        slots = self._slots[row.pool]
+        unseen = 0.0
+        if owner.direction == "query" and row.slot_bits:
+            unseen = sum(judgement.verdict in _IN_HARDWARE for judgement in first) * (self.share_of(slots) - 1)
+        elif 0 < len(later) < slots:  # the hash was not asked for every slot
+            unseen = slots - len(later)
+        depths = [max((max(1, j.tables) for j in each), default=0) for each in (first, later)]
         return Path(
             vip=owner.vip,
             service=owner.service,
@@ -114,11 +116,11 @@ class Examination:
             mode=vip.forwarding.value,
             selection=self.loaded.spec.pools[vip.pool].selection.value,
             slots=slots,
-            rules=rules,
+            rules=rules_of(found) + round(unseen),
             passes=2 if later else 1,
             masks=len({mask_of(flow.match) for flow, _ in flows}),
             match_bytes=max((judgement.match_bytes for _, judgement in flows), default=0),
-            depth=depth,
+            depth=max(1, sum(depths)),
             rewrites=max((sum(a.name.startswith("set.") for a in flow.every_action()) for flow, _ in flows), default=0),
             conntrack=any(a.name == "ct" for flow, _ in flows for a in flow.every_action()),
             offloaded=min((judgement.verdict for _, judgement in flows), key=_WORST.index, default="unknown"),
@@ -151,7 +153,7 @@ def examine(
                 if ufid.startswith("ufid:") and ufid not in seen:
                     seen[ufid] = kind, read_flow(line)
     whose = owners.of(flow for _, flow in seen.values() if isinstance(flow, Flow))
-    around = Around(conntrack=tracks(plan) and not hashes(loaded))  # bring-up turns it off for a hash
+    around = around_of(loaded, plan, conntrack=not hashes(loaded))  # bring-up turns it off for a hash
     for kind, flow in seen.values():
         found = whose[flow] if isinstance(flow, Flow) else ()
         out.judged.append(Judged(flow, _kind(kind, flow), found, judge(flow, profile, around)))
@@ -164,6 +166,20 @@ def _kind(kind: str, flow: Flow | Unreadable) -> str:
         asked = any(f.key.startswith(("arp.", "nd.")) for f in flow.match)
         return "neighbor" if asked else "echo" if flow.proto in _ICMP else kind
     return kind
+
+
+def around_of(loaded: Loaded, plan: Plan, *, conntrack: bool) -> Around:
+    """What verdicts depend on besides the flows. *conntrack*: it is offloaded where it is used."""
+    switch = loaded.spec.switch
+    wide = switch.hardware is Hardware.BLUEFIELD_3
+    return Around(conntrack=conntrack and tracks(plan), inner=frozenset(switch.ports), wide=wide)
+
+
+def rules_of(judged: Iterable[Judged]) -> int:
+    """Hardware rules that flows take together: first rules of split ones that are the same are there once."""
+    found = [j.judgement for j in judged if j.judgement.verdict in _IN_HARDWARE]
+    own = sum(j.rules - len(j.parts) for j in found)
+    return own + shared_rules(j.parts for j in found)
 
 
 def tracks(plan: Plan) -> bool:

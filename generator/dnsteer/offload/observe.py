@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from dnsteer.offload.examine import hashes, tracks
+from dnsteer.offload.capabilities import Profile
+from dnsteer.offload.examine import around_of, hashes
 from dnsteer.offload.flow import Flow, Unreadable, read_flows
-from dnsteer.offload.judge import Around, Judgement, judge
+from dnsteer.offload.judge import Judgement, judge
 from dnsteer.offload.owners import Owner, Owners
 from dnsteer.offload.path import Verdict
-from dnsteer.offload.profile import Profile
 from dnsteer.plan.build import build_plan
 from dnsteer.spec.load import Loaded
 from dnsteer.switch.tools import SwitchError, UnavailableError
@@ -127,7 +127,7 @@ def observe(
     """
     plan = build_plan(loaded)
     owners = Owners(loaded.spec, plan)
-    around = Around(conntrack=tracks(plan) and other_config.get("hw-offload-ct-size") != "0")
+    around = around_of(loaded, plan, conntrack=other_config.get("hw-offload-ct-size") != "0")
     ports = {*loaded.spec.switch.uplinks, *loaded.spec.switch.ports}
 
     def look() -> tuple[list[Observed], list[Unreadable]]:
@@ -145,7 +145,7 @@ def observe(
         flows = [o for o in again if not o.missing or o.flow.ufid in before]
     known = switch.commands()
     extras = {command: _told(switch, command) for command in EXTRAS if command in known}
-    return Observation(profile, flows, unreadable, extras, list(_settings(loaded, profile, other_config, around)))
+    return Observation(profile, flows, unreadable, extras, list(_settings(loaded, profile, other_config)))
 
 
 def dump(switch: Commands) -> list[tuple[Flow | Unreadable, Verdict]]:
@@ -174,7 +174,7 @@ def _port(flow: Flow) -> str:
     return str(found.value) if found is not None else ""
 
 
-def _settings(loaded: Loaded, profile: Profile, config: Mapping[str, str], around: Around) -> Iterable[str]:
+def _settings(loaded: Loaded, profile: Profile, config: Mapping[str, str]) -> Iterable[str]:
     """Settings without which nothing, or not all, is offloaded."""
     if not profile.hardware:
         return
