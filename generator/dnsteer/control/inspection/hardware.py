@@ -51,7 +51,7 @@ def _function(machine: Machine, setup: Setup, address: str, uplink: str) -> Iter
 def _device(machine: Machine, setup: Setup, name: str, folder: str) -> Item:
     vendor, device = machine.text(f"{folder}/vendor"), machine.text(f"{folder}/device")
     driver = machine.target(f"{folder}/driver") or "none"
-    kind = DEVICES.get(device or "")
+    kind = DEVICES.get(device or "") if vendor == _NVIDIA else None
     what = kind.value if kind else f"vendor {vendor}, device {device}"
     if vendor != _NVIDIA:
         return Item(

@@ -1,0 +1,356 @@
+"""The look at a machine, against a synthetic BlueField: files and answers of programs made by hand, recorded on none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from dnsteer.control.inspection.inspect import inspect
+from dnsteer.control.inspection.machine import Item, Machine, Ran, run_program
+from dnsteer.control.inspection.memory import cores_in
+from tests.unit.bringup_cases import DOCA, DPDK, KERNEL, NETDEV, settings, setup
+
+P0, P1 = "0000:03:00.0", "0000:03:00.1"
+REMOTE = "unix:/var/run/openvswitch/db.sock"
+NO_MULTIPORT = "devlink answers: Invalid argument"
+
+
+class BlueField:
+    """A machine on which everything of the spec is as it should be; tests take something away."""
+
+    def __init__(self, root: Path, text: str = DOCA) -> None:
+        self.root, self.text = root, text
+        self.answers: dict[str, Ran] = {}
+        self.file("proc/meminfo", "MemTotal:       32768000 kB\nMemFree: 1 kB\n")
+        self.file("proc/mounts", "none /dev/hugepages hugetlbfs rw,relatime,pagesize=2M 0 0\n")
+        pages = "sys/devices/system/node/node0/hugepages/hugepages-2048kB"
+        self.pages = self.file(f"{pages}/nr_hugepages", "3072\n")
+        self.file(f"{pages}/free_hugepages", "100\n")
+        self.file("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "3072\n")
+        self.file("sys/devices/system/cpu/online", "0-15\n")
+        self.file("sys/devices/system/cpu/isolated", "\n")
+        (root / "sys/bus/auxiliary/drivers/mlx5_core.sf").mkdir(parents=True)
+        for name, value in (("mlnx-ovs.conf", 'CREATE_OVS_BRIDGES="no"\nOVS_DOCA="yes"\n'),
+                            ("mlnx-bf.conf", 'ENABLE_ESWITCH_MULTIPORT="yes"\n')):  # fmt: skip
+            self.file(f"etc/mellanox/{name}", value)
+        for number, function in enumerate((P0, P1)):
+            device = root / "sys/devices/pci0000:00" / function
+            self.file(f"sys/devices/pci0000:00/{function}/vendor", "0x15b3\n")
+            self.file(f"sys/devices/pci0000:00/{function}/device", "0xa2dc\n")
+            self.file("sys/kernel/iommu_groups/7/type", "identity\n")
+            (device / "iommu_group").symlink_to(root / "sys/kernel/iommu_groups/7")
+            driver = root / "sys/bus/pci/drivers/mlx5_core"
+            driver.mkdir(parents=True, exist_ok=True)
+            (device / "driver").symlink_to(driver)
+            (root / "sys/bus/pci/devices").mkdir(parents=True, exist_ok=True)
+            (root / f"sys/bus/pci/devices/{function}").symlink_to(device)
+            self.file(f"sys/class/net/p{number}/operstate", "up\n")
+            (root / f"sys/class/net/p{number}/device").symlink_to(device)
+        self.file("sys/class/net/pf0vf0/operstate", "up\n")
+        self.file("run/systemd/system/there", "")
+        for unit in ("dnsteer-bringup.service", "dnsteer-restore.service", "ovs-vswitchd.service.d/dnsteer.conf"):
+            self.file(f"etc/systemd/system/{unit}", "")
+        self.says("ovs-vswitchd --version", "ovs-vswitchd (Open vSwitch) 3.2.1000\nDPDK 24.11.0\nDOCA 3.2.1\n")
+        for function in (P0, P1):
+            show = json.dumps({"dev": {f"pci/{function}": {"mode": "switchdev", "inline-mode": "none"}}})
+            self.says(f"devlink -j dev eswitch show pci/{function}", show)
+            values = f"pci/{function}:\n  name esw_multiport\n    values:\n      cmode runtime value true\n"
+            self.says(f"devlink dev param show pci/{function} name esw_multiport", values)
+        ports = {f"pci/{f}/32768": {"flavour": "pcisf", "sfnum": 10} for f in (P0, P1)}
+        self.says("devlink -j port show", json.dumps({"port": ports}))
+        self.ovsdb()
+
+    def file(self, name: str, text: str) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def says(self, command: str, out: str) -> None:
+        self.answers[command] = Ran(0, out)
+
+    def ovsdb(self, **changed: str) -> None:
+        """What the database has: the settings of the spec, or *changed*; then the bridge and its ports."""
+        config = {**settings(self.text), **{k.replace("_", "-"): v for k, v in changed.items()}}
+        row = {
+            "other_config": _map(config),
+            "external_ids": _map({}),
+            "dpdk_initialized": True,
+            "dpdk_version": "DPDK 24.11.0",
+        }
+        self.rows("Open_vSwitch", [row])
+        self.rows("Open_vSwitch", [{"doca_initialized": True}])
+        want = setup(self.text)
+        bridge = {"name": "br-dns", "datapath_type": want.bridge.datapath_type, "fail_mode": "secure",
+                  "external_ids": _map({"dnsteer": "bridge"})}  # fmt: skip
+        self.rows("Bridge", [bridge])
+        self.interfaces()
+
+    def interfaces(self, **changed: object) -> None:
+        ports = setup(self.text).bridge.ports
+        rows = [
+            {
+                "name": p.name,
+                "type": p.type,
+                "options": _map(dict(p.options)),
+                "mtu": 9000,
+                "ofport": n,
+                "error": ["set", []],
+            }
+            for n, p in enumerate(ports, 1)
+        ]
+        rows[0].update(changed)
+        self.rows("Interface", rows)
+
+    def rows(self, table: str, rows: list[dict[str, object]]) -> None:
+        columns = list(rows[0])
+        out = json.dumps({"headings": columns, "data": [[row[c] for c in columns] for row in rows]})
+        self.says(self.list_command(table, columns), out)
+
+    def list_command(self, table: str, columns: Sequence[str]) -> str:
+        return f"ovs-vsctl --db={REMOTE} --timeout=5 --no-wait --format=json --columns={','.join(columns)} list {table}"
+
+    def run(self, argv: Sequence[str]) -> Ran:
+        return self.answers.get(" ".join(argv), Ran(None, err=f"{argv[0]} is not installed"))
+
+    def look(self, *changes: tuple[str, str]) -> dict[str, Item]:
+        items = inspect(Machine(self.root, self.run), setup(self.text, *changes), REMOTE)
+        assert len({i.name for i in items}) == len(items)
+        return {i.name: i for i in items}
+
+    def wrong(self, *changes: tuple[str, str]) -> dict[str, Item]:
+        return {name: item for name, item in self.look(*changes).items() if item.state != "ok"}
+
+
+def _map(value: dict[str, str]) -> list[object]:
+    return ["map", [[k, v] for k, v in value.items()]]
+
+
+@pytest.fixture
+def bluefield(tmp_path: Path) -> BlueField:
+    return BlueField(tmp_path)
+
+
+def test_nothing_is_missing_where_all_is_there(bluefield: BlueField) -> None:
+    found = bluefield.look()
+    assert bluefield.wrong() == {}
+    assert len(found) > 25
+    assert found[f"function {P0}"].found == "bluefield-3, driver mlx5_core"
+    assert found["DOCA in Open vSwitch"].found == "3.2.1"
+
+
+def test_nothing_at_all_is_there(tmp_path: Path) -> None:
+    items = inspect(Machine(tmp_path, lambda argv: Ran(None, err=f"{argv[0]} is not installed")), setup(DOCA), REMOTE)
+    assert "ok" not in {i.state for i in items}
+    assert all(i.todo for i in items if i.state == "missing")
+
+
+def test_the_look_writes_nothing(bluefield: BlueField) -> None:
+    before = sorted((p, p.lstat().st_mtime_ns) for p in bluefield.root.rglob("*"))
+    asked: list[str] = []
+    inspect(
+        Machine(bluefield.root, lambda argv: asked.append(" ".join(argv)) or bluefield.run(argv)), setup(DOCA), REMOTE
+    )
+    assert sorted((p, p.lstat().st_mtime_ns) for p in bluefield.root.rglob("*")) == before
+    assert asked and all(any(w in a for w in (" show", " list ", "--version", " -k ")) for a in asked)
+
+
+def one(bluefield: BlueField, name: str, state: str, found: str, todo: str, *changes: tuple[str, str]) -> None:
+    wrong = bluefield.wrong(*changes)
+    assert list(wrong) == [name]
+    assert wrong[name].state == state
+    assert found in wrong[name].found
+    assert todo in wrong[name].todo
+
+
+def test_too_few_pages(bluefield: BlueField) -> None:
+    bluefield.pages.write_text("512\n")
+    one(bluefield, "huge pages, node 0", "missing", "512 of 3072 pages of 2048 kB, 100 free", "run 10-hugepages.sh")
+
+
+def test_pages_of_a_size_that_the_machine_lacks(bluefield: BlueField) -> None:
+    wrong = bluefield.wrong(("mtu: 9000", "hugepages: {size: 512M}"))
+    assert wrong["huge pages, node 0"].found == "no pages of 524288 kB; sizes here: 2048kB"
+    assert wrong["hugetlbfs"].found == "none with pages of 512M"
+
+
+def test_more_pages_than_memory(bluefield: BlueField) -> None:
+    bluefield.file("proc/meminfo", "MemTotal: 8000000 kB\n")
+    one(bluefield, "memory", "missing", "7812 MB, of which 6144 MB", "fewer pages")
+
+
+def test_cores_that_are_not_there(bluefield: BlueField) -> None:
+    cores = ("mtu: 9000", "pmd_cores: [4, 40]")
+    bluefield.ovsdb(pmd_cpu_mask="0x10000000010")
+    assert bluefield.look(("mtu: 9000", "pmd_cores: [4]"))["cores"].found.startswith("4; 4 not isolated")
+    assert bluefield.wrong(cores)["cores"].found == "no core 40; there are 0 to 15"
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"),
+    [("0-3,5", {0, 1, 2, 3, 5}), ("0", {0}), ("", set()), (None, None), ("0-", None), ("all", None)],
+)
+def test_lists_of_cores(text: str | None, cores: set[int] | None) -> None:
+    assert cores_in(text) == cores
+
+
+def test_a_function_that_is_another_vendors_or_another_generations(bluefield: BlueField) -> None:
+    device = bluefield.root / "sys/devices/pci0000:00" / P0
+    (device / "device").write_text("0xa2d6\n")
+    one(bluefield, f"function {P0}", "missing", "bluefield-2, and the spec says bluefield-3", "switch.hardware")
+    (device / "vendor").write_text("0x8086\n")
+    one(bluefield, f"function {P0}", "missing", "vendor 0x8086", "NVIDIA")
+
+
+def test_a_function_that_is_gone_is_named_once(bluefield: BlueField) -> None:
+    (bluefield.root / "sys/bus/pci/devices" / P1).unlink()
+    one(bluefield, f"function {P1}", "missing", "there is none (uplink p1)", "lspci")
+
+
+def test_a_driver_that_took_the_function_away(bluefield: BlueField) -> None:
+    link = bluefield.root / "sys/devices/pci0000:00" / P0 / "driver"
+    link.unlink()
+    link.symlink_to(bluefield.root / "sys/bus/pci/drivers/vfio-pci")
+    one(bluefield, f"function {P0}", "missing", "driver vfio-pci", "bind it to mlx5_core")
+
+
+def test_an_iommu_in_the_way(bluefield: BlueField) -> None:
+    bluefield.file("sys/kernel/iommu_groups/7/type", "DMA\n")
+    wrong = bluefield.wrong()
+    assert set(wrong) == {f"function {P0}, IOMMU", f"function {P1}, IOMMU"}
+    assert "iommu.passthrough=1" in wrong[f"function {P0}, IOMMU"].todo
+
+
+def test_legacy_mode_by_devlink(bluefield: BlueField) -> None:
+    bluefield.says(f"devlink -j dev eswitch show pci/{P0}", json.dumps({"dev": {f"pci/{P0}": {"mode": "legacy"}}}))
+    one(bluefield, f"function {P0}, eSwitch", "missing", "mode legacy", "run 20-eswitch.sh")
+
+
+def test_without_privileges_the_mode_is_read_from_the_interface(bluefield: BlueField) -> None:
+    bluefield.answers[f"devlink -j dev eswitch show pci/{P0}"] = Ran(1, err="devlink answers: Operation not permitted")
+    bluefield.file("sys/class/net/p0/phys_switch_id", "e8ebd5182222\n")
+    assert bluefield.wrong() == {}
+    (bluefield.root / "sys/class/net/p0/phys_switch_id").unlink()
+    one(bluefield, f"function {P0}, eSwitch", "unknown", "devlink does not tell", "run as root")
+
+
+def test_multiport_that_is_off_or_not_known(bluefield: BlueField) -> None:
+    command = f"devlink dev param show pci/{P1} name esw_multiport"
+    bluefield.says(command, "values:\n cmode runtime value false\n")
+    one(bluefield, f"function {P1}, multiport", "missing", "off", "LAG_RESOURCE_ALLOCATION=1")
+    bluefield.answers[command] = Ran(1, err=NO_MULTIPORT)
+    one(bluefield, f"function {P1}, multiport", "missing", "no parameter esw_multiport", "Linux 6.3")
+
+
+def test_a_scalable_function_that_is_missing(bluefield: BlueField) -> None:
+    bluefield.says("devlink -j port show", json.dumps({"port": {f"pci/{P0}/32768": {"sfnum": 10}}}))
+    one(bluefield, "scalable function 10 of p1", "missing", "there is none", "25-functions.sh")
+    bluefield.answers["devlink -j port show"] = Ran(1, err="no")
+    assert {i.state for i in bluefield.wrong().values()} == {"unknown"}
+
+
+def test_an_interface_that_is_missing(bluefield: BlueField) -> None:
+    (bluefield.root / "sys/class/net/pf0vf0/operstate").unlink()
+    (bluefield.root / "sys/class/net/pf0vf0").rmdir()
+    one(bluefield, "interface pf0vf0", "missing", "there is none", "network interface")
+
+
+def test_what_the_bluefields_own_configuration_would_undo(bluefield: BlueField) -> None:
+    bluefield.file("etc/mellanox/mlnx-ovs.conf", 'CREATE_OVS_BRIDGES="yes"\n# OVS_DOCA="yes"\n')
+    wrong = bluefield.wrong()
+    assert {n: i.found for n, i in wrong.items()} == {
+        "mlnx-ovs.conf: OVS_DOCA": "not set; should be yes",
+        "mlnx-ovs.conf: CREATE_OVS_BRIDGES": "yes; should be no",
+    }
+
+
+def test_an_open_vswitch_without_doca(bluefield: BlueField) -> None:
+    bluefield.says("ovs-vswitchd --version", "ovs-vswitchd (Open vSwitch) 3.1.0\nDPDK 22.11.3\n")
+    one(bluefield, "DOCA in Open vSwitch", "missing", "built without", "doca-openvswitch-switch")
+
+
+def test_settings_that_differ(bluefield: BlueField) -> None:
+    bluefield.ovsdb(hw_offload_ct_size="0", max_idle="10000")
+    wrong = bluefield.wrong()
+    assert {n: i.found for n, i in wrong.items()} == {
+        "other_config:hw-offload-ct-size": "0; should be 4096",
+        "other_config:max-idle": "10000; should be 60000",
+    }
+
+
+def test_a_switch_that_waits_for_its_flows(bluefield: BlueField) -> None:
+    bluefield.ovsdb(flow_restore_wait="true")
+    one(bluefield, "flow-restore-wait", "missing", "forwards nothing", "dnsteer restore")
+
+
+@pytest.mark.parametrize(
+    ("ran", "state", "found"),
+    [
+        (
+            Ran(1, err="ovs-vsctl: unix:/x: database connection failed (Permission denied)"),
+            "unknown",
+            "permission denied",
+        ),
+        (
+            Ran(1, err="ovs-vsctl: unix:/x: database connection failed (No such file or directory)"),
+            "missing",
+            "No such file",
+        ),
+        (Ran(None, err="ovs-vsctl is not installed"), "unknown", "not installed"),
+        (Ran(0, "no JSON"), "unknown", "not understood"),
+    ],
+)
+def test_a_database_that_cannot_be_read(bluefield: BlueField, ran: Ran, state: str, found: str) -> None:
+    columns = ("other_config", "external_ids", "dpdk_initialized", "dpdk_version")
+    bluefield.answers[bluefield.list_command("Open_vSwitch", columns)] = ran
+    wrong = bluefield.wrong()
+    assert list(wrong) == ["database"]
+    assert wrong["database"].state == state
+    assert found in wrong["database"].found
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        ({"type": ""}, "type system, should be dpdk"),
+        ({"options": _map({"n_rxq": "2"})}, "other options"),
+        ({"mtu": 1500}, "MTU 1500, should be 9000"),
+        ({"error": "could not open network device p0 (No such device)"}, "No such device"),
+        ({"ofport": ["set", []]}, "is not open"),
+        ({"ofport": -1}, "is not open"),
+    ],
+)
+def test_a_port_that_is_otherwise(bluefield: BlueField, changed: dict[str, object], found: str) -> None:
+    bluefield.interfaces(**changed)
+    one(bluefield, "port p0", "missing", found, "")
+
+
+def test_units_that_are_not_installed(bluefield: BlueField) -> None:
+    (bluefield.root / "etc/systemd/system/ovs-vswitchd.service.d/dnsteer.conf").unlink()
+    one(bluefield, "unit for flow-restore-wait", "missing", "no ovs-vswitchd.service.d/dnsteer.conf", "install.yml")
+    (bluefield.root / "etc/systemd/system/dnsteer-bringup.service").unlink()
+    assert "unit for bring-up" in bluefield.wrong()
+
+
+def test_the_kernels_flavor(tmp_path: Path) -> None:
+    machine = BlueField(tmp_path, KERNEL)
+    machine.says("ethtool -k p0", "Features for p0:\nhw-tc-offload: off\n")
+    wrong = machine.wrong()
+    assert {n: i.todo for n, i in wrong.items()} == {
+        "port p0, hw-tc-offload": "run 20-eswitch.sh", "kernel module": "modprobe openvswitch",
+    }  # fmt: skip
+
+
+def test_software_flavors_ask_for_no_hardware(tmp_path: Path) -> None:
+    assert BlueField(tmp_path / "netdev", NETDEV).wrong() == {}
+    names = BlueField(tmp_path / "dpdk", DPDK).look()
+    assert not any(n.startswith(("function", "scalable", "interface")) for n in names)
+
+
+def test_programs_that_fail_are_answers_and_no_errors() -> None:
+    assert run_program(["no-such-program-here"]).code is None
+    assert run_program(["false"]).code == 1
+    assert run_program(["echo", "here"]) == Ran(0, "here\n")
