@@ -27,6 +27,7 @@ _asked: list[int] = []  # signals that asked to end
 _VERBS = {
     "files": ("render", "schema", "version"),
     "prove": ("check", "explain"),
+    "capacity": ("capacity",),
     "change": ("plan", "apply", "verify"),
     "absent": ("drain", "undrain", "down", "up", "due"),
     "history": ("history", "show", "rollback", "restore"),

@@ -10,6 +10,7 @@ from dnsteer.offload.capacity import estimate
 from dnsteer.offload.capacity.estimate import Estimate
 from dnsteer.offload.capacity.frames import mean
 from dnsteer.offload.capacity.model import PREAMBLE_AND_GAP, Model, line_rate, waiting
+from dnsteer.offload.capacity.readings import State
 from dnsteer.offload.capacity.setup import Setup
 from dnsteer.offload.path import Path
 from dnsteer.spec.model import Hardware
@@ -137,19 +138,31 @@ class Latencies:
 
 def latencies(setup: Setup, path: Path, rate: Estimate) -> Latencies:
     """The latencies of a path that does at most *rate* (Mpps)."""
-    model = setup.model
     if not in_hardware(path):
-        cores = model.core_latency("arm")
-        rests: tuple[str, ...] = (f"{setup.hardware.value} core-latency",)
-        because = ("of a program that only forwards; Open vSwitch does more for each packet",)
-        load = min(LOADED * rate.value, cores.loads[1])
-        low, loaded = (
-            Estimate(v, v / 1.25, v * 1.25, "extrapolation", rests, because) for v in (cores.at(0), cores.at(load))
-        )
-        return Latencies(low, loaded)
-    low = estimate.of_latency(model, setup.state(path, 64))
+        return _core_latencies(setup, rate)
+    low = estimate.of_latency(setup.model, setup.state(path, 64))
     more = waiting(1 / rate.value, LOADED)
     rests = (*low.rests_on, f"{Hardware.BLUEFIELD_3.value} rewrite-low-latency")
-    loaded = Estimate(low.value + more, low.low + more, low.high + more, "extrapolation", rests,
-                      (*low.because, "waiting by queueing theory (M/D/1)"))  # fmt: skip
+    because = (*low.because, "waiting by queueing theory (M/D/1)")
+    loaded = Estimate(low.value + more, low.low + more, low.high + more, "extrapolation", rests, because)
+    return Latencies(low, loaded)
+
+
+def _core_latencies(setup: Setup, rate: Estimate) -> Latencies:
+    """Through the Arm cores: what the eSwitch takes, what they add at next to no load, and what load adds to that.
+
+    The three were measured in different set-ups, whose latencies cannot be compared as they stand.
+    """
+    model = setup.model
+    switch = estimate.of_latency(model, State())
+    added = Model(Hardware.BLUEFIELD_2, model.rows).engine_added("arm-scheduler", "udp")
+    cores = model.core_latency("arm")
+    load = min(LOADED * rate.value, cores.loads[1])
+    rests = (*switch.rests_on, f"{Hardware.BLUEFIELD_2.value} engines", f"{setup.hardware.value} core-latency")
+    because = (
+        "what the Arm cores add is that of a program that only forwards; Open vSwitch does more for each packet",
+    )
+    figures = [switch.value + added + cores.at(at) - cores.at(0) for at in (0.0, load)]
+    spread = 1 + estimate.table_error(setup.hardware, "core-latency")
+    low, loaded = (Estimate(v, v / spread, v * spread, "extrapolation", rests, because) for v in figures)
     return Latencies(low, loaded)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -13,7 +13,7 @@ from dnsteer.offload.capacity.readings import KINDS, Held, Kind, State
 from dnsteer.spec.model import Hardware
 
 CAUTION = 2.0
-"""An extrapolation is trusted this many times less than an interpolation."""
+"""Beyond all that was measured the errors count this many times."""
 
 
 @dataclass(frozen=True)
@@ -79,23 +79,27 @@ def of_rate(model: Model, state: State) -> Estimate:
     held = model.rate(state)
     if held.kind == "reading":
         return _reading(model, held)
-    card, other = model.card.value, model.other.value
-    tables, because = {"used-entries"}, []
-    parts = model.time.parts(state.depth, state.entries, state.counters, state.rewrites)
+    card, other = model.card, model.other
+    tables = {"used-entries": card}
     if state.depth > 1:
-        tables.add("depth-rate")
+        tables["depth-rate"] = card
     if state.rewrites:
-        tables.add("rewrite-64")
-    low = 0.0
-    if held.kind == "extrapolation":
-        because = _why(model, state)
-        if state.rewrites > 1:  # nobody has measured several: at most each costs what one costs
-            low = 1000 / (sum(parts.values()) + (state.rewrites - 1) * parts["rewrite"])
-    cards = {t: other if t == "rewrite-64" and "rewrite" in model.time.borrowed else card for t in tables}
-    error = max(table_error(Hardware(c), t) for t, c in cards.items())
-    rests = tuple(sorted(f"{c} {t}" for t, c in cards.items()))
-    found = _spread(held, error, rests, tuple(because))
-    return replace(found, low=min(found.low, low)) if low else found
+        tables["rewrite-64"] = other if "rewrite" in model.time.borrowed else card
+    because = tuple(_why(model, state)) if held.kind == "extrapolation" else ()
+    rests = tuple(sorted(f"{of.value} {table}" for table, of in tables.items()))
+    found = _spread(
+        held, [table_error(of, table) for table, of in tables.items()], _beyond(model, state), rests, because
+    )
+    if (
+        state.rewrites > 1 and held.kind == "extrapolation"
+    ):  # nobody has measured several: at most each costs what one does
+        parts = model.time.parts(state.depth, state.entries, state.counters, state.rewrites)
+        found = replace(
+            found, low=min(found.low, 1000 / (sum(parts.values()) + (state.rewrites - 1) * parts["rewrite"]))
+        )
+    if state.depth > 1:  # it is not quicker than it may be through one table
+        found = replace(found, high=max(found.value, min(found.high, of_rate(model, replace(state, depth=1)).high)))
+    return found
 
 
 def of_latency(model: Model, state: State) -> Estimate:
@@ -113,8 +117,9 @@ def of_latency(model: Model, state: State) -> Estimate:
     if state.tracking:
         tables.append((Hardware.BLUEFIELD_2, "tracking-latency"))
         because.append("what tracking adds to latency was measured on bluefield-2 at depth 1")
-    error = max(table_error(card, table) for card, table in tables)
-    return _spread(held, error, tuple(f"{card.value} {table}" for card, table in tables), tuple(because))
+    errors = [table_error(card, table) for card, table in tables]
+    rests = tuple(f"{card.value} {table}" for card, table in tables)
+    return _spread(held, errors, _beyond(model, state), rests, tuple(because))
 
 
 def _why(model: Model, state: State) -> list[str]:
@@ -134,6 +139,9 @@ def _why(model: Model, state: State) -> list[str]:
     depths = [row.depth for _, row in model.rows.of(model.card, "switch-rate")]
     if state.depth > max(depths):
         said.append(f"depth {state.depth} is beyond {max(depths)}, the greatest that was measured")
+    entries = max(row.entries for _, row in model.rows.of(model.card, "switch-rate"))
+    if state.entries > entries:
+        said.append(f"{state.entries} entries are beyond {entries}, the most that were measured")
     return said or ["no measurement of this state"]
 
 
@@ -142,9 +150,17 @@ def _reading(model: Model, held: Held) -> Estimate:
     return Estimate(held.value, held.value, held.value, "reading", rests)
 
 
-def _spread(held: Held, error: float, rests: tuple[str, ...], because: tuple[str, ...]) -> Estimate:
-    """The range that the errors of left-out rows give, within what the order of the measured states allows."""
-    factor = 1 + error * (CAUTION if held.kind == "extrapolation" else 1.0)
+def _beyond(model: Model, state: State) -> bool:
+    """Whether the state is greater than any that was measured."""
+    rows = model.rows.values(model.card, "switch-rate")
+    return state.depth > max(r.depth for r in rows) or state.entries > max(r.entries for r in rows)
+
+
+def _spread(
+    held: Held, errors: Sequence[float], beyond: bool, rests: tuple[str, ...], because: tuple[str, ...]
+) -> Estimate:
+    """The range that the errors of left-out rows give, all in the same direction, within what the order of states allows."""
+    factor = 1 + sum(errors) * (CAUTION if beyond else 1.0)
     low = max(held.value / factor, min(held.low, held.value))
     high = min(held.value * factor, max(held.high, held.value))
     return Estimate(held.value, low, high, held.kind, rests, because)

@@ -77,8 +77,8 @@ class Model:
     @cached_property
     def time(self) -> PacketTime:
         """What packets cost."""
-        other = switch.fit_alone(tuple(self.rows.values(self.other, "switch-rate")))
-        return switch.fit(self.rows.values(self.card, "switch-rate"), other)
+        own, others = (tuple(self.rows.values(card, "switch-rate")) for card in (self.card, self.other))
+        return switch.fit_with(own, others)
 
     @cached_property
     def _rates(self) -> Readings:
@@ -170,6 +170,11 @@ class Model:
             pings = self.rows.values(self.card, "engine-latency")
             points += [(0.0, r.value) for r in pings if (r.engine, r.transport) == ("arm-scheduler", "udp")]
         return cores.fit_latency(points)
+
+    def engine_added(self, engine: str, transport: str) -> float:
+        """What an engine adds to the latency of the eSwitch, in us."""
+        found = cores.engine_latencies(self.rows.values(self.card, "engine-latency"))
+        return found[engine, transport] - found["eswitch", transport]
 
     # Published rows
 

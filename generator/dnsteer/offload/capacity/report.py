@@ -60,13 +60,14 @@ class Report:
         """Why figures are no readings."""
         return list(dict.fromkeys(b for e in self.estimates for b in e.because))
 
-    def cite(self, measurement: str) -> tuple[str, str]:
-        """A measurement in words, and its source."""
+    def cite(self, measurement: str) -> tuple[str, str, str]:
+        """A measurement: what was measured, the place in the source, and the source in full."""
         card, _, table = measurement.partition(" ")
         published = self.setup.model.rows.cards[Hardware(card)]
         found = next(t for t in published.measurements if t.id == table)
         source = published.sources[found.source]
-        return found.about, f"{source.title}, {source.place}" + (f", {found.where}" if found.where else "")
+        place = f"{found.source}, {found.where}" if found.where else found.source
+        return found.about, place, f"{found.source}: {source.title}, {source.place}"
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON object; docs/capacity.md says what is in it."""
@@ -85,7 +86,7 @@ class Report:
             "all": _vip(self.all),
             "notes": list(self.notes),
             "measurements": {
-                name: dict(zip(("about", "source"), self.cite(name), strict=True)) for name in self.rests_on
+                name: dict(zip(("about", "where", "source"), self.cite(name), strict=True)) for name in self.rests_on
             },
         }
 

@@ -63,10 +63,10 @@ def _factors(
     }
 
 
-@lru_cache(maxsize=8)
-def fit_alone(rows: tuple[Row, ...]) -> PacketTime:
-    """Fit the costs to packet rates; those that they do not tell are 0."""
-    return fit(rows)
+@lru_cache(maxsize=64)
+def fit_with(rows: tuple[Row, ...], other_rows: tuple[Row, ...]) -> PacketTime:
+    """Fit a card's costs; those that its rows do not tell are the other card's, in proportion."""
+    return fit(rows, fit_with(other_rows, ()) if other_rows else None)
 
 
 def fit(rows: Sequence[Row], other: PacketTime | None = None) -> PacketTime:

@@ -1,0 +1,159 @@
+"""The verb that says how fast hardware will forward a spec: `capacity`. No root needed, no hardware either."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dnsteer.cli.output import Exit, Json, SpecFile, err, fail, load, out, print_json, reporting
+from dnsteer.spec.model import Hardware
+
+if TYPE_CHECKING:
+    from dnsteer.offload.capacity.report import Report
+    from dnsteer.spec.load import Loaded
+
+_WIDE = 160
+"""Columns where the output is no terminal and nobody says how many there are."""
+_MOST_BYTES = 8900
+"""Largest DNS message that is taken to be in one packet: a jumbo frame's, with room for headers."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to the command."""
+    app.command("capacity")(capacity)
+
+
+def capacity(
+    spec: SpecFile,
+    hardware: Annotated[
+        Hardware | None, typer.Option(help="For this hardware; by default the spec's switch.hardware.")
+    ] = None,
+    frame: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="F", help="Frame size: bytes (64 to 9600), query, answer, imix or jumbo; several times for several. "
+            "By default 64, query, answer, imix and jumbo.",
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="PATH=VALUE", help="What if the spec said this, such as pools.a.selection=dp-hash; several "
+            "times for several. Shows before and after.",
+        ),
+    ] = None,
+    query_bytes: Annotated[
+        int | None, typer.Option(min=17, max=_MOST_BYTES, help="Bytes of a DNS query, without headers.", show_default="54")
+    ] = None,
+    answer_bytes: Annotated[
+        int | None, typer.Option(min=12, max=_MOST_BYTES, help="Bytes of a DNS answer, without headers.", show_default="844")
+    ] = None,
+    arm_cores: Annotated[
+        int, typer.Option(min=1, max=64, help="Cores of the card that Open vSwitch forwards with (pmd-cpu-mask).")
+    ] = 1,
+    counters: Annotated[
+        bool, typer.Option(help="Each hardware rule counts its packets, as Open vSwitch has it.")
+    ] = True,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw rate against frame size and against pipe depth, as SVG."),
+    ] = None,
+    json: Json = False,
+) -> None:  # fmt: skip
+    """Predict packets, bits and queries per second, latency and new connections on a BlueField, and say what limits them.
+
+    Rests on published measurements only: nothing is measured here. Each figure says whether it is a reading, an
+    interpolation or an extrapolation, and of what. The model: docs/capacity.md.
+    """
+    with reporting(json):
+        from dnsteer.offload.capacity.frames import DEFAULT, FrameError, Sizes, parse
+        from dnsteer.offload.capacity.setup import NoHardwareError
+
+        try:
+            frames = list(dict.fromkeys(parse(f) for f in frame or DEFAULT))
+        except FrameError as error:
+            fail(f"--frame: {error}", Exit.USAGE, as_json=json)
+        if plot is not None:
+            _can_plot(plot, json)
+        default = Sizes()
+        sizes = Sizes(query_bytes or default.query, answer_bytes or default.answer)
+        ask = _Ask(hardware, arm_cores, counters, sizes, frames, json)
+        loaded = load(spec, json)
+        try:
+            before, after = ask.reports(loaded, settings or [])
+        except NoHardwareError as error:
+            fail(str(error), Exit.USAGE, as_json=json)
+        if plot is not None:
+            from dnsteer.offload.capacity.plot import draw
+
+            plot.write_bytes(draw(after, before))
+        if json:
+            shown = before.as_json() if before else None
+            print_json({"ok": True, **after.as_json(), "set": settings or [], "before": shown})
+            return
+        _print(after, before, settings or [])
+        if plot is not None:
+            out.print(f"\n{plot}: drawn", markup=False)
+
+
+class _Ask:
+    """What is asked of a spec."""
+
+    def __init__(
+        self, hardware: Hardware | None, arm_cores: int, counters: bool, sizes: object, frames: list[str], json: bool
+    ) -> None:
+        self._hardware = hardware
+        self._options = {"arm_cores": arm_cores, "counters": counters, "sizes": sizes}
+        self._frames = frames
+        self._json = json
+
+    def reports(self, loaded: Loaded, settings: Sequence[str]) -> tuple[Report | None, Report]:
+        """The answer for the spec before the settings, None when there are none, and after them."""
+        from dnsteer.offload.capacity.setup import of
+        from dnsteer.offload.capacity.whatif import changed
+
+        after = changed(loaded, settings) if settings else loaded
+        hardware = of(after, self._hardware)
+        found = self._report(after, hardware)
+        if not settings:
+            return None, found
+        was = self._hardware or loaded.spec.switch.hardware or hardware
+        return self._report(loaded, was), found
+
+    def _report(self, loaded: Loaded, hardware: Hardware) -> Report:
+        from rich.progress import Progress, SpinnerColumn, TextColumn
+
+        from dnsteer.offload.capacity.paths import paths_of
+        from dnsteer.offload.capacity.report import report
+        from dnsteer.offload.capacity.setup import set_up
+
+        quiet = self._json or not sys.stderr.isatty()
+        columns = (SpinnerColumn(), TextColumn("{task.completed} packets through the private switch"))
+        with Progress(*columns, console=err, transient=True, disable=quiet) as progress:
+            task = progress.add_task("capacity", total=None)
+            paths = paths_of(loaded, lambda n: progress.advance(task, n))
+        setup = set_up(loaded, paths, hardware=hardware, **self._options)  # type: ignore[arg-type]
+        return report(loaded, setup, paths, self._frames)
+
+
+def _can_plot(file: Path, json: bool) -> None:
+    """Find out before the work what would stop it in the end."""
+    from dnsteer.offload.capacity.plot import has_library
+
+    if file.suffix.lower() != ".svg":
+        fail(f"--plot: found {str(file)!r}; expected a file name that ends in .svg", Exit.USAGE, as_json=json)
+    if not has_library():
+        fail("--plot needs matplotlib, which is not installed: pip install 'dnsteer[plot]'", Exit.ERROR, as_json=json)
+
+
+def _print(after: Report, before: Report | None, settings: Sequence[str]) -> None:
+    from dnsteer.cli.capacity_view import view
+
+    if not out.is_terminal and "COLUMNS" not in os.environ:
+        out.width = _WIDE
+    out.print(view(after, before, settings), soft_wrap=False)
