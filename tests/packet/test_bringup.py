@@ -1,0 +1,223 @@
+"""The scripts for Open vSwitch against a real one: settings, bridge, ports, and back; and the sizes that they rest on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dnsteer.plan.build import build_plan
+from dnsteer.plan.sizes import sizes_of
+from dnsteer.proof.check import check
+from dnsteer.spec.load import load_spec
+from tests.packet.conftest import EXAMPLES, Switch, cli, unexpected
+from tests.unit.bringup_cases import DOCA, NETDEV, settings, written
+
+NO_NAT = (", forwarding: nat", "")
+NOISE = ["Connection reset by peer", "connection dropped"]
+# Ports of type dpdk are played by dummies: this switch has no DPDK.
+VSCTL = """#!/bin/sh
+for word; do
+    shift
+    [ "$word" != type=dpdk ] || word=type=dummy
+    set -- "$@" "$word"
+done
+said=$(/usr/bin/ovs-vsctl "$@") || exit $?
+[ -z "$said" ] || echo "$said" | sed s/^dummy$/dpdk/
+"""
+
+
+class Running(Switch):
+    """A private switch with a pid file, which the scripts look for."""
+
+    def start_switch(self) -> None:
+        (self.dir / "ovs-vswitchd.pid").unlink(missing_ok=True)
+        control = self.dir / "vswitchd.ctl"
+        argv = ["ovs-vswitchd", self.database, "--enable-dummy=override", "--disable-system", f"--unixctl={control}"]
+        argv += [f"--pidfile={self.dir}/ovs-vswitchd.pid", f"--log-file={self.dir}/vswitchd.log"]
+        self._spawn([*argv, "-vconsole:off", "-vsyslog:off"], control)
+        self.vsctl("set", "Open_vSwitch", ".", "external_ids:started=yes")
+
+    def kill_switch(self) -> None:
+        process = self._processes["ovs-vswitchd"]
+        process.kill()
+        process.wait()
+
+
+class Scripts:
+    """The scripts of a spec, run on a switch."""
+
+    def __init__(self, switch: Running, folder: Path) -> None:
+        self.switch, self.folder = switch, folder
+
+    def render(self, text: str, *changes: tuple[str, str]) -> None:
+        written(self.folder, text, *changes)
+
+    def run(self, script: str, *args: str) -> tuple[int, list[str], str]:
+        """Exit code, what changed, and what was said on standard error."""
+        env = {
+            **os.environ,
+            "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
+            **self.switch.env,
+            "DNSTEER_DB": self.switch.database,
+            "DNSTEER_ROOT": str(self.folder / "root"),
+        }
+        done = subprocess.run([str(self.folder / script), *args], capture_output=True, text=True, check=False, env=env,
+                              timeout=60)  # fmt: skip
+        changed = [line.split(": changed: ")[1] for line in done.stdout.splitlines() if ": changed: " in line]
+        return done.returncode, changed, done.stderr
+
+    def config(self) -> dict[str, str]:
+        """All of other_config."""
+        keys = self.switch.vsctl("--bare", "--columns=other_config", "list", "Open_vSwitch").strip()
+        return {k: self.get(f"other_config:{k}") for k in (p.split("=")[0] for p in keys.split()) if k in KEYS}
+
+    def get(self, key: str) -> str:
+        return self.switch.vsctl("--if-exists", "get", "Open_vSwitch", ".", key).strip().strip('"')
+
+
+KEYS = {*settings(DOCA), "doca-eswitch-max", "pmd-cpu-mask", "n-handler-threads"}
+
+
+@pytest.fixture
+def scripts(tmp_path: Path) -> Iterator[Scripts]:
+    with Running() as running:
+        running.expected = NOISE
+        yield Scripts(running, tmp_path)
+        found = unexpected(running)
+    assert found == []
+
+
+def test_settings_are_made_once(scripts: Scripts) -> None:
+    scripts.render(DOCA)
+    scripts.switch.kill_switch()  # before it starts, so that nothing waits for a restart
+    code, changed, said = scripts.run("30-openvswitch.sh")
+    assert (code, said) == (0, "")
+    assert len(changed) == len(settings(DOCA))
+    assert scripts.config() == settings(DOCA)
+    assert scripts.run("30-openvswitch.sh") == (0, [], "")
+
+
+def test_a_running_switch_is_not_restarted_unasked_and_not_forgotten(scripts: Scripts) -> None:
+    scripts.render(NETDEV, ("p0: \n", "p0:\n  bringup: {pmd_cores: [0]}\n"))
+    assert scripts.run("30-openvswitch.sh") == (0, ["flow-limit: none -> 200000", "pmd-cpu-mask: none -> 0x1"], "")
+    scripts.render(DOCA.replace("ovs-doca", "ovs-kernel"), ("\n    mtu: 9000", ""))
+    code, changed, said = scripts.run("30-openvswitch.sh")
+    assert code == 3
+    assert "hw-offload: none -> true" in changed
+    assert "pmd-cpu-mask: as before (none)" in changed
+    assert "runs with the settings of before: restart it" in said
+    assert scripts.run("30-openvswitch.sh")[:2] == (3, [])
+    assert scripts.run("30-openvswitch.sh", "--restart")[0] == 1  # no systemd here
+    scripts.switch.kill_switch()
+    scripts.switch.start_switch()
+    assert scripts.run("30-openvswitch.sh") == (0, [], "")
+
+
+def test_what_was_set_before_comes_back(scripts: Scripts) -> None:
+    scripts.switch.vsctl("set", "Open_vSwitch", ".", "other_config:max-idle=30000", "other_config:n-handler-threads=1")
+    scripts.switch.kill_switch()
+    scripts.render(DOCA)
+    assert "max-idle: 30000 -> 60000" in scripts.run("30-openvswitch.sh")[1]
+    scripts.render(DOCA, ("mtu: 9000", "pmd_cores: [0]"))
+    assert scripts.run("30-openvswitch.sh") == (0, ["pmd-cpu-mask: none -> 0x1"], "")
+    scripts.render(DOCA)
+    assert scripts.run("30-openvswitch.sh") == (0, ["pmd-cpu-mask: as before (none)"], "")
+    code, changed, said = scripts.run("teardown.sh", "--yes")
+    assert (code, said) == (0, "")
+    assert "max-idle: as before (30000)" in changed
+    assert scripts.config() == {"max-idle": "30000", "n-handler-threads": "1"}
+    assert "dnsteer" not in scripts.get("external_ids")
+    assert scripts.run("teardown.sh", "--yes") == (0, [], "")
+
+
+def test_bridge_ports_and_mtu_then_flows_then_nothing(scripts: Scripts, tmp_path: Path) -> None:
+    spec = tmp_path / "spec.yaml"
+    text = NETDEV.replace("p0: \n", "p0:\n  bringup: {mtu: 9000}\n")
+    spec.write_text(text)
+    scripts.render(text)
+    assert scripts.run("bringup.sh") == (
+        0,
+        ["flow-limit: none -> 200000", "bridge br-dns (netdev)", "port p0 (system)"],
+        "",
+    )
+    assert scripts.switch.vsctl("get", "Interface", "p0", "mtu").strip() == "9000"
+    assert scripts.switch.vsctl("get-fail-mode", "br-dns").strip() == "secure"
+    database = scripts.switch.conf()
+    assert scripts.run("bringup.sh") == (0, [], "")
+    assert scripts.switch.conf() == database
+    done = cli("apply", spec, "--db", scripts.switch.database)
+    assert done.returncode == 0, done.stderr
+    assert "create bridge" not in done.stdout
+    tables = scripts.switch.tables()
+    assert scripts.run("bringup.sh") == (0, [], "")  # forwarding goes on
+    assert scripts.switch.tables() == tables
+    assert cli("verify", spec, "--db", scripts.switch.database).returncode == 0
+    assert scripts.run("teardown.sh")[0] == 1
+    assert scripts.switch.bridges() == ["br-dns"]
+    assert scripts.run("teardown.sh", "--yes")[:2] == (0, ["bridge br-dns is gone", "flow-limit: as before (none)"])
+    assert scripts.switch.bridges() == []
+
+
+def test_others_bridges_and_ports_are_left_alone(scripts: Scripts) -> None:
+    scripts.switch.vsctl("add-br", "ovsbr1", "--", "add-port", "ovsbr1", "p0")
+    scripts.render(NETDEV)
+    code, _, said = scripts.run("40-bridge.sh")
+    assert code == 1
+    assert "port p0 is on bridge ovsbr1; take it off: ovs-vsctl del-port ovsbr1 p0" in said
+    assert "CREATE_OVS_BRIDGES" in said
+    scripts.switch.vsctl("del-br", "br-dns", "--", "add-br", "br-dns")
+    code, _, said = scripts.run("40-bridge.sh")
+    assert code == 1
+    assert "bridge br-dns exists and is not dnsteer's" in said
+    code, _, said = scripts.run("teardown.sh", "--yes")
+    assert code == 1
+    assert "nothing was changed" in said
+    assert scripts.switch.bridges() == ["br-dns", "ovsbr1"]
+
+
+def test_a_bridge_of_another_datapath_is_not_made_anew_unasked(scripts: Scripts) -> None:
+    scripts.switch.vsctl(
+        "add-br", "br-dns", "--", "set", "Bridge", "br-dns", "datapath_type=system", "external_ids:dnsteer=bridge"
+    )
+    scripts.render(NETDEV)
+    code, changed, said = scripts.run("40-bridge.sh")
+    assert (code, changed) == (1, [])
+    assert "has the datapath type system, and this spec wants netdev" in said
+
+
+def test_the_ports_of_ovs_doca_have_their_type_options_and_mtu(scripts: Scripts) -> None:
+    program = scripts.folder / "bin" / "ovs-vsctl"
+    program.parent.mkdir()
+    program.write_text(VSCTL)
+    program.chmod(0o755)
+    scripts.render(DOCA, ("p1:\n", "p1: {options: {n_rxq: 2}}\n"))
+    ports = ["port p0 (dpdk)", "port p1 (dpdk)", "port pf0vf0 (dpdk)"]
+    assert scripts.run("40-bridge.sh") == (0, ["bridge br-dns (netdev)", *ports], "")
+    show = ["--format=csv", "--no-headings", "--columns=name,type,options,mtu_request", "list", "Interface"]
+    rows = sorted(line for line in scripts.switch.vsctl(*show).splitlines() if "br-dns" not in line)
+    assert rows == ["p0,dummy,{},9000", 'p1,dummy,"{n_rxq=""2""}",9000', "pf0vf0,dummy,{},9000"]
+    assert scripts.run("40-bridge.sh") == (0, [], "")
+    scripts.render(DOCA)
+    assert scripts.run("40-bridge.sh") == (0, ["port p1 (dpdk)"], "")
+
+
+def test_without_a_switch_it_is_said_what_to_start(scripts: Scripts) -> None:
+    scripts.render(NETDEV)
+    scripts.switch.kill_switch()
+    code, _, said = scripts.run("40-bridge.sh")
+    assert code == 1
+    assert "ovs-vswitchd does not run: start it" in said
+    scripts.switch.stop()
+    code, _, said = scripts.run("30-openvswitch.sh")
+    assert code == 1
+    assert "cannot be reached: start it (systemctl start ovsdb-server)" in said
+
+
+@pytest.mark.parametrize("example", ["quickstart", "one-armed-nat"])
+def test_the_plans_rules_are_the_datapaths_flows(example: str) -> None:
+    loaded = load_spec(EXAMPLES / f"{example}.yaml")
+    assert sizes_of(loaded.spec, build_plan(loaded)).total == check(loaded).megaflows
