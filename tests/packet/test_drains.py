@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
-import pty
 import re
-import select
 import signal
 import subprocess
 import sys
-import termios
 import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from dnsteer.cli.output import Exit
-from dnsteer.control.absent import change_overlay
-from dnsteer.control.edits import advance, take_out
-from dnsteer.control.where import Switch as Where
-from dnsteer.control.where import now, stamp
-from tests.packet.command import FARM, SLOW, Ran, fresh, nothing_changes, on, spec_file
-from tests.packet.conftest import BRIDGE, ROOT, Switch, unexpected
+from tests.packet.absent import in_terminal, make_overdue, overlay, slots, states
+from tests.packet.command import FARM, SLOW, fresh, nothing_changes, on, spec_file
+from tests.packet.conftest import ROOT, Switch, unexpected
 
 DROP = FARM.replace("  spare:\n", "  spare:\n    on_all_down: drop\n")
 
@@ -45,31 +36,6 @@ def applied(shared: Switch, tmp_path: Path) -> Switch:
     fresh(shared)
     assert on(shared)("apply", spec_file(tmp_path), "--yes").code == 0
     return shared
-
-
-def overlay(switch: Switch) -> list[dict[str, Any]]:
-    """The overlay as OVSDB has it."""
-    text = switch.vsctl("--if-exists", "get", "Bridge", BRIDGE, "external_ids:dnsteer-overlay").strip()
-    return list(json.loads(json.loads(text))) if text else []
-
-
-def make_overdue(switch: Switch) -> None:
-    """Let the time of all absences be over."""
-    then = (datetime.now(timezone.utc) - timedelta(seconds=1)).isoformat(timespec="seconds")
-    value = [{**a, "until": then} if a.get("until") else a for a in overlay(switch)]
-    quoted = json.dumps(json.dumps(value))
-    switch.vsctl("set", "Bridge", BRIDGE, f"external_ids:dnsteer-overlay={quoted}")
-
-
-def slots(switch: Switch) -> set[str]:
-    return {f for f in switch.tables()[0] if "table=30" in f}
-
-
-def states(switch: Switch, pool: str = "farm") -> dict[str, str]:
-    """What `status` calls each backend of a pool."""
-    found = on(switch)("status", "--json", "--interval", "0.5s").json
-    (here,) = [p for p in found["pools"] if p["name"] == pool]
-    return {b["name"]: b["state"] for b in here["backends"]}
 
 
 @pytest.mark.parametrize(("out", "back"), [("drain", "undrain"), ("down", "up")])
@@ -356,37 +322,6 @@ def test_an_apply_that_moves_more_than_half_asks(applied: Switch, tmp_path: Path
     assert on(applied)("apply", file, "--yes").code == 0
 
 
-def in_terminal(switch: Switch, answer: str, *args: object) -> Ran:
-    """Run the command in a terminal of its own, and answer what it asks."""
-    ours, theirs = pty.openpty()
-    argv = [sys.executable, "-m", "dnsteer", *map(str, args), "--db", switch.database]
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "generator"), "TERM": "dumb"}
-    child = subprocess.Popen(
-        argv, stdin=theirs, stdout=theirs, stderr=theirs, env=env, start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-    )  # fmt: skip
-    os.close(theirs)
-    said, answered, deadline = "", False, time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if select.select([ours], [], [], 0.2)[0]:
-            try:
-                data = os.read(ours, 4096)
-            except OSError:
-                break
-            if not data:
-                break
-            said += data.decode()
-            if "Go on?" in said and not answered:
-                answered = True
-                os.write(ours, answer.encode())
-        if child.poll() is not None and not select.select([ours], [], [], 0)[0]:
-            break
-    child.kill()  # it has ended, or never will
-    code = child.wait()
-    os.close(ours)
-    return Ran(code, said if answered else "", said)
-
-
 @pytest.mark.parametrize(
     ("answer", "goes"), [("y\n", True), ("n\n", False), ("\n", False), ("\x04", False), ("\x03", False)]
 )
@@ -423,52 +358,3 @@ def test_a_stuck_switch_is_given_up_after_the_time_that_was_said(tmp_path: Path)
                 assert time.monotonic() - started < 30  # not the minute that a long dump may take
         finally:
             daemon.send_signal(signal.SIGCONT)
-
-
-# Repeated
-
-
-def only(switch: Switch) -> dict[str, Any]:
-    (found,) = overlay(switch)
-    return found
-
-
-def test_repeated_keeps_what_is_not_given(applied: Switch) -> None:
-    assert on(applied)("drain", "farm/ns1", "--for", "2h", "--note", "disk").code == 0
-    first = only(applied)
-    with nothing_changes(applied):
-        again = on(applied)("drain", "farm/ns1")
-        same = on(applied)("drain", "farm/ns1", "--note", "disk", "--json")
-    assert (again.code, "drained already" in again.out) == (0, True)
-    assert (same.code, same.json["changed"]) == (0, False)
-    longer = on(applied)("drain", "farm/ns1", "--for", "4h")
-    assert re.search(r"changed: drain of farm/ns1: until \S+ \S+ UTC -> \S+ \S+ UTC\n", longer.out), longer.out
-    noted = on(applied)("drain", "farm/ns1", "--note", "disk, \x1b]0;x")
-    assert r"note 'disk' -> 'disk, \x1b]0;x'" in noted.out.replace("\\\\", "\\")
-    last = only(applied)
-    assert datetime.fromisoformat(last["until"]) - datetime.fromisoformat(first["until"]) > timedelta(hours=1)
-    assert (last["note"], last["since"]) == ("disk, \x1b]0;x", first["since"])
-
-
-def test_another_pace_keeps_the_progress(applied: Switch) -> None:
-    where = Where(applied.database)
-    then = now() - timedelta(minutes=30)
-    change_overlay(where, None, take_out("farm/ns1", "drain", over=3600), time=then)
-    half = change_overlay(where, None, advance)
-    assert sum(m.moved for m in half.moves) == 4
-    with nothing_changes(applied):
-        change_overlay(where, None, take_out("farm/ns1", "drain", over=3600))
-    start = time.monotonic()
-    done = on(applied)("drain", "farm/ns1", "--over", "2s", "--json")
-    assert (done.code, done.json["moved"]) == (0, 4)
-    assert 0.8 < time.monotonic() - start < 8  # the second half of the two seconds
-    assert "over 3600 s -> 2 s" in str(done.json["words"])
-    found = only(applied)
-    assert (found["over"], found["since"]) == (2, stamp(then))
-    assert states(applied)["ns1"] == "drained"
-
-
-def test_a_drain_of_who_has_no_slot_says_so(applied: Switch) -> None:
-    on(applied)("down", "farm/ns1")
-    done = on(applied)("drain", "farm/ns1")
-    assert done.out == "br-dns: changed: farm/ns1 is drained\nbr-dns: changed: no slot moves\n"

@@ -15,6 +15,7 @@ import pytest
 
 from dnsteer.cli.output import Exit
 from dnsteer.control import planfile
+from dnsteer.control.deploy import hash_of
 from tests.packet.command import FARM, SLOW, all_of, fresh, nothing_changes, on, run, spec_file
 from tests.packet.conftest import BRIDGE, Switch, unexpected
 
@@ -55,6 +56,8 @@ def refused(switch: Switch, file: Path, *words: str) -> None:
         assert done.out == ""
         for word in words:
             assert word in done.err
+        dry = on(switch)("apply", "--plan", file, "--dry-run")
+        assert (dry.code, dry.out, dry.err) == (Exit.ERROR, "", done.err)
         value = on(switch)("apply", "--plan", file, "--json")
     assert value.code == Exit.ERROR
     assert value.json["ok"] is False
@@ -110,6 +113,15 @@ def test_a_dry_run_of_a_plan_changes_nothing(applied: Switch, plan: Path) -> Non
         done = on(applied)("apply", "--plan", plan, "--dry-run")
     assert done.code in (0, Exit.DIFFERENT)
     assert "weight 1 -> 3" in done.out
+
+
+def test_a_plan_that_moves_much_is_asked_about_too(applied: Switch, tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    assert on(applied)("plan", spec_file(tmp_path, old="slots: 32", new="slots: 64"), "-o", file).code == Exit.DIFFERENT
+    with nothing_changes(applied):
+        done = on(applied)("apply", "--plan", file)
+    assert (done.code, "100 in 100" in done.err, "--yes" in done.err) == (Exit.ERROR, True, True)
+    assert on(applied)("apply", "--plan", file, "--yes").code == 0
 
 
 # Edited
@@ -169,7 +181,7 @@ def test_an_edited_plan_changes_nothing(applied: Switch, plan: Path) -> None:
 def signed(value: dict[str, Any]) -> str:
     """As somebody would write it who knows how plan files are signed."""
     content = {k: v for k, v in value.items() if k != "sum"}
-    return json.dumps({**content, "sum": planfile._digest(content)})
+    return json.dumps({**content, "sum": hash_of(content)})
 
 
 def test_another_version(applied: Switch, plan: Path) -> None:

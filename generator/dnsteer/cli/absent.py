@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dnsteer.cli.output import Json, err, out, print_json
-from dnsteer.cli.switched import Bridge, DryRun, Note, Yes, confirm, on_switch, progress, seconds
-from dnsteer.control.where import Switch
+from dnsteer.cli.switched import Bridge, DryRun, NeverAsks, Note, Yes, confirm, on_switch, progress, seconds
+from dnsteer.control.where import Switch, now
 from dnsteer.plan.absence import WHOLE, Kind
 from dnsteer.spec.errors import escape
+from dnsteer.switch.tools import SwitchError
 
 if TYPE_CHECKING:
     from dnsteer.control.absent import Change, Edit
@@ -26,6 +27,7 @@ Over = Annotated[
     typer.Option("--over", metavar="TIME", parser=seconds, help="Let the slots leave in steps over this time (60s)."),
 ]
 _STEPS, _LEAST = 60, 0.5
+_OUT, _BACK = {"drain": "drained", "down": "down"}, {"drain": "undrain", "down": "up"}
 
 
 def register(app: typer.Typer) -> None:
@@ -39,6 +41,8 @@ def drain(
     yes: Yes = False, dry_run: DryRun = False, json: Json = False,
 ) -> None:  # fmt: skip
     """Take a backend out: its slots, and no others, go to the rest of its pool."""
+    if over and lasts and lasts <= over:
+        raise typer.BadParameter("--for must be longer than --over, or the drain ends before its last slots have left")
     change = _take_out(switch, name, "drain", over, lasts, note, bridge, yes, dry_run, json)
     pool, backend = name.split("/")
     absence = change.after.find(pool, backend, "drain")
@@ -48,10 +52,15 @@ def drain(
 
 
 def undrain(
-    switch: Switch, name: Name, bridge: Bridge = None, yes: Yes = False, dry_run: DryRun = False, json: Json = False
+    switch: Switch,
+    name: Name,
+    bridge: Bridge = None,
+    yes: NeverAsks = False,
+    dry_run: DryRun = False,
+    json: Json = False,
 ) -> None:
     """Take a drained backend back in: it gets exactly its slots back."""
-    _bring_back(switch, name, "drain", bridge, yes, dry_run, json)
+    _bring_back(switch, name, "drain", bridge, dry_run, json)
 
 
 def down(
@@ -64,10 +73,15 @@ def down(
 
 
 def up(
-    switch: Switch, name: Name, bridge: Bridge = None, yes: Yes = False, dry_run: DryRun = False, json: Json = False
+    switch: Switch,
+    name: Name,
+    bridge: Bridge = None,
+    yes: NeverAsks = False,
+    dry_run: DryRun = False,
+    json: Json = False,
 ) -> None:
     """Take a backend that was down back in."""
-    _bring_back(switch, name, "down", bridge, yes, dry_run, json)
+    _bring_back(switch, name, "down", bridge, dry_run, json)
 
 
 def due(switch: Switch, bridge: Bridge = None, dry_run: DryRun = False, json: Json = False) -> None:
@@ -97,22 +111,27 @@ def _take_out(
 
     # What a gradual drain would do is what it comes to in the end.
     edit = take_out(name, kind, over=over or 0, lasts=lasts or 0, note=note, whole=dry_run)
-    return _change(switch, edit, bridge, yes, dry_run, json)
+    return _change(switch, name, edit, bridge, yes, dry_run, json)
 
 
-def _bring_back(
-    switch: Switch, name: str, kind: Kind, bridge: str | None, yes: bool, dry_run: bool, json: bool
-) -> None:
+def _bring_back(switch: Switch, name: str, kind: Kind, bridge: str | None, dry_run: bool, json: bool) -> None:
     from dnsteer.control.edits import bring_back
 
-    change = _change(switch, bring_back(name, kind), bridge, yes, dry_run, json)
-    _report(change, name, dry_run, json, f"{name} is not {'drained' if kind == 'drain' else 'down'}")
+    # It gets its own slots back and no others, so there is nothing to ask.
+    change = _change(switch, name, bring_back(name, kind), bridge, True, dry_run, json)
+    pool, _, backend = name.partition("/")
+    other = change.after.find(pool, backend, "down" if kind == "drain" else "drain")
+    hint = f", it is {_OUT[other.kind]}: dnsteer {_BACK[other.kind]} {name}" if other else ""
+    _report(change, name, dry_run, json, f"{name} is not {_OUT[kind]}{hint}")
 
 
-def _change(switch: Switch, edit: Edit, bridge: str | None, yes: bool, dry_run: bool, json: bool) -> Change:
+def _change(switch: Switch, name: str, edit: Edit, bridge: str | None, yes: bool, dry_run: bool, json: bool) -> Change:
     from dnsteer.control.absent import change_overlay
 
-    return change_overlay(switch, bridge, edit, dry_run=dry_run, confirm=confirm(yes, json), progress=progress(json))
+    return change_overlay(
+        switch, bridge, edit, pool=name.partition("/")[0], dry_run=dry_run, confirm=confirm(yes, json),
+        progress=progress(json),
+    )  # fmt: skip
 
 
 def _report(change: Change, name: str, dry_run: bool, json: bool, nothing: str) -> None:
@@ -124,28 +143,37 @@ def _report(change: Change, name: str, dry_run: bool, json: bool, nothing: str) 
         return
     for warning in change.warnings:
         err.print(f"warning: {warning}", markup=False)
-    if not change.changed:
-        out.print(f"{change.bridge}: nothing to change; {nothing}", markup=False)
+    if not change.edited:
+        what = f"{'would be' if dry_run else 'were'} put right, as they were not what the record says"
+        said = f"the tables {what}" if change.repaired else "nothing to change"
+        out.print(f"{change.bridge}: {said}; {nothing}", markup=False)
         return
     verb = "would change" if dry_run else "changed"
     out.print("\n".join(f"{change.bridge}: {verb}: {escape(line)}" for line in change.words()), markup=False)
 
 
 def _drain_on(switch: Switch, first: Change, pool: str, backend: str, json: bool) -> None:
-    """Go on with a gradual drain until it is done, or somebody ends it; what moved is added to *first*."""
+    """Go on with a gradual drain until it is done; what moved is added to *first*. Raises SwitchError when it is ended."""
     from dnsteer.control.absent import change_overlay
     from dnsteer.control.edits import advance
     from dnsteer.control.movement import together
 
     say = progress(json)
+    last = first.after.find(pool, backend, "drain")
     try:
         while True:
-            change = change_overlay(switch, first.bridge, advance)
+            change = change_overlay(switch, first.bridge, advance, pool=pool)
             absence = change.after.find(pool, backend, "drain")
-            say(f"{pool}/{backend}: " + (f"{absence.gone / 10:.0f} % drained" if absence else "ended by somebody else"))
+            if absence is None:
+                last = change.before.find(pool, backend, "drain") or last
+                why = "its --for was over" if last and last.expired(now()) else "somebody ended it"
+                has = "it is down" if change.after.find(pool, backend, "down") else "it has its slots"
+                raise SwitchError(f"{pool}/{backend} is NOT drained: {why}; {has}")
+            last = absence
+            say(f"{pool}/{backend}: {absence.gone / 10:.0f} % drained")
             first.moves = together(first.moves, change.moves)
             first.after = change.after
-            if absence is None or absence.gone == WHOLE:
+            if absence.gone == WHOLE:
                 return
             time.sleep(max(_LEAST, absence.over / _STEPS))
     except KeyboardInterrupt:

@@ -75,9 +75,9 @@ def apply(
             )
         value = planfile.read(plan)
         if dry_run:
-            show(look(planfile.spec_of(value), switch, Options(**value["options"])), verbose=False, json=json)
+            show(planfile.look_again(value, plan, switch), verbose=False, json=json)
             return
-        done = planfile.carry_out(value, plan, switch, progress(json))
+        done = planfile.carry_out(value, plan, switch, confirm=confirm(yes, json), progress=progress(json))
     elif spec is not None:
         options = Options(adopt, rename, note, grace)
         loaded = load(spec, json)

@@ -13,6 +13,7 @@ import typer
 from dnsteer.cli.output import err, reporting
 from dnsteer.cli.remote import CaCert, Certificate, Db, OpenFlowTarget, PrivateKey, Timeout, use_tls
 from dnsteer.control.where import Confirm, Progress, Switch, silent
+from dnsteer.spec.errors import escape
 from dnsteer.switch.tools import SwitchError
 
 DEFAULT_DB = "unix:/var/run/openvswitch/db.sock"
@@ -22,6 +23,9 @@ Bridge = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, even when more than half of a pool moves.")]
+NeverAsks = Annotated[
+    bool, typer.Option("--yes", "-y", help="For scripts; giving a backend its own slots back is never asked about.")
+]
 Note = Annotated[str, typer.Option("--note", metavar="TEXT", help="Why; shown by status and history.")]
 
 
@@ -63,20 +67,19 @@ def progress(json: bool) -> Progress:
     return silent if json else lambda text: err.print(text, markup=False)
 
 
-def confirm(yes: bool, json: bool) -> Confirm:
-    """Ask in a terminal; elsewhere refuse without --yes."""
+def confirm(yes: bool, json: bool) -> Confirm | None:
+    """Ask in a terminal, after saying what would change; elsewhere refuse without --yes."""
 
-    def ask(reasons: list[str]) -> None:
-        if yes:
-            return
+    def ask(reasons: list[str], words: list[str]) -> None:
         why = "\n".join(reasons)
         if json or not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise SwitchError(f"{why}\nnothing was changed; if that is meant: --yes")
-        err.print(why, markup=False)
+        would = "\n  ".join(["would change:", *map(escape, words)])
+        err.print(f"{would}\n{why}", markup=False)
         if not typer.confirm("Go on?", err=True):
             raise SwitchError("nothing was changed")
 
-    return ask
+    return None if yes else ask
 
 
 def seconds(text: str) -> float:

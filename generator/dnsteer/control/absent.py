@@ -6,14 +6,14 @@ what the record says, all of the recorded state is applied instead, which takes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from dnsteer import __version__
 from dnsteer.control import absences, movement
-from dnsteer.control.where import Confirm, Progress, Switch, agreed, expire, now, silent
+from dnsteer.control.where import MOVED_ON, WAITS, Confirm, Progress, Switch, expire, now, silent
 from dnsteer.plan.absence import WHOLE, Overlay, marker
 from dnsteer.plan.membership import Membership
 from dnsteer.plan.numbers import Category, cookie
@@ -34,7 +34,10 @@ Edit = Callable[[Overlay, State, datetime], Overlay]
 
 @dataclass
 class Change:
-    """What a change of the overlay did, or would do. *slots* has the number of slots of each pool."""
+    """What a change of the overlay did, or would do. *slots* has the number of slots of each pool.
+
+    *ask* is why an operator is asked first. *repaired*: the tables were not what the record said, and were put right.
+    """
 
     bridge: str
     before: Overlay
@@ -42,18 +45,24 @@ class Change:
     moves: list[movement.Move]
     warnings: list[str] = field(default_factory=list)
     slots: Mapping[str, int] = field(default_factory=dict)
+    ask: list[str] = field(default_factory=list)
     repaired: bool = False
 
     @property
-    def changed(self) -> bool:
+    def edited(self) -> bool:
         """Whether the overlay is another one."""
         return self.before != self.after
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything changes."""
+        return self.edited or self.repaired
 
     def words(self) -> list[str]:
         """What changes, a sentence each. Empty when the overlay is the same."""
         moves = [move.text() for move in self.moves]
         altered = absences.altered(self.before, self.after)
-        if moves or not self.changed:
+        if moves or not self.edited:
             return moves + altered
         return [*absences.begun_and_ended(self.before, self.after), *altered, "no slot moves"]
 
@@ -62,7 +71,8 @@ class Change:
         return {
             "ok": True, "changed": self.changed, "bridge": self.bridge, "repaired": self.repaired,
             "moved": sum(m.moved for m in self.moves),
-            "moves": [m.as_json() for m in self.moves], "words": self.words(), "warnings": self.warnings,
+            "moves": [m.as_json() for m in self.moves], "words": self.words(), "asks": self.ask,
+            "warnings": self.warnings,
         }  # fmt: skip
 
 
@@ -71,60 +81,101 @@ def change_overlay(
     bridge: str | None,
     edit: Edit,
     *,
+    pool: str = "",
     dry_run: bool = False,
-    confirm: Confirm = agreed,
+    confirm: Confirm | None = None,
     progress: Progress = silent,
     time: datetime | None = None,
 ) -> Change:
     """Change the overlay of a switch, and the tables with it, in one bundle. What is over ends with it.
 
-    Raises SwitchError, or UnavailableError when the switch cannot be reached.
+    With *pool* the slots of that pool are looked at, and put right, also where the overlay is what it should be already.
+    *confirm* is asked where much is at stake. Raises SwitchError, or UnavailableError when the switch cannot be reached.
     """
     with Record(switch.remote, switch.timeout) as record:
         standing = record.the_bridge(bridge)
-        if not dry_run:
-            record.lock(standing.bridge)
-            standing = record.the_bridge(standing.bridge)  # as it stands now that nobody else changes it
-            if standing.pending is not None:
-                from dnsteer.control.recorded import settle  # here, since it loads all that quick verbs do without
-
-                standing = settle(switch, record, standing, progress)
-        if not standing.number:
-            raise SwitchError(f"no spec was applied to bridge {standing.bridge} by this version; apply one first")
-        state = record.state(standing, standing.number)
-        time = time or now()
-        before = standing.overlay
-        after = edit(expire(before, time), state, time)
-        found = movement.moves(state.members, before, state.members, after)
-        slots = {m.pool: m.slots for m in state.members}
-        done = Change(standing.bridge, before, after, found, movement.dark_pools(state.members, after), slots)
-        if dry_run or not done.changed:
-            return done
-        goal = Overlay(tuple(replace(a, gone=WHOLE) for a in after))  # a gradual drain is asked about before it begins
-        far = movement.moves(state.members, before, state.members, goal)
-        ask = movement.reasons_to_ask(far, state.members, before, state.members, goal)
-        if ask:
-            confirm(ask)
-        if not _quickly(switch, record, standing, state, after):
-            from dnsteer.control.recorded import apply_state
-
-            progress("the tables are not what the record says: applying all of the recorded state")
-            apply_state(switch, record, state, after, progress)
-            done.repaired = True
-        return done
+        said_yes_to: object = None
+        while True:
+            if not dry_run:
+                standing = _locked(switch, record, standing.bridge, progress)
+            if not standing.number:
+                raise SwitchError(f"no spec was applied to bridge {standing.bridge} by this version; apply one first")
+            state = record.state(standing, standing.number)
+            change, in_the_end = _look(standing, state, edit, time or now())
+            basis = standing.uuid, standing.ids, in_the_end, change.ask
+            if dry_run or confirm is None or not change.ask or basis == said_yes_to:
+                break
+            record.unlock()  # while somebody thinks, others work
+            if said_yes_to is not None:
+                progress(MOVED_ON)
+            confirm(change.ask, [m.text() for m in in_the_end])
+            said_yes_to = basis
+        if not (dry_run and change.edited):
+            _carry_out(switch, record, standing, state, change, pool, dry_run, progress)
+        return change
 
 
-def _quickly(switch: Switch, record: Record, standing: Standing, state: State, after: Overlay) -> bool:
-    """Change the slots of the pools whose absences change. False, and nothing is done, where that is not all."""
+def _locked(switch: Switch, record: Record, bridge: str, progress: Progress) -> Standing:
+    """The bridge as it stands, now that nobody else changes it; a change that was cut off is ended."""
+    record.lock(bridge)
+    standing = record.the_bridge(bridge)
+    if standing.pending is None:
+        return standing
+    from dnsteer.control.recorded import settle  # here, since it loads all that quick verbs do without
+
+    return settle(switch, record, standing, progress)
+
+
+def _look(standing: Standing, state: State, edit: Edit, time: datetime) -> tuple[Change, list[movement.Move]]:
+    """What the edit comes to, and what moves when gradual drains are done, which are asked about before they begin."""
+    before, members = standing.overlay, state.members
+    after = edit(expire(before, time), state, time)
+    goal = Overlay(tuple(replace(a, gone=WHOLE) for a in after))
+    in_the_end = movement.moves(members, before, members, goal) if before != after else []
+    change = Change(
+        standing.bridge, before, after,
+        moves=movement.moves(members, before, members, after),
+        warnings=movement.dark_pools(members, after) + ([WAITS] if standing.waits else []),
+        slots={m.pool: m.slots for m in members},
+        ask=movement.reasons_to_ask(in_the_end, members, before, members, goal) if before != after else [],
+    )  # fmt: skip
+    return change, in_the_end
+
+
+def _carry_out(
+    switch: Switch, record: Record, standing: Standing, state: State, change: Change, pool: str, dry_run: bool,
+    progress: Progress,
+) -> None:  # fmt: skip
+    """Change the slots of the pools whose absences change, where they are what the record says; else mend the tables."""
+    before, after = change.before, change.after
+    touched = [m for m in state.members if m.pool == pool or before.of(m.pool) != after.of(m.pool)]
+    if not touched and not change.edited:
+        return
     client = switch.client(standing.bridge)
-    if state.version != __version__:
-        return False
-    before = standing.overlay
-    touched = [m for m in state.members if before.of(m.pool) != after.of(m.pool)]
-    have = _tables_of(client, touched)
-    was = _plan(state, before, touched)
-    if changes(_lines(was), groups_of(was), have):
-        return False
+    have: Tables | None = None
+    if state.version == __version__ or not change.edited:
+        have = _tables_of(client, touched)
+        was = _plan(state, before, touched)
+        if changes(_lines(was), groups_of(was), have):
+            have = None
+    if have is not None:
+        if change.edited:
+            _move(client, record, standing, state, after, touched, have)
+        return
+    change.repaired = True
+    if dry_run:
+        return
+    from dnsteer.control.recorded import apply_state
+
+    progress("the tables are not what the record says: applying all of the recorded state")
+    apply_state(switch, record, state, after, progress)
+
+
+def _move(
+    client: OpenFlow, record: Record, standing: Standing, state: State, after: Overlay, touched: Sequence[Membership],
+    have: Tables,
+) -> None:  # fmt: skip
+    """Move the slots, and write it down."""
     wanted = _plan(state, after, touched)
     todo = changes(_lines(wanted), groups_of(wanted), have)
     with put_off():  # it is short
@@ -140,7 +191,6 @@ def _quickly(switch: Switch, record: Record, standing: Standing, state: State, a
             record.commit(standing, pending)
         except SwitchError as err:
             raise type(err)(f"the slots have moved, but {err}; mend that and repeat the command") from None
-    return True
 
 
 def _tables_of(client: OpenFlow, touched: Iterable[Membership]) -> Tables:

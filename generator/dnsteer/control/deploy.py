@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+import hashlib
+import json
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from dnsteer import __version__
 from dnsteer.control import movement
 from dnsteer.control.recorded import Journal, load_state, settle
-from dnsteer.control.where import GRACE, Confirm, Progress, Switch, agreed, expire, now, silent, stamp, who
+from dnsteer.control.where import GRACE, MOVED_ON, Confirm, Progress, Switch, expire, now, silent, stamp, who
 from dnsteer.plan.absence import NO_OVERLAY, Absence, Overlay
 from dnsteer.spec.load import Loaded, digest
 from dnsteer.switch import database as db
@@ -54,6 +57,20 @@ class Outlook:
     def changed(self) -> bool:
         """Whether anything would change."""
         return bool(self.prepared.differ) or bool(self.prepared.todo) or self.record
+
+    def basis(self) -> dict[str, Any]:
+        """What it rests on: the switch, how it stands, and the changes that follow from that."""
+        standing, bridge = self.standing, self.prepared.before
+        what = bridge and [bridge.datapath_type, bridge.fail_mode, list(bridge.protocols), sorted(bridge.ports)]
+        return {
+            "switch": self.system,
+            "state": standing.number if standing else 0,
+            "applied spec": standing.digest if standing else "",
+            "overlay": standing.overlay.to_json() if standing else "[]",
+            "bridge and ports": hash_of(what),
+            "settings": self.prepared.settings,
+            "its flows or groups": hash_of(self.prepared.todo.bundle()),
+        }
 
 
 @dataclass
@@ -167,14 +184,30 @@ def deploy(
     switch: Switch,
     options: Options = Options(),
     *,
-    confirm: Confirm = agreed,
+    check: Callable[[Outlook], None] = lambda _: None,
+    confirm: Confirm | None = None,
     progress: Progress = silent,
 ) -> Deployed:
-    """Make the switch what the spec says, with its overlay. *confirm* is asked where much is at stake."""
-    with deployment(loaded, switch, options, change=True, progress=progress) as work:
-        if work.outlook.changed and work.outlook.ask:
-            confirm(work.outlook.ask)
-        return work.carry_out()
+    """Make the switch what the spec says, with its overlay. *confirm* is asked where much is at stake.
+
+    *check* sees what would be done, and may raise. Nobody is kept from the switch while somebody thinks: it is looked at
+    again afterwards, and asked again when it has changed.
+    """
+    said_yes_to: object = None
+    while True:
+        with deployment(loaded, switch, options, change=True, progress=progress) as work:
+            outlook = work.outlook
+            check(outlook)
+            asks = confirm is not None and outlook.changed and outlook.ask
+            basis = (outlook.ask, outlook.basis()) if asks else None
+            if confirm is None or basis == said_yes_to or not asks:
+                return work.carry_out()
+        from dnsteer.control.outlook import sentences  # here, since it uses this module
+
+        if said_yes_to is not None:
+            progress(MOVED_ON)
+        confirm(outlook.ask, sentences(outlook))
+        said_yes_to = basis
 
 
 def look(loaded: Loaded, switch: Switch, options: Options = Options()) -> Outlook:
@@ -203,6 +236,11 @@ def state_to_roll_back_to(switch: Switch, bridge: str | None, number: int | None
             state = record.state(standing, number)
     loaded = load_state(state)
     return replace(loaded, document=replace(loaded.document, file=state.file)), state
+
+
+def hash_of(value: Any) -> str:
+    """SHA-256 (hex) of a JSON value."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def _overlay(was: Overlay, loaded: Loaded, time: datetime) -> tuple[Overlay, list[str]]:

@@ -41,9 +41,20 @@ def take_out(name: str, kind: Kind, *, over: float = 0, lasts: float = 0, note: 
                 wanted = wanted.at_pace(over, time)
             if wanted != found:
                 wanted = replace(wanted, by=who())
+        _refuse_early_end(wanted)
         return overlay.put(replace(wanted, gone=WHOLE) if whole else wanted)
 
     return edit
+
+
+def _refuse_early_end(drain: Absence) -> None:
+    """A gradual drain that ends before its last slots have left would never be done. Raises SwitchError."""
+    if drain.until and drain.gone < WHOLE:
+        done = datetime.fromisoformat(drain.paced or drain.since) + timedelta(seconds=drain.over)
+        if datetime.fromisoformat(drain.until) <= done:
+            raise SwitchError(
+                f"{drain.name} would be drained at {stamp(done)}, and its drain ends at {drain.until}; give a longer --for"
+            )
 
 
 def bring_back(name: str, kind: Kind) -> Edit:

@@ -12,7 +12,7 @@ from dnsteer.control.pools import PoolView, view_pools
 from dnsteer.control.rates import Rates, between
 from dnsteer.control.reading import Reading, read_record
 from dnsteer.control.vips import VipView, view_vips
-from dnsteer.control.where import Switch, now
+from dnsteer.control.where import WAITS, Switch, now
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.state import STATE_KEY
 from dnsteer.switch.tools import SwitchError, UnavailableError
@@ -231,9 +231,7 @@ class Observer:
                 if a.expired(time_now)
             ]
         if reading.standing.waits:
-            status.warnings.append(
-                "flow-restore-wait is set: the switch does not forward until it is cleared: dnsteer restore"
-            )
+            status.warnings.append(WAITS)
         if not reading.standing.ids.get(STATE_KEY) and not reading.cut_off:
             status.errors.append("the record has no state: apply the spec with this version of dnsteer")
         if carried == "other" and not reading.cut_off:

@@ -18,8 +18,10 @@ GRACE = 2.0
 
 Progress = Callable[[str], None]
 """Takes a line about what is being done."""
-Confirm = Callable[[list[str]], None]
-"""Takes reasons to ask the operator whether to go on; raises when not."""
+Confirm = Callable[[list[str], list[str]], None]
+"""Takes reasons to ask the operator whether to go on, and what would change, in words; raises when not."""
+MOVED_ON = "the switch has changed meanwhile; it is looked at again"
+WAITS = "flow-restore-wait is set: the switch does not forward until it is cleared: dnsteer restore"
 
 
 @dataclass(frozen=True)
@@ -37,10 +39,6 @@ class Switch:
 
 def silent(_: str) -> None:
     """Progress for nobody."""
-
-
-def agreed(_: list[str]) -> None:
-    """Confirms everything."""
 
 
 def now() -> datetime:

@@ -176,6 +176,11 @@ class Record:
             time.sleep(_LOOK)
         self._lock = name
 
+    def unlock(self) -> None:
+        """Let others change the bridge."""
+        self._rpc.call("unlock", [self._lock], self.timeout)
+        self._lock = ""
+
     def begin(self, standing: Standing, state: State, overlay: Overlay) -> Pending:
         """Write down what is about to happen. A *state* whose number is 0 is new, and gets the next one."""
         ops: list[dict[str, Any]] = []

@@ -1,0 +1,211 @@
+"""Drains and downs that are repeated, asked about, ended on their way, or on tables that are not what the record says."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dnsteer.cli.output import Exit
+from dnsteer.control.absent import change_overlay
+from dnsteer.control.edits import advance, take_out
+from dnsteer.control.where import Switch as Where
+from dnsteer.control.where import now, stamp
+from tests.packet.absent import in_terminal, make_overdue, overlay, states
+from tests.packet.command import SLOW, Ran, fresh, nothing_changes, on, spec_file
+from tests.packet.conftest import BRIDGE, ROOT, Switch, unexpected
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Switch]:
+    with Switch() as private:
+        private.expected = [*SLOW, "Connection reset by peer"]
+        yield private
+        assert unexpected(private) == []
+
+
+@pytest.fixture
+def applied(shared: Switch, tmp_path: Path) -> Switch:
+    """The switch with the spec applied."""
+    fresh(shared)
+    assert on(shared)("apply", spec_file(tmp_path), "--yes").code == 0
+    return shared
+
+
+# Repeated
+
+
+def only(switch: Switch) -> dict[str, Any]:
+    (found,) = overlay(switch)
+    return found
+
+
+def test_repeated_keeps_what_is_not_given(applied: Switch) -> None:
+    assert on(applied)("drain", "farm/ns1", "--for", "2h", "--note", "disk").code == 0
+    first = only(applied)
+    with nothing_changes(applied):
+        again = on(applied)("drain", "farm/ns1")
+        same = on(applied)("drain", "farm/ns1", "--note", "disk", "--json")
+    assert (again.code, "drained already" in again.out) == (0, True)
+    assert (same.code, same.json["changed"]) == (0, False)
+    longer = on(applied)("drain", "farm/ns1", "--for", "4h")
+    assert re.search(r"changed: drain of farm/ns1: until \S+ \S+ UTC -> \S+ \S+ UTC\n", longer.out), longer.out
+    noted = on(applied)("drain", "farm/ns1", "--note", "disk, \x1b]0;x")
+    assert r"note 'disk' -> 'disk, \x1b]0;x'" in noted.out.replace("\\\\", "\\")
+    last = only(applied)
+    assert datetime.fromisoformat(last["until"]) - datetime.fromisoformat(first["until"]) > timedelta(hours=1)
+    assert (last["note"], last["since"]) == ("disk, \x1b]0;x", first["since"])
+
+
+def test_another_pace_keeps_the_progress(applied: Switch) -> None:
+    where = Where(applied.database)
+    then = now() - timedelta(minutes=30)
+    change_overlay(where, None, take_out("farm/ns1", "drain", over=3600), time=then)
+    half = change_overlay(where, None, advance)
+    assert sum(m.moved for m in half.moves) == 4
+    with nothing_changes(applied):
+        change_overlay(where, None, take_out("farm/ns1", "drain", over=3600))
+    start = time.monotonic()
+    done = on(applied)("drain", "farm/ns1", "--over", "2s", "--json")
+    assert (done.code, done.json["moved"]) == (0, 4)
+    assert 0.8 < time.monotonic() - start < 8  # the second half of the two seconds
+    assert "over 3600 s -> 2 s" in str(done.json["words"])
+    found = only(applied)
+    assert (found["over"], found["since"]) == (2, stamp(then))
+    assert states(applied)["ns1"] == "drained"
+
+
+def test_a_drain_of_who_has_no_slot_says_so(applied: Switch) -> None:
+    on(applied)("down", "farm/ns1")
+    done = on(applied)("drain", "farm/ns1")
+    assert done.out == "br-dns: changed: farm/ns1 is drained\nbr-dns: changed: no slot moves\n"
+
+
+# Nobody waits for an answer
+
+
+@pytest.mark.parametrize("touches", ["the same pool", "another pool"])
+def test_who_is_asked_keeps_nobody_from_the_switch(applied: Switch, touches: str) -> None:
+    on(applied)("down", "spare/sp1")
+    other = "farm/ns1" if touches == "another pool" else "spare/sp1"
+    ran: list[Ran] = []
+
+    def meanwhile() -> None:
+        verb = "down" if touches == "another pool" else "up"
+        ran.append(on(applied)(verb, other, "--timeout", "1"))
+
+    done = in_terminal(applied, "y\n", "down", "spare/sp2", meanwhile=meanwhile)
+    assert ran[0].code == 0, ran[0].err
+    assert done.code == 0
+    assert "sp2" in [a["backend"] for a in overlay(applied)]
+    # What moves is said before the question. When it is no longer that, all is looked at again.
+    assert done.err.index("would change:") < done.err.index("Go on?")
+    assert done.err.count("Go on?") == (2 if touches == "another pool" else 1)
+    assert ("the switch has changed meanwhile" in done.err) is (touches == "another pool")
+    assert "16 of 16 slots of pool spare move" not in done.err
+
+
+def test_an_apply_that_asks_says_what_and_keeps_nobody(applied: Switch, tmp_path: Path) -> None:
+    file = spec_file(tmp_path, old="slots: 32", new="slots: 64")
+    ran: list[Ran] = []
+    done = in_terminal(
+        applied, "y\n", "apply", file, meanwhile=lambda: ran.append(on(applied)("down", "spare/sp1", "--timeout", "1"))
+    )
+    assert (ran[0].code, done.code) == (0, 0), (ran, done)
+    assert done.err.index("pool farm: slots 32 -> 64") < done.err.index("Go on?")
+    assert done.err.count("Go on?") == 2
+    assert on(applied)("verify", file).code == 0
+    assert [a["backend"] for a in overlay(applied)] == ["sp1"]
+
+
+def test_back_in_is_never_asked_about(applied: Switch) -> None:
+    on(applied)("drain", "farm/ns3")
+    assert on(applied)("drain", "farm/ns2", "--yes", "--json").json["asks"]
+    assert on(applied)("undrain", "farm/ns2").code == 0
+    assert on(applied)("down", "farm/ns2", "--yes").code == 0
+    assert on(applied)("up", "farm/ns2").code == 0
+
+
+def test_up_of_who_is_drained_tells_of_undrain(applied: Switch) -> None:
+    on(applied)("drain", "farm/ns1")
+    assert "farm/ns1 is not down, it is drained: dnsteer undrain farm/ns1" in on(applied)("up", "farm/ns1").out
+
+
+# Not drained
+
+
+@contextmanager
+def draining(switch: Switch) -> Iterator[subprocess.Popen[str]]:
+    """A drain of farm/ns1 that is on its way in a process of its own."""
+    argv = [sys.executable, "-m", "dnsteer", "drain", "farm/ns1", "--over", "60s", "--for", "1h", "--json"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "generator")}
+    with subprocess.Popen([*argv, "--db", switch.database], env=env, stdout=subprocess.PIPE, text=True) as child:
+        deadline = time.monotonic() + 20
+        while not overlay(switch):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def test_a_drain_that_ends_on_its_way_is_an_error(applied: Switch) -> None:
+    base = applied.tables()
+    with draining(applied) as child:
+        assert on(applied)("undrain", "farm/ns1").code == 0
+        said = json.loads(child.communicate(timeout=20)[0])
+    assert (child.returncode, said["ok"]) == (Exit.ERROR, False)
+    assert "farm/ns1 is NOT drained: somebody ended it; it has its slots" in said["error"]
+    assert applied.tables() == base
+
+
+def test_a_drain_whose_time_is_over_is_an_error(applied: Switch) -> None:
+    with draining(applied) as child:
+        deadline = time.monotonic() + 20
+        while child.poll() is None:  # again, since the drain may write just now
+            assert time.monotonic() < deadline
+            make_overdue(applied)
+            time.sleep(0.2)
+        said = json.loads(child.communicate()[0])
+    assert child.returncode == Exit.ERROR
+    assert "farm/ns1 is NOT drained: its --for was over; it has its slots" in said["error"]
+
+
+def test_a_drain_that_would_end_before_it_is_done_is_refused(applied: Switch) -> None:
+    with nothing_changes(applied):
+        for lasts in ("5s", "60s"):
+            assert on(applied)("drain", "farm/ns1", "--over", "60s", f"--for={lasts}").code == Exit.USAGE
+    change_overlay(Where(applied.database), None, take_out("farm/ns1", "drain", over=60))
+    with nothing_changes(applied):
+        early = on(applied)("drain", "farm/ns1", "--for", "10s")
+    assert (early.code, "give a longer --for" in early.err) == (Exit.ERROR, True)
+
+
+@pytest.mark.parametrize("verb", ["drain", "down"])
+def test_already_is_said_of_the_tables_and_not_of_the_record(applied: Switch, tmp_path: Path, verb: str) -> None:
+    assert on(applied)(verb, "farm/ns1").code == 0
+    right = applied.tables()
+    applied.ofctl("del-flows", "table=30")
+    with nothing_changes(applied):
+        dry = on(applied)(verb, "farm/ns1", "--dry-run")
+    assert "the tables would be put right" in dry.out
+    done = on(applied)(verb, "farm/ns1", "--json")
+    assert (done.code, done.json["changed"], done.json["repaired"]) == (0, True, True)
+    assert applied.tables() == right
+    value = json.dumps(json.dumps([{**overlay(applied)[0], "backend": "ns3"}]))
+    applied.vsctl("set", "Bridge", BRIDGE, f"external_ids:dnsteer-overlay={value}")  # while ns1 is what is out
+    done = on(applied)(verb, "farm/ns3")
+    assert (done.code, "the tables were put right" in done.out) == (0, True), done
+    assert on(applied)("verify", tmp_path / "spec.yaml").code == 0
+    assert applied.tables() != right
