@@ -78,9 +78,9 @@ def _link(setup: Setup, size: float) -> Estimate:
     rate = line_rate(setup.link_gbps, size)
     tested = setup.model.link
     rests = (f"{setup.hardware.value} depth-bandwidth",)
-    if setup.link_gbps > tested:
+    if setup.link_gbps != tested:
         because = (f"the link was tested at {tested:g} Gb/s",)
-        return Estimate(rate, line_rate(tested, size), rate, "extrapolation", rests, because)
+        return Estimate(rate, min(rate, line_rate(tested, size)), rate, "extrapolation", rests, because)
     return Estimate(rate, rate, rate, "reading", rests)
 
 

@@ -70,7 +70,7 @@ def _curves(report: Report) -> Iterator[tuple[str, Way]]:
     sorts: dict[tuple[object, ...], list[Way]] = {}
     for way in report.ways:
         path = way.path
-        key = (path.depth, path.rewrites, path.conntrack) if path.offloaded == "yes" else (path.offloaded,)
+        key = (path.depth, path.rewrites > 0, path.conntrack) if path.offloaded == "yes" else (path.offloaded,)
         sorts.setdefault(key, []).append(way)
     for found in list(sorts.values())[:_MOST]:
         path = found[0].path
@@ -87,12 +87,18 @@ def _by_size(axes: Axes, report: Report, before: Report | None) -> None:
     line = [line_rate(setup.link_gbps, size) for size in grid]
     axes.plot(grid, line, color="black", linestyle=(0, (4, 2)), linewidth=1, label=f"link, {setup.link_gbps:g} Gb/s")
     low = min(line)
-    for number, (label, way) in enumerate(_curves(report)):
+    curves = list(_curves(report))
+    for number, (label, way) in enumerate(curves):
         color = _COLORS[number]
         found = [figures(setup, way.path, ((round(size), 1),)) for size in grid]
         rates = [f.rate for f in found]
         axes.fill_between(
-            grid, [max(r.low, 1e-3) for r in rates], [r.high for r in rates], color=color, alpha=0.12, linewidth=0
+            grid,
+            [max(r.low, 1e-3) for r in rates],
+            [r.high for r in rates],
+            color=color,
+            alpha=0.2 / len(curves),
+            linewidth=0,
         )
         axes.plot(grid, [r.value for r in rates], color=color, linewidth=2, label=label)
         engine: Bound = next(b for b in found[0].bounds if b != "link")
@@ -153,14 +159,16 @@ def _by_depth(axes: Axes, report: Report) -> None:
             *zip(*written, strict=True), "s", color=blue, markersize=4, fillstyle="none", label="measured, one rewrite"
         )
     line = line_rate(setup.link_gbps, LEAST)
-    axes.axhline(line, color="black", linestyle=(0, (4, 2)), linewidth=1, label=f"link, {setup.link_gbps:g} Gb/s")
+    most = 1.3 * max(*(r.high for r in rates), *(value for _, value in plain))
+    if line < most:
+        axes.axhline(line, color="black", linestyle=(0, (4, 2)), linewidth=1, label=f"link, {setup.link_gbps:g} Gb/s")
     depths = sorted({way.path.depth for way in report.ways if in_hardware(way.path)})
     for depth in depths:
         axes.axvline(depth, color="#888888", linewidth=0.6)
     if depths:
         _word(axes, depths[-1], "this spec")
     axes.set_xlim(0, max(_DEPTHS) + 1)
-    axes.set_ylim(0, 1.08 * max(line, *(r.high for r in rates)) if line < 400 else 1.3 * max(r.high for r in rates))
+    axes.set_ylim(0, most)
     latency = axes.twinx()
     latency.plot(_DEPTHS, [model.latency(s).value for s in states], color=violet, linewidth=1.5, label="latency")
     seen = sorted({(r.depth, r.value) for _, r in model.rows.of(model.card, "latency") if not r.tracking})

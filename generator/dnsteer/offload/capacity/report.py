@@ -141,7 +141,7 @@ def _notes(loaded: Loaded, setup: Setup, paths: Sequence[Path]) -> Iterable[str]
     if uplinks > 1:
         yield f"the link is one uplink; traffic spread evenly over the {uplinks} of them has {uplinks} times the link"
     yield "the tables that Open vSwitch puts around a spec's flows in hardware (root, after a hash) are not counted in depth"
-    if setup.model.other is Hardware.BLUEFIELD_2:
+    if setup.hardware is Hardware.BLUEFIELD_3:
         yield "packet rates near 120 Mpps may be the traffic generator's: the card's own limit without rewrite may be higher"
 
 
