@@ -11,6 +11,7 @@ from itertools import groupby
 from dnsteer.offload.capabilities import Profile
 from dnsteer.offload.flow import Flow, Unreadable, read_flow
 from dnsteer.offload.judge import Around, Judgement, judge
+from dnsteer.offload.masks.seen import Seen
 from dnsteer.offload.owners import Owner, Owners
 from dnsteer.offload.path import Path, Verdict
 from dnsteer.offload.split import shared_rules
@@ -22,7 +23,6 @@ from dnsteer.proof.vectors import Vector, vectors
 from dnsteer.proof.wire import TCP, UDP
 from dnsteer.spec.load import Loaded
 from dnsteer.spec.model import Hardware, Selection
-from dnsteer.switch.megaflows import mask_of
 from dnsteer.switch.tools import ovs_version
 
 KINDS = ("query", "answer", "neighbor", "echo", "fragment", "odd", "drop")
@@ -60,7 +60,7 @@ class Examination:
     @cached_property
     def masks(self) -> int:
         """Distinct masks of all flows."""
-        return len({mask_of(j.flow.match) for j in self.judged if isinstance(j.flow, Flow)})
+        return _masks(j.flow for j in self.judged if isinstance(j.flow, Flow))
 
     @cached_property
     def of_owner(self) -> dict[Owner, list[Judged]]:
@@ -118,7 +118,7 @@ class Examination:
             slots=slots,
             rules=rules_of(found) + round(unseen),
             passes=2 if later else 1,
-            masks=len({mask_of(flow.match) for flow, _ in flows}),
+            masks=_masks(flow for flow, _ in flows),
             match_bytes=max((judgement.match_bytes for _, judgement in flows), default=0),
             depth=max(1, sum(depths)),
             rewrites=max((sum(a.name.startswith("set.") for a in flow.every_action()) for flow, _ in flows), default=0),
@@ -191,6 +191,12 @@ def hashes(loaded: Loaded) -> list[str]:
     """The pools whose slots the switch's hash chooses, and that a VIP uses."""
     used = {vip.pool for vip in loaded.spec.vips.values()}
     return [n for n, pool in loaded.spec.pools.items() if pool.selection is Selection.DP_HASH and n in used]
+
+
+def _masks(flows: Iterable[Flow]) -> int:
+    seen = Seen()
+    seen.add(flow.text for flow in flows)
+    return len(seen.flows)
 
 
 def _sample(plan: Plan, queries: int) -> int | None:

@@ -1,0 +1,184 @@
+"""The verb that says what hardware will do with a spec: `lint`. No root needed, nothing is deployed."""
+
+from __future__ import annotations
+
+import json as json_module
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dnsteer.cli.offloaded import profile_named
+from dnsteer.cli.output import Exit, Json, err, fail, load, out, print_json, reporting
+
+if TYPE_CHECKING:
+    from dnsteer.offload.findings import Finding
+    from dnsteer.offload.lint import Report
+
+_MOST_PATHS = 40
+_MOST_ALIKE = 3
+_WIDTH = 120
+"""Columns of a table that no terminal shows."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to the command."""
+    app.command("lint")(lint)
+
+
+def lint(
+    spec: Annotated[
+        Path | None, typer.Argument(metavar="SPEC", help="The spec, a YAML file.", show_default=False)
+    ] = None,
+    flavor: Annotated[
+        str | None,
+        typer.Option(
+            metavar="F", help="Flavor or profile to judge by, such as ovs-doca or ovs-doca-2; the spec's by default."
+        ),
+    ] = None,
+    sarif: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the findings as SARIF 2.1.0 too; - for standard output.")
+    ] = None,
+    explain: Annotated[
+        str | None, typer.Option(metavar="CODE", help="Explain a finding's code, such as DNS011.")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show reasons' sources and datapath flows.")] = False,
+    json: Json = False,
+) -> None:
+    """Say what hardware will do with every datapath flow of the spec, and why: nothing found 0, errors 1, warnings 2."""
+    with reporting(json):
+        if explain is not None:
+            _explain(explain)
+            return
+        if spec is None:
+            fail("lint needs a SPEC, or --explain CODE", Exit.USAGE)
+        from dnsteer.offload.codes import Severity
+        from dnsteer.offload.examine import examine
+        from dnsteer.offload.findings import worst
+        from dnsteer.offload.lint import lint as run_lint
+
+        loaded = load(spec, json)
+        report = run_lint(examine(loaded, profile_named(flavor, loaded)))
+        if sarif is not None:
+            _write_sarif(sarif, report)
+        if json:
+            print_json(report.as_json())
+        elif sarif != Path("-"):
+            _show(report, verbose)
+    severity = worst(report.findings)
+    if severity is not None:
+        raise typer.Exit(Exit.ERROR if severity is Severity.ERROR else Exit.DIFFERENT)
+
+
+def _explain(text: str) -> None:
+    from rich.markdown import Markdown
+
+    from dnsteer.offload.codes import CODES
+
+    code = CODES.get(text.upper())
+    if code is None:
+        known = "\n".join(f"  {c.code}  {c.severity.value:<7}  {c.title}" for c in CODES.values())
+        fail(f"--explain: found {text!r}; the codes are\n{known}", Exit.USAGE)
+    if out.is_terminal:
+        out.print(Markdown(code.page()))
+    else:
+        out.print(code.page(), markup=False, end="")
+
+
+def _write_sarif(file: Path, report: Report) -> None:
+    from dnsteer.offload.sarif import sarif
+
+    text = json_module.dumps(sarif(report.examination.loaded.file, report.findings), indent=2) + "\n"
+    if file == Path("-"):
+        out.print(text, markup=False, end="")
+    else:
+        file.write_text(text, encoding="utf-8")
+
+
+def _show(report: Report, verbose: bool) -> None:
+    """For people: the paths, what runs in software, the findings, and the totals."""
+    seen = report.examination
+    out.print(f"{seen.loaded.file} on {seen.profile.title}", markup=False)
+    _show_paths(report)
+    software = report.in_software
+    if seen.profile.hardware and software:
+        out.print("runs on the CPU (on a BlueField: the Arm cores)")
+        for kind, reasons in software.items():
+            for reason, count in reasons.most_common(_MOST_ALIKE):
+                out.print(f"  {_KINDS[kind]:<12} {count:>5} flows  {reason}", markup=False)
+            if len(reasons) > _MOST_ALIKE:
+                out.print(
+                    f"  {_KINDS[kind]:<12}        {len(reasons) - _MOST_ALIKE} more reasons (--json)", markup=False
+                )
+    _show_findings(report, verbose)
+    _show_totals(report)
+
+
+_KINDS = {
+    "query": "queries", "answer": "answers", "neighbor": "neighbours", "echo": "echo", "fragment": "fragments",
+    "odd": "unusual", "drop": "dropped",
+}  # fmt: skip
+
+
+def _show_paths(report: Report) -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in ("VIP", "service", "family", "", "offload"):
+        table.add_column(heading)
+    for heading in ("slots", "rules", "passes", "bytes", "tables"):
+        table.add_column(heading, justify="right")
+    for path in report.paths[:_MOST_PATHS]:
+        ways = {"query": "queries", "answer": "answers"}
+        numbers = (path.slots, path.rules, path.passes, path.match_bytes, path.depth)
+        table.add_row(
+            path.vip, path.service, path.family, ways[path.direction], path.offloaded, *(f"{n:,}" for n in numbers)
+        )
+    out.print(table, width=None if out.is_terminal else _WIDTH)
+    if len(report.paths) > _MOST_PATHS:
+        out.print(f"{len(report.paths) - _MOST_PATHS} more (--json)\n")
+
+
+def _show_findings(report: Report, verbose: bool) -> None:
+    alike: Counter[str] = Counter()
+    for finding in report.findings:
+        alike[finding.code.code] += 1
+        if alike[finding.code.code] <= _MOST_ALIKE or verbose:
+            _show_finding(report.examination.loaded.file, finding, verbose)
+    for code, count in alike.items():
+        if count > _MOST_ALIKE and not verbose:
+            out.print(f"{count - _MOST_ALIKE} more of {code} (--verbose)")
+
+
+def _show_finding(file: str, finding: Finding, verbose: bool) -> None:
+    severity = "accepted" if finding.accepted else finding.code.severity.value
+    out.print(f"{file}:{finding.line}: {finding.code.code} {severity}: {finding.text}", markup=False)
+    if finding.accepted:
+        out.print(f"    accepted: {finding.accepted}", markup=False)
+        return
+    if finding.advice:
+        out.print(f"    to do: {finding.advice}", markup=False)
+    if verbose:
+        for reason in finding.reasons:
+            out.print(f"    because: {reason.text} [{reason.source}, {reason.certainty}]", markup=False)
+        for flow in finding.flows:
+            out.print(f"    flow: {flow}", markup=False)
+
+
+def _show_totals(report: Report) -> None:
+    seen = report.examination
+    about = "about " if seen.sampled is not None else ""
+    share = f"{100 * report.offloaded:.0f} % of the VIPs' datapath flows in hardware, " if seen.profile.hardware else ""
+    out.print(
+        f"{share}{about}{report.rules:,} hardware rules, {about}{report.flows:,} datapath flows with all that was sent; "
+        f"{seen.masks} masks seen, at most {report.bound.total} whatever the traffic"
+    )
+    if seen.sampled is not None:
+        out.print(f"of each service {seen.sampled} slots were asked, and the rest computed from them")
+    packets = sum(seen.packets.values())
+    out.print(
+        f"judged from what Open vSwitch {seen.ovs} makes of {packets:,} packets; nothing ran on the hardware itself"
+    )
+    err.file.flush()
