@@ -26,7 +26,9 @@ _asked: list[int] = []  # signals that asked to end
 # start, which counts when a backend has failed.
 _VERBS = {
     "files": ("render", "schema", "version"),
+    "bringup": ("bringup",),
     "prove": ("check", "explain"),
+    "lint": ("lint",),
     "capacity": ("capacity",),
     "change": ("plan", "apply", "verify"),
     "absent": ("drain", "undrain", "down", "up", "due"),
