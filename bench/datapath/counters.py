@@ -79,7 +79,7 @@ class Sample:
     """One measurement, per packet received.
 
     *mpps* million packets per second; *cycles* of the time stamp counter; *forwarded* packets sent, by the port's own
-    count and only about, since ports and thread are not read at one moment; *waited* share of the time that the
+    count, and some more, since the port is read a moment before and after the thread; *waited* share of the time that the
     thread's core was taken away; the others say how packets found their flows.
     """
 

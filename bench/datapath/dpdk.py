@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.rpc import Rpc
-from dnsteer.switch.tools import SwitchError, UnavailableError, run
+from dnsteer.switch.tools import CommandError, SwitchError, UnavailableError, run
 
 PROGRAM = Path("/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk")
 """Called by its path: what `ovs-vswitchd` means to everybody else (Debian: update-alternatives) stays as it is."""
@@ -17,8 +18,9 @@ PACKAGES = "openvswitch-switch-dpdk librte-mempool-ring23 librte-net-null23 libr
 """What it needs on Debian 12: OVS-DPDK, and DPDK's drivers for memory pools and for ports without a network card."""
 
 _HUGE = Path("/proc/sys/vm/nr_hugepages")
-_MEMORY_MIB = 1024
-_PAGES = _MEMORY_MIB // 2  # of 2 MiB
+MEMORY = 1024
+"""MiB for packets: as many as OVS likes to have."""
+_PAGES = MEMORY // 2  # of 2 MiB
 _ANSWER_TIMEOUT = 60.0
 _LOG = ("-vconsole:off", "-vsyslog:off", "-vfile:info")
 # What DPDK says of a machine without 1 GiB pages and of devices without a card's abilities; what OVS says when a port
@@ -55,18 +57,22 @@ def _free_pages() -> int:
 class DpdkSwitch(PrivateSwitch):
     """A context manager as PrivateSwitch is one, but an OVS-DPDK whose forwarding thread is on *core*. Needs root.
 
-    *binary* is the ovs-vswitchd to run. Its bridges' tap devices are in a network namespace of its own.
+    *memory* is in MiB, *binary* the ovs-vswitchd to run. Its bridges' tap devices are in a network namespace of its own.
     """
 
-    def __init__(self, core: int, *, huge: bool, binary: Path = PROGRAM) -> None:
+    def __init__(self, core: int, *, huge: bool, memory: int = MEMORY, binary: Path = PROGRAM) -> None:
         if not binary.exists():
             raise UnavailableError(f"{binary} is not there; run scripts/setup.sh, or: apt-get install {PACKAGES}")
         super().__init__()
         self._binary = str(binary)
-        memory = f"-m {_MEMORY_MIB}" + ("" if huge else " --no-huge")
+        self.env["RUNTIME_DIRECTORY"] = str(self.dir)  # where DPDK has its own sockets and files
+        pages = (
+            "" if huge else "--no-huge --legacy-mem "
+        )  # without the latter OVS adds --in-memory, which needs huge pages
         self._keys = {
             "dpdk-init": "true",
-            "dpdk-extra": f"{memory} --no-pci --no-telemetry --file-prefix={self.dir.name}",
+            "dpdk-extra": f"-m {memory} {pages}--no-pci --no-telemetry --file-prefix={self.dir.name}",
+            "dpdk-lcore-mask": f"{1 << min(os.sched_getaffinity(0) - {core} or {core}):#x}",
             "pmd-cpu-mask": f"{1 << core:#x}",
             "max-idle": "3600000",  # no megaflow expires while it is measured
         }
@@ -83,9 +89,13 @@ class DpdkSwitch(PrivateSwitch):
         arguments = ["--disable-system", f"--unixctl={control}", f"--log-file={self.dir}/vswitchd.log", *_LOG]
         self._spawn(["unshare", "--net", self._binary, self.database, *arguments], control)
         self._control = Rpc(f"unix:{control}", "the private OVS-DPDK", _ANSWER_TIMEOUT)
-        self.vsctl("set", "Open_vSwitch", ".", "external_ids:started=yes")  # comes back when DPDK has started or failed
-        if self.vsctl("get", "Open_vSwitch", ".", "dpdk_initialized").strip() != "true":
-            raise SwitchError(f"DPDK did not start: {self.log_tail()}")
+        try:
+            self.vsctl("set", "Open_vSwitch", ".", "external_ids:started=yes")  # comes back when DPDK has started
+            started = self.vsctl("get", "Open_vSwitch", ".", "dpdk_initialized").strip() == "true"
+        except CommandError:
+            started = False
+        if not started:
+            raise SwitchError(f"DPDK did not start: {'; '.join(self.complaints()) or self.log_tail()}")
 
     def configure(self, keys: Mapping[str, str]) -> None:
         """Set keys of other_config and wait until the switch has followed; an empty value removes the key."""

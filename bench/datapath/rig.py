@@ -21,6 +21,7 @@ PORTS = ("p0", "p1")
 _IDLE = "net_null{n},no-rx=1"
 _MOST_WAIT = 0.01
 _TRIES = 5
+_PATIENCE = 10.0
 
 
 class Rig:
@@ -83,15 +84,25 @@ class Rig:
         return min(samples, key=lambda s: s.waited)
 
     def _once(self, seconds: float) -> Sample:
-        thread = self.switch.thread()
-        before, forwarded = self._waited(thread), self._forwarded()
-        self.switch.appctl("dpif-netdev/pmd-stats-clear")
-        start = time.monotonic()
+        thread, forwarded = self.switch.thread(), self._forwarded()
+        self._clear()
+        before, start = self._waited(thread), time.monotonic()
         time.sleep(seconds)
         counters = self.counters()
         length = time.monotonic() - start
         after, forwarded = self._waited(thread), self._forwarded() - forwarded
         return sample_of(counters, self.hertz, forwarded, (after - before) / length)
+
+    def _clear(self) -> None:
+        """Clear the forwarding thread's counters, which it does itself, when it next comes round."""
+        start = time.monotonic()
+        self.switch.appctl("dpif-netdev/pmd-stats-clear")
+        while True:
+            counters, elapsed = self.counters(), time.monotonic() - start
+            if counters.idle + counters.busy <= elapsed * self.hertz:
+                return
+            if elapsed > _PATIENCE:
+                raise SwitchError(f"the forwarding thread did not clear its counters within {_PATIENCE:g} s")
 
     def counters(self) -> Counters:
         """What the forwarding thread counted since they were cleared."""
@@ -105,22 +116,24 @@ class Rig:
         """Seconds that the thread was ready to run and did not."""
         return int((thread / "schedstat").read_text().split()[1]) / 1e9
 
-    def feed_once(self, pcap: Path, patience: float = 60) -> Counters:
-        """Send each packet of a file once, as fast as they are taken, and count."""
+    def feed_once(self, arguments: str, patience: float = 60) -> Counters:
+        """Let p0's new device bring its packets in once, as fast as they are taken, and count until no more come.
+
+        Raises SwitchError when that takes longer than *patience* seconds.
+        """
         self.device(PORTS[0])
         self.switch.appctl("revalidator/purge")
-        self.switch.appctl("dpif-netdev/pmd-stats-clear")
-        self.device(PORTS[0], f"net_pcap{{n}},rx_pcap={pcap}")
+        self._clear()
+        self.device(PORTS[0], arguments)
         deadline, last = time.monotonic() + patience, -1
         while True:
             time.sleep(0.1)
             counters = self.counters()
             if counters.received == last > 0:
-                break
+                return counters
             if time.monotonic() > deadline:
-                raise SwitchError(f"OVS-DPDK did not take the packets of {pcap} within {patience:g} s")
+                raise SwitchError(f"OVS-DPDK did not take all packets of {arguments} within {patience:g} s")
             last = counters.received
-        return counters
 
     def hurry(self) -> None:
         """Let nothing else run on the forwarding thread's core while it wants to (the kernel leaves others 5 %)."""

@@ -1,0 +1,175 @@
+"""The rendered pipelines on a real OVS-DPDK: they load, and every packet leaves as the spec says, byte by byte."""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from bench.datapath.campaign import Campaign, Pace
+from bench.datapath.cases import CASES, SETTINGS, spec
+from bench.datapath.counters import Counters, read_counters, sample_of
+from bench.datapath.dpdk import DpdkSwitch
+from bench.datapath.rig import PORTS, Rig
+from bench.datapath.summary import targets
+from bench.datapath.traffic import write_fresh, write_queries
+from scapy.utils import RawPcapReader
+
+from dnsteer.plan.build import build_plan
+from dnsteer.proof import wire
+from dnsteer.proof.reference import Frame, Reference
+from dnsteer.proof.vectors import vectors
+from dnsteer.spec.document import parse_document
+from dnsteer.spec.load import Loaded, check_document, load_spec
+from dnsteer.switch.tools import SwitchError
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NAT = (EXAMPLES / "one-armed-nat.yaml").read_text()
+# A port's first packets come in before the switch knows the port, and are lost. These may be; they go nowhere in any case.
+FIRST = [bytes.fromhex("02ffffffffff02fffffffffe88b5") + bytes(46)] * 100_000
+root = pytest.mark.skipif(os.geteuid() != 0, reason="OVS-DPDK needs root: memory and a network namespace")
+
+
+def spec_of(text: str) -> Loaded:
+    return check_document(parse_document("spec.yaml", text))
+
+
+SPECS = {
+    "dsr, one uplink": load_spec(EXAMPLES / "quickstart.yaml"),
+    "nat, one uplink": spec_of(NAT),
+    "nat by dp-hash": spec_of(NAT.replace("slots: 128", "selection: dp-hash\n    slots: 64")),
+    "nat, out by another uplink": spec_of(spec("nat", "source-port", 64)),
+}
+
+
+@pytest.fixture(scope="module")
+def rig() -> Iterator[Rig]:
+    """A bridge on an OVS-DPDK without huge pages, so that the machine stays as it is. It must not complain."""
+    with DpdkSwitch(max(os.sched_getaffinity(0)), huge=False, memory=256) as switch:
+        yield Rig(switch)
+        assert switch.complaints() == []
+        process = switch._processes["unshare"]
+    assert process.returncode is not None
+    assert not switch.dir.exists()
+
+
+def write(file: Path, packets: list[bytes]) -> None:
+    records = (struct.pack("<IIII", 0, 0, len(data), len(data)) + data for data in packets)
+    file.write_bytes(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1) + b"".join(records))
+
+
+def frames(file: Path) -> list[bytes]:
+    with RawPcapReader(str(file)) as reader:
+        return [bytes(data) for data, _ in reader]
+
+
+def captured(rig: Rig, files: dict[str, Path], count: int) -> list[Frame]:
+    """What the ports' captures hold when the devices are closed, which writes them to the end."""
+    for port in PORTS:
+        rig.device(port)
+    deadline = time.monotonic() + 10
+    while True:
+        found = [Frame(port, data) for port, file in files.items() for data in frames(file)]
+        if len(found) >= count or time.monotonic() > deadline:
+            return found
+        time.sleep(0.1)
+
+
+@root
+@pytest.mark.system
+@pytest.mark.parametrize("loaded", SPECS.values(), ids=SPECS.keys())
+def test_packets_leave_as_the_spec_says(rig: Rig, tmp_path: Path, loaded: Loaded) -> None:
+    reference = Reference(loaded.spec)
+    sent = [v for v in vectors(loaded.spec, reference, per_service=32) if v.port == PORTS[0]]
+    wanted = [reference.expect(v.port, v.data).options for v in sent]
+    into, out = tmp_path / "in", {port: tmp_path / f"out-{port}" for port in PORTS}
+    write(into, [*FIRST, *(v.data for v in sent)])
+
+    rig.device(PORTS[0])
+    rig.load(build_plan(loaded))
+    rig.device(PORTS[1], f"net_pcap{{n}},tx_pcap={out[PORTS[1]]}")
+    counters = rig.feed_once(f"net_pcap{{n}},rx_pcap={into},tx_pcap={out[PORTS[0]]}", patience=10)
+    left = Counter(captured(rig, out, sum(map(bool, wanted))))
+
+    assert counters.received == len(FIRST) + len(sent)
+    assert counters.lost < len(FIRST)
+    assert len([options for options in wanted if options]) > 100
+    for vector, options in zip(sent, wanted, strict=True):
+        if options:
+            one = next((frame for frame in options if left[frame]), None)
+            assert one is not None, f"{vector.name} did not leave as it should"
+            left[one] -= 1
+    assert not +left  # nothing else left
+
+
+@root
+@pytest.mark.system
+def test_the_benchmark_measures_what_it_says(rig: Rig, tmp_path: Path) -> None:
+    campaign = Campaign(rig, tmp_path, Pace(rounds=1, seconds=0.05, warm=0.05), seed=1, say=lambda _: None)
+    rows = campaign.matrix([6], [200])
+    assert campaign.problems == []
+    assert {(row["case"], row["settings"]) for row in rows} == {(c.name, s.name) for c in CASES for s in SETTINGS}
+    for row in rows:
+        twice = 2 if "dp-hash" in row["case"] else 1
+        assert row["passes"] == pytest.approx(twice, abs=0.01)
+        assert row["mpps"]["median"] > 0.05
+        if row["case"] == "port":
+            assert row["simple"] == pytest.approx(1, abs=0.01)
+        elif row["settings"] == "no-cache":
+            assert (row["emc"], row["smc"]) == (0, 0)
+            assert row["megaflow"] == pytest.approx(twice, abs=0.01)
+        elif row["settings"] == "smc":
+            assert row["smc"] > 0.9 * twice
+    assert {(r["family"], r["clients"]) for r in targets(rows)} == {("IPv6", 200)}
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_queries_are_whole_and_of_many_clients(tmp_path: Path, family: int) -> None:
+    write_queries(tmp_path / "queries", 300, family, seed=1)
+    write_fresh(tmp_path / "fresh", 2000, family, seed=1)
+    for file, count in (("queries", 300), ("fresh", 2000)):
+        packets = [wire.parse(data) for data in frames(tmp_path / file)]
+        assert len(packets) == count
+        assert len({(p.source, p.sport) for p in packets}) > 0.99 * count
+        for packet in packets:
+            sealed = bytearray(packet.data)
+            wire.seal(sealed)
+            assert sealed == packet.data  # checksums are right
+
+
+PMD = """\
+pmd thread numa_id 0 core_id 1:
+  packets received: 200
+  packet recirculations: 100
+  avg. datapath passes per packet: 1.50
+  phwol hits: 0
+  mfex opt hits: 0
+  simple match hits: 20
+  emc hits: 30
+  smc hits: 40
+  megaflow hits: 210
+  avg. subtable lookups per megaflow hit: 1.25
+  miss with success upcall: 1
+  miss with failed upcall: 2
+  avg. packets per output batch: 3.50
+  idle cycles: 1000 (10.00%)
+  processing cycles: 9000 (90.00%)
+main thread:
+  packets received: 7
+"""
+
+
+def test_counters_become_figures_per_packet() -> None:
+    counters = read_counters(PMD)
+    assert counters == Counters(200, 100, 20, 30, 40, 210, 1.25, 1, 2, 3.5, 1000, 9000)
+    sample = sample_of(counters, 2e9, 190, 0.5)
+    assert (sample.cycles, sample.mpps, sample.passes, sample.megaflow) == (50, 40, 1.5, 1.05)
+    assert (sample.forwarded, sample.upcalls) == (0.95, 3)
+    with pytest.raises(SwitchError, match="2 forwarding threads"):
+        read_counters(PMD + PMD)
+    with pytest.raises(SwitchError, match="received nothing"):
+        sample_of(read_counters("pmd thread numa_id 0 core_id 1:\n  packets received: 0\n"), 2e9, 0, 0)
