@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -69,6 +70,7 @@ def main() -> int:
     if os.geteuid() != 0 or not others:
         sys.exit("bench.datapath needs root and a second core")
     os.sched_setaffinity(0, others)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # in order: huge pages are given back
     start = time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="dnsteer-") as folder,
