@@ -46,22 +46,31 @@ PARTS: tuple[tuple[str, type[Any]], ...] = (
 # Why a flow of each table and shape is there. A shape without an explanation fails the build of the page.
 EXPLAIN = {
     "ingress arp": "ARP at this port goes to the responders. Register 6 says that it came in by an uplink, where VIPs are answered for.",
-    "ingress icmp": "So does ICMP: echo requests. What is not for an address of ours is dropped there.",
-    "ingress icmp6": "So does ICMPv6: echo requests and neighbour solicitations.",
+    "ingress icmp": "ICMP to one of our MACs goes to the echo responders. Fragments do not: they show no type.",
+    "ingress icmp6 ns": "Neighbour solicitations go to the responders as ARP does.",
+    "ingress icmp6": "Other ICMPv6 goes where ICMP goes.",
+    "ingress miss": "Everything else is dropped (nothing is output), once it has looked at all that the flows above match: see below, Masks.",
     "ingress query": "A query: its destination is the balancer's MAC, which the routers learnt for the VIPs.",
     "ingress answer": "An answer: its destination is the gateways' MAC. Register 5 is the port to leave by; 0: the one it came in by.",
     "neighbor arp": "ARP responder: turns the request round and sends it back. Runs in software on every flavor.",
-    "neighbor icmp": "Echo responder. TTL 64 is set because the request's may be nearly used up.",
+    "neighbor miss arp": "ARP that is not for us looks at all that an answer would look at.",
+    "neighbor miss icmp6": "So do solicitations. Some fields exist in an advertisement only, so these become one for nobody in the next table.",
     "neighbor icmp6 dad": "Duplicate address detection asks from `::`; the answer goes to all nodes.",
     "neighbor icmp6 ns": "Neighbour solicitation, part one: becomes an advertisement.",
-    "neighbor icmp6": "Echo responder for IPv6.",
     "advertise icmp6 all": "Neighbour advertisement to all nodes, part two: flags and the link-layer address.",
     "advertise icmp6": "Neighbour advertisement, part two: fields that exist only in an advertisement.",
-    "protect any": "Nothing is filtered yet; the table is where deny lists and meters go.",
+    "advertise miss": "One for nobody looks at the same and goes nowhere.",
+    "echo icmp": "Echo responder. TTL 64 is set because the request's may be nearly used up.",
+    "echo icmp6": "Echo responder for IPv6.",
+    "echo miss": "ICMP that is no echo request for us looks at all that an answer would look at.",
+    "protect port": "The low 12 bits of a service's port: only those go on. Deny lists and meters would stand here as well.",
+    "protect low": "Other ports are dropped by these 12 bits: one mask for both families, and at most 4,095 megaflows for each transport and MAC.",
+    "protect miss": "Fragments and other protocols are dropped by protocol.",
     "vip udp": "A service. Pool and mode go to registers; the slot is bits of the source port, of which `move` unwildcards just those.",
     "vip tcp": "The same for TCP.",
     "vip udp6": "The same for IPv6, with the pool's IPv6 slots.",
     "vip tcp6": "The same for TCP over IPv6.",
+    "vip miss": "A port with the right low bits, or an address that is no VIP, looks at what a query looks at.",
     "slot register": "One flow per slot: the slot names a backend. A change of weights changes these flows and no others.",
     "forward ip udp": "Towards the backend: its MAC, and with NAT its address. Matching the family makes the address writable. "
     "Register 7 says UDP: the counter of this flow is the backend's queries.",
@@ -75,13 +84,37 @@ EXPLAIN = {
     "return udp frag": "Fragments of a large IPv4 answer: through the connection tracker, which reassembles, translates and fragments again.",
     "return udp6 frag": "First fragment of a large IPv6 answer.",
     "return ipv6 frag": "Later fragments of a large IPv6 answer carry protocol 44 and are known by their source alone.",
-    "fragment state": "A fragment that the tracker could not translate must not reach the client with the backend's address.",
-    "fragment any": "The others go on.",
+    "return low": "What is no answer looks at what an answer looks at; its fragments and other protocols have no port to look at.",
+    "return miss": "These are the latter.",
+    "fragment udp": "What the tracker translated has the VIP's address and goes on.",
+    "fragment miss": "A fragment that it could not translate must not reach the client with the backend's address.",
     "egress query": "Out. What leaves by an uplink carries the balancer's MAC: the router's own MAC must not come from this side.",
     "egress answer": "Out to the router, whose MAC the spec gives as `next_hop`.",
     "state any": "No packet comes here. The cookie is the category and a digest of the spec and of the drains and downs that the "
     "tables were made from: it is changed in the same bundle as they are, so it tells which of two states the tables are.",
 }
+
+
+MASKS = """## Masks
+
+A megaflow matches the bits that were looked at on a packet's way through the tables: its mask. Every mask is one more hash table that
+software searches for a packet, and one more table in hardware, so nobody must be able to make many of them. Left to
+itself Open vSwitch looks at as little as it can: of a port that is not 53, just the first bits that differ, and an address
+likewise. A list of flows and a drop below it then make a mask for each prefix length (16 of a port, 32 or 128 of an
+address), and two such fields multiply: anybody who sends packets makes hundreds.
+
+So what is dropped looks at the same bits as what passes. A flow that copies a field to a register nobody reads
+(`move:NXM_OF_UDP_DST[]->NXM_NX_XXREG3[0..15]`) looks at all of it, at no cost in the datapath: the actions of the megaflow do not show it. Every table
+ends with such flows, and a table matches nothing that they leave out. What this buys and costs:
+
+- Masks no longer depend on the traffic: `dnsteer` computes all that the flows can make, and the default pipeline has 16 or fewer.
+- What is dropped makes more megaflows, since each has a whole port or address: what somebody who only reaches a VIP can
+  make is bounded by the low bits of the port that `protect` looks at first (4,096, and 15 for each slot of a service),
+  except for ICMP, ARP and neighbour discovery, which always showed all of a packet. They leave when idle (`max-idle`) and
+  are kept below `flow-limit`.
+- Pools with other numbers of slots have masks of their own, one for each number and family. A spec with pools of both
+  selections looks at whole destination ports, since hashed queries have that mask in any case.
+"""
 
 
 def spec_page() -> str:
@@ -166,8 +199,8 @@ def pipeline_page() -> str:
     out.append("```\n")
     out += [f"{i}. {EXPLAIN[shape]}" for i, (shape, _) in enumerate(chosen, 1)]
     out.append(
-        "\nEvery table but `state` ends with a flow of priority 0 that drops (or, in `protect`, passes on), so that its counter "
-        "shows the misses."
+        "\nFlows of priorities below 100 are for what no other flow of the table matches; their counters show the misses.\n\n"
+        + MASKS
     )
     return "\n".join(out) + "\n"
 
@@ -186,26 +219,34 @@ def _one_of_each() -> Iterator[tuple[str, Flow]]:
             yield shape, flow
 
 
+_TURNS = 100
+"""Flows of a lower priority are for what no flow matches."""
+
+
 def _shape(table: str, flow: Flow) -> str:
     first = flow.match.split(",")[0]
-    if table == "ingress" and "dl_dst" in flow.match:
+    if table == "state":
+        return "any"
+    if flow.priority < _TURNS:
+        low = ",nw_frag=no" in flow.match
+        return "low" if low else f"miss {first}" if table == "neighbor" else "miss"
+    if table == "ingress" and "dl_dst" in flow.match and first != "icmp":
         return "query" if "->reg4,goto_table:10" in flow.actions else "answer"
     if table == "egress":
         return "answer" if "reg4=0x2" in flow.match else "query"
     if table == "forward":
         numbers = {f"{PIPELINE.registers['transport'].field}=0x{n:x}": name for name, n in TRANSPORT.items()}
         return f"{first} {numbers[flow.match.split(',')[-1]]}"
-    if not first:
-        return "any"
+    if table == "protect":
+        return "port"
     if first.startswith("reg"):
         return "register"
-    if "ct_state" in first:
-        return "state"
-    extra = {"ipv6_src=::": "dad", "icmp_type=135": "ns", "ipv6_dst=ff02::1": "all", "nw_frag": "frag"}
-    for mark, word in extra.items():
-        if f",{mark}," in f",{flow.match}," or (mark == "nw_frag" and mark in flow.match):
-            return f"{first} {word}"
-    return first
+    parts = flow.match.split(",")
+    extra = {"ipv6_src=::": "dad", "icmp_type=135": "ns", "ipv6_dst=ff02::1": "all"}
+    word = next((word for mark, word in extra.items() if mark in parts), "")
+    if any(part.startswith("nw_frag=") and part != "nw_frag=no" for part in parts):
+        word = "frag"
+    return f"{first} {word}".rstrip()
 
 
 def main() -> int:

@@ -45,18 +45,22 @@ class Register:
 TABLES: tuple[Table, ...] = (
     Table(
         0, "ingress", "port, ethertype, destination MAC",
-        "tells neighbour requests, queries (to the balancer's MAC) and answers (to the gateways' MAC) apart",
-        ("neighbor", "protect", "return"),
+        "tells neighbour requests, echo requests, queries (to the balancer's MAC) and answers (to the gateways' MAC) apart",
+        ("neighbor", "echo", "protect", "return"),
     ),
     Table(
-        5, "neighbor", "ARP, neighbour solicitation and echo request for a VIP or gateway",
+        5, "neighbor", "ARP request and neighbour solicitation for a VIP or gateway",
         "answers them out of the port that they came in by", ("advertise",),
     ),
     Table(
         6, "advertise", "neighbour advertisement in the making",
         "sets the fields that exist only in an advertisement", (),
     ),
-    Table(10, "protect", "everything", "passes queries on (deny lists and meters will stand here)", ("vip",)),
+    Table(8, "echo", "echo request for a VIP or gateway", "answers it out of the port that it came in by", ()),
+    Table(
+        10, "protect", "protocol, low bits of the destination port",
+        "drops what no service has before more is looked at (deny lists and meters will stand here)", ("vip",),
+    ),
     Table(
         20, "vip", "destination address, protocol and port",
         "pool, forwarding mode and, for source-port selection, the slot", ("slot",),
@@ -68,8 +72,8 @@ TABLES: tuple[Table, ...] = (
         "rewrites the source back to the VIP, fragments included", ("fragment", "egress"),
     ),
     Table(
-        55, "fragment", "connection-tracking state of a fragment of an answer",
-        "drops what could not be translated", ("egress",),
+        55, "fragment", "source address of a fragment of an answer after the connection tracker",
+        "drops what it did not translate", ("egress",),
     ),
     Table(60, "egress", "path and port to leave by", "MAC addresses of the uplink, output", ()),
     Table(
@@ -84,10 +88,30 @@ REGISTERS: tuple[Register, ...] = (
     Register("backend", 2, (0, 31), "slot", "forward", "number of the backend"),
     Register("mode", 3, (0, 31), "vip", "forward", "forwarding mode: 1 dsr, 2 nat"),
     Register("path", 4, (0, 31), "ingress", "egress", "1 query, 2 answer"),
-    Register("side", 6, (0, 31), "ingress", "neighbor", "1 when the packet came in by an uplink"),
+    Register("side", 6, (0, 31), "ingress", "echo", "1 when the packet came in by an uplink"),
     Register("transport", 7, (0, 31), "vip", "forward", "1 UDP, 2 TCP: the counters of forward then count queries"),
     Register("out", 5, (0, 31), "ingress", "egress", "number of the port to leave by; 0: the port it came in by"),
+    *(
+        Register(f"looked{n}", 12 + n, (0, 31), "ingress", "egress", "never matched: what is copied here was looked at")
+        for n in range(4)
+    ),
 )
+
+LOOKED = "NXM_NX_XXREG3"
+"""The four registers `looked` as one of 128 bits."""
+LOOKS: dict[str, tuple[str, int]] = {
+    "eth_dst": ("NXM_OF_ETH_DST", 48), "eth_src": ("NXM_OF_ETH_SRC", 48),
+    "arp_op": ("NXM_OF_ARP_OP", 16), "arp_spa": ("NXM_OF_ARP_SPA", 32), "arp_tpa": ("NXM_OF_ARP_TPA", 32),
+    "arp_sha": ("NXM_NX_ARP_SHA", 48), "arp_tha": ("NXM_NX_ARP_THA", 48),
+    "ip_proto": ("NXM_OF_IP_PROTO", 8), "ip_ttl": ("NXM_NX_IP_TTL", 8),
+    "ip_src": ("NXM_OF_IP_SRC", 32), "ip_dst": ("NXM_OF_IP_DST", 32),
+    "ipv6_src": ("NXM_NX_IPV6_SRC", 128), "ipv6_dst": ("NXM_NX_IPV6_DST", 128),
+    "udp_src": ("NXM_OF_UDP_SRC", 16), "udp_dst": ("NXM_OF_UDP_DST", 16),
+    "tcp_src": ("NXM_OF_TCP_SRC", 16), "tcp_dst": ("NXM_OF_TCP_DST", 16),
+    "icmp_type": ("NXM_OF_ICMP_TYPE", 8), "icmp_code": ("NXM_OF_ICMP_CODE", 8),
+    "icmpv6_type": ("NXM_NX_ICMPV6_TYPE", 8), "icmpv6_code": ("NXM_NX_ICMPV6_CODE", 8),
+}  # fmt: skip
+"""Fields that flows can look at without matching them: name and bits."""
 
 PATH_QUERY, PATH_ANSWER = 1, 2
 MODE = {"dsr": 1, "nat": 2}

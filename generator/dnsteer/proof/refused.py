@@ -40,13 +40,14 @@ Refused = Iterator[tuple[str, str, bytes]]
 
 def _all(scene: Scene) -> Refused:
     for service in scene.reference.services.values():
-        uplink = scene.uplink()
-        talk = replace(scene.asks(service, uplink), dport=scene.unused_port)
-        yield (
-            f"{PROTOCOLS[service.protocol]} query to another port of {service.label} by {uplink}",
-            uplink,
-            craft.query(talk, service.protocol),
-        )
+        for name, number in (("another port", scene.unused_port), ("a like port", scene.like_port(service.port))):
+            uplink = scene.uplink()
+            talk = replace(scene.asks(service, uplink), dport=number)
+            yield (
+                f"{PROTOCOLS[service.protocol]} query to {name} of {service.label} by {uplink}",
+                uplink,
+                craft.query(talk, service.protocol),
+            )
     for service in scene.examples():
         yield from _queries(scene, service)
     for post in scene.example_posts():

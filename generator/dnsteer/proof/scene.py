@@ -64,6 +64,7 @@ class Scene:
         self.gateway_mac = reference.gateway_mac
         self.gateways = [address.packed for address in spec.switch.gateways]
         used = {port for vip in spec.vips.values() for _, *both in endpoints(vip) for port in both}
+        self._used = used
         self.unused_port = next(port for port in range(40000, 65536) if port not in used)
         self._turn = 0
 
@@ -78,6 +79,12 @@ class Scene:
         if uplink is not None and uplink.next_hop is not None:
             return packed_mac(uplink.next_hop)
         return _NEIGHBORS + ([*self.uplinks, *self.ports].index(port) + 1).to_bytes(3, "big")
+
+    def like_port(self, port: int) -> int:
+        """Return a port that no service has and that differs from *port* in its highest bits only."""
+        return next(
+            (other for bits in range(1, 16) if (other := port ^ bits << 12) not in self._used), self.unused_port
+        )
 
     def asks(self, service: Service, uplink: str, sport: int | None = None) -> Talk:
         """Return a conversation of a new client with a service, by *uplink*."""

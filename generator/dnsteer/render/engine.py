@@ -37,6 +37,22 @@ def flow_line(owner: Subject | int, table: pipeline.Table, priority: int, match:
     return f"cookie=0x{cookie:x}, table={table.number}, priority={priority}{comma}{match} actions={actions}"
 
 
+def look(*names: str) -> str:
+    """Actions that look at fields, by copying them to where nobody reads: `udp_dst`, or `udp_dst[0..11]` for some bits."""
+    moves = []
+    for name in names:
+        field, mark, bits = name.partition("[")
+        nxm, width = pipeline.LOOKS[field]
+        low, _, high = bits.rstrip("]").partition("..")
+        count = int(high or low) - int(low) + 1 if mark else width
+        to = "" if count == _WIDEST else "[0]" if count == 1 else f"[0..{count - 1}]"
+        moves.append(f"move:{nxm}{mark}{bits}{'' if mark else '[]'}->{pipeline.LOOKED}{to or '[]'}")
+    return ",".join(moves)
+
+
+_WIDEST = 128
+
+
 @cache
 def environment() -> jinja2.Environment:
     """The one Jinja2 environment."""
@@ -59,6 +75,7 @@ def environment() -> jinja2.Environment:
         QUERY=pipeline.PATH_QUERY,
         ANSWER=pipeline.PATH_ANSWER,
         UPLINK=pipeline.SIDE_UPLINK,
+        look=look,
         version=__version__,
     )
     return env

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from dnsteer.plan.looks import Looks
 from dnsteer.plan.objects import GroupRow, Plan, Subject
 from dnsteer.plan.pipeline import PIPELINE, TABLES, Table
 from dnsteer.render.engine import environment, register_value
@@ -78,7 +79,7 @@ def _bits(low: int, high: int) -> str:
 def render_table(plan: Plan, table: Table, file: str = "spec", *, notes: bool = True) -> str:
     """One table's flows with comments. *file* is the spec's name in them. Without *notes* what is many has none."""
     template = environment().get_template(f"tables/{table.number:02d}-{table.name}.j2")
-    return template.render(plan=plan, bits=_bits, place=_placer(file), notes=notes)
+    return template.render(plan=plan, looks=Looks(plan), bits=_bits, place=_placer(file), notes=notes)
 
 
 def _placer(file: str) -> Callable[[Subject], str]:
