@@ -1,0 +1,85 @@
+"""An attack on the tables in a private switch: as many masks as hostile frames can make of them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dnsteer.offload.masks.frames import Hostile
+from dnsteer.offload.masks.mask import Mask
+from dnsteer.offload.masks.matches import parse_match
+from dnsteer.offload.masks.seen import Seen
+from dnsteer.plan.objects import Plan
+from dnsteer.proof.harness import Harness
+from dnsteer.render.flows import Flow, flows_of
+from dnsteer.switch.tools import SwitchError
+
+_BATCH = 100  # a dummy device queues 100 packets and drops what comes on top
+_PAUSE = 0.0003
+_STUCK = 60.0
+_FULL = 300_000
+"""Megaflows that are counted and then removed, so that there is room for more."""
+_ALL = 1_000_000
+_CREATED = re.compile(r"\|Creating (\d+)\. subtable")
+
+
+@dataclass(frozen=True)
+class Attack:
+    """What an attack did: packets sent, megaflows that they made, and for each mask its megaflows and the first of them.
+
+    *subtables* is the most hash tables that the datapath had for one port, by its own log.
+    """
+
+    packets: int
+    megaflows: int
+    masks: Mapping[Mask, int]
+    examples: Mapping[Mask, str]
+    subtables: int
+
+
+def attack(plan: Plan, seconds: float, seed: int = 0, packets: int | None = None) -> Attack:
+    """Attack the plan's tables for *seconds*, or until *packets* were sent. Raises SwitchError."""
+    with Harness(plan) as harness:
+        return attack_tables(harness, flows_of(plan), seconds, seed, packets)
+
+
+def attack_tables(
+    harness: Harness, flows: list[Flow], seconds: float, seed: int = 0, packets: int | None = None
+) -> Attack:
+    """The same for tables that are loaded already; *flows* are what to aim at."""
+    switch = harness.switch
+    # Megaflows stay: nothing expires, there is room, and the switch does not walk through all of them all the time.
+    switch.vsctl("set", "Open_vSwitch", ".", "other_config:max-revalidator=3600000")
+    switch.appctl("upcall/set-flow-limit", str(_ALL))
+    switch.appctl("vlog/set", "dpif_netdev:file:dbg")
+    ports = [*(port.name for port in harness.plan.ports), harness.plan.bridge]
+    source = Hostile((parse_match(flow.match) for flow in flows), seed)
+    seen = Seen()
+    sent = 0
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and (packets is None or sent < packets):
+        sent += _send(harness, {port: [source.frame().hex() for _ in range(_BATCH)] for port in ports})
+    counted = seen.add(switch.dump("dpctl/dump-flows", "-m").splitlines())
+    return Attack(sent, counted, dict(seen.flows), dict(seen.examples), _subtables(switch.dir))
+
+
+def _send(harness: Harness, frames: Mapping[str, list[str]]) -> int:
+    """Put frames in, as many a port as it queues, and wait until the switch has processed them."""
+    count = sum(map(len, frames.values()))
+    before = harness.counters().received
+    for port, data in frames.items():
+        harness.switch.appctl("netdev-dummy/receive", port, *data)
+    deadline = time.monotonic() + _STUCK
+    while harness.counters().received < before + count:
+        if time.monotonic() > deadline:
+            raise SwitchError(f"the private switch did not process {count} packets within {_STUCK:g} s")
+        time.sleep(_PAUSE)
+    return count
+
+
+def _subtables(folder: Path) -> int:
+    """The most subtables that a port had at once, from the switch's log."""
+    return max((int(n) for n in _CREATED.findall((folder / "vswitchd.log").read_text(errors="replace"))), default=0)

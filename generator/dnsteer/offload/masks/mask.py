@@ -1,0 +1,51 @@
+"""A mask of the datapath: which bits of a packet a megaflow looks at, in the fields that Open vSwitch's classifier has.
+
+Two megaflows with the same mask share one hash table of the datapath (a subtable), each further mask costs every packet one
+more look. Fields that share bits in the switch share a name here: an ARP packet's sender address is `nw_src`, its operation
+and an IP protocol are `nw_proto`, ICMP type and code are `tp_src` and `tp_dst`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+Mask = frozenset[tuple[str, int]]
+"""Matched bits by field; fields without any are left out."""
+
+WIDTHS: dict[str, int] = {
+    "dp_hash": 32, "ct_state": 8, "ct_zone": 16, "ct_mark": 32, "ct_label": 128, "pkt_mark": 32, "skb_priority": 32,
+    "dl_dst": 48, "dl_src": 48, "vlan_pcp": 3,
+    "nw_src": 32, "nw_dst": 32, "ipv6_src": 128, "ipv6_dst": 128, "ipv6_label": 20, "nw_frag": 2, "nw_tos": 8, "nw_ttl": 8,
+    "nw_proto": 8,
+    "nd_target": 128, "arp_sha": 48, "arp_tha": 48, "tcp_flags": 16, "tp_src": 16, "tp_dst": 16, "igmp_group_ip4": 32,
+}  # fmt: skip
+"""Bits of each field that may differ between masks. What every megaflow matches wholly (recirculation, port, packet type,
+ethertype, VLAN identifier or its absence) makes no difference and is left out."""
+
+
+def mask_of(bits: Mapping[str, int] | Iterable[tuple[str, int]]) -> Mask:
+    """A mask from the bits of its fields."""
+    return frozenset((name, value) for name, value in dict(bits).items() if value)
+
+
+@lru_cache(maxsize=4096)
+def show(mask: Mask) -> str:
+    """A mask as people write it: `nw_dst/24`, `tp_src/0xfe`, or the name alone where all of the field counts."""
+    order = {name: i for i, name in enumerate(WIDTHS)}
+    return " ".join(_show(*part) for part in sorted(mask, key=lambda part: order[part[0]])) or "nothing else"
+
+
+def _show(name: str, bits: int) -> str:
+    width = WIDTHS[name]
+    ones = bits.bit_count()
+    if ones == width:
+        return name
+    if bits == prefix(width, ones) and width >= 32:
+        return f"{name}/{ones}"
+    return f"{name}/0x{bits:x}"
+
+
+def prefix(width: int, length: int) -> int:
+    """The mask of the first *length* bits of a field."""
+    return (1 << width) - (1 << width - length)
