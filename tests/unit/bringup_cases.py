@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from dnsteer.render.bringup.files import rendered
@@ -59,6 +60,7 @@ NETDEV = KERNEL.replace("ovs-kernel", "ovs-netdev")
 ALL = {"ovs-doca": DOCA, "ovs-dpdk": DPDK, "ovs-kernel": KERNEL, "ovs-netdev": NETDEV}
 
 
+@cache
 def setup(text: str, *changes: tuple[str, str]) -> Setup:
     """The setup of a spec, with words replaced."""
     for old, new in changes:

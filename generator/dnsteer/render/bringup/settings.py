@@ -104,7 +104,7 @@ def _doca(switch: Switch, sizes: Sizes, eswitch: Eswitch) -> Iterator[Setting]:
         yield Setting("dpdk-max-memzones", "50000", why, sources.DPF, True)
     if not eswitch.multiport and len(switch.uplinks) > 1:
         why = f"{len(switch.uplinks)} uplinks, each with an eSwitch of its own"
-        yield Setting("doca-eswitch-max", str(len(switch.uplinks)), why, f"{sources.SUITE} (meaning inferred)", True)
+        yield Setting("doca-eswitch-max", str(len(switch.uplinks)), why, sources.SPECTRUM_X, True)
 
 
 def _tracking(sizes: Sizes) -> Setting:
