@@ -11,6 +11,7 @@ import pytest
 from dnsteer.render.bringup import sources
 from dnsteer.render.bringup.files import rendered, scripts_of
 from dnsteer.render.bringup.memory import buffer_bytes
+from tests.packet.command import run
 from tests.unit.bringup_cases import ALL, DOCA, DPDK, KERNEL, NETDEV, settings, setup, written
 
 HASHED = ("slots: 128", "selection: dp-hash")
@@ -168,3 +169,21 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit.name], capture_output=True, text=True, check=False,
                           timeout=60, env={"SYSTEMD_UNIT_PATH": f"{folder}:", "PATH": "/usr/bin:/bin"})  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_command_writes_says_what_changed_and_wants_to_know_what_to_do(tmp_path: Path) -> None:
+    spec, folder = tmp_path / "spec.yaml", tmp_path / "out"
+    spec.write_text(DOCA)
+    first = run("bringup", spec, "-o", folder, "--json")
+    assert (first.code, set(first.json["changed"])) == (0, {p.name for p in folder.iterdir()})
+    assert {s["key"]: s["value"] for s in first.json["settings"]} == settings(DOCA)
+    assert (folder / "bringup.sh").stat().st_mode & 0o111
+    assert not (folder / "dnsteer-bringup.service").stat().st_mode & 0o111
+    assert run("bringup", spec, "-o", folder, "--json").json["changed"] == []
+    spec.write_text(DOCA.replace("mtu: 9000", "mtu: 1500"))
+    changed = run("bringup", spec, "-o", folder, "--json").json["changed"]
+    assert changed == ["40-bridge.sh"]
+    assert run("bringup", spec).code == 64
+    spec.write_text(DOCA.replace("mtu: 9000", "mtu: 90"))
+    bad = run("bringup", spec, "--check")
+    assert (bad.code, "$.switch.bringup.mtu: found 90" in bad.err) == (1, True)
