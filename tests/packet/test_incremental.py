@@ -20,6 +20,7 @@ from dnsteer.control.where import Switch as Where
 from dnsteer.control.where import now, stamp
 from dnsteer.plan.absence import NO_OVERLAY, WHOLE, Absence, Overlay
 from dnsteer.spec.load import Loaded
+from dnsteer.switch.fence import FENCE
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.verify import verify
 from tests.packet.command import SLOW
@@ -106,12 +107,13 @@ def fresh(switch: Switch, spec: Loaded, overlay: Overlay = NO_OVERLAY) -> State:
 
 @contextmanager
 def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[str]]]:
-    """The bundles that are sent in the block."""
+    """The bundles that are sent in the block, but for the fence that each begins with."""
     bundles: list[list[str]] = []
     original = OpenFlow.bundle
 
     def bundle(self: OpenFlow, lines: list[str]) -> None:
-        bundles.append(list(lines))
+        assert f"group_id={FENCE}," in lines[0]
+        bundles.append(list(lines[1:]))
         original(self, lines)
 
     with monkeypatch.context() as patch:

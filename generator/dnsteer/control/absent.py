@@ -22,6 +22,7 @@ from dnsteer.plan.owners import owners_of
 from dnsteer.plan.pipeline import PIPELINE
 from dnsteer.render.engine import register_value
 from dnsteer.render.flows import flow_lines, groups_of, render_table
+from dnsteer.switch.fence import RestartedError, send
 from dnsteer.switch.interrupts import put_off
 from dnsteer.switch.openflow import OpenFlow, Tables, UnconfirmedError, changes
 from dnsteer.switch.record import Record
@@ -130,8 +131,10 @@ def _look(standing: Standing, state: State, edit: Edit, time: datetime) -> tuple
     """What the edit comes to, and what moves when gradual drains are done, which are asked about before they begin."""
     before, members = standing.overlay, state.members
     after = edit(expire(before, time), state, time)
+    # Of this edit alone: how far drains of others have come is not its doing.
+    own = Overlay(tuple(a if a in set(before) else replace(a, gone=WHOLE) for a in after))
+    in_the_end = movement.moves(members, before, members, own) if before != after else []
     goal = Overlay(tuple(replace(a, gone=WHOLE) for a in after))
-    in_the_end = movement.moves(members, before, members, goal) if before != after else []
     change = Change(
         standing.bridge, before, after,
         moves=movement.moves(members, before, members, after),
@@ -152,22 +155,22 @@ def _carry_out(
     if not touched and not change.edited:
         return
     client = switch.client(standing.bridge)
-    have: Tables | None = None
-    if state.version == __version__ or not change.edited:
-        have = _tables_of(client, touched)
-        was = _plan(state, before, touched)
-        if changes(_lines(was), groups_of(was), have):
-            have = None
-    if have is not None:
-        if change.edited:
-            _move(client, record, standing, state, after, touched, have)
-        return
+    have, was = _tables_of(client, touched), _plan(state, before, touched)
+    if not changes(_lines(was), groups_of(was), have):
+        try:
+            if change.edited:
+                _move(client, record, standing, state, after, touched, have)
+            return
+        except RestartedError:
+            pass  # the tables are empty by now, or the fence alone is gone
     change.repaired = True
     if dry_run:
         return
     from dnsteer.control.recorded import apply_state
 
-    progress("the tables are not what the record says: applying all of the recorded state")
+    other = f"dnsteer {state.version} made the tables, and this is {__version__}"
+    why = "the tables are not what the record says" if state.version == __version__ else other
+    progress(f"{why}: applying all of the recorded state")
     apply_state(switch, record, state, after, progress)
 
 
@@ -181,7 +184,7 @@ def _move(
     with put_off():  # it is short
         pending = record.begin(standing, state, after)
         try:
-            client.bundle(todo.bundle())
+            send(client, todo.bundle(), fenced=True)
         except UnconfirmedError:
             raise  # maybe it is done: the next verb looks
         except SwitchError:

@@ -24,6 +24,7 @@ from dnsteer.render.flows import groups_of, lines_of
 from dnsteer.spec.load import Loaded
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
+from dnsteer.switch.fence import has_fence, makes_fence, send
 from dnsteer.switch.interrupts import put_off
 from dnsteer.switch.openflow import (
     Changes,
@@ -115,6 +116,7 @@ class Apply:
         self.grace = grace
         self.want: WantedBridge = wanted_bridge(loaded.spec)
         self.sent = False  # whether the bundle is under way or done
+        self.fenced = False  # whether the switch has the fence
 
     @cached_property
     def plan(self) -> Plan:
@@ -158,12 +160,15 @@ class Apply:
                 with self._undoing(before, what.tables):
                     br.set_up(self.base, self.want, before)
                     now = self._ready()
-                    todo = replace(changes(self._lines, groups_of(self.plan), now), restore=lost(what.tables, now))
+                    self.fenced = has_fence(now)
+                    gone = tuple(line for line in lost(what.tables, now) if not makes_fence(line))
+                    todo = replace(changes(self._lines, groups_of(self.plan), now), restore=gone)
                     asked = end.enter_context(put_off())
                     if before is None:
                         self.journal.begin()
                     self._send(todo, asked)
             else:
+                self.fenced = has_fence(what.tables)
                 self.base.wait_for_ports(self.want.name, [p.name for p in self.want.ports])
                 asked = end.enter_context(put_off())
                 self._send(todo, asked)
@@ -212,7 +217,8 @@ class Apply:
     def _send_bundle(self, todo: Changes) -> None:
         earlier, self.sent = self.sent, True
         try:
-            self.client.bundle(todo.bundle())
+            send(self.client, todo.bundle(), fenced=self.fenced)
+            self.fenced = True
         except RejectedError as err:
             self.sent = earlier
             subject = self._subject(err.what)

@@ -1,0 +1,50 @@
+"""Ties a bundle to the tables that it was made for: it holds only on a switch that has not been started anew since.
+
+A bundle is a difference. On the empty tables of a restarted ovs-vswitchd it would leave a part of what was meant, with the
+number that says that it is all. So the switch has one group that nothing uses, and every bundle begins with a change of it
+that changes nothing: where the group is gone, the switch refuses the whole bundle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dnsteer.plan.pipeline import GROUP_LAST
+from dnsteer.switch.openflow import OpenFlow, RejectedError, Tables
+from dnsteer.switch.tools import SwitchError
+
+FENCE = GROUP_LAST + 1
+"""Its number: beside those of the pools, so that it counts as a group of others, which stays."""
+_GROUP = f"group_id={FENCE},type=all"
+
+
+class RestartedError(SwitchError):
+    """The switch lost its tables since they were looked at: nothing of the bundle was done."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "ovs-vswitchd was started anew meanwhile, or the bridge's groups were removed; repeat the command"
+        )
+
+
+def has_fence(tables: Tables) -> bool:
+    """Whether the group was there when *tables* were read."""
+    return FENCE in tables.other_groups
+
+
+def makes_fence(line: str) -> bool:
+    """Whether this line of a bundle makes the group."""
+    return line.startswith(f"group add group_id={FENCE},")
+
+
+def send(client: OpenFlow, lines: Sequence[str], *, fenced: bool) -> None:
+    """Send a bundle. *fenced*: the group was there when the switch was looked at; it is there afterwards.
+
+    Raises RestartedError, and else what `OpenFlow.bundle` raises.
+    """
+    try:
+        client.bundle([f"group {'modify' if fenced else 'add'} {_GROUP}", *lines])
+    except RejectedError as err:
+        if f"group_id={FENCE}," in err.what and ("UNKNOWN_GROUP" in err.reason or "GROUP_EXISTS" in err.reason):
+            raise RestartedError from None
+        raise

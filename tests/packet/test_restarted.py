@@ -1,0 +1,96 @@
+"""A switch that is started anew between the look and the bundle: it never gets a part of what was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dnsteer.control.absent import change_overlay
+from dnsteer.control.deploy import Options, deploy
+from dnsteer.control.edits import take_out
+from dnsteer.control.where import Switch as Where
+from dnsteer.switch.fence import RestartedError
+from dnsteer.switch.openflow import OpenFlow
+from dnsteer.switch.verify import verify
+from tests.packet.command import FARM, SLOW, fresh, on, spec_file
+from tests.packet.conftest import Switch, spec_of, unexpected
+
+HEAVIER = FARM.replace("weight: 2", "weight: 3")
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Switch]:
+    with Switch() as private:
+        private.expected = [*SLOW, "Connection reset by peer", "Broken pipe", "is already up", "receive error",
+                            "connection dropped", "UNKNOWN_GROUP", "OFPT_BUNDLE"]  # fmt: skip
+        yield private
+        assert unexpected(private) == []
+
+
+@pytest.fixture
+def applied(shared: Switch) -> Switch:
+    """The switch with the spec applied."""
+    fresh(shared)
+    deploy(spec_of(FARM), Where(shared.database))
+    return shared
+
+
+def restart(switch: Switch) -> None:
+    switch.kill_switch()
+    switch.start_switch()
+
+
+@pytest.fixture
+def late(applied: Switch, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Lets the switch be started anew just before the next bundle is sent."""
+    bundle, pending = OpenFlow.bundle, list[str]()
+
+    def send(self: OpenFlow, lines: list[str]) -> None:
+        if pending:
+            pending.clear()
+            restart(applied)
+        bundle(self, lines)
+
+    monkeypatch.setattr(OpenFlow, "bundle", send)
+    return lambda: pending.append("next")
+
+
+def test_a_quick_verb_makes_the_tables_whole(applied: Switch, late: Callable[[], None]) -> None:
+    late()
+    assert change_overlay(Where(applied.database), None, take_out("farm/ns1", "down")).repaired
+    assert verify(spec_of(FARM), applied.database) == []
+
+
+def test_an_apply_is_refused_whole(applied: Switch, late: Callable[[], None]) -> None:
+    late()
+    with pytest.raises(RestartedError, match="started anew"):
+        deploy(spec_of(HEAVIER), Where(applied.database))
+    assert applied.flows() == set()  # not a part of them
+    assert on(applied)("history", "--json").json["current"] == 1
+    assert on(applied)("due").code == 0
+    assert verify(spec_of(FARM), applied.database) == []
+
+
+def test_an_answer_that_comes_after_a_restart(applied: Switch) -> None:
+    asked = []
+
+    def answer(reasons: list[str], _words: list[str]) -> None:
+        if not asked:
+            restart(applied)
+        asked.append(reasons)
+
+    more = spec_of(FARM.replace("slots: 32", "slots: 64"))
+    deploy(more, Where(applied.database), Options(), confirm=answer)
+    assert len(asked) == 2  # it was another switch by then
+    assert verify(more, applied.database) == []
+
+
+def test_tables_without_the_fence_get_it(applied: Switch, tmp_path: Path) -> None:
+    groups = applied.groups()
+    assert len(groups) == 1
+    for change in (("down", "farm/ns1"), ("apply", spec_file(tmp_path, HEAVIER))):
+        applied.ofctl("del-groups")
+        assert on(applied)(*change).code == 0
+        assert applied.groups() == groups
