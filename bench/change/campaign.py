@@ -25,7 +25,8 @@ from bench.change.priority import prefer
 from bench.change.tcp import Connections
 from bench.change.world import PERMANENT, SLOTS, Step, World, least, whole
 from dnsteer.control.absent import change_overlay
-from dnsteer.control.deploy import Options, deploy, state_to_roll_back_to
+from dnsteer.control.back import state_to_roll_back_to
+from dnsteer.control.deploy import Options, deploy
 from dnsteer.control.edits import advance, bring_back, take_out
 from dnsteer.control.where import Switch
 from dnsteer.lab import names

@@ -34,8 +34,8 @@ def shared() -> Iterator[Switch]:
 def applied(shared: Switch, tmp_path: Path) -> Switch:
     """The switch with the spec applied, a second state before it, and a drain."""
     fresh(shared)
-    assert on(shared)("apply", spec_file(tmp_path, OTHER)).code == 0
-    assert on(shared)("apply", spec_file(tmp_path)).code == 0
+    assert on(shared)("apply", spec_file(tmp_path, OTHER), "--yes").code == 0
+    assert on(shared)("apply", spec_file(tmp_path), "--yes").code == 0
     assert on(shared)("drain", "farm/ns1", "--note", "x").code == 0
     return shared
 
@@ -195,7 +195,7 @@ def test_apply_mends_a_damaged_bridge_record(applied: Switch, tmp_path: Path, ke
             except AssertionError as err:
                 failed.append(str(err).splitlines()[0])
                 fresh(applied)
-                assert on(applied)("apply", spec).code == 0
+                assert on(applied)("apply", spec, "--yes").code == 0
     assert failed == []
 
 

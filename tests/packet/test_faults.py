@@ -40,8 +40,8 @@ def shared() -> Iterator[Switch]:
 def applied(shared: Switch, tmp_path: Path) -> Switch:
     """The switch with the spec applied, a second state before it, and a drain."""
     fresh(shared)
-    assert on(shared)("apply", spec_file(tmp_path, OTHER)).code == 0
-    assert on(shared)("apply", spec_file(tmp_path)).code == 0
+    assert on(shared)("apply", spec_file(tmp_path, OTHER), "--yes").code == 0
+    assert on(shared)("apply", spec_file(tmp_path), "--yes").code == 0
     assert on(shared)("drain", "farm/ns1", "--note", "x").code == 0
     return shared
 
@@ -59,7 +59,7 @@ def test_two_applies_at_once_leave_one_of_the_two(applied: Switch, tmp_path: Pat
     files = [tmp_path / "one.yaml", tmp_path / "two.yaml"]
     for file, text in zip(files, (FARM, OTHER), strict=True):
         file.write_text(text)
-    assert on(applied)("apply", files[1]).code == 0
+    assert on(applied)("apply", files[1], "--yes").code == 0
     want.append(applied.tables())
     argv = [sys.executable, "-m", "dnsteer", "apply", "--yes", "--db", applied.database]
     children = [
@@ -95,7 +95,7 @@ def test_who_finds_the_lock_taken_waits_or_gives_up_in_time(applied: Switch, tmp
     held.lock(BRIDGE)
     timer = threading.Timer(1, held.__exit__, (None, None, None))
     timer.start()
-    assert on(applied)("apply", spec_file(tmp_path, OTHER)).code == 0  # it waited
+    assert on(applied)("apply", spec_file(tmp_path, OTHER), "--yes").code == 0  # it waited
     timer.join()
 
 

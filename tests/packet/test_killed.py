@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import pytest
 
 from dnsteer.control.absent import change_overlay
-from dnsteer.control.deploy import Options, deploy, state_to_roll_back_to
+from dnsteer.control.back import Back
+from dnsteer.control.deploy import Options, deploy
 from dnsteer.control.edits import bring_back, take_out
 from dnsteer.control.restore import restore
 from dnsteer.control.where import Switch as Remote
@@ -80,7 +81,7 @@ def verb(switch: Switch, kind: str, now: Held) -> Callable[[], object]:
     if kind == "drain":
         edit = bring_back(DRAINED, "drain") if now.overlay else take_out(DRAINED, "drain")
         return lambda: change_overlay(remote, None, edit)
-    return lambda: deploy(state_to_roll_back_to(remote, None, None)[0], remote, options)
+    return lambda: deploy(Back(), remote, options)
 
 
 def killed_after(seconds: float, work: Callable[[], object]) -> bool:

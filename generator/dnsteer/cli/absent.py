@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dnsteer.cli.output import Json, err, out, print_json
+from dnsteer.cli.output import Exit, Json, err, out, print_json
 from dnsteer.cli.switched import Bridge, DryRun, NeverAsks, Note, Yes, confirm, on_switch, progress, seconds
-from dnsteer.control.where import Switch, now
+from dnsteer.control.where import Switch, now, one_of
 from dnsteer.plan.absence import WHOLE, Kind
 from dnsteer.spec.errors import escape
-from dnsteer.switch.tools import SwitchError
+from dnsteer.switch.tools import SwitchError, UnavailableError
 
 if TYPE_CHECKING:
     from dnsteer.control.absent import Change, Edit
@@ -91,16 +91,21 @@ def due(switch: Switch, bridge: Bridge = None, dry_run: DryRun = False, json: Js
     from dnsteer.control.due import due as run_due
 
     done = run_due(switch, bridge, dry_run=dry_run, progress=progress(json))
+    failed = one_of(done.failed) if done.failed else None
     if json:
-        changes = [change.as_json() for change in done.changes]
-        print_json(
-            {"ok": True, "changed": done.changed, "restored": done.restored, "changes": changes, "dry_run": dry_run}
-        )
+        value = {"changed": done.changed, "restored": done.restored, "changes": [c.as_json() for c in done.changes]}
+        error = {"error": str(failed)} if failed else {}
+        print_json({"ok": failed is None, **error, **value, "dry_run": dry_run})
+        if failed:
+            raise typer.Exit(Exit.UNAVAILABLE if isinstance(failed, UnavailableError) else Exit.ERROR)
         return
     for name in done.restored:
-        out.print(f"{name}: the tables were empty and {'would be' if dry_run else 'are'} brought back", markup=False)
+        what = f"{'would be' if dry_run else 'are'} brought back"
+        out.print(f"{name}: the tables were not those of the record and {what}", markup=False)
     for change in done.changes:
         _report(change, "", dry_run, json, "")
+    if failed:
+        raise failed
 
 
 def _take_out(
@@ -162,7 +167,11 @@ def _drain_on(switch: Switch, first: Change, pool: str, backend: str, json: bool
     last = first.after.find(pool, backend, "drain")
     try:
         while True:
-            change = change_overlay(switch, first.bridge, advance, pool=pool)
+            try:
+                change = change_overlay(switch, first.bridge, advance, pool=pool)
+            except SwitchError as failed:
+                far = f"{pool}/{backend} is {last.gone / 10 if last else 0:.0f} % drained, and `due` goes on with it"
+                raise one_of([failed], [far]) from None
             absence = change.after.find(pool, backend, "drain")
             if absence is None:
                 last = change.before.find(pool, backend, "drain") or last

@@ -10,6 +10,7 @@ import typer
 from dnsteer.cli.output import Exit, Json, SpecFile, err, load, out, print_json
 from dnsteer.cli.switched import DryRun, Note, Yes, confirm, on_switch, progress
 from dnsteer.control.where import GRACE, Switch
+from dnsteer.spec.errors import escape
 
 if TYPE_CHECKING:
     from dnsteer.control.deploy import Deployed, Outlook
@@ -97,11 +98,13 @@ def show(outlook: Outlook, *, verbose: bool, json: bool) -> None:
         return
     bridge = outlook.loaded.spec.switch.bridge
     for warning in (*outlook.warnings, *outlook.ask):
-        err.print(f"warning: {warning}", markup=False)
+        err.print(f"warning: {escape(warning)}", markup=False)
     if not outlook.changed:
         out.print(f"{bridge}: nothing to change")
         return
-    out.print("\n".join([f"{bridge}: would change", *(f"  {line}" for line in sentences(outlook))]), markup=False)
+    out.print(
+        "\n".join([f"{bridge}: would change", *(f"  {escape(line)}" for line in sentences(outlook))]), markup=False
+    )
     out.print(f"  on the switch: {', '.join(counted(outlook.prepared.todo)) or 'no flow or group'}", markup=False)
     if verbose:
         out.print("\n".join(details(outlook.prepared.todo)), markup=False)
@@ -109,7 +112,7 @@ def show(outlook: Outlook, *, verbose: bool, json: bool) -> None:
 
 def report(done: Deployed, json: bool) -> None:
     """Print what was changed."""
-    from dnsteer.control.outlook import as_json, counted, counts
+    from dnsteer.control.outlook import as_json, counted, counts, sentences
 
     bridge, changed = done.outlook.loaded.spec.switch.bridge, done.applied.changed
     if json:
@@ -117,17 +120,12 @@ def report(done: Deployed, json: bool) -> None:
         print_json({**value, "changed": changed, "state": done.state, "counts": counts(done.applied.flows)})
         return
     for warning in done.outlook.warnings:
-        err.print(f"warning: {warning}", markup=False)
+        err.print(f"warning: {escape(warning)}", markup=False)
     if not changed:
         out.print(f"{bridge}: nothing to change")
         return
-    said = [
-        *done.applied.settings,
-        *done.outlook.ended,
-        *(m.text() for m in done.outlook.moves),
-        *counted(done.applied.flows),
-    ]
-    out.print(f"{bridge}: applied as state {done.state}; {'; '.join(said) or 'record updated'}", markup=False)
+    said = escape("; ".join([*sentences(done.outlook), *counted(done.applied.flows)]))
+    out.print(f"{bridge}: applied as state {done.state}; {said}", markup=False)
 
 
 def verify(

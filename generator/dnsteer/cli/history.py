@@ -11,6 +11,7 @@ from dnsteer.cli.change import Grace, report, show
 from dnsteer.cli.output import Json, out, print_json
 from dnsteer.cli.switched import Bridge, DryRun, Note, Yes, confirm, on_switch, progress
 from dnsteer.control.where import GRACE, Switch
+from dnsteer.spec.errors import escape
 
 
 def register(app: typer.Typer) -> None:
@@ -35,10 +36,12 @@ def history(switch: Switch, bridge: Bridge = None, json: Json = False) -> None:
         return
     for s in found:
         if not isinstance(s, State):
-            out.print(f"   damaged: {s}", markup=False)
+            out.print(f"   damaged: {escape(str(s))}", markup=False)
             continue
         mark, note = ("*" if s.number == standing.number else " "), f"  {s.note}" if s.note else ""
-        out.print(f"{mark} {s.number:>4}  {s.time}  {s.by}  {s.file}  {s.digest[:12]}{note}", markup=False)
+        ended = f"  (ended: {', '.join(f'{a.kind} of {a.name}' for a in s.ended)})" if s.ended else ""
+        line = f"{s.number:>4}  {s.time}  {s.by}  {s.file}  {s.digest[:12]}{note}{ended}"
+        out.print(f"{mark} {escape(line)}", markup=False)
     if not found:
         out.print(f"{standing.bridge}: no state is recorded", markup=False)
 
@@ -47,6 +50,7 @@ def _as_json(state: Any, current: int) -> dict[str, Any]:
     return {
         "state": state.number, "applied": state.time, "by": state.by, "note": state.note, "spec_file": state.file,
         "digest": state.digest, "version": state.version, "current": state.number == current,
+        "ended": [{"pool": a.pool, "backend": a.backend, "kind": a.kind, "note": a.note} for a in state.ended],
     }  # fmt: skip
 
 
@@ -73,20 +77,20 @@ def show_state(
 def rollback(
     switch: Switch,
     number: Annotated[
-        int | None, typer.Argument(metavar="N", help="Number of the state; left out: the one before the current one.")
+        int | None, typer.Argument(metavar="N", help="Number of the state; left out: the last with another spec.")
     ] = None,
     bridge: Bridge = None, note: Note = "", grace: Grace = GRACE, yes: Yes = False,
     dry_run: DryRun = False, json: Json = False,
 ) -> None:  # fmt: skip
-    """Go back to a state that was applied before. The overlay (drains, downs) stays as it is now."""
-    from dnsteer.control.deploy import Options, deploy, look, state_to_roll_back_to
+    """Go back to a state that was applied before. Who is out stays out, also who was when the spec lost its backend."""
+    from dnsteer.control.back import Back
+    from dnsteer.control.deploy import Options, deploy, look
 
-    loaded, state = state_to_roll_back_to(switch, bridge, number)
-    options = Options(adopt=True, rename=True, note=note or f"rollback to state {state.number}", grace=grace)
+    target, options = Back(bridge, number), Options(adopt=True, rename=True, note=note, grace=grace)
     if dry_run:
-        show(look(loaded, switch, options), verbose=False, json=json)
+        show(look(target, switch, options), verbose=False, json=json)
         return
-    report(deploy(loaded, switch, options, confirm=confirm(yes, json), progress=progress(json)), json)
+    report(deploy(target, switch, options, confirm=confirm(yes, json), progress=progress(json)), json)
 
 
 def restore(
@@ -104,7 +108,8 @@ def restore(
 
     done = (run_arm if arm else run_restore)(switch, bridge, dry_run=dry_run, progress=progress(json))
     if json:
-        print_json({"ok": True, "changed": any(d.changed for d in done), "bridges": [d.as_json() for d in done]})
+        bridges = [d.as_json() for d in done]
+        print_json({"ok": True, "changed": any(d.changed for d in done), "bridges": bridges, "dry_run": dry_run})
         return
     for d in done:
         out.print(f"{d.bridge}: {d.text}", markup=False)

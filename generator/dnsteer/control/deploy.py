@@ -7,21 +7,24 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from dnsteer import __version__
 from dnsteer.control import movement
-from dnsteer.control.recorded import Journal, load_state, settle
-from dnsteer.control.where import GRACE, MOVED_ON, Confirm, Progress, Switch, expire, now, silent, stamp, who
+from dnsteer.control.back import Back, chosen, out_again, put_in
+from dnsteer.control.differences import Difference, differences
+from dnsteer.control.recorded import Journal, NoJournal, as_settled, load_state, settle
+from dnsteer.control.vanishing import vanishing, vanishing_flows
+from dnsteer.control.where import GRACE, MOVED_ON, WAITS, Confirm, Progress, Switch, expire, now, silent, stamp, who
 from dnsteer.plan.absence import NO_OVERLAY, Absence, Overlay
 from dnsteer.spec.load import Loaded, digest
 from dnsteer.switch import database as db
 from dnsteer.switch.apply import Applied, Apply, Prepared
 from dnsteer.switch.record import Record
 from dnsteer.switch.state import DamagedError, Standing, State
-from dnsteer.switch.tools import SwitchError
+from dnsteer.switch.tools import SwitchError, UnavailableError
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,11 @@ class Options:
 
 @dataclass
 class Outlook:
-    """What a deployment would do. *old* is the state that is applied now, None when there is none that can be read."""
+    """What a deployment would do. *old* is the state that is applied now, None when there is none that can be read.
+
+    *differences* are those of the specs. *named* is what becomes of the switch's name. *ended* are absences that end, and
+    *returned* such as ended with a state that is gone back from, all in words.
+    """
 
     loaded: Loaded
     prepared: Prepared
@@ -47,11 +54,14 @@ class Outlook:
     standing: Standing | None
     old: State | None
     overlay: Overlay
+    differences: list[Difference]
     moves: list[movement.Move]
     ask: list[str]
     warnings: list[str]
     record: bool
+    named: str = ""
     ended: list[str] = field(default_factory=list)
+    returned: list[str] = field(default_factory=list)
 
     @property
     def changed(self) -> bool:
@@ -86,60 +96,61 @@ class Deployment:
     """A deployment under way, with the record open: look first, then carry it out."""
 
     def __init__(
-        self, loaded: Loaded, switch: Switch, record: Record, base: db.Database, standing: Standing | None,
+        self, target: Loaded | Back, switch: Switch, record: Record, base: db.Database, standing: Standing | None,
         options: Options, time: datetime, progress: Progress,
     ) -> None:  # fmt: skip
-        self.loaded = loaded
-        self.standing = standing
+        loaded, note = _target(target, record, standing, options)
+        bridge = loaded.spec.switch.bridge
         was = standing.overlay if standing else NO_OVERLAY
-        self.overlay, ended = _overlay(was, loaded, time)
         spec_digest = digest(loaded.spec)
         old = _old(record, standing)
         same = standing is not None and old is not None and old.digest == spec_digest and old.version == __version__
-        name = loaded.spec.switch.name or ""
         system, switch_name = record.switch()
-        _guard(name, switch_name, options.rename)
-        written = standing is not None and standing.digest == spec_digest  # it may have been taken away by hand
-        stale = not same or not written or self.overlay != was or bool(name and name != switch_name)
-        work = Apply(
-            loaded, self.overlay, base, switch.client(loaded.spec.switch.bridge), _NoJournal(), progress, options.grace
+        _guard(loaded.spec.switch.name or "", switch_name, options.rename)
+        kept, ended, over = _kept(was, loaded, time)
+        back, unknown = (
+            out_again(record.states(standing), loaded, time) if standing and isinstance(target, Back) else ([], [])
         )
+        overlay = put_in(kept, back)
+        written = standing is not None and standing.digest == spec_digest  # it may have been taken away by hand
+        name = loaded.spec.switch.name or ""
+        stale = not same or not written or overlay != was or bool(name and name != switch_name)
+        work = Apply(loaded, overlay, base, switch.client(bridge), NoJournal(), progress, options.grace)
         prepared = work.prepare(adopt=options.adopt)
         members = tuple(work.plan.members)
         if same and old is not None:
             state = old
         else:
             vips = {vip: found.pool for vip, found in loaded.spec.vips.items()}
-            text = loaded.document.text
-            state = State(loaded.file, text, spec_digest, __version__, stamp(time), who(), members, vips, options.note)
-        work.journal = self.journal = Journal(
-            record, loaded.spec.switch.bridge, state, self.overlay, stale, name=name
-        )  # fmt: skip
+            state = State(
+                loaded.file, loaded.document.text, spec_digest, __version__, stamp(time), who(), members, vips,
+                options.note or note, ended=tuple(ended),
+            )  # fmt: skip
+        work.journal = self.journal = Journal(record, bridge, state, overlay, stale, name=name)
         before = old.members if old else ()
-        found = movement.moves(before, was, members, self.overlay)
+        found = movement.moves(before, was, members, overlay)
         if old is not None:
             found += movement.moved_vips(old.vips, state.vips, {m.pool: m.slots for m in members})
-        ask = movement.reasons_to_ask(found, before, was, members, self.overlay)
-        dark = movement.dark_pools(members, self.overlay)
+        differ, gone = ([], []) if same else _differences(old, loaded, prepared)
+        unread = _unread(standing, old, prepared)
+        waits = standing.waits if standing else record.other_config().get("flow-restore-wait") == "true"
         self.work = work
-        self.outlook = Outlook(loaded, prepared, system, standing, old, self.overlay, found, ask, dark, stale, ended)
+        self.outlook = Outlook(
+            loaded, prepared, system, standing, old, overlay, differ, found,
+            ask=unread + gone + movement.reasons_to_ask(found, before, was, members, overlay),
+            warnings=[*movement.dark_pools(members, overlay), *unknown, *([WAITS] if waits else [])],
+            record=stale,
+            named=_named(switch_name, name),
+            ended=[f"{a.kind} of {a.name} is over (it was until {a.until})" for a in over]
+            + [f"{a.kind} of {a.name} ends: the spec does not have that backend" for a in ended],
+            returned=[f"{a.kind} of {a.name} is back, which ended when the backend left{_why(a)}" for a in back],
+        )  # fmt: skip
 
     def carry_out(self) -> Deployed:
         """Do it."""
         applied = self.work.carry_out(self.outlook.prepared)
         pending = self.journal.pending
         return Deployed(self.outlook, applied, pending.number if pending else self.journal.state.number)
-
-
-class _NoJournal:
-    """Until the journal is there."""
-
-    stale = False
-
-    def begin(self) -> None:
-        raise AssertionError
-
-    commit = take_back = begin
 
 
 @contextmanager
@@ -156,7 +167,7 @@ def _much_is_kept() -> Iterator[None]:
 
 @contextmanager
 def deployment(
-    loaded: Loaded,
+    target: Loaded | Back,
     switch: Switch,
     options: Options = Options(),
     *,
@@ -168,19 +179,38 @@ def deployment(
 
     Raises SwitchError, or UnavailableError when the switch cannot be reached.
     """
-    bridge = loaded.spec.switch.bridge
     with _much_is_kept(), Record(switch.remote, switch.timeout) as record:
+        bridge = record.the_bridge(target.bridge).bridge if isinstance(target, Back) else target.spec.switch.bridge
         if change:
             record.lock(bridge)
         standing = record.standing(bridge)
-        if change and standing is not None:
-            standing = settle(switch, record, standing, progress)
+        cut_off = standing is not None and standing.pending is not None and not change
+        if standing is not None:
+            standing = _settled(switch, record, standing, progress) if change else as_settled(switch, standing)
         with db.Database(switch.remote, switch.timeout) as base:
-            yield Deployment(loaded, switch, record, base, standing, options, time or now(), progress)
+            work = Deployment(target, switch, record, base, standing, options, time or now(), progress)
+            if cut_off:
+                work.outlook.warnings.append("a change was cut off; the next verb that changes something ends it first")
+            yield work
+
+
+def _settled(switch: Switch, record: Record, standing: Standing, progress: Progress) -> Standing:
+    """The bridge after what was cut off is ended; or, where that cannot be, forgotten: the deployment makes all anew."""
+    try:
+        return settle(switch, record, standing, progress)
+    except UnavailableError:
+        raise
+    except SwitchError as err:
+        after = record.standing(standing.bridge)
+        if after is None or after.pending is None:
+            raise
+        progress(f"a change that was cut off cannot be ended, and is replaced: {err}")
+        record.take_back(after)
+        return record.the_bridge(standing.bridge)
 
 
 def deploy(
-    loaded: Loaded,
+    target: Loaded | Back,
     switch: Switch,
     options: Options = Options(),
     *,
@@ -195,7 +225,7 @@ def deploy(
     """
     said_yes_to: object = None
     while True:
-        with deployment(loaded, switch, options, change=True, progress=progress) as work:
+        with deployment(target, switch, options, change=True, progress=progress) as work:
             outlook = work.outlook
             check(outlook)
             asks = confirm is not None and outlook.changed and outlook.ask
@@ -210,32 +240,10 @@ def deploy(
         said_yes_to = basis
 
 
-def look(loaded: Loaded, switch: Switch, options: Options = Options()) -> Outlook:
+def look(target: Loaded | Back, switch: Switch, options: Options = Options()) -> Outlook:
     """What `deploy` would do. Changes nothing."""
-    with deployment(loaded, switch, options, change=False) as work:
-        if work.standing is not None and work.standing.pending is not None:
-            work.outlook.warnings.append("a change was cut off; the next verb that changes something ends it first")
+    with deployment(target, switch, options, change=False) as work:
         return work.outlook
-
-
-def state_to_roll_back_to(switch: Switch, bridge: str | None, number: int | None) -> tuple[Loaded, State]:
-    """The spec of state *number*, or of the state before the current one. Raises SwitchError when it is not kept."""
-    with Record(switch.remote, switch.timeout) as record:
-        standing = record.the_bridge(bridge)
-        if number is None:
-            older = [s for s in record.states(standing) if isinstance(s, State) and s.number < standing.number]
-            if not older:
-                raise SwitchError(f"there is no state before the current one in the record of bridge {standing.bridge}")
-            state = older[0]
-        else:
-            kept = [s.number for s in record.states(standing) if isinstance(s, State)]
-            if number not in kept:
-                has = f"it has {', '.join(map(str, kept))}" if kept else "it has none"
-                record.state(standing, number)  # names the damage, where that is the cause
-                raise SwitchError(f"state {number} is not kept in the record of bridge {standing.bridge}; {has}")
-            state = record.state(standing, number)
-    loaded = load_state(state)
-    return replace(loaded, document=replace(loaded.document, file=state.file)), state
 
 
 def hash_of(value: Any) -> str:
@@ -243,14 +251,55 @@ def hash_of(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def _overlay(was: Overlay, loaded: Loaded, time: datetime) -> tuple[Overlay, list[str]]:
-    """The overlay without what is over and without backends that the spec no longer has; and what ended, in words."""
+def _target(target: Loaded | Back, record: Record, standing: Standing | None, options: Options) -> tuple[Loaded, str]:
+    """The spec to apply, and the note of one that is gone back to."""
+    if not isinstance(target, Back):
+        return target, ""
+    assert standing is not None  # it was the bridge's name that was found
+    loaded, state = chosen(record, standing, target.number)
+    return loaded, f"rollback to state {state.number}"
+
+
+def _kept(was: Overlay, loaded: Loaded, time: datetime) -> tuple[Overlay, list[Absence], list[Absence]]:
+    """The overlay that stays, absences of backends that the spec does not have, and those whose time is over."""
     current = expire(was, time)
-    ended = [f"{a.kind} of {a.name} is over (it was until {a.until})" for a in was if a not in set(current)]
     pools = {name: {b.name for b in pool.backends} for name, pool in loaded.spec.pools.items()}
-    gone: list[Absence] = [a for a in current if a.backend not in pools.get(a.pool, ())]
-    ended += [f"{a.kind} of {a.name} ends: the spec does not have that backend" for a in gone]
-    return current.without(gone), ended
+    gone = [a for a in current if a.backend not in pools.get(a.pool, ())]
+    return current.without(gone), gone, [a for a in was if a not in set(current)]
+
+
+def _why(absence: Absence) -> str:
+    return f" ({absence.note})" if absence.note else ""
+
+
+def _differences(old: State | None, loaded: Loaded, prepared: Prepared) -> tuple[list[Difference], list[str]]:
+    """What differs between the spec that is applied and the new one; and what of it takes answers from clients."""
+    by_flows = vanishing_flows(prepared.todo.remove, loaded.spec)
+    if old is None:
+        return differences(None, loaded.spec), by_flows
+    try:
+        spec = load_state(old).spec
+    except SwitchError:  # of a version that took other specs: then the tables alone tell
+        why = "the applied spec cannot be read by this version; see the flows with -v"
+        return [Difference("unknown", "spec", why)], by_flows
+    return differences(spec, loaded.spec), vanishing(spec, loaded.spec)
+
+
+def _unread(standing: Standing | None, old: State | None, prepared: Prepared) -> list[str]:
+    """That what is applied cannot be told, where something is."""
+    tables = prepared.tables
+    if old is not None or standing is None or not (standing.number or tables.same or tables.flows or tables.groups):
+        return []
+    why = f"state {standing.number} is damaged" if standing.number else "the record has no state"
+    return [f"the applied state cannot be read ({why}): what is removed and who moves is not known"]
+
+
+def _named(old: str, new: str) -> str:
+    if not new or old == new:
+        return ""
+    return (
+        f"the switch, with all of its bridges, is renamed {old} -> {new}" if old else f"the switch gets the name {new}"
+    )
 
 
 def _old(record: Record, standing: Standing | None) -> State | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dnsteer import __version__
 from dnsteer.control.where import GRACE, Progress, Switch
@@ -11,9 +11,9 @@ from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import SpecError
 from dnsteer.spec.load import Loaded, check_document
 from dnsteer.switch import database as db
-from dnsteer.switch.apply import Applied, Apply
+from dnsteer.switch.apply import Applied, Apply, Prepared
 from dnsteer.switch.record import Record
-from dnsteer.switch.state import Pending, Standing, State
+from dnsteer.switch.state import DIGEST_KEY, OVERLAY_KEY, PENDING_KEY, STATE_KEY, Pending, Standing, State
 from dnsteer.switch.tools import SwitchError
 
 
@@ -73,6 +73,18 @@ class Journal:
             self.record.take_back(self._standing)
 
 
+class NoJournal:
+    """For who only looks, or until the journal is there."""
+
+    stale = False
+
+    def begin(self) -> None:
+        """Never to be called."""
+        raise AssertionError
+
+    commit = take_back = begin
+
+
 def apply_state(
     switch: Switch, record: Record, state: State, overlay: Overlay, progress: Progress, loaded: Loaded | None = None
 ) -> Applied:
@@ -83,6 +95,24 @@ def apply_state(
         journal = Journal(record, bridge, state, overlay, wanted=True)
         work = Apply(loaded, overlay, base, switch.client(bridge), journal, progress, GRACE)
         return work.carry_out(work.prepare(adopt=True))
+
+
+def look_at_state(switch: Switch, state: State, overlay: Overlay) -> Prepared:
+    """What `apply_state` would do. Changes nothing."""
+    loaded = load_state(state)
+    with db.Database(switch.remote, switch.timeout) as base:
+        return Apply(loaded, overlay, base, switch.client(loaded.spec.switch.bridge), NoJournal()).prepare(adopt=True)
+
+
+def as_settled(switch: Switch, standing: Standing) -> Standing:
+    """How the bridge will stand when a change that was cut off is ended or taken back. Changes nothing."""
+    pending = standing.pending
+    if pending is None:
+        return standing
+    ids = {k: v for k, v in standing.ids.items() if k != PENDING_KEY}
+    if switch.client(standing.bridge).marker() == pending.marker:
+        ids |= {STATE_KEY: str(pending.number), DIGEST_KEY: pending.digest, OVERLAY_KEY: pending.overlay.to_json()}
+    return replace(standing, ids=ids)
 
 
 def settle(switch: Switch, record: Record, standing: Standing, progress: Progress) -> Standing:
@@ -102,11 +132,14 @@ def settle(switch: Switch, record: Record, standing: Standing, progress: Progres
             record.commit(standing, pending)
         else:
             record.take_back(standing)
-    elif done or standing.number:
-        number, overlay = (pending.number, pending.overlay) if done else (standing.number, standing.overlay)
-        progress(f"a change was cut off; the switch becomes state {number}, which its tables are" if done else
-                 f"a change was cut off; the switch stays with state {number}")  # fmt: skip
-        apply_state(switch, record, record.state(standing, number), overlay, progress)
+    elif done:
+        progress(f"a change was cut off; the switch becomes state {pending.number}, which its tables are")
+        state = record.state(standing, pending.number)
+        record.commit(standing, pending, state)  # first, since it forwards that, whatever becomes of the rest
+        apply_state(switch, record, state, pending.overlay, progress)
+    elif standing.number:
+        progress(f"a change was cut off; the switch stays with state {standing.number}")
+        apply_state(switch, record, record.state(standing, standing.number), standing.overlay, progress)
     else:
         record.take_back(standing)
     after = record.standing(standing.bridge)

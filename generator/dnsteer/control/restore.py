@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dnsteer.control.recorded import apply_state, settle
-from dnsteer.control.where import Progress, Switch, silent
+from dnsteer.control.recorded import apply_state, as_settled, look_at_state, settle
+from dnsteer.control.where import Progress, Switch, one_of, silent
 from dnsteer.switch.interrupts import put_off
 from dnsteer.switch.record import Record
-from dnsteer.switch.state import BusyError
+from dnsteer.switch.state import BusyError, DamagedError, Standing
 from dnsteer.switch.tools import SwitchError
 
 _NOTHING = "nothing was applied here"
@@ -52,13 +52,14 @@ def restore(
             except SwitchError as err:
                 failed.append(err)
     finally:
-        # Another dnsteer at work is a restore that clears it itself, or no restore is needed.
-        if not dry_run and not any(isinstance(err, BusyError) for err in failed):
+        # Another dnsteer at work may be a restore whose tables are not there yet: clearing it then would show them empty.
+        busy = any(isinstance(err, BusyError) for err in failed)
+        if not dry_run and not busy:
             with put_off(), Record(switch.remote, switch.timeout) as record:
                 record.let_wait(False)
     if failed:
         rest = [f"{d.bridge}: {d.text}" for d in done]
-        raise type(failed[0])("; ".join([*(str(err) for err in failed), *rest]))
+        raise one_of(failed, ["flow-restore-wait was left as it is; restore again", *rest] if busy else rest)
     return done or [Restored("no bridge", False, _NOTHING)]
 
 
@@ -68,9 +69,7 @@ def _restore(switch: Switch, bridge: str, dry_run: bool, progress: Progress) -> 
             record.lock(bridge)
         standing = record.the_bridge(bridge)
         if dry_run:
-            right = switch.client(bridge).marker() == standing.marker
-            what = f"{'has' if right else 'would get'} state {standing.number}" if standing.number else _NOTHING
-            return Restored(bridge, bool(standing.number) and not right, what, standing.number)
+            return _foreseen(switch, record, standing)
         cut_off = standing.pending is not None
         standing = settle(switch, record, standing, progress)
         if not standing.number:
@@ -82,11 +81,34 @@ def _restore(switch: Switch, bridge: str, dry_run: bool, progress: Progress) -> 
         return Restored(bridge, changed, f"state {state.number} {text}", state.number)
 
 
+def _foreseen(switch: Switch, record: Record, standing: Standing) -> Restored:
+    """What a restore would do."""
+    cut_off = standing.pending is not None
+    standing = as_settled(switch, standing)
+    number = standing.number
+    if not number:
+        return Restored(standing.bridge, cut_off, _NOTHING)
+    what = look_at_state(switch, record.state(standing, number), standing.overlay)
+    n = len(what.todo) + len(what.differ)
+    text = f"state {number} would be brought back ({n} change{'s' if n != 1 else ''})" if n else f"has state {number}"
+    end = ", and a change that was cut off would be settled" if cut_off else ""
+    return Restored(standing.bridge, bool(n) or cut_off, text + end, number)
+
+
 def arm(switch: Switch, bridge: str | None, *, dry_run: bool = False, progress: Progress = silent) -> list[Restored]:
-    """Tell an ovs-vswitchd that is about to start to wait for `restore`, where there is something to restore."""
+    """Tell an ovs-vswitchd that is about to start to wait for `restore`, where there is something to restore.
+
+    Bridges whose record is damaged are passed over, since nothing could be restored there.
+    """
+    done = []
     with Record(switch.remote, switch.timeout) as record:
-        names = record.bridges() if bridge is None else [bridge]
-        names = [n for n in names if record.the_bridge(n).number]
-        if names and not dry_run:
+        for name in record.bridges() if bridge is None else [bridge]:
+            standing = record.the_bridge(name)
+            try:
+                if standing.number:
+                    done.append(Restored(name, True, "ovs-vswitchd will wait for restore"))
+            except DamagedError as err:
+                done.append(Restored(name, False, f"passed over: {err}"))
+        if any(d.changed for d in done) and not dry_run:
             record.let_wait(True)
-    return [Restored(n, True, "ovs-vswitchd will wait for restore") for n in names]
+    return done

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import pwd
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from dnsteer.plan.absence import Overlay
 from dnsteer.switch.openflow import OpenFlow
-from dnsteer.switch.tools import openflow_target
+from dnsteer.switch.tools import SwitchError, UnavailableError, openflow_target
 
 GRACE = 2.0
 """Seconds that the flows of the way back stay for the answers of a NAT backend that leaves. Resolvers wait about as long."""
@@ -61,6 +61,12 @@ def who() -> str:
         except KeyError:
             name = f"uid {os.getuid()}"
     return f"{name}@{socket.gethostname()}"
+
+
+def one_of(failed: Sequence[SwitchError], more: Iterable[str] = ()) -> SwitchError:
+    """Several failures as one error, with what else there is to say; of the kind of the first."""
+    kind = UnavailableError if isinstance(failed[0], UnavailableError) else SwitchError
+    return kind("; ".join([*map(str, failed), *more]))
 
 
 def expire(overlay: Overlay, time: datetime) -> Overlay:

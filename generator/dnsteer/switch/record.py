@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -134,12 +135,13 @@ class Record:
         replies = self._transact(*(_select_row(ref) for ref in rows.values())) if rows else []
         out: list[tuple[int, State | DamagedError]] = []
         for number, reply in zip(rows, replies, strict=True):
-            ids = dict(reply["rows"][0]["external_ids"][1]) if reply["rows"] else {}
+            ids = _ids_of(reply)
             text = ids.get(STATE_KEY, "")
             try:
                 state = State.from_ids(ids, f"state {text or '?'} in the record (Flow_Table {rows[number]} in OVSDB)")
             except DamagedError as err:
-                out.append((int(text) if is_number(text) else 0, err))
+                err.number = int(text) if is_number(text) else 0
+                out.append((err.number, err))
             else:
                 out.append((state.number, state))
         newest = standing.number
@@ -151,13 +153,13 @@ class Record:
         newest = standing.number + (PENDING_KEY in standing.ids)  # else what was cut off would look like a state
         if ref is not None and standing.number - KEPT < number <= newest:
             (reply,) = self._transact(_select_row(ref))
-            ids = dict(reply["rows"][0]["external_ids"][1]) if reply["rows"] else {}
+            ids = _ids_of(reply)
             if ids.get(STATE_KEY) in (str(number), None):
                 return State.from_ids(ids, f"state {number} in the record (Flow_Table {ref} in OVSDB)")
         if number == standing.number:
             raise DamagedError(
                 f"state {number}, which is applied, is not in the record of bridge {standing.bridge}: its flow_tables "
-                "in OVSDB were changed by hand; an apply of the spec writes it anew"
+                "in OVSDB were changed by hand; an apply of the spec makes a new state"
             )
         raise SwitchError(f"there is no state {number} in the record of bridge {standing.bridge}; see: dnsteer history")
 
@@ -231,7 +233,18 @@ class Record:
 
     def _next(self, standing: Standing) -> int:
         pending = standing.pending
-        return max(standing.number, pending.number if pending else 0) + 1
+        newest = standing.number or self._newest(standing)
+        return max(newest, pending.number if pending else 0) + 1
+
+    def _newest(self, standing: Standing) -> int:
+        """The highest number of a state that is kept, though the bridge has lost its own; so that older ones stay."""
+        rows = [ref for n, ref in standing.flow_tables.items() if _FIRST <= n < _FIRST + _RING]
+        replies = self._transact(*(_select_row(ref) for ref in rows)) if rows else []
+        found = 0
+        for reply in replies:
+            with suppress(DamagedError):
+                found = max(found, State.from_ids(_ids_of(reply), "").number)
+        return found
 
     def _transact(self, *operations: dict[str, Any]) -> list[Any]:
         """One transaction: all of the operations or none, and only while the lock is ours, if it was taken."""
@@ -255,6 +268,10 @@ def _map(ids: Mapping[str, str]) -> list[Any]:
 def _select_row(ref: str) -> dict[str, Any]:
     where = [["_uuid", "==", ["uuid", ref]]]
     return {"op": "select", "table": "Flow_Table", "where": where, "columns": ["external_ids"]}
+
+
+def _ids_of(reply: dict[str, Any]) -> dict[str, str]:
+    return dict(reply["rows"][0]["external_ids"][1]) if reply["rows"] else {}
 
 
 def _mutate(table: str, uuid: str, *mutations: list[Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dnsteer.plan.absence import NO_OVERLAY, Overlay, marker
+from dnsteer.plan.absence import NO_OVERLAY, Absence, Overlay, marker
 from dnsteer.plan.membership import Membership, from_value, to_value
 from dnsteer.switch.tools import SwitchError
 
@@ -22,11 +22,15 @@ STATE_KEY, OVERLAY_KEY, PENDING_KEY = "dnsteer-state", "dnsteer-overlay", "dnste
 NAME_KEY = "dnsteer-switch"
 """external_ids key of the table Open_vSwitch: the switch's name."""
 
-_ADVICE = "it was changed by hand; an apply of the spec writes it anew"
+_ADVICE = (
+    "it was changed by hand. Nothing goes back to it; if it is what is applied, an apply of the spec makes a new state"
+)
 
 
 class DamagedError(SwitchError):
-    """Something that dnsteer recorded does not read as it wrote it."""
+    """Something that dnsteer recorded does not read as it wrote it. Of a state, *number* is its own, 0 when not known."""
+
+    number = 0
 
 
 class BusyError(SwitchError):
@@ -37,7 +41,7 @@ class BusyError(SwitchError):
 class State:
     """A spec that was applied: its text, by whom, when and why. *number* counts up from 1; 0: not recorded yet.
 
-    *vips* has the pool of each VIP.
+    *vips* has the pool of each VIP. *ended* are the absences that ended with it, as its spec no longer has their backends.
     """
 
     file: str
@@ -50,6 +54,7 @@ class State:
     vips: Mapping[str, str]
     note: str = ""
     number: int = 0
+    ended: tuple[Absence, ...] = ()
 
     def to_ids(self) -> dict[str, str]:
         """As external_ids."""
@@ -60,6 +65,8 @@ class State:
             TIME_KEY: self.time, "by": self.by, "note": self.note, "spec": spec, "members": members,
             "vips": _pack(json.dumps(dict(self.vips))),
         }  # fmt: skip
+        if self.ended:
+            out["ended"] = Overlay(self.ended).to_json()
         return {**out, "sum": _sum(out)}
 
     @staticmethod
@@ -72,6 +79,7 @@ class State:
                 file=ids["file"], text=_unpack(ids["spec"]), digest=ids[DIGEST_KEY], version=ids[VERSION_KEY],
                 time=ids[TIME_KEY], by=ids["by"], note=ids["note"], number=int(ids[STATE_KEY]),
                 members=tuple(from_value(json.loads(_unpack(ids["members"])))), vips=json.loads(_unpack(ids["vips"])),
+                ended=Overlay.from_json(ids.get("ended", "[]")).absences,
             )  # fmt: skip
         except (KeyError, ValueError, TypeError, RecursionError, zlib.error, binascii.Error) as err:
             why = f"it lacks {err}" if isinstance(err, KeyError) else str(err)

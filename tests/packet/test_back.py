@@ -1,0 +1,217 @@
+"""Going back: to the right state, with who was out, and only after asking about what clients lose."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+from dnsteer.cli.output import Exit
+from dnsteer.control.back import put_in
+from dnsteer.control.deploy import deploy
+from dnsteer.control.outlook import counted
+from dnsteer.control.where import Switch as Where
+from dnsteer.plan.absence import Absence, Overlay
+from dnsteer.render.flows import parse_flow
+from dnsteer.switch.openflow import Changes
+from dnsteer.switch.record import Record
+from tests.packet.absent import make_overdue, overlay
+from tests.packet.command import FARM, SLOW, fresh, nothing_changes, on, spec_file, state_rows
+from tests.packet.conftest import BRIDGE, Switch, spec_of, unexpected
+
+WITHOUT_NS1 = FARM.replace(
+    "      - {name: ns1, ipv4: 192.0.2.11, ipv6: '2001:db8::11', mac: '02:00:00:00:01:01'}\n", ""
+)
+HEAVIER = FARM.replace("weight: 2", "weight: 3")
+OTHER_ADDRESS = FARM.replace("192.0.2.54", "192.0.2.56")
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Switch]:
+    with Switch() as private:
+        private.expected = [*SLOW, "Connection reset by peer", "Broken pipe"]
+        yield private
+        assert unexpected(private) == []
+
+
+@pytest.fixture
+def applied(shared: Switch, tmp_path: Path) -> Switch:
+    """The switch with the spec applied."""
+    fresh(shared)
+    assert on(shared)("apply", spec_file(tmp_path), "--yes").code == 0
+    return shared
+
+
+# Who was out
+
+
+def test_who_was_out_when_its_backend_left_is_out_again(applied: Switch, tmp_path: Path) -> None:
+    assert on(applied)("down", "farm/ns1", "--note", "disk dead").code == 0
+    before, out = applied.tables(), overlay(applied)
+    assert on(applied)("apply", spec_file(tmp_path, WITHOUT_NS1), "--yes").code == 0
+    assert overlay(applied) == []
+    assert "(ended: down of farm/ns1)" in on(applied)("history").out
+    assert on(applied)("history", "--json").json["states"][0]["ended"][0]["note"] == "disk dead"
+    with nothing_changes(applied):
+        dry = on(applied)("rollback", "--dry-run")
+    done = on(applied)("rollback", "--yes")
+    assert done.code == 0
+    for said in (dry.out, done.out):
+        assert "down of farm/ns1 is back, which ended when the backend left (disk dead)" in said
+    assert overlay(applied) == out
+    assert applied.tables() == before
+    assert on(applied)("verify", spec_file(tmp_path)).code == 0
+    # And once more, over a state that has nothing to do with it.
+    assert on(applied)("apply", spec_file(tmp_path, WITHOUT_NS1), "--yes").code == 0
+    assert on(applied)("apply", spec_file(tmp_path, WITHOUT_NS1.replace("weight: 2", "weight: 3")), "--yes").code == 0
+    assert on(applied)("rollback", "1", "--yes").code == 0
+    assert overlay(applied) == out
+
+
+def test_who_was_in_service_in_between_stays_in_service(applied: Switch, tmp_path: Path) -> None:
+    on(applied)("down", "farm/ns1")
+    for text in (WITHOUT_NS1, HEAVIER, WITHOUT_NS1):  # an apply takes it in again
+        assert on(applied)("apply", spec_file(tmp_path, text), "--yes").code == 0
+    assert on(applied)("rollback", "1", "--yes").code == 0
+    assert overlay(applied) == []
+
+
+def test_what_is_over_by_then_does_not_come_back(applied: Switch, tmp_path: Path) -> None:
+    on(applied)("down", "farm/ns1", "--for", "1h")
+    make_overdue(applied)
+    assert on(applied)("apply", spec_file(tmp_path, WITHOUT_NS1), "--yes").code == 0
+    assert on(applied)("rollback", "--yes").code == 0
+    assert overlay(applied) == []
+
+
+def test_absences_come_back_in_their_places() -> None:
+    one, two, three = (Absence("p", n, "down", f"2030-01-0{i}T00:00:00+00:00", "op") for i, n in enumerate("abc", 1))
+    assert put_in(Overlay((one, three)), [two]) == Overlay((one, two, three))
+    assert put_in(Overlay((three, one)), [two]) == Overlay((two, three, one))  # the others keep their order
+
+
+# Which state
+
+
+def killed_after_the_bundle(switch: Switch, text: str) -> None:
+    """An apply that dies when the tables are the new ones, and the record is not."""
+
+    def die() -> None:
+        Record.commit = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
+        deploy(spec_of(text), Where(switch.database))
+
+    child = get_context("fork").Process(target=die)
+    child.start()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+
+
+def test_back_after_an_apply_that_was_cut_off_is_one_state_back(applied: Switch, tmp_path: Path) -> None:
+    assert on(applied)("apply", spec_file(tmp_path, HEAVIER)).code == 0
+    second = applied.tables()
+    killed_after_the_bundle(applied, OTHER_ADDRESS)
+    with nothing_changes(applied):
+        dry = on(applied)("rollback", "--dry-run")
+    assert "weight 2 -> 3" in dry.out
+    done = on(applied)("rollback", "--yes")
+    assert done.code == 0, done.err
+    assert applied.tables() == second
+    assert on(applied)("history", "--json").json["states"][0]["note"] == "rollback to state 2"
+
+
+def test_a_damaged_state_is_named_and_not_passed_over(applied: Switch, tmp_path: Path) -> None:
+    for text in (HEAVIER, OTHER_ADDRESS):
+        assert on(applied)("apply", spec_file(tmp_path, text), "--yes").code == 0
+    applied.vsctl("set", "Flow_Table", state_rows(applied)["2"], "external_ids:sum=0")
+    with nothing_changes(applied):
+        done = on(applied)("rollback", "--yes")
+    assert done.code == Exit.ERROR
+    assert "state 2 in the record" in done.err
+    assert "dnsteer rollback N" in done.err
+    assert on(applied)("rollback", "1", "--yes").code == 0
+
+
+def test_a_state_that_forwards_is_never_forgotten(applied: Switch) -> None:
+    """The apply died after its bundle, and what the next verb must do first fails as well."""
+    killed_after_the_bundle(applied, OTHER_ADDRESS)
+    tables = applied.tables()
+    applied.vsctl("--no-wait", "set", "Interface", "p0", "ofport=-1")
+    assert on(applied)("down", "farm/ns1", "--timeout", "0.5").code != 0
+    applied.vsctl("--no-wait", "set", "Interface", "p0", "ofport=1")
+    assert on(applied)("history", "--json").json["current"] == 2
+    assert on(applied)("due").code == 0
+    assert applied.tables() == tables
+
+
+def test_states_stay_within_reach_when_the_number_is_lost(applied: Switch, tmp_path: Path) -> None:
+    assert on(applied)("apply", spec_file(tmp_path, HEAVIER)).code == 0
+    applied.vsctl("remove", "Bridge", BRIDGE, "external_ids", "dnsteer-state")
+    refused = on(applied)("apply", spec_file(tmp_path, OTHER_ADDRESS))
+    assert refused.code == Exit.ERROR
+    assert "the applied state cannot be read (the record has no state)" in refused.err
+    assert "192.0.2.54, which has flows, removed: its clients get no answer" in refused.err
+    assert on(applied)("apply", spec_file(tmp_path, OTHER_ADDRESS), "--yes").code == 0
+    assert [s["state"] for s in on(applied)("history", "--json").json["states"]] == [3, 2, 1]
+    assert on(applied)("rollback", "1", "--yes").code == 0
+
+
+# What clients lose
+
+
+NO_ANSWER = "its clients get no answer"
+THIRD = "  third: {addresses: [192.0.2.57], services: [dns], pool: spare}\n"
+OTHER_VIP = "  other: {addresses: [192.0.2.54], services: [dns, dot], pool: spare}\n"
+TAKES: dict[str, tuple[str, str, str]] = {
+    "a VIP": (OTHER_VIP, THIRD, f"VIP other (192.0.2.54) removed: {NO_ANSWER}"),
+    "an address": ("[192.0.2.53, '2001:db8::53']", "[192.0.2.53]", f"VIP dns: 2001:db8::53 removed: {NO_ANSWER}"),
+    "a service": ("[dns, dot]", "[dns]", f"VIP other: tcp/853 of 192.0.2.54 removed: {NO_ANSWER}"),
+}
+
+
+@pytest.mark.parametrize("what", TAKES)
+def test_what_clients_lose_is_asked_about(applied: Switch, tmp_path: Path, what: str) -> None:
+    old, new, said = TAKES[what]
+    file = spec_file(tmp_path, old=old, new=new)
+    with nothing_changes(applied):
+        plan = on(applied)("plan", file, "--json")
+        done = on(applied)("apply", file)
+    assert plan.json["asks"] == [said]
+    assert (done.code, said in done.err) == (Exit.ERROR, True)
+    assert on(applied)("apply", file, "--yes").code == 0
+    assert on(applied)("plan", spec_file(tmp_path), "--json").json["asks"] == (
+        ["VIP third (192.0.2.57) removed: its clients get no answer"] if what == "a VIP" else []
+    )
+
+
+def test_a_vip_of_another_name_takes_nothing(applied: Switch, tmp_path: Path) -> None:
+    file = spec_file(tmp_path, old="  other: {", new="  renamed: {")
+    assert on(applied)("plan", file, "--json").json["asks"] == []
+
+
+def test_a_damaged_state_is_asked_about(applied: Switch, tmp_path: Path) -> None:
+    applied.vsctl("set", "Flow_Table", state_rows(applied)["1"], "external_ids:sum=0")
+    file = spec_file(tmp_path, OTHER_ADDRESS)
+    plan = on(applied)("plan", file)
+    assert "warning: the applied state cannot be read (state 1 is damaged)" in plan.err
+    done = on(applied)("apply", file)
+    assert done.code == Exit.ERROR
+    assert "192.0.2.54, which has flows, removed" in done.err
+    assert "Nothing goes back to it" in on(applied)("history").out
+
+
+def test_the_result_says_what_the_plan_said(applied: Switch, tmp_path: Path) -> None:
+    file = spec_file(tmp_path, old="'02:00:00:00:01:03'", new="'02:00:00:00:01:03', weight: 3")
+    said = on(applied)("plan", file).out.splitlines()[1]
+    done = on(applied)("apply", file)
+    assert done.out.startswith(f"br-dns: applied as state 2; {said.strip()}; ")
+    fresh(applied)
+    assert "the switch gets the name dpu-1" in on(applied)("plan", file).out
+
+
+def test_one_flow_is_one_flow() -> None:
+    flow = parse_flow("cookie=0x1, table=30, priority=1 actions=drop")
+    assert counted(Changes((flow,), (flow, flow), (), (), (), ())) == ["1 flow added", "2 flows changed"]
