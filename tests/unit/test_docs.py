@@ -14,7 +14,12 @@ import typer.main
 from dnsteer.cli.main import application
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "docs" / "operations.md", ROOT / "ovs" / "README.md", *(ROOT / "docs" / f"{n}.md" for n in ("offload", "capacity"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "docs" / "operations.md",
+    ROOT / "ovs" / "README.md",
+    *(ROOT / "docs" / f"{n}.md" for n in ("offload", "capacity")),
+]
 GLOBAL = {"--help", "--install-completion", "--show-completion"}
 
 
