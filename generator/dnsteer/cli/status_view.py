@@ -119,7 +119,7 @@ def _findings(status: Status) -> Iterator[Text]:
             yield Text(escape(f"drift: {d.kind}: {d.about}{at}: {d.detail}"), style="yellow")
         more = (status.drift_count or 0) - len(status.drift)
         if more:
-            yield Text(f"drift: and {more} more: dnsteer verify", style="yellow")
+            yield Text(f"drift: and {more} more: dnsteer verify SPEC", style="yellow")
 
 
 def _absences(out: Sequence[Absence], width: int) -> Table:
