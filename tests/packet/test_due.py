@@ -1,0 +1,177 @@
+"""`due` and `restore` where not all is well: a bridge that is damaged, tables that are wrong, a switch that breaks off."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dnsteer import __version__
+from dnsteer.cli.output import Exit
+from dnsteer.control.absent import change_overlay
+from dnsteer.control.deploy import deploy
+from dnsteer.control.edits import advance, take_out
+from dnsteer.control.where import Switch as Where
+from dnsteer.switch.record import Record
+from dnsteer.switch.verify import verify
+from tests.packet.absent import make_overdue, overlay
+from tests.packet.command import FARM, SLOW, fresh, nothing_changes, on, spec_file, state_rows
+from tests.packet.conftest import BRIDGE, Switch, spec_of, unexpected
+
+SECOND = FARM.replace("br-dns", "br-two").replace("    p0:\n    p1:\n", "    q0:\n")
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Switch]:
+    with Switch() as private:
+        private.expected = [*SLOW, "Connection reset by peer", "Broken pipe", "UNKNOWN_GROUP"]
+        yield private
+        assert unexpected(private) == []
+
+
+@pytest.fixture
+def applied(shared: Switch) -> Switch:
+    """The switch with the spec applied."""
+    fresh(shared)
+    deploy(spec_of(FARM), Where(shared.database))
+    return shared
+
+
+@pytest.fixture
+def beside(applied: Switch) -> Iterator[Switch]:
+    """With a second bridge, whose record is damaged; it comes first."""
+    deploy(spec_of(SECOND.replace("br-two", "br-a")), Where(applied.database))
+    applied.vsctl("set", "Bridge", "br-a", "external_ids:dnsteer-overlay=junk")
+    yield applied
+    applied.vsctl("del-br", "br-a")
+
+
+def test_a_damaged_bridge_stops_no_other(beside: Switch) -> None:
+    assert on(beside)("down", "farm/ns1", "--for", "1h", "--bridge", BRIDGE).code == 0
+    make_overdue(beside)
+    done = on(beside)("due")
+    assert done.code == Exit.ERROR
+    assert "external_ids:dnsteer-overlay of bridge br-a" in done.err
+    assert f"{BRIDGE}: changed: 8 of 32 slots" in done.out
+    assert overlay(beside) == []
+    value = on(beside)("due", "--json")
+    assert (value.code, value.json["ok"], value.json["changed"]) == (Exit.ERROR, False, False)
+    assert "br-a" in value.json["error"]
+
+
+def test_arming_passes_over_what_is_damaged(beside: Switch) -> None:
+    beside.vsctl("set", "Bridge", "br-a", "external_ids:dnsteer-state=junk")
+    dry = on(beside)("restore", "--arm", "--dry-run")
+    assert dry.code == 0
+    assert "br-a: passed over: external_ids:dnsteer-state" in dry.out
+    assert f"{BRIDGE}: ovs-vswitchd will wait for restore" in dry.out
+
+
+def test_tables_of_something_else_are_brought_back(applied: Switch) -> None:
+    right = applied.tables()
+    mark = next(f for f in right[0] if re.fullmatch(r"cookie=0xd4530a\w+, table=\w+, priority=0 actions=drop", f))
+    place = mark.split(", ", 1)[1].replace(" actions", ",actions").replace(" ", "")
+    applied.ofctl("add-flow", f"cookie=0xd4530a0000000001,{place}")
+    with nothing_changes(applied):
+        assert on(applied)("due", "--dry-run", "--json").json["restored"] == [BRIDGE]
+    assert on(applied)("due", "--json").json["restored"] == [BRIDGE]
+    assert applied.tables() == right
+    assert on(applied)("due", "--json").json["changed"] is False
+
+
+def test_a_dry_restore_looks_at_all_tables(applied: Switch) -> None:
+    value = on(applied)("restore", "--dry-run", "--json")
+    assert (value.json["dry_run"], value.json["changed"]) == (True, False)
+    applied.ofctl("del-flows", "table=20")
+    with nothing_changes(applied):
+        done = on(applied)("restore", "--dry-run")
+    assert "state 1 would be brought back (" in done.out
+    assert on(applied)("restore", "--json").json["dry_run"] is False
+
+
+def test_a_switch_that_breaks_off_makes_no_traceback(
+    applied: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "ovs-ofctl"
+    program.write_text(
+        '#!/bin/sh\ncase " $* " in *" dump-flows "*) echo "ovs-ofctl: OpenFlow packet receive failed (Bad)" >&2; exit 1;;\n'
+        'esac\nPATH=${PATH#*:} exec ovs-ofctl "$@"\n'
+    )
+    program.chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        done = on(applied)("restore", "--json")
+    assert done.code in (Exit.ERROR, Exit.UNAVAILABLE)
+    assert "Bad" in done.json["error"]
+
+
+# What is asked, and by whom
+
+
+def test_somebody_elses_slow_drain_does_not_ask(applied: Switch) -> None:
+    where = Where(applied.database)
+    change_overlay(where, None, take_out("farm/ns2", "drain", over=3600))
+    change_overlay(where, None, advance)
+    done = on(applied)("down", "farm/ns1")
+    assert done.code == 0, done.err
+    # But where nobody would be left when it is done, it does.
+    change_overlay(where, None, take_out("spare/sp1", "drain", over=3600))
+    last = on(applied)("down", "spare/sp2")
+    assert (last.code, "no backend would be left" in last.err) == (Exit.ERROR, True)
+
+
+def test_a_switch_that_waits_is_told_of(applied: Switch, tmp_path: Path) -> None:
+    applied.vsctl("set", "Open_vSwitch", ".", "other_config:flow-restore-wait=true")
+    try:
+        file = spec_file(tmp_path, old="weight: 2", new="weight: 3")
+        for verb in (("plan", file), ("down", "farm/ns1")):
+            assert "warning: flow-restore-wait is set: the switch does not forward" in on(applied)(*verb).err
+    finally:
+        applied.vsctl("remove", "Open_vSwitch", ".", "other_config", "flow-restore-wait")
+
+
+# Cut off, and of another version
+
+
+def test_an_apply_replaces_what_cannot_be_ended(applied: Switch, tmp_path: Path) -> None:
+    """Cut off before the bundle, with the state that it stays with damaged: quick verbs refuse, an apply mends all."""
+    with Record(applied.database) as record:
+        record.lock(BRIDGE)
+        standing = record.the_bridge(BRIDGE)
+        state = record.state(standing, 1)
+        record.begin(standing, replace(state, number=0, digest="0" * 64), standing.overlay)
+    applied.vsctl("set", "Flow_Table", state_rows(applied)["1"], "external_ids:sum=0")
+    refused = on(applied)("down", "farm/ns1")
+    assert (refused.code, "damaged" in refused.err) == (Exit.ERROR, True)
+    done = on(applied)("apply", spec_file(tmp_path), "--yes")
+    assert done.code == 0, done.err
+    assert "cannot be ended, and is replaced" in done.err
+    assert on(applied)("verify", tmp_path / "spec.yaml").code == 0
+    assert on(applied)("down", "farm/ns1").code == 0
+
+
+def test_tables_of_another_version_are_worked_on_where_they_are_the_same(
+    applied: Switch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    where = Where(applied.database)
+    with monkeypatch.context() as patch:
+        patch.setattr("dnsteer.control.absent.__version__", "99.0")
+        assert not change_overlay(where, None, take_out("farm/ns1", "down"), progress=said.append).repaired
+        applied.ofctl("del-flows", "table=30")
+        assert change_overlay(where, None, take_out("farm/ns3", "down"), progress=said.append).repaired
+    assert f"dnsteer {__version__} made the tables, and this is 99.0: applying all of the recorded state" in said
+    assert verify(spec_of(FARM), applied.database) == []
+
+
+def test_a_drain_that_cannot_go_on_says_who_does(applied: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Record(applied.database) as holder:
+        monkeypatch.setattr("dnsteer.cli.absent.progress", lambda _json: lambda _text: holder.lock(BRIDGE))
+        done = on(applied)("drain", "farm/ns1", "--over", "30s", "--timeout", "0.3")
+    assert done.code == Exit.ERROR
+    assert "another dnsteer is at work" in done.err
+    assert re.search(r"farm/ns1 is \d+ % drained, and `due` goes on with it", done.err)
