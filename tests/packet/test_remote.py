@@ -109,7 +109,11 @@ def test_the_command(secure: SecureSwitch, pki: Path, tmp_path: Path) -> None:
     assert "found --private-key and --certificate without --ca-cert (DNSTEER_CA_CERT)" in done.stderr
     done = cli("apply", *where, "--adopt", "--ca-cert", pki / "ca.pem", env=env)
     assert (done.returncode, done.stdout[:7]) == (0, "br-dns:")
-    assert cli("verify", *where, env={**env, "DNSTEER_CA_CERT": str(pki / "ca.pem")}).returncode == 0
+    env["DNSTEER_CA_CERT"] = str(pki / "ca.pem")
+    assert cli("verify", *where, env=env).returncode == 0
+    env |= {"DNSTEER_DB": secure.db, "DNSTEER_OPENFLOW": secure.openflow}
+    assert cli("verify", spec, env=env).returncode == 0
+    assert cli("verify", spec, env={**env, "DNSTEER_OPENFLOW": ""}).returncode == 1
     done = cli("verify", *where)
     assert done.returncode == 1
     assert f"OVSDB at {secure.db} needs --private-key, --certificate, --ca-cert" in done.stderr

@@ -172,6 +172,9 @@ def test_rates_are_those_of_the_load(switch: Switch) -> None:
     out(where, "direct/a")
     with load(switch, "198.51.100.54", udp=400, tcp=200):
         found = status(switch, "--no-verify", "--interval", "2s")
+        people = cli(
+            "status", "--db", switch.database, "--no-verify", "--interval", "0.5s", env={"COLUMNS": "120"}
+        ).stdout
     (nat, straight), direct = found["vips"], backends(found, "direct")
     assert found["interval"] >= 2
     for rates in (straight, direct["c"]):
@@ -181,6 +184,15 @@ def test_rates_are_those_of_the_load(switch: Switch) -> None:
     assert udp == straight["queries_per_second"]
     assert udp + tcp == pytest.approx(straight["packets_per_second"], abs=0.2)
     assert nat["packets_per_second"] == direct["a"]["packets_per_second"] == 0
+    asked, quiet = straight["by_address"]
+    assert asked == {
+        "address": "198.51.100.54",
+        **{k: straight[k] for k in ("packets_per_second", "queries_per_second")},
+    }
+    assert quiet == {"address": "2001:db8:1::54", "packets_per_second": 0, "queries_per_second": 0}
+    packets = re.search(r"198\.51\.100\.54 .* ([0-9.,]+) +[0-9.,]+\n", people)
+    assert packets and float(packets[1].replace(",", "")) > 0
+    assert re.search(r"2001:db8:1::54 +0 +0\n", people)
 
 
 def test_flows_that_were_loaded_anew_give_no_rate(switch: Switch) -> None:
@@ -262,7 +274,7 @@ def test_drift_is_counted_and_shown(switch: Switch) -> None:
     assert found["drift_count"] == 1 + 32 + 1 + 1
     people = cli("status", "--db", switch.database)
     assert people.returncode == 2
-    assert "drift: and 25 more: dnsteer verify" in people.stdout
+    assert "drift: and 25 more: dnsteer verify SPEC" in people.stdout
     assert people.stdout.endswith("br-dns: 35 differences\n")
     found = status(switch, "--no-verify")
     assert (found["drift"], found["drift_count"]) == (None, None)
@@ -358,6 +370,19 @@ def test_without_the_switch_the_record_is_shown(switch: Switch) -> None:
     found = status(switch, code=2)  # its tables are empty
     assert (found["tables"], found["reachable"]) == ("other", True)
     assert found["drift_count"] > 100
+
+
+def test_without_rates_nothing_is_waited_for(switch: Switch) -> None:
+    deployed(switch)
+    with load(switch, "198.51.100.54", udp=400, tcp=0):
+        found = json.loads(cli("status", "--json", "--no-rates", "--no-verify", "--db", switch.database).stdout)
+    assert (found["ok"], found["interval"]) == (True, None)
+    assert {v["packets_per_second"] for v in (*found["vips"], *found["pools"])} == {None}
+    assert found["vips"][1]["by_address"][1]["packets_per_second"] is None
+    assert backends(found, "direct")["a"]["slots"] == 16
+    done = cli("status", "--no-rates", "--watch", "--db", switch.database)
+    assert (done.returncode, done.stdout) == (64, "")
+    assert "found --watch and --no-rates" in done.stderr
 
 
 def test_errors_without_a_record(switch: Switch) -> None:

@@ -29,6 +29,7 @@ OpenFlowTarget = Annotated[
     typer.Option(
         "--openflow", metavar="TARGET",
         help="The bridge's OpenFlow, such as ssl:HOST:PORT. By default its socket beside --db.",
+        envvar="DNSTEER_OPENFLOW",
     ),
 ]  # fmt: skip
 Timeout = Annotated[

@@ -44,6 +44,9 @@ Watch = Annotated[bool, typer.Option("--watch", "-w", help="Again and again, unt
 NoVerify = Annotated[
     bool, typer.Option("--no-verify", help="Do not look for drift, which takes long on a large switch.")
 ]
+NoRates = Annotated[
+    bool, typer.Option("--no-rates", help="No rates: an answer at once, for scripts. Not with --watch.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -53,7 +56,7 @@ def register(app: typer.Typer) -> None:
 
 def status(
     switch: Switch, bridge: Bridge = None, interval: Interval = "1s",  # type: ignore[assignment]
-    watch: Watch = False, no_verify: NoVerify = False, json: Json = False,
+    watch: Watch = False, no_verify: NoVerify = False, no_rates: NoRates = False, json: Json = False,
 ) -> None:  # fmt: skip
     """Show how a switch stands: what was applied, who is out, what goes where, and what differs from the record.
 
@@ -61,7 +64,9 @@ def status(
     """
     from dnsteer.control.status import Observer
 
-    observer = Observer(switch, bridge, interval=interval, check=not no_verify)
+    if watch and no_rates:
+        raise typer.BadParameter("found --watch and --no-rates; expected one of them")
+    observer = Observer(switch, bridge, interval=interval, check=not no_verify, rates=not no_rates)
     if watch:
         _watch(observer, json)
         return

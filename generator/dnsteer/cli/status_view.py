@@ -161,8 +161,8 @@ def _vips(vips: Sequence[VipView], of: int, width: int) -> Table:
     rows = list[_Row]()
     for vip in vips:
         first, *more = vip.addresses
-        rows.append((vip.name, first, _services(vip), vip.pool, vip.forwarding, *_rate(vip.rate)))
-        rows += [("", address, "", "", "", "", "") for address in more]
+        rows.append((vip.name, first.address, _services(vip), vip.pool, vip.forwarding, *_rate(first.rate)))
+        rows += [("", a.address, "", "", "", *_rate(a.rate)) for a in more]
     columns = (_title("VIP", len(vips), of), "address", "services", "pool", "mode", "packets/s", "queries/s")
     return _table(columns, rows, width, left=columns[:5])
 

@@ -1,4 +1,4 @@
-"""How the VIPs of a spec do: the rates of their services."""
+"""How the VIPs of a spec do: the rates of their services and of their addresses."""
 
 from __future__ import annotations
 
@@ -26,11 +26,23 @@ class ServiceView:
 
 
 @dataclass(frozen=True)
+class AddressView:
+    """An address of a VIP, all of the VIP's services together."""
+
+    address: str
+    rate: Rate
+
+    def as_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {"address": self.address, **self.rate.as_json()}
+
+
+@dataclass(frozen=True)
 class VipView:
-    """A VIP, its services, and where it leads."""
+    """A VIP, its addresses, its services, and where it leads."""
 
     name: str
-    addresses: tuple[str, ...]
+    addresses: tuple[AddressView, ...]
     services: tuple[ServiceView, ...]
     pool: str
     forwarding: str
@@ -41,9 +53,10 @@ class VipView:
         return total(s.rate for s in self.services)
 
     def as_json(self) -> dict[str, Any]:
-        """As a JSON object."""
+        """As a JSON object. The addresses are there alone, and with their rates."""
         return {
-            "name": self.name, "addresses": list(self.addresses), "services": [s.as_json() for s in self.services],
+            "name": self.name, "addresses": [a.address for a in self.addresses],
+            "by_address": [a.as_json() for a in self.addresses], "services": [s.as_json() for s in self.services],
             "pool": self.pool, "forwarding": self.forwarding, **self.rate.as_json(),
         }  # fmt: skip
 
@@ -54,9 +67,7 @@ def view_vips(spec: Spec, rates: Rates) -> list[VipView]:
 
 
 def _vip(name: str, vip: Vip, rates: Rates) -> VipView:
-    services = []
-    for e in meaning.endpoints(vip):
-        protocol = e.protocol.value
-        rate = rates.of(Service(protocol, address, e.port) for address in vip.addresses)
-        services.append(ServiceView(protocol, e.port, rate))
-    return VipView(name, tuple(map(str, vip.addresses)), tuple(services), vip.pool, vip.forwarding.value)
+    ends = [(e.protocol.value, e.port) for e in meaning.endpoints(vip)]
+    services = [ServiceView(*end, rates.of(Service(end[0], a, end[1]) for a in vip.addresses)) for end in ends]
+    addresses = [AddressView(str(a), rates.of(Service(end[0], a, end[1]) for end in ends)) for a in vip.addresses]
+    return VipView(name, tuple(addresses), tuple(services), vip.pool, vip.forwarding.value)

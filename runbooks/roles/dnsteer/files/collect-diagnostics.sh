@@ -1,6 +1,7 @@
 #!/bin/sh
 # Run each command into a file of its own and pack them. A command that fails is noted in SUMMARY and stops nothing.
-# Environment: COLLECT_TO (folder), COLLECT_NAME, COLLECT_DNSTEER, COLLECT_LOGS (folder), COLLECT_LOG_LINES, DNSTEER_DB.
+# Environment: COLLECT_TO (folder), COLLECT_NAME, COLLECT_DNSTEER, COLLECT_FOLDER (of the specs), COLLECT_LOGS (folder),
+# COLLECT_LOG_LINES, DNSTEER_DB; where there is one: DNSTEER_OPENFLOW, DNSTEER_PRIVATE_KEY, DNSTEER_CERTIFICATE, DNSTEER_CA_CERT.
 set -u
 name=$COLLECT_NAME
 base=$COLLECT_TO/$name
@@ -24,28 +25,64 @@ collect() {
     echo "$file: $said: $*" >>"$summary"
 }
 
+# by_tls FILE PROGRAM ARGUMENT...: collect, with what the programs of Open vSwitch need for ssl:.
+by_tls() {
+    file=$1
+    program=$2
+    shift 2
+    collect "$file" "$program" ${DNSTEER_PRIVATE_KEY:+--private-key="$DNSTEER_PRIVATE_KEY"} \
+        ${DNSTEER_CERTIFICATE:+--certificate="$DNSTEER_CERTIFICATE"} ${DNSTEER_CA_CERT:+--ca-cert="$DNSTEER_CA_CERT"} "$@"
+}
+
+vsctl() {
+    file=$1
+    shift
+    by_tls "$file" ovs-vsctl --db="$DNSTEER_DB" --timeout=10 "$@"
+}
+
+# lines FILE: the lines that the command of FILE printed, if it worked.
+lines() {
+    if grep -q "^$1: ok" "$summary"; then
+        grep . "$base/$1"
+    fi
+}
+
 collect versions.txt "$COLLECT_DNSTEER" version
-collect spec.yaml "$COLLECT_DNSTEER" show current
-collect history.json "$COLLECT_DNSTEER" history --json
-collect status.json "$COLLECT_DNSTEER" status --json
 collect uname.txt uname -a
 collect time.txt date -u +%Y-%m-%dT%H:%M:%SZ
 collect addresses.txt ip address
 collect routes.txt ip route
 
 collect ovs-version.txt ovs-vswitchd --version
-collect ovs-vsctl-show.txt ovs-vsctl --db="$DNSTEER_DB" --timeout=10 show
-collect ovs-vsctl-list-bridge.txt ovs-vsctl --db="$DNSTEER_DB" --timeout=10 list bridge
-collect ovs-vsctl-list-interface.txt ovs-vsctl --db="$DNSTEER_DB" --timeout=10 list interface
-collect ovs-vsctl-list-open-vswitch.txt ovs-vsctl --db="$DNSTEER_DB" --timeout=10 list open_vswitch
-collect bridges.txt ovs-vsctl --db="$DNSTEER_DB" --timeout=10 list-br
-if grep -q '^bridges.txt: ok' "$summary"; then
-    while read -r bridge; do
-        for what in flows groups ports ports-desc group-stats; do
-            collect "$what-$bridge.txt" ovs-ofctl -O OpenFlow15 --timeout=30 "dump-$what" "$bridge"
-        done
-    done <"$base/bridges.txt"
+vsctl ovs-vsctl-show.txt show
+vsctl ovs-vsctl-list-bridge.txt list bridge
+vsctl ovs-vsctl-list-interface.txt list interface
+vsctl ovs-vsctl-list-open-vswitch.txt list open_vswitch
+vsctl bridges.txt list-br
+vsctl bridges-of-dnsteer.txt --bare --columns=name find bridge external_ids:dnsteer=bridge
+bridges=bridges.txt
+if [ -n "${DNSTEER_OPENFLOW:-}" ]; then # it is that of dnsteer's
+    bridges="bridges-of-dnsteer.txt"
 fi
+for bridge in $(lines "$bridges"); do
+    for what in flows groups ports ports-desc group-stats; do
+        by_tls "$what-$bridge.txt" ovs-ofctl -O OpenFlow15 --timeout=30 "dump-$what" "${DNSTEER_OPENFLOW:-$bridge}"
+    done
+done
+
+# It must be said which bridge where there are several.
+for bridge in $(lines bridges-of-dnsteer.txt); do
+    collect "spec-$bridge.yaml" "$COLLECT_DNSTEER" show current --bridge "$bridge"
+    collect "history-$bridge.json" "$COLLECT_DNSTEER" history --json --bridge "$bridge"
+    collect "status-$bridge.json" "$COLLECT_DNSTEER" status --json --bridge "$bridge"
+done
+for file in spec.yaml next.yaml plan; do
+    if [ -e "$COLLECT_FOLDER/$file" ]; then
+        collect "folder-$file" cat "$COLLECT_FOLDER/$file"
+    else
+        echo "folder-$file: not there: $COLLECT_FOLDER/$file" >>"$summary"
+    fi
+done
 
 collect dpif-show.txt ovs-appctl -T 10 dpif/show
 collect dpctl-dump-flows.txt ovs-appctl -T 10 dpctl/dump-flows
@@ -54,6 +91,13 @@ collect upcall-show.txt ovs-appctl -T 10 upcall/show
 for log in ovs-vswitchd ovsdb-server; do
     collect "$log.log" tail -n "$COLLECT_LOG_LINES" "$COLLECT_LOGS/$log.log"
 done
+if command -v journalctl >/dev/null; then
+    for unit in dnsteer-restore dnsteer-due ovs-vswitchd; do
+        collect "journal-$unit.txt" journalctl --no-pager --output=short-iso -n "$COLLECT_LOG_LINES" -u "$unit"
+    done
+else
+    echo "journals: not there: no systemd" >>"$summary"
+fi
 
 echo "$count commands, $failed failed"
 grep FAILED "$summary"
