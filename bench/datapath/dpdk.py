@@ -35,18 +35,19 @@ _EXPECTED = (
 
 @contextmanager
 def huge_pages() -> Iterator[bool]:
-    """Ask the kernel for the huge pages that are missing, and put its setting back. Yields whether there are enough."""
+    """Ask the kernel for the huge pages that are missing, and give them back. Yields whether there are enough."""
     before = int(_HUGE.read_text())
-    wanted = before + max(0, _PAGES - _free_pages())
+    more = max(0, _PAGES - _free_pages())
     try:
-        if wanted > before:
-            with suppress(OSError):
-                _HUGE.write_text(str(wanted))
+        _set_pages(before + more)
         yield _free_pages() >= _PAGES
     finally:
-        if wanted > before:
-            with suppress(OSError):
-                _HUGE.write_text(str(before))
+        _set_pages(int(_HUGE.read_text()) - more)  # not as before: others may have changed it meanwhile
+
+
+def _set_pages(number: int) -> None:
+    with suppress(OSError):
+        _HUGE.write_text(str(max(0, number)))
 
 
 def _free_pages() -> int:
