@@ -28,7 +28,9 @@ class BlueField:
         self.file("proc/mounts", "none /dev/hugepages hugetlbfs rw,relatime,pagesize=2M 0 0\n")
         pages = "sys/devices/system/node/node0/hugepages/hugepages-2048kB"
         self.pages = self.file(f"{pages}/nr_hugepages", "3072\n")
-        self.file(f"{pages}/free_hugepages", "100\n")
+        self.free = self.file(f"{pages}/free_hugepages", "100\n")
+        self.file("var/run/openvswitch/ovs-vswitchd.pid", "4711\n")
+        self.file("proc/4711/comm", "ovs-vswitchd\n")
         self.file("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "3072\n")
         self.file("sys/devices/system/cpu/online", "0-15\n")
         self.file("sys/devices/system/cpu/isolated", "\n")
@@ -169,6 +171,14 @@ def one(bluefield: BlueField, name: str, state: str, found: str, todo: str, *cha
 def test_too_few_pages(bluefield: BlueField) -> None:
     bluefield.pages.write_text("512\n")
     one(bluefield, "huge pages, node 0", "missing", "512 of 3072 pages of 2048 kB, 100 free", "run 10-hugepages.sh")
+
+
+def test_pages_that_others_hold_are_none_for_a_switch_that_does_not_run(bluefield: BlueField) -> None:
+    (bluefield.root / "proc/4711/comm").unlink()
+    (bluefield.root / "proc/4711").rmdir()
+    one(bluefield, "huge pages, node 0", "missing", "3072 of 3072 pages of 2048 kB, 100 free", "run 10-hugepages.sh")
+    bluefield.free.write_text("3072\n")
+    assert bluefield.wrong() == {}
 
 
 def test_pages_of_a_size_that_the_machine_lacks(bluefield: BlueField) -> None:

@@ -80,6 +80,7 @@ class Tree:
             (self.bin / name).chmod(0o755)
         self.file("proc/mounts", "tmpfs /run tmpfs rw 0 0\n")
         self.pages = self.file("sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages", "8\n")
+        self.link("sys/devices/system/node/node0/hugepages/hugepages-2048kB/free_hugepages", self.pages)  # all are free
         for number, function in enumerate((P0, P1)):
             device = self.root / "sys/devices/pci0000:00" / function
             device.mkdir(parents=True)
@@ -140,6 +141,18 @@ def test_more_pages_than_wanted_are_left_alone(tree: Tree) -> None:
     tree.render(DOCA)
     tree.run("10-hugepages.sh")
     assert tree.pages.read_text() == "5000\n"
+
+
+def test_pages_that_others_hold_do_not_count_until_the_switch_runs(tree: Tree) -> None:
+    tree.render(DOCA)
+    free = tree.pages.with_name("free_hugepages")
+    free.unlink()
+    free.write_text("1000\n")
+    tree.pages.write_text("5000\n")
+    assert tree.run("10-hugepages.sh").changed[0] == "NUMA node 0: 5000 -> 7072 pages of 2048 kB"
+    free.write_text("0\n")
+    (tree.state / "ovs-vswitchd.pid").write_text(f"{os.getpid()}\n")
+    assert tree.run("10-hugepages.sh").changed == []
 
 
 def test_a_page_size_or_node_that_the_machine_lacks_is_named(tree: Tree) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 from dnsteer.control.inspection.hardware import hardware
 from dnsteer.control.inspection.machine import Item, Machine
@@ -20,13 +21,22 @@ _RESTORING = (f"{_UNITS}/dnsteer-restore.service", f"{_UNITS}/ovs-vswitchd.servi
 def inspect(machine: Machine, setup: Setup, remote: str) -> list[Item]:
     """Look at all of it. *remote* is the machine's OVSDB."""
     return [
-        *memory(machine, setup),
+        *memory(machine, setup, _running(machine, remote)),
         *hardware(machine, setup),
         *_devices(machine, setup),
         *_bluefield(machine, setup),
         *openvswitch(machine, setup, remote),
         *_units(machine),
     ]
+
+
+def _running(machine: Machine, remote: str) -> bool:
+    """Whether ovs-vswitchd runs, by the file with its process beside the database's socket."""
+    folder = (
+        str(PurePosixPath(remote.removeprefix("unix:")).parent) if remote.startswith("unix:") else "/run/openvswitch"
+    )
+    process = machine.number(f"{folder}/ovs-vswitchd.pid")
+    return process is not None and machine.exists(f"/proc/{process}")
 
 
 def _devices(machine: Machine, setup: Setup) -> Iterator[Item]:

@@ -13,17 +13,18 @@ from dnsteer.spec.bringup import PAGE_SIZES
 _SCRIPT = "run 10-hugepages.sh"
 
 
-def memory(machine: Machine, setup: Setup) -> Iterator[Item]:
-    """The items of memory and cores."""
+def memory(machine: Machine, setup: Setup, running: bool) -> Iterator[Item]:
+    """The items of memory and cores; *running* tells whether ovs-vswitchd runs, and so has its pages already."""
     for pages in setup.memory.pages:
-        yield _pages(machine, pages)
+        yield _pages(machine, pages, running)
     if setup.memory.pages:
         yield _total(machine, setup)
         yield _mounted(machine, setup.memory.pages[0].size)
     yield from _cores(machine, setup)
 
 
-def _pages(machine: Machine, pages: Pages) -> Item:
+def _pages(machine: Machine, pages: Pages, running: bool) -> Item:
+    """Pages of a node. While no switch runs, those that are taken are others'."""
     name = f"huge pages, node {pages.node}"
     folder = f"/sys/devices/system/node/node{pages.node}/hugepages/hugepages-{pages.size}kB"
     if not machine.exists(folder) and pages.node == 0:
@@ -34,7 +35,7 @@ def _pages(machine: Machine, pages: Pages) -> Item:
         todo = "set switch.bringup.hugepages to a size that the machine has, and memory to its NUMA nodes"
         return Item(name, "missing", f"no pages of {pages.size} kB; sizes here: {sizes}", todo)
     found = f"{have} of {pages.count} pages of {pages.size} kB" + ("" if free is None else f", {free} free")
-    if have >= pages.count:
+    if have >= pages.count and (running or free is None or free >= pages.count):
         return Item(name, "ok", found)
     todo = f"{_SCRIPT}, or reserve them at boot: hugepagesz={pages.size}K hugepages={pages.count}"
     return Item(name, "missing", found, todo)
