@@ -12,6 +12,7 @@ import pytest
 import typer.main
 
 from dnsteer.cli.main import application
+from dnsteer.spec.meaning import SOURCE_PORT_SLOTS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
@@ -112,3 +113,8 @@ def test_the_table_of_the_record_has_the_keys_that_are_written() -> None:
 def test_the_first_thing_to_do_is_to_look() -> None:
     head = (ROOT / "docs" / "operations.md").read_text().split("\n\n")[:4]
     assert "    dnsteer status" in head
+
+
+def test_the_first_example_tells_the_number_of_slots_that_is_taken() -> None:
+    said = re.search(r"slots: .*left out: (\d+)", (ROOT / "examples" / "quickstart.yaml").read_text())
+    assert said and int(said[1]) == SOURCE_PORT_SLOTS
