@@ -91,6 +91,12 @@ def test_limits_follow_the_number_of_rules() -> None:
     assert any("65,536" in n for n in setup(DOCA, *large, (", forwarding: nat", "")).notes)
 
 
+def test_the_cache_by_ports_is_off_where_each_query_has_another_port() -> None:
+    assert settings(DPDK)["emc-insert-inv-prob"] == "0"
+    assert "emc-insert-inv-prob" not in settings(DPDK, ("services: [dns]", "services: [dot, doh]"))
+    assert "emc-insert-inv-prob" not in settings(DOCA)  # nearly nothing passes the CPU there
+
+
 def test_multiport_only_where_packets_change_their_physical_function() -> None:
     assert setup(DOCA).eswitch.multiport
     same = (", port: p1", ""), (", port: pf0vf0", ""), ("p1:\n", "p1: {next_hop: 02:00:00:00:00:fd}\n")

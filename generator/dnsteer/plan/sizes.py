@@ -23,7 +23,8 @@ class Sizes:
     table. It is what all queries and answers of clients can cause, where each network has one router. *services* is the
     number of services (addresses times protocols and ports). *hashed* names the pools that the switch's hash selects for,
     *tracked* is the number of backend addresses whose fragments go through the connection tracker, and *crossing* says by
-    which way packets come in by one uplink or port and leave by another; empty: by none.
+    which way packets come in by one uplink or port and leave by another; empty: by none. *plain* tells whether there is plain
+    DNS over UDP, whose clients take another source port for each query.
     """
 
     uplinks: int
@@ -33,6 +34,7 @@ class Sizes:
     hashed: tuple[str, ...]
     tracked: int
     crossing: str
+    plain: bool
 
     @property
     def total(self) -> int:
@@ -73,6 +75,7 @@ def sizes_of(spec: Spec, plan: Plan) -> Sizes:
         tuple(n for n, pool in spec.pools.items() if n in used and pool.selection is Selection.DP_HASH),
         sum(row.family == "ipv4" for row in plan.fragments),
         _crossing(spec, plan),
+        any((service.protocol, service.port) == ("udp", 53) for service in plan.services),
     )
 
 

@@ -48,6 +48,9 @@ def settings_of(switch: Switch, sizes: Sizes, memory: Memory, eswitch: Eswitch) 
     if doca:
         out += _doca(switch, sizes, eswitch)
     out += _flows(sizes, switch.flavor)
+    if sizes.plain and dpdk:
+        why = "plain DNS: hardly a packet has ports that were seen before, so a cache by ports costs and does not help"
+        out.append(Setting("emc-insert-inv-prob", "0", why, sources.MEASURED))
     if part.pmd_cores:
         cores = ", ".join(map(str, sorted(part.pmd_cores)))
         source = sources.DOCA_PMD if doca else sources.OVS
