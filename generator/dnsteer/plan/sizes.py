@@ -23,8 +23,8 @@ class Sizes:
     table. It is what all queries and answers of clients can cause, where each network has one router. *services* is the
     number of services (addresses times protocols and ports). *hashed* names the pools that the switch's hash selects for,
     *tracked* is the number of backend addresses whose fragments go through the connection tracker, and *crossing* says by
-    which way packets come in by one uplink or port and leave by another; empty: by none. *plain* tells whether there is plain
-    DNS over UDP, whose clients take another source port for each query.
+    which way packets come in by one uplink or port and leave by another; empty: by none. *plain* tells whether there is
+    plain DNS over UDP, whose clients take another source port for each query.
     """
 
     uplinks: int
