@@ -17,6 +17,7 @@ from dnsteer.spec.load import digest
 from dnsteer.switch import apply as apply_module
 from dnsteer.switch import tools
 from dnsteer.switch.database import Database
+from dnsteer.switch.fence import FENCE
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.record import Record
 from dnsteer.switch.state import State
@@ -56,8 +57,8 @@ def test_a_fresh_bridge_is_as_planned(switch: Switch) -> None:
     flows, groups = switch.tables()
     plan = build_plan(MANY)
     assert len(flows) == len(flows_of(plan)) > 100
-    assert groups == {g.text for g in groups_of(plan)}
-    assert groups
+    assert groups == {*(g.text for g in groups_of(plan)), f"group_id={FENCE},type=all"}
+    assert len(groups) > 1
     assert "(vip)" not in "".join(flows)
     assert "table=vip" in switch.ofctl("dump-flows", "--names")
 
@@ -97,8 +98,16 @@ def test_a_second_apply_changes_nothing_and_says_so(switch: Switch, tmp_path: Pa
     assert (second.returncode, second.stdout, second.stderr) == (0, "br-dns: nothing to change\n", "")
     third = json.loads(cli("apply", spec, "--db", switch.database, "--json").stdout)
     assert set(third["counts"].values()) == {0}
-    nothing = {key: [] for key in ("settings", "changes", "moves", "ended", "asks", "warnings")}
-    said = {"ok": True, "changed": False, "bridge": BRIDGE, "from_state": 1, "state": 1, "counts": third["counts"]}
+    nothing = {key: [] for key in ("settings", "changes", "moves", "ended", "returned", "asks", "warnings")}
+    said = {
+        "ok": True,
+        "named": "",
+        "changed": False,
+        "bridge": BRIDGE,
+        "from_state": 1,
+        "state": 1,
+        "counts": third["counts"],
+    }
     assert third == {**said, **nothing}
     for dry in (("plan", spec), ("apply", spec, "--dry-run")):
         done = cli(*dry, "--db", switch.database)
@@ -333,7 +342,7 @@ def test_a_group_that_is_refused_is_shown_with_its_object(
     monkeypatch.setattr(apply_module, "groups_of", lambda plan: change(groups_of(plan)[0]))
     if how == "by the switch":
         send = OpenFlow.bundle
-        monkeypatch.setattr(OpenFlow, "bundle", lambda self, lines: send(self, [lines[0], *lines]))
+        monkeypatch.setattr(OpenFlow, "bundle", lambda self, lines: send(self, [*lines[:2], *lines[1:]]))
     # The switch's own message about what it could not read names no group.
     about = "" if how == "with a warning" else rf" for pool hashed.* \(spec\.yaml:{line_of(LARGE, 'hashed:')}\)"
     with pytest.raises(SwitchError, match=rf"refused the changes{about}: {reason}.*; bridge br-dns was removed again"):

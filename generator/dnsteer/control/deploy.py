@@ -15,7 +15,7 @@ from dnsteer import __version__
 from dnsteer.control import movement
 from dnsteer.control.back import Back, chosen, out_again, put_in
 from dnsteer.control.differences import Difference, differences
-from dnsteer.control.recorded import Journal, NoJournal, as_settled, load_state, settle
+from dnsteer.control.recorded import Journal, NoJournal, as_settled, settle, spec_of
 from dnsteer.control.vanishing import vanishing, vanishing_flows
 from dnsteer.control.where import GRACE, MOVED_ON, WAITS, Confirm, Progress, Switch, expire, now, silent, stamp, who
 from dnsteer.plan.absence import NO_OVERLAY, Absence, Overlay
@@ -278,7 +278,7 @@ def _differences(old: State | None, loaded: Loaded, prepared: Prepared) -> tuple
     if old is None:
         return differences(None, loaded.spec), by_flows
     try:
-        spec = load_state(old).spec
+        spec = spec_of(old)
     except SwitchError:  # of a version that took other specs: then the tables alone tell
         why = "the applied spec cannot be read by this version; see the flows with -v"
         return [Difference("unknown", "spec", why)], by_flows

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from pydantic import ValidationError
+
 from dnsteer import __version__
 from dnsteer.control.where import GRACE, Progress, Switch
 from dnsteer.plan.absence import Overlay
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import SpecError
 from dnsteer.spec.load import Loaded, check_document
+from dnsteer.spec.model import Spec
 from dnsteer.switch import database as db
 from dnsteer.switch.apply import Applied, Apply, Prepared
 from dnsteer.switch.record import Record
@@ -26,6 +29,15 @@ def load_state(state: State) -> Loaded:
             f"state {state.number} was applied by dnsteer {state.version}, and {__version__} does not take its spec:\n"
             f"{err.text()}"
         ) from None
+
+
+def spec_of(state: State) -> Spec:
+    """The spec of a recorded state, only to compare it. Raises SwitchError when this version no longer takes it."""
+    try:
+        # Without the checks of what it means, which take as long again: it was applied.
+        return Spec.model_validate(parse_document(state.file, state.text).value)
+    except (SpecError, ValidationError) as err:
+        raise SwitchError(f"state {state.number}: {err}") from None
 
 
 @dataclass

@@ -15,11 +15,13 @@ _ADDRESS = re.compile(r"\b(?:nw_dst|ipv6_dst)=([0-9a-f.:]+)(?=,|$)")
 
 def vanishing(old: Spec, new: Spec) -> list[str]:
     """What the old spec serves and the new one does not, in words."""
-    left = {one for vip in new.vips.values() for one in _served(vip)}
+    changed = {name: vip for name, vip in old.vips.items() if new.vips.get(name) != vip}
+    left = {one for vip in new.vips.values() for one in _served(vip)} if changed else set()
     out = []
-    for name, vip in old.vips.items():
-        gone = sorted(_served(vip) - left)
-        addresses = [a for a in map(str, vip.addresses) if {one for one in _served(vip) if one[0] == a} <= set(gone)]
+    for name, vip in changed.items():
+        served = _served(vip)
+        gone, kept = sorted(served - left), {address for address, _, _ in served & left}
+        addresses = [a for a in map(str, vip.addresses) if a not in kept]
         services = sorted({f"{protocol}/{port} of {a}" for a, protocol, port in gone if a not in addresses})
         if addresses and name not in new.vips and len(addresses) == len(vip.addresses):
             out.append(f"VIP {name} ({', '.join(addresses)}) removed: its clients get no answer")
