@@ -180,6 +180,25 @@ def test_drains_stay_as_they_are(applied: Switch, tmp_path: Path) -> None:
     assert applied.tables() == drained
 
 
+def test_a_state_of_the_same_spec_is_not_before(
+    applied: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as the one that an apply by a newer version makes."""
+    go(applied, tmp_path, 1, 2)
+    with monkeypatch.context() as patch:
+        patch.setattr("dnsteer.control.deploy.__version__", "99.0")
+        go(applied, tmp_path, 2)
+    assert numbers(applied) == [3, 2, 1]
+    assert on(applied)("rollback", "--yes").code == 0
+    assert show(applied, "current") == text(1)
+
+
+def test_a_note_that_a_terminal_would_obey(applied: Switch, tmp_path: Path) -> None:
+    go(applied, tmp_path, 2)
+    assert on(applied)("apply", spec_file(tmp_path), "--yes", "--note", "x\x1b]0;y\x07").code == 0
+    assert r"x\x1b]0;y\x07" in on(applied)("history").out
+
+
 def test_a_rollback_that_moves_more_than_half_asks(applied: Switch, tmp_path: Path) -> None:
     go(applied, tmp_path, -1, 60)  # from no query to nearly all
     with nothing_changes(applied):
@@ -204,6 +223,7 @@ def test_a_new_name_comes_back_too(applied: Switch, tmp_path: Path) -> None:
     assert all(word in done.err for word in ("dpu-1", "dpu-2", "--rename"))
     assert on(applied)("apply", second, "--yes", "--rename").code == 0
     assert on(applied)("status", "--json", "--interval", "0.5s").json["switch"] == "dpu-2"
-    assert on(applied)("rollback", "--yes").code == 0
+    done = on(applied)("rollback", "--yes")
+    assert "the switch, with all of its bridges, is renamed dpu-2 -> dpu-1" in done.out
     assert on(applied)("status", "--json", "--interval", "0.5s").json["switch"] == "dpu-1"
     assert on(applied)("apply", tmp_path / "spec-1.yaml").code == 0
