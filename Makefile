@@ -5,7 +5,7 @@ BIN := .venv/bin
 SPEC ?= examples/quickstart.yaml
 DB := unix:/run/dnsteer-lab/db.sock
 
-.PHONY: help setup demo test lint fmt docs golden bench-render bench-slots bench-megaflows bench-change bench-capacity bench-datapath wheel clean
+.PHONY: help setup demo test lint fmt docs golden bench-render bench-slots bench-megaflows bench-masks bench-change bench-capacity bench-datapath wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
@@ -47,6 +47,9 @@ bench-slots: setup ## movement and balance of slots against other algorithms (JS
 
 bench-megaflows: setup ## megaflows, masks and passes with 5,000 clients (JSON)
 	$(BIN)/python -m bench.megaflows
+
+bench-masks: setup ## masks that traffic can make of the examples, and that attacks of a minute make (JSON)
+	$(BIN)/python -m bench.masks
 
 bench-change: setup ## 200 random changes, kills and movement under load in the lab (root; JSON)
 	$(BIN)/python -m bench.change

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dnsteer.offload.masks.box import Box, holds, masks_in, size, tidy
@@ -40,12 +40,18 @@ class Bound:
     total: int
     parts: tuple[Part, ...]
     boxes: tuple[Box, ...] = field(repr=False, default=())
+    kinds: Mapping[str, frozenset[Box]] = field(repr=False, default_factory=dict)
 
     @property
     def why(self) -> list[str]:
         """Where masks come from, the most first; those of parts that multiply alone, where any does."""
         many = [p for p in self.parts if p.many] or self.parts
         return [str(p) for p in sorted(many, key=lambda p: -p.masks)]
+
+    @property
+    def by_kind(self) -> dict[str, int]:
+        """Masks by ethertype. Those that IPv4 and IPv6 share count for both."""
+        return {kind: _count(tidy(boxes)) for kind, boxes in self.kinds.items()}
 
     def allows(self, mask: Mask) -> bool:
         """Whether a mask is among those that were computed, as the datapath's dump shows them."""
@@ -82,7 +88,7 @@ def _slots_since_35(buckets: int) -> int:
     return max(16, 1 << (max(buckets, min(4 * buckets, 256)) - 1).bit_length())
 
 
-def _bound(ends: Iterable[End]) -> Bound:
+def _bound(ends: Collection[End]) -> Bound:
     found: dict[tuple[str, int], set[Box]] = defaultdict(set)
     for end in ends:
         name = f"{end.kind.name} after {end.again}" if end.again else end.kind.name
@@ -93,7 +99,10 @@ def _bound(ends: Iterable[End]) -> Bound:
         for (kind, table), boxes in sorted(found.items())
     )
     boxes = tidy(box for each in found.values() for box in each)
-    return Bound(_count(boxes), parts, tuple(boxes))
+    kinds: dict[str, set[Box]] = defaultdict(set)
+    for end in ends:
+        kinds[end.kind.name].add(end.box)
+    return Bound(_count(boxes), parts, tuple(boxes), {kind: frozenset(of) for kind, of in sorted(kinds.items())})
 
 
 def _count(boxes: set[Box]) -> int:

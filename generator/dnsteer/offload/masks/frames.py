@@ -59,8 +59,9 @@ class Hostile:
         packet = self._packet()
         changes = min(int(draw.expovariate(0.9)), 6)
         names = list(packet)
+        aims = [name for name in names if name in self._values] or names
         for _ in range(changes):
-            name = draw.choice(names)
+            name = draw.choice(aims if draw.random() < 0.8 else names)
             packet[name] = self._changed(name, packet[name])
         return self._bytes(packet)
 

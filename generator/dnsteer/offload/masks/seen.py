@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ovs.flow.odp import ODPFlow
 
 from dnsteer.offload.masks.mask import Mask, mask_of
-from dnsteer.switch.fields import fields_of
+from dnsteer.switch.fields import Field, fields_of
 
 _NAMES = {
     "eth.src": "dl_src", "eth.dst": "dl_dst", "vlan.pcp": "vlan_pcp",
@@ -41,7 +41,7 @@ class Seen:
     _masks: dict[str, Mask] = field(default_factory=dict)
 
     def add(self, lines: Iterable[str]) -> int:
-        """Read the lines of `dpctl/dump-flows -m` and return how many flows they are. Raises ValueError as read_mask does."""
+        """Read the lines of `dpctl/dump-flows -m` and return the number of flows. Raises ValueError as read_mask does."""
         count = 0
         for line in lines:
             if "recirc_id(" not in line:
@@ -67,12 +67,17 @@ def _without(match: str) -> str:
 
 def read_mask(match: str) -> Mask:
     """The mask of a datapath flow's match. Raises ValueError for a field that is not known here."""
+    return mask_of_fields(fields_of(dict(ODPFlow(f"{match}, packets:0, bytes:0, used:never, actions:drop").match)))
+
+
+def mask_of_fields(match: Iterable[Field]) -> Mask:
+    """The mask of a match that is read already. Raises ValueError for a field that is not known here."""
     bits: dict[str, int] = {}
-    for each in fields_of(dict(ODPFlow(f"{match}, packets:0, bytes:0, used:never, actions:drop").match)):
+    for each in match:
         if each.key in _ALWAYS:
             continue
         name = _NAMES.get(each.key)
         if name is None:
-            raise ValueError(f"datapath field {each.key} is not known: {match}")
+            raise ValueError(f"datapath field {each.key} is not known")
         bits[name] = bits.get(name, 0) | (each.mask & 0xFF if each.key == "arp.op" else each.mask)
     return mask_of(bits)

@@ -1,0 +1,77 @@
+"""The bound on masks against the real switch: no attack makes a mask that was not computed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from dnsteer.offload.masks.attack import Attack, attack, attack_tables
+from dnsteer.offload.masks.bound import Bound, bound_of, mask_bound
+from dnsteer.offload.masks.mask import show
+from dnsteer.plan.build import build_plan
+from dnsteer.proof import harness
+from dnsteer.render.flows import parse_flow
+from dnsteer.spec.load import Loaded, load_spec
+from tests.strategies import specs
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+TIME = 20.0
+"""Seconds after which an attack ends that did not send all of its packets."""
+
+
+def strays(found: Attack, bound: Bound) -> list[str]:
+    """Masks that were seen and not computed, each with its megaflow."""
+    return [f"{show(mask)}: {found.examples[mask]}" for mask in found.masks if not bound.allows(mask)]
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda f: f.stem)
+def test_an_attack_on_an_example_makes_the_computed_masks(file: Path) -> None:
+    plan = build_plan(load_spec(file))
+    bound, found = mask_bound(plan), attack(plan, TIME, 53, 10_000)
+    assert strays(found, bound) == []
+    assert found.subtables <= bound.total <= 16
+    assert len(found.masks) >= bound.total - 1, "the attack reaches too little"
+    assert found.megaflows > 1000
+
+
+def test_prefix_trees_for_ipv6_change_nothing() -> None:
+    """Releases since 3.5 have them; here they are set."""
+    plan = build_plan(load_spec(ROOT / "examples" / "one-armed-nat.yaml"))
+    bound, found = mask_bound(plan), attack(plan, TIME, 54, 6_000, six=True)
+    assert strays(found, bound) == []
+    assert found.subtables <= bound.total
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@given(specs())
+def test_an_attack_on_any_spec_makes_no_other_masks(loaded: Loaded) -> None:
+    plan = build_plan(loaded)
+    bound, found = mask_bound(plan), attack(plan, TIME, 55, 3_000, six=True)
+    assert strays(found, bound) == []
+    assert found.subtables <= bound.total
+
+
+@pytest.mark.parametrize("six", [False, True], ids=["IPv4 trees", "IPv6 trees too"])
+def test_bad_tables_are_known_and_shown_for_what_they_are(six: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few addresses and a few ports are let in by flows of their own: the prefix lengths multiply."""
+    plan = build_plan(load_spec(ROOT / "examples" / "quickstart.yaml"))
+    lines = [
+        "cookie=0xd453010000000000, table=0, priority=100,ip,nw_dst=192.0.2.53 actions=goto_table:1",
+        "cookie=0xd453010000000000, table=0, priority=90,ipv6,ipv6_dst=2001:db8::53 actions=goto_table:1",
+        "cookie=0xd453010000000000, table=0, priority=0 actions=goto_table:1",
+        "cookie=0xd453010000000000, table=1, priority=100,udp,tp_dst=53 actions=IN_PORT",
+        "cookie=0xd453010000000000, table=1, priority=90,udp6,tp_dst=53 actions=IN_PORT",
+        "cookie=0xd453010000000000, table=1, priority=0 actions=drop",
+    ]
+    flows = [parse_flow(line) for line in lines]
+    bound = bound_of(flows)
+    assert bound.total > 32 * 16 + 128 * 16
+    assert bound.why[0] == "IPv6 that ends in table 1: 2176 masks (128 of ipv6_dst times 16 of tp_dst)"
+    monkeypatch.setattr(harness, "lines_of", lambda _: lines)
+    with harness.Harness(plan) as loaded:
+        found = attack_tables(loaded, flows, TIME, 53, 10_000, six=six)
+    assert strays(found, bound) == []
+    assert len(found.masks) > (200 if six else 100), "more than all fields make that do not multiply"

@@ -1,0 +1,265 @@
+"""The bound on masks: what it says of the examples, of any spec, and of small tables whose masks were measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from dnsteer.offload.masks.actions import Goto, Move, Select, Send, Track, Write, parse_actions
+from dnsteer.offload.masks.bound import Bound, bound_of, mask_bound
+from dnsteer.offload.masks.box import EMPTY, covers, folded, holds, masks_in, size
+from dnsteer.offload.masks.fields import Place, UnknownError
+from dnsteer.offload.masks.frames import Hostile
+from dnsteer.offload.masks.mask import mask_of, prefix, show
+from dnsteer.offload.masks.matches import Bits, parse_match
+from dnsteer.offload.masks.seen import Seen, read_mask
+from dnsteer.plan.build import build_plan
+from dnsteer.render.flows import Flow, Group, flows_of, parse_flow
+from dnsteer.spec.load import Loaded, load_spec
+from dnsteer.spec.model import Selection
+from tests.strategies import loaded_from, specs
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+DROP = (0, 0, "", "drop")
+
+
+def bound(*rows: tuple[int, int, str, str]) -> Bound:
+    """The bound of a few flows: table, priority, match, actions."""
+    return bound_of([Flow(table, priority, match, 0, actions) for table, priority, match, actions in rows])
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda f: f.stem)
+def test_examples_stay_within_the_budget(file: Path) -> None:
+    loaded = load_spec(file)
+    found = mask_bound(build_plan(loaded))
+    assert found.total <= loaded.spec.lint.masks == 16
+    assert not [str(part) for part in found.parts if part.many]
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(specs())
+def test_no_spec_makes_masks_for_prefix_lengths(loaded: Loaded) -> None:
+    """Every packet's way through the tables makes one mask, whatever its values."""
+    found = mask_bound(build_plan(loaded))
+    assert not [str(part) for part in found.parts if part.many]
+    pools = loaded.spec.pools
+    widths = {p.slots for p in pools.values() if p.selection is Selection.SOURCE_PORT}
+    hashed = {v.forwarding for v in loaded.spec.vips.values() if pools[v.pool].selection is Selection.DP_HASH}
+    # One more for each family and further number of slots, and one where hashed queries are forwarded in both ways.
+    assert found.total <= 16 + 2 * max(0, len(widths) - 1) + (len(hashed) == 2)
+
+
+def several_slot_counts(counts: list[int]) -> Loaded:
+    """A spec with a pool and a VIP for each of so many slots."""
+    return loaded_from(
+        {
+            "apiVersion": "dnsteer/v1",
+            "switch": {"flavor": "ovs-netdev", "bridge": "br-dns", "mac": "02:00:00:00:00:53", "uplinks": {"p0": None}},
+            "pools": {
+                f"p{n}": {
+                    "slots": n,
+                    "backends": [{"name": "a", "ipv4": f"10.0.{i}.1", "mac": f"02:00:00:00:01:0{i}"}],
+                }
+                for i, n in enumerate(counts)
+            },
+            "vips": {f"v{n}": {"addresses": [f"198.51.100.{n}"], "services": ["dns"], "pool": f"p{n}"} for n in counts},
+        }
+    )
+
+
+def test_each_number_of_slots_is_a_mask() -> None:
+    totals = [mask_bound(build_plan(several_slot_counts([4, 8, 16, 32][:n]))).total for n in (1, 2, 4)]
+    assert totals[1:] == [totals[0] + 1, totals[0] + 3]
+
+
+# What Open vSwitch 3.1 was seen to make of such tables, and the bound: seen, most.
+MEASURED = {
+    "by port alone": ([(0, 100, "in_port=p0", "output:p1"), DROP], 1, 2),
+    "low bits of a port": ([(0, 100, f"tcp,tp_src=0x{i:x}/0xf", "output:p1") for i in range(16)], 1, 8),
+    "one port and a drop": ([(0, 100, "tcp,tp_dst=443", "output:p1"), DROP], 16, 20),
+    "address and port in one flow: a sum": (
+        [(0, 100, "tcp,nw_src=10.0.0.1,tp_dst=443", "output:p1"), DROP], 48, 52,
+    ),
+    "two ports in two flows: a product": (
+        [(0, 100, "tcp,tp_dst=443", "output:p1"), (0, 90, "tcp,tp_src=80", "output:p1"), DROP], 249, 264,
+    ),
+    "two lists one after the other: a product": (
+        [
+            (0, 100, "ip,nw_dst=10.0.0.1", "goto_table:1"), (0, 0, "", "goto_table:1"),
+            (1, 100, "ip,nw_src=10.0.0.1", "output:p1"), (1, 0, "", "drop"),
+        ], 935, 1030,
+    ),
+    "an address and two ports": (
+        [
+            (0, 100, "ip,nw_src=10.0.0.1", "output:p1"), (0, 100, "tcp,tp_dst=443", "output:p1"),
+            (0, 90, "tcp,tp_src=80", "output:p1"), DROP,
+        ], 3100, 8300,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", MEASURED)
+def test_the_bound_of_small_tables(what: str) -> None:
+    rows, seen, most = MEASURED[what]
+    assert seen <= bound(*rows).total <= most
+
+
+def test_why_names_what_multiplies() -> None:
+    found = bound((0, 100, "tcp,tp_dst=443", "output:p1"), (0, 90, "tcp,tp_src=80", "output:p1"), DROP)
+    assert found.why[0].startswith("IPv4 that ends in table ingress: 258 masks (16 of tp_src times 16 of tp_dst)")
+    assert found.by_kind["IPv4"] > 256 > found.by_kind["IPv6"]
+
+
+def test_a_miss_that_looks_at_the_field_leaves_one_mask() -> None:
+    look = "move:NXM_OF_UDP_DST[]->NXM_NX_XXREG3[0..15]"
+    rows = [(0, 100, "udp,nw_frag=no,tp_dst=53", "output:p1"), (0, 10, "udp,nw_frag=no", look), DROP]
+    masks = {show(m) for box in bound(*rows).boxes for m in masks_in(box)}
+    assert masks == {"nw_frag nw_proto tp_dst", "nw_frag nw_proto", "nw_frag", "nothing else"}
+
+
+def test_a_forgotten_look_is_found() -> None:
+    """The templates' own flows, with one look left out: the bound shows which table it is."""
+    flows = flows_of(build_plan(load_spec(ROOT / "examples" / "quickstart.yaml")))
+    broken = [f for f in flows if not (f.table == 20 and f.priority == 10 and f.match == "udp")]
+    found = bound_of(broken)
+    assert found.total > 16
+    assert "IPv4 that ends in table vip" in found.why[0]
+
+
+def test_groups_and_the_connection_tracker_begin_a_new_pass() -> None:
+    rows = [
+        (0, 100, "udp,in_port=p0", "set_field:0x1->reg0,group:7"),
+        (0, 90, "udp,in_port=p1", "ct(commit,table=2,zone=1,nat(src=10.0.0.1))"),
+        (0, 0, "", "drop"),
+        (1, 0, "", "set_field:02:00:00:00:00:01->eth_dst,output:p1"),
+        (2, 100, "ct_state=+inv+trk", "drop"),
+        (2, 0, "", "output:p0"),
+    ]
+    group = Group(
+        7, "group_id=7,type=select,bucket=bucket_id:0,actions=resubmit(,1),bucket=bucket_id:1,actions=resubmit(,1)"
+    )
+    found = bound_of([Flow(t, p, m, 0, a) for t, p, m, a in rows], [group])
+    masks = {show(m) for box in found.boxes for m in masks_in(box)}
+    assert {"dp_hash/0xf dl_dst nw_frag", "ct_state/0x30 nw_frag"} <= masks
+
+
+def test_release_differences_of_the_hash_count_the_worse() -> None:
+    """Since 3.5 a group of 5 buckets has another width than one of 4; before, both had 16 slots."""
+    flows = [Flow(0, 100, f"udp,in_port=p{n}", 0, f"group:{n}") for n in (4, 5)]
+    groups = [
+        Group(n, f"group_id={n},type=select," + ",".join(f"bucket=bucket_id:{b},actions=output:p9" for b in range(n)))
+        for n in (4, 5)
+    ]
+    assert bound_of(flows, groups).total == bound_of(flows, [groups[0], Group(5, groups[0].text)]).total + 1
+
+
+@pytest.mark.parametrize(
+    ("match", "actions"),
+    [
+        ("vlan_tci=0x1000/0x1000", "drop"),
+        ("udp,conj_id=3", "drop"),
+        ("udp", "learn(table=1)"),
+        ("udp", "NORMAL"),
+        ("udp", "clone(output:p1)"),
+        ("udp", "multipath(symmetric_l4,0,hrw,4,0,NXM_NX_REG0[])"),
+        ("udp", "ct(commit,zone=1)"),
+        ("udp", "ct(table=1),output:p1"),
+        ("udp", "goto_table:0"),
+        ("tcp,tcp_flags=+syn", "drop"),
+    ],
+)
+def test_what_the_model_does_not_cover_is_refused(match: str, actions: str) -> None:
+    with pytest.raises(UnknownError):
+        bound((0, 1, match, actions))
+
+
+def test_matches() -> None:
+    assert parse_match('udp6,in_port="p 0",ipv6_dst=2001:db8::/32,nw_frag=not_later,tp_src=0x2/0xe,reg0=0x5') == {
+        "dl_type": Bits(0x86DD, 0xFFFF),
+        "nw_proto": Bits(17, 0xFF),
+        "in_port": Bits("p 0", 0xFFFFFFFF),
+        "ipv6_dst": Bits(0x20010DB8 << 96, prefix(128, 32)),
+        "nw_frag": Bits(0, 2),
+        "tp_src": Bits(2, 0xE),
+        "reg0": Bits(5, 0xFFFFFFFF),
+    }
+    assert parse_match("ct_state=+inv-new")["ct_state"] == Bits(0x10, 0x11)
+    assert parse_match("arp,arp_tpa=10.0.0.1,arp_op=1")["nw_dst"] == Bits(0x0A000001, 0xFFFFFFFF)
+    assert parse_match("dl_dst=01:00:00:00:00:00/01:00:00:00:00:00")["dl_dst"] == Bits(1 << 40, 1 << 40)
+
+
+def test_actions() -> None:
+    assert parse_actions("set_field:0x1/0xf->reg6,move:NXM_OF_TCP_SRC[1..6]->NXM_NX_REG1[0..5],resubmit(,40)") == (
+        Write("reg6", 0xF, 1),
+        Move(Place("tp_src", 1, 6), Place("reg1", 0, 6)),
+        Goto(40),
+    )
+    assert parse_actions("ct(commit,table=55,zone=1,nat(src=10.0.0.1:53)),IN_PORT") == (Track(55, True), Send())
+    assert parse_actions("group:5,output:p1") == (Select(5), Send())
+    assert parse_actions("drop") == ()
+
+
+def test_boxes() -> None:
+    box = folded(folded(EMPTY, {"nw_dst": [prefix(32, n) for n in (1, 2)]}), {"dl_dst": 1, "reg0": 7})
+    assert size(box) == 2
+    assert holds(box, mask_of({"nw_dst": prefix(32, 2), "dl_dst": 1}))
+    assert not holds(box, mask_of({"nw_dst": prefix(32, 3), "dl_dst": 1}))
+    assert covers(box, folded(EMPTY, {"nw_dst": prefix(32, 1), "dl_dst": 1}))
+    assert not covers(folded(EMPTY, {"dl_dst": 1}), box)
+
+
+HEAD = (
+    "skb_priority(0/0),ct_state(0/0),recirc_id(0x3),dp_hash(0x5/0xf),in_port(p0),packet_type(ns=0,id=0),"
+    "eth(src=02:00:00:00:00:01/00:00:00:00:00:00,dst=02:00:00:00:00:02),"
+)
+NO_MAC = "00:00:00:00:00:00/00:00:00:00:00:00"
+DUMPED = {
+    "eth_type(0x0800),ipv4(src=1.2.3.4/128.0.0.0,dst=5.6.7.8,proto=17,tos=0/0,ttl=64/0,frag=no),udp(src=5/0xfe,dst=53)":
+        "dp_hash/0xf dl_dst nw_src/1 nw_dst nw_frag nw_proto tp_src/0xfe tp_dst",
+    "eth_type(0x8100),vlan(vid=5,pcp=0/0x0),encap(eth_type(0x0806),"
+    f"arp(sip=1.2.3.4/0.0.0.0,tip=5.6.7.8,op=1,sha=02:00:00:00:00:01,tha={NO_MAC}))":
+        "dp_hash/0xf dl_dst nw_dst nw_proto arp_sha",
+    "eth_type(0x86dd),ipv6(src=::/::,dst=::1,label=0/0,proto=58,tclass=0/0,hlimit=255,frag=no),icmpv6(type=135,code=0),"
+    f"nd(target=::1,sll={NO_MAC},tll=00:00:00:00:00:00)":
+        "dp_hash/0xf dl_dst ipv6_dst nw_frag nw_ttl nw_proto nd_target arp_tha tp_src/0xff tp_dst/0xff",
+    "eth_type(0x8847),mpls((bad: Failed to find": "dp_hash/0xf dl_dst",
+    "eth_type(0x8100),vlan(vid=5,pcp=2/0x0),encap(eth_type(0x894f),nsh(c1=0x0,c2=0x0))": "dp_hash/0xf dl_dst",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("match", DUMPED)
+def test_masks_of_a_dump(match: str) -> None:
+    seen = Seen()
+    lines = [f"ufid:{n}, {HEAD}{match}, packets:0, bytes:0, used:never, actions:drop" for n in (1, 2)]
+    assert seen.add(["flow-dump from the main thread:", *lines]) == 2
+    assert {show(m): n for m, n in seen.flows.items()} == {DUMPED[match]: 2}
+
+
+def test_an_unknown_field_of_a_dump_is_said() -> None:
+    with pytest.raises(ValueError, match="tunnel"):
+        read_mask("recirc_id(0),tunnel(tun_id=0x1,src=1.2.3.4,dst=5.6.7.8),in_port(p0)")
+
+
+def test_frames_are_the_same_for_a_seed_and_aim_at_the_tables() -> None:
+    flows = [
+        parse_flow(
+            "cookie=0x0, table=0, priority=1,udp,dl_dst=02:00:00:00:00:53,nw_dst=192.0.2.53,tp_dst=53 actions=drop"
+        )
+    ]
+    matches = [parse_match(f.match) for f in flows]
+    one, two, other = (Hostile(matches, seed) for seed in (1, 1, 2))
+    frames = [one.frame() for _ in range(1000)]
+    assert frames == [two.frame() for _ in range(1000)]
+    assert frames != [other.frame() for _ in range(1000)]
+    target = bytes.fromhex("020000000053")
+    aimed = [f for f in frames if f[:6] == target and f[12:14] == b"\x08\x00" and f[30:34] == bytes([192, 0, 2, 53])]
+    near = [
+        f
+        for f in frames
+        if f[:6] != target and (int.from_bytes(f[:6], "big") ^ int.from_bytes(target, "big")).bit_count() == 1
+    ]
+    assert len(aimed) > 100
+    assert len(near) > 5
