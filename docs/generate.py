@@ -113,7 +113,7 @@ ends with such flows, and a table matches nothing that they leave out. What this
   except for ICMP, ARP and neighbour discovery, which always showed all of a packet. They leave when idle (`max-idle`) and
   are kept below `flow-limit`.
 - Pools with other numbers of slots have masks of their own, one for each number and family. A spec with pools of both
-  selections looks at whole destination ports, since hashed queries have that mask in any case.
+  selections and NAT looks at whole destination ports at once, to stay within 16: then a VIP may have 65,535 of these for each transport.
 """
 
 

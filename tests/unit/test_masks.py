@@ -16,8 +16,10 @@ from dnsteer.offload.masks.mask import mask_of, prefix, show
 from dnsteer.offload.masks.matches import Bits, parse_match
 from dnsteer.offload.masks.seen import Seen, read_mask
 from dnsteer.plan.build import build_plan
+from dnsteer.plan.looks import Looks
 from dnsteer.render.flows import Flow, Group, flows_of, parse_flow
-from dnsteer.spec.load import Loaded, load_spec
+from dnsteer.spec.document import parse_document
+from dnsteer.spec.load import Loaded, check_document, load_spec
 from dnsteer.spec.model import Selection
 from tests.strategies import loaded_from, specs
 
@@ -263,3 +265,21 @@ def test_frames_are_the_same_for_a_seed_and_aim_at_the_tables() -> None:
     ]
     assert len(aimed) > 100
     assert len(near) > 5
+
+
+@pytest.mark.parametrize(
+    ("selections", "forwarding", "bits"), [("s", "nat", 12), ("h", "nat", 12), ("hs", "dsr", 12), ("hs", "nat", 0)]
+)
+def test_low_bits_of_ports_come_first_where_there_is_room_for_their_mask(
+    selections: str, forwarding: str, bits: int
+) -> None:
+    text = (ROOT / "examples" / "own-ports.yaml").read_text().replace("forwarding: nat", f"forwarding: {forwarding}")
+    if forwarding == "dsr":
+        text = text.replace(", target_port: 5353", "")
+    if "h" not in selections:
+        text = text.replace("selection: dp-hash", "selection: source-port")
+    if "s" not in selections:
+        text = text.replace("slots: 64", "slots: 16\n    selection: dp-hash")
+    plan = build_plan(check_document(parse_document("spec.yaml", text)))
+    assert Looks(plan).port_bits == bits
+    assert mask_bound(plan).total <= 16
