@@ -256,3 +256,12 @@ def test_a_drain_meanwhile_is_no_drift(switch: Switch, monkeypatch: pytest.Monke
     monkeypatch.setattr(OpenFlow, "dump", drain_first)
     assert verify(SPEC, switch.database) == []
     assert next(drains, None) is None
+
+
+def test_the_spec_of_another_switch_is_named_first(shared: Switch) -> None:
+    text = LARGE.replace("name: dpu-1", "name: dpu-2")
+    first, *_ = verify(spec_of(text), shared.database)
+    assert (first.kind, first.about, first.detail) == ("other switch", "switch dpu-1", "the spec is for switch dpu-2")
+    assert first.line == line_of(text, "name: dpu-2")
+    first, *_ = verify(spec_of(LARGE.replace("  name: dpu-1\n", "")), shared.database)
+    assert "names no switch" in first.detail

@@ -60,7 +60,7 @@ def _drift(
     plan = build_plan(loaded, standing.overlay if standing else NO_OVERLAY)
     with db.Database(remote, timeout) as base:
         have = base.bridge(plan.bridge)
-    drift = [*_bridge_drift(loaded, have), *_interrupted(standing)]
+    drift = [*_other_switch(loaded, standing), *_bridge_drift(loaded, have), *_interrupted(standing)]
     if have is None or br.lacks_protocol(have):
         return drift  # there are no tables, or none that can be read
     try:
@@ -102,6 +102,13 @@ def _bridge_drift(loaded: Loaded, have: db.Bridge | None) -> Iterator[Drift]:
     if applied != digest(loaded.spec):
         said = f"another spec was applied (digest {applied[:16]})" if applied else "no spec was applied"
         yield Drift("record", f"bridge {want.name}", said)
+
+
+def _other_switch(loaded: Loaded, standing: Standing | None) -> Iterator[Drift]:
+    name = loaded.spec.switch.name
+    if standing is not None and standing.name and standing.name != name:
+        said = f"the spec is for switch {name}" if name else "the spec names no switch (switch.name)"
+        yield Drift("other switch", f"switch {standing.name}", said, loaded.document.line(("switch", "name")))
 
 
 def _interrupted(standing: Standing | None) -> Iterator[Drift]:
