@@ -69,7 +69,7 @@ def test_bad_tables_are_known_and_shown_for_what_they_are(six: bool, monkeypatch
     flows = [parse_flow(line) for line in lines]
     bound = bound_of(flows)
     assert bound.total > 32 * 16 + 128 * 16
-    assert bound.why[0] == "IPv6 that ends in table 1: 2176 masks (128 of ipv6_dst times 16 of tp_dst)"
+    assert bound.why[0] == "IPv6 as far as table 1: 2176 masks (128 of ipv6_dst times 16 of tp_dst)"
     monkeypatch.setattr(harness, "lines_of", lambda _: lines)
     with harness.Harness(plan) as loaded:
         found = attack_tables(loaded, flows, TIME, 53, 10_000, six=six)

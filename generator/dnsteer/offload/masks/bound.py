@@ -30,7 +30,8 @@ class Part:
 
     def __str__(self) -> str:
         times = " times ".join(f"{count} of {name}" for name, count in self.many)
-        return f"{self.kind} that ends in table {self.table}: {self.masks} masks{f' ({times})' if times else ''}"
+        count = f"{self.masks} mask{'' if self.masks == 1 else 's'}"
+        return f"{self.kind} as far as table {self.table}: {count}{f' ({times})' if times else ''}"
 
 
 @dataclass(frozen=True)
