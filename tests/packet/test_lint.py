@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from dnsteer.offload.examine import Examination, examine
-from dnsteer.offload.lint import Report, lint
+from dnsteer.offload.lint import Report, lint, of_the_card
 from dnsteer.offload.profile import profile
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import Loaded, check_document, load_spec
@@ -126,9 +127,22 @@ def test_the_slots_that_are_not_asked_are_computed() -> None:
 def test_more_flows_than_the_limit_are_found() -> None:
     services = ", ".join(f"{{protocol: udp, port: {port}}}" for port in range(1000, 1030))
     loaded = changed("quickstart", ("slots: 64 ", "slots: 4096 "), ("services: [dns]", f"services: [{services}]"))
-    found = lint(examine(loaded, profile("ovs-doca"), queries=300))
+    seen = examine(loaded, profile("ovs-doca"), queries=300)
+    found = lint(seen)
     assert found.flows > 200_000
-    assert "DNS013" in codes_of(found)
+    assert {"DNS013", "DNS016"} & codes_of(found) == {"DNS013"}
+    older = [f for f in lint(replace(seen, profile=profile("ovs-doca-2"))).findings if f.code.code == "DNS016"]
+    assert older and "65,536 counters" in older[0].text and older[0].reasons[0].source
+
+
+def test_more_rules_than_the_card_holds_are_found() -> None:
+    loaded = changed("quickstart", ("  bridge: br-dns", "  hardware: bluefield-2\n  bridge: br-dns"))
+    on_card = replace(seen("quickstart", "ovs-doca"), loaded=loaded)
+    assert list(of_the_card(on_card, 4_000_000)) == []
+    (large,) = of_the_card(on_card, 4_000_001)
+    assert (large.code.code, large.path) == ("DNS014", ("switch", "hardware"))
+    assert "4,000,001" in large.text and "bluefield-2 has 4,000,000" in large.text
+    assert list(of_the_card(seen("quickstart", "ovs-doca"), 5_000_000)) == []  # the spec names no card
 
 
 def test_exit_codes(tmp_path: Path) -> None:

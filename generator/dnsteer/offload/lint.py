@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dnsteer.offload import codes
+from dnsteer.offload.capacity.data import published
 from dnsteer.offload.examine import Examination, Judged, hashes, rules_of, tracks
 from dnsteer.offload.findings import Finding, accept, ordered, worst
 from dnsteer.offload.flow import Flow, Unreadable
@@ -115,10 +116,15 @@ def _of_the_whole(seen: Examination, flows: int, rules: int) -> Iterator[Finding
         yield finding(
             seen, codes.FLOW_LIMIT, _SWITCH, text, f"set other_config:flow-limit to {2 * flows:,} (bringup does)"
         )
-    most = seen.profile.limit("rules")
-    if most is not None and rules > most:
-        text = f"about {rules:,} hardware rules, and the card holds {most:,}"
-        yield finding(seen, codes.TABLE_SIZE, _SWITCH, text, "fewer slots or services, or several switches")
+    counters = seen.profile.limits.get("counters")
+    if counters is not None and counters.value is not None and flows > counters.value:
+        text = (
+            f"about {flows:,} datapath flows, and there are {counters.value:,} counters, one for each that is offloaded"
+        )
+        reason = Reason("limit", "counters", "no", counters.note or text, counters.source, counters.certainty)
+        advice = "fewer slots or services, or several switches"
+        yield finding(seen, codes.COUNTERS, _SWITCH, text, advice, reasons=(reason,))
+    yield from of_the_card(seen, rules)
     pools = hashes(seen.loaded)
     if pools and tracks(seen.plan) and "dp_hash_with_conntrack" in seen.profile.limits:
         limit = seen.profile.limits["dp_hash_with_conntrack"]
@@ -126,6 +132,19 @@ def _of_the_whole(seen: Examination, flows: int, rules: int) -> Iterator[Finding
         reason = Reason("limit", "dp_hash_with_conntrack", "no", limit.note or text, limit.source, limit.certainty)
         advice = "hw-offload-ct-size=0 (bringup sets it), or selection: source-port, or fragments: drop"
         yield finding(seen, codes.HASH_AND_CONNTRACK, ("pools", pools[0], "selection"), text, advice, reasons=(reason,))
+
+
+def of_the_card(seen: Examination, rules: int) -> Iterator[Finding]:
+    """More rules than the card is known to hold, where the spec names it."""
+    hardware = seen.loaded.spec.switch.hardware
+    facts = published(hardware).facts if hardware is not None else None
+    if hardware is not None and facts is not None and rules > facts.max_entries.value:
+        most = facts.max_entries
+        text = (
+            f"about {rules:,} hardware rules, and {hardware.value} has {most.value:,.0f} ({most.about}; {most.source})"
+        )
+        advice = "fewer slots or services, or several switches"
+        yield finding(seen, codes.TABLE_SIZE, (*_SWITCH, "hardware"), text, advice)
 
 
 def _of_masks(seen: Examination, bound: Bound) -> Iterator[Finding]:
