@@ -44,8 +44,8 @@ class Looks:
 
     def __init__(self, plan: Plan) -> None:
         hashed = any(s.slot_bits == 0 for s in plan.services)
-        # Hashed services have a mask without slot bits in any case: what is dropped shares it. With hashed and other services
-        # and answers by NAT there is no room for one more mask in a budget of 16.
+        # Hashed services have a mask without slot bits in any case: what is dropped shares it. With hashed and other
+        # services and answers by NAT there is no room for one more mask in a budget of 16.
         mixed = hashed and any(s.slot_bits for s in plan.services)
         self.port_bits = 0 if mixed and plan.nat_returns else LOW_BITS
         self.kinds = tuple(self._kinds(plan, hashed))
