@@ -274,6 +274,8 @@ def _why(absence: Absence) -> str:
 
 def _differences(old: State | None, loaded: Loaded, prepared: Prepared) -> tuple[list[Difference], list[str]]:
     """What differs between the spec that is applied and the new one; and what of it takes answers from clients."""
+    if old is not None and old.digest == digest(loaded.spec):
+        return [], []
     by_flows = vanishing_flows(prepared.todo.remove, loaded.spec)
     if old is None:
         return differences(None, loaded.spec), by_flows

@@ -8,11 +8,12 @@ above match, what passes and what is dropped make one mask.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 from dnsteer.plan.objects import Plan
 from dnsteer.plan.pipeline import PATH_QUERY
+from dnsteer.spec.families import Family
 
 LOW_BITS = 12
 """Bits of the destination port that are looked at before the address. A flow for every port would be as many as there are
@@ -24,7 +25,7 @@ class Kind(NamedTuple):
 
     match: str
     protocol: str
-    family: str
+    family: Family
     low_ports: tuple[int, ...]
     slot_bits: int
 
@@ -43,22 +44,44 @@ class Looks:
     """What flows of a plan must look at."""
 
     def __init__(self, plan: Plan) -> None:
-        hashed = any(s.slot_bits == 0 for s in plan.services)
+        self._plan = plan
+
+    @cached_property
+    def _slot_bits(self) -> frozenset[int]:
+        return frozenset(service.slot_bits for service in self._plan.services)
+
+    @cached_property
+    def port_bits(self) -> int:
+        """Bits of the destination port that are looked at before the address; 0: none."""
         # Hashed services have a mask without slot bits in any case: what is dropped shares it. With hashed and other
         # services and answers by NAT there is no room for one more mask in a budget of 16.
-        mixed = hashed and any(s.slot_bits for s in plan.services)
-        self.port_bits = 0 if mixed and plan.nat_returns else LOW_BITS
-        self.kinds = tuple(self._kinds(plan, hashed))
-        self.source_set = any(e.path == PATH_QUERY and e.set_source for e in plan.egress)
-        """Whether queries that leave by an uplink show all of their source MAC, because it is written."""
-        self.answer_kinds = tuple(
-            dict.fromkeys((r.protocol if r.family == "ipv4" else f"{r.protocol}6") for r in plan.nat_returns)
-        )
+        mixed = 0 in self._slot_bits and len(self._slot_bits) > 1
+        return 0 if mixed and self._plan.nat_returns else LOW_BITS
 
-    def _kinds(self, plan: Plan, hashed: bool) -> Iterator[Kind]:
+    @cached_property
+    def source_set(self) -> bool:
+        """Whether queries that leave by an uplink show all of their source MAC, because it is written."""
+        return any(e.path == PATH_QUERY and e.set_source for e in self._plan.egress)
+
+    @cached_property
+    def answer_kinds(self) -> tuple[str, ...]:
+        """Protocols and families of answers that are translated, as flows match them."""
+        found = dict.fromkeys((r.protocol, r.family) for r in self._plan.nat_returns)
+        return tuple(protocol if family == "ipv4" else f"{protocol}6" for protocol, family in found)
+
+    @cached_property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Protocols and families of the services, with the ports that they have."""
         low = (1 << LOW_BITS) - 1
-        for protocol, family in dict.fromkeys((s.protocol, s.family) for s in plan.services):
-            mine = [s for s in plan.services if (s.protocol, s.family) == (protocol, family)]
-            bits = 0 if hashed else min(s.slot_bits for s in plan.services if s.family == family)
-            match = protocol if family == "ipv4" else f"{protocol}6"
-            yield Kind(match, protocol, family, tuple(dict.fromkeys(s.port & low for s in mine)), bits)
+        ports: dict[tuple[str, Family], dict[int, None]] = {}
+        bits: dict[Family, int] = {}
+        for s in self._plan.services:
+            ports.setdefault((s.protocol, s.family), {})[s.port & low] = None
+            bits[s.family] = min(s.slot_bits, bits.get(s.family, s.slot_bits))
+        return tuple(
+            Kind(
+                protocol if family == "ipv4" else f"{protocol}6", protocol, family, tuple(found),
+                0 if 0 in self._slot_bits else bits[family],
+            )
+            for (protocol, family), found in ports.items()
+        )  # fmt: skip
