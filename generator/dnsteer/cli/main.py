@@ -6,6 +6,7 @@ Little is imported at the top, so that Ctrl-C is handled soon after the start.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import signal
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 NAME = "dnsteer"
 _ERROR, _USAGE, _INTERRUPTED = 1, 64, 130  # as in output.Exit
+_GARBAGE = 100_000
+"""Objects between two searches for garbage: a start makes many, and none is garbage."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _asked: list[int] = []  # signals that asked to end
 
@@ -63,6 +66,7 @@ def application(verb: str | None = None) -> typer.Typer:
 
 def run() -> None:
     """Entry point."""
+    gc.set_threshold(_GARBAGE, 20, 20)
     _obey_requests_to_end()
     if sys.stdout is None:  # closed by whoever started us (>&-)
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - for the rest of the process
