@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dnsteer.offload.masks.box import Box, holds, masks_in, size, tidy
 from dnsteer.offload.masks.mask import WIDTHS, Mask
@@ -36,7 +36,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Bound:
-    """At most *total* masks. The *parts* may share masks, so they need not add up."""
+    """At most *total* masks. The *parts* may share masks, so they need not add up.
+
+    *boxes* has all masks of any release; where a hash has another width in some, that is more than one of them makes.
+    """
 
     total: int
     parts: tuple[Part, ...]
@@ -75,10 +78,10 @@ def bound_of(flows: Iterable[Flow], groups: Iterable[Group] = ()) -> Bound:
     """The bound of any flows and groups, spelt as ovs-ofctl prints them. Raises UnknownError as mask_bound does."""
     rules = list(flows)
     buckets = {g.number: _BUCKET.findall(g.text) for g in groups}
-    sizes = {len(found) for found in buckets.values()}
-    # Releases differ in how many slots a hash has: where groups differ in one and not in the other, the worse counts.
-    ways = (_slots, _slots_since_35) if len(sizes) > 1 else (_slots,)
-    return max((_bound(Walk(rules, buckets, way).run()) for way in ways), key=lambda b: b.total)
+    # Releases differ in how many slots a hash has, and so in which groups share a mask: the worse counts.
+    ways = (_slots, _slots_since_35) if buckets else (_slots,)
+    found = sorted((_bound(Walk(rules, buckets, way).run()) for way in ways), key=lambda b: -b.total)
+    return replace(found[0], boxes=tuple(dict.fromkeys(box for each in found for box in each.boxes)))
 
 
 def _slots(buckets: int) -> int:
