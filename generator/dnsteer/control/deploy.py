@@ -6,9 +6,10 @@ import gc
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from dnsteer import __version__
@@ -20,6 +21,7 @@ from dnsteer.control.vanishing import vanishing, vanishing_flows
 from dnsteer.control.where import GRACE, MOVED_ON, WAITS, Confirm, Progress, Switch, expire, now, silent, stamp, who
 from dnsteer.plan.absence import NO_OVERLAY, Absence, Overlay
 from dnsteer.spec.load import Loaded, digest
+from dnsteer.spec.model import Spec
 from dnsteer.switch import database as db
 from dnsteer.switch.apply import Applied, Apply, Prepared
 from dnsteer.switch.record import Record
@@ -116,7 +118,8 @@ class Deployment:
         name = loaded.spec.switch.name or ""
         stale = not same or not written or overlay != was or bool(name and name != switch_name)
         work = Apply(loaded, overlay, base, switch.client(bridge), NoJournal(), progress, options.grace)
-        prepared = work.prepare(adopt=options.adopt)
+        spec_before = cache(lambda: _spec_before(old))
+        prepared = work.prepare(adopt=options.adopt, meanwhile=(lambda: None) if same else spec_before)
         members = tuple(work.plan.members)
         if same and old is not None:
             state = old
@@ -131,7 +134,7 @@ class Deployment:
         found = movement.moves(before, was, members, overlay)
         if old is not None:
             found += movement.moved_vips(old.vips, state.vips, {m.pool: m.slots for m in members})
-        differ, gone = ([], []) if same else _differences(old, loaded, prepared)
+        differ, gone = ([], []) if same else _differences(old, spec_before, loaded, prepared)
         unread = _unread(standing, old, prepared)
         waits = standing.waits if standing else record.other_config().get("flow-restore-wait") == "true"
         self.work = work
@@ -272,19 +275,27 @@ def _why(absence: Absence) -> str:
     return f" ({absence.note})" if absence.note else ""
 
 
-def _differences(old: State | None, loaded: Loaded, prepared: Prepared) -> tuple[list[Difference], list[str]]:
+def _spec_before(old: State | None) -> Spec | None:
+    """The spec that is applied; None without one, or when it is of a version that took other specs."""
+    with suppress(SwitchError):
+        return spec_of(old) if old is not None else None
+    return None
+
+
+def _differences(
+    old: State | None, spec_before: Callable[[], Spec | None], loaded: Loaded, prepared: Prepared
+) -> tuple[list[Difference], list[str]]:
     """What differs between the spec that is applied and the new one; and what of it takes answers from clients."""
     if old is not None and old.digest == digest(loaded.spec):
         return [], []
-    by_flows = vanishing_flows(prepared.todo.remove, loaded.spec)
+    spec = spec_before()
+    if spec is not None:
+        return differences(spec, loaded.spec), vanishing(spec, loaded.spec)
+    by_flows = vanishing_flows(prepared.todo.remove, loaded.spec)  # then the tables alone tell
     if old is None:
         return differences(None, loaded.spec), by_flows
-    try:
-        spec = spec_of(old)
-    except SwitchError:  # of a version that took other specs: then the tables alone tell
-        why = "the applied spec cannot be read by this version; see the flows with -v"
-        return [Difference("unknown", "spec", why)], by_flows
-    return differences(spec, loaded.spec), vanishing(spec, loaded.spec)
+    why = "the applied spec cannot be read by this version; see the flows with -v"
+    return [Difference("unknown", "spec", why)], by_flows
 
 
 def _unread(standing: Standing | None, old: State | None, prepared: Prepared) -> list[str]:

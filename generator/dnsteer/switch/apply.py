@@ -127,11 +127,11 @@ class Apply:
     def _lines(self) -> dict[str, None]:
         return dict.fromkeys(lines_of(self.plan))  # a dict, since it keeps the order
 
-    def prepare(self, *, adopt: bool = False) -> Prepared:
-        """See what there is and what must change. Changes nothing."""
+    def prepare(self, *, adopt: bool = False, meanwhile: Callable[[], object] = lambda: None) -> Prepared:
+        """See what there is and what must change. Changes nothing. *meanwhile* is done while the switch prints its flows."""
         before = self.base.bridge(self.want.name)
         br.refuse_foreign(self.base, self.want, before, adopt)
-        tables = self._tables_before(before)
+        tables = self._tables_before(before, meanwhile)
         todo = changes(self._lines, groups_of(self.plan), tables)
         return Prepared(before, br.differences(self.loaded.spec, self.want, before), tables, todo)
 
@@ -174,7 +174,7 @@ class Apply:
                 self._send(todo, asked)
             return self._finish(Applied(what.settings, todo))
 
-    def _tables_before(self, before: db.Bridge | None) -> Tables:
+    def _tables_before(self, before: db.Bridge | None, meanwhile: Callable[[], object]) -> Tables:
         """The tables, where there are any that can be read."""
         if before is None or br.lacks_protocol(before):
             return Tables()
@@ -185,7 +185,12 @@ class Apply:
             if other:
                 return Tables()
             raise
-        tables = self.client.dump(lambda: self._lines)
+
+        def expected() -> dict[str, None]:
+            meanwhile()
+            return self._lines
+
+        tables = self.client.dump(expected)
         if before.fail_mode != br.FAIL_MODE:
             # The flow by which the switch forwards everything in this mode; it goes with the mode.
             own = tables.other.get((0, 0, ""))
