@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 
 from dnsteer.offload.masks.attack import Attack, attack, attack_tables
 from dnsteer.offload.masks.bound import Bound, bound_of, mask_bound
-from dnsteer.offload.masks.mask import show
 from dnsteer.plan.build import build_plan
 from dnsteer.proof import harness
 from dnsteer.render.flows import parse_flow
 from dnsteer.spec.load import Loaded, load_spec
+from dnsteer.switch.masks import show
 from tests.strategies import specs
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,7 +16,8 @@ from dnsteer.proof.harness import Harness
 from dnsteer.proof.reference import Frame, Reference
 from dnsteer.proof.vectors import Vector, vectors
 from dnsteer.spec.load import Loaded, load_spec
-from dnsteer.switch.megaflows import mask_of, masks, read_megaflows
+from dnsteer.switch.masks import mask_of_match
+from dnsteer.switch.megaflows import masks, read_megaflows
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SLOTS = 8
@@ -64,7 +65,7 @@ def test_flows_of_the_examples(name: str) -> None:
 
     text = found[list(found)[-1]][0]
     whole = [flow for flow in read_flows(text) if isinstance(flow, Flow)]
-    assert masks(read_megaflows(text)) == len({mask_of(flow.match) for flow in whole})
+    assert masks(read_megaflows(text)) == len({mask_of_match(flow.match) for flow in whole})
     _widths(queries)
 
 

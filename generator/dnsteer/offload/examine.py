@@ -11,7 +11,6 @@ from itertools import groupby
 from dnsteer.offload.capabilities import Profile
 from dnsteer.offload.flow import Flow, Unreadable, read_flow
 from dnsteer.offload.judge import Around, Judgement, judge
-from dnsteer.offload.masks.seen import Seen
 from dnsteer.offload.owners import Owner, Owners
 from dnsteer.offload.path import Path, Verdict
 from dnsteer.offload.split import shared_rules
@@ -23,6 +22,7 @@ from dnsteer.proof.vectors import Vector, vectors
 from dnsteer.proof.wire import TCP, UDP
 from dnsteer.spec.load import Loaded
 from dnsteer.spec.model import Hardware, Selection
+from dnsteer.switch.masks import mask_of_match
 from dnsteer.switch.tools import ovs_version
 
 KINDS = ("query", "answer", "neighbor", "echo", "fragment", "odd", "drop")
@@ -194,9 +194,7 @@ def hashes(loaded: Loaded) -> list[str]:
 
 
 def _masks(flows: Iterable[Flow]) -> int:
-    seen = Seen()
-    seen.add(flow.text for flow in flows)
-    return len(seen.flows)
+    return len({mask_of_match(flow.match) for flow in flows})
 
 
 def _sample(plan: Plan, queries: int) -> int | None:

@@ -36,13 +36,11 @@ class Owners:
         self._answers: dict[tuple[int, int, int], Owner] = {}
         self._direct: dict[tuple[int, int], list[Owner]] = defaultdict(list)
         self._fragments: dict[int, list[Owner]] = defaultdict(list)
-        self.all: list[Owner] = []
         services: dict[tuple[str, str], list[tuple[int, Owner]]] = defaultdict(list)
         for row in plan.services:
             vip, number, address = names[row.address], _NUMBERS[row.protocol], int(ip_address(row.address))
             owner = Owner(vip, f"{row.protocol}/{row.port}", row.family, "query")
             self._queries[address, number, row.port] = owner
-            self.all.append(owner)
             services[row.address, row.protocol].append((row.port, Owner(*_parts(owner), "answer")))
         for back in plan.nat_returns:
             port = back.port or back.target_port
@@ -51,14 +49,11 @@ class Owners:
             self._answers[source, _NUMBERS[back.protocol], back.target_port] = owner
             if back.protocol == "udp":
                 self._fragments[source].append(owner)
-            self.all.append(owner)
         for direct in plan.dsr_returns:
             for protocol in direct.protocols:
                 found = [owner for _, owner in services[direct.vip, protocol]]
                 self._direct[int(ip_address(direct.vip)), _NUMBERS[protocol]] += found
                 self._fragments[int(ip_address(direct.vip))] += found
-                self.all += found
-        self.all = list(dict.fromkeys(self.all))
 
     def of(self, flows: Iterable[Flow]) -> dict[Flow, tuple[Owner, ...]]:
         """The owners of each flow; none for packets that are no service's."""

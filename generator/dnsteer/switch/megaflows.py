@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from ovs.flow.odp import ODPFlow
 
-from dnsteer.switch.fields import Field, fields_of
+from dnsteer.switch.fields import fields_of
+from dnsteer.switch.masks import Mask, mask_of_match
 
 _COUNTER = re.compile(r"^\s*packets? (received|recirculations): (\d+)", re.M)
 
@@ -31,10 +32,10 @@ def read_counters(text: str) -> Counters:
 
 @dataclass(frozen=True)
 class Megaflow:
-    """A datapath flow as the switch shows it: the match without wildcards, its mask's shape, and the actions."""
+    """A datapath flow as the switch shows it: the match without wildcards, its mask, and the actions."""
 
     text: str
-    mask: str
+    mask: Mask
     actions: str
 
 
@@ -47,21 +48,7 @@ def read_megaflow(line: str) -> Megaflow:
     """Read one line of dpctl/dump-flows -m."""
     flow = ODPFlow(line)
     match_text, _, actions = line.partition(", actions:")
-    return Megaflow(match_text, mask_of(fields_of(flow.match)), actions.split(", dp-extra-info")[0])
-
-
-_SAME_SHAPE = {"udp.": "l4.", "tcp.": "l4."}  # one set of fields in the datapath's key, and so one mask
-
-
-def mask_of(match: Iterable[Field]) -> str:
-    """The mask of a match: which bits of which fields count, whatever their values."""
-    return " ".join(sorted(map(_shape, match)))
-
-
-def _shape(field: Field) -> str:
-    """A field's part of the mask."""
-    key = _SAME_SHAPE.get(field.key[:4], field.key[:4]) + field.key[4:]
-    return f"{key}/{field.mask:x}"
+    return Megaflow(match_text, mask_of_match(fields_of(dict(flow.match))), actions.split(", dp-extra-info")[0])
 
 
 def masks(flows: Iterable[Megaflow]) -> int:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dnsteer.offload.masks.frames import Hostile
-from dnsteer.offload.masks.mask import Mask
 from dnsteer.offload.masks.matches import parse_match
 from dnsteer.offload.masks.seen import Seen
 from dnsteer.plan.objects import Plan
 from dnsteer.proof.harness import Harness
 from dnsteer.render.flows import Flow, flows_of
+from dnsteer.switch.masks import Mask
 from dnsteer.switch.tools import SwitchError
 
 _BATCH = 100  # a dummy device queues 100 packets and drops what comes on top

@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from dnsteer.offload.masks.box import Box, holds, masks_in, size, tidy
-from dnsteer.offload.masks.mask import WIDTHS, Mask
 from dnsteer.offload.masks.walk import End, Walk
 from dnsteer.plan.objects import Plan
 from dnsteer.plan.pipeline import TABLES
 from dnsteer.render.flows import Flow, Group, flows_of, groups_of
+from dnsteer.switch.masks import WIDTHS, Mask
 
 _BUCKET = re.compile(r"bucket=bucket_id:\d+,actions=(.*?)(?=,bucket=|$)")
 _COUNTED = 100_000

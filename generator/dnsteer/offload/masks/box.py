@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import product
 
 from dnsteer.offload.masks import fields
-from dnsteer.offload.masks.mask import Mask
+from dnsteer.switch.masks import Mask
 
 Box = frozenset[tuple[str, frozenset[int]]]
 """The masks that are possible for each field, in every combination. A field that is left out has mask 0."""

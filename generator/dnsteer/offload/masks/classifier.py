@@ -16,9 +16,9 @@ from functools import cached_property
 from dnsteer.offload.masks import fields
 from dnsteer.offload.masks.actions import Action, parse_actions
 from dnsteer.offload.masks.box import Box, folded
-from dnsteer.offload.masks.mask import prefix
 from dnsteer.offload.masks.matches import Bits, Match, parse_match
 from dnsteer.render.flows import Flow
+from dnsteer.switch.masks import prefix
 
 _MANY = 4096
 """Addresses of a table beyond which every prefix length is taken for possible."""

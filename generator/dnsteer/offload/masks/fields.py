@@ -6,7 +6,7 @@ import ipaddress
 from dataclasses import dataclass
 from functools import cache
 
-from dnsteer.offload.masks.mask import WIDTHS
+from dnsteer.switch.masks import WIDTHS
 
 REGISTERS = 16
 STAGES = 4

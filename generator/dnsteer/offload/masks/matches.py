@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dnsteer.offload.masks import fields
 from dnsteer.offload.masks.fields import ARP, ICMP, ICMPV6, IPV4, IPV6, RARP, TCP, UDP, UnknownError
-from dnsteer.offload.masks.mask import prefix
+from dnsteer.switch.masks import prefix
 
 
 class Bits(NamedTuple):

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
+from dnsteer.switch.fields import Field
+
 Mask = frozenset[tuple[str, int]]
 """Matched bits by field; fields without any are left out."""
 
@@ -23,25 +25,53 @@ WIDTHS: dict[str, int] = {
 """Bits of each field that may differ between masks. What every megaflow matches wholly (recirculation, port, packet type,
 ethertype, VLAN identifier or its absence) makes no difference and is left out."""
 
+_NAMES = {
+    "eth.src": "dl_src", "eth.dst": "dl_dst", "vlan.pcp": "vlan_pcp",
+    "ipv4.src": "nw_src", "ipv4.dst": "nw_dst", "ipv4.proto": "nw_proto", "ipv4.tos": "nw_tos", "ipv4.ttl": "nw_ttl",
+    "ipv4.frag": "nw_frag",
+    "ipv6.src": "ipv6_src", "ipv6.dst": "ipv6_dst", "ipv6.label": "ipv6_label", "ipv6.proto": "nw_proto",
+    "ipv6.tclass": "nw_tos", "ipv6.hlimit": "nw_ttl", "ipv6.frag": "nw_frag",
+    "arp.sip": "nw_src", "arp.tip": "nw_dst", "arp.op": "nw_proto", "arp.sha": "arp_sha", "arp.tha": "arp_tha",
+    "nd.target": "nd_target", "nd.sll": "arp_sha", "nd.tll": "arp_tha",
+    "nd_ext.nd_options_type": "tcp_flags", "nd_ext.nd_reserved": "igmp_group_ip4", "skb_mark": "pkt_mark",
+    "icmp.type": "tp_src", "icmp.code": "tp_dst", "icmpv6.type": "tp_src", "icmpv6.code": "tp_dst",
+    **{f"{p}.{end}": f"tp_{end}" for p in ("udp", "tcp", "sctp") for end in ("src", "dst")},
+}  # fmt: skip
+_ALWAYS = frozenset(("recirc_id", "in_port", "packet_type", "eth_type", "vlan.tpid", "vlan.vid"))
+
 
 def mask_of(bits: Mapping[str, int] | Iterable[tuple[str, int]]) -> Mask:
     """A mask from the bits of its fields."""
     return frozenset((name, value) for name, value in dict(bits).items() if value)
 
 
+def mask_of_match(match: Iterable[Field]) -> Mask:
+    """The mask of a match. Fields that the tables never look at, such as those of tunnels, keep the dump's name."""
+    bits: dict[str, int] = {}
+    for each in match:
+        if each.key in _ALWAYS:
+            continue
+        name = _NAMES.get(each.key, each.key)
+        bits[name] = bits.get(name, 0) | (each.mask & 0xFF if each.key == "arp.op" else each.mask)
+    return mask_of(bits)
+
+
 @lru_cache(maxsize=4096)
 def show(mask: Mask) -> str:
     """A mask as people write it: `nw_dst/24`, `tp_src/0xfe`, or the name alone where all of the field counts."""
     order = {name: i for i, name in enumerate(WIDTHS)}
-    return " ".join(_show(*part) for part in sorted(mask, key=lambda part: order[part[0]])) or "nothing else"
+    return (
+        " ".join(_show(*part) for part in sorted(mask, key=lambda part: order.get(part[0], len(order))))
+        or "nothing else"
+    )
 
 
 def _show(name: str, bits: int) -> str:
-    width = WIDTHS[name]
+    width = WIDTHS.get(name, 0)
     ones = bits.bit_count()
     if ones == width:
         return name
-    if bits == prefix(width, ones) and width >= 32:
+    if width >= 32 and bits == prefix(width, ones):
         return f"{name}/{ones}"
     return f"{name}/0x{bits:x}"
 
