@@ -1,7 +1,8 @@
-"""Options of the test suite."""
+"""The test suite as a whole: its options, its markers, and what may run beside what."""
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
@@ -20,3 +21,19 @@ def pytest_configure() -> None:
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Root's tests say so where they cannot run."""
+    mark = item.get_closest_marker("root")
+    if mark and os.geteuid() != 0:
+        pytest.skip(f"needs root: {mark.args[0]}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests run on all cores: those of a file one after the other, and so those of the machine's one lab."""
+    for item in items:
+        file = item.nodeid.partition("::")[0]
+        group = "system" if file.startswith("tests/system/") else file
+        item.add_marker(pytest.mark.xdist_group(group))

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from tests.packet.command import Ran, on
-from tests.packet.conftest import BRIDGE, ROOT, Switch
+from tests.packet.switches import BRIDGE, ROOT, Switch
 
 
 def overlay(switch: Switch) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""`apply` as a function, for tests of what it does to a switch."""
+"""`apply` as a function, and flows of others, for tests of what it does to a switch."""
 
 from __future__ import annotations
 
@@ -8,6 +8,15 @@ from dnsteer.control.deploy import Options, deploy
 from dnsteer.control.where import Switch
 from dnsteer.spec.load import Loaded
 from dnsteer.switch.apply import Applied
+from tests.packet.switches import BRIDGE
+from tests.packet.switches import Switch as Private
+
+FOREIGN_FLOWS = (
+    "cookie=0x5, table=20, idle_timeout=900, send_flow_rem priority=9,icmp,in_port=1 actions=drop",
+    "cookie=0x6, table=20, hard_timeout=900, importance=3, priority=8,udp,tp_dst=99 actions=output:1",
+    "cookie=0x7, table=200, priority=5,tcp actions=group:7",
+)
+FOREIGN_GROUP = "group_id=7,type=all,bucket=bucket_id:0,actions=output:1"
 
 
 def apply(
@@ -21,3 +30,11 @@ def apply(
 ) -> Applied:
     """Deploy, and what was done to the switch."""
     return deploy(loaded, Switch(remote, openflow, timeout), Options(adopt=adopt, grace=0), progress=progress).applied
+
+
+def add_foreign(switch: Private, bridge: str = BRIDGE) -> None:
+    """Give the bridge flows and a group that are not ours."""
+    switch.ofctl("add-group", FOREIGN_GROUP, bridge=bridge)
+    for flow in FOREIGN_FLOWS:
+        switch.ofctl("add-flow", flow.replace("send_flow_rem ", "send_flow_rem,"), bridge=bridge)
+    assert set(FOREIGN_FLOWS) <= switch.flows(bridge)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dnsteer.cli import main
-from tests.packet.conftest import BRIDGE, Switch
+from tests.packet.switches import BRIDGE, Switch
 
 # DSR on one arm: nothing leads back, so that no change waits for answers under way.
 FARM = """\
@@ -44,6 +44,7 @@ vips:
   dns: {addresses: [192.0.2.53, '2001:db8::53'], services: [dns], pool: farm}
   other: {addresses: [192.0.2.54], services: [dns, dot], pool: spare}
 """
+OTHER = FARM.replace("weight: 2", "weight: 3").replace("192.0.2.54", "192.0.2.56")
 SLOW = [r"Unreasonably long", r"faults: \d+ minor", r"disk: \d+ reads", r"context switches:"]
 """What a switch logs on a machine that has other work to do."""
 

@@ -1,165 +1,16 @@
-"""A private switch for tests, and what tests need to look at it without the code that they test."""
+"""Fixtures: switches for tests, with and without a spec applied; and certificates."""
 
 from __future__ import annotations
 
-import os
-import re
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import Loaded, check_document
-from dnsteer.switch.private import PrivateSwitch
-
-ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = ROOT / "examples"
-BRIDGE = "br-dns"
-
-# Two specs of one bridge: many objects and a group, and few.
-LARGE = """\
-apiVersion: dnsteer/v1
-switch:
-  name: dpu-1
-  flavor: ovs-netdev
-  bridge: br-dns
-  mac: 02:00:00:00:00:53
-  gateways: [10.53.0.1, '2001:db8:53::1']
-  uplinks:
-    p0: {next_hop: '02:00:00:00:00:fe'}
-  ports:
-    vf0:
-    vf1:
-    vf2:
-pools:
-  hashed:
-    selection: dp-hash
-    slots: 16
-    backends:
-      - {name: a, ipv4: 10.53.0.11, ipv6: '2001:db8:53::11', mac: '02:00:00:00:03:01', port: vf0}
-      - {name: b, ipv4: 10.53.0.12, ipv6: '2001:db8:53::12', mac: '02:00:00:00:03:02', port: vf1}
-  direct:
-    slots: 32
-    backends:
-      - {name: a, ipv4: 10.53.0.11, ipv6: '2001:db8:53::11', mac: '02:00:00:00:03:01', port: vf0}
-      - {name: c, ipv4: 10.53.0.13, ipv6: '2001:db8:53::13', mac: '02:00:00:00:03:03', port: vf2}
-vips:
-  nat:
-    addresses: [198.51.100.53, '2001:db8:1::53']
-    services: [{protocol: udp, port: 53, target_port: 5353}, {protocol: tcp, port: 53, target_port: 5353}]
-    pool: hashed
-    forwarding: nat
-  straight:
-    addresses: [198.51.100.54, '2001:db8:1::54']
-    services: [dns]
-    pool: direct
-"""
-SMALL = """\
-apiVersion: dnsteer/v1
-switch:
-  name: dpu-1
-  flavor: ovs-netdev
-  bridge: br-dns
-  mac: 02:00:00:00:00:53
-  uplinks:
-    p0:
-pools:
-  farm:
-    slots: 16
-    backends:
-      - {name: ns1, ipv4: 192.0.2.11, mac: '02:00:00:00:01:01'}
-      - {name: ns2, ipv4: 192.0.2.12, mac: '02:00:00:00:01:02', weight: 2}
-vips:
-  dns: {addresses: [192.0.2.53], services: [dns], pool: farm}
-"""
-
-
-class Switch(PrivateSwitch):
-    """A private switch, with ovs-ofctl, and with the warnings that the test expects in its logs (*expected*)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.expected: list[str] = []
-
-    def ofctl(self, command: str, *args: str, bridge: str = BRIDGE, stdin: str | None = None) -> str:
-        """What `ovs-ofctl COMMAND BRIDGE ARGS` prints; it must succeed."""
-        argv = ["ovs-ofctl", "-O", "OpenFlow15", command, f"unix:{self.dir}/{bridge}.mgmt", *args]
-        done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, timeout=30)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def flows(self, bridge: str = BRIDGE) -> set[str]:
-        """All flows, as ovs-ofctl prints them."""
-        lines = self.ofctl("dump-flows", "--no-names", "--no-stats", bridge=bridge).splitlines()
-        return {line.strip() for line in lines if "actions=" in line}
-
-    def groups(self, bridge: str = BRIDGE) -> set[str]:
-        """All groups, as ovs-ofctl prints them."""
-        return {line.strip() for line in self.ofctl("dump-groups", bridge=bridge).splitlines() if "group_id=" in line}
-
-    def tables(self, bridge: str = BRIDGE) -> tuple[set[str], set[str]]:
-        """Flows and groups, with ports by name: numbers change when ports leave and come back."""
-        ports = dict(re.findall(r"^ (\d+)\((.+)\): addr", self.ofctl("dump-ports-desc", bridge=bridge), re.M))
-        named = {
-            re.sub(r"\b(in_port=|output:)(\d+)", lambda m: m[1] + ports.get(m[2], m[2]), line)
-            for line in self.flows(bridge)
-        }
-        return named, self.groups(bridge)
-
-    def start_switch(self) -> None:
-        """As the original, and wait until the bridges of the database are there."""
-        super().start_switch()
-        self.vsctl("set", "Open_vSwitch", ".", "external_ids:started=yes")
-
-    def listen_on_tcp(self) -> str:
-        """Let the database be reached by TCP too; returns the remote."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        control = next(self.dir.glob("ovsdb-server.*.ctl"))
-        subprocess.run(["ovs-appctl", "-t", control, "ovsdb-server/add-remote", f"ptcp:{port}:127.0.0.1"], check=True)
-        return f"tcp:127.0.0.1:{port}"
-
-    def conf(self) -> bytes:
-        """The database file: it grows with every transaction."""
-        # The switch itself still writes a moment after a bridge was made (datapath_version): wait until it is done.
-        file, deadline = self.dir / "conf.db", time.monotonic() + 10
-        last = file.read_bytes()
-        while time.monotonic() < deadline:
-            time.sleep(0.3)
-            now = file.read_bytes()
-            if now == last:
-                break
-            last = now
-        return last
-
-    def ports(self, bridge: str = BRIDGE) -> set[str]:
-        """The bridge's ports."""
-        return set(self.vsctl("list-ports", bridge).split())
-
-    def bridges(self) -> list[str]:
-        """The bridges."""
-        return self.vsctl("list-br").split()
-
-
-LATE = "Unreasonably long"
-"""A warning about a daemon that was stopped, or about a machine that is too busy."""
-
-
-def unexpected(private: Switch) -> list[str]:
-    """Warnings in the logs that the test did not expect."""
-    # What a rate limit drops is of the kind that it lets through at other times, and is seen then.
-    # A client that ends while the server still talks to it (ovs-vsctl does) leaves two lines that mean nothing.
-    noise = [r"Dropped \d+ log messages in last", r"send error: Broken pipe", r"connection dropped \(Broken pipe\)"]
-    known = [*private.expected, *noise]
-    if LATE in known:  # what the switch says of its resources then belongs to it
-        known += [rf"timeval\|WARN\|{what}: " for what in ("faults", "disk", "context switches")]
-    return [c for c in private.complaints() if not any(re.search(e, c) for e in known)]
+from dnsteer.switch import tls
+from tests.packet.command import FARM, OTHER, SLOW, fresh, on, spec_file
+from tests.packet.secure import make_certificates
+from tests.packet.switches import Switch, unexpected
 
 
 @pytest.fixture
@@ -171,31 +22,45 @@ def switch() -> Iterator[Switch]:
     assert found == []
 
 
-def line_of(text: str, part: str) -> int:
-    """The line of *text*, from 1, that *part* is in."""
-    return next(n for n, line in enumerate(text.splitlines(), 1) if part in line)
+@pytest.fixture(scope="module")
+def shared(request: pytest.FixtureRequest) -> Iterator[Switch]:
+    """One switch for all tests of a module, which may say in EXPECTED what else its logs may warn of."""
+    with Switch() as private:
+        private.expected = [*SLOW, "Connection reset by peer", *getattr(request.module, "EXPECTED", ())]
+        yield private
+        assert unexpected(private) == []
 
 
-def spec_of(text: str) -> Loaded:
-    """A spec from its text."""
-    return check_document(parse_document("spec.yaml", text))
+@pytest.fixture
+def applied(shared: Switch, tmp_path: Path) -> Switch:
+    """The module's switch with the spec FARM applied, and nothing else."""
+    fresh(shared)
+    done = on(shared)("apply", spec_file(tmp_path), "--yes")
+    assert done.code == 0, done.err
+    return shared
 
 
-def cli(*args: object, env: dict[str, str] | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-    """Run `dnsteer` as a process of its own."""
-    argv = [sys.executable, "-m", "dnsteer", *map(str, args)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "generator"), **(env or {})}
-    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=timeout, env=environment)
+@pytest.fixture
+def drained(shared: Switch, tmp_path: Path) -> Switch:
+    """The module's switch with the spec FARM applied, OTHER as the state before it, and a drain."""
+    fresh(shared)
+    for text in (OTHER, FARM):
+        assert on(shared)("apply", spec_file(tmp_path, text), "--yes").code == 0
+    assert on(shared)("drain", "farm/ns1", "--note", "x").code == 0
+    return shared
 
 
-def processes_naming(text: str) -> list[str]:
-    """Command lines of running processes that mention *text*, other than this one's."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if text in line and folder.name != str(os.getpid()):
-            found.append(line)
-    return found
+@pytest.fixture(scope="session")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of the certificates."""
+    folder = tmp_path_factory.mktemp("pki")
+    make_certificates(folder)
+    return folder
+
+
+@pytest.fixture
+def no_tls_files() -> Iterator[None]:
+    """No files are in use for ssl: remotes, before the test and after it."""
+    tls.use(None)
+    yield
+    tls.use(None)

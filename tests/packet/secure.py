@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.packet.conftest import BRIDGE, Switch
+from tests.packet.switches import BRIDGE, Switch
 
 
 def make_certificates(folder: Path) -> None:

@@ -23,7 +23,7 @@ from dnsteer.switch.record import Record
 from dnsteer.switch.tools import program
 from dnsteer.switch.verify import verify
 from tests.packet.applying import apply
-from tests.packet.conftest import LARGE, ROOT, SMALL, Switch, processes_naming, spec_of
+from tests.packet.switches import LARGE, ROOT, SMALL, Switch, processes_naming, spec_of
 from tests.packet.test_interrupted import MOMENTS, ONE, ONE_TEXT, PARTING, before, ports_of, switch_has
 
 BEFORE = [name for name in MOMENTS if name not in ("before the bundle", "before the record")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -20,8 +19,8 @@ from dnsteer.render.flows import parse_flow
 from dnsteer.switch.openflow import Changes
 from dnsteer.switch.record import Record
 from tests.packet.absent import make_overdue, overlay
-from tests.packet.command import FARM, SLOW, fresh, nothing_changes, on, spec_file, state_rows
-from tests.packet.conftest import BRIDGE, Switch, spec_of, unexpected
+from tests.packet.command import FARM, fresh, nothing_changes, on, spec_file, state_rows
+from tests.packet.switches import BRIDGE, Switch, spec_of
 
 WITHOUT_NS1 = FARM.replace(
     "      - {name: ns1, ipv4: 192.0.2.11, ipv6: '2001:db8::11', mac: '02:00:00:00:01:01'}\n", ""
@@ -30,20 +29,7 @@ HEAVIER = FARM.replace("weight: 2", "weight: 3")
 OTHER_ADDRESS = FARM.replace("192.0.2.54", "192.0.2.56")
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Switch]:
-    with Switch() as private:
-        private.expected = [*SLOW, "Connection reset by peer", "Broken pipe"]
-        yield private
-        assert unexpected(private) == []
-
-
-@pytest.fixture
-def applied(shared: Switch, tmp_path: Path) -> Switch:
-    """The switch with the spec applied."""
-    fresh(shared)
-    assert on(shared)("apply", spec_file(tmp_path), "--yes").code == 0
-    return shared
+EXPECTED = ["Broken pipe"]
 
 
 # Who was out

@@ -13,7 +13,7 @@ from dnsteer.plan.build import build_plan
 from dnsteer.plan.sizes import sizes_of
 from dnsteer.proof.check import check
 from dnsteer.spec.load import load_spec
-from tests.packet.conftest import EXAMPLES, Switch, cli, unexpected
+from tests.packet.switches import EXAMPLES, Switch, cli, unexpected
 from tests.unit.bringup_cases import DOCA, NETDEV, settings, written
 
 NO_NAT = (", forwarding: nat", "")

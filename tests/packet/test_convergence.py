@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,18 +14,10 @@ from dnsteer.render.files import FILES
 from dnsteer.spec.load import Loaded
 from dnsteer.switch.verify import verify
 from tests.packet.applying import apply
-from tests.packet.conftest import EXAMPLES, LARGE, ROOT, Switch, unexpected
+from tests.packet.switches import EXAMPLES, LARGE, ROOT, Switch
 from tests.strategies import specs
 
 FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Switch]:
-    """One switch for all examples; each starts without a bridge."""
-    with Switch() as private:
-        yield private
-        assert unexpected(private) == []
 
 
 def state(switch: Switch) -> tuple[object, ...]:

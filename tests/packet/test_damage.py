@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,34 +13,10 @@ from typing import Any
 import pytest
 
 from dnsteer.cli.output import Exit
-from tests.packet.command import FARM, SLOW, fresh, on, spec_file, state_rows
-from tests.packet.conftest import BRIDGE, ROOT, Switch, unexpected
+from tests.packet.command import fresh, on, spec_file, state_rows
+from tests.packet.switches import BRIDGE, Switch
 
-OTHER = FARM.replace("weight: 2", "weight: 3").replace("192.0.2.54", "192.0.2.56")
-ENV = {**os.environ, "PYTHONPATH": str(ROOT / "generator")}
-NOISE = [*SLOW, "Broken pipe", "Connection reset"]
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Switch]:
-    with Switch() as private:
-        private.expected = [*NOISE, "flow_limit", "table is full", "OFPFMFC_TABLE_FULL", "OFPBFC"]
-        yield private
-        assert unexpected(private) == []
-
-
-@pytest.fixture
-def applied(shared: Switch, tmp_path: Path) -> Switch:
-    """The switch with the spec applied, a second state before it, and a drain."""
-    fresh(shared)
-    assert on(shared)("apply", spec_file(tmp_path, OTHER), "--yes").code == 0
-    assert on(shared)("apply", spec_file(tmp_path), "--yes").code == 0
-    assert on(shared)("drain", "farm/ns1", "--note", "x").code == 0
-    return shared
-
-
-def external(switch: Switch) -> str:
-    return switch.vsctl("get", "Bridge", BRIDGE, "external_ids")
+EXPECTED = ["Broken pipe", "Connection reset", "flow_limit", "table is full", "OFPFMFC_TABLE_FULL", "OFPBFC"]
 
 
 GOOD = {"pool": "farm", "backend": "ns1", "kind": "drain", "since": "2030-01-01T00:00:00+00:00", "by": "x"}
@@ -143,16 +118,16 @@ def snapshot(switch: Switch) -> Ids:
 
 
 @pytest.mark.parametrize("key", EVERY)
-def test_a_bridge_record_that_is_damaged_never_makes_a_traceback(applied: Switch, tmp_path: Path, key: str) -> None:
+def test_a_bridge_record_that_is_damaged_never_makes_a_traceback(drained: Switch, tmp_path: Path, key: str) -> None:
     """All verbs that read, with each damage; then one of those that change."""
-    ids, spec = snapshot(applied), spec_file(tmp_path)
+    ids, spec = snapshot(drained), spec_file(tmp_path)
     failed = []
     for n, value in enumerate([None, *EVERY[key]]):
         what = f"{key}={str(value)[:40]!r}"
         for verb in (VERBS[n % len(VERBS)], CHANGING[n % len(CHANGING)]):
             with ids.damaged(key, value):
                 try:
-                    check(applied, verb, spec, what)
+                    check(drained, verb, spec, what)
                 except AssertionError as err:
                     failed.append(str(err).splitlines()[0])
     ids.write(ids.value)
@@ -171,13 +146,13 @@ LONG, DEEP = "9" * 5000, "[" * 100_000
     ],
     ids=lambda value: value[:15],
 )  # fmt: skip
-def test_damage_that_parsers_choke_on(applied: Switch, tmp_path: Path, key: str, value: str) -> None:
-    ids, spec = snapshot(applied), spec_file(tmp_path)
+def test_damage_that_parsers_choke_on(drained: Switch, tmp_path: Path, key: str, value: str) -> None:
+    ids, spec = snapshot(drained), spec_file(tmp_path)
     failed = []
     for verb in (("history",), ("plan", "SPEC"), ("drain", "farm/ns3", "--yes"), ("restore",)):
         with ids.damaged(key, value):
             try:
-                check(applied, verb, spec, f"{key}={value[:20]}")
+                check(drained, verb, spec, f"{key}={value[:20]}")
             except AssertionError as err:
                 failed.append(str(err).splitlines()[0])
     assert failed == []
@@ -185,34 +160,34 @@ def test_damage_that_parsers_choke_on(applied: Switch, tmp_path: Path, key: str,
 
 # What is out is never guessed: a damaged overlay, pending change or number is taken away by hand, as the message says.
 @pytest.mark.parametrize("key", ["dnsteer-spec", "dnsteer-version", "dnsteer-applied"])
-def test_apply_mends_a_damaged_bridge_record(applied: Switch, tmp_path: Path, key: str) -> None:
+def test_apply_mends_a_damaged_bridge_record(drained: Switch, tmp_path: Path, key: str) -> None:
     spec = spec_file(tmp_path)
     failed = []
     for value in (None, "garbage", "[1]"):
-        with snapshot(applied).damaged(key, value):
+        with snapshot(drained).damaged(key, value):
             try:
-                mended(applied, spec, f"{key}={str(value)[:40]!r}")
+                mended(drained, spec, f"{key}={str(value)[:40]!r}")
             except AssertionError as err:
                 failed.append(str(err).splitlines()[0])
-                fresh(applied)
-                assert on(applied)("apply", spec, "--yes").code == 0
+                fresh(drained)
+                assert on(drained)("apply", spec, "--yes").code == 0
     assert failed == []
 
 
-def test_the_advice_about_a_damaged_overlay_works(applied: Switch, tmp_path: Path) -> None:
+def test_the_advice_about_a_damaged_overlay_works(drained: Switch, tmp_path: Path) -> None:
     for key in ("dnsteer-overlay", "dnsteer-pending", "dnsteer-state"):
-        with snapshot(applied).damaged(key, "garbage"):
-            done = on(applied)("drain", "farm/ns3")
+        with snapshot(drained).damaged(key, "garbage"):
+            done = on(drained)("drain", "farm/ns3")
             assert done.code == Exit.ERROR
             advice = f"ovs-vsctl remove bridge {BRIDGE} external_ids {key}"
             assert advice in done.err
-            applied.vsctl(*advice.split()[1:])
-            mended(applied, spec_file(tmp_path), key)
+            drained.vsctl(*advice.split()[1:])
+            mended(drained, spec_file(tmp_path), key)
 
 
-def test_damaged_states_never_make_a_traceback_and_apply_mends_them(applied: Switch, tmp_path: Path) -> None:
+def test_damaged_states_never_make_a_traceback_and_apply_mends_them(drained: Switch, tmp_path: Path) -> None:
     spec, failed = spec_file(tmp_path), []
-    ids = Ids(applied, "Flow_Table", state_rows(applied)["2"])
+    ids = Ids(drained, "Flow_Table", state_rows(drained)["2"])
     assert len(ids.value) >= 9
     for n, key in enumerate(ids.value):
         values = [None, "", "garbage", ids.value[key][:-3], "x" + ids.value[key]]
@@ -221,18 +196,18 @@ def test_damaged_states_never_make_a_traceback_and_apply_mends_them(applied: Swi
             for verb in (VERBS[(n + m) % len(VERBS)], CHANGING[(n + m) % 2], ("history", "--json")):
                 with ids.damaged(key, value):
                     try:
-                        check(applied, verb, spec, what)
+                        check(drained, verb, spec, what)
                     except AssertionError as err:
                         failed.append(str(err).splitlines()[0])
     assert failed == []
     with ids.damaged("spec", "garbage"):
-        done = on(applied)("drain", "farm/ns3", "--yes")
+        done = on(drained)("drain", "farm/ns3", "--yes")
         assert done.code == Exit.ERROR
         assert "damaged" in done.err
-        mended(applied, spec, "spec")
-        assert "damaged" in on(applied)("history").out
-        assert [s["state"] for s in on(applied)("history", "--json").json["states"] if "state" in s] == [3, 1]
-        assert on(applied)("drain", "farm/ns3", "--yes").code == 0
+        mended(drained, spec, "spec")
+        assert "damaged" in on(drained)("history").out
+        assert [s["state"] for s in on(drained)("history", "--json").json["states"] if "state" in s] == [3, 1]
+        assert on(drained)("drain", "farm/ns3", "--yes").code == 0
 
 
 @pytest.mark.parametrize(
@@ -244,18 +219,18 @@ def test_damaged_states_never_make_a_traceback_and_apply_mends_them(applied: Swi
         "  2",
     ],
 )
-def test_odd_numbers_of_states(applied: Switch, tmp_path: Path, value: str) -> None:
-    ids = Ids(applied, "Flow_Table", state_rows(applied)["1"])
+def test_odd_numbers_of_states(drained: Switch, tmp_path: Path, value: str) -> None:
+    ids = Ids(drained, "Flow_Table", state_rows(drained)["1"])
     with ids.damaged("dnsteer-state", value):
         for verb in (("history",), ("rollback", "--yes", "--dry-run"), ("status", "--interval", "0.5s")):
-            check(applied, verb, spec_file(tmp_path), value)
-        mended(applied, spec_file(tmp_path), value)
+            check(drained, verb, spec_file(tmp_path), value)
+        mended(drained, spec_file(tmp_path), value)
 
 
-def test_states_that_are_gone(applied: Switch, tmp_path: Path) -> None:
+def test_states_that_are_gone(drained: Switch, tmp_path: Path) -> None:
     spec = spec_file(tmp_path)
-    applied.vsctl("clear", "Bridge", BRIDGE, "flow_tables")
+    drained.vsctl("clear", "Bridge", BRIDGE, "flow_tables")
     for verb in (*VERBS, *CHANGING):
-        check(applied, verb, spec, "no flow_tables")
-    mended(applied, spec, "no flow_tables")
-    assert on(applied)("drain", "farm/ns3", "--yes").code == 0
+        check(drained, verb, spec, "no flow_tables")
+    mended(drained, spec, "no flow_tables")
+    assert on(drained)("drain", "farm/ns3", "--yes").code == 0

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -16,26 +15,10 @@ import pytest
 
 from dnsteer.cli.output import Exit
 from tests.packet.absent import in_terminal, make_overdue, overlay, slots, states
-from tests.packet.command import FARM, SLOW, fresh, nothing_changes, on, spec_file
-from tests.packet.conftest import ROOT, Switch, unexpected
+from tests.packet.command import FARM, fresh, nothing_changes, on, spec_file
+from tests.packet.switches import ROOT, Switch
 
 DROP = FARM.replace("  spare:\n", "  spare:\n    on_all_down: drop\n")
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Switch]:
-    with Switch() as private:
-        private.expected = [*SLOW, "Connection reset by peer"]
-        yield private
-        assert unexpected(private) == []
-
-
-@pytest.fixture
-def applied(shared: Switch, tmp_path: Path) -> Switch:
-    """The switch with the spec applied."""
-    fresh(shared)
-    assert on(shared)("apply", spec_file(tmp_path), "--yes").code == 0
-    return shared
 
 
 @pytest.mark.parametrize(("out", "back"), [("drain", "undrain"), ("down", "up")])

@@ -22,25 +22,8 @@ from dnsteer.control.edits import advance, take_out
 from dnsteer.control.where import Switch as Where
 from dnsteer.control.where import now, stamp
 from tests.packet.absent import in_terminal, make_overdue, overlay, states
-from tests.packet.command import SLOW, Ran, fresh, nothing_changes, on, spec_file
-from tests.packet.conftest import BRIDGE, ROOT, Switch, unexpected
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Switch]:
-    with Switch() as private:
-        private.expected = [*SLOW, "Connection reset by peer"]
-        yield private
-        assert unexpected(private) == []
-
-
-@pytest.fixture
-def applied(shared: Switch, tmp_path: Path) -> Switch:
-    """The switch with the spec applied."""
-    fresh(shared)
-    assert on(shared)("apply", spec_file(tmp_path), "--yes").code == 0
-    return shared
-
+from tests.packet.command import Ran, nothing_changes, on, spec_file
+from tests.packet.switches import BRIDGE, ROOT, Switch
 
 # Repeated
 

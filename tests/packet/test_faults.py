@@ -20,30 +20,13 @@ from dnsteer.control.deploy import deploy
 from dnsteer.control.where import Switch as Where
 from dnsteer.switch.record import Record
 from dnsteer.switch.tools import SwitchError
-from tests.packet.command import FARM, SLOW, all_of, fresh, nothing_changes, on, run, spec_file, state_rows
-from tests.packet.conftest import BRIDGE, ROOT, Switch, line_of, spec_of, unexpected
+from tests.packet.command import FARM, OTHER, all_of, nothing_changes, on, run, spec_file, state_rows
+from tests.packet.switches import BRIDGE, ROOT, Switch, line_of, spec_of
 
-OTHER = FARM.replace("weight: 2", "weight: 3").replace("192.0.2.54", "192.0.2.56")
 ENV = {**os.environ, "PYTHONPATH": str(ROOT / "generator")}
-NOISE = [*SLOW, "Broken pipe", "Connection reset"]
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Switch]:
-    with Switch() as private:
-        private.expected = [*NOISE, "flow_limit", "table is full", "OFPFMFC_TABLE_FULL", "OFPBFC"]
-        yield private
-        assert unexpected(private) == []
-
-
-@pytest.fixture
-def applied(shared: Switch, tmp_path: Path) -> Switch:
-    """The switch with the spec applied, a second state before it, and a drain."""
-    fresh(shared)
-    assert on(shared)("apply", spec_file(tmp_path, OTHER), "--yes").code == 0
-    assert on(shared)("apply", spec_file(tmp_path), "--yes").code == 0
-    assert on(shared)("drain", "farm/ns1", "--note", "x").code == 0
-    return shared
+EXPECTED = ["Broken pipe", "Connection reset", "flow_limit", "table is full", "OFPFMFC_TABLE_FULL", "OFPBFC"]
 
 
 def external(switch: Switch) -> str:
@@ -53,15 +36,15 @@ def external(switch: Switch) -> str:
 # Two at once
 
 
-def test_two_applies_at_once_leave_one_of_the_two(applied: Switch, tmp_path: Path) -> None:
-    assert on(applied)("undrain", "farm/ns1").code == 0
-    want = [applied.tables()]
+def test_two_applies_at_once_leave_one_of_the_two(drained: Switch, tmp_path: Path) -> None:
+    assert on(drained)("undrain", "farm/ns1").code == 0
+    want = [drained.tables()]
     files = [tmp_path / "one.yaml", tmp_path / "two.yaml"]
     for file, text in zip(files, (FARM, OTHER), strict=True):
         file.write_text(text)
-    assert on(applied)("apply", files[1], "--yes").code == 0
-    want.append(applied.tables())
-    argv = [sys.executable, "-m", "dnsteer", "apply", "--yes", "--db", applied.database]
+    assert on(drained)("apply", files[1], "--yes").code == 0
+    want.append(drained.tables())
+    argv = [sys.executable, "-m", "dnsteer", "apply", "--yes", "--db", drained.database]
     children = [
         subprocess.Popen([*argv, str(file)], env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for file in files * 2
@@ -72,30 +55,30 @@ def test_two_applies_at_once_leave_one_of_the_two(applied: Switch, tmp_path: Pat
     assert 0 in codes
     for code, (_, err) in zip(codes, said, strict=True):
         assert code == 0 or (code == Exit.ERROR and "another dnsteer is at work" in err), err
-    last = want.index(applied.tables())
-    assert on(applied)("verify", files[last]).code == 0
-    assert run("show", "current", "--db", applied.database).out == (FARM, OTHER)[last]
-    assert "dnsteer-pending" not in external(applied)
+    last = want.index(drained.tables())
+    assert on(drained)("verify", files[last]).code == 0
+    assert run("show", "current", "--db", drained.database).out == (FARM, OTHER)[last]
+    assert "dnsteer-pending" not in external(drained)
 
 
-def test_who_finds_the_lock_taken_waits_or_gives_up_in_time(applied: Switch, tmp_path: Path) -> None:
+def test_who_finds_the_lock_taken_waits_or_gives_up_in_time(drained: Switch, tmp_path: Path) -> None:
     verbs: list[tuple[object, ...]] = [
         ("apply", spec_file(tmp_path, OTHER)), ("drain", "farm/ns2", "--yes"), ("due",), ("rollback", "--yes"), ("restore",)
     ]  # fmt: skip
-    with Record(applied.database) as holder, nothing_changes(applied):
+    with Record(drained.database) as holder, nothing_changes(drained):
         holder.lock(BRIDGE)
         for verb in verbs:
             start = time.monotonic()
-            done = on(applied)(*verb, "--timeout", "0.5")
+            done = on(drained)(*verb, "--timeout", "0.5")
             assert 0.4 < time.monotonic() - start < 4
             assert (done.code, "another dnsteer is at work" in done.err) == (Exit.ERROR, True), verb
         for reader in (("history",), ("plan", spec_file(tmp_path)), ("verify", spec_file(tmp_path))):
-            assert on(applied)(*reader, "--timeout", "0.5").code in (0, Exit.DIFFERENT)
-    held = Record(applied.database)
+            assert on(drained)(*reader, "--timeout", "0.5").code in (0, Exit.DIFFERENT)
+    held = Record(drained.database)
     held.lock(BRIDGE)
     timer = threading.Timer(1, held.__exit__, (None, None, None))
     timer.start()
-    assert on(applied)("apply", spec_file(tmp_path, OTHER), "--yes").code == 0  # it waited
+    assert on(drained)("apply", spec_file(tmp_path, OTHER), "--yes").code == 0  # it waited
     timer.join()
 
 
@@ -106,17 +89,17 @@ record = Record(sys.argv[1]); record.lock("br-dns"); print("held", flush=True); 
 """
 
 
-def test_the_lock_of_a_killed_holder_is_free_at_once(applied: Switch, tmp_path: Path) -> None:
-    child = subprocess.Popen([sys.executable, "-c", HOLD, applied.database], env=ENV, stdout=subprocess.PIPE, text=True)
+def test_the_lock_of_a_killed_holder_is_free_at_once(drained: Switch, tmp_path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", HOLD, drained.database], env=ENV, stdout=subprocess.PIPE, text=True)
     assert child.stdout
     assert child.stdout.readline() == "held\n"
-    with Record(applied.database, 0.2) as other, pytest.raises(SwitchError, match="another dnsteer"):
+    with Record(drained.database, 0.2) as other, pytest.raises(SwitchError, match="another dnsteer"):
         other.lock(BRIDGE)
     child.kill()
     child.wait()
     child.stdout.close()
     start = time.monotonic()
-    with Record(applied.database, 1) as other:
+    with Record(drained.database, 1) as other:
         other.lock(BRIDGE)
     assert time.monotonic() - start < 0.5
 
@@ -167,66 +150,65 @@ def test_a_server_that_is_silent(tmp_path: Path) -> None:
 # Refusals and a full disk
 
 
-def test_a_bundle_that_the_switch_rejects(applied: Switch, tmp_path: Path) -> None:
-    row = applied.vsctl("get", "Bridge", BRIDGE, "flow_tables:30").strip()
+def test_a_bundle_that_the_switch_rejects(drained: Switch, tmp_path: Path) -> None:
+    row = drained.vsctl("get", "Bridge", BRIDGE, "flow_tables:30").strip()
     more = FARM.replace("    slots: 32\n", "    slots: 256\n")
-    applied.vsctl("set", "Flow_Table", row, "flow_limit=60", "overflow_policy=refuse")
+    drained.vsctl("set", "Flow_Table", row, "flow_limit=60", "overflow_policy=refuse")
     try:
         file = spec_file(tmp_path, more)
-        before = applied.tables(), external(applied), on(applied)("history").out
-        done = on(applied)("apply", file, "--yes")
-        as_json = on(applied)("apply", file, "--yes", "--json")
-        assert before == (applied.tables(), external(applied), on(applied)("history").out)
+        before = drained.tables(), external(drained), on(drained)("history").out
+        done = on(drained)("apply", file, "--yes")
+        as_json = on(drained)("apply", file, "--yes", "--json")
+        assert before == (drained.tables(), external(drained), on(drained)("history").out)
         assert done.code == as_json.code == Exit.ERROR
         assert "TABLE_FULL" in done.err or "full" in done.err
         lines = [line_of(more, part) for part in ("name: ns1", "name: ns2", "name: ns3", "  farm:", "slots: 256")]
         assert any(f"{file}:{line}" in done.err for line in lines), done.err
-        assert "dnsteer-pending" not in external(applied)
-        assert on(applied)("undrain", "farm/ns1").code == 0  # and all goes on
+        assert "dnsteer-pending" not in external(drained)
+        assert on(drained)("undrain", "farm/ns1").code == 0  # and all goes on
     finally:
-        applied.vsctl(
+        drained.vsctl(
             "remove", "Flow_Table", row, "flow_limit", "60", "--", "clear", "Flow_Table", row, "overflow_policy"
         )
 
 
-def test_a_bundle_that_the_switch_rejects_leaves_no_row(applied: Switch, tmp_path: Path) -> None:
-    row = applied.vsctl("get", "Bridge", BRIDGE, "flow_tables:30").strip()
-    applied.vsctl("set", "Flow_Table", row, "flow_limit=60", "overflow_policy=refuse")
-    before = sorted(state_rows(applied))
+def test_a_bundle_that_the_switch_rejects_leaves_no_row(drained: Switch, tmp_path: Path) -> None:
+    row = drained.vsctl("get", "Bridge", BRIDGE, "flow_tables:30").strip()
+    drained.vsctl("set", "Flow_Table", row, "flow_limit=60", "overflow_policy=refuse")
+    before = sorted(state_rows(drained))
     try:
         file = spec_file(tmp_path, FARM.replace("    slots: 32\n", "    slots: 256\n"))
-        assert on(applied)("apply", file, "--yes").code == Exit.ERROR
+        assert on(drained)("apply", file, "--yes").code == Exit.ERROR
     finally:
-        applied.vsctl(
+        drained.vsctl(
             "remove", "Flow_Table", row, "flow_limit", "60", "--", "clear", "Flow_Table", row, "overflow_policy"
         )
-    assert sorted(state_rows(applied)) == before
+    assert sorted(state_rows(drained)) == before
 
 
-def test_a_quick_verb_that_the_switch_rejects(applied: Switch, tmp_path: Path) -> None:
+def test_a_quick_verb_that_the_switch_rejects(drained: Switch, tmp_path: Path) -> None:
     """A pool that comes back from the dark needs slots again."""
     text = FARM.replace("  spare:\n", "  spare:\n    on_all_down: drop\n")
-    assert on(applied)("apply", spec_file(tmp_path, text), "--yes").code == 0
+    assert on(drained)("apply", spec_file(tmp_path, text), "--yes").code == 0
     for name in ("sp1", "sp2"):
-        assert on(applied)("down", f"spare/{name}", "--yes").code == 0
-    row = applied.vsctl("get", "Bridge", BRIDGE, "flow_tables:30").strip()
-    applied.vsctl("set", "Flow_Table", row, "flow_limit=40", "overflow_policy=refuse")
+        assert on(drained)("down", f"spare/{name}", "--yes").code == 0
+    row = drained.vsctl("get", "Bridge", BRIDGE, "flow_tables:30").strip()
+    drained.vsctl("set", "Flow_Table", row, "flow_limit=40", "overflow_policy=refuse")
     try:
-        with nothing_changes(applied):
-            done = on(applied)("up", "spare/sp1", "--yes")
+        with nothing_changes(drained):
+            done = on(drained)("up", "spare/sp1", "--yes")
         assert done.code == Exit.ERROR
         assert "full" in done.err.lower()
-        assert "dnsteer-pending" not in external(applied)
+        assert "dnsteer-pending" not in external(drained)
     finally:
-        applied.vsctl(
+        drained.vsctl(
             "remove", "Flow_Table", row, "flow_limit", "40", "--", "clear", "Flow_Table", row, "overflow_policy"
         )
-    assert on(applied)("up", "spare/sp1", "--yes").code == 0
+    assert on(drained)("up", "spare/sp1", "--yes").code == 0
 
 
+@pytest.mark.root("a small file system")
 def test_a_full_disk_under_the_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("a small file system needs root")
     disk = Path(tempfile.mkdtemp(prefix="disk"))  # tmp_path is too long for sockets
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", disk], check=True)
     try:
@@ -257,8 +239,8 @@ def test_a_full_disk_under_the_database(tmp_path: Path, monkeypatch: pytest.Monk
         disk.rmdir()
 
 
-def test_a_full_disk_under_a_spec_that_is_shown(applied: Switch, tmp_path: Path) -> None:
-    done = run("show", "current", "-o", "/dev/full", "--db", applied.database)
+def test_a_full_disk_under_a_spec_that_is_shown(drained: Switch, tmp_path: Path) -> None:
+    done = run("show", "current", "-o", "/dev/full", "--db", drained.database)
     assert done.code == Exit.ERROR
     assert "No space left" in done.err
 
@@ -266,16 +248,16 @@ def test_a_full_disk_under_a_spec_that_is_shown(applied: Switch, tmp_path: Path)
 # Another switch
 
 
-def test_a_spec_of_another_switch(applied: Switch, tmp_path: Path) -> None:
+def test_a_spec_of_another_switch(drained: Switch, tmp_path: Path) -> None:
     for new in ("name: dpu-2", None):
         text = FARM.replace("  name: dpu-1\n", f"  {new}\n" if new else "")
-        with nothing_changes(applied):
+        with nothing_changes(drained):
             for verb in ("apply", "plan"):
-                done = on(applied)(verb, spec_file(tmp_path, text), *(["--yes"] if verb == "apply" else []))
+                done = on(drained)(verb, spec_file(tmp_path, text), *(["--yes"] if verb == "apply" else []))
                 assert done.code == Exit.ERROR
                 assert all(word in done.err for word in ("dpu-1", "--rename"))
     text = FARM.replace("dpu-1", "dpu-2")
-    assert on(applied)("plan", spec_file(tmp_path, text), "--rename").code == Exit.DIFFERENT
-    assert on(applied)("apply", spec_file(tmp_path, text), "--rename").code == 0
-    assert on(applied)("apply", spec_file(tmp_path, text)).code == 0
-    assert on(applied)("apply", spec_file(tmp_path)).code == Exit.ERROR
+    assert on(drained)("plan", spec_file(tmp_path, text), "--rename").code == Exit.DIFFERENT
+    assert on(drained)("apply", spec_file(tmp_path, text), "--rename").code == 0
+    assert on(drained)("apply", spec_file(tmp_path, text)).code == 0
+    assert on(drained)("apply", spec_file(tmp_path)).code == Exit.ERROR

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -10,16 +9,8 @@ import pytest
 
 from dnsteer import __version__
 from dnsteer.cli.output import Exit
-from tests.packet.command import FARM, SLOW, fresh, nothing_changes, on, run, spec_file
-from tests.packet.conftest import Switch, unexpected
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Switch]:
-    with Switch() as private:
-        private.expected = [*SLOW, "Connection reset by peer"]
-        yield private
-        assert unexpected(private) == []
+from tests.packet.command import FARM, fresh, nothing_changes, on, run, spec_file
+from tests.packet.switches import Switch
 
 
 @pytest.fixture

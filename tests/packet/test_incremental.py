@@ -23,8 +23,7 @@ from dnsteer.spec.load import Loaded
 from dnsteer.switch.fence import FENCE
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.verify import verify
-from tests.packet.command import SLOW
-from tests.packet.conftest import BRIDGE, LARGE, SMALL, Switch, spec_of, unexpected
+from tests.packet.switches import BRIDGE, LARGE, SMALL, Switch, spec_of
 from tests.strategies import specs
 
 # Without shrinking, which would take minutes.
@@ -33,15 +32,6 @@ SOME = settings(
 )
 NOW = now()
 State = tuple[object, ...]
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Switch]:
-    """One switch for all examples; each starts without a bridge."""
-    with Switch() as private:
-        private.expected = [*SLOW, "Connection reset by peer"]
-        yield private
-        assert unexpected(private) == []
 
 
 @st.composite

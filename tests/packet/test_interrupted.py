@@ -21,7 +21,7 @@ from dnsteer.switch.openflow import OpenFlow, UnconfirmedError
 from dnsteer.switch.tools import SwitchError, UnavailableError, program
 from dnsteer.switch.verify import verify
 from tests.packet.applying import apply
-from tests.packet.conftest import LARGE, LATE, SMALL, Switch, spec_of
+from tests.packet.switches import LARGE, LATE, SMALL, Switch, spec_of
 
 FORK = multiprocessing.get_context("fork")
 HASHED = "  pool0:\n    selection: dp-hash\n    slots: 16\n"

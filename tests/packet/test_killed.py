@@ -26,7 +26,7 @@ from dnsteer.switch.record import KEPT, Record
 from dnsteer.switch.state import State
 from dnsteer.switch.verify import verify
 from tests.packet.applying import apply
-from tests.packet.conftest import LARGE, SMALL, Switch, spec_of
+from tests.packet.switches import LARGE, SMALL, Switch, spec_of
 
 KILLS = int(os.environ.get("DNSTEER_KILLS", "20"))
 FORK = multiprocessing.get_context("fork")

@@ -14,7 +14,7 @@ from dnsteer.offload.lint import Report, lint, of_the_card
 from dnsteer.offload.profile import profile
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import Loaded, check_document, load_spec
-from tests.unit.test_cli import dnsteer
+from tests.unit.commands import dnsteer
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICKSTART = ROOT / "examples" / "quickstart.yaml"

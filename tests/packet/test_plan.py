@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,28 +13,12 @@ import pytest
 import yaml
 
 from dnsteer.cli.output import Exit
-from tests.packet.command import FARM, SLOW, fresh, nothing_changes, on, spec_file
-from tests.packet.conftest import Switch, unexpected
+from tests.packet.command import FARM, fresh, nothing_changes, on, spec_file
+from tests.packet.switches import Switch
 
 PORTS = 65536
 BASE: dict[str, Any] = yaml.safe_load(FARM)
 Edit = Callable[[dict[str, Any]], object]
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Switch]:
-    with Switch() as private:
-        private.expected = [*SLOW, "Connection reset by peer"]
-        yield private
-        assert unexpected(private) == []
-
-
-@pytest.fixture
-def applied(shared: Switch, tmp_path: Path) -> Switch:
-    """The switch with the spec applied."""
-    fresh(shared)
-    assert on(shared)("apply", spec_file(tmp_path), "--yes").code == 0
-    return shared
 
 
 def text_of(edit: Edit) -> str:

@@ -16,27 +16,10 @@ import pytest
 from dnsteer.cli.output import Exit
 from dnsteer.control import planfile
 from dnsteer.control.deploy import hash_of
-from tests.packet.command import FARM, SLOW, all_of, fresh, nothing_changes, on, run, spec_file
-from tests.packet.conftest import BRIDGE, Switch, unexpected
+from tests.packet.command import FARM, all_of, fresh, nothing_changes, on, run, spec_file
+from tests.packet.switches import BRIDGE, Switch
 
 HEAVIER = {"old": "'02:00:00:00:01:03'", "new": "'02:00:00:00:01:03', weight: 3"}
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Switch]:
-    with Switch() as private:
-        private.expected = [*SLOW, "Connection reset by peer"]
-        yield private
-        assert unexpected(private) == []
-
-
-@pytest.fixture
-def applied(shared: Switch, tmp_path: Path) -> Switch:
-    """The switch with the spec applied."""
-    fresh(shared)
-    done = on(shared)("apply", spec_file(tmp_path), "--yes")
-    assert done.code == 0, done.err
-    return shared
 
 
 @pytest.fixture
@@ -290,10 +273,9 @@ def test_another_switch_both_without_a_bridge(shared: Switch, tmp_path: Path) ->
 # Writing
 
 
+@pytest.mark.root("a small file system")
 def test_the_file_is_whole_or_not_there(applied: Switch, tmp_path: Path) -> None:
     """A disk that is full: the earlier plan stays, and no scrap is left."""
-    if os.geteuid() != 0:
-        pytest.skip("a small file system needs root")
     disk = tmp_path / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", disk], check=True)
@@ -323,10 +305,9 @@ def test_a_folder_that_is_not_there(applied: Switch, tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["spec.yaml"]
 
 
+@pytest.mark.root("to make a device")
 @pytest.mark.parametrize("kind", ["null", "full"])
 def test_a_device_stays_a_device(applied: Switch, tmp_path: Path, kind: str) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("to make a device needs root")
     device = tmp_path / kind
     os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(1, {"null": 3, "full": 7}[kind]))
     done = on(applied)("plan", spec_file(tmp_path, **HEAVIER), "-o", device)

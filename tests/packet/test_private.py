@@ -25,7 +25,7 @@ from dnsteer.switch.rpc import Rpc
 from dnsteer.switch.tools import SwitchError, UnavailableError
 from dnsteer.switch.verify import verify
 from tests.packet.applying import apply
-from tests.packet.conftest import EXAMPLES, Switch, processes_naming
+from tests.packet.switches import EXAMPLES, Switch, processes_naming
 
 FORK = multiprocessing.get_context("fork")
 SYSTEM = [Path("/var/run/openvswitch"), Path("/var/log/openvswitch"), Path("/etc/openvswitch")]
@@ -94,7 +94,7 @@ def test_it_needs_no_privileges() -> None:
     assert as_nobody(work) == 0
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs a second user")
+@pytest.mark.root("to be a second user")
 def test_a_switch_of_another_user_is_named_with_its_socket() -> None:
     loaded = load_spec(EXAMPLES / "quickstart.yaml")
     with Switch() as switch:

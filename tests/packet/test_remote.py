@@ -24,8 +24,8 @@ from dnsteer.switch.tls import Tls
 from dnsteer.switch.tools import SwitchError, UnavailableError
 from dnsteer.switch.verify import verify
 from tests.packet.applying import apply
-from tests.packet.conftest import BRIDGE, LARGE, SMALL, cli, spec_of, unexpected
-from tests.packet.secure import SecureSwitch, make_certificates, secured, server, wait_for_the_end
+from tests.packet.secure import SecureSwitch, secured, server, wait_for_the_end
+from tests.packet.switches import BRIDGE, LARGE, SMALL, cli, spec_of, unexpected
 
 # What servers log of a client that they refuse, or that refuses them.
 REFUSED = [r"SSL_accept: error", r"(receive error:|connection dropped|send:).*(Protocol error|reset by peer)"]
@@ -35,19 +35,7 @@ AT_ONCE = 3
 """Seconds within which all else is over: far less than the default time limit of 10, far more than the work takes."""
 
 
-@pytest.fixture(scope="session")
-def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of the certificates."""
-    folder = tmp_path_factory.mktemp("pki")
-    make_certificates(folder)
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def no_files_stay_in_use() -> Iterator[None]:
-    tls.use(None)
-    yield
-    tls.use(None)
+pytestmark = pytest.mark.usefixtures("no_tls_files")
 
 
 def use(pki: Path, name: str = "client", ca: str = "ca") -> None:

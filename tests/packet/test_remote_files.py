@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,23 +17,9 @@ from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.rpc import parse_remote
 from dnsteer.switch.tls import Tls
 from dnsteer.switch.tools import SwitchError
-from tests.packet.conftest import ROOT
-from tests.packet.secure import make_certificates
+from tests.packet.switches import ROOT
 
-
-@pytest.fixture(scope="session")
-def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of the certificates."""
-    folder = tmp_path_factory.mktemp("pki")
-    make_certificates(folder)
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def no_files_stay_in_use() -> Iterator[None]:
-    tls.use(None)
-    yield
-    tls.use(None)
+pytestmark = pytest.mark.usefixtures("no_tls_files")
 
 
 @pytest.mark.parametrize(

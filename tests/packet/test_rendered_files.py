@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from dnsteer.spec.load import Loaded, load_spec
 from dnsteer.switch.database import Database
 from dnsteer.switch.verify import verify
 from tests.packet.applying import apply
-from tests.packet.conftest import BRIDGE, EXAMPLES, LARGE, SMALL, Switch, spec_of
+from tests.packet.switches import BRIDGE, EXAMPLES, LARGE, SMALL, Switch, spec_of
 
 SPECS = {**{f.stem: load_spec(f) for f in sorted(EXAMPLES.glob("*.yaml"))}, "large": spec_of(LARGE)}
 # Values as people write them for DPDK and DOCA, and worse.
@@ -112,7 +111,6 @@ def test_options_of_any_kind_survive_the_shell(switch: Switch, tmp_path: Path) -
     assert dict(have.ports["p0"].options) == ODD
 
 
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
 @pytest.mark.parametrize("spec", [SPECS["large"], odd_spec()], ids=["large", "odd options"])
 def test_shellcheck_accepts_the_script(spec: Loaded, tmp_path: Path) -> None:
     folder = written(spec, tmp_path)

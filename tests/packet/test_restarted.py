@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,27 +14,15 @@ from dnsteer.control.where import Switch as Where
 from dnsteer.switch.fence import RestartedError
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.verify import verify
-from tests.packet.command import FARM, SLOW, fresh, on, spec_file
-from tests.packet.conftest import Switch, spec_of, unexpected
+from tests.packet.command import FARM, on, spec_file
+from tests.packet.switches import Switch, spec_of
 
 HEAVIER = FARM.replace("weight: 2", "weight: 3")
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Switch]:
-    with Switch() as private:
-        private.expected = [*SLOW, "Connection reset by peer", "Broken pipe", "is already up", "receive error",
-                            "connection dropped", "UNKNOWN_GROUP", "OFPT_BUNDLE"]  # fmt: skip
-        yield private
-        assert unexpected(private) == []
-
-
-@pytest.fixture
-def applied(shared: Switch) -> Switch:
-    """The switch with the spec applied."""
-    fresh(shared)
-    deploy(spec_of(FARM), Where(shared.database))
-    return shared
+EXPECTED = [
+    "Broken pipe", "is already up", "receive error", "connection dropped", "UNKNOWN_GROUP", "OFPT_BUNDLE",
+]  # fmt: skip
 
 
 def restart(switch: Switch) -> None:

@@ -17,7 +17,7 @@ from scapy.utils import RawPcapReader
 
 from dnsteer.cli.output import Exit
 from tests.packet.command import FARM, SLOW, nothing_changes, on, spec_file
-from tests.packet.conftest import BRIDGE, Switch, unexpected
+from tests.packet.switches import BRIDGE, Switch, unexpected
 
 CRASH = [*SLOW, "Connection reset by peer", "Broken pipe", "is already up", "receive error", "connection dropped"]
 

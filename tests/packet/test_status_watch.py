@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.packet.conftest import ROOT, Switch
+from tests.packet.switches import ROOT, Switch
 from tests.packet.test_status import GONE, deployed, load
 
 ARGV = [sys.executable, "-m", "dnsteer", "status", "--watch", "--interval", "0.5s", "--db"]

@@ -17,7 +17,7 @@ from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.tools import UnavailableError
 from dnsteer.switch.verify import verify
 from tests.packet.applying import apply
-from tests.packet.conftest import BRIDGE, LARGE, SMALL, Switch, cli, line_of, spec_of, unexpected
+from tests.packet.switches import BRIDGE, LARGE, SMALL, Switch, cli, line_of, spec_of, unexpected
 
 SPEC = spec_of(LARGE)
 PLAN = build_plan(SPEC)

@@ -14,7 +14,7 @@ from dnsteer.proof.reference import Reference
 from dnsteer.proof.vectors import vectors
 from dnsteer.spec.load import Loaded
 from tests.packet.command import on, spec_file
-from tests.packet.conftest import SMALL, Switch, spec_of
+from tests.packet.switches import SMALL, Switch, spec_of
 
 QUERY = (
     "ufid:{ufid}, recirc_id(0),in_port(p0),packet_type(ns=0,id=0),eth(src=02:00:00:00:00:fe,dst=02:00:00:00:00:53),"

@@ -23,7 +23,7 @@ from scapy.layers.l2 import Ether
 from dnsteer.render.bringup.memory import buffer_bytes
 from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.tools import SwitchError
-from tests.packet.conftest import cli
+from tests.packet.switches import cli
 
 PROGRAM = Path("/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk")
 PAGES = Path("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages")
@@ -33,7 +33,7 @@ CORE = max(os.sched_getaffinity(0))
 
 pytestmark = [
     pytest.mark.system,
-    pytest.mark.skipif(os.geteuid() != 0, reason="huge pages and network devices need root"),
+    pytest.mark.root("huge pages and network devices"),
 ]
 SPEC = """\
 apiVersion: dnsteer/v1
@@ -176,8 +176,6 @@ def bring_up(switch: Real, far: socket.socket, kind: str) -> None:
 @pytest.fixture
 def dpdk(tmp_path: Path) -> Iterator[tuple[Real, socket.socket]]:
     """OVS-DPDK with huge pages, and a wire; everything is put back afterwards."""
-    if not PROGRAM.exists() or not list(Path("/usr/lib").glob("*/dpdk/pmds-*/librte_net_pcap.so*")):
-        pytest.skip("OVS-DPDK and DPDK's driver net_pcap are not installed: scripts/setup.sh")
     if list(KEPT.glob("hugepages-*")):
         pytest.skip(f"this machine is brought up already ({KEPT}); this test would take that back")
     if not PAGES.exists():

@@ -31,7 +31,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 NAT = (EXAMPLES / "one-armed-nat.yaml").read_text()
 # A port's first packets come in before the switch knows the port, and are lost. These may be; they go nowhere in any case.
 FIRST = [bytes.fromhex("02ffffffffff02fffffffffe88b5") + bytes(46)] * 100_000
-root = pytest.mark.skipif(os.geteuid() != 0, reason="OVS-DPDK needs root: memory and a network namespace")
+root = pytest.mark.root("memory and a network namespace")
 
 
 def spec_of(text: str) -> Loaded:

@@ -22,7 +22,7 @@ from tests.system.lab_specs import EVERYTHING, spec_of
 
 pytestmark = [
     pytest.mark.system,
-    pytest.mark.skipif(os.geteuid() != 0, reason="the lab needs root: network namespaces and raw sockets"),
+    pytest.mark.root("network namespaces and raw sockets"),
 ]
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
@@ -54,9 +54,7 @@ def assert_nothing_left() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _no_lab_before_or_after() -> Iterator[None]:
-    if lab.status() is not None:
-        pytest.skip("a lab is up on this machine, and there is one at a time: dnsteer lab down")
+def _no_lab_before_or_after(no_lab: None) -> Iterator[None]:
     before = interfaces()
     yield
     lab.down()

@@ -32,7 +32,6 @@ from dnsteer.spec import meaning
 from dnsteer.spec.load import Loaded, load_spec
 
 pytestmark = pytest.mark.system
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="the lab needs root: network namespaces and raw sockets")
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart.yaml"
 V4, V6 = "192.0.2.53", "2001:db8::53"
 SLOTS = 64
@@ -45,9 +44,7 @@ def loaded() -> Loaded:
 
 
 @pytest.fixture(scope="module")
-def state(loaded: Loaded) -> Iterator[lab.LabState]:
-    if lab.status() is not None:
-        pytest.skip("a lab is up on this machine, and there is one at a time: dnsteer lab down")
+def state(loaded: Loaded, no_lab: None) -> Iterator[lab.LabState]:
     built = lab.up(loaded.spec)
     try:
         assert apply(built)
@@ -116,7 +113,7 @@ def test_an_answer_is_only_taken_from_a_good_one() -> None:
 # In the lab.
 
 
-@needs_root
+@pytest.mark.root("network namespaces and raw sockets")
 @pytest.mark.parametrize("address", [V4, V6])
 def test_every_client_is_answered_by_the_backend_of_its_slot(state: lab.LabState, loaded: Loaded, address: str) -> None:
     with Clients(state, address, SLOTS) as clients:
@@ -129,7 +126,7 @@ def test_every_client_is_answered_by_the_backend_of_its_slot(state: lab.LabState
     assert len(want) == 2000 and set(want.values()) == {"ns1", "ns2", "ns3", "ns4"}
 
 
-@needs_root
+@pytest.mark.root("network namespaces and raw sockets")
 @pytest.mark.parametrize("address", [V4, V6])
 def test_counters_count_every_datagram(state: lab.LabState, loaded: Loaded, address: str) -> None:
     counters = Counters(state)
@@ -145,7 +142,7 @@ def test_counters_count_every_datagram(state: lab.LabState, loaded: Loaded, addr
     assert {name: (r.udp, r.tcp) for name, r in got.items()} == {n: (rounds * want[n], 0) for n in before}
 
 
-@needs_root
+@pytest.mark.root("network namespaces and raw sockets")
 def test_counters_count_what_no_server_takes(state: lab.LabState, loaded: Loaded) -> None:
     """A datagram for a closed port is one that the backend received, though no server saw it."""
     plan = topology.plan(loaded.spec)
@@ -158,14 +155,14 @@ def test_counters_count_what_no_server_takes(state: lab.LabState, loaded: Loaded
     assert got["ns1"].udp >= 1 and [got[n].udp for n in ("ns2", "ns3", "ns4")] == [0, 0, 0]
 
 
-@needs_root
+@pytest.mark.root("network namespaces and raw sockets")
 def test_counters_name_a_server_that_has_ended(state: lab.LabState) -> None:
     processes = tuple(p for p in state.processes if p.namespace != state.server("ns2").namespace)
     with pytest.raises(lab.LabError, match="no process of name server ns2"):
         Counters(type(state)(**{**vars(state), "processes": processes}))
 
 
-@needs_root
+@pytest.mark.root("network namespaces and raw sockets")
 @pytest.mark.parametrize("address", [V4, V6])
 def test_connections_survive_an_apply_that_changes_nothing(state: lab.LabState, loaded: Loaded, address: str) -> None:
     with Connections(state, address, SLOTS) as connections:
@@ -178,7 +175,7 @@ def test_connections_survive_an_apply_that_changes_nothing(state: lab.LabState, 
     assert len(want) == 1000
 
 
-@needs_root
+@pytest.mark.root("network namespaces and raw sockets")
 def test_a_changed_slot_flow_moves_exactly_its_clients(state: lab.LabState, loaded: Loaded) -> None:
     names = owner(loaded, V4)
     target = "ns1"
@@ -235,7 +232,7 @@ def dropping(state: lab.LabState, slot: int) -> Iterator[None]:
         openvswitch.ofctl(state.bridge, "del-flows", f"cookie={cookie}/-1")
 
 
-@needs_root
+@pytest.mark.root("network namespaces and raw sockets")
 def test_clients_without_answer_are_named(state: lab.LabState, loaded: Loaded) -> None:
     """A slot that drops: its clients are asked three times, the others once; no connection of it works."""
     names = owner(loaded, V4)
@@ -256,7 +253,7 @@ def test_clients_without_answer_are_named(state: lab.LabState, loaded: Loaded) -
         assert_all_answered(clients.ask())
 
 
-@needs_root
+@pytest.mark.root("network namespaces and raw sockets")
 def test_a_load_is_steady_and_counted(state: lab.LabState, loaded: Loaded) -> None:
     counters = Counters(state)
     with Clients(state, V4, SLOTS) as clients:
@@ -281,7 +278,7 @@ def test_a_load_is_steady_and_counted(state: lab.LabState, loaded: Loaded) -> No
         assert share == pytest.approx(shares[name] / SLOTS, rel=0.02)
 
 
-@needs_root
+@pytest.mark.root("network namespaces and raw sockets")
 def test_a_load_shows_what_is_lost(state: lab.LabState) -> None:
     with SteadyLoad(state, [V4], SLOTS, qps=2000, tcp_qps=0) as load:
         time.sleep(0.3)
@@ -293,7 +290,7 @@ def test_a_load_shows_what_is_lost(state: lab.LabState) -> None:
     assert result.tcp.sent == 0
 
 
-@needs_root
+@pytest.mark.root("network namespaces and raw sockets")
 def test_the_lab_runs_before_others(state: lab.LabState) -> None:
     assert prefer(state) > 0  # as the fixture has
     # The process that serves, not only the one that the pidfile names.
@@ -304,7 +301,7 @@ def test_the_lab_runs_before_others(state: lab.LabState) -> None:
     assert os.sched_getscheduler(switch) == os.SCHED_RR
 
 
-@needs_root
+@pytest.mark.root("network namespaces and raw sockets")
 def test_the_effect_of_a_change_is_what_was_changed(state: lab.LabState, loaded: Loaded) -> None:
     names, slots, target = owner(loaded, V4), (8, 9), "ns1"
     assert target not in (names[slot] for slot in slots)
@@ -326,7 +323,7 @@ def test_the_effect_of_a_change_is_what_was_changed(state: lab.LabState, loaded:
         assert 0 < effect.took < effect.settled + 1 < 5
 
 
-@needs_root
+@pytest.mark.root("network namespaces and raw sockets")
 def test_a_helper_that_ends_or_refuses_says_so(state: lab.LabState) -> None:
     with Clients(state, V4, SLOTS, ports=[2000]), pytest.raises(lab.LabError, match=r"open: .*in use"):
         Clients(state, V4, SLOTS, ports=[2000])

@@ -18,7 +18,6 @@ from dnsteer.lab import names
 from dnsteer.lab.command import run
 from dnsteer.spec.load import load_spec
 from tests.system.playing import (
-    ANSIBLE,
     CLIENT,
     QUICKSTART,
     Played,
@@ -34,7 +33,7 @@ from tests.system.playing import (
 
 pytestmark = [
     pytest.mark.system,
-    pytest.mark.skipif(os.geteuid() != 0, reason="the lab needs root: network namespaces and raw sockets"),
+    pytest.mark.root("network namespaces and raw sockets"),
 ]
 OLD, NEW, UNOWNED = "192.0.2.53", "192.0.2.54", "192.0.2.99"
 EVERY_ONE_UP = {"ns1": "up", "ns2": "up", "ns3": "up", "ns4": "up"}
@@ -43,8 +42,6 @@ EVERY_ONE_UP = {"ns1": "up", "ns2": "up", "ns3": "up", "ns4": "up"}
 @pytest.fixture(scope="module")
 def controller(tmp_path_factory: pytest.TempPathFactory) -> Site:
     """The controller, without a lab."""
-    if not ANSIBLE.exists():
-        pytest.skip("ansible-core is not installed in this environment")
     folder = tmp_path_factory.mktemp("site")
     write_command(folder)
     write_inventory(folder)
@@ -62,10 +59,8 @@ def installing(controller: Site, request: pytest.FixtureRequest) -> Iterator[Fut
 
 
 @pytest.fixture(scope="module")
-def site(controller: Site) -> Iterator[Site]:
+def site(controller: Site, no_lab: None) -> Iterator[Site]:
     """The lab up, its name servers owning the old and the new VIP, and nothing applied yet."""
-    if lab.status() is not None:
-        pytest.skip("a lab is up on this machine, and there is one at a time: dnsteer lab down")
     both = controller.spec("lab", f"[{OLD}, 2001:db8::53, {NEW}]")
     try:
         lab.up(load_spec(both).spec)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,17 +21,15 @@ from tests.packet.applying import apply
 
 pytestmark = [
     pytest.mark.system,
-    pytest.mark.skipif(os.geteuid() != 0, reason="the lab needs root: network namespaces and raw sockets"),
+    pytest.mark.root("network namespaces and raw sockets"),
 ]
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 Up = tuple[Loaded, lab.LabState]
 
 
 @pytest.fixture(scope="module", params=EXAMPLES, ids=lambda f: f.stem)
-def shape(request: pytest.FixtureRequest) -> Iterator[Up]:
+def shape(request: pytest.FixtureRequest, no_lab: None) -> Iterator[Up]:
     """A lab with the example applied."""
-    if lab.status() is not None:
-        pytest.skip("a lab is up on this machine, and there is one at a time: dnsteer lab down")
     loaded = load_spec(request.param)
     try:
         lab.up(loaded.spec)

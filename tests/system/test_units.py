@@ -22,7 +22,7 @@ from scapy.layers.l2 import Ether
 
 from dnsteer.switch.rpc import Rpc
 from dnsteer.switch.tools import SwitchError
-from tests.packet.conftest import BRIDGE, ROOT, Switch, cli, unexpected
+from tests.packet.switches import BRIDGE, ROOT, Switch, cli, unexpected
 
 UNITS = ROOT / "ovs" / "systemd"
 FILES = sorted(p for p in UNITS.rglob("*") if p.is_file())

@@ -23,7 +23,6 @@ def test_the_same_spec_gives_the_same_bytes(flavor: str) -> None:
     assert rendered(setup(ALL[flavor])) == rendered(setup(ALL[flavor]))
 
 
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
 def test_every_script_of_every_flavor_is_good_shell(tmp_path: Path) -> None:
     for flavor, text in ALL.items():
         written(tmp_path / flavor, text)

@@ -12,8 +12,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-pytest.importorskip("matplotlib")
-
 from dnsteer.offload.capacity.plot import draw
 from dnsteer.spec.model import Hardware
 from tests.unit.test_capacity import BASE, TCP, asked

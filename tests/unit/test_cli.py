@@ -1,29 +1,20 @@
-"""The command line: exit codes, messages, JSON, and an OVSDB that is missing, dead or stuck. No switch is needed."""
+"""The command line: exit codes, messages, JSON. No switch is needed."""
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
-from dnsteer.cli import main
 from dnsteer.cli.output import Exit, err, out, reporting
-from dnsteer.switch import rpc
-from dnsteer.switch.rpc import parse_remote
+from tests.unit.commands import ENV, SPEC, Command, dnsteer, shell
 
-ROOT = Path(__file__).resolve().parents[2]
-SPEC = str(ROOT / "examples" / "own-ports.yaml")
 CHANGING = ["apply", "rollback", "restore", "drain", "undrain", "down", "up", "due"]
 VERBS = [
     "check",
@@ -43,36 +34,6 @@ VERBS = [
     "lab",
 ]
 LAB = ["lab up", "lab down", "lab status", "lab demo"]
-ENV = {**os.environ, "PYTHONPATH": str(ROOT / "generator"), "COLUMNS": "100"}
-ENV.pop("PYTHONUNBUFFERED", None)  # it would hide what goes wrong when the output is written at the end
-Command = Callable[..., tuple[int, str, str]]
-RUN = "import dnsteer.switch.tools as tools; tools.SBIN = (); from dnsteer.cli.main import run; run()"
-
-
-def dnsteer(*args: str, **more: str) -> subprocess.CompletedProcess[str]:
-    """Run the command as a process of its own."""
-    argv = [sys.executable, "-m", "dnsteer", *args]
-    return subprocess.run(argv, capture_output=True, text=True, check=False, env={**ENV, **more}, timeout=60)
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """The same without the process, which is quicker: exit code, output and messages."""
-
-    def run(*args: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["dnsteer", *args])
-        code = main._run()
-        return code, *capsys.readouterr()
-
-    return run
-
-
-def shell(script: str) -> subprocess.CompletedProcess[str]:
-    """Run a script in which `dnsteer` is the command."""
-    function = f'dnsteer() {{ "{sys.executable}" -m dnsteer "$@"; }}\n'
-    return subprocess.run(
-        ["bash", "-c", function + script], capture_output=True, text=True, check=False, env=ENV, timeout=60
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("verb", [*VERBS, *LAB])
@@ -159,134 +120,6 @@ def test_addresses_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -
     out.print("2001:db8:a:b::1", markup=False)
     err.print("2001:db8:a:b::1", markup=False)
     assert capsys.readouterr() == ("2001:db8:a:b::1\n", "2001:db8:a:b::1\n")
-
-
-# An OVSDB that is not as it should be
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory with a short name, for sockets."""
-    with tempfile.TemporaryDirectory(prefix="t-") as folder:
-        yield Path(folder)
-
-
-@pytest.mark.parametrize("verb", ["apply", "verify"])
-def test_no_database(verb: str, place: Path, command: Command) -> None:
-    said = f"dnsteer: OVSDB at unix:{place}/db.sock: there is no such socket; is it running?\n"
-    assert command(verb, SPEC, "--db", f"unix:{place}/db.sock") == (69, "", said)
-
-
-def test_a_database_from_the_environment(place: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DNSTEER_DB", f"unix:{place}/db.sock")
-    assert f"unix:{place}/db.sock" in command("verify", SPEC)[2]
-
-
-@pytest.mark.parametrize("kind", ["unix", "file", "tcp"])
-def test_a_dead_database(kind: str, place: Path, command: Command) -> None:
-    remote = f"unix:{place}/db.sock"
-    with socket.socket(socket.AF_INET if kind == "tcp" else socket.AF_UNIX) as dead:
-        if kind == "file":
-            (place / "db.sock").write_text("")
-        elif kind == "unix":
-            dead.bind(f"{place}/db.sock")  # nobody listens
-        else:
-            dead.bind(("127.0.0.1", 0))
-            remote = f"tcp:127.0.0.1:{dead.getsockname()[1]}"
-        done = command("verify", SPEC, "--db", remote)
-    assert done == (69, "", f"dnsteer: OVSDB at {remote}: nobody listens there; is it running?\n")
-
-
-GREETINGS = {
-    "says nothing": (b"", "does not answer within 0.5 s"),
-    "says half of it": (b'{"id": 1, "result": {"tables"', "does not answer within 0.5 s"),
-    "drips": (b'{"id": 1, "result": {"tables"', "does not answer within 0.5 s"),
-    "asks back only": (b'{"id": "echo", "method": "echo", "params": []}', "does not answer within 0.5 s"),
-    "refuses": (b'{"id": 1, "result": null, "error": {"error": "unknown database"}}', "unknown database"),
-}
-
-
-@pytest.mark.parametrize("how", GREETINGS)
-@pytest.mark.parametrize("verb", ["apply", "verify"])
-def test_a_stuck_database_is_given_up_in_time(how: str, verb: str, place: Path) -> None:
-    said, message = GREETINGS[how]
-    with ExitStack() as stack:
-        server = stack.enter_context(socket.socket(socket.AF_UNIX))
-        server.bind(f"{place}/db.sock")
-        server.listen()
-        process = stack.enter_context(
-            subprocess.Popen(
-                [sys.executable, "-m", "dnsteer", verb, SPEC, "--db", f"unix:{place}/db.sock", "--timeout", "0.5"],
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENV,
-            )
-        )  # fmt: skip
-        peer, _ = server.accept()
-        start = time.monotonic()
-        peer.sendall(said)
-        if how == "drips":
-            with suppress(OSError):
-                while process.poll() is None:
-                    peer.sendall(b" ")
-        _, errors = process.communicate(timeout=20)
-        peer.close()
-    assert process.returncode == (1 if how == "refuses" else 69)
-    assert message in errors
-    assert "Traceback" not in errors
-    assert time.monotonic() - start < 5
-
-
-def test_errors_as_json(place: Path, command: Command) -> None:
-    code, shown, said = command("apply", SPEC, "--db", f"unix:{place}/db.sock", "--json")
-    assert (code, said) == (69, "")
-    message = f"OVSDB at unix:{place}/db.sock: there is no such socket; is it running?"
-    assert json.loads(shown) == {"ok": False, "error": message}
-
-
-def test_a_database_of_somebody_else(place: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(_remote: str, _timeout: float) -> socket.socket:
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    monkeypatch.setattr(rpc, "_connect", refused)
-    done = command("verify", SPEC, "--db", f"unix:{place}/db.sock")
-    assert done == (77, "", f"dnsteer: {place}/db.sock: Permission denied; run as root or as the owner\n")
-
-
-@pytest.mark.parametrize("verb", ["check", "explain"])
-def test_without_open_vswitch(verb: str, place: Path) -> None:
-    query = ["--client", "198.51.100.7:40001", "--vip", "198.51.100.53:53/udp"] if verb == "explain" else []
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, verb, SPEC, *query], capture_output=True, text=True, check=False,
-        env={**ENV, "PATH": str(place), "TMPDIR": str(place)},
-    )  # fmt: skip
-    assert done.returncode == 69
-    assert "is not installed; install Open vSwitch (Debian: apt-get install openvswitch-switch)" in done.stderr
-    assert list(place.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "remote"),
-    [
-        ("unix:/run/db.sock", "unix:/run/db.sock"),
-        ("unix:db.sock", f"unix:{Path.cwd()}/db.sock"),
-        ("tcp:127.0.0.1:6640", "tcp:127.0.0.1:6640"),
-        ("tcp:[::1]:6640", "tcp:[::1]:6640"),
-        ("ssl:1.2.3.4:6640", "ssl:1.2.3.4:6640"),
-        ("ssl:[::1]:6640", "ssl:[::1]:6640"),
-    ],
-)
-def test_remotes(text: str, remote: str) -> None:
-    assert parse_remote(text) == remote
-
-
-@pytest.mark.parametrize("text", ["", "unix:", "db.sock", "tcp:1.2.3.4", "tcp:1.2.3.4:0", "tcp:1.2.3.4:65536",
-                                  "tcp:host:1", "ssl:1.2.3.4", "ssl:1.2.3.4:0", "ssl:host:1", "ssl:::1:6640", "ssl:",
-                                  "ptcp:6640", "pssl:6640", "punix:x"])  # fmt: skip
-def test_what_is_no_remote(text: str) -> None:
-    with pytest.raises(ValueError, match="expected unix:PATH"):
-        parse_remote(text)
-
-
-# Output
 
 
 def test_json_of_every_verb_that_has_it(tmp_path: Path, command: Command) -> None:

@@ -1,0 +1,14 @@
+"""Fixtures of the system tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from dnsteer import lab
+
+
+@pytest.fixture(scope="module")
+def no_lab() -> None:
+    """Nobody's lab is up: there is one at a time, and the tests make their own."""
+    if lab.status() is not None:
+        pytest.fail("a lab is up on this machine, and there is one at a time: dnsteer lab down")

@@ -1,0 +1,30 @@
+"""The command line for tests: as a process of its own, or in this one, which is quicker."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SPEC = str(ROOT / "examples" / "own-ports.yaml")
+ENV = {**os.environ, "PYTHONPATH": str(ROOT / "generator"), "COLUMNS": "100"}
+ENV.pop("PYTHONUNBUFFERED", None)  # it would hide what goes wrong when the output is written at the end
+Command = Callable[..., tuple[int, str, str]]
+RUN = "import dnsteer.switch.tools as tools; tools.SBIN = (); from dnsteer.cli.main import run; run()"
+
+
+def dnsteer(*args: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as a process of its own."""
+    argv = [sys.executable, "-m", "dnsteer", *args]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, env={**ENV, **more}, timeout=60)
+
+
+def shell(script: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in which `dnsteer` is the command."""
+    function = f'dnsteer() {{ "{sys.executable}" -m dnsteer "$@"; }}\n'
+    return subprocess.run(
+        ["bash", "-c", function + script], capture_output=True, text=True, check=False, env=ENV, timeout=60
+    )  # fmt: skip
