@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from ipaddress import ip_address
 
 import pytest
-from scapy.layers.inet import IP, TCP, UDP
-from scapy.layers.l2 import Ether
 
 from dnsteer.control import counters
 from dnsteer.control.absent import change_overlay
@@ -22,11 +17,9 @@ from dnsteer.control.edits import advance
 from dnsteer.control.rates import between
 from dnsteer.control.where import Switch as Where
 from dnsteer.plan.absence import Absence, Overlay
-from dnsteer.switch.megaflows import read_counters
-from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.record import Record
 from dnsteer.switch.state import State
-from tests.packet.statuses import NOW, backends, deployed, out, status
+from tests.packet.statuses import NOW, backends, deployed, load, out, put_in, status
 from tests.packet.switches import BRIDGE, LARGE, Switch, cli, spec_of
 
 MANY = spec_of(LARGE)
@@ -39,49 +32,6 @@ KEYS = {
 def record_of(where: Where) -> State:
     with Record(where.remote) as record:
         return record.state(record.the_bridge(None), 1)
-
-
-def frames(address: str, udp: int, tcp: int) -> list[str]:
-    """Packets to port 53, each from a source port of its own."""
-    head = Ether(src="02:00:00:00:00:fe", dst="02:00:00:00:00:53") / IP(src="198.18.0.1", dst=address)
-    return [bytes(head / k(sport=20000 + 2 * i, dport=53)).hex() for i, k in enumerate([UDP] * udp + [TCP] * tcp)]
-
-
-def put_in(switch: PrivateSwitch, address: str, udp: int, tcp: int) -> None:
-    """Put packets in and wait until the switch has taken them: it drops what is too much at a time."""
-
-    def received() -> int:
-        return read_counters(switch.appctl("dpif-netdev/pmd-stats-show")).received
-
-    some = frames(address, udp, tcp)
-    wanted, deadline = received() + len(some), time.monotonic() + 20
-    switch.appctl("netdev-dummy/receive", "p0", *some)
-    while received() < wanted:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
-@contextmanager
-def load(switch: PrivateSwitch, address: str, udp: int, tcp: int, rounds: int = 50) -> Iterator[None]:
-    """So many packets a second of each protocol to port 53 of *address*, in *rounds* rounds a second."""
-    ends = threading.Event()
-    some = frames(address, udp // rounds, tcp // rounds)
-
-    def send() -> None:
-        start = time.monotonic()
-        n = 0
-        while not ends.wait(max(0.0, start + n / rounds - time.monotonic())):
-            switch.appctl("netdev-dummy/receive", "p0", *some)
-            n += 1
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    try:
-        time.sleep(0.6)  # the switch has the flows in its datapath and counts
-        yield
-    finally:
-        ends.set()
-        thread.join()
 
 
 def test_a_switch_as_it_should_be(switch: Switch) -> None:

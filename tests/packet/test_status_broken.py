@@ -10,11 +10,8 @@ import pytest
 from dnsteer.plan.absence import Absence, Overlay
 from dnsteer.plan.numbers import Category, cookie
 from dnsteer.switch.record import Record
-from tests.packet.statuses import NOW, backends, deployed, out, status
+from tests.packet.statuses import GONE, NOW, backends, deployed, out, status
 from tests.packet.switches import BRIDGE, Switch, cli
-
-GONE = [r"connection (attempt failed|dropped)", r"Connection (refused|reset)"]
-"""What the servers log when the other one is killed."""
 
 
 def test_drift_is_counted_and_shown(switch: Switch) -> None:

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tests.packet.statuses import GONE, deployed, load
 from tests.packet.switches import ROOT, Switch
-from tests.packet.test_status import GONE, deployed, load
 
 ARGV = [sys.executable, "-m", "dnsteer", "status", "--watch", "--interval", "0.5s", "--db"]
 ENV = {**os.environ, "PYTHONPATH": str(ROOT / "generator"), "TERM": "xterm-256color"}
