@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from dnsteer.render.bringup.files import rendered
+from dnsteer.render.bringup.files import NAMES, rendered
 from dnsteer.render.bringup.setup import Setup, setup_of
 from dnsteer.render.files import write_files
 from tests.unit.spec_text import load
@@ -70,8 +70,8 @@ def setup(text: str, *changes: tuple[str, str]) -> Setup:
 
 
 def written(folder: Path, text: str, *changes: tuple[str, str]) -> Path:
-    """The files of a spec, in a folder."""
-    write_files(rendered(setup(text, *changes)), folder)
+    """The files of a spec, in a folder, and none of another."""
+    write_files(rendered(setup(text, *changes)), folder, stale=NAMES)
     return folder
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dnsteer.cli.files import FOLDER, Force, show_files
 from dnsteer.cli.output import Exit, Json, SpecFile, fail, load, out, print_json, reporting
 from dnsteer.cli.remote import Db
 
@@ -25,7 +26,8 @@ def register(app: typer.Typer) -> None:
 
 def bringup(
     spec: SpecFile,
-    folder: Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Folder to write to.")] = None,
+    folder: Annotated[Path | None, FOLDER] = None,
+    force: Force = False,
     check: Annotated[bool, typer.Option("--check", help="Look at this machine and say what is missing.")] = False,
     db: Db = "unix:/var/run/openvswitch/db.sock",
     json: Json = False,
@@ -42,7 +44,7 @@ def bringup(
     with reporting(json):
         setup = setup_of(load(spec, json))
         if folder is not None:
-            result |= _write(setup, folder, json)
+            result |= _write(setup, folder, force, json)
         items = _look(setup, db) if check else []
     missing = any(item.state == "missing" for item in items)
     if json:
@@ -54,17 +56,15 @@ def bringup(
     raise typer.Exit(Exit.DIFFERENT if missing else Exit.OK)
 
 
-def _write(setup: Setup, folder: Path, json: bool) -> dict[str, object]:
-    """Write the files; those that were otherwise before are named as changed."""
-    from dnsteer.render.bringup.files import rendered
+def _write(setup: Setup, folder: Path, force: bool, json: bool) -> dict[str, object]:
+    """Write the files; those that were otherwise before are named as changed, those of an earlier spec as removed."""
+    from dnsteer.render.bringup.files import NAMES, rendered
     from dnsteer.render.files import write_files
 
     texts = rendered(setup)
-    changed = [name for name, text in texts.items() if not _is(folder / name, text)]
-    write_files(texts, folder)
+    states = write_files(texts, folder, stale=NAMES, force=force)
     if not json:
-        for name, text in texts.items():
-            out.print(f"{folder / name}: {len(text.splitlines())} lines", markup=False)
+        show_files(texts, states, folder)
         for note in setup.notes:
             out.print(f"note: {note}", markup=False)
     settings = [
@@ -72,16 +72,13 @@ def _write(setup: Setup, folder: Path, json: bool) -> dict[str, object]:
         for s in setup.settings
     ]
     return {
-        "folder": str(folder), "files": {n: len(t.encode()) for n, t in texts.items()}, "changed": changed,
-        "settings": settings, "notes": list(setup.notes),
-    }  # fmt: skip
-
-
-def _is(file: Path, text: str) -> bool:
-    try:
-        return file.read_text(encoding="utf-8") == text
-    except (OSError, UnicodeDecodeError):
-        return False
+        "folder": str(folder),
+        "files": {n: len(t.encode()) for n, t in texts.items()},
+        "changed": [name for name, state in states.items() if state != "unchanged"],
+        "removed": [name for name, state in states.items() if state == "removed"],
+        "settings": settings,
+        "notes": list(setup.notes),
+    }
 
 
 def _look(setup: Setup, db: str) -> list[Item]:

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dnsteer import __version__
 from dnsteer.cli.output import Json, SpecFile, load, out, print_json, reporting
+
+if TYPE_CHECKING:
+    from dnsteer.render.files import State
+
+
+def _folder(text: str) -> Path:
+    """A folder to write to. An empty one is a variable that somebody forgot to set, and not the current folder."""
+    if not text:
+        raise typer.BadParameter("found an empty name; expected a folder (. is the current one)")
+    return Path(text)
+
+
+FOLDER = typer.Option("-o", "--output", metavar="DIR", help="Folder to write to.", parser=_folder)
+Force = Annotated[bool, typer.Option("--force", help="Replace files there that dnsteer did not make.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -21,7 +36,8 @@ def register(app: typer.Typer) -> None:
 
 def render(
     spec: SpecFile,
-    folder: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder to write to.")],
+    folder: Annotated[Path, FOLDER],
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Write flows, groups, one bundle and the bridge set-up as files. Needs no switch."""
@@ -30,12 +46,18 @@ def render(
     with reporting(json):
         loaded = load(spec, json)
         texts = rendered(loaded)
-        write_files(texts, folder)
+        states = write_files(texts, folder, force=force)
         if json:
             print_json({"ok": True, "files": {n: len(t.encode()) for n, t in texts.items()}, "folder": str(folder)})
             return
-        for name, text in texts.items():
-            out.print(f"{folder / name}: {len(text.splitlines())} lines", markup=False)
+        show_files(texts, states, folder)
+
+
+def show_files(texts: Mapping[str, str], states: Mapping[str, State], folder: Path) -> None:
+    """Say of each file what became of it."""
+    for name, state in states.items():
+        lines = f"{len(texts[name].splitlines())} lines, " if name in texts else ""
+        out.print(f"{folder / name}: {lines}{state}", markup=False)
 
 
 def schema() -> None:

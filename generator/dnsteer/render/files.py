@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import shlex
+import stat
 import tempfile
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 from dnsteer import __version__
 from dnsteer.plan.bridge import wanted_bridge
@@ -18,6 +24,11 @@ from dnsteer.render.flows import flow_lines, groups_of, render_flows, render_gro
 from dnsteer.spec.load import Loaded
 
 FILES = ("bridge.sh", "groups.txt", "flows.txt", "bundle.txt")
+State = Literal["new", "changed", "unchanged", "removed"]
+"""What became of a file."""
+_OURS = re.compile(rb"\bby dnsteer (bringup )?[0-9]")
+_HEAD = 5
+"""Lines in which a file says who made it."""
 
 
 def rendered(loaded: Loaded) -> dict[str, str]:
@@ -37,19 +48,61 @@ def rendered(loaded: Loaded) -> dict[str, str]:
     }
 
 
-def write_files(texts: dict[str, str], folder: Path) -> None:
-    """Write all files into *folder*, each whole or not at all. Raises OSError."""
+def write_files(
+    texts: Mapping[str, str], folder: Path, *, stale: Iterable[str] = (), force: bool = False
+) -> dict[str, State]:
+    """Write all files into *folder*, each whole or not at all, and remove those of *stale* that dnsteer made earlier.
+
+    A file that dnsteer did not make is replaced only with *force*; without it nothing is written then. Raises OSError.
+    """
+    states = {name: _state(folder / name, text) for name, text in texts.items()}
+    foreign = [folder / name for name, state in states.items() if state != "new" and not _is_ours(folder / name)]
+    blocked = [file for file in foreign if not force or not file.is_file()]
+    if blocked:
+        said = "not made by dnsteer; nothing was written: choose another folder" + (
+            "" if force else ", or give --force"
+        )
+        raise FileExistsError(errno.EEXIST, said, ", ".join(map(str, blocked)))
+    old = [name for name in stale if name not in texts and _is_ours(folder / name)]
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
-        try:
-            with os.fdopen(handle, "w") as stream:
-                stream.write(text)
-            Path(temporary).chmod(0o755 if name.endswith(".sh") else 0o644)
-            Path(temporary).replace(folder / name)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+    for name, state in states.items():
+        if state != "unchanged":
+            _write(folder / name, texts[name])
+    for name in old:
+        (folder / name).unlink()
+    return {**states, **dict.fromkeys(old, "removed")}
+
+
+def _state(file: Path, text: str) -> State:
+    """What writing *text* to a file would make of it."""
+    if not os.path.lexists(file):
+        return "new"
+    same = file.is_file() and file.read_bytes() == text.encode() and stat.S_IMODE(file.stat().st_mode) == _mode(file)
+    return "unchanged" if same else "changed"
+
+
+def _is_ours(file: Path) -> bool:
+    """Whether a file says in its first lines that dnsteer made it."""
+    if not file.is_file():
+        return False
+    with file.open("rb") as stream:
+        return _OURS.search(b"".join(islice(stream, _HEAD))) is not None
+
+
+def _mode(file: Path) -> int:
+    return 0o755 if file.suffix == ".sh" else 0o644
+
+
+def _write(file: Path, text: str) -> None:
+    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(text.encode())
+        Path(temporary).chmod(_mode(file))
+        Path(temporary).replace(file)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
 
 
 def _bundle(plan: Plan, flows: str) -> str:

@@ -27,6 +27,8 @@ _CONTENTS = {
     "teardown.sh": "takes it back",
     UNIT: "systemd unit: the scripts up to 30, at every boot, before ovs-vswitchd",
 }
+NAMES = (*_CONTENTS, "README.md")
+"""All files that some spec has."""
 
 
 def scripts_of(setup: Setup) -> list[str]:
