@@ -6,13 +6,17 @@ No BlueField is here: the tree and the stubs are made by hand after public docum
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+import tempfile
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.unit.bringup_cases import DOCA, DPDK, KERNEL, written
+from tests.unit.bringup_cases import DOCA, DPDK, KERNEL, NETDEV, written
 
 P0, P1 = "0000:03:00.0", "0000:03:00.1"
 ASKED = ("pci: {p0: 0000:03:00.0, p1: 0000:03:00.1}", "multiport: true")
@@ -102,9 +106,21 @@ class Tree:
     def render(self, text: str, *changes: tuple[str, str]) -> None:
         written(self.scripts, text, *changes)
 
-    def run(self, script: str, *args: str) -> Ran:
+    def function(self, physical: str, number: int) -> Path:
+        """The device of a scalable function with number 10, with the driver that it has first."""
+        device = self.root / f"sys/devices/pci0000:00/{physical}/mlx5_core.sf.{number}"
+        device.mkdir()
+        (device / "sfnum").write_text("10\n")
+        drivers = "sys/bus/auxiliary/drivers"
+        (self.root / drivers / "mlx5_core.sf").mkdir(parents=True, exist_ok=True)
+        self.link(f"{drivers}/mlx5_core.sf_cfg/{device.name}", device)
+        (device / "driver").symlink_to(self.root / drivers / "mlx5_core.sf_cfg")
+        self.link(f"sys/bus/auxiliary/devices/{device.name}", device)
+        return device
+
+    def run(self, script: str, *args: str, wait: int = 0, **more: str) -> Ran:
         env = {**os.environ, "PATH": f"{self.bin}:/usr/sbin:/usr/bin:/sbin:/bin", "DNSTEER_ROOT": str(self.root),
-               "STATE": str(self.state), "OVS_RUNDIR": str(self.state)}  # fmt: skip
+               "STATE": str(self.state), "OVS_RUNDIR": str(self.state), "DNSTEER_WAIT": str(wait), **more}  # fmt: skip
         done = subprocess.run([str(self.scripts / script), *args], capture_output=True, text=True, check=False, env=env,
                               timeout=30)  # fmt: skip
         return Ran(done.returncode, done.stdout, done.stderr)
@@ -115,6 +131,11 @@ class Tree:
         lines = file.read_text().splitlines() if file.exists() else []
         file.write_text("")
         return [line for line in lines if any(w in line for w in (words or (" set ", " add ", " del ", "-K", "mount")))]
+
+
+def later(seconds: float, do: Callable[[], object]) -> None:
+    """Do something while a script runs."""
+    threading.Timer(seconds, do).start()
 
 
 @pytest.fixture
@@ -234,12 +255,10 @@ def test_the_kernels_offload_is_switched_on(tree: Tree) -> None:
 
 
 def test_scalable_functions_are_made_once(tree: Tree) -> None:
-    device = tree.root / f"sys/devices/pci0000:00/{P0}/mlx5_core.sf.2"
-    device.mkdir()
-    (device / "sfnum").write_text("10\n")
-    tree.link("sys/bus/auxiliary/devices/mlx5_core.sf.2", device)
-    tree.link("sys/bus/auxiliary/drivers/mlx5_core.sf_cfg/mlx5_core.sf.2", device)
-    (tree.root / "sys/bus/auxiliary/drivers/mlx5_core.sf").mkdir()
+    drivers = tree.root / "sys/bus/auxiliary/drivers"
+    for number, physical in ((2, P0), (3, P1)):
+        tree.function(physical, number)
+    (drivers / "mlx5_core.sf_cfg/mlx5_core.sf.3").unlink()  # as with a kernel that has no such driver
     tree.render(DOCA)
     first = tree.run("25-functions.sh")
     assert (first.code, first.err) == (0, "")
@@ -251,7 +270,6 @@ def test_scalable_functions_are_made_once(tree: Tree) -> None:
         f"devlink port add pci/{P1} flavour pcisf pfnum 1 sfnum 10",
         f"devlink port function set pci/{P1}/32768 state active",
     ]
-    drivers = tree.root / "sys/bus/auxiliary/drivers"
     assert (drivers / "mlx5_core.sf_cfg/unbind").read_text() == "mlx5_core.sf.2\n"
     assert (drivers / "mlx5_core.sf/bind").read_text() == "mlx5_core.sf.2\n"
     (drivers / "mlx5_core.sf_cfg/mlx5_core.sf.2").unlink()
@@ -270,7 +288,8 @@ def test_firmware_without_scalable_functions_is_named(tree: Tree) -> None:
 def test_teardown_takes_back_what_was_changed_and_only_that(tree: Tree) -> None:
     (tree.state / f"mode-{P1}").write_text("switchdev\n")  # that one was so before
     tree.render(DOCA)
-    (tree.root / "sys/bus/auxiliary/drivers/mlx5_core.sf").mkdir(parents=True)
+    for number, physical in ((2, P0), (3, P1)):
+        tree.function(physical, number)
     for script in ("10-hugepages.sh", "20-eswitch.sh", "25-functions.sh"):
         ran = tree.run(script)
         assert ran.code == 0, ran.err
@@ -294,6 +313,82 @@ def test_teardown_takes_back_what_was_changed_and_only_that(tree: Tree) -> None:
     assert tree.pages.read_text() == "8\n"
     again = tree.run("teardown.sh", "--yes")
     assert (again.code, again.changed, tree.calls()) == (0, [], [])
+
+
+def test_teardown_takes_back_what_the_scripts_of_an_earlier_spec_changed(tree: Tree) -> None:
+    tree.render(DOCA)
+    for number, physical in ((2, P0), (3, P1)):
+        tree.function(physical, number)
+    for script in ("10-hugepages.sh", "20-eswitch.sh", "25-functions.sh"):
+        assert tree.run(script).code == 0
+    tree.calls()
+    tree.render(NETDEV)
+    assert sorted(f.name for f in tree.scripts.glob("*-*.sh")) == ["30-openvswitch.sh", "40-bridge.sh"]
+    assert tree.run("teardown.sh", "--yes").code == 0
+    assert [c for c in tree.calls() if " del " in c or " eswitch set " in c or "umount" in c] == [
+        f"devlink port del pci/{P0}/32768",
+        f"devlink port del pci/{P1}/32768",
+        f"devlink dev eswitch set pci/{P0} mode legacy",
+        f"devlink dev eswitch set pci/{P1} mode legacy",
+        f"umount {tree.root}/dev/hugepages-2M",
+    ]
+    assert tree.pages.read_text() == "8\n"
+
+
+def test_devices_that_come_late_are_waited_for(tree: Tree) -> None:
+    """As at boot: the interface comes first, then the driver answers, then the device of a scalable function is there."""
+    tree.render(DOCA, ASKED)
+    target = (tree.root / "sys/class/net/p1/device").readlink()
+    (tree.root / "sys/class/net/p1/device").unlink()
+    later(1, lambda: tree.link("sys/class/net/p1/device", target))
+    (tree.state / "refuse").write_text("eswitch show")
+    later(2, (tree.state / "refuse").unlink)
+    first = tree.run("20-eswitch.sh", wait=20)
+    assert (first.code, first.err, len(first.changed)) == (0, "", 4)
+    assert "waiting for devices, up to 20 s" in first.out
+    tree.function(P0, 2)
+    later(1, lambda: tree.function(P1, 3))
+    second = tree.run("25-functions.sh", wait=20)
+    assert (second.code, second.err) == (0, "")
+    assert [line for line in second.changed if line.startswith("driver of")] == [
+        "driver of mlx5_core.sf.2",
+        "driver of mlx5_core.sf.3",
+    ]
+
+
+def test_a_scalable_function_without_a_device_is_named(tree: Tree) -> None:
+    tree.render(DOCA)
+    ran = tree.run("25-functions.sh", wait=1)
+    assert ran.code == 1
+    assert (
+        f"no device with a driver came for the scalable function 10 of {P0} (pci/{P0}/32768) while waiting" in ran.err
+    )
+    (tree.function(P0, 2) / "driver").unlink()
+    assert tree.run("25-functions.sh").code == 1
+
+
+@pytest.mark.parametrize("script", ["bringup.sh", "20-eswitch.sh", "30-openvswitch.sh", "40-bridge.sh", "teardown.sh"])
+def test_every_script_wants_root(tree: Tree, script: str) -> None:
+    (tree.bin / "id").write_text("#!/bin/sh\necho 1000\n")
+    (tree.bin / "id").chmod(0o755)
+    tree.render(DOCA)
+    ran = tree.run(script, DNSTEER_ROOT="")
+    assert (ran.code, ran.out, ran.err) == (77, "", f"{script}: run this as root\n")
+    assert tree.calls() == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes another user's place")
+def test_a_process_of_another_user_runs_too(tree: Tree) -> None:
+    """Or a restart that waits would be forgotten."""
+    tree.render(DOCA)
+    found = re.search(r"^process_of\(\) \{\n.*?^\}\n", (tree.scripts / "30-openvswitch.sh").read_text(), re.M | re.S)
+    assert found is not None
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        (Path(folder) / "ovs-vswitchd.pid").write_text("1\n")
+        done = subprocess.run(["sh", "-c", f"{found[0]}process_of"], capture_output=True, text=True, check=True, user=65534,
+                              env={**os.environ, "OVS_RUNDIR": folder}, cwd="/")  # fmt: skip
+    assert done.stdout == "1\n"
 
 
 def test_an_unknown_option_changes_nothing(tree: Tree) -> None:
