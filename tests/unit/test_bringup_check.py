@@ -11,6 +11,7 @@ import pytest
 from dnsteer.control.inspection.inspect import inspect
 from dnsteer.control.inspection.machine import Item, Machine, Ran, run_program
 from dnsteer.control.inspection.memory import cores_in
+from dnsteer.render.bringup.files import UNIT, rendered
 from tests.unit.bringup_cases import DOCA, DPDK, KERNEL, NETDEV, settings, setup
 
 P0, P1 = "0000:03:00.0", "0000:03:00.1"
@@ -53,8 +54,14 @@ class BlueField:
             (root / f"sys/class/net/p{number}/device").symlink_to(device)
         self.file("sys/class/net/pf0vf0/operstate", "up\n")
         self.file("run/systemd/system/there", "")
-        for unit in ("dnsteer-bringup.service", "dnsteer-restore.service", "ovs-vswitchd.service.d/dnsteer.conf"):
+        for unit in ("dnsteer-restore.service", "ovs-vswitchd.service.d/dnsteer.conf"):
             self.file(f"etc/systemd/system/{unit}", "")
+        self.unit = self.file(f"etc/systemd/system/{UNIT}", rendered(setup(text))[UNIT])
+        self.enabled = root / f"etc/systemd/system/ovs-vswitchd.service.wants/{UNIT}"
+        self.enabled.parent.mkdir()
+        self.enabled.symlink_to(f"/etc/systemd/system/{UNIT}")
+        self.script = self.file("etc/dnsteer/bringup/bringup.sh", "#!/bin/sh\n")
+        self.script.chmod(0o755)
         self.says("ovs-vswitchd --version", "ovs-vswitchd (Open vSwitch) 3.2.1000\nDPDK 24.11.0\nDOCA 3.2.1\n")
         for function in (P0, P1):
             show = json.dumps({"dev": {f"pci/{function}": {"mode": "switchdev", "inline-mode": "none"}}})
@@ -341,8 +348,26 @@ def test_a_port_that_is_otherwise(bluefield: BlueField, changed: dict[str, objec
 def test_units_that_are_not_installed(bluefield: BlueField) -> None:
     (bluefield.root / "etc/systemd/system/ovs-vswitchd.service.d/dnsteer.conf").unlink()
     one(bluefield, "unit for flow-restore-wait", "missing", "no ovs-vswitchd.service.d/dnsteer.conf", "install.yml")
-    (bluefield.root / "etc/systemd/system/dnsteer-bringup.service").unlink()
-    assert "unit for bring-up" in bluefield.wrong()
+    bluefield.unit.unlink()
+    assert bluefield.wrong()["unit for bring-up"].found == f"no {UNIT}"
+
+
+def test_a_unit_for_bring_up_that_is_not_enabled(bluefield: BlueField) -> None:
+    bluefield.enabled.unlink()
+    one(bluefield, "unit for bring-up", "missing", f"{UNIT} is not enabled", f"systemctl enable {UNIT}")
+    bluefield.unit.write_text(bluefield.unit.read_text().replace("WantedBy=ovs-vswitchd", "RequiredBy=network"))
+    link = bluefield.root / f"etc/systemd/system/network.service.requires/{UNIT}"
+    link.parent.mkdir()
+    link.symlink_to(f"/etc/systemd/system/{UNIT}")
+    assert bluefield.wrong() == {}
+
+
+def test_a_unit_for_bring_up_whose_script_cannot_run(bluefield: BlueField) -> None:
+    bluefield.script.chmod(0o644)
+    script = f"/etc/dnsteer/bringup/bringup.sh, which {UNIT} runs,"
+    one(bluefield, "unit for bring-up", "missing", f"{script} cannot be executed", "")
+    bluefield.script.unlink()
+    one(bluefield, "unit for bring-up", "missing", f"{script} is not there", "-o /etc/dnsteer/bringup")
 
 
 def test_the_kernels_flavor(tmp_path: Path) -> None:

@@ -17,6 +17,9 @@ from dnsteer.spec.model import Flavor
 _UNITS = "/etc/systemd/system"
 _RESTORING = (f"{_UNITS}/dnsteer-restore.service", f"{_UNITS}/ovs-vswitchd.service.d/dnsteer.conf")
 
+_INSTALL = {"wants": "WantedBy", "requires": "RequiredBy"}
+"""Keys of a unit's section Install, by the folders in which enabling it makes links."""
+
 
 def inspect(machine: Machine, setup: Setup, remote: str) -> list[Item]:
     """Look at all of it. *remote* is the machine's OVSDB."""
@@ -77,11 +80,7 @@ def _units(machine: Machine) -> Iterator[Item]:
         todo = "see to it otherwise that bringup.sh and dnsteer restore run at boot"
         yield Item("systemd units", "unknown", "systemd does not run here", todo)
         return
-    there = machine.exists(f"{_UNITS}/{UNIT}")
-    todo = f"copy it to {_UNITS} and enable it, or use the runbook bringup.yml"
-    yield Item(
-        "unit for bring-up", "ok" if there else "missing", UNIT if there else f"no {UNIT}", "" if there else todo
-    )
+    yield _boot_unit(machine)
     gone = [name for name in _RESTORING if not machine.exists(name)]
     name = "unit for flow-restore-wait"
     if gone:
@@ -93,3 +92,27 @@ def _units(machine: Machine) -> Iterator[Item]:
         )
     else:
         yield Item(name, "ok", "dnsteer-restore.service")
+
+
+def _boot_unit(machine: Machine) -> Item:
+    """The unit that runs the scripts at boot: there, enabled, and with a script to run."""
+    name, text = "unit for bring-up", machine.text(f"{_UNITS}/{UNIT}")
+    if not machine.exists(f"{_UNITS}/{UNIT}"):
+        todo = f"copy it to {_UNITS} and enable it, or use the runbook bringup.yml"
+        return Item(name, "missing", f"no {UNIT}", todo)
+    if text is None:
+        return Item(name, "unknown", f"{UNIT} cannot be read", "run this as root")
+    wanting = [f"{unit}.{kind}" for kind in _INSTALL for unit in _said(text, _INSTALL[kind])]
+    if not any(machine.has_link(f"{_UNITS}/{folder}/{UNIT}") for folder in wanting):
+        return Item(name, "missing", f"{UNIT} is not enabled", f"systemctl enable {UNIT}")
+    script = next(iter(_said(text, "ExecStart")), "").lstrip("-@:+!")
+    if not machine.executable(script):
+        found = "cannot be executed" if machine.exists(script) else "is not there"
+        todo = f"dnsteer bringup SPEC -o {PurePosixPath(script).parent}"
+        return Item(name, "missing", f"{script or 'ExecStart'}, which {UNIT} runs, {found}", todo)
+    return Item(name, "ok", f"{UNIT}, enabled")
+
+
+def _said(text: str, key: str) -> list[str]:
+    """The words that a unit's file gives a key, in all its lines."""
+    return [word for value in re.findall(rf"^{key}=(.*)$", text, re.M) for word in value.split()]

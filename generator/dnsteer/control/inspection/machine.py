@@ -88,6 +88,18 @@ class Machine:
         except OSError:
             return False
 
+    def has_link(self, name: str) -> bool:
+        """Whether there is such a symbolic link, wherever it leads to."""
+        return self.path(name).is_symlink()
+
+    def executable(self, name: str) -> bool:
+        """Whether there is such a file, and somebody may execute it."""
+        try:
+            path = self.path(name)
+            return path.is_file() and bool(path.stat().st_mode & 0o111)
+        except OSError:
+            return False
+
     def target(self, name: str) -> str | None:
         """The last part of what a symbolic link leads to; None when there is no such link."""
         path = self.path(name)
