@@ -6,9 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
@@ -71,24 +69,27 @@ def run(
     Raises CommandError with its message when it fails, and TimedOutError when it takes too long.
     """
     argv = [program(args[0]), *args[1:]]
-    with ExitStack() as stack:
-        text: IO[str] | None = None
-        if stdin is not None:
-            # A file, since a pipe would end early when we are killed, and half of the changes would look like all.
-            text = stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))
-            text.write(stdin)
-            text.seek(0)
+    # Files in memory, not pipes: a pipe for the input would end early when we are killed, and half of the changes would look
+    # like all; one for the output needs us for every 32 KiB, which takes long while we are busy with something else.
+    with _in_memory() as text, _in_memory() as printed:
+        text.write(stdin or "")
+        text.seek(0)
         try:
             done = subprocess.run(
-                argv, stdin=text or subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+                argv, stdin=text, stdout=printed, stderr=subprocess.PIPE, text=True, errors="replace",
                 timeout=timeout, env={**os.environ, **(env or {})}, check=False,
                 preexec_fn=ends_with_parent(signal.SIGKILL, deaf=are_put_off()),
             )  # fmt: skip
         except subprocess.TimeoutExpired as err:
             raise TimedOutError(f"{args[0]} did not finish within {timeout:g} s; is Open vSwitch stuck?") from err
-    if done.returncode != 0:
-        raise CommandError(args, done.stderr.strip() or f"exit status {done.returncode}")
-    return done.stdout
+        if done.returncode != 0:
+            raise CommandError(args, done.stderr.strip() or f"exit status {done.returncode}")
+        printed.seek(0)
+        return printed.read()
+
+
+def _in_memory() -> IO[str]:
+    return open(os.memfd_create("dnsteer"), "w+", encoding="utf-8", errors="replace")  # noqa: PTH123 - it has no path
 
 
 def ovs_version() -> str:
