@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dnsteer.offload.capacity.bounds import figures, latencies
-from dnsteer.offload.capacity.frames import FrameError, Sizes, mean, message, mix, parse
+from dnsteer.offload.capacity.frames import FrameError, Sizes, bare, mean, message, mix, parse
 from dnsteer.offload.capacity.model import line_rate
 from dnsteer.offload.capacity.report import Report, report
 from dnsteer.offload.capacity.setup import NoHardwareError, set_up
@@ -212,6 +212,7 @@ def test_messages_in_frames() -> None:
     assert message(54, "ipv4", "udp") == 14 + 20 + 8 + 54 + 4
     assert message(54, "ipv6", "tcp") == 14 + 40 + 32 + 2 + 54 + 4
     assert message(1, "ipv4", "udp") == 64
+    assert (bare("ipv4"), bare("ipv6")) == (14 + 20 + 32 + 4, 14 + 40 + 32 + 4)  # with time stamps, as the messages
 
 
 # What if
@@ -250,6 +251,8 @@ WRONG = {
     "pools.ns.slots=[": "$.pools.ns.slots: found",
     "vips.dns.forwarding=nat": "spec.yaml:4: $.switch.gateways: found no IPv4 gateway",  # what is in the file has a line
     "pools.ns.backends=": "$.pools.ns.backends: found nothing",
+    "vips.dns=null": "$.vips.dns: found nothing; expected a mapping",
+    "vips.dns= ~": "$.vips.dns: found nothing; expected a mapping",
 }
 
 
@@ -329,6 +332,10 @@ def test_notes_tell_what_is_not_in_the_figures() -> None:
     assert "more than the card's 16" in notes(arm_cores=17)
     two = changed(("    p0:\n", "    p0:\n    p1:\n"), text=DOCA)
     assert "2 times the link" in notes(text=two)
+    fast = changed(("bridge:", "link_gbps: 400\n  bridge:"), text=DOCA)
+    assert "faster" not in notes(text=fast)
+    assert "400 Gb/s is faster than the card's fastest, 200 Gb/s" in notes(text=fast, hardware=TWO)
+    assert "500 Gb/s is faster than the card's fastest, 400 Gb/s" in notes(text=fast.replace("400", "500"))
 
 
 def test_loaded_is_what_was_given() -> None:

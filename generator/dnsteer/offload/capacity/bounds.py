@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dnsteer.offload.capacity import estimate
+from dnsteer.offload.capacity.cores import LARGE_FRAME
 from dnsteer.offload.capacity.estimate import Estimate
 from dnsteer.offload.capacity.frames import mean
-from dnsteer.offload.capacity.model import PREAMBLE_AND_GAP, Model, line_rate, waiting
+from dnsteer.offload.capacity.model import Model, line_rate, waiting
 from dnsteer.offload.capacity.readings import State
 from dnsteer.offload.capacity.setup import Setup
 from dnsteer.offload.path import Path
@@ -49,7 +50,7 @@ class Figures:
 def figures(setup: Setup, path: Path, sizes: tuple[tuple[int, int], ...]) -> Figures:
     """What a path forwards of a mix of frame sizes, if nothing else needs the hardware."""
     size = mean(sizes)
-    found: dict[Bound, Estimate] = {"link": _link(setup, size)}
+    found: dict[Bound, Estimate] = {"link": _link(setup, sizes)}
     if in_hardware(path):
         name, switch = _switch(setup, path, size)
         found[name] = switch
@@ -74,14 +75,23 @@ def _unknown(arm: Estimate, most: float) -> Estimate:
     return Estimate(arm.value, arm.low, max(arm.high, most), "extrapolation", arm.rests_on, because)
 
 
-def _link(setup: Setup, size: float) -> Estimate:
+def _link(setup: Setup, sizes: tuple[tuple[int, int], ...]) -> Estimate:
+    """What fills the link. It was seen full with large frames, and with smaller ones of one size down to a certain one."""
+    size, tested, card = mean(sizes), setup.model.link, setup.hardware.value
     rate = line_rate(setup.link_gbps, size)
-    tested = setup.model.link
-    rests = (f"{setup.hardware.value} depth-bandwidth",)
+    rests = (f"{card} depth-bandwidth",)
     if setup.link_gbps != tested:
         because = (f"the link was tested at {tested:g} Gb/s",)
         return Estimate(rate, min(rate, line_rate(tested, size)), rate, "extrapolation", rests, because)
-    return Estimate(rate, rate, rate, "reading", rests)
+    if size == LARGE_FRAME:
+        return Estimate(rate, rate, rate, "reading", rests)
+    full = setup.model.rows.values(setup.hardware, "full-rate-frame")
+    if len(sizes) == 1 and full and min(row.value for row in full) <= size < LARGE_FRAME:
+        return Estimate(rate, rate, rate, "interpolation", (*rests, f"{card} rewrite-full-rate"))
+    because = (
+        "the link was full with large frames; what fills it with other sizes is computed (20 bytes besides each)",
+    )
+    return Estimate(rate, rate, rate, "extrapolation", rests, because)
 
 
 def _switch(setup: Setup, path: Path, size: float) -> tuple[Bound, Estimate]:
@@ -100,13 +110,16 @@ def _bandwidth(setup: Setup, path: Path, size: float) -> dict[Bound, Estimate]:
     if held.value >= 0.99 * model.link:
         return {}
     name: Bound = "conntrack" if state.tracking and held.value >= 0.9 * model.link else "depth"
-    rests = (f"{Hardware.BLUEFIELD_2.value} {'tracking' if name == 'conntrack' else 'depth'}-bandwidth",)
-    rate = held.value * 1000 / 8 / (size + PREAMBLE_AND_GAP)
-    if name == "conntrack":
-        rate *= setup.link_gbps / model.link
-    because = () if held.kind == "reading" else ("between or beyond the few bandwidths that were measured",)
-    spread = 1.0 if held.kind == "reading" else 1 + estimate.table_error(Hardware.BLUEFIELD_2, rests[0].split()[1])
-    return {name: Estimate(rate, rate / spread, rate * spread, held.kind, rests, because)}
+    tables = ("tracking-bandwidth", "balancer-bandwidth") if name == "conntrack" else ("depth-bandwidth",)
+    rests = tuple(f"{Hardware.BLUEFIELD_2.value} {table}" for table in tables)
+    scale = setup.link_gbps / model.link if name == "conntrack" else 1.0
+    low, value, high = (scale * line_rate(gbps, size) for gbps in (held.low, held.value, held.high))
+    if held.kind == "reading" and scale == 1:
+        return {name: Estimate(value, low, high, "reading", rests)}
+    spread = 1 + max(estimate.table_error(Hardware.BLUEFIELD_2, table) for table in tables)
+    because = ("between or beyond the few bandwidths that were measured",)
+    kind = "extrapolation" if scale != 1 else held.kind
+    return {name: Estimate(value, value / spread, value * spread, kind, rests, because)}
 
 
 def _arm(setup: Setup, sizes: tuple[tuple[int, int], ...]) -> Estimate:
@@ -138,8 +151,24 @@ class Latencies:
 
 def latencies(setup: Setup, path: Path, rate: Estimate) -> Latencies:
     """The latencies of a path that does at most *rate* (Mpps)."""
-    if not in_hardware(path):
-        return _core_latencies(setup, rate)
+    if path.offloaded == "unknown":
+        cores, hard = _core_latencies(setup, rate), _switch_latencies(setup, path, rate)
+        return Latencies(_either(cores.low, hard.low), _either(cores.loaded, hard.loaded))
+    return _switch_latencies(setup, path, rate) if in_hardware(path) else _core_latencies(setup, rate)
+
+
+def _either(cores: Estimate, hard: Estimate) -> Estimate:
+    """The cores' latency as the figure, as for rates, in a range that has the eSwitch's in it."""
+    because = (
+        "nobody has published whether hardware takes it; if it does, the range's lower end holds",
+        *cores.because,
+    )
+    low, high = min(cores.low, hard.low), max(cores.high, hard.high)
+    rests = tuple(dict.fromkeys((*cores.rests_on, *hard.rests_on)))
+    return Estimate(cores.value, low, high, "extrapolation", rests, tuple(dict.fromkeys((*because, *hard.because))))
+
+
+def _switch_latencies(setup: Setup, path: Path, rate: Estimate) -> Latencies:
     low = estimate.of_latency(setup.model, setup.state(path, 64))
     more = waiting(1 / rate.value, LOADED)
     rests = (*low.rests_on, f"{Hardware.BLUEFIELD_3.value} rewrite-low-latency")

@@ -160,6 +160,7 @@ class Facts(Part):
     """Properties of the card."""
 
     link_gbps: Fact
+    most_gbps: Fact
     max_entries: Fact
     arm_cores: Fact
 

@@ -147,7 +147,7 @@ def _why(model: Model, state: State) -> list[str]:
 
 def _reading(model: Model, held: Held) -> Estimate:
     rests = tuple(dict.fromkeys(f"{model.card.value} {name.partition('[')[0]}" for name in held.rows))
-    return Estimate(held.value, held.value, held.value, "reading", rests)
+    return Estimate(held.value, held.low, held.high, "reading", rests)
 
 
 def _beyond(model: Model, state: State) -> bool:

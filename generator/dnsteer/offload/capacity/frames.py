@@ -21,7 +21,8 @@ NAMED = ("query", "answer", "imix", "jumbo")
 _ETHERNET = 18  # header and FCS
 _IP: dict[Family, int] = {"ipv4": 20, "ipv6": 40}
 _UDP = 8
-_TCP = 32 + 2  # header with time stamps, and the message's length (RFC 1035, 4.2.2)
+_TCP = 32  # header with time stamps
+_LENGTH = 2  # of the message, before it in TCP (RFC 1035, 4.2.2)
 
 
 class FrameError(ValueError):
@@ -48,7 +49,12 @@ def parse(text: str) -> str:
 
 def message(size: int, family: Family, protocol: str) -> int:
     """The frame of a DNS message of *size* bytes in one packet."""
-    return max(LEAST, size + _ETHERNET + _IP[family] + (_UDP if protocol == "udp" else _TCP))
+    return max(LEAST, size + _ETHERNET + _IP[family] + (_UDP if protocol == "udp" else _TCP + _LENGTH))
+
+
+def bare(family: Family) -> int:
+    """The frame of a TCP segment without data, such as an acknowledgement."""
+    return max(LEAST, _ETHERNET + _IP[family] + _TCP)
 
 
 def mix(frame: str, family: Family, protocol: str, sizes: Sizes) -> tuple[tuple[int, int], ...]:

@@ -10,6 +10,7 @@ from dnsteer.offload.capacity import cores, switch, tracking
 from dnsteer.offload.capacity.cores import CoreLatency, Cores, CoresOf
 from dnsteer.offload.capacity.data import Measurement, Measures, Published, Row, TrackingBy, published
 from dnsteer.offload.capacity.readings import Held, Readings, State
+from dnsteer.offload.capacity.solve import mean_of_ratios
 from dnsteer.offload.capacity.switch import Latency, PacketTime
 from dnsteer.spec.model import Hardware
 
@@ -97,7 +98,7 @@ class Model:
         if state.tracking:
             shares = [r.value / self.link for c in (self.card, self.other) for r in self.rows.values(c, "switch-bandwidth")
                       if r.tracking]  # fmt: skip
-            model *= shares[0] if shares else 1.0
+            model *= mean_of_ratios([(share, 1.0) for share in shares]) if shares else 1.0
         return Readings(rows, ("depth", "tracking"), rising=False).hold(state, model)
 
     @cached_property

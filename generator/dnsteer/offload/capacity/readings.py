@@ -37,14 +37,14 @@ class State:
 
 @dataclass(frozen=True)
 class Held:
-    """A figure, what it is, and the rows that it is or lies between."""
+    """A figure, what it is, and the rows that it is or lies between. Several readings of a state: their mean."""
 
     value: float
     kind: Kind
     rows: tuple[str, ...]
     low: float
     high: float
-    """Bounds by the order of the states."""
+    """Bounds by the order of the states, or the least and the most of several readings."""
 
 
 class Readings:
@@ -68,7 +68,8 @@ class Readings:
         same = [(name, value) for name, value, s in signs if not any(s)]
         if same:
             value = mean_of_ratios([(value, 1.0) for _, value in same])
-            return Held(value, "reading", tuple(name for name, _ in same), value, value)
+            values = [value for _, value in same]
+            return Held(value, "reading", tuple(name for name, _ in same), min(values), max(values))
         if low > high:  # two readings that should be the other way round: noise
             low, high = high, low
         value = min(max(model, low), high)

@@ -12,6 +12,7 @@ from dnsteer.offload.capacity.estimate import Estimate
 from dnsteer.offload.capacity.frames import mix
 from dnsteer.offload.capacity.services import Rate, Services, VipRates
 from dnsteer.offload.capacity.setup import Setup
+from dnsteer.offload.capacity.uplinks import entry_of, spreads
 from dnsteer.offload.path import Path
 from dnsteer.spec.load import Loaded
 from dnsteer.spec.model import Hardware
@@ -137,9 +138,21 @@ def _notes(loaded: Loaded, setup: Setup, paths: Sequence[Path]) -> Iterable[str]
         yield f"{setup.entries} hardware rules are more than {facts.max_entries.value:.0f}: {facts.max_entries.about}"
     if facts is not None and setup.arm_cores > facts.arm_cores.value:
         yield f"{setup.arm_cores} Arm cores are more than the card's {facts.arm_cores.value:.0f}"
+    if facts is not None and setup.link_gbps > facts.most_gbps.value:
+        yield (
+            f"a link of {setup.link_gbps:g} Gb/s is faster than the card's fastest, {facts.most_gbps.value:g} Gb/s: figures "
+            "that the link limits cannot be reached"
+        )
     uplinks = len(loaded.spec.switch.uplinks)
     if uplinks > 1:
-        yield f"the link is one uplink; traffic spread evenly over the {uplinks} of them has {uplinks} times the link"
+        if spreads(loaded.spec):
+            yield f"the link is one uplink; traffic spread evenly over the {uplinks} of them has {uplinks} times the link"
+        else:
+            entries = dict.fromkeys(entry_of(loaded.spec, path.vip, path.family) for path in paths)
+            yield (
+                f"clients are taken to come in by {' or '.join(entries)}; each uplink is a link of its own in each "
+                "direction, and the fullest is the limit"
+            )
     yield "the tables that Open vSwitch puts around a spec's flows in hardware (root, after a hash) are not counted in depth"
     if setup.hardware is Hardware.BLUEFIELD_3:
         yield "packet rates near 120 Mpps may be the traffic generator's: the card's own limit without rewrite may be higher"

@@ -7,19 +7,16 @@ pass the switch. What is taken first in full is the limit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dnsteer.offload.capacity.bounds import Bound, Figures, figures
 from dnsteer.offload.capacity.estimate import Estimate, worst_kind
-from dnsteer.offload.capacity.frames import mix
+from dnsteer.offload.capacity.frames import bare, mix
 from dnsteer.offload.capacity.setup import Setup
+from dnsteer.offload.capacity.uplinks import hops
 from dnsteer.offload.path import Path
 from dnsteer.spec.families import Family
 from dnsteer.spec.load import Loaded
-
-_LINK_IN, _LINK_OUT = "in", "out"
-_SMALL = 64
-"""Bytes of the frames of a TCP connection besides those of the query and the answer."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +41,9 @@ class VipRates:
 
 @dataclass(frozen=True)
 class _Use:
-    """Microseconds of a resource for one query, and the bound that it is part of."""
+    """Microseconds of a resource for one query, and the bound that it is part of. *what* tells kinds of packets apart."""
 
+    what: str
     resource: str
     bound: Bound
     time: Estimate
@@ -102,7 +100,7 @@ class Services:
         ways = [(path, "query"), (answer, "answer")] if answer else [(path, "query")]
         uses = []
         for way, frame in ways:
-            uses += self._packets(way, str(_SMALL), packets / len(ways) - 1) + self._packets(way, frame)
+            uses += self._packets(way, str(bare(path.family)), packets / len(ways) - 1) + self._packets(way, frame)
         return [_careful(use) for use in uses]
 
     def _answer(self, path: Path) -> Path | None:
@@ -112,19 +110,12 @@ class Services:
         setup = self._setup
         found = figures(setup, path, mix(frame, path.family, _protocol(path), setup.sizes))
         engines: dict[Bound, str] = {b: "arm" if b == "arm" else "switch" for b in found.bounds if b != "link"}
-        uses = [_Use(_resource(bound, kind, found), bound, _inverse(found.bounds[bound], count))
+        what = f"{path.direction} {path.family} {frame}"
+        uses = [_Use(what, _resource(bound, kind, found), bound, _inverse(found.bounds[bound], count))
                 for bound, kind in engines.items()]  # fmt: skip
         passing = _inverse(found.bounds["link"], count)
-        near = self._near_uplinks(path)
-        shares = {_LINK_IN: 1.0, _LINK_OUT: near} if path.direction == "query" else {_LINK_IN: near, _LINK_OUT: 1.0}
-        return uses + [_Use(way, "link", passing.times(share)) for way, share in shares.items() if share]
-
-    def _near_uplinks(self, path: Path) -> float:
-        """The share of a VIP's backends, by weight, that sit behind uplinks, where packets pass the link twice."""
-        spec = self._loaded.spec
-        backends = spec.pools[spec.vips[path.vip].pool].backends
-        weights = sum(b.weight for b in backends) or 1
-        return sum(b.weight for b in backends if b.port is None or b.port in spec.switch.uplinks) / weights
+        shares = hops(self._loaded.spec, path)
+        return uses + [_Use(what, " ".join(hop), "link", passing.times(share)) for hop, share in shares.items()]
 
     def _tracked(self, rate: Rate, tracker: str) -> Rate:
         setup = self._setup
@@ -145,9 +136,7 @@ def _resource(bound: Bound, kind: str, found: Figures) -> str:
 def _careful(use: _Use) -> _Use:
     time = use.time
     because = ("packets of a connection are those of the published test, both ways", *time.because)
-    return _Use(
-        use.resource, use.bound, Estimate(time.value, time.low, time.high, "extrapolation", time.rests_on, because)
-    )
+    return replace(use, time=replace(time, kind="extrapolation", because=because))
 
 
 def _protocol(path: Path) -> str:
@@ -168,16 +157,19 @@ def _rate(queries: Sequence[Sequence[_Use]]) -> Rate | None:
 
     time, name = most(lambda e: e.value)
     binding = by_resource[name]
-    kind = worst_kind(u.time.kind for u in binding)
-    if kind == "reading" and name == "switch":
-        kind = "interpolation" if len(binding) > 1 else kind
+    kind, because = worst_kind(u.time.kind for u in binding), [b for u in binding for b in u.time.because]
+    if len({(u.what, u.time) for u in binding}) > 1:
+        kind = "extrapolation"
+        because.append(
+            "it is the sum of what several kinds of packets take; they were measured apart and never together"
+        )
     found = Estimate(
         len(queries) / time,
         len(queries) / most(lambda e: e.high)[0],
         len(queries) / most(lambda e: e.low)[0],
         kind,
         tuple(dict.fromkeys(r for u in binding for r in u.time.rests_on)),
-        tuple(dict.fromkeys(b for u in binding for b in u.time.because)),
+        tuple(dict.fromkeys(because)),
     )
     times: Mapping[Bound, float] = {
         b: sum(u.time.value for u in binding if u.bound == b) for b in {u.bound for u in binding}

@@ -15,6 +15,9 @@ from dnsteer.spec.structure import near
 
 _STEP = re.compile(r"""\.?([A-Za-z0-9_-]+)|\[(\d{1,6})\]|\["([^"\\]*)"\]""")
 
+_NOTHING = ("", "~", "null")
+"""What stands for no value, and would else be an empty document."""
+
 
 def changed(loaded: Loaded, settings: Iterable[str]) -> Loaded:
     """The spec with *settings* (`path=value`, the value in YAML) in it.
@@ -27,6 +30,11 @@ def changed(loaded: Loaded, settings: Iterable[str]) -> Loaded:
     return check_document(document)
 
 
+def says(settings: Iterable[str], path: Path) -> bool:
+    """Whether one of *settings* is for this very *path*."""
+    return any(_path(setting.partition("=")[0].strip()) == path for setting in settings)
+
+
 def _set(document: Document, setting: str) -> Document:
     text, equals, written = setting.partition("=")
     path = _path(text.strip())
@@ -34,7 +42,7 @@ def _set(document: Document, setting: str) -> Document:
         expected = 'a path and a value, such as pools.resolvers.selection=dp-hash or vips["a.b"].forwarding=nat'
         raise SpecError(f"--set {shorten(setting)}", [Finding(0, (), "no such setting", expected)])
     value = None
-    if written.strip():
+    if written.strip() not in _NOTHING:
         try:
             value = parse_document(f"--set {shorten(setting)}", written).value
         except SpecError as err:
