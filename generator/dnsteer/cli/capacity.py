@@ -115,9 +115,16 @@ class _Ask:
     def reports(self, loaded: Loaded, settings: Sequence[str]) -> tuple[Report | None, Report]:
         """The answer for the spec before the settings, None when there are none, and after them."""
         from dnsteer.offload.capacity.setup import of
-        from dnsteer.offload.capacity.whatif import changed
+        from dnsteer.offload.capacity.whatif import changed, says
 
         after = changed(loaded, settings) if settings else loaded
+        asked = says(settings, ("switch", "hardware")) or after.spec.switch.hardware != loaded.spec.switch.hardware
+        if self._hardware is not None and asked:
+            fail(
+                "--hardware and --set switch.hardware both say for which: give one of them",
+                Exit.USAGE,
+                as_json=self._json,
+            )
         hardware = of(after, self._hardware)
         found = self._report(after, hardware)
         if not settings:
@@ -147,6 +154,10 @@ def _can_plot(file: Path, json: bool) -> None:
 
     if file.suffix.lower() != ".svg":
         fail(f"--plot: found {str(file)!r}; expected a file name that ends in .svg", Exit.USAGE, as_json=json)
+    if file.is_dir():
+        fail(f"--plot: {file} is a folder; expected a file", Exit.ERROR, as_json=json)
+    if not file.parent.is_dir():
+        fail(f"--plot: there is no folder {file.parent}", Exit.ERROR, as_json=json)
     if not has_library():
         fail("--plot needs matplotlib, which is not installed: pip install 'dnsteer[plot]'", Exit.ERROR, as_json=json)
 

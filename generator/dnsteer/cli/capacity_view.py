@@ -149,8 +149,9 @@ def _frames(way: Way, notes: _Notes) -> Table:
 
 def _latency(way: Way, notes: _Notes) -> Iterator[Text]:
     low, loaded = way.latencies.low, way.latencies.loaded
-    text = f"  latency {low.value:.1f} us at low load, {loaded.value:.1f} at {LOADED:.0%} of the rate, hosts included"
-    yield Text(f"{text} ({_range(low)}; {notes.mark(loaded)})")
+    shown = [f"{e.value:.1f}" + (f" ({_range(e)})" if _range(e) != "-" else "") for e in (low, loaded)]
+    text = f"  latency in us, hosts included: {shown[0]} at low load, {shown[1]} at {LOADED:.0%} of the rate"
+    yield Text(f"{text}; {notes.mark(loaded)}")
 
 
 def _vips(report: Report, notes: _Notes) -> Table:
@@ -210,7 +211,11 @@ def _change(old: VipRates | None, new: VipRates | None, pick: Callable[[VipRates
     if a is None or b is None:
         return " -> ".join(shown), ""
     share = b.most.value / a.most.value - 1
-    return " -> ".join(shown) if shown[0] != shown[1] else shown[0], "same" if abs(share) < 0.0005 else f"{share:+.1%}"
+    if abs(share) >= 0.0005:
+        return " -> ".join(shown), f"{share:+.1%}"
+    if _range(a.most) != _range(b.most):  # as where nobody knows whether hardware takes it
+        return " -> ".join(shown), _range(b.most)
+    return shown[0], "same"
 
 
 def _step(before: Report, after: Report, key: tuple[str, str | None], what: str) -> str:
@@ -236,12 +241,17 @@ def _table(left: Sequence[str], *columns: str) -> Table:
 
 
 def _number(value: float, estimate: Estimate) -> str:
-    at_most = "<= " if estimate.low == 0 else ""
+    at_most = "<= " if _is_most(estimate) else ""
     return f"{at_most}{value:.2f}" if value < 10 else f"{at_most}{value:.1f}"
 
 
+def _is_most(found: Estimate) -> bool:
+    """Whether the figure is the most it can be, and nobody knows how much less it is."""
+    return found.low == 0 and found.high <= 1.0005 * found.value
+
+
 def _range(found: Estimate) -> str:
-    if found.low == 0:
+    if _is_most(found):
         return "not known"
     if found.high - found.low < 0.005 * found.value:
         return "-"
