@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from dnsteer.cli import main
 from dnsteer.render.bringup.files import NAMES, UNIT
 from tests.unit.bringup_cases import DOCA, NETDEV
+from tests.unit.commands import Command
 
-Command = Callable[..., tuple[int, str, str]]
 VERBS = pytest.mark.parametrize("verb", ["bringup", "render"])
 
 
@@ -26,18 +23,6 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Exit code, output and messages of the command."""
-
-    def run(*args: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["dnsteer", *map(str, args)])
-        code = main._run()
-        return code, *capsys.readouterr()
-
-    return run
-
-
 def states(shown: str) -> dict[str, str]:
     """What the text says of each file."""
     lines = [line.rsplit(": ", 1) for line in shown.splitlines() if not line.startswith("note: ")]
@@ -46,11 +31,11 @@ def states(shown: str) -> dict[str, str]:
 
 @VERBS
 def test_an_empty_folder_is_not_the_current_one(verb: str, spec: Path, command: Command) -> None:
-    code, shown, said = command(verb, spec, "-o", "")
+    code, shown, said = command(verb, str(spec), "-o", "")
     assert (code, shown) == (64, "")
     assert "found an empty name; expected a folder" in " ".join(said.replace("│", " ").split())
     assert [f.name for f in spec.parent.iterdir()] == ["spec.yaml"]
-    assert command(verb, spec, "-o", ".")[0] == 0
+    assert command(verb, str(spec), "-o", ".")[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -62,13 +47,13 @@ def test_a_file_of_somebody_else_stays_and_nothing_is_written(
     folder = spec.parent / "out"
     folder.mkdir()
     (folder / name).write_text("mine\n")
-    code, shown, said = command(verb, spec, "-o", folder)
+    code, shown, said = command(verb, str(spec), "-o", str(folder))
     assert (code, shown) == (1, "")
     assert said == (
         f"dnsteer: {folder / name}: not made by dnsteer; nothing was written: choose another folder, or give --force\n"
     )
     assert [(f.name, f.read_text()) for f in folder.iterdir()] == [(name, "mine\n")]
-    code, shown, _ = command(verb, spec, "-o", folder, "--force")
+    code, shown, _ = command(verb, str(spec), "-o", str(folder), "--force")
     assert (code, states(shown)[name]) == (0, "changed")
     assert "mine" not in (folder / name).read_text()
 
@@ -77,7 +62,7 @@ def test_a_file_of_somebody_else_stays_and_nothing_is_written(
 def test_a_folder_in_a_files_place_is_not_forced(verb: str, spec: Path, command: Command) -> None:
     name = {"bringup": "bringup.sh", "render": "bridge.sh"}[verb]
     (spec.parent / "out" / name).mkdir(parents=True)
-    code, shown, said = command(verb, spec, "-o", "out", "--force")
+    code, shown, said = command(verb, str(spec), "-o", "out", "--force")
     assert (code, shown) == (1, "")
     assert f"out/{name}: not made by dnsteer; nothing was written: choose another folder\n" in said
     assert [f.name for f in (spec.parent / "out").iterdir()] == [name]
@@ -85,29 +70,29 @@ def test_a_folder_in_a_files_place_is_not_forced(verb: str, spec: Path, command:
 
 @VERBS
 def test_what_became_of_each_file_is_said(verb: str, spec: Path, command: Command) -> None:
-    assert set(states(command(verb, spec, "-o", "out")[1]).values()) == {"new"}
-    assert set(states(command(verb, spec, "-o", "out")[1]).values()) == {"unchanged"}
+    assert set(states(command(verb, str(spec), "-o", "out")[1]).values()) == {"new"}
+    assert set(states(command(verb, str(spec), "-o", "out")[1]).values()) == {"unchanged"}
     spec.write_text(DOCA.replace("mtu: 9000", "mtu: 1500").replace("10.53.0.12", "10.53.0.13"))
     script = {"bringup": "40-bridge.sh", "render": "flows.txt"}[verb]
-    said = states(command(verb, spec, "-o", "out")[1])
+    said = states(command(verb, str(spec), "-o", "out")[1])
     assert said[script] == "changed"
     assert set(said.values()) == {"changed", "unchanged"}
 
 
 def test_scripts_that_a_later_spec_has_no_use_for_go_and_others_stay(spec: Path, command: Command) -> None:
-    command("bringup", spec, "-o", "out")
+    command("bringup", str(spec), "-o", "out")
     folder = spec.parent / "out"
     (folder / "notes.txt").write_text("mine, by dnsteer 1\n")
     (folder / "25-functions.sh").write_text("#!/bin/sh\n# mine\n")
     spec.write_text(NETDEV)
-    said = states(command("bringup", spec, "-o", "out")[1])
+    said = states(command("bringup", str(spec), "-o", "out")[1])
     assert [name for name, state in said.items() if state == "removed"] == ["10-hugepages.sh", "20-eswitch.sh"]
     left = {f.name for f in folder.iterdir()}
     assert left == {*NAMES, "notes.txt"} - {"10-hugepages.sh", "20-eswitch.sh"}
     spec.write_text(DOCA)
     (folder / "25-functions.sh").unlink()
-    command("bringup", spec, "-o", "out")
+    command("bringup", str(spec), "-o", "out")
     spec.write_text(NETDEV)
-    found = json.loads(command("bringup", spec, "-o", "out", "--json")[1])
+    found = json.loads(command("bringup", str(spec), "-o", "out", "--json")[1])
     assert found["removed"] == ["10-hugepages.sh", "20-eswitch.sh", "25-functions.sh"]
     assert set(found["changed"]) >= {*found["removed"], "bringup.sh", UNIT}
