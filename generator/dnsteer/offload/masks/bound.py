@@ -79,16 +79,18 @@ def bound_of(flows: Iterable[Flow], groups: Iterable[Group] = ()) -> Bound:
     rules = list(flows)
     buckets = {g.number: _BUCKET.findall(g.text) for g in groups}
     # Releases differ in how many slots a hash has, and so in which groups share a mask: the worse counts.
-    ways = (_slots, _slots_since_35) if buckets else (_slots,)
+    ways = (_slots, _slots_fourfold) if buckets else (_slots,)
     found = sorted((_bound(Walk(rules, buckets, way).run()) for way in ways), key=lambda b: -b.total)
     return replace(found[0], boxes=tuple(dict.fromkeys(box for each in found for box in each.boxes)))
 
 
 def _slots(buckets: int) -> int:
+    """Slots of a hash over so many buckets of one weight, in releases up to September 2024."""
     return max(16, 1 << max(buckets - 1, 0).bit_length())
 
 
-def _slots_since_35(buckets: int) -> int:
+def _slots_fourfold(buckets: int) -> int:
+    """Since 3.5.0, and in older branches since 3.1.6, 3.2.4, 3.3.3 and 3.4.1."""
     return max(16, 1 << (max(buckets, min(4 * buckets, 256)) - 1).bit_length())
 
 
