@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from collections.abc import Sequence
-from pathlib import PurePath
+from pathlib import PurePosixPath
 from typing import Any
+from urllib.parse import quote
 
 from dnsteer import __version__
 from dnsteer.offload.codes import CODES, Code
@@ -23,6 +26,7 @@ def sarif(file: str, findings: Sequence[Finding]) -> dict[str, Any]:
         "rules": [_rule(code) for code in CODES.values()],
     }
     results = [_result(file, finding, order.index(finding.code.code)) for finding in findings]
+    _know_again(file, results)
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
 
 
@@ -45,7 +49,7 @@ def _result(file: str, finding: Finding, index: int) -> dict[str, Any]:
         "locations": [
             {
                 "physicalLocation": {
-                    "artifactLocation": {"uri": PurePath(file).as_posix()},
+                    "artifactLocation": {"uri": _uri(file)},
                     "region": {"startLine": max(1, finding.line)},
                 },
                 "logicalLocations": [{"fullyQualifiedName": show_path(finding.path)}],
@@ -55,3 +59,20 @@ def _result(file: str, finding: Finding, index: int) -> dict[str, Any]:
     if finding.accepted:
         out["suppressions"] = [{"kind": "inSource", "justification": finding.accepted}]
     return out
+
+
+def _uri(file: str) -> str:
+    """A file's name as a URI: relative names stay so, since tools look for them from the top of a checkout."""
+    path = PurePosixPath(file)
+    return path.as_uri() if path.is_absolute() else quote(str(path))
+
+
+def _know_again(file: str, results: Sequence[dict[str, Any]]) -> None:
+    """Give results fingerprints, by which tools know them again after lines and numbers have changed."""
+    seen: Counter[str] = Counter()
+    for result in results:
+        (place,) = result["locations"][0]["logicalLocations"]
+        what = "\0".join([result["ruleId"], PurePosixPath(file).name, place["fullyQualifiedName"]])
+        seen[what] += 1
+        print_ = hashlib.sha256(f"{what}\0{seen[what]}".encode()).hexdigest()[:32]
+        result["partialFingerprints"] = {"dnsteer/v1": print_}
