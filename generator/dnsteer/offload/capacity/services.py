@@ -13,7 +13,7 @@ from dnsteer.offload.capacity.bounds import Bound, Figures, figures
 from dnsteer.offload.capacity.estimate import Estimate, worst_kind
 from dnsteer.offload.capacity.frames import bare, mix
 from dnsteer.offload.capacity.setup import Setup
-from dnsteer.offload.capacity.uplinks import hops
+from dnsteer.offload.capacity.uplinks import Hop, hops
 from dnsteer.offload.path import Path
 from dnsteer.spec.families import Family
 from dnsteer.spec.load import Loaded
@@ -61,6 +61,7 @@ class Services:
     def __init__(self, loaded: Loaded, setup: Setup, paths: Sequence[Path]) -> None:
         self._loaded = loaded
         self._setup = setup
+        self._hops: dict[tuple[str, Family, str], Mapping[Hop, float]] = {}
         self._paths = {(p.vip, p.service, p.family, p.direction): p for p in paths}
 
     def vips(self) -> list[VipRates]:
@@ -114,7 +115,10 @@ class Services:
         uses = [_Use(what, _resource(bound, kind, found), bound, _inverse(found.bounds[bound], count))
                 for bound, kind in engines.items()]  # fmt: skip
         passing = _inverse(found.bounds["link"], count)
-        shares = hops(self._loaded.spec, path)
+        key = path.vip, path.family, path.direction
+        if key not in self._hops:
+            self._hops[key] = hops(self._loaded.spec, path)
+        shares = self._hops[key]
         return uses + [_Use(what, " ".join(hop), "link", passing.times(share)) for hop, share in shares.items()]
 
     def _tracked(self, rate: Rate, tracker: str) -> Rate:
@@ -158,11 +162,10 @@ def _rate(queries: Sequence[Sequence[_Use]]) -> Rate | None:
     time, name = most(lambda e: e.value)
     binding = by_resource[name]
     kind, because = worst_kind(u.time.kind for u in binding), [b for u in binding for b in u.time.because]
-    if len({(u.what, u.time) for u in binding}) > 1:
+    # Even where one of them alone fills what binds, the others pass at the same time.
+    if len({u.what for uses in queries for u in uses}) > 1 or len({u.time for u in binding}) > 1:
         kind = "extrapolation"
-        because.append(
-            "it is the sum of what several kinds of packets take; they were measured apart and never together"
-        )
+        because.append("several kinds of packets pass together; they were measured apart and never so")
     found = Estimate(
         len(queries) / time,
         len(queries) / most(lambda e: e.high)[0],
