@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from dnsteer.cli import offloaded
 from dnsteer.offload.observe import TYPES, Observation, observe
 from dnsteer.offload.profile import profile
+from dnsteer.offload.running import Running, read_running
 from dnsteer.proof.reference import Reference
 from dnsteer.proof.vectors import vectors
 from dnsteer.spec.load import Loaded
@@ -27,7 +29,8 @@ ARP = (
     "bytes:42, used:1s, {layer}, actions:userspace(pid=0,slow_path(action))"
 )
 STRANGER = QUERY.replace("in_port(p0)", "in_port(other)")
-ON: dict[str, str] = {"hw-offload": "true", "doca-init": "true"}
+DATAPATH = "netdev@ovs-netdev"
+ON: dict[str, str] = {"hw-offload": "true", "doca-init": "true", "dpdk-init": "true"}
 HARDWARE = {
     "ovs-doca": "offloaded:yes, dp:doca",
     "ovs-dpdk": "offloaded:yes, dp:dpdk",
@@ -49,7 +52,9 @@ class Recorded:
 
     def run(self, command: str, *args: str) -> str:
         if command != "dpctl/dump-flows":
+            assert args == ((DATAPATH,) if command.startswith("dpctl/") else ())
             return self.more[command]
+        assert args[:2] == ("-m", DATAPATH)
         (kind,) = (a.removeprefix("type=") for a in args if a.startswith("type="))
         look = self.looks[min(self.looked // len(TYPES), len(self.looks) - 1)]
         self.looked += 1
@@ -59,8 +64,11 @@ class Recorded:
         return frozenset([*self.more, "dpctl/dump-flows"])
 
 
-def observed(recorded: Recorded, flavor: str, config: dict[str, str] | None = None) -> Observation:
-    return observe(spec_of(SMALL), profile(flavor), recorded, ON if config is None else config, wait=lambda _: None)
+def observed(
+    recorded: Recorded, flavor: str, config: dict[str, str] | None = None, started: dict[str, bool] | None = None
+) -> Observation:
+    running = Running(DATAPATH, ON if config is None else config, started or {})
+    return observe(spec_of(SMALL), profile(flavor), recorded, running, wait=lambda _: None)
 
 
 @pytest.mark.parametrize(("flavor", "layer"), HARDWARE.items())
@@ -123,20 +131,54 @@ def test_what_nobody_has_published_is_neither_missing_nor_surprising() -> None:
 def test_lines_that_cannot_be_read_are_shown() -> None:
     seen = observed(Recorded([{"offloaded": ["ufid:1, recirc_id(0),no flow at all("]}]), "ovs-doca")
     assert len(seen.unreadable) == 1 and seen.unreadable[0].problem
+    assert not seen.ok, "what cannot be read may be anything"
+
+
+def test_the_last_line_counts_what_cannot_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+    strange = ["ufid:1, recirc_id(0),no flow at all(", "ufid:2, recirc_id(0),nor this("]
+    there = QUERY.format(ufid=ufid(3), slot=4, layer=HARDWARE["ovs-doca"])
+    for lines, last in (
+        (strange, "br-dns: no datapath flows; 2 that cannot be read"),
+        (
+            [*strange, there],
+            "br-dns: 1 datapath flows: 1 in hardware, 0 partly, 0 in software; 2 that cannot be read; ",
+        ),
+    ):
+        offloaded._show(spec_of(SMALL), observed(Recorded([{"offloaded": lines}]), "ovs-doca"))
+        assert capsys.readouterr().out.splitlines()[-1].startswith(last)
+
+
+HW = {"hw-offload": "true"}
+STARTED = {"dpdk": True, "doca": True}
 
 
 @pytest.mark.parametrize(
-    ("flavor", "config", "words"),
+    ("flavor", "config", "started", "words"),
     [
-        ("ovs-doca", {}, ["hw-offload", "doca-init"]),
-        ("ovs-doca", {"hw-offload": "true"}, ["doca-init"]),
-        ("ovs-kernel", {}, ["hw-offload"]),
-        ("ovs-dpdk", {"hw-offload": "true"}, []),
-        ("ovs-netdev", {}, []),
+        ("ovs-doca", {}, {}, ["hw-offload", "doca-init is not true"]),
+        ("ovs-doca", HW, {}, ["doca-init is not true"]),
+        (
+            "ovs-doca",
+            HW | {"doca-init": "true"},
+            {},
+            [],
+        ),  # NVIDIA's sets dpdk-init by itself, and nothing says otherwise
+        ("ovs-doca", HW | {"doca-init": "true"}, STARTED, []),
+        ("ovs-doca", HW | {"doca-init": "true"}, {"dpdk": False}, ["dpdk-init is not true"]),
+        ("ovs-doca", ON, {"dpdk": True, "doca": False}, ["doca_initialized is false"]),
+        ("ovs-doca", ON, {"dpdk": False, "doca": False}, ["doca_initialized is false", "dpdk_initialized is false"]),
+        ("ovs-kernel", {}, {}, ["hw-offload"]),
+        ("ovs-kernel", HW, {"dpdk": False}, []),
+        ("ovs-dpdk", HW, {"dpdk": False}, ["dpdk-init is not true"]),
+        ("ovs-dpdk", HW | {"dpdk-init": "true"}, {"dpdk": False}, ["dpdk_initialized is false"]),
+        ("ovs-dpdk", HW | {"dpdk-init": "try"}, {"dpdk": True}, []),
+        ("ovs-netdev", {}, {"dpdk": False}, []),
     ],
 )
-def test_settings_without_which_nothing_is_offloaded(flavor: str, config: dict[str, str], words: list[str]) -> None:
-    seen = observed(Recorded([{}]), flavor, config)
+def test_settings_without_which_nothing_is_offloaded(
+    flavor: str, config: dict[str, str], started: dict[str, bool], words: list[str]
+) -> None:
+    seen = observed(Recorded([{}]), flavor, config, started)
     assert len(seen.settings) == len(words)
     assert all(any(word in text for text in seen.settings) for word in words)
     assert seen.ok == (not words)
@@ -182,3 +224,45 @@ def test_the_control_socket_is_found_or_asked_for(switch: Switch, tmp_path: Path
     assert named.code == 0
     wrong = command("verify", file, "--offload", "--control", tmp_path / "none.ctl")
     assert wrong.code == 69 and "none.ctl" in wrong.err
+
+
+def test_a_second_datapath_is_not_asked(switch: Switch, tmp_path: Path) -> None:
+    command, file = on(switch), spec_file(tmp_path, SMALL)
+    assert command("apply", file).code == 0
+    switch.vsctl("add-br", "other", "--", "set", "Bridge", "other", "datapath_type=dummy")
+    ((port, data), *_) = queries(spec_of(SMALL))
+    switch.appctl("netdev-dummy/receive", port, data)
+    found = command("verify", file, "--offload", "--flavor", "ovs-kernel", "--json").json
+    assert found["flows"] == {"yes": 0, "partial": 0, "no": 1}
+    assert "multiple datapaths" not in found["extras"]["dpctl/offload-stats-show"]
+
+
+def test_the_switchs_database_tells_what_was_started(switch: Switch, tmp_path: Path) -> None:
+    command, file = on(switch), spec_file(tmp_path, SMALL)
+    assert command("apply", file).code == 0
+    switch.vsctl("--no-wait", "set", "Open_vSwitch", ".", "other_config:hw-offload=true")
+    running = read_running(switch.database, "br-dns", 10)
+    assert running == Running(DATAPATH, {**running.config, "hw-offload": "true"}, {"dpdk": False})
+    assert "dpdk-init is not true" in command("verify", file, "--offload", "--flavor", "ovs-dpdk").out
+
+
+def test_tables_of_others_are_not_judged(switch: Switch, tmp_path: Path) -> None:
+    command, file = on(switch), spec_file(tmp_path, SMALL)
+    switch.vsctl("add-br", "br-dns")
+    foreign = command("verify", file, "--offload", "--json")
+    assert foreign.code == 1 and "tables are not this spec's" in foreign.json["error"]
+    switch.vsctl("del-br", "br-dns")
+    assert command("apply", file).code == 0
+    assert command("verify", file, "--offload").code == 0
+    (tmp_path / "other").mkdir()
+    other = spec_file(tmp_path / "other", SMALL, old="weight: 2", new="weight: 3")
+    assert "tables are not this spec's" in command("verify", other, "--offload").err
+    switch.ofctl("del-flows")  # the record is still the spec's, the tables are nobody's
+    emptied = command("verify", file, "--offload")
+    assert emptied.code == 1 and "apply it first" in emptied.err
+
+
+@pytest.mark.parametrize("option", ["--flavor", "--control"])
+def test_options_of_another_question_are_refused(option: str, switch: Switch, tmp_path: Path) -> None:
+    done = on(switch)("verify", spec_file(tmp_path, SMALL), option, "ovs-doca")
+    assert done.code == 64 and f"{option} without --offload" in done.err

@@ -148,6 +148,9 @@ def verify(
     json: Json = False,
 ) -> None:
     """Compare a running switch with the spec and its overlay, and name every difference. Changes nothing."""
+    for option, value in (("--flavor", flavor), ("--control", control)):
+        if value is not None and not offload:
+            raise typer.BadParameter(f"found {option} without --offload; expected both, or neither")
     loaded = load(spec, json)
     if offload:
         from dnsteer.cli.offloaded import show_offload

@@ -32,21 +32,39 @@ def profile_named(flavor: str | None, loaded: Loaded) -> Profile:
 def show_offload(loaded: Loaded, switch: Switch, flavor: str | None, control: str | None, json: bool) -> None:
     """Look and tell; exit code 2 when something should be in hardware and is not."""
     from dnsteer.offload.observe import observe
-    from dnsteer.switch.record import Record
+    from dnsteer.offload.running import read_running
     from dnsteer.switch.unixctl import Unixctl, control_socket
 
     profile = profile_named(flavor, loaded)
-    with Record(switch.remote, switch.timeout) as record:
-        if record.standing(loaded.spec.switch.bridge) is None:
-            fail(f"there is no bridge {loaded.spec.switch.bridge}; apply the spec first", Exit.ERROR, as_json=json)
-        config = record.other_config()
+    running = read_running(switch.remote, loaded.spec.switch.bridge, switch.timeout)
+    _require_tables(loaded, switch, json)
     with Unixctl(control_socket(switch.remote, control), switch.timeout) as vswitchd:
-        seen = observe(loaded, profile, vswitchd, config)
+        seen = observe(loaded, profile, vswitchd, running)
     if json:
         print_json(seen.as_json())
     else:
         _show(loaded, seen)
     raise typer.Exit(Exit.OK if seen.ok else Exit.DIFFERENT)
+
+
+def _require_tables(loaded: Loaded, switch: Switch, json: bool) -> None:
+    """Leave with an error where the tables are not the spec's, by the record and by the number that they carry.
+
+    Else what others made, or nothing at all, would pass for the spec's flows.
+    """
+    from dnsteer.spec.load import digest
+    from dnsteer.switch.record import Record
+
+    bridge = loaded.spec.switch.bridge
+    with Record(switch.remote, switch.timeout) as record:
+        standing = record.standing(bridge)
+    ours = standing is not None and standing.digest == digest(loaded.spec)
+    if standing is None or not ours or switch.client(bridge).marker() != standing.marker:
+        fail(
+            f"{bridge}: its tables are not this spec's; apply it first (verify without --offload shows what differs)",
+            Exit.ERROR,
+            as_json=json,
+        )
 
 
 def _show(loaded: Loaded, seen: Observation) -> None:
@@ -73,12 +91,16 @@ def _show(loaded: Loaded, seen: Observation) -> None:
         out.print(f"{command}:", markup=False)
         for line in text.splitlines():
             out.print(f"    {line}", markup=False)
+    unreadable = f"; {len(seen.unreadable)} that cannot be read" if seen.unreadable else ""
     if not seen.flows:
-        out.print(f"{bridge}: no datapath flows now; send traffic and look again")
+        found = (
+            "no datapath flows now; send traffic and look again" if not unreadable else f"no datapath flows{unreadable}"
+        )
+        out.print(f"{bridge}: {found}")
         return
     out.print(
         f"{bridge}: {len(seen.flows)} datapath flows: {seen.count('yes')} in hardware, {seen.count('partial')} partly, "
-        f"{seen.count('no')} in software; " + _verdict(seen),
+        f"{seen.count('no')} in software{unreadable}; " + _verdict(seen),
         markup=False,
     )
 

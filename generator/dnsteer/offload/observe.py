@@ -13,14 +13,18 @@ from dnsteer.offload.flow import Flow, Unreadable, read_flows
 from dnsteer.offload.judge import Judgement, judge
 from dnsteer.offload.owners import Owner, Owners
 from dnsteer.offload.path import Verdict
+from dnsteer.offload.running import Running
 from dnsteer.plan.build import build_plan
 from dnsteer.spec.load import Loaded
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
 TYPES: Mapping[str, Verdict] = {"offloaded": "yes", "partially-offloaded": "partial", "non-offloaded": "no"}
 """The types of `dpctl/dump-flows`, and what they mean."""
-EXTRAS = ("dpctl/offload-stats-show", "doca-pipe-group/dump", "metrics/show", "dpif/offload/show")
+STATISTICS = "dpctl/offload-stats-show"
+EXTRAS = (STATISTICS, "doca-pipe-group/dump", "metrics/show", "dpif/offload/show")
 """Commands that tell more about offload where the switch has them; the last three are not upstream's or new."""
+_WANTED = {"dpdk": ("true", "try"), "doca": ("true",)}
+"""Values of dpdk-init and doca-init that start the library."""
 _SETTLE = 2.0
 """Seconds until flows that are not in hardware are looked at again: offload is done after the first packets, by a thread."""
 
@@ -95,8 +99,8 @@ class Observation:
 
     @property
     def ok(self) -> bool:
-        """Whether everything that should be in hardware is there, and the switch is set to offload."""
-        return not self.missing and not self.settings
+        """Whether all flows could be read, those that should be in hardware are, and the switch is set to offload."""
+        return not (self.missing or self.settings or self.unreadable)
 
     def count(self, actual: Verdict) -> int:
         """How many flows are in hardware (yes), partly, or not."""
@@ -118,7 +122,7 @@ class Observation:
 
 
 def observe(
-    loaded: Loaded, profile: Profile, switch: Commands, other_config: Mapping[str, str],
+    loaded: Loaded, profile: Profile, switch: Commands, running: Running,
     *, wait: Callable[[float], None] = time.sleep,
 ) -> Observation:  # fmt: skip
     """Look at a running switch. What is missing in hardware is looked at twice, since offload follows the first packets.
@@ -127,11 +131,11 @@ def observe(
     """
     plan = build_plan(loaded)
     owners = Owners(loaded.spec, plan)
-    around = around_of(loaded, plan, conntrack=other_config.get("hw-offload-ct-size") != "0")
+    around = around_of(loaded, plan, conntrack=running.config.get("hw-offload-ct-size") != "0")
     ports = {*loaded.spec.switch.uplinks, *loaded.spec.switch.ports}
 
     def look() -> tuple[list[Observed], list[Unreadable]]:
-        found = dump(switch)
+        found = dump(switch, running.datapath)
         bad = [flow for flow, _ in found if isinstance(flow, Unreadable)]
         ours = [(f, v) for f, v in found if isinstance(f, Flow) and _port(f) in ports]
         whose = owners.of(flow for flow, _ in ours)
@@ -144,25 +148,27 @@ def observe(
         again, unreadable = look()
         flows = [o for o in again if not o.missing or o.flow.ufid in before]
     known = switch.commands()
-    extras = {command: _told(switch, command) for command in EXTRAS if command in known}
-    return Observation(profile, flows, unreadable, extras, list(_settings(loaded, profile, other_config)))
+    # Upstream's command must be told which datapath, where there are several; NVIDIA's take no such argument.
+    args = {STATISTICS: (running.datapath,)}
+    extras = {command: _told(switch, command, *args.get(command, ())) for command in EXTRAS if command in known}
+    return Observation(profile, flows, unreadable, extras, list(_settings(loaded, profile, running)))
 
 
-def dump(switch: Commands) -> list[tuple[Flow | Unreadable, Verdict]]:
-    """All datapath flows by where they are: asked for by type, and what a flow's line says of itself counts more."""
+def dump(switch: Commands, datapath: str) -> list[tuple[Flow | Unreadable, Verdict]]:
+    """All flows of a datapath by where they are: asked for by type, and what a flow's line says of itself counts more."""
     out: dict[str, tuple[Flow | Unreadable, Verdict]] = {}
     for kind, verdict in TYPES.items():
-        for flow in read_flows(switch.run("dpctl/dump-flows", "-m", f"type={kind}")):
+        for flow in read_flows(switch.run("dpctl/dump-flows", "-m", datapath, f"type={kind}")):
             said: Verdict = (flow.offloaded or verdict) if isinstance(flow, Flow) else "unknown"
             key = (flow.ufid if isinstance(flow, Flow) else "") or flow.text
             out.setdefault(key, (flow, said))
     return list(out.values())
 
 
-def _told(switch: Commands, command: str) -> str:
+def _told(switch: Commands, command: str, *args: str) -> str:
     """What a command says, or why it says nothing: without offload, upstream's statistics are an error."""
     try:
-        return switch.run(command).strip()
+        return switch.run(command, *args).strip()
     except UnavailableError:
         raise
     except SwitchError as err:
@@ -174,13 +180,27 @@ def _port(flow: Flow) -> str:
     return str(found.value) if found is not None else ""
 
 
-def _settings(loaded: Loaded, profile: Profile, config: Mapping[str, str]) -> Iterable[str]:
+def _settings(loaded: Loaded, profile: Profile, running: Running) -> Iterable[str]:
     """Settings without which nothing, or not all, is offloaded."""
     if not profile.hardware:
         return
+    config, doca = running.config, profile.flavor == "ovs-doca"
     if config.get("hw-offload") != "true":
         yield "other_config:hw-offload is not true: nothing is offloaded (set it and restart ovs-vswitchd)"
-    if profile.flavor == "ovs-doca" and config.get("doca-init") != "true":
-        yield "other_config:doca-init is not true: OVS-DOCA does not start its offload (set it and restart ovs-vswitchd)"
-    if profile.flavor == "ovs-doca" and hashes(loaded) and config.get("hw-offload-ct-size") != "0":
+    if doca:
+        yield from _library("DOCA", running)
+    # The OVS-DOCA that NVIDIA ships starts DPDK by itself, the one that goes upstream does not: what runs is what counts.
+    if profile.flavor == "ovs-dpdk" or (doca and running.started.get("dpdk") is False):
+        yield from _library("DPDK", running)
+    if doca and hashes(loaded) and config.get("hw-offload-ct-size") != "0":
         yield "other_config:hw-offload-ct-size is not 0: flows of dp-hash pools are not offloaded (DNS015)"
+
+
+def _library(name: str, running: Running) -> Iterable[str]:
+    """Whether a library is to be started, and was."""
+    key = name.lower()
+    if running.config.get(f"{key}-init") not in _WANTED[key]:
+        yield f"other_config:{key}-init is not true: nothing is offloaded without {name} (set it and restart ovs-vswitchd)"
+    elif running.started.get(key) is False:
+        why = f"if that was done, its log says why {name} did not start"
+        yield f"{key}_initialized is false though other_config:{key}-init is set: restart ovs-vswitchd; {why}"

@@ -1,0 +1,46 @@
+"""What the database of a running switch says that offload depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dnsteer.switch.rpc import Rpc, parse_remote
+from dnsteer.switch.tools import SwitchError
+
+LIBRARIES = ("dpdk", "doca")
+
+
+@dataclass(frozen=True)
+class Running:
+    """The bridge's datapath by the name that dpctl knows, other_config, and which libraries ovs-vswitchd has started.
+
+    *started* has those that the database has a column for: the one for DOCA is NVIDIA's.
+    """
+
+    datapath: str
+    config: Mapping[str, str]
+    started: Mapping[str, bool]
+
+
+def read_running(remote: str, bridge: str, timeout: float) -> Running:
+    """Read the database at *remote*. Raises SwitchError when there is no such bridge, or UnavailableError."""
+    rpc = Rpc(parse_remote(remote), f"OVSDB at {remote}", timeout)
+    try:
+        # Whole rows, since asking for a column that the database does not have is an error.
+        of_bridge = {"op": "select", "table": "Bridge", "where": [["name", "==", bridge]]}
+        of_switch = {"op": "select", "table": "Open_vSwitch", "where": []}
+        bridges, switches = rpc.call("transact", ["Open_vSwitch", of_bridge, of_switch], timeout)
+    finally:
+        rpc.close()
+    if not bridges["rows"]:
+        raise SwitchError(f"there is no bridge {bridge}; apply the spec first")
+    return _running(bridges["rows"][0], switches["rows"][0])
+
+
+def _running(bridge: Mapping[str, Any], switch: Mapping[str, Any]) -> Running:
+    kind = bridge["datapath_type"] or "system"
+    found = {library: switch.get(f"{library}_initialized") for library in LIBRARIES}
+    started = {library: value for library, value in found.items() if isinstance(value, bool)}
+    return Running(f"{kind}@ovs-{kind}", dict(switch["other_config"][1]), started)
