@@ -87,8 +87,8 @@ def uri_of(file: str) -> str:
     return str(result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"])
 
 
-def test_the_codes_of_specs_are_those_of_lint() -> None:
-    assert set(linting.CODES) == set(CODES)
+def test_specs_can_accept_every_code() -> None:
+    assert set(CODES) <= set(linting.CODES)
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda f: f.stem)
