@@ -240,6 +240,10 @@ def test_the_page_says_the_errors_and_costs_of_today(left_out: list[Miss]) -> No
     for card in CARDS:
         costs = MODELS[card].time.costs
         assert all(f"{cost:.2f} ns" in page for cost in costs.values()), card
+    latency = MODELS[Hardware.BLUEFIELD_3].latencies.values
+    assert f"{latency['forward']:.2f} and {latency['table']:.3f} on BlueField-3" in page
+    read = MODELS[Hardware.BLUEFIELD_3].latency(State()).value
+    assert f"Readings override that: {read:.2f} us at depth 1" in page
     for miss in left_out:
         assert not miss.unexplained or any(f"{miss.predicted:.{digits}f}" in page for digits in (0, 1, 2))
     assert f"{MODELS[Hardware.BLUEFIELD_2].packets_of_a_connection:.1f} packets" in page
