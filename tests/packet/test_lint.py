@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
 
+from dnsteer.offload.around import around_of
 from dnsteer.offload.examine import Examination, examine
-from dnsteer.offload.lint import Report, lint, of_the_card
+from dnsteer.offload.findings import Finding
+from dnsteer.offload.flow import read_flow
+from dnsteer.offload.judge import judge
+from dnsteer.offload.lint import Report, lint
 from dnsteer.offload.profile import profile
+from dnsteer.offload.scans import scanned
+from dnsteer.offload.whole import of_the_card
+from dnsteer.plan.build import build_plan
+from dnsteer.proof.harness import Harness
+from dnsteer.proof.reference import Frame
+from dnsteer.render.bringup.settings import FLOW_LIMIT
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import Loaded, check_document, load_spec
 from tests.unit.commands import dnsteer
@@ -40,6 +54,10 @@ def report(example: str, flavor: str) -> Report:
 
 def codes_of(report: Report) -> set[str]:
     return {f.code.code for f in report.findings}
+
+
+def found_as(report: Report, code: str) -> list[Finding]:
+    return [f for f in report.findings if f.code.code == code]
 
 
 def test_all_of_the_quickstart_is_offloaded_in_one_pass() -> None:
@@ -72,16 +90,105 @@ def test_a_hash_is_not_offloaded_there_and_the_finding_says_what_to_change(flavo
     assert all("pools.hashed.selection: source-port" in f.advice for f in errors)
     assert all(reason.source and reason.certainty for f in errors for reason in f.reasons)
     hashed = [p for p in found.paths if p.vip == "nat" and p.direction == "query"]
-    assert {p.offloaded for p in hashed} <= {"no", "partial"}
+    assert hashed and {p.offloaded for p in hashed} == {"no"}
     assert {p.offloaded for p in found.paths if p.vip == "direct"} == {"yes"}
 
 
-def test_a_hash_takes_two_passes_on_doca_and_no_connection_tracking_beside_it() -> None:
-    found = report("own-ports", "ovs-doca")
-    assert {"DNS010", "DNS015"} <= codes_of(found)
+def test_the_width_of_a_hash_is_judged_as_every_release_has_it() -> None:
+    found = report("own-ports", "ovs-doca")  # 16 slots: 4 bits in older releases, as the one here, and 6 in newer ones
+    hashed = [p for p in found.paths if p.vip == "nat" and p.direction == "query"]
+    assert hashed and {(p.passes, p.offloaded, p.certainty) for p in hashed} == {(2, "unknown", "unknown")}
+    unknown = found_as(found, "DNS004")
+    assert unknown and not found_as(found, "DNS001")
+    for each in unknown:
+        assert "4 bits of dp_hash in older releases" in each.text and "6 in newer ones" in each.text
+        assert "pools.hashed.slots: at most 4, or pools.hashed.selection: source-port" in each.advice
+    two = found_as(lint(replace(seen("own-ports", "ovs-doca"), profile=profile("ovs-doca-2"))), "DNS004")
+    assert two  # the profile that says no to more than 4 bits does not know the release either
+
+
+def test_a_hash_that_is_as_wide_in_every_release_is_taken() -> None:
+    found = lint(examine(changed("own-ports", ("slots: 16", "slots: 4")), profile("ovs-doca")))
+    assert {"DNS010", "DNS015"} <= codes_of(found) and not {"DNS004", "DNS012"} & codes_of(found)
     hashed = [p for p in found.paths if p.vip == "nat" and p.direction == "query"]
     assert hashed and all((p.passes, p.offloaded) == (2, "yes") for p in hashed)
-    assert all(p.rules >= p.slots for p in hashed)
+
+
+def test_flows_of_a_hash_are_counted_by_its_values_and_not_by_chance() -> None:
+    found = report("own-ports", "ovs-doca")
+    at = {(p.service, p.family): p.rules for p in found.paths if p.vip == "nat" and p.direction == "query"}
+    # A rule for the hash and one for what is behind it; then one for each of 64 values, of IPv6 two.
+    assert at == {(s, f): 66 if f == "ipv4" else 130 for s in ("udp/53", "tcp/53") for f in ("ipv4", "ipv6")}
+    assert all("64 of 65 datapath flows" in f.text for f in found_as(found, "DNS004"))
+    assert "DNS012" not in codes_of(found)
+
+
+@pytest.mark.parametrize("flavor", ["ovs-doca", "ovs-kernel"])
+def test_the_same_is_said_again_whatever_values_packets_had(flavor: str) -> None:
+    def said(of: Report) -> list[tuple[object, ...]]:
+        return [(f.code.code, f.path, f.text, f.advice) for f in of.findings if f.code.code != "DNS023"]
+
+    again = lint(examine(load_spec(ROOT / "examples" / "own-ports.yaml"), profile(flavor)))
+    assert said(again) == said(report("own-ports", flavor))
+    assert not any(re.search(r"dp_hash=\d|0x[0-9a-f]{3}", f.text) for f in again.findings)
+    hashed = [f for f in again.findings if f.path == ("vips", "nat") and f.text.startswith("queries")]
+    assert hashed and all("(tcp/53, udp/53)" in f.text for f in hashed)
+
+
+def test_what_a_hash_rests_on_is_said_of_each_pool() -> None:
+    without = changed("own-ports", ("forwarding: nat", "forwarding: nat\n    fragments: drop"))
+    for found in (report("own-ports", "ovs-doca"), lint(examine(without, profile("ovs-doca")))):
+        (note,) = found_as(found, "DNS017")
+        assert note.path == ("pools", "hashed", "selection") and "hw-offload-ct-size=0" in note.text
+    assert "DNS017" not in codes_of(report("quickstart", "ovs-doca")) | codes_of(report("own-ports", "ovs-kernel"))
+
+
+@pytest.mark.parametrize(("name", "verdict"), [("ovs-doca-2", "no"), ("ovs-doca-3", "unknown")])
+def test_hash_and_tracking_together_are_what_the_version_says(name: str, verdict: str) -> None:
+    (both,) = found_as(lint(replace(seen("own-ports", "ovs-doca"), profile=profile(name))), "DNS015")
+    assert [r.verdict for r in both.reasons] == [verdict]
+    assert ("does not take both" in both.text) == (verdict == "no")
+
+
+def bringup(value: str) -> tuple[str, str]:
+    return "flavor: ovs-netdev", f"flavor: ovs-doca\n  bringup: {value}"
+
+
+@pytest.mark.parametrize(
+    ("flavor", "verdict", "code"),
+    [("ovs-doca", "no", "DNS001"), ("ovs-dpdk", "unknown", "DNS004"), ("ovs-kernel", "unknown", "DNS004")],
+)
+def test_between_uplinks_hardware_forwards_on_one_eswitch(flavor: str, verdict: str, code: str) -> None:
+    apart = lint(examine(changed("two-uplinks", bringup("{multiport: false}")), profile(flavor)))
+    assert {p.offloaded for p in apart.paths} == {verdict}
+    assert any("another eSwitch" in f.text for f in found_as(apart, code))
+    assert "DNS018" not in codes_of(apart)
+
+
+def test_that_bringup_joins_the_eswitches_is_said() -> None:
+    joined = report("two-uplinks", "ovs-doca")
+    assert joined.offloaded == 1.0
+    (note,) = found_as(joined, "DNS018")
+    assert note.text.startswith("p0, p1 are taken to be of one eSwitch") and "multiport" in note.text
+
+
+def test_nothing_joins_the_eswitches_of_two_cards() -> None:
+    cards = bringup("{pci: {p0: '0000:03:00.0', p1: '0000:81:00.0'}}")
+    apart = lint(examine(changed("two-uplinks", cards), profile("ovs-doca")))
+    assert {p.offloaded for p in apart.paths} == {"no"} and "DNS018" not in codes_of(apart)
+    assert all("uplinks of one card" in f.advice for f in found_as(apart, "DNS001"))
+
+
+def test_a_port_that_no_eswitch_has_is_forwarded_to_by_the_cpu() -> None:
+    loaded = changed("own-ports", ("    vf2:", "    vf2: {type: internal}"))
+    found = lint(examine(loaded, profile("ovs-doca")))
+    direct = [p for p in found.paths if p.vip == "direct" and p.direction == "query"]
+    assert direct and {p.offloaded for p in direct} == {"partial"}
+    local = read_flow(
+        "recirc_id(0),in_port(p0),eth(),eth_type(0x0800),ipv4(frag=no), packets:1, bytes:1, used:1s, dp:doca, actions:br-dns"
+    )
+    around = around_of(loaded, build_plan(loaded), conntrack=False)  # as verify --offload asks
+    assert judge(local, profile("ovs-doca"), around).verdict == "partial"
 
 
 def test_without_tracked_fragments_the_hash_has_nothing_beside_it() -> None:
@@ -96,7 +203,8 @@ def test_answers_that_are_translated_are_judged_too() -> None:
     }
     assert all(p.offloaded == "yes" and p.rewrites == 3 for p in answers)
     fragments = [f for f in report("one-armed-nat", "ovs-doca").findings if f.code.code == "DNS020"]
-    assert fragments and all("frag" in f.text or "ct" in f.text for f in fragments)
+    reasons = {f.text.partition(" in hardware: ")[2].partition(":")[0] for f in fragments}
+    assert reasons == {f"{family}.frag={which}" for family in ("ipv4", "ipv6") for which in ("first", "later")}
 
 
 def test_what_runs_on_the_cpu_is_told_for_every_kind() -> None:
@@ -129,7 +237,7 @@ def test_more_flows_than_the_limit_are_found() -> None:
     loaded = changed("quickstart", ("slots: 64 ", "slots: 4096 "), ("services: [dns]", f"services: [{services}]"))
     seen = examine(loaded, profile("ovs-doca"), queries=300)
     found = lint(seen)
-    assert found.flows > 200_000
+    assert found.flows > FLOW_LIMIT
     assert {"DNS013", "DNS016"} & codes_of(found) == {"DNS013"}
     older = [f for f in lint(replace(seen, profile=profile("ovs-doca-2"))).findings if f.code.code == "DNS016"]
     assert older and "65,536 counters" in older[0].text and older[0].reasons[0].source
@@ -145,6 +253,101 @@ def test_more_rules_than_the_card_holds_are_found() -> None:
     assert list(of_the_card(seen("quickstart", "ovs-doca"), 5_000_000)) == []  # the spec names no card
 
 
+def test_limits_of_all_flows_together_are_compared() -> None:
+    small = profile("ovs-doca")
+    limits = {n: small.limits[n].model_copy(update={"value": 1}) for n in ("rules", "masks", "conntrack_zones")}
+    small = small.model_copy(update={"limits": {**small.limits, **limits}})
+    found = lint(replace(seen("one-armed-nat", "ovs-doca"), profile=small))
+    assert [f.reasons[0].name for f in found_as(found, "DNS014")] == ["rules"]
+    assert {f.reasons[0].name for f in found_as(found, "DNS019")} == {"masks", "conntrack_zones"}
+    assert not {"DNS014", "DNS019"} & codes_of(report("one-armed-nat", "ovs-doca"))
+
+
+def test_what_nobody_knows_is_neither_in_hardware_nor_in_software() -> None:
+    found = report("one-armed-nat", "ovs-dpdk")
+    assert found.shares == {"yes": 0.0, "unknown": 1.0, "partial": 0.0, "no": 0.0}
+    assert {"query", "answer", "odd"} == set(found.unknown)
+    assert not {"query", "answer", "odd"} & set(found.in_software)
+    unknown = found_as(found, "DNS004")
+    assert unknown and all("whether hardware takes all" in f.text for f in unknown)
+    assert {f.advice for f in unknown} == {"ask a switch that runs it: dnsteer verify --offload"}
+    assert all("not in hardware" not in f.text for f in (*unknown, *found_as(found, "DNS023")))
+    text = dnsteer("lint", str(ROOT / "examples" / "one-armed-nat.yaml"), "--flavor", "ovs-dpdk").stdout
+    assert "0 % of the VIPs' datapath flows in hardware, whether 100 % are is not published" in text
+    assert "runs on the CPU\n" in text and "Arm" not in text
+    software = text.partition("runs on the CPU\n")[2].partition("in hardware or not, which nobody has published\n")[0]
+    assert "echo" in software and "queries" not in software
+
+
+def test_a_yes_says_how_sure_it_is_and_on_what_it_rests() -> None:
+    found = report("quickstart", "ovs-doca")
+    assert {p.certainty for p in found.paths} == {"test-suite"}  # weaker than the source code of the rest: the hairpin
+    assert all(any("hairpin" in r.text for r in remarks) for remarks in found.remarks.values())
+    text = dnsteer("lint", str(QUICKSTART), "--flavor", "ovs-doca").stdout
+    assert "rests on: output: hairpin" in text and "[test-suite]" in text
+    told = dnsteer("lint", str(QUICKSTART), "--flavor", "ovs-doca", "--verbose").stdout
+    source = profile("ovs-doca").sources["test-hairpin"]
+    assert f"[{source.title}: {source.place}, test-suite]" in told
+    assert {p.certainty for p in report("own-ports", "ovs-doca").paths if p.vip == "direct"} == {"inferred"}
+
+
+def test_json_has_every_flow_with_its_judgement_and_the_sources() -> None:
+    seen_all = seen("quickstart", "ovs-doca")
+    told = json.loads(json.dumps(report("quickstart", "ovs-doca").as_json()))
+    assert len(told["flows"]) == len(seen_all.judged)
+    assert {flow["judgement"]["verdict"] for flow in told["flows"]} == {"yes", "no"}
+    reasons = [r for f in told["flows"] for r in (*f["judgement"]["reasons"], *f["judgement"]["remarks"])]
+    assert reasons and all(told["sources"][reason["source"]]["place"] for reason in reasons)
+    assert all(path["certainty"] and path["remarks"] for path in told["paths"])
+
+
+def test_wide_entries_of_a_newer_card_are_told_and_not_counted() -> None:
+    found = lint(
+        examine(changed("quickstart", ("  bridge:", "  hardware: bluefield-3\n  bridge:")), profile("ovs-doca"))
+    )
+    assert {p.rules for p in found.paths if p.family == "ipv6"} == {65}
+    (split,) = found_as(found, "DNS011")
+    assert "with the wide entries of bluefield-3 (44 bytes) 64 rules would do instead of 65" in split.text
+    assert "inferred" in split.text
+    assert {r.name: r.certainty for r in split.reasons}["match_bytes_per_wide_rule"] == "inferred"
+    assert "wide entries" not in found_as(report("quickstart", "ovs-doca"), "DNS011")[0].text
+
+
+def test_port_scans_are_counted_as_the_switch_makes_flows_of_them() -> None:
+    mixed = load_spec(ROOT / "examples" / "own-ports.yaml")
+    vip = "198.51.100.53"
+    assert scanned(build_plan(mixed)) == dict.fromkeys(
+        (str(a) for v in mixed.spec.vips.values() for a in v.addresses), 131_070
+    )
+    assert scan(mixed, vip, range(1000, 2000), [4242, 4243]) == 1000  # whole ports, whatever the source port
+    plain = load_spec(QUICKSTART)
+    counted = scanned(build_plan(plain))
+    assert counted[""] == 4 * 4095  # by the low 12 bits, for each transport and family
+    alike = range(53 + 4096, 1 << 16, 4096)  # these go on, and show the bits of the slot
+    assert scan(plain, "192.0.2.53", alike, range(40_000, 40_128)) == 15 * 64 == counted["192.0.2.53"] // 2
+
+
+def scan(loaded: Loaded, vip: str, ports: range, sources: Iterable[int]) -> int:
+    """Datapath flows that drop, after packets for all these ports of a VIP."""
+    with Harness(build_plan(loaded)) as harness:
+        harness.send(Frame("p0", query(loaded, vip, source, port)) for port in ports for source in sources)
+        lines = harness.switch.dump("dpctl/dump-flows", "-m").splitlines()
+    return sum("udp(" in line and line.partition("actions:")[2].startswith("drop") for line in lines)
+
+
+def query(loaded: Loaded, vip: str, source: int, port: int) -> bytes:
+    ether = Ether(src="02:00:00:00:00:fe", dst=loaded.spec.switch.mac)
+    return bytes(ether / IP(src="203.0.113.9", dst=vip) / UDP(sport=source, dport=port))
+
+
+def test_port_scans_that_fill_the_flow_limit_are_found() -> None:
+    (scans,) = found_as(report("own-ports", "ovs-doca"), "DNS032")
+    assert "524,280 datapath flows" in scans.text and "flow-limit is 200,000" in scans.text
+    assert scans.advice.startswith("one selection for all pools")
+    for example in ("quickstart", "one-armed-nat", "two-uplinks"):
+        assert "DNS032" not in codes_of(report(example, "ovs-doca"))
+
+
 def test_exit_codes(tmp_path: Path) -> None:
     clean = dnsteer("lint", str(QUICKSTART), "--flavor", "ovs-doca", "--json")
     assert clean.returncode == 0, clean.stdout
@@ -157,6 +360,7 @@ def test_exit_codes(tmp_path: Path) -> None:
     text = (
         example.read_text()
         + "\nlint:\n  accept:\n    - {code: DNS010, reason: measured}\n    - {code: DNS015, reason: set by hand}\n"
+        "    - {code: DNS004, reason: measured too}\n    - {code: DNS032, reason: behind a filter}\n"
     )
     accepted = tmp_path / "accepted.yaml"
     accepted.write_text(text)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from dnsteer.offload import codes, findings
+from dnsteer.offload.capabilities import LimitName
 from dnsteer.offload.codes import CODES, Code, Severity
 from dnsteer.offload.findings import Finding
 from dnsteer.offload.sarif import sarif
@@ -37,6 +39,16 @@ def test_the_page_says_what_the_code_says(code: Code) -> None:
     headings = re.findall(r"^## (.*)$", page, re.M)
     assert headings[:3] == ["What it means", "Why it matters", "What to do"]
     assert all(body.strip() for body in re.split(r"^##? .*$", page, flags=re.M)[1:])
+
+
+def test_limits_that_pages_send_to_exist() -> None:
+    sent = {
+        name
+        for code in CODES.values()
+        for names in re.findall(r"profile's limits? ((?:`\w+`(?:, | and )?)+)", code.page())
+        for name in re.findall(r"`(\w+)`", names)
+    }
+    assert {"match_bytes_per_rule", "dp_hash_with_conntrack", "counters", "masks"} <= sent <= set(get_args(LimitName))
 
 
 def test_a_finding_is_accepted_everywhere_or_at_a_path_and_below() -> None:
@@ -85,4 +97,5 @@ def test_sarif_names_rules_places_and_what_is_accepted() -> None:
     assert place["physicalLocation"]["artifactLocation"]["uri"] == "dir/spec.yaml"
     assert place["physicalLocation"]["region"]["startLine"] == 7
     assert place["logicalLocations"] == [{"fullyQualifiedName": "$.pools.a"}]
-    assert "suppressions" not in other and other["level"] in ("none", "note", "warning", "error")
+    assert "suppressions" not in other and other["level"] == "note"
+    assert accepted["level"] == "warning"

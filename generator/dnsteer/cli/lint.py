@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 _MOST_PATHS = 40
 _MOST_ALIKE = 3
-_WIDTH = 120
-"""Columns of a table that no terminal shows."""
+_NAME = 16
+"""Columns of a name that there must be, however narrow the terminal."""
 
 
 def register(app: typer.Typer) -> None:
@@ -103,24 +104,43 @@ def _show(report: Report, verbose: bool) -> None:
     seen = report.examination
     out.print(f"{seen.loaded.file} on {seen.profile.title}", markup=False)
     _show_paths(report)
-    software = report.in_software
-    if seen.profile.hardware and software:
-        out.print("runs on the CPU (on a BlueField: the Arm cores)")
-        for kind, reasons in software.items():
-            for reason, count in reasons.most_common(_MOST_ALIKE):
-                out.print(f"  {_KINDS[kind]:<12} {count:>5} flows  {reason}", markup=False)
-            if len(reasons) > _MOST_ALIKE:
-                out.print(
-                    f"  {_KINDS[kind]:<12}        {len(reasons) - _MOST_ALIKE} more reasons (--json)", markup=False
-                )
+    _show_remarks(report, verbose)
+    if seen.profile.hardware:
+        _show_kinds(f"runs on {CPUS.get(seen.profile.flavor, 'the CPU')}", report.in_software)
+        _show_kinds("in hardware or not, which nobody has published", report.unknown)
     _show_findings(report, verbose)
     _show_totals(report)
 
 
+def _show_kinds(heading: str, found: Mapping[str, Counter[str]]) -> None:
+    """Flows by kind of traffic and reason."""
+    if found:
+        out.print(heading)
+    for kind, reasons in found.items():
+        for reason, count in reasons.most_common(_MOST_ALIKE):
+            out.print(f"  {_KINDS[kind]:<12} {count:>5} flows  {reason}", markup=False)
+        if len(reasons) > _MOST_ALIKE:
+            out.print(f"  {_KINDS[kind]:<12}        {len(reasons) - _MOST_ALIKE} more reasons (--json)", markup=False)
+
+
+CPUS = {"ovs-doca": "the CPU (on a BlueField: the Arm cores)"}
 _KINDS = {
     "query": "queries", "answer": "answers", "neighbor": "neighbours", "echo": "echo", "fragment": "fragments",
     "odd": "unusual", "drop": "dropped",
 }  # fmt: skip
+
+
+def _show_remarks(report: Report, verbose: bool) -> None:
+    """What verdicts of the paths rest on, each once, whichever port it is said of."""
+    about: dict[tuple[str, str], list[str]] = {}
+    for path, remarks in report.remarks.items():
+        for remark in remarks:
+            text = remark.name.partition(":")[0] + ": " + remark.text.removeprefix(f"{remark.name}: ")
+            source = f"{report.source(remark)}, {remark.certainty}" if verbose else remark.certainty
+            about.setdefault((text, source), []).append(path.vip)
+    for (text, source), vips in about.items():
+        whose = "" if {*vips} == {path.vip for path in report.paths} else f" ({', '.join(dict.fromkeys(vips))})"
+        out.print(f"rests on{whose}: {text} [{source}]", markup=False)
 
 
 def _show_paths(report: Report) -> None:
@@ -128,17 +148,21 @@ def _show_paths(report: Report) -> None:
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("VIP", "service", "family", "", "offload"):
-        table.add_column(heading)
+    table.add_column("VIP", overflow="fold", min_width=_NAME)
+    for heading in ("service", "family", "", "offload", "certainty"):
+        table.add_column(heading, no_wrap=True)
     for heading in ("slots", "rules", "passes", "bytes", "tables"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for path in report.paths[:_MOST_PATHS]:
         ways = {"query": "queries", "answer": "answers"}
         numbers = (path.slots, path.rules, path.passes, path.match_bytes, path.depth)
         table.add_row(
-            path.vip, path.service, path.family, ways[path.direction], path.offloaded, *(f"{n:,}" for n in numbers)
-        )
-    out.print(table, width=None if out.is_terminal else _WIDTH)
+            path.vip, path.service, path.family, ways[path.direction], path.offloaded, path.certainty,
+            *(f"{n:,}" for n in numbers)
+        )  # fmt: skip
+    for column in table.columns[1:]:  # what is short is not broken, but the names
+        column.min_width = max(map(len, map(str, (column.header, *column.cells))))
+    out.print(table)
     if len(report.paths) > _MOST_PATHS:
         out.print(f"{len(report.paths) - _MOST_PATHS} more (--json)\n")
 
@@ -148,13 +172,14 @@ def _show_findings(report: Report, verbose: bool) -> None:
     for finding in report.findings:
         alike[finding.code.code] += 1
         if alike[finding.code.code] <= _MOST_ALIKE or verbose:
-            _show_finding(report.examination.loaded.file, finding, verbose)
+            _show_finding(report, finding, verbose)
     for code, count in alike.items():
         if count > _MOST_ALIKE and not verbose:
             out.print(f"{count - _MOST_ALIKE} more of {code} (--verbose)")
 
 
-def _show_finding(file: str, finding: Finding, verbose: bool) -> None:
+def _show_finding(report: Report, finding: Finding, verbose: bool) -> None:
+    file = report.examination.loaded.file
     severity = "accepted" if finding.accepted else finding.code.severity.value
     out.print(f"{file}:{finding.line}: {finding.code.code} {severity}: {finding.text}", markup=False)
     if finding.accepted:
@@ -164,18 +189,26 @@ def _show_finding(file: str, finding: Finding, verbose: bool) -> None:
         out.print(f"    to do: {finding.advice}", markup=False)
     if verbose:
         for reason in finding.reasons:
-            out.print(f"    because: {reason.text} [{reason.source}, {reason.certainty}]", markup=False)
+            out.print(f"    because: {reason.text} [{report.source(reason)}, {reason.certainty}]", markup=False)
         for flow in finding.flows:
             out.print(f"    flow: {flow}", markup=False)
+
+
+def _shares(report: Report) -> str:
+    """The shares of what is in hardware and of what nobody knows."""
+    unknown = report.shares["unknown"]
+    more = f"whether {100 * unknown:.0f} % are is not published, " if unknown else ""
+    return f"{100 * report.offloaded:.0f} % of the VIPs' datapath flows in hardware, {more}"
 
 
 def _show_totals(report: Report) -> None:
     seen = report.examination
     about = "about " if seen.sampled is not None else ""
-    share = f"{100 * report.offloaded:.0f} % of the VIPs' datapath flows in hardware, " if seen.profile.hardware else ""
+    maybe = " if all that is unknown is offloaded" if report.unknown else ""
+    share = _shares(report) if seen.profile.hardware else ""
     out.print(
-        f"{share}{about}{report.rules:,} hardware rules, {about}{report.flows:,} datapath flows with all that was sent; "
-        f"{seen.masks} masks seen, at most {report.bound.total} whatever the traffic"
+        f"{share}{about}{report.rules:,} hardware rules{maybe}, {about}{report.flows:,} datapath flows "
+        f"with all that was sent; {seen.masks} masks seen, at most {report.bound.total} whatever the traffic"
     )
     if seen.sampled is not None:
         out.print(f"of each service {seen.sampled} slots were asked, and the rest computed from them")

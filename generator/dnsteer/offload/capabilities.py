@@ -11,13 +11,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from dnsteer.offload.path import Certainty as Certainty
 from dnsteer.offload.path import Verdict
 from dnsteer.spec.errors import Path
 from dnsteer.spec.part import Part
 from dnsteer.spec.types import wanted
 
-Certainty = Literal["documented", "source-code", "test-suite", "inferred", "unknown"]
-"""What a statement rests on, surest first."""
 Place = Literal["last", "not-last"]
 Port = Literal["in-port", "internal", "other-eswitch"]
 Text = Annotated[str, Field(min_length=1)]
@@ -62,7 +61,11 @@ LimitName = Literal[
     "masks",
     "insertions_per_second",
 ]
-"""The first of these are limits of one flow, the last six of all flows together."""
+"""The first of these are limits of one flow, the last six of all flows together.
+
+conntrack_connections and insertions_per_second are for readers: no spec says how many connections there are and how fast
+flows come. All others are compared with what a spec needs.
+"""
 
 
 class Outcome(Part):
@@ -143,7 +146,9 @@ class Profile(Part):
     other_action: Entry
     matches: dict[str, Entry]
     actions: dict[str, Entry]
-    limits: dict[LimitName, Limit]
+    limits: dict[LimitName, Limit] = Field(
+        description="what bounds flows; conntrack_connections and insertions_per_second are for readers alone"
+    )
 
     def entries(self) -> Iterator[tuple[Path, Entry]]:
         """All entries with their places in the document."""

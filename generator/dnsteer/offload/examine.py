@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
+from typing import Any
 
+from dnsteer.offload.around import around_of as around_of
+from dnsteer.offload.around import hashes as hashes
 from dnsteer.offload.capabilities import Profile
+from dnsteer.offload.counts import rules_of, stands_for, without_hash
 from dnsteer.offload.flow import Flow, Unreadable, read_flow
-from dnsteer.offload.judge import Around, Judgement, judge
+from dnsteer.offload.judge import Around, Judgement, judge, weakest
 from dnsteer.offload.owners import Owner, Owners
 from dnsteer.offload.path import Path, Verdict
-from dnsteer.offload.split import shared_rules
+from dnsteer.plan import hashing
 from dnsteer.plan.build import build_plan
-from dnsteer.plan.objects import Plan, ServiceRow
+from dnsteer.plan.objects import Plan
 from dnsteer.proof.harness import Harness
 from dnsteer.proof.reference import Frame, Reference
 from dnsteer.proof.vectors import Vector, vectors
 from dnsteer.proof.wire import TCP, UDP
 from dnsteer.spec.load import Loaded
-from dnsteer.spec.model import Hardware, Selection
+from dnsteer.spec.meaning import slot_count
+from dnsteer.spec.model import Flavor, Selection
 from dnsteer.switch.masks import mask_of_match
 from dnsteer.switch.tools import ovs_version
 
@@ -31,7 +36,6 @@ QUERIES = 8_000
 """Queries sent at most; of larger specs a sample of each service's slots. Reading 8,000 flows takes about ten seconds."""
 _LEAST_SLOTS = 2
 _ICMP = (1, 58)
-_IN_HARDWARE = ("yes", "unknown")
 _WORST: tuple[Verdict, ...] = ("no", "partial", "unknown", "yes")
 
 
@@ -44,6 +48,15 @@ class Judged:
     owners: tuple[Owner, ...]
     judgement: Judgement
 
+    def as_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "flow": self.flow.text,
+            "kind": self.kind,
+            "owners": [asdict(owner) for owner in self.owners],
+            "judgement": self.judgement.as_json(),
+        }
+
 
 @dataclass
 class Examination:
@@ -53,6 +66,7 @@ class Examination:
     plan: Plan
     profile: Profile
     ovs: str
+    around: Around = field(default_factory=Around)
     judged: list[Judged] = field(default_factory=list)
     packets: dict[str, int] = field(default_factory=dict)
     sampled: int | None = None
@@ -75,39 +89,48 @@ class Examination:
     @cached_property
     def paths(self) -> list[Path]:
         """One for each service, family and direction whose packets pass the switch."""
-        rows = {(self._vip(row), f"{row.protocol}/{row.port}", row.family): row for row in self.plan.services}
-        return [
-            self._path(owner, rows[owner.vip, owner.service, owner.family], found)
-            for owner, found in sorted(self.of_owner.items())
+        return [self._path(owner, found) for owner, found in sorted(self.of_owner.items())]
+
+    @cached_property
+    def counts(self) -> dict[Flow, float]:
+        """For how many flows each that was seen stands: slots that were not asked, values that no packet's hash had."""
+        usual = [
+            (j.flow, j.owners[0]) for j in self.judged if j.kind == "query" and j.owners and isinstance(j.flow, Flow)
         ]
+        out = stands_for((flow, self.hash_values(owner)) for flow, owner in usual if flow.get("dp_hash"))
+        for flow, owner in usual:
+            slots = self._slots[owner]
+            if self.sampled is not None and self.sampled < slots and not flow.recirculated and not self._hashed(owner):
+                out[flow] = slots / self.sampled
+        return out
 
-    def share_of(self, slots: int) -> float:
-        """How many flows of a service one that was seen stands for."""
-        return slots / self.sampled if self.sampled is not None and self.sampled < slots else 1.0
+    def flows_of(self, judged: Iterable[Judged]) -> int:
+        """How many flows these are in all."""
+        return round(sum(self.counts.get(j.flow, 1.0) if isinstance(j.flow, Flow) else 1.0 for j in judged))
 
-    def _vip(self, row: ServiceRow) -> str:
-        return self._names[row.address]
+    def rules_of(self, judged: Iterable[Judged]) -> int:
+        """How many hardware rules they take together in all."""
+        return rules_of(((j.flow, j.judgement) for j in judged), self.counts)
+
+    def hash_values(self, owner: Owner) -> int:
+        """How many values the hash of the owner's pool has, in the release that has most."""
+        return max(hashing.values(self._slots[owner]), hashing.values_fourfold(self._slots[owner]))
+
+    def _hashed(self, owner: Owner) -> bool:
+        return self.loaded.spec.pools[self.loaded.spec.vips[owner.vip].pool].selection is Selection.DP_HASH
 
     @cached_property
-    def _names(self) -> dict[str, str]:
-        return {str(a): name for name, vip in self.loaded.spec.vips.items() for a in vip.addresses}
+    def _slots(self) -> dict[Owner, int]:
+        pools = slots_by_pool(self.loaded)
+        return {owner: pools[self.loaded.spec.vips[owner.vip].pool] for j in self.judged for owner in j.owners}
 
-    @cached_property
-    def _slots(self) -> dict[int, int]:
-        return {members.number: members.slots for members in self.plan.members}
-
-    def _path(self, owner: Owner, row: ServiceRow, found: Sequence[Judged]) -> Path:
+    def _path(self, owner: Owner, found: Sequence[Judged]) -> Path:
         vip = self.loaded.spec.vips[owner.vip]
         flows = [(j.flow, j.judgement) for j in found if isinstance(j.flow, Flow)]
         first = [judgement for flow, judgement in flows if not flow.recirculated]
         later = [judgement for flow, judgement in flows if flow.recirculated]
-        slots = self._slots[row.pool]
-        unseen = 0.0
-        if owner.direction == "query" and row.slot_bits:
-            unseen = sum(judgement.verdict in _IN_HARDWARE for judgement in first) * (self.share_of(slots) - 1)
-        elif 0 < len(later) < slots:  # the hash was not asked for every slot
-            unseen = slots - len(later)
         depths = [max((max(1, j.tables) for j in each), default=0) for each in (first, later)]
+        verdict: Verdict = min((judgement.verdict for _, judgement in flows), key=_WORST.index, default=_WORST[2])
         return Path(
             vip=owner.vip,
             service=owner.service,
@@ -115,15 +138,16 @@ class Examination:
             direction=owner.direction,
             mode=vip.forwarding.value,
             selection=self.loaded.spec.pools[vip.pool].selection.value,
-            slots=slots,
-            rules=rules_of(found) + round(unseen),
+            slots=self._slots[owner],
+            rules=self.rules_of(found),
             passes=2 if later else 1,
             masks=_masks(flow for flow, _ in flows),
             match_bytes=max((judgement.match_bytes for _, judgement in flows), default=0),
             depth=max(1, sum(depths)),
             rewrites=max((sum(a.name.startswith("set.") for a in flow.every_action()) for flow, _ in flows), default=0),
             conntrack=any(a.name == "ct" for flow, _ in flows for a in flow.every_action()),
-            offloaded=min((judgement.verdict for _, judgement in flows), key=_WORST.index, default="unknown"),
+            offloaded=verdict,
+            certainty=weakest(judgement.certainty for _, judgement in flows if judgement.verdict == verdict),
         )
 
 
@@ -140,7 +164,9 @@ def examine(
     reference = Reference(loaded.spec)
     per_service = _sample(plan, queries)
     owners = Owners(loaded.spec, plan)
-    out = Examination(loaded, plan, profile, ovs_version(), sampled=per_service)
+    # Bring-up turns the offload of connection tracking off for a hash.
+    around = around_of(loaded, plan, conntrack=not hashes(loaded), flavor=Flavor(profile.flavor))
+    out = Examination(loaded, plan, profile, ovs_version(), around, sampled=per_service)
     seen: dict[str, tuple[str, Flow | Unreadable]] = {}
     with Harness(plan) as harness:
         for kind, group in _by_kind(vectors(loaded.spec, reference, per_service=per_service)):
@@ -153,11 +179,22 @@ def examine(
                 if ufid.startswith("ufid:") and ufid not in seen:
                     seen[ufid] = kind, read_flow(line)
     whose = owners.of(flow for _, flow in seen.values() if isinstance(flow, Flow))
-    around = around_of(loaded, plan, conntrack=not hashes(loaded))  # bring-up turns it off for a hash
+    slots = slots_by_pool(loaded)
+    usual = {without_hash(f) for kind, f in seen.values() if kind == "query" and isinstance(f, Flow)}
     for kind, flow in seen.values():
         found = whose[flow] if isinstance(flow, Flow) else ()
-        out.judged.append(Judged(flow, _kind(kind, flow), found, judge(flow, profile, around)))
+        beside = around
+        if isinstance(flow, Flow) and flow.get("dp_hash") and found:
+            beside = replace(around, hash_bits=hashing.widths(slots[loaded.spec.vips[found[0].vip].pool]))
+            if without_hash(flow) in usual:  # a value of the hash that no query had
+                kind = "query"
+        out.judged.append(Judged(flow, _kind(kind, flow), found, judge(flow, profile, beside)))
     return out
+
+
+def slots_by_pool(loaded: Loaded) -> dict[str, int]:
+    """The number of slots of each pool."""
+    return {name: slot_count(loaded.spec, pool) for name, pool in loaded.spec.pools.items()}
 
 
 def _kind(kind: str, flow: Flow | Unreadable) -> str:
@@ -166,31 +203,6 @@ def _kind(kind: str, flow: Flow | Unreadable) -> str:
         asked = any(f.key.startswith(("arp.", "nd.")) for f in flow.match)
         return "neighbor" if asked else "echo" if flow.proto in _ICMP else kind
     return kind
-
-
-def around_of(loaded: Loaded, plan: Plan, *, conntrack: bool) -> Around:
-    """What verdicts depend on besides the flows. *conntrack*: it is offloaded where it is used."""
-    switch = loaded.spec.switch
-    wide = switch.hardware is Hardware.BLUEFIELD_3
-    return Around(conntrack=conntrack and tracks(plan), inner=frozenset(switch.ports), wide=wide)
-
-
-def rules_of(judged: Iterable[Judged]) -> int:
-    """Hardware rules that flows take together: first rules of split ones that are the same are there once."""
-    found = [j.judgement for j in judged if j.judgement.verdict in _IN_HARDWARE]
-    own = sum(j.rules - len(j.parts) for j in found)
-    return own + shared_rules(j.parts for j in found)
-
-
-def tracks(plan: Plan) -> bool:
-    """Whether the connection tracker is used at all."""
-    return any(row.family == "ipv4" for row in plan.fragments)
-
-
-def hashes(loaded: Loaded) -> list[str]:
-    """The pools whose slots the switch's hash chooses, and that a VIP uses."""
-    used = {vip.pool for vip in loaded.spec.vips.values()}
-    return [n for n, pool in loaded.spec.pools.items() if pool.selection is Selection.DP_HASH and n in used]
 
 
 def _masks(flows: Iterable[Flow]) -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
-from dnsteer.offload.capabilities import Case, Certainty, Entry, LimitName, Outcome, Port, Profile
+from dnsteer.offload.capabilities import Case, Certainty, Entry, Limit, LimitName, Outcome, Port, Profile
 from dnsteer.offload.flow import Action, Flow, Unreadable
 from dnsteer.offload.path import Verdict
 from dnsteer.offload.split import Part, match_bytes, parts_of
@@ -55,10 +55,7 @@ class Judgement:
     @property
     def why_software(self) -> str:
         """Why the CPU forwards, in a sentence; empty when hardware does. What is said of several things is said once."""
-        about: dict[str, list[str]] = {}
-        for reason in self.reasons:
-            about.setdefault(reason.text.removeprefix(f"{reason.name}: "), []).append(reason.name)
-        return "; ".join(_said(text, names) for text, names in about.items())
+        return said_once(self.reasons)
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -74,6 +71,14 @@ class Judgement:
         }
 
 
+def said_once(reasons: Iterable[Reason]) -> str:
+    """Reasons in a sentence; what is said of several things is said once."""
+    about: dict[str, list[str]] = {}
+    for reason in reasons:
+        about.setdefault(reason.text.removeprefix(f"{reason.name}: "), []).append(reason.name)
+    return "; ".join(_said(text, names) for text, names in about.items())
+
+
 def _said(text: str, names: list[str]) -> str:
     if len(names) > 1:
         return f"{', '.join(name.partition('=')[0] for name in names)}: {text}"
@@ -85,14 +90,27 @@ class Around:
     """What a verdict depends on besides the flow.
 
     *conntrack*: connection tracking is offloaded (hw-offload-ct-size is not 0). *ports*: kinds of ports by the name or
-    number that the dump shows; others are ports of the same eSwitch. *inner*: ports behind which hosts are; flows of other
-    ports come from the network. *wide*: the card has wide entries (BlueField-3).
+    number that the dump shows; *eswitches*: the eSwitch of each other port, where there are several. *inner*: ports behind
+    which hosts are; flows of other ports come from the network. *wide*: the card's wide entries are used (BlueField-3).
+    *hash_bits*: how wide the hash of the flow's group can be, by release; empty: as wide as the flow has it.
     """
 
     conntrack: bool = False
     ports: Mapping[str, Port] = field(default_factory=dict)
+    eswitches: Mapping[str, str] = field(default_factory=dict)
     inner: frozenset[str] = frozenset()
     wide: bool = False
+    hash_bits: tuple[int, ...] = ()
+
+
+def weakest(certainties: Iterable[Certainty]) -> Certainty:
+    """What is least sure of what things rest on."""
+    return max(certainties, key=_SUREST_FIRST.index, default="unknown")
+
+
+def surest(certainties: Iterable[Certainty]) -> Certainty:
+    """What is most sure."""
+    return min(certainties, key=_SUREST_FIRST.index, default="unknown")
 
 
 def judge(flow: Flow | Unreadable, profile: Profile, around: Around | None = None) -> Judgement:
@@ -107,14 +125,14 @@ def judge(flow: Flow | Unreadable, profile: Profile, around: Around | None = Non
     reasons = tuple(dict.fromkeys(r for v in _WORST_FIRST[:-1] for r in found if r.verdict == v))
     verdict = reasons[0].verdict if reasons else "yes"
     in_hardware = verdict in ("yes", "unknown")
-    pick = max if verdict == "yes" else min
+    pick = weakest if verdict == "yes" else surest
     return Judgement(
         verdict=verdict,
         reasons=reasons,
         remarks=tuple(dict.fromkeys(r for r in found if r.verdict == "yes" and r.text)),
         rules=len(parts) + sum(outcome.rules for _, outcome in met) if in_hardware else 0,
         match_bytes=match_bytes(flow, conntrack=around.conntrack),
-        certainty=pick((r.certainty for r in found if r.verdict == verdict), key=_SUREST_FIRST.index),
+        certainty=pick(r.certainty for r in found if r.verdict == verdict),
         tables=len(parts) + sum(outcome.tables for _, outcome in met) if in_hardware else 0,
         parts=parts if in_hardware else (),
     )
@@ -204,9 +222,13 @@ def _meets(case: Case, flow: Flow, action: Action, after: str, around: Around) -
 
 def _port_kind(flow: Flow, action: Action, around: Around) -> Port | None:
     came_by = flow.get("in_port")
-    if came_by is not None and action.port == str(came_by.value):
+    port = str(came_by.value) if came_by is not None else ""
+    if action.port == port:
         return "in-port"
-    return around.ports.get(action.port)
+    if action.port in around.ports:
+        return around.ports[action.port]
+    here, there = around.eswitches.get(port), around.eswitches.get(action.port)
+    return "other-eswitch" if here and there and here != there else None
 
 
 def _limits(flow: Flow, profile: Profile, around: Around, parts: int) -> Iterator[_Met]:
@@ -215,9 +237,10 @@ def _limits(flow: Flow, profile: Profile, around: Around, parts: int) -> Iterato
     hashed, options = flow.get("dp_hash"), flow.get("tunnel.geneve")
     hashes = hashed is not None or "hash" in names
     sampled = "sample" in names
+    if hashed is not None:
+        yield from _hash_bits(profile.limits.get("dp_hash_bits"), around.hash_bits or (hashed.mask.bit_length(),))
     counts: dict[LimitName, int] = {
         "split_depth": parts,
-        "dp_hash_bits": hashed.mask.bit_length() if hashed is not None else 0,
         "dp_hash_with_conntrack": int(around.conntrack and hashes),
         "meters_per_flow": names.count("meter"),
         "sample_with_meter": int(sampled and "meter" in names),
@@ -235,6 +258,23 @@ def _limits(flow: Flow, profile: Profile, around: Around, parts: int) -> Iterato
             continue
         text = f"{count} {limit.unit}; at most {limit.value}" + (f" ({limit.note})" if limit.note else "")
         yield Reason("limit", name, limit.verdict, text, limit.source, limit.certainty), _NOTHING
+
+
+def _hash_bits(limit: Limit | None, widths: tuple[int, ...]) -> Iterator[_Met]:
+    """The width of a hash, and where releases differ in it, whether all of them keep to the limit."""
+    if limit is None or limit.value is None or limit.verdict == "split" or max(widths) <= limit.value:
+        return
+    few, many = min(widths), max(widths)
+    if few == many:
+        text, verdict, certainty = f"{few} {limit.unit}", limit.verdict, limit.certainty
+    else:
+        text = (
+            f"{few} {limit.unit} in older releases of Open vSwitch and {many} in newer ones (since 3.5, 3.4.1, 3.3.3)"
+        )
+        verdict = limit.verdict if few > limit.value else "unknown"
+        certainty = limit.certainty if few > limit.value else "unknown"
+    text += f"; at most {limit.value}" + (f" ({limit.note})" if limit.note else "")
+    yield Reason("limit", "dp_hash_bits", verdict, text, limit.source, certainty), _NOTHING
 
 
 def _met(kind: Kind, name: str, entry: Entry, case: Case | None) -> _Met:

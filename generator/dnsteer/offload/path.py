@@ -9,6 +9,8 @@ from dnsteer.spec.families import Family
 
 Verdict = Literal["yes", "partial", "no", "unknown"]
 """Whether hardware forwards: wholly, only classifies for the CPU, not at all, or nobody has published it."""
+Certainty = Literal["documented", "source-code", "test-suite", "inferred", "unknown"]
+"""What a statement rests on, surest first."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,7 @@ class Path:
 
     *rules* is the number of hardware rules, *masks* of distinct masks, *match_bytes* what the widest rule matches, *depth*
     the number of hardware tables that a packet passes (a split rule counts each part), *passes* of datapath passes,
-    *rewrites* of rewritten header fields.
+    *rewrites* of rewritten header fields. *certainty* is what the verdict rests on, of its flows the weakest.
     """
 
     vip: str
@@ -35,3 +37,4 @@ class Path:
     rewrites: int
     conntrack: bool
     offloaded: Verdict
+    certainty: Certainty = "unknown"

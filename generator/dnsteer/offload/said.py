@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from dnsteer.offload.codes import Code
 from dnsteer.offload.examine import Examination, Judged
@@ -20,9 +21,26 @@ def finding(
 ) -> Finding:  # fmt: skip
     """A finding about *path* of the spec, with the reasons of *judged* and the first of their flows."""
     flows = list(judged)
-    reasons = reasons or tuple(dict.fromkeys(r for j in flows for r in j.judgement.reasons))
     shown = tuple(j.flow.text for j in flows[:_SHOWN_FLOWS])
-    return Finding(code, path, seen.loaded.document.line(path), text, advice, reasons, shown)
+    return Finding(code, path, seen.loaded.document.line(path), text, advice, reasons or reasons_of(flows), shown)
+
+
+def reasons_of(judged: Iterable[Judged]) -> tuple[Reason, ...]:
+    """The reasons of all these flows, each once, in the order of the flows' own and then of their names."""
+    found: dict[Reason, int] = {}
+    for each in judged:
+        for place, reason in enumerate(each.judgement.reasons):
+            told = plain(reason)
+            found[told] = min(place, found.get(told, place))
+    return tuple(sorted(found, key=lambda reason: (found[reason], reason.name, reason.text)))
+
+
+def plain(reason: Reason) -> Reason:
+    """A reason without the value that a flow happens to have, unless that is what it is about."""
+    name = reason.name.partition("=")[0]
+    if name in _TELLING_VALUES or name == reason.name:
+        return reason
+    return replace(reason, name=name, text=reason.text.replace(reason.name, name, 1))
 
 
 def why(judged: Judged) -> str:
@@ -31,6 +49,4 @@ def why(judged: Judged) -> str:
     if not reasons:
         return "no reason known"
     # What the switch's own process does is the reason where there are several.
-    first = next((r for r in reasons if r.name == "userspace"), reasons[0])
-    name = first.name.partition("=")[0]
-    return first.text if name in _TELLING_VALUES else first.text.replace(first.name, name, 1)
+    return plain(next((r for r in reasons if r.name == "userspace"), reasons[0])).text

@@ -129,8 +129,13 @@ def _tracking(sizes: Sizes) -> Setting:
     return Setting(key, str(count), why, f"{sources.OURS}; {sources.DOCA_ISSUE}", True)
 
 
+def flow_limit(flows: int) -> int:
+    """The flow-limit for so many flows: twice as many, and never less than Open vSwitch's own."""
+    return max(FLOW_LIMIT, -(-2 * flows // 10_000) * 10_000)
+
+
 def _flows(sizes: Sizes, flavor: Flavor) -> Iterator[Setting]:
-    limit = max(FLOW_LIMIT, -(-2 * sizes.total // 10_000) * 10_000)
+    limit = flow_limit(sizes.total)
     why = f"{sizes.total:,} flows carry all clients, and as many again while slots move; the rest is for packets to no VIP"
     note = " (read at the start, and the number of counters)" if flavor is Flavor.OVS_DOCA else ""
     source = sources.UPSTREAM_2026 if flavor is Flavor.OVS_DOCA else sources.OVS

@@ -1,0 +1,44 @@
+"""How many datapath flows and hardware rules there are in all, from those that were seen: each may stand for several."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from dnsteer.offload.flow import Flow, Unreadable
+from dnsteer.offload.judge import Judgement
+from dnsteer.offload.split import shared_rules
+from dnsteer.switch.fields import Field
+
+IN_HARDWARE = ("yes", "unknown")
+Match = tuple[Field, ...]
+
+
+def without_hash(flow: Flow) -> Match:
+    """The match but for the hash: the same for all flows of one group's values."""
+    return tuple(f for f in flow.match if f.key != "dp_hash")
+
+
+def stands_for(flows: Iterable[tuple[Flow, int]]) -> dict[Flow, float]:
+    """For how many flows each of a hash group stands: those that were seen, for all *values* that the hash has."""
+    alike: dict[Match, dict[Flow, int]] = defaultdict(dict)
+    for flow, values in flows:
+        alike[without_hash(flow)][flow] = values
+    return {flow: max(1.0, values / len(group)) for group in alike.values() for flow, values in group.items()}
+
+
+def rules_of(found: Iterable[tuple[Flow | Unreadable, Judgement]], counts: Mapping[Flow, float]) -> int:
+    """Hardware rules that flows take together: first rules of split ones that are the same are there once.
+
+    *counts* is for how many flows each stands.
+    """
+    held = [(flow, j) for flow, j in found if j.verdict in IN_HARDWARE and isinstance(flow, Flow)]
+    more = sum((counts.get(flow, 1.0) - 1) * _own(j) for flow, j in held)
+    return sum(j.rules - len(j.parts) for _, j in held) + shared_rules(j.parts for _, j in held) + round(more)
+
+
+def _own(judgement: Judgement) -> int:
+    """Rules that a further flow of the sort takes. Where the first of several rules has the hash, none is shared."""
+    first = judgement.parts[0].fields if len(judgement.parts) > 1 else ()
+    shared = len(judgement.parts) - 1 if all(f.key != "dp_hash" for f in first) else 0
+    return judgement.rules - shared
