@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from dnsteer.offload.masks.box import Box, holds, masks_in, size, tidy
 from dnsteer.offload.masks.walk import End, Walk
+from dnsteer.plan.hashing import values, values_fourfold
 from dnsteer.plan.objects import Plan
 from dnsteer.plan.pipeline import TABLES
 from dnsteer.render.flows import Flow, Group, flows_of, groups_of
@@ -79,19 +80,9 @@ def bound_of(flows: Iterable[Flow], groups: Iterable[Group] = ()) -> Bound:
     rules = list(flows)
     buckets = {g.number: _BUCKET.findall(g.text) for g in groups}
     # Releases differ in how many slots a hash has, and so in which groups share a mask: the worse counts.
-    ways = (_slots, _slots_fourfold) if buckets else (_slots,)
+    ways = (values, values_fourfold) if buckets else (values,)
     found = sorted((_bound(Walk(rules, buckets, way).run()) for way in ways), key=lambda b: -b.total)
     return replace(found[0], boxes=tuple(dict.fromkeys(box for each in found for box in each.boxes)))
-
-
-def _slots(buckets: int) -> int:
-    """Slots of a hash over so many buckets of one weight, in releases up to September 2024."""
-    return max(16, 1 << max(buckets - 1, 0).bit_length())
-
-
-def _slots_fourfold(buckets: int) -> int:
-    """Since 3.5.0, and in older branches since 3.1.6, 3.2.4, 3.3.3 and 3.4.1."""
-    return max(16, 1 << (max(buckets, min(4 * buckets, 256)) - 1).bit_length())
 
 
 def _bound(ends: Collection[End]) -> Bound:
