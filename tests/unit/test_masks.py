@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from dnsteer.offload.masks.actions import Goto, Move, Select, Send, Track, Write, parse_actions
 from dnsteer.offload.masks.bound import Bound, bound_of, mask_bound
 from dnsteer.offload.masks.box import EMPTY, covers, folded, holds, masks_in, size
+from dnsteer.offload.masks.cause import why_many
 from dnsteer.offload.masks.fields import Place, UnknownError
 from dnsteer.offload.masks.frames import Hostile
 from dnsteer.offload.masks.matches import Bits, parse_match
@@ -20,7 +23,7 @@ from dnsteer.render.flows import Flow, Group, flows_of, parse_flow
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import Loaded, check_document, load_spec
 from dnsteer.spec.meaning import slot_count
-from dnsteer.spec.model import Selection
+from dnsteer.spec.model import Forwarding, Selection
 from dnsteer.switch.masks import mask_of, prefix, show
 from tests.strategies import loaded_from, specs
 
@@ -79,6 +82,49 @@ def several_slot_counts(counts: list[int]) -> Loaded:
 def test_each_number_of_slots_is_a_mask() -> None:
     totals = [mask_bound(build_plan(several_slot_counts([4, 8, 16, 32][:n]))).total for n in (1, 2, 4)]
     assert totals[1:] == [totals[0] + 1, totals[0] + 3]
+
+
+def test_what_makes_the_masks_many_is_said_of_the_spec() -> None:
+    loaded = several_slot_counts([4, 8, 16])
+    found = mask_bound(build_plan(loaded))
+    one = mask_bound(build_plan(several_slot_counts([16]))).total
+    said = (
+        f"source-port pools have 3 different numbers of slots (4, 8, 16): with one number for all it is at most {one}"
+    )
+    assert why_many(loaded, found) == [said]
+
+
+def test_both_ways_behind_a_hash_are_said_too_and_all_together() -> None:
+    """Pools of both selections with several numbers of slots, and both ways of forwarding for the hash."""
+    base = load_spec(ROOT / "examples" / "own-ports.yaml")
+    pools, vips = dict(base.spec.pools), dict(base.spec.vips)
+    hashed = next(n for n, pool in pools.items() if pool.selection is Selection.DP_HASH)
+    vip = next(vip for vip in vips.values() if vip.pool == hashed)
+    other = Forwarding.DSR if vip.forwarding is Forwarding.NAT else Forwarding.NAT
+    pools["less"] = pools[hashed].model_copy(update={"slots": 4})
+    vips["less"] = vip.model_copy(update={"addresses": [ip_address("198.51.100.99")], "pool": "less"})
+    vips["other"] = vip.model_copy(update={"addresses": [ip_address("198.51.100.98")], "forwarding": other})
+    loaded = replace(base, spec=base.spec.model_copy(update={"pools": pools, "vips": vips}))
+    total = mask_bound(build_plan(loaded)).total
+    *single, together = why_many(loaded, mask_bound(build_plan(loaded)))
+    assert any(text.startswith("dp-hash pools have 2 different numbers of slots (4, 16)") for text in single)
+    assert any(text.startswith("VIPs of dp-hash pools forward by dsr and nat: with one") for text in single)
+    most = [int(text.rsplit(" ", 1)[1]) for text in single]
+    assert int(together.rsplit(" ", 1)[1]) < min(most) <= max(most) < total
+
+
+def test_where_the_spec_is_no_reason_the_tables_are_named() -> None:
+    loaded = load_spec(ROOT / "examples" / "quickstart.yaml")
+    found = mask_bound(build_plan(loaded))
+    said = why_many(loaded, found)
+    assert len(said) == 4 and "as far as table" in said[0]
+    assert said[-1] == f"and {len(found.why) - 3} more"
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@given(specs())
+def test_there_is_a_reason_for_every_spec(loaded: Loaded) -> None:
+    assert why_many(loaded, mask_bound(build_plan(loaded)))
 
 
 # What Open vSwitch 3.1 was seen to make of such tables, and the bound: seen, most.

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _MOST_PATHS = 40
 _MOST_ALIKE = 3
-_NAME = 16
-"""Columns of a name that there must be, however narrow the terminal."""
+_WIDTH = 1000
+"""Columns that no table has."""
 
 
 def register(app: typer.Typer) -> None:
@@ -148,11 +148,10 @@ def _show_paths(report: Report) -> None:
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("VIP", overflow="fold", min_width=_NAME)
-    for heading in ("service", "family", "", "offload", "certainty"):
-        table.add_column(heading, no_wrap=True)
+    for heading in ("VIP", "service", "family", "", "offload", "certainty"):
+        table.add_column(heading)
     for heading in ("slots", "rules", "passes", "bytes", "tables"):
-        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(heading, justify="right")
     for path in report.paths[:_MOST_PATHS]:
         ways = {"query": "queries", "answer": "answers"}
         numbers = (path.slots, path.rules, path.passes, path.match_bytes, path.depth)
@@ -160,8 +159,8 @@ def _show_paths(report: Report) -> None:
             path.vip, path.service, path.family, ways[path.direction], path.offloaded, path.certainty,
             *(f"{n:,}" for n in numbers)
         )  # fmt: skip
-    for column in table.columns[1:]:  # what is short is not broken, but the names
-        column.min_width = max(map(len, map(str, (column.header, *column.cells))))
+    # As wide as what it says, however narrow the terminal: a broken line is better than half a name.
+    table.width = out.measure(table, options=out.options.update(width=_WIDTH)).maximum
     out.print(table)
     if len(report.paths) > _MOST_PATHS:
         out.print(f"{len(report.paths) - _MOST_PATHS} more (--json)\n")

@@ -47,8 +47,11 @@ class Finding:
         }
 
 
-def accept(findings: Iterable[Finding], loaded: Loaded) -> list[Finding]:
-    """Mark what the spec accepts, and find entries that accept nothing."""
+def accept(findings: Iterable[Finding], loaded: Loaded, own: bool = True) -> list[Finding]:
+    """Mark what the spec accepts, and find entries that accept nothing.
+
+    These are for the spec's *own* flavor: by another it may well be found.
+    """
     entries = loaded.spec.lint.accept
     used: set[int] = set()
     out: list[Finding] = []
@@ -59,7 +62,7 @@ def accept(findings: Iterable[Finding], loaded: Loaded) -> list[Finding]:
             finding = replace(finding, accepted=entries[nth].reason)
         out.append(finding)
     for i, entry in enumerate(entries):
-        if i not in used:
+        if own and i not in used:
             path: Path = ("lint", "accept", i)
             where = f" at {entry.at}" if entry.at else ""
             text = f"{entry.code}{where} is accepted and was not found"

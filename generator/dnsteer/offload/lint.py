@@ -13,8 +13,10 @@ from dnsteer.offload.examine import Examination, Judged
 from dnsteer.offload.findings import Finding, accept, ordered, worst
 from dnsteer.offload.flow import Unreadable
 from dnsteer.offload.judge import Reason
+from dnsteer.offload.masked import of_masks
 from dnsteer.offload.masks.bound import Bound, mask_bound
 from dnsteer.offload.path import Path, Verdict
+from dnsteer.offload.profile import profile
 from dnsteer.offload.said import finding, plain, why
 from dnsteer.offload.services import of_services
 from dnsteer.offload.whole import of_scans, of_the_settings, of_the_whole
@@ -121,10 +123,15 @@ def lint(seen: Examination) -> Report:
         found += _of_the_rest(seen)
         found += of_the_whole(seen, flows, rules, bound.total)
         found += of_the_settings(seen)
-    found += _of_masks(seen, bound)
+    found += of_masks(seen, bound)
     found += of_scans(seen, flows)
     found += _of_unreadable(seen)
-    return Report(seen, ordered(accept(found, seen.loaded)), seen.paths, bound, rules, flows)
+    return Report(seen, ordered(accept(found, seen.loaded, _is_own(seen))), seen.paths, bound, rules, flows)
+
+
+def _is_own(seen: Examination) -> bool:
+    """Whether it is judged by the profile of the spec's own flavor."""
+    return seen.profile.name == profile(seen.loaded.spec.switch.flavor.value).name
 
 
 def _of_the_rest(seen: Examination) -> Iterator[Finding]:
@@ -144,16 +151,6 @@ def _of_the_rest(seen: Examination) -> Iterator[Finding]:
         code, what = sorts[kind]
         where = "may be in hardware or not, which is not published" if unknown else "not in hardware"
         yield finding(seen, code, _SWITCH, f"{what}: {len(flows)} datapath flows {where}: {reason}", "", flows)
-
-
-def _of_masks(seen: Examination, bound: Bound) -> Iterator[Finding]:
-    budget = seen.loaded.spec.lint.masks
-    if bound.total > budget:
-        text = f"any traffic can make up to {bound.total} masks, and the budget is {budget}: {'; '.join(bound.why)}"
-        yield finding(seen, codes.MASK_BUDGET, ("lint", "masks"), text, "see --explain DNS030")
-    if seen.masks > bound.total:
-        text = f"{seen.masks} masks were seen and {bound.total} were computed (Open vSwitch {seen.ovs})"
-        yield finding(seen, codes.MASK_BOUND_WRONG, _SWITCH, text, "report it")
 
 
 def _of_unreadable(seen: Examination) -> Iterator[Finding]:

@@ -1,0 +1,88 @@
+"""Findings of `lint` about masks and about what is accepted, and its tables where no terminal shows them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from dnsteer.offload.examine import Examination, examine
+from dnsteer.offload.flow import Flow, read_flow
+from dnsteer.offload.lint import lint
+from dnsteer.offload.masked import of_masks
+from dnsteer.offload.masks.bound import mask_bound
+from dnsteer.offload.profile import profile
+from dnsteer.spec.load import Loaded
+from tests.packet.switches import SMALL, spec_of
+from tests.unit.commands import ENV, dnsteer
+
+ON_DOCA = SMALL.replace("flavor: ovs-netdev", "flavor: ovs-doca")
+
+
+@cache
+def seen(text: str, flavor: str) -> Examination:
+    return examine(spec_of(text), profile(flavor))
+
+
+def test_a_mask_that_was_not_computed_is_named_with_its_flow() -> None:
+    """Though there are fewer masks than were computed."""
+    small = seen(SMALL, "ovs-doca")
+    bound = mask_bound(small.plan)
+    assert list(of_masks(small, bound)) == []
+    query = next(j for j in small.judged if j.kind == "query")
+    flow = read_flow(re.sub(r"\bttl=\d+/0\b", "ttl=64", query.flow.text))
+    assert isinstance(flow, Flow)
+    one = replace(small, judged=[replace(query, flow=flow)])
+    assert one.masks == 1 < bound.total
+    (found,) = of_masks(one, bound)
+    assert found.code.code == "DNS031"
+    assert "a mask that was not computed:" in found.text and " nw_ttl " in found.text
+    assert flow.text[:100] in found.text and found.flows == (flow.text,)
+
+
+def test_the_budget_is_said_with_what_would_keep_it() -> None:
+    pools = "".join(
+        f"  {name}:\n    slots: {slots}\n    backends:\n"
+        f"      - {{name: ns1, ipv4: 192.0.2.1{nth}, mac: '02:00:00:00:01:0{nth}'}}\n"
+        for nth, (name, slots) in enumerate([("a", 16), ("b", 64), ("c", 128)], 1)
+    )
+    head, _, _ = ON_DOCA.partition("pools:\n")
+    vips = "".join(
+        f"  {name}: {{addresses: [198.51.100.{nth}], services: [dns], pool: {name}}}\n"
+        for nth, name in enumerate("abc")
+    )
+    loaded = spec_of(f"{head}pools:\n{pools}vips:\n{vips}lint:\n  masks: 4\n")
+    found = next(f for f in lint(examine(loaded, profile("ovs-doca"))).findings if f.code.code == "DNS030")
+    assert "source-port pools have 3 different numbers of slots (16, 64, 128)" in found.text
+    assert "table" not in found.text and "--explain DNS030" in found.advice
+
+
+def accepting(code: str) -> Loaded:
+    return spec_of(f"{ON_DOCA}lint:\n  accept:\n    - {{code: {code}, reason: measured}}\n")
+
+
+@pytest.mark.parametrize(("flavor", "found"), [("ovs-doca", True), ("ovs-doca-2", False), ("ovs-netdev", False)])
+def test_what_is_accepted_and_not_found_is_a_finding_for_the_specs_own_flavor(flavor: str, found: bool) -> None:
+    judged = replace(seen(ON_DOCA, flavor), loaded=accepting("DNS010"))
+    assert ("DNS050" in {f.code.code for f in lint(judged).findings}) == found
+
+
+@pytest.mark.parametrize("columns", [None, "60"])
+def test_no_name_or_verdict_is_cut_in_a_pipe(
+    columns: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "resolver-anycast-of-the-second-site"
+    file = tmp_path / "spec.yaml"
+    file.write_text(ON_DOCA.replace("  dns: {", f"  {name}: {{").replace("p0:\n", "p0:\n    p1:\n", 1))
+    if columns is None:
+        monkeypatch.delitem(ENV, "COLUMNS")
+    else:
+        monkeypatch.setitem(ENV, "COLUMNS", columns)
+    done = dnsteer("lint", str(file), "--flavor", "ovs-dpdk")
+    assert "…" not in done.stdout
+    rows = [line for line in done.stdout.splitlines() if " ipv4 " in line and " queries " in line]
+    assert rows and all(row.split()[0] == name for row in rows)
+    assert all(any(f" {verdict} " in row for verdict in ("yes", "no", "partial", "unknown")) for row in rows)
