@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from dnsteer.offload.around import around_of
-from dnsteer.offload.examine import Examination, examine
-from dnsteer.offload.findings import Finding
-from dnsteer.offload.flow import read_flow
-from dnsteer.offload.judge import judge
-from dnsteer.offload.lint import Report, lint
+from dnsteer.offload.examine import examine
+from dnsteer.offload.flow import Flow, Unreadable
+from dnsteer.offload.lint import lint
 from dnsteer.offload.profile import profile
 from dnsteer.offload.scans import scanned
 from dnsteer.offload.whole import of_the_card
@@ -26,38 +21,10 @@ from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness import Harness
 from dnsteer.proof.reference import Frame
 from dnsteer.render.bringup.settings import FLOW_LIMIT
-from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import Loaded, check_document, load_spec
+from dnsteer.spec.load import Loaded, load_spec
+from dnsteer.switch.fields import Field
+from tests.packet.linted import QUICKSTART, ROOT, changed, codes_of, found_as, report, seen
 from tests.unit.commands import dnsteer
-
-ROOT = Path(__file__).resolve().parents[2]
-QUICKSTART = ROOT / "examples" / "quickstart.yaml"
-
-
-def changed(example: str, *changes: tuple[str, str]) -> Loaded:
-    text = (ROOT / "examples" / f"{example}.yaml").read_text()
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    return check_document(parse_document("spec.yaml", text))
-
-
-@cache
-def seen(example: str, flavor: str) -> Examination:
-    return examine(load_spec(ROOT / "examples" / f"{example}.yaml"), profile(flavor))
-
-
-@cache
-def report(example: str, flavor: str) -> Report:
-    return lint(seen(example, flavor))
-
-
-def codes_of(report: Report) -> set[str]:
-    return {f.code.code for f in report.findings}
-
-
-def found_as(report: Report, code: str) -> list[Finding]:
-    return [f for f in report.findings if f.code.code == code]
 
 
 def test_all_of_the_quickstart_is_offloaded_in_one_pass() -> None:
@@ -94,108 +61,6 @@ def test_a_hash_is_not_offloaded_there_and_the_finding_says_what_to_change(flavo
     assert {p.offloaded for p in found.paths if p.vip == "direct"} == {"yes"}
 
 
-def test_the_width_of_a_hash_is_judged_as_every_release_has_it() -> None:
-    found = report("own-ports", "ovs-doca")  # 16 slots: 4 bits in older releases, as the one here, and 6 in newer ones
-    hashed = [p for p in found.paths if p.vip == "nat" and p.direction == "query"]
-    assert hashed and {(p.passes, p.offloaded, p.certainty) for p in hashed} == {(2, "unknown", "unknown")}
-    unknown = found_as(found, "DNS004")
-    assert unknown and not found_as(found, "DNS001")
-    for each in unknown:
-        assert "4 bits of dp_hash in older releases" in each.text and "6 in newer ones" in each.text
-        assert "pools.hashed.slots: at most 4, or pools.hashed.selection: source-port" in each.advice
-    two = found_as(lint(replace(seen("own-ports", "ovs-doca"), profile=profile("ovs-doca-2"))), "DNS004")
-    assert two  # the profile that says no to more than 4 bits does not know the release either
-
-
-def test_a_hash_that_is_as_wide_in_every_release_is_taken() -> None:
-    found = lint(examine(changed("own-ports", ("slots: 16", "slots: 4")), profile("ovs-doca")))
-    assert {"DNS010", "DNS015"} <= codes_of(found) and not {"DNS004", "DNS012"} & codes_of(found)
-    hashed = [p for p in found.paths if p.vip == "nat" and p.direction == "query"]
-    assert hashed and all((p.passes, p.offloaded) == (2, "yes") for p in hashed)
-
-
-def test_flows_of_a_hash_are_counted_by_its_values_and_not_by_chance() -> None:
-    found = report("own-ports", "ovs-doca")
-    at = {(p.service, p.family): p.rules for p in found.paths if p.vip == "nat" and p.direction == "query"}
-    # A rule for the hash and one for what is behind it; then one for each of 64 values, of IPv6 two.
-    assert at == {(s, f): 66 if f == "ipv4" else 130 for s in ("udp/53", "tcp/53") for f in ("ipv4", "ipv6")}
-    assert all("64 of 65 datapath flows" in f.text for f in found_as(found, "DNS004"))
-    assert "DNS012" not in codes_of(found)
-
-
-@pytest.mark.parametrize("flavor", ["ovs-doca", "ovs-kernel"])
-def test_the_same_is_said_again_whatever_values_packets_had(flavor: str) -> None:
-    def said(of: Report) -> list[tuple[object, ...]]:
-        return [(f.code.code, f.path, f.text, f.advice) for f in of.findings if f.code.code != "DNS023"]
-
-    again = lint(examine(load_spec(ROOT / "examples" / "own-ports.yaml"), profile(flavor)))
-    assert said(again) == said(report("own-ports", flavor))
-    assert not any(re.search(r"dp_hash=\d|0x[0-9a-f]{3}", f.text) for f in again.findings)
-    hashed = [f for f in again.findings if f.path == ("vips", "nat") and f.text.startswith("queries")]
-    assert hashed and all("(tcp/53, udp/53)" in f.text for f in hashed)
-
-
-def test_what_a_hash_rests_on_is_said_of_each_pool() -> None:
-    without = changed("own-ports", ("forwarding: nat", "forwarding: nat\n    fragments: drop"))
-    for found in (report("own-ports", "ovs-doca"), lint(examine(without, profile("ovs-doca")))):
-        (note,) = found_as(found, "DNS017")
-        assert note.path == ("pools", "hashed", "selection") and "hw-offload-ct-size=0" in note.text
-    assert "DNS017" not in codes_of(report("quickstart", "ovs-doca")) | codes_of(report("own-ports", "ovs-kernel"))
-
-
-@pytest.mark.parametrize(("name", "verdict"), [("ovs-doca-2", "no"), ("ovs-doca-3", "unknown")])
-def test_hash_and_tracking_together_are_what_the_version_says(name: str, verdict: str) -> None:
-    (both,) = found_as(lint(replace(seen("own-ports", "ovs-doca"), profile=profile(name))), "DNS015")
-    assert [r.verdict for r in both.reasons] == [verdict]
-    assert ("does not take both" in both.text) == (verdict == "no")
-
-
-def bringup(value: str) -> tuple[str, str]:
-    return "flavor: ovs-netdev", f"flavor: ovs-doca\n  bringup: {value}"
-
-
-@pytest.mark.parametrize(
-    ("flavor", "verdict", "code"),
-    [("ovs-doca", "no", "DNS001"), ("ovs-dpdk", "unknown", "DNS004"), ("ovs-kernel", "unknown", "DNS004")],
-)
-def test_between_uplinks_hardware_forwards_on_one_eswitch(flavor: str, verdict: str, code: str) -> None:
-    apart = lint(examine(changed("two-uplinks", bringup("{multiport: false}")), profile(flavor)))
-    assert {p.offloaded for p in apart.paths} == {verdict}
-    assert any("another eSwitch" in f.text for f in found_as(apart, code))
-    assert "DNS018" not in codes_of(apart)
-
-
-def test_that_bringup_joins_the_eswitches_is_said() -> None:
-    joined = report("two-uplinks", "ovs-doca")
-    assert joined.offloaded == 1.0
-    (note,) = found_as(joined, "DNS018")
-    assert note.text.startswith("p0, p1 are taken to be of one eSwitch") and "multiport" in note.text
-
-
-def test_nothing_joins_the_eswitches_of_two_cards() -> None:
-    cards = bringup("{pci: {p0: '0000:03:00.0', p1: '0000:81:00.0'}}")
-    apart = lint(examine(changed("two-uplinks", cards), profile("ovs-doca")))
-    assert {p.offloaded for p in apart.paths} == {"no"} and "DNS018" not in codes_of(apart)
-    assert all("uplinks of one card" in f.advice for f in found_as(apart, "DNS001"))
-
-
-def test_a_port_that_no_eswitch_has_is_forwarded_to_by_the_cpu() -> None:
-    loaded = changed("own-ports", ("    vf2:", "    vf2: {type: internal}"))
-    found = lint(examine(loaded, profile("ovs-doca")))
-    direct = [p for p in found.paths if p.vip == "direct" and p.direction == "query"]
-    assert direct and {p.offloaded for p in direct} == {"partial"}
-    local = read_flow(
-        "recirc_id(0),in_port(p0),eth(),eth_type(0x0800),ipv4(frag=no), packets:1, bytes:1, used:1s, dp:doca, actions:br-dns"
-    )
-    around = around_of(loaded, build_plan(loaded), conntrack=False)  # as verify --offload asks
-    assert judge(local, profile("ovs-doca"), around).verdict == "partial"
-
-
-def test_without_tracked_fragments_the_hash_has_nothing_beside_it() -> None:
-    loaded = changed("own-ports", ("forwarding: nat", "forwarding: nat\n    fragments: drop"))
-    assert "DNS015" not in codes_of(lint(examine(loaded, profile("ovs-doca"))))
-
-
 def test_answers_that_are_translated_are_judged_too() -> None:
     answers = [p for p in report("one-armed-nat", "ovs-doca").paths if p.direction == "answer"]
     assert {(p.service, p.family) for p in answers} == {
@@ -230,6 +95,30 @@ def test_the_slots_that_are_not_asked_are_computed() -> None:
     assert seen.sampled is not None and seen.sampled < slots
     assert [p.rules for p in seen.paths if p.family == "ipv4"] == [slots, slots]
     assert lint(seen).flows >= 4 * slots
+
+
+def test_each_uplink_needs_the_flows_of_all_slots() -> None:
+    found = report("two-uplinks", "ovs-doca")  # a query for each slot comes in by one of the uplinks
+    assert {p.rules for p in found.paths if (p.direction, p.family) == ("query", "ipv4")} == {2 * 128}
+    assert {p.rules for p in found.paths if (p.direction, p.family) == ("query", "ipv6")} == {2 * (128 + 1)}
+    assert "DNS012" not in codes_of(found)  # that is what the spec says
+
+
+@pytest.mark.parametrize(("example", "what"), [("own-ports", "64 values of the hash"), ("quickstart", "64 slots")])
+def test_more_flows_than_that_are_found(example: str, what: str) -> None:
+    usual = seen(example, "ovs-doca")
+    more = [replace(j, flow=by_another_router(j.flow)) for j in usual.judged if j.kind == "query"]
+    found = found_as(lint(replace(usual, judged=[*usual.judged, *more])), "DNS012")
+    assert found and any(f"datapath flows for {what}" in f.text for f in found)
+    if example == "quickstart":
+        assert all("128 datapath flows" in f.text and "what multiplies: 2 of eth.src" in f.text for f in found)
+
+
+def by_another_router(flow: Flow | Unreadable) -> Flow:
+    """The same flow for packets with another source MAC."""
+    assert isinstance(flow, Flow)
+    other = Field("eth.src", 0x02000000AAAA, (1 << 48) - 1, 48)
+    return replace(flow, match=(*(f for f in flow.match if f.key != "eth.src"), other))
 
 
 def test_more_flows_than_the_limit_are_found() -> None:

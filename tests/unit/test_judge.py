@@ -13,6 +13,7 @@ from dnsteer.offload.flow import Flow, Unreadable, read_flow
 from dnsteer.offload.judge import Around, Judgement, judge
 from dnsteer.offload.profile import profile, profile_names
 from dnsteer.offload.split import match_bytes, shared_rules
+from dnsteer.plan import hashing
 from dnsteer.spec.document import read_document
 
 ROWS: list[dict[str, Any]] = read_document(Path(__file__).parents[1] / "offload_dumps" / "rows.yaml").value
@@ -104,6 +105,40 @@ def test_a_yes_is_as_sure_as_its_weakest_part() -> None:
     assert [r.text for r in judged("ovs-doca-2", actions="p0").remarks] == [
         "output:p0: hairpin, out of the port that the packet came in by; tested by NVIDIA since 2023"
     ]
+
+
+@pytest.mark.parametrize(
+    ("flavor", "bits", "verdict"),
+    [
+        ("ovs-doca-2", (4, 4), "yes"),
+        ("ovs-doca-2", (4, 6), "unknown"),  # of which release it is nobody has published
+        ("ovs-doca-2", (5, 7), "no"),
+        ("ovs-doca-3", (4, 4), "yes"),
+        ("ovs-doca-3", (4, 6), "unknown"),
+        ("ovs-doca-3", (5, 7), "unknown"),  # whether it has more than four
+        ("ovs-doca-2", (), "yes"),  # as the flow has it
+    ],
+)
+def test_a_hash_is_as_wide_as_any_release_makes_it(flavor: str, bits: tuple[int, ...], verdict: str) -> None:
+    found = judged(flavor, f"dp_hash(0x3/0xf),{QUERY}", recirc=2, hash_bits=bits)
+    assert found.verdict == verdict
+    assert all(str(width) in found.why_software for width in bits if found.reasons)
+
+
+@pytest.mark.parametrize(("buckets", "bits"), [(1, (4, 4)), (4, (4, 4)), (5, (4, 5)), (8, (4, 5)), (16, (4, 6)),
+                                               (17, (5, 7)), (64, (6, 8)), (128, (7, 8)), (256, (8, 8))])  # fmt: skip
+def test_widths_of_the_hash_of_a_group(buckets: int, bits: tuple[int, int]) -> None:
+    assert hashing.widths(buckets) == bits
+    assert (buckets <= hashing.ALIKE) == (bits == (4, 4))
+
+
+@pytest.mark.parametrize(
+    ("flavor", "verdict"), [("ovs-doca", "no"), ("ovs-dpdk", "unknown"), ("ovs-kernel", "unknown")]
+)
+def test_ports_of_two_eswitches(flavor: str, verdict: str) -> None:
+    assert judged(flavor, eswitches={"p0": "a", "p1": "b"}).verdict == verdict
+    assert judged(flavor, eswitches={"p0": "a", "p1": "a"}).verdict == "yes"
+    assert judged(flavor, eswitches={"p0": "a"}).verdict == "yes"  # the other one is not known
 
 
 def test_a_line_that_cannot_be_read_is_unknown() -> None:

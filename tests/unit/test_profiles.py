@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import get_args
 
 import jsonschema
 import pytest
 
+from dnsteer.offload.capabilities import LimitName
 from dnsteer.offload.profile import NEWEST, ProfileError, load_profile, profile, profile_names, profiles_dir, schema
 from dnsteer.spec.document import read_document
 from dnsteer.spec.model import Flavor
 
+ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = profiles_dir() / "schema.json"
 SMALL = """\
 name: small
@@ -77,6 +80,13 @@ def test_what_the_issue_asks_for_is_in_the_data() -> None:
     assert limits["dp_hash_with_conntrack"].value == 0
     assert profile("ovs-kernel").limit("actions") == 16
     assert profile("ovs-doca").limits["dp_hash_bits"].verdict == "unknown"  # of 3.x nobody has published it
+
+
+def test_limits_that_nothing_computes_with_are_named_in_the_schema() -> None:
+    code = "".join(file.read_text() for file in (ROOT / "generator" / "dnsteer" / "offload").glob("*.py"))
+    unread = {name for name in get_args(LimitName) if code.count(f'"{name}"') == 1}  # in the list of names alone
+    text = schema()["properties"]["limits"]["description"]
+    assert unread == {"conntrack_connections", "insertions_per_second"} == {n for n in get_args(LimitName) if n in text}
 
 
 def test_names_with_a_star_cover_what_has_no_entry_of_its_own() -> None:

@@ -12,19 +12,20 @@ from dnsteer.switch.fields import Field
 
 IN_HARDWARE = ("yes", "unknown")
 Match = tuple[Field, ...]
+_SLOT = ("dp_hash", "udp.src", "tcp.src")
 
 
-def without_hash(flow: Flow) -> Match:
-    """The match but for the hash: the same for all flows of one group's values."""
-    return tuple(f for f in flow.match if f.key != "dp_hash")
+def without_slot(flow: Flow) -> Match:
+    """The match but for what chooses the slot: the same for all slots of a service at one uplink."""
+    return tuple(f for f in flow.match if f.key not in _SLOT)
 
 
 def stands_for(flows: Iterable[tuple[Flow, int]]) -> dict[Flow, float]:
-    """For how many flows each of a hash group stands: those that were seen, for all *values* that the hash has."""
+    """For how many flows each of a service stands, given how many slots, or values of a hash, there are at each uplink."""
     alike: dict[Match, dict[Flow, int]] = defaultdict(dict)
-    for flow, values in flows:
-        alike[without_hash(flow)][flow] = values
-    return {flow: max(1.0, values / len(group)) for group in alike.values() for flow, values in group.items()}
+    for flow, many in flows:
+        alike[without_slot(flow)][flow] = many
+    return {flow: max(1.0, many / len(group)) for group in alike.values() for flow, many in group.items()}
 
 
 def rules_of(found: Iterable[tuple[Flow | Unreadable, Judgement]], counts: Mapping[Flow, float]) -> int:

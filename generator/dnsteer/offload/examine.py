@@ -12,7 +12,7 @@ from typing import Any
 from dnsteer.offload.around import around_of as around_of
 from dnsteer.offload.around import hashes as hashes
 from dnsteer.offload.capabilities import Profile
-from dnsteer.offload.counts import rules_of, stands_for, without_hash
+from dnsteer.offload.counts import rules_of, stands_for, without_slot
 from dnsteer.offload.flow import Flow, Unreadable, read_flow
 from dnsteer.offload.judge import Around, Judgement, judge, weakest
 from dnsteer.offload.owners import Owner, Owners
@@ -93,16 +93,13 @@ class Examination:
 
     @cached_property
     def counts(self) -> dict[Flow, float]:
-        """For how many flows each that was seen stands: slots that were not asked, values that no packet's hash had."""
+        """For how many flows each that was seen stands: slots not asked at each uplink, values that no packet's hash had."""
         usual = [
             (j.flow, j.owners[0]) for j in self.judged if j.kind == "query" and j.owners and isinstance(j.flow, Flow)
         ]
-        out = stands_for((flow, self.hash_values(owner)) for flow, owner in usual if flow.get("dp_hash"))
-        for flow, owner in usual:
-            slots = self._slots[owner]
-            if self.sampled is not None and self.sampled < slots and not flow.recirculated and not self._hashed(owner):
-                out[flow] = slots / self.sampled
-        return out
+        hashed = [(flow, self.hash_values(owner)) for flow, owner in usual if flow.get("dp_hash")]
+        direct = [(flow, self._slots[owner]) for flow, owner in usual if not (flow.recirculated or self._hashed(owner))]
+        return stands_for([*hashed, *direct])
 
     def flows_of(self, judged: Iterable[Judged]) -> int:
         """How many flows these are in all."""
@@ -180,13 +177,13 @@ def examine(
                     seen[ufid] = kind, read_flow(line)
     whose = owners.of(flow for _, flow in seen.values() if isinstance(flow, Flow))
     slots = slots_by_pool(loaded)
-    usual = {without_hash(f) for kind, f in seen.values() if kind == "query" and isinstance(f, Flow)}
+    usual = {without_slot(f) for kind, f in seen.values() if kind == "query" and isinstance(f, Flow)}
     for kind, flow in seen.values():
         found = whose[flow] if isinstance(flow, Flow) else ()
         beside = around
         if isinstance(flow, Flow) and flow.get("dp_hash") and found:
             beside = replace(around, hash_bits=hashing.widths(slots[loaded.spec.vips[found[0].vip].pool]))
-            if without_hash(flow) in usual:  # a value of the hash that no query had
+            if without_slot(flow) in usual:  # a value of the hash that no query had
                 kind = "query"
         out.judged.append(Judged(flow, _kind(kind, flow), found, judge(flow, profile, beside)))
     return out

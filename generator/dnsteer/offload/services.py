@@ -93,11 +93,12 @@ def _some(seen: Examination, some: Sequence[Judged], judged: Sequence[Judged]) -
 
 
 def _too_many(seen: Examination, path: Path, owner: Owner, judged: Sequence[Judged], vip: SpecPath) -> Iterator[_Said]:
-    """A service that has more datapath flows than slots, or than its hash has values, beyond a few."""
+    """A service with more datapath flows at an uplink than slots, or than its hash has values, beyond a few."""
     flows = [j.flow for j in judged if isinstance(j.flow, Flow)]
     hashed = path.selection == "dp-hash"
     count = seen.flows_of(j for j in judged if hashed or not (isinstance(j.flow, Flow) and j.flow.recirculated))
-    needed = 1 + seen.hash_values(owner) if hashed else path.slots
+    uplinks = len(seen.loaded.spec.switch.uplinks)
+    needed = uplinks * (1 + seen.hash_values(owner) if hashed else path.slots)
     if count <= needed + SPARE_RULES:
         return
     values: dict[str, set[object]] = defaultdict(set)
@@ -106,9 +107,10 @@ def _too_many(seen: Examination, path: Path, owner: Owner, judged: Sequence[Judg
             values[matched.key].add((matched.value, matched.mask))
     usual = {*_PORTS, "dp_hash", "recirc_id"} if hashed else {*_PORTS}
     many = [f"{len(found)} of {key}" for key, found in values.items() if len(found) > 1 and key not in usual]
-    what = f"{needed - 1} values of the hash" if hashed else f"{path.slots} slots"
+    what = f"{seen.hash_values(owner)} values of the hash" if hashed else f"{path.slots} slots"
+    what += f" at {uplinks} uplinks" if uplinks > 1 else ""
     text = f"{count} datapath flows for {what}" + (f"; what multiplies: {', '.join(many)}" if many else "")
-    advice = "fewer uplinks or routers on one switch" + ("" if hashed else ", or fewer slots")
+    advice = "fewer routers on one switch" + ("" if hashed else ", or fewer slots")
     yield _Said(codes.RULES, vip, text, advice, tuple(judged[:1]))
 
 

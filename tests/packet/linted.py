@@ -1,0 +1,42 @@
+"""Examples that were examined and linted, once each."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from dnsteer.offload.examine import Examination, examine
+from dnsteer.offload.findings import Finding
+from dnsteer.offload.lint import Report, lint
+from dnsteer.offload.profile import profile
+from dnsteer.spec.document import parse_document
+from dnsteer.spec.load import Loaded, check_document, load_spec
+
+ROOT = Path(__file__).resolve().parents[2]
+QUICKSTART = ROOT / "examples" / "quickstart.yaml"
+
+
+def changed(example: str, *changes: tuple[str, str]) -> Loaded:
+    text = (ROOT / "examples" / f"{example}.yaml").read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return check_document(parse_document("spec.yaml", text))
+
+
+@cache
+def seen(example: str, flavor: str) -> Examination:
+    return examine(load_spec(ROOT / "examples" / f"{example}.yaml"), profile(flavor))
+
+
+@cache
+def report(example: str, flavor: str) -> Report:
+    return lint(seen(example, flavor))
+
+
+def codes_of(report: Report) -> set[str]:
+    return {f.code.code for f in report.findings}
+
+
+def found_as(report: Report, code: str) -> list[Finding]:
+    return [f for f in report.findings if f.code.code == code]
