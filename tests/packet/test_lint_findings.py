@@ -86,3 +86,12 @@ def test_no_name_or_verdict_is_cut_in_a_pipe(
     rows = [line for line in done.stdout.splitlines() if " ipv4 " in line and " queries " in line]
     assert rows and all(row.split()[0] == name for row in rows)
     assert all(any(f" {verdict} " in row for verdict in ("yes", "no", "partial", "unknown")) for row in rows)
+
+
+def test_no_column_of_a_prediction_is_lost_in_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "spec.yaml"
+    file.write_text(ON_DOCA.replace("  dns: {", f"  {63 * 'x'}: {{"))
+    monkeypatch.delitem(ENV, "COLUMNS")
+    done = dnsteer("capacity", str(file), "--hardware", "bluefield-3")
+    heading = next(line for line in done.stdout.splitlines() if line.startswith("VIP "))
+    assert heading.split()[-1] == "basis"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from dnsteer.offload.capacity.report import Report
     from dnsteer.spec.load import Loaded
 
-_WIDE = 160
-"""Columns where the output is no terminal and nobody says how many there are."""
 _MOST_BYTES = 8900
 """Largest DNS message that is taken to be in one packet: a jumbo frame's, with room for headers."""
 
@@ -165,6 +162,4 @@ def _can_plot(file: Path, json: bool) -> None:
 def _print(after: Report, before: Report | None, settings: Sequence[str]) -> None:
     from dnsteer.cli.capacity_view import view
 
-    if not out.is_terminal and "COLUMNS" not in os.environ:
-        out.width = _WIDE
     out.print(view(after, before, settings), soft_wrap=False)

@@ -36,7 +36,7 @@ class Exit(IntEnum):
 # No emoji: rich would draw one in 2001:db8:a:b::1.
 out = Console(highlight=False, soft_wrap=True, emoji=False)
 if not out.is_terminal and "COLUMNS" not in os.environ:
-    out.width = 160  # in files and pipes rich would take 80, and cut what tables have more
+    out.width = 200  # in files and pipes rich would take 80, and tables lose columns
 err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, a YAML file.", show_default=False)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import os
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
 _LEAST = 0.5
 """Shortest interval, in seconds: the switch does not add up its counters more often."""
-_WIDE = 200
-"""Columns where the output is no terminal and nobody says how many there are."""
 
 
 def _interval(text: str) -> float:
@@ -81,8 +78,6 @@ def status(
 def _print(found: Status) -> None:
     from dnsteer.cli.status_view import view
 
-    if not out.is_terminal and "COLUMNS" not in os.environ:
-        out.width = _WIDE  # tables are else made for 80
     out.print(view(found, out.width), soft_wrap=False)
 
 
