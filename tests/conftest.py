@@ -30,10 +30,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"needs root: {mark.args[0]}")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Tests run on all cores: those of a file one after the other, and so those of the machine's one lab."""
-    for item in items:
-        file = item.nodeid.partition("::")[0]
-        group = "system" if file.startswith("tests/system/") else file
-        item.add_marker(pytest.mark.xdist_group(group))
+    file = item.nodeid.partition("::")[0]
+    item.add_marker(pytest.mark.xdist_group("system" if file.startswith("tests/system/") else file))
