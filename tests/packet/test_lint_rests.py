@@ -54,6 +54,9 @@ def test_the_same_is_said_again_whatever_values_packets_had(flavor: str) -> None
 
     again = lint(examine(load_spec(ROOT / "examples" / "own-ports.yaml"), profile(flavor)))
     assert said(again) == said(report("own-ports", flavor))
+    kinds = [(kind, [*found]) for kind, found in again.in_software.items()]
+    assert kinds == [(kind, [*found]) for kind, found in report("own-ports", flavor).in_software.items()]
+    assert [*again.remarks.items()] == [*report("own-ports", flavor).remarks.items()]
     assert not any(re.search(r"dp_hash=\d|0x[0-9a-f]{3}", f.text) for f in again.findings)
     hashed = [f for f in again.findings if f.path == ("vips", "nat") and f.text.startswith("queries")]
     assert hashed and all("(tcp/53, udp/53)" in f.text for f in hashed)

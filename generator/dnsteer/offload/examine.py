@@ -186,7 +186,14 @@ def examine(
             if without_slot(flow) in usual:  # a value of the hash that no query had
                 kind = "query"
         out.judged.append(Judged(flow, _kind(kind, flow), found, judge(flow, profile, beside)))
+    out.judged.sort(key=_place)  # a dump has them in any order, and the same is to be said again
     return out
+
+
+def _place(judged: Judged) -> tuple[int, str]:
+    """A flow's place among all: by its kind and by what it matches, without its name."""
+    match = judged.flow.text.partition(", packets:")[0]
+    return KINDS.index(judged.kind), match[max(0, match.find("recirc_id(")) :]
 
 
 def slots_by_pool(loaded: Loaded) -> dict[str, int]:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from dnsteer.offload import codes
-from dnsteer.offload.examine import Examination, Judged
+from dnsteer.offload.examine import KINDS, Examination, Judged
 from dnsteer.offload.findings import Finding, accept, ordered, worst
 from dnsteer.offload.flow import Unreadable
 from dnsteer.offload.judge import Reason
@@ -65,7 +65,7 @@ class Report:
             if judged.judgement.verdict in verdicts:
                 found[judged.kind, why(judged)].append(judged)
         out: dict[str, Counter[str]] = defaultdict(Counter)
-        for (kind, reason), flows in found.items():
+        for (kind, reason), flows in sorted(found.items(), key=lambda item: (KINDS.index(item[0][0]), item[0][1])):
             out[kind][reason] = self.examination.flows_of(flows)
         return dict(out)
 
