@@ -106,6 +106,24 @@ def test_nothing_joins_the_eswitches_of_two_cards() -> None:
     assert all("uplinks of one card" in f.advice for f in found_as(apart, "DNS001"))
 
 
+def test_ports_are_of_the_eswitch_that_their_devargs_or_names_tell() -> None:
+    ports = (
+        "    pf1vf0:\n    en3f0pf0sf4:\n    other: {options: {dpdk-devargs: '0000:03:00.1,representor=[0]'}}\n    told:"
+    )
+    loaded = changed(
+        "own-ports",
+        bringup("{multiport: false, pci: {p0: '0000:03:00.0', p1: '0000:03:00.1'}}"),
+        ("    p0: {next_hop: 02:00:00:00:00:fe}", "    p0: {next_hop: 02:00:00:00:00:fe}\n    p1:"),
+        ("    vf2:", f"    vf2:\n{ports}"),
+    )
+    first, second = "0000:03:00.0", "0000:03:00.1"
+    of = around_of(loaded, build_plan(loaded), conntrack=False).eswitches
+    assert (of["p0"], of["p1"], of["pf1vf0"], of["en3f0pf0sf4"], of["other"]) == (first, second, second, first, second)
+    assert of["told"] == of["vf0"] == first  # nothing tells
+    alone = changed("own-ports")
+    assert around_of(alone, build_plan(alone), conntrack=False).eswitches == {}
+
+
 def test_a_port_that_no_eswitch_has_is_forwarded_to_by_the_cpu() -> None:
     loaded = changed("own-ports", ("    vf2:", "    vf2: {type: internal}"))
     found = lint(examine(loaded, profile("ovs-doca")))
