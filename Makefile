@@ -17,7 +17,7 @@ demo: setup ## the main job: prove, run in a lab, load with real DNS queries (ro
 	@scripts/demo.sh $(SPEC) $(DB)
 
 test: setup lint ## lint and all tests (system tests need root)
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+	$(BIN)/python -m pytest -n auto
 
 lint: setup ## formatting, types, import direction, generated docs, YAML, shell
 	$(BIN)/ruff check .

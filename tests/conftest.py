@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -30,7 +32,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"needs root: {mark.args[0]}")
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
+class ByFile(LoadScopeScheduling):
     """Tests run on all cores: those of a file one after the other, and so those of the machine's one lab."""
-    file = item.nodeid.partition("::")[0]
-    item.add_marker(pytest.mark.xdist_group("system" if file.startswith("tests/system/") else file))
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "system" if file.startswith("tests/system/") else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
+    """The order of tests with -n."""
+    return ByFile(config, log)
