@@ -13,7 +13,7 @@ from dnsteer.plan.build import build_plan
 from dnsteer.plan.sizes import sizes_of
 from dnsteer.proof.check import check
 from dnsteer.spec.load import load_spec
-from tests.packet.switches import EXAMPLES, Switch, cli, unexpected
+from tests.packet.switches import EXAMPLES, Switch, cli, spec_of, unexpected
 from tests.unit.bringup_cases import DOCA, NETDEV, settings, written
 
 NO_NAT = (", forwarding: nat", "")
@@ -221,3 +221,12 @@ def test_without_a_switch_it_is_said_what_to_start(scripts: Scripts) -> None:
 def test_the_plans_rules_are_the_datapaths_flows(example: str) -> None:
     loaded = load_spec(EXAMPLES / f"{example}.yaml")
     assert sizes_of(loaded.spec, build_plan(loaded)).total == check(loaded).megaflows
+
+
+def test_a_hash_is_sized_for_the_releases_that_have_most_values() -> None:
+    """16 slots make 64 values there, each a rule, and one rule more sends packets to the hash."""
+    text = (EXAMPLES / "own-ports.yaml").read_text()
+    hashed, by_port = (spec_of(t) for t in (text, text.replace("selection: dp-hash\n    slots: 16", "slots: 64")))
+    more = sizes_of(hashed.spec, build_plan(hashed)).total - sizes_of(by_port.spec, build_plan(by_port)).total
+    plan = build_plan(hashed)
+    assert more == sum(service.slot_bits == 0 for service in plan.services) > 0

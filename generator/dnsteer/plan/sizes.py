@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dnsteer.plan.hashing import values_fourfold
 from dnsteer.plan.objects import Plan
 from dnsteer.plan.pipeline import OUT_SAME
 from dnsteer.spec import meaning
@@ -54,8 +55,9 @@ def sizes_of(spec: Spec, plan: Plan) -> Sizes:
     hashes = {row.pool: len(row.backends) for row in plan.groups}
     uplinks = len(spec.switch.uplinks)
     for service in plan.services:
-        # A hashed packet passes twice: one rule for the hash, then one for each slot.
-        slots = 1 << service.slot_bits if service.slot_bits else 1 + hashes.get(service.pool, 0)
+        # A hashed packet passes twice: one rule for the hash, then one for each of its values, as newer releases have them.
+        buckets = hashes.get(service.pool)
+        slots = 1 + values_fourfold(buckets) if buckets else 1 << service.slot_bits
         rules["queries", service.family] += slots * uplinks
     at = _by_address(spec)
     for row in plan.nat_returns:
