@@ -5,7 +5,7 @@ BIN := .venv/bin
 SPEC ?= examples/quickstart.yaml
 DB := unix:/run/dnsteer-lab/db.sock
 
-.PHONY: help setup demo test lint fmt docs golden bench-render bench-slots bench-megaflows bench-masks bench-change bench-capacity bench-datapath wheel clean
+.PHONY: help setup demo test lint fmt docs golden bench-render bench-slots bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
@@ -50,6 +50,9 @@ bench-megaflows: setup ## megaflows, masks and passes with 5,000 clients (JSON)
 
 bench-masks: setup ## masks that traffic can make of the examples, and that attacks of a minute make (JSON)
 	$(BIN)/python -m bench.masks
+
+bench-verdicts: setup ## what each flavor takes of every datapath flow of the examples, and by which source (JSON)
+	$(BIN)/python -m bench.verdicts
 
 bench-change: setup ## 200 random changes, kills and movement under load in the lab (root; JSON)
 	$(BIN)/python -m bench.change
