@@ -19,10 +19,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Signals as in a terminal: whoever runs the suite in the background lets it ignore some, and its children too."""
+    """Signals as in a terminal, since whoever runs the suite in the background lets it ignore some; and no width of one."""
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.pop("COLUMNS", None)  # readline sets it in the environment of the workers
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
