@@ -5,7 +5,7 @@ BIN := .venv/bin
 SPEC ?= examples/quickstart.yaml
 DB := unix:/run/dnsteer-lab/db.sock
 
-.PHONY: help setup demo test lint fmt docs golden bench-render bench-slots bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath wheel clean
+.PHONY: help setup demo test lint fmt docs golden bench-render bench-slots bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath ext wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
@@ -16,7 +16,7 @@ setup: ## install packages (root) and the Python environment .venv
 demo: setup ## the main job: prove, run in a lab, load with real DNS queries (root)
 	@scripts/demo.sh $(SPEC) $(DB)
 
-test: setup lint ## lint and all tests (system tests need root)
+test: setup lint ext ## lint and all tests (system tests need root)
 	$(BIN)/python -m pytest -n auto
 
 lint: setup ## formatting, types, import direction, generated docs, YAML, shell
@@ -65,6 +65,11 @@ bench-datapath: setup ## cycles per packet and Mpps of the pipelines on OVS-DPDK
 
 wheel: setup ## build the wheel and try it in a clean environment
 	scripts/wheel.sh
+
+ext: setup ## build and test the software model of DOCA Flow, under sanitizers
+	meson setup $$([ ! -f build/ext/build.ninja ] || echo --reconfigure) -Db_sanitize=address,undefined build/ext datapath_ext
+	meson compile -C build/ext
+	meson test -C build/ext --print-errorlogs
 
 clean: ## remove what was built here
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

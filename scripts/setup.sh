@@ -8,6 +8,8 @@ cd "$(dirname "$0")/.."
 packages="openvswitch-switch nsd dnsperf knot-dnsutils iproute2 ethtool iputils-ping openssl procps shellcheck python3 python3-venv"
 # OVS-DPDK for bench-datapath and one test, which call it by its path: ovs-vswitchd stays the one that it was.
 packages="$packages dpdk openvswitch-switch-dpdk librte-mempool-ring23 librte-net-null23 librte-net-pcap23"
+# The software model of DOCA Flow and its tests, in datapath_ext.
+packages="$packages meson ninja-build gcc libc6-dev pkg-config libjansson-dev valgrind"
 
 missing=""
 for package in $packages; do

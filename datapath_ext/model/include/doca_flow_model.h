@@ -1,0 +1,98 @@
+/* The model's own interface: what no hardware has. Hand packets to ports and see what becomes of them, connect ports
+ * to files and network devices, choose how strict the model is, and ask why it refused.
+ *
+ * A program that knows nothing of this header is steered by the environment:
+ *   DOCA_FLOW_MODEL_STRICT=1           refuse what no public program or document proves
+ *   DOCA_FLOW_MODEL_DEVICES="a b"      names under which doca_devinfo_create_list() offers devices
+ *   DOCA_FLOW_MODEL_PORTS="0=netdev:NAME 1=pcap:IN:OUT"
+ *                                      connects ports as they start (IN or OUT may be empty) */
+#ifndef DOCA_FLOW_MODEL_H_
+#define DOCA_FLOW_MODEL_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <doca_error.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct doca_flow_port;
+
+enum doca_flow_model_verdict {
+    DOCA_FLOW_MODEL_SENT = 0, /* left by a port */
+    DOCA_FLOW_MODEL_DROPPED,  /* a rule said so, or a red meter */
+    DOCA_FLOW_MODEL_KERNEL,   /* handed to the kernel of the port's device */
+    DOCA_FLOW_MODEL_QUEUED,   /* handed to a receive queue of the program (RSS) */
+    DOCA_FLOW_MODEL_MISSED,   /* no rule matched, and the default for that is not known or not set */
+    DOCA_FLOW_MODEL_UNPROVEN, /* dropped by strict mode: what hardware does with this packet is not known */
+    DOCA_FLOW_MODEL_BROKEN,   /* the model could not go on: no memory, a loop of pipes, a packet that grew too long */
+};
+
+struct doca_flow_model_output {
+    enum doca_flow_model_verdict verdict;
+    uint16_t port_id;   /* SENT: the port it left by; otherwise the port it came in by */
+    uint16_t queue;     /* QUEUED: the receive queue */
+    uint32_t pkt_meta;  /* host order: what the program would find with the packet */
+    uint8_t *frame;     /* Ethernet frame without FCS */
+    size_t length;
+    char reason[128];   /* in words: the pipe that decided, and why */
+};
+
+struct doca_flow_model_result {
+    struct doca_flow_model_output *outputs; /* one, or one per copy */
+    size_t count;
+};
+
+/* One frame into a started port. The result is the caller's to free, whatever the verdicts.
+ * DOCA_ERROR_INVALID_VALUE: no such port, or a frame of 0 or more than 65,535 bytes. */
+doca_error_t doca_flow_model_receive(uint16_t port_id, const uint8_t *frame, size_t length,
+                                     struct doca_flow_model_result *result);
+void doca_flow_model_result_free(struct doca_flow_model_result *result);
+const char *doca_flow_model_verdict_name(enum doca_flow_model_verdict verdict);
+
+/* Why the latest call of this thread refused, as a sentence; "" if none did. Overwritten by the next refusal. */
+const char *doca_flow_model_reason(void);
+
+/* Whether what is unproven is refused (true) or done with a warning (false, unless the environment says otherwise). */
+void doca_flow_model_set_strict(bool strict);
+bool doca_flow_model_is_strict(void);
+/* Unproven things done with a warning since doca_flow_init(). */
+uint64_t doca_flow_model_unproven(void);
+
+/* Replays what random numbers the model draws: packet randoms, junk in scratch words, random hash pipes. */
+void doca_flow_model_seed(uint64_t seed);
+/* Stops the clock of meters and aging and sets it, in ns; UINT64_MAX gives it back to the system. */
+void doca_flow_model_set_clock(uint64_t now_ns);
+
+/* Adds a device that doca_devinfo_create_list() will offer, or, as "DEVICE,REPRESENTOR", a representor that
+ * doca_devinfo_rep_create_list() will. Any name but "" will do. */
+doca_error_t doca_flow_model_device_add(const char *name);
+
+/* Connects a started port to files in pcap format: frames of `in` come in when doca_flow_model_replay() runs, frames
+ * that leave go to `out`. Either may be NULL. DOCA_ERROR_IO_FAILED: a file cannot be opened or is no pcap file. */
+doca_error_t doca_flow_model_attach_pcap(uint16_t port_id, const char *in, const char *out);
+/* Plays every connected input file once, in port order; the number of frames goes to *frames, which may be NULL. */
+doca_error_t doca_flow_model_replay(size_t *frames);
+
+/* Connects a started port to a network device, with a thread that carries frames both ways until the port stops.
+ * Needs CAP_NET_RAW. DOCA_ERROR_NOT_FOUND: no such device; DOCA_ERROR_OPERATING_SYSTEM: a socket call failed. */
+doca_error_t doca_flow_model_attach_netdev(uint16_t port_id, const char *name);
+
+struct doca_flow_model_port_stats {
+    uint64_t received;    /* frames that came in */
+    uint64_t sent;        /* frames that left by this port */
+    uint64_t not_sent;    /* frames that the device or file did not take */
+    uint64_t dropped;     /* frames in that ended as dropped, missed, unproven or broken */
+    uint64_t handed_over; /* frames in that went to the kernel or to a queue */
+    uint64_t lost;        /* frames that the device's ring had no room for */
+};
+doca_error_t doca_flow_model_port_stats(uint16_t port_id, struct doca_flow_model_port_stats *stats);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

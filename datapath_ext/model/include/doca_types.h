@@ -1,0 +1,13 @@
+/* Integers that hold network byte order. */
+#ifndef DOCA_TYPES_H_
+#define DOCA_TYPES_H_
+
+#include <linux/types.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef __be16 doca_be16_t;
+typedef __be32 doca_be32_t;
+typedef __be64 doca_be64_t;
+
+#endif

@@ -1,0 +1,262 @@
+#include "match.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "bytes.h"
+#include "core.h"
+
+static const uint8_t *value_in(const struct doca_flow_match *match, struct place place)
+{
+    return (const uint8_t *)match + section_in_match(place.section) + place.field->offset;
+}
+
+/* Members that the model would silently ignore are refused instead. */
+static doca_error_t check_known(const struct doca_flow_match *match)
+{
+    const struct doca_flow_parser_meta *parser = &match->parser_meta;
+    const struct doca_flow_header_format *formats[2] = {&match->outer, &match->inner};
+
+    if (parser->ipsec_syndrome || parser->ipsec_ar_syndrome || parser->psp_syndrome)
+        return refuse(DOCA_ERROR_NOT_SUPPORTED, "a match on IPsec or PSP syndromes; the model has no cryptography");
+    for (unsigned i = 0; i < 2; i++)
+        if (formats[i]->l4_type_ext == DOCA_FLOW_L4_TYPE_EXT_ROCE_V2)
+            return refuse(DOCA_ERROR_NOT_SUPPORTED, "a match on RoCE headers; the model does not parse them");
+    if (match->tun.type != DOCA_FLOW_TUN_NONE && match->tun.type != DOCA_FLOW_TUN_VXLAN &&
+        match->tun.type != DOCA_FLOW_TUN_IP_IN_IP)
+        return refuse(DOCA_ERROR_NOT_SUPPORTED, "a match with tunnel type %d; the model parses VXLAN and IP-in-IP",
+                      (int)match->tun.type);
+    if (match->tun.type == DOCA_FLOW_TUN_VXLAN &&
+        (match->tun.vxlan_type != DOCA_FLOW_TUN_EXT_VXLAN_STANDARD || match->tun.vxlan_gbp_group_policy_id != 0 ||
+         match->tun.vxlan_gpe_flags != 0))
+        return refuse(DOCA_ERROR_NOT_SUPPORTED, "a match on VXLAN-GPE or VXLAN-GBP; the model parses plain VXLAN");
+    return DOCA_SUCCESS;
+}
+
+/* What the rule makes of one field: the mask it gets (none: ignored), and whether the pipe's value is meant. */
+static bool classify(enum match_rule rule, const struct field *field, const uint8_t *value, const uint8_t *mask,
+                     uint8_t *part_mask, bool *constant)
+{
+    bool zero = value == NULL || bytes_are(value, field->size, 0);
+
+    switch (rule) {
+    case MATCH_KEY:
+        memcpy(part_mask, mask, field->size);
+        *constant = false;
+        return !bytes_are(mask, field->size, 0);
+    case MATCH_IMPLICIT:
+        memset(part_mask, 0xff, field->size);
+        *constant = value != NULL && !field_all_ones(field, value);
+        return !zero;
+    case MATCH_EXPLICIT:
+        memcpy(part_mask, mask, field->size);
+        *constant = !zero && !field_all_ones(field, value);
+        return !bytes_are(mask, field->size, 0);
+    case MATCH_LITERAL:
+    default:
+        memset(part_mask, 0xff, field->size);
+        if (mask != NULL)
+            memcpy(part_mask, mask, field->size);
+        *constant = true;
+        return mask != NULL ? !bytes_are(mask, field->size, 0) : !zero;
+    }
+}
+
+static void selectors(struct matcher *matcher, const struct doca_flow_match *match)
+{
+    const struct doca_flow_header_format *formats[2];
+
+    if (match == NULL)
+        return;
+    formats[0] = &match->outer;
+    formats[1] = &match->inner;
+    for (unsigned i = 0; i < 2; i++) {
+        if (formats[i]->l3_type != DOCA_FLOW_L3_TYPE_NONE)
+            matcher->l3[i] = formats[i]->l3_type;
+        if (formats[i]->l4_type_ext != DOCA_FLOW_L4_TYPE_EXT_NONE)
+            matcher->l4[i] = formats[i]->l4_type_ext;
+    }
+}
+
+static doca_error_t add_part(struct matcher *matcher, struct place place, bool constant, const uint8_t *value,
+                             const uint8_t *mask)
+{
+    size_t size = place.field->size;
+    struct match_part *parts = realloc(matcher->parts, (matcher->count + 1) * sizeof(*parts));
+    uint8_t *bytes;
+
+    if (parts == NULL)
+        return refuse(DOCA_ERROR_NO_MEMORY, "no memory for a match");
+    matcher->parts = parts;
+    if (matcher->size + size > KEY_MAX)
+        return refuse(DOCA_ERROR_TOO_BIG, "a match of more than %d bytes", KEY_MAX);
+    bytes = realloc(matcher->mask, matcher->size + size);
+    if (bytes == NULL)
+        return refuse(DOCA_ERROR_NO_MEMORY, "no memory for a match");
+    matcher->mask = bytes;
+    bytes = realloc(matcher->value, matcher->size + size);
+    if (bytes == NULL)
+        return refuse(DOCA_ERROR_NO_MEMORY, "no memory for a match");
+    matcher->value = bytes;
+
+    memcpy(matcher->mask + matcher->size, mask, size);
+    for (size_t i = 0; i < size; i++)
+        matcher->value[matcher->size + i] = (uint8_t)(value != NULL ? value[i] & mask[i] : 0);
+    parts[matcher->count++] = (struct match_part){.place = place, .at = matcher->size, .constant = constant};
+    matcher->size += size;
+    return DOCA_SUCCESS;
+}
+
+static doca_error_t check_selectors(const struct matcher *matcher)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        if (matcher->l3[i] != DOCA_FLOW_L3_TYPE_NONE && matcher->l3[i] != DOCA_FLOW_L3_TYPE_IP4 &&
+            matcher->l3[i] != DOCA_FLOW_L3_TYPE_IP6)
+            return refuse(DOCA_ERROR_INVALID_VALUE, "l3_type %u; it selects a member and cannot be changeable",
+                          (unsigned)matcher->l3[i]);
+        if ((unsigned)matcher->l4[i] > DOCA_FLOW_L4_TYPE_EXT_ROCE_V2)
+            return refuse(DOCA_ERROR_INVALID_VALUE, "l4_type_ext %u; it selects a member and cannot be changeable",
+                          (unsigned)matcher->l4[i]);
+    }
+    return DOCA_SUCCESS;
+}
+
+static doca_error_t check_meta(enum match_rule rule, struct place place)
+{
+    size_t word = place.field->offset / sizeof(doca_be32_t);
+
+    if (place.section != SECTION_META)
+        return DOCA_SUCCESS;
+    if (rule == MATCH_IMPLICIT)
+        return refuse(DOCA_ERROR_INVALID_VALUE, "a match on meta data without a mask; it needs an explicit one");
+    if (word > 5)
+        return unproven("a match on meta.u32[%zu]; only words 0 to 4 are there on all hardware", word - 1);
+    return DOCA_SUCCESS;
+}
+
+static bool selects_vxlan(const struct doca_flow_match *match)
+{
+    return match != NULL && match->tun.type == DOCA_FLOW_TUN_VXLAN;
+}
+
+doca_error_t matcher_create(enum match_rule rule, const struct doca_flow_match *match,
+                            const struct doca_flow_match *mask, struct matcher *matcher)
+{
+    doca_error_t result = DOCA_SUCCESS;
+
+    memset(matcher, 0, sizeof(*matcher));
+    if (match != NULL)
+        result = check_known(match);
+    if (result == DOCA_SUCCESS && mask != NULL)
+        result = check_known(mask);
+    selectors(matcher, mask);
+    selectors(matcher, match);
+    if (result == DOCA_SUCCESS)
+        result = check_selectors(matcher);
+    for (enum section section = 0; section <= SECTION_INNER && result == DOCA_SUCCESS; section++) {
+        unsigned side = section == SECTION_INNER;
+        size_t count;
+        const struct field *fields = section_fields(section, &count);
+
+        for (size_t i = 0; i < count && result == DOCA_SUCCESS; i++) {
+            struct place place = {section, &fields[i]};
+            const uint8_t *value = match != NULL ? value_in(match, place) : NULL;
+            uint8_t part_mask[FIELD_MAX];
+            bool constant;
+
+            if ((section == SECTION_OUTER || section == SECTION_INNER) &&
+                !field_selected(&fields[i], matcher->l3[side], matcher->l4[side]))
+                continue;
+            if (section == SECTION_TUN && !selects_vxlan(match) && !selects_vxlan(mask))
+                continue;
+            if (!classify(rule, &fields[i], value, mask != NULL ? value_in(mask, place) : NULL, part_mask, &constant))
+                continue;
+            result = check_meta(rule, place);
+            if (result == DOCA_SUCCESS)
+                result = add_part(matcher, place, constant, value, part_mask);
+        }
+    }
+    return result;
+}
+
+void matcher_clear(struct matcher *matcher)
+{
+    free(matcher->parts);
+    free(matcher->mask);
+    free(matcher->value);
+    memset(matcher, 0, sizeof(*matcher));
+}
+
+void matcher_entry_key(const struct matcher *matcher, const struct doca_flow_match *match, uint8_t *key)
+{
+    for (size_t i = 0; i < matcher->count; i++) {
+        const struct match_part *part = &matcher->parts[i];
+        const uint8_t *value = match != NULL ? value_in(match, part->place) : NULL;
+
+        for (size_t j = 0; j < part->place.field->size; j++) {
+            size_t at = part->at + j;
+
+            if (part->constant)
+                key[at] = matcher->value[at];
+            else
+                key[at] = (uint8_t)(value != NULL ? value[j] & matcher->mask[at] : 0);
+        }
+    }
+}
+
+bool matcher_packet_key(const struct matcher *matcher, const struct packet *packet, uint8_t *key)
+{
+    for (size_t i = 0; i < matcher->count; i++) {
+        const struct match_part *part = &matcher->parts[i];
+        uint8_t number[FIELD_MAX];
+
+        if (!field_read(packet, part->place, number))
+            return false;
+        for (size_t j = 0; j < part->place.field->size; j++) {
+            size_t at = part->at + j;
+
+            key[at] = number[j] & matcher->mask[at];
+            if (part->constant && key[at] != matcher->value[at])
+                return false;
+        }
+    }
+    return true;
+}
+
+void matcher_hash_key(const struct matcher *matcher, const struct packet *packet, uint8_t *key, bool *lacking)
+{
+    *lacking = false;
+    for (size_t i = 0; i < matcher->count; i++) {
+        const struct match_part *part = &matcher->parts[i];
+        uint8_t number[FIELD_MAX] = {0};
+
+        *lacking = !field_read(packet, part->place, number) || *lacking;
+        for (size_t j = 0; j < part->place.field->size; j++)
+            key[part->at + j] = number[j] & matcher->mask[part->at + j];
+    }
+}
+
+bool matcher_constants_hold(const struct matcher *matcher, const struct packet *packet)
+{
+    for (size_t i = 0; i < matcher->count; i++) {
+        const struct match_part *part = &matcher->parts[i];
+        uint8_t number[FIELD_MAX];
+
+        if (!part->constant)
+            continue;
+        if (!field_read(packet, part->place, number))
+            return false;
+        for (size_t j = 0; j < part->place.field->size; j++)
+            if ((number[j] & matcher->mask[part->at + j]) != matcher->value[part->at + j])
+                return false;
+    }
+    return true;
+}
+
+bool matcher_hits(const struct matcher *matcher, const uint8_t *key, const uint8_t *mask, const uint8_t *packet_key)
+{
+    for (size_t i = 0; i < matcher->size; i++)
+        if ((key[i] & mask[i]) != (packet_key[i] & mask[i]))
+            return false;
+    return true;
+}

@@ -1,0 +1,228 @@
+/* A port on a network device: frames come in through a ring that is shared with the kernel, block by block
+ * (TPACKET_V3), and leave by the same socket. One thread per device. */
+#include <doca_log.h>
+#include <errno.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "bytes.h"
+#include "endpoint.h"
+
+enum { BLOCK_SIZE = 1 << 18, BLOCKS = 16, FRAME_SIZE = 1 << 11, BLOCK_TIMEOUT_MS = 1 };
+/* Of the sender's address behind a frame's header, which the kernel aligns so. */
+enum { ADDRESS_OFFSET = (sizeof(struct tpacket3_hdr) + TPACKET_ALIGNMENT - 1) / TPACKET_ALIGNMENT * TPACKET_ALIGNMENT };
+
+struct netdev {
+    int socket, wake;
+    uint8_t *ring;
+    pthread_t thread;
+    bool running;
+    uint16_t port_id;
+    char name[IFNAMSIZ];
+};
+
+/* VLAN tags that the kernel took out are put back; `room` has 4 bytes in front for that. */
+static size_t whole_frame(const struct tpacket3_hdr *header, uint8_t *room)
+{
+    const uint8_t *data = (const uint8_t *)header + header->tp_mac;
+    size_t length = header->tp_snaplen;
+
+    if (length > FRAME_MAX - 4)
+        return 0;
+    if ((header->tp_status & TP_STATUS_VLAN_VALID) == 0 || length < 12) {
+        memcpy(room, data, length);
+        return length;
+    }
+    memcpy(room, data, 12);
+    be16_put(room + 12,
+             header->tp_status & TP_STATUS_VLAN_TPID_VALID ? header->hv1.tp_vlan_tpid : DOCA_FLOW_ETHER_TYPE_VLAN);
+    be16_put(room + 14, (uint16_t)header->hv1.tp_vlan_tci);
+    memcpy(room + 16, data + 12, length - 12);
+    return length + 4;
+}
+
+/* Checksums that the sender left to its hardware are finished here: hardware would never see them open. */
+static void finish_checksum(const struct tpacket3_hdr *header, uint8_t *frame, size_t length)
+{
+    struct packet packet = {.data = frame, .length = length};
+    const struct layer *outer = &packet.layer[0];
+    uint8_t *l4, *ip, *at;
+    size_t size;
+    uint32_t sum;
+
+    if ((header->tp_status & TP_STATUS_CSUMNOTREADY) == 0)
+        return;
+    packet_parse(&packet);
+    if (outer->fragment || (outer->l4 != DOCA_FLOW_L4_META_TCP && outer->l4 != DOCA_FLOW_L4_META_UDP))
+        return;
+    ip = frame + outer->l3_off;
+    l4 = frame + outer->l4_off;
+    size = outer->end - outer->l4_off;
+    at = l4 + (outer->l4 == DOCA_FLOW_L4_META_TCP ? 16 : 6);
+    be16_put(at, 0);
+    sum = outer->proto + (uint32_t)size;
+    sum = outer->l3 == DOCA_FLOW_L3_META_IPV4 ? sum_add(sum, ip + 12, 8) : sum_add(sum, ip + 8, 32);
+    sum = (uint16_t)~sum_fold(sum_add(sum, l4, size));
+    be16_put(at, (uint16_t)(sum == 0 && outer->l4 == DOCA_FLOW_L4_META_UDP ? 0xffff : sum));
+}
+
+static void receive_block(struct netdev *netdev, const struct tpacket_block_desc *block, uint8_t *frame)
+{
+    const uint8_t *at = (const uint8_t *)block + block->hdr.bh1.offset_to_first_pkt;
+
+    for (uint32_t i = 0; i < block->hdr.bh1.num_pkts; i++) {
+        const struct tpacket3_hdr *header = (const struct tpacket3_hdr *)(const void *)at;
+        const struct sockaddr_ll *from = (const struct sockaddr_ll *)(const void *)(at + ADDRESS_OFFSET);
+        struct doca_flow_model_result result;
+        size_t length;
+
+        at += header->tp_next_offset;
+        if (from->sll_pkttype == PACKET_OUTGOING) /* what we or others sent */
+            continue;
+        length = whole_frame(header, frame);
+        if (length == 0)
+            continue;
+        finish_checksum(header, frame, length);
+        if (doca_flow_model_receive(netdev->port_id, frame, length, &result) == DOCA_SUCCESS)
+            doca_flow_model_result_free(&result);
+    }
+}
+
+static void *carry(void *argument)
+{
+    struct netdev *netdev = argument;
+    struct pollfd ready[2] = {{.fd = netdev->socket, .events = POLLIN}, {.fd = netdev->wake, .events = POLLIN}};
+    uint8_t *frame = malloc(FRAME_MAX);
+    unsigned next = 0;
+
+    if (frame == NULL)
+        return NULL;
+    while (ready[1].revents == 0) {
+        struct tpacket_block_desc *block = (struct tpacket_block_desc *)(void *)(netdev->ring + next * BLOCK_SIZE);
+
+        if ((__atomic_load_n(&block->hdr.bh1.block_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER) == 0) {
+            if (poll(ready, 2, -1) < 0 && errno != EINTR)
+                break;
+            continue;
+        }
+        receive_block(netdev, block, frame);
+        __atomic_store_n(&block->hdr.bh1.block_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
+        next = (next + 1) % BLOCKS;
+        if (poll(&ready[1], 1, 0) < 0 && errno != EINTR)
+            break;
+    }
+    free(frame);
+    return NULL;
+}
+
+static doca_error_t open_ring(struct netdev *netdev, int index)
+{
+    struct tpacket_req3 request = {.tp_block_size = BLOCK_SIZE,
+                                   .tp_block_nr = BLOCKS,
+                                   .tp_frame_size = FRAME_SIZE,
+                                   .tp_frame_nr = BLOCK_SIZE / FRAME_SIZE * BLOCKS,
+                                   .tp_retire_blk_tov = BLOCK_TIMEOUT_MS};
+    struct packet_mreq promiscuous = {.mr_ifindex = index, .mr_type = PACKET_MR_PROMISC};
+    struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_protocol = DOCA_HTOBE16(ETH_P_ALL),
+                                  .sll_ifindex = index};
+    int version = TPACKET_V3, yes = 1;
+    void *ring;
+
+    if (setsockopt(netdev->socket, SOL_PACKET, PACKET_VERSION, &version, sizeof(version)) != 0 ||
+        setsockopt(netdev->socket, SOL_PACKET, PACKET_RX_RING, &request, sizeof(request)) != 0 ||
+        setsockopt(netdev->socket, SOL_PACKET, PACKET_QDISC_BYPASS, &yes, sizeof(yes)) != 0 ||
+        setsockopt(netdev->socket, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &promiscuous, sizeof(promiscuous)) != 0)
+        return refuse(DOCA_ERROR_OPERATING_SYSTEM, "setting up a socket on %s: %s", netdev->name, strerror(errno));
+    ring = mmap(NULL, (size_t)BLOCK_SIZE * BLOCKS, PROT_READ | PROT_WRITE, MAP_SHARED, netdev->socket, 0);
+    if (ring == MAP_FAILED)
+        return refuse(DOCA_ERROR_OPERATING_SYSTEM, "mapping the ring of %s: %s", netdev->name, strerror(errno));
+    netdev->ring = ring;
+    if (bind(netdev->socket, (struct sockaddr *)&address, sizeof(address)) != 0)
+        return refuse(DOCA_ERROR_OPERATING_SYSTEM, "binding a socket to %s: %s", netdev->name, strerror(errno));
+    return DOCA_SUCCESS;
+}
+
+struct netdev *netdev_open(const char *name, uint16_t port_id, doca_error_t *result)
+{
+    struct netdev *netdev = calloc(1, sizeof(*netdev));
+    unsigned index = if_nametoindex(name);
+    int error;
+
+    if (netdev == NULL) {
+        *result = refuse(DOCA_ERROR_NO_MEMORY, "no memory for a network device");
+        return NULL;
+    }
+    netdev->socket = netdev->wake = -1;
+    netdev->port_id = port_id;
+    (void)snprintf(netdev->name, sizeof(netdev->name), "%s", name);
+    if (index == 0) {
+        *result = refuse(DOCA_ERROR_NOT_FOUND, "no network device %s: %s", name, strerror(errno));
+        goto close;
+    }
+    /* Protocol 0: nothing comes in before the ring is bound to the device. */
+    netdev->socket = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+    netdev->wake = eventfd(0, EFD_CLOEXEC);
+    if (netdev->socket < 0 || netdev->wake < 0) {
+        *result = refuse(DOCA_ERROR_OPERATING_SYSTEM, "a packet socket for %s: %s", name, strerror(errno));
+        goto close;
+    }
+    *result = open_ring(netdev, (int)index);
+    if (*result != DOCA_SUCCESS)
+        goto close;
+    error = pthread_create(&netdev->thread, NULL, carry, netdev);
+    if (error != 0) {
+        *result = refuse(DOCA_ERROR_OPERATING_SYSTEM, "a thread for %s: %s", name, strerror(error));
+        goto close;
+    }
+    netdev->running = true;
+    return netdev;
+
+close:
+    netdev_close(netdev);
+    return NULL;
+}
+
+void netdev_close(struct netdev *netdev)
+{
+    static const uint64_t one = 1;
+
+    if (netdev == NULL)
+        return;
+    if (netdev->running) {
+        if (write(netdev->wake, &one, sizeof(one)) != sizeof(one))
+            note(DOCA_LOG_LEVEL_ERROR, "waking the thread of %s: %s", netdev->name, strerror(errno));
+        (void)pthread_join(netdev->thread, NULL);
+    }
+    if (netdev->ring != NULL)
+        (void)munmap(netdev->ring, (size_t)BLOCK_SIZE * BLOCKS);
+    if (netdev->wake >= 0)
+        (void)close(netdev->wake);
+    if (netdev->socket >= 0)
+        (void)close(netdev->socket);
+    free(netdev);
+}
+
+bool netdev_send(struct netdev *netdev, const uint8_t *frame, size_t length)
+{
+    return send(netdev->socket, frame, length, MSG_DONTWAIT) == (ssize_t)length;
+}
+
+uint64_t netdev_lost(struct netdev *netdev)
+{
+    struct tpacket_stats_v3 stats;
+    socklen_t size = sizeof(stats);
+
+    if (getsockopt(netdev->socket, SOL_PACKET, PACKET_STATISTICS, &stats, &size) != 0)
+        return 0;
+    return stats.tp_drops;
+}

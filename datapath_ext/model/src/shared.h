@@ -1,0 +1,35 @@
+/* Resources that entries share by number, and the budgets that bound all resources. */
+#ifndef MODEL_SHARED_H_
+#define MODEL_SHARED_H_
+
+#include <doca_error.h>
+#include <doca_flow.h>
+
+#include "meter.h"
+#include "tunnel.h"
+
+struct shared_resource {
+    bool taken, configured;
+    struct doca_flow_shared_resource_cfg cfg;
+    uint16_t *queues; /* of an RSS configuration */
+    struct counter counter;
+    struct meter meter;
+};
+
+struct shared_table {
+    struct shared_resource **slots[DOCA_FLOW_SHARED_RESOURCE_MAX];
+    uint32_t count[DOCA_FLOW_SHARED_RESOURCE_MAX];
+};
+
+/* Takes one resource of the port (of the library, in system mode), or refuses with DRIVER. */
+doca_error_t budget_take(struct doca_flow_port *port, enum doca_flow_resource type);
+void budget_give(struct doca_flow_port *port, enum doca_flow_resource type);
+
+/* A configured resource, or NULL with a reason. */
+struct shared_resource *shared_find(struct doca_flow_port *port, enum doca_flow_shared_resource_type type, uint32_t id);
+doca_error_t shared_encap(struct doca_flow_port *port, uint32_t id, struct encap_header *header);
+doca_error_t shared_decap(struct doca_flow_port *port, uint32_t id, struct decap_header *header);
+void shared_clear(struct shared_table *table);
+void shared_clear_system(void);
+
+#endif

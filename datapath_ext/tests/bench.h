@@ -1,0 +1,48 @@
+/* A library with ports, as tests need it again and again. */
+#ifndef TESTS_BENCH_H_
+#define TESTS_BENCH_H_
+
+#include <doca_flow.h>
+#include <doca_flow_model.h>
+
+#include "check.h"
+#include "frame.h"
+
+enum { BENCH_PORTS = 6, BENCH_QUEUES = 2, BENCH_BUDGET = 64 };
+
+/* What the entry callback saw. */
+struct seen {
+    unsigned adds, updates, removals, aged, errors;
+};
+
+extern struct doca_flow_port *bench_port[BENCH_PORTS];
+
+/* Callbacks for the next bench_up(), instead of the one that fills a struct seen. */
+void bench_callbacks(doca_flow_entry_process_cb entry, doca_flow_pipe_process_cb pipe);
+/* Ports 0..ports-1, resources per port, BENCH_BUDGET of each kind. In switch mode port 0 is the manager. */
+void bench_up(const char *mode, unsigned ports);
+void bench_down(void);
+
+/* A pipe configuration with the usual settings. */
+struct doca_flow_pipe_cfg *bench_cfg(unsigned port, const char *name, enum doca_flow_pipe_type type, bool root);
+struct doca_flow_pipe *bench_create(struct doca_flow_pipe_cfg *cfg, const struct doca_flow_fwd *fwd,
+                                    const struct doca_flow_fwd *miss);
+void bench_process(unsigned port);
+/* A root pipe that matches everything and forwards so. */
+struct doca_flow_pipe *bench_all(unsigned port, const struct doca_flow_fwd *fwd);
+
+struct doca_flow_fwd to_port(uint16_t id);
+struct doca_flow_fwd to_pipe(struct doca_flow_pipe *pipe);
+struct doca_flow_fwd to_drop(void);
+
+/* Sends the frame in; there must be one output, with this verdict. Free the result. */
+struct doca_flow_model_result bench_send(unsigned port, const struct frame *frame,
+                                         enum doca_flow_model_verdict verdict);
+/* The same, for the verdict only. */
+void bench_expect(unsigned port, const struct frame *frame, enum doca_flow_model_verdict verdict);
+/* The frame leaves by this port with exactly these bytes. */
+void bench_expect_frame(unsigned in, const struct frame *frame, unsigned out, const struct frame *expected);
+
+uint64_t bench_packets(struct doca_flow_pipe_entry *entry);
+
+#endif

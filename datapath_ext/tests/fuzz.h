@@ -1,0 +1,8 @@
+#ifndef TESTS_FUZZ_H_
+#define TESTS_FUZZ_H_
+
+#include "bench.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#endif

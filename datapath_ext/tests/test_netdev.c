@@ -1,0 +1,102 @@
+/* Ports on network devices, in a network namespace of the test's own. Skipped (77) without the rights for that. */
+#include "bench.h"
+
+#include <errno.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+
+enum { SKIPPED = 77, FRAMES = 500 };
+
+static int open_socket(const char *name)
+{
+    struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_protocol = DOCA_HTOBE16(ETH_P_ALL)};
+    int fd = socket(AF_PACKET, SOCK_RAW, DOCA_HTOBE16(ETH_P_ALL)), size = 1 << 22;
+
+    CHECK(fd >= 0);
+    address.sll_ifindex = (int)if_nametoindex(name);
+    CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size)), 0);
+    CHECK_EQ(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    return fd;
+}
+
+/* Frames of ours among what comes in on a socket within a second after the last one. */
+static unsigned count_frames(int fd, const struct frame *frame, unsigned wanted)
+{
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    unsigned found = 0;
+    uint8_t bytes[2048];
+
+    while (found < wanted && poll(&ready, 1, 1000) == 1) {
+        struct sockaddr_ll from;
+        socklen_t size = sizeof(from);
+        ssize_t length = recvfrom(fd, bytes, sizeof(bytes), 0, (struct sockaddr *)&from, &size);
+
+        found += from.sll_pkttype != PACKET_OUTGOING && length == (ssize_t)frame->length &&
+                 memcmp(bytes, frame->bytes, frame->length) == 0;
+    }
+    return found;
+}
+
+/* client va -- vb [port 0, port 1] vc -- vd server */
+static void carries_frames_between_devices(void)
+{
+    struct doca_flow_model_port_stats stats;
+    struct doca_flow_fwd fwd = to_port(1);
+    struct frame frame;
+    int client, server, host;
+
+    bench_up("vnf,hws", 2);
+    (void)bench_all(0, &fwd);
+    CHECK_REFUSED(doca_flow_model_attach_netdev(0, "none"), DOCA_ERROR_NOT_FOUND, "no network device none");
+    CHECK_OK(doca_flow_model_attach_netdev(0, "vb"));
+    CHECK_OK(doca_flow_model_attach_netdev(1, "vc"));
+    client = open_socket("va");
+    server = open_socket("vd");
+    frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 1, 2);
+    for (unsigned i = 0; i < FRAMES; i++)
+        CHECK_EQ(send(client, frame.bytes, frame.length, 0), frame.length);
+    CHECK_EQ(count_frames(server, &frame, FRAMES), FRAMES);
+    CHECK_OK(doca_flow_model_port_stats(0, &stats));
+    CHECK(stats.received >= FRAMES);
+    CHECK_EQ(stats.lost, 0);
+    CHECK_OK(doca_flow_model_port_stats(1, &stats));
+    CHECK(stats.sent >= FRAMES);
+    CHECK(stats.received < FRAMES); /* what it sends does not come in again */
+
+    /* What the host itself sends by a port's device does not come in by that port. */
+    host = open_socket("vb");
+    CHECK_EQ(send(host, frame.bytes, frame.length, 0), frame.length);
+    CHECK_EQ(count_frames(client, &frame, 1), 1);
+    CHECK_EQ(count_frames(server, &frame, 1), 0);
+    CHECK_EQ(close(host), 0);
+
+    /* The other port has no pipe: nothing comes back. */
+    CHECK_EQ(send(server, frame.bytes, frame.length, 0), frame.length);
+    CHECK_EQ(count_frames(client, &frame, 1), 0);
+    CHECK_EQ(close(client), 0);
+    CHECK_EQ(close(server), 0);
+    bench_down();
+}
+
+int main(void)
+{
+    static const struct test tests[] = {TEST(carries_frames_between_devices)};
+
+    if (unshare(CLONE_NEWNET) != 0) {
+        (void)printf("skipped: no network namespace: %s\n", strerror(errno));
+        return SKIPPED;
+    }
+    if (system("ip link add name va type veth peer name vb && ip link add name vc type veth peer name vd && "
+               "for i in va vb vc vd; do ip link set $i up || exit 1; done") != 0) {
+        (void)printf("skipped: no network devices can be made\n");
+        return SKIPPED;
+    }
+    return run_tests(tests, 1);
+}

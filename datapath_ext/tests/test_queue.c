@@ -1,0 +1,235 @@
+/* Queues and callbacks, updates and removals, resizing, aging, budgets, counters. */
+#include "bench.h"
+
+static struct doca_flow_pipe *ports_pipe(uint32_t entries, const struct doca_flow_monitor *monitor)
+{
+    struct doca_flow_match match = {0};
+    struct doca_flow_fwd fwd = to_port(UINT16_MAX);
+    struct doca_flow_pipe_cfg *cfg = bench_cfg(0, "ports", DOCA_FLOW_PIPE_BASIC, true);
+
+    match.outer.l4_type_ext = DOCA_FLOW_L4_TYPE_EXT_UDP;
+    match.outer.udp.l4_port.src_port = UINT16_MAX;
+    CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, &match, NULL));
+    CHECK_OK(doca_flow_pipe_cfg_set_nr_entries(cfg, entries));
+    if (monitor != NULL)
+        CHECK_OK(doca_flow_pipe_cfg_set_monitor(cfg, monitor));
+    return bench_create(cfg, &fwd, NULL);
+}
+
+static doca_error_t add(struct doca_flow_pipe *pipe, uint16_t sport, uint16_t to, uint32_t flags, struct seen *seen,
+                        struct doca_flow_pipe_entry **entry)
+{
+    struct doca_flow_match match = {0};
+    struct doca_flow_fwd fwd = to_port(to);
+
+    match.outer.udp.l4_port.src_port = DOCA_HTOBE16(sport);
+    return doca_flow_pipe_basic_add_entry(0, pipe, &match, 0, NULL, NULL, &fwd, flags, seen, entry);
+}
+
+static void reports_when_asked_and_not_before(void)
+{
+    struct doca_flow_pipe_entry *entry;
+    struct doca_flow_pipe *pipe;
+    struct seen seen = {0};
+
+    bench_up("vnf,hws", 2);
+    pipe = ports_pipe(64, NULL);
+    for (uint16_t i = 0; i < 21; i++)
+        CHECK_OK(add(pipe, i, 1, DOCA_FLOW_ENTRY_FLAGS_NO_WAIT, &seen, &entry));
+    CHECK_EQ(seen.adds, 0);
+    CHECK_EQ(doca_flow_pipe_entry_get_status(entry), DOCA_FLOW_ENTRY_STATUS_IN_PROCESS);
+    CHECK_OK(doca_flow_entries_process(bench_port[0], 0, 10000, 6));
+    CHECK_EQ(seen.adds, 6);
+    CHECK_OK(doca_flow_entries_process(bench_port[0], 1, 10000, 0)); /* another queue */
+    CHECK_EQ(seen.adds, 6);
+    CHECK_OK(doca_flow_entries_process(bench_port[0], 0, 10000, 0));
+    CHECK_EQ(seen.adds, 21);
+    CHECK_EQ(doca_flow_pipe_entry_get_status(entry), DOCA_FLOW_ENTRY_STATUS_SUCCESS);
+    CHECK_EQ(seen.errors, 0);
+    bench_down();
+    CHECK_EQ(seen.removals, 0); /* nothing is called back on the way down */
+}
+
+static void batches_wait(void)
+{
+    struct doca_flow_pipe *pipe;
+    struct seen seen = {0};
+    struct frame frame;
+
+    bench_up("vnf,hws", 2);
+    pipe = ports_pipe(64, NULL);
+    frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 7, 53);
+    CHECK_OK(add(pipe, 7, 1, DOCA_FLOW_ENTRY_FLAGS_WAIT_FOR_BATCH, &seen, NULL));
+    bench_expect(0, &frame, DOCA_FLOW_MODEL_MISSED);
+    CHECK_OK(add(pipe, 8, 1, DOCA_FLOW_ENTRY_FLAGS_NO_WAIT, &seen, NULL));
+    bench_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
+    CHECK_OK(add(pipe, 9, 1, DOCA_FLOW_ENTRY_FLAGS_WAIT_FOR_BATCH, &seen, NULL));
+    bench_process(0);
+    CHECK_EQ(seen.adds, 3);
+    CHECK_REFUSED(add(pipe, 10, 1, 3, &seen, NULL), DOCA_ERROR_INVALID_VALUE, "flags 0x3");
+    CHECK_REFUSED(add(pipe, 9, 1, 0, &seen, NULL), DOCA_ERROR_ALREADY_EXIST, "with this match");
+    bench_down();
+}
+
+static void updates_and_removes(void)
+{
+    struct doca_flow_pipe_entry *entry;
+    struct doca_flow_pipe *pipe;
+    struct doca_flow_fwd two = to_port(2);
+    struct seen seen = {0};
+    struct frame frame;
+
+    bench_up("switch,hws", 3);
+    pipe = ports_pipe(64, NULL);
+    frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 7, 53);
+    CHECK_OK(add(pipe, 7, 1, 0, &seen, &entry));
+    bench_process(0);
+    CHECK_OK(doca_flow_pipe_basic_update_entry(0, pipe, 0, NULL, NULL, &two, DOCA_FLOW_ENTRY_FLAGS_WAIT_FOR_BATCH,
+                                               entry));
+    CHECK_REFUSED(doca_flow_pipe_basic_update_entry(0, pipe, 0, NULL, NULL, &two, 0, entry), DOCA_ERROR_AGAIN,
+                  "waits for another");
+    bench_expect_frame(0, &frame, 1, &frame);
+    bench_process(0);
+    bench_expect_frame(0, &frame, 2, &frame);
+    CHECK_EQ(seen.updates, 1);
+    CHECK_OK(doca_flow_pipe_remove_entry(0, DOCA_FLOW_ENTRY_FLAGS_WAIT_FOR_BATCH, entry));
+    CHECK_REFUSED(doca_flow_pipe_remove_entry(0, 0, entry), DOCA_ERROR_INVALID_VALUE, "being removed");
+    bench_expect_frame(0, &frame, 2, &frame);
+    /* The same match again: the removal goes first. */
+    CHECK_OK(add(pipe, 7, 1, 0, &seen, &entry));
+    bench_expect_frame(0, &frame, 1, &frame);
+    bench_process(0);
+    CHECK_EQ(seen.removals, 1);
+    CHECK_EQ(seen.adds, 2);
+    /* Added on one queue, removed on another that is processed first. */
+    CHECK_OK(add(pipe, 8, 1, 0, &seen, &entry));
+    CHECK_OK(doca_flow_pipe_remove_entry(1, 0, entry));
+    CHECK_OK(doca_flow_entries_process(bench_port[0], 1, 0, 0));
+    bench_process(0);
+    CHECK_EQ(seen.removals, 2);
+    bench_down();
+}
+
+static void bounds_entries_operations_and_counters(void)
+{
+    struct doca_flow_monitor monitor = {.counter_type = DOCA_FLOW_RESOURCE_TYPE_NON_SHARED};
+    struct doca_flow_pipe_entry *entry;
+    struct doca_flow_fwd two = to_port(1);
+    struct doca_flow_pipe *pipe;
+
+    bench_up("vnf,hws", 2);
+    pipe = ports_pipe(2, NULL);
+    CHECK_OK(add(pipe, 1, 1, 0, NULL, NULL));
+    CHECK_OK(add(pipe, 2, 1, 0, NULL, NULL));
+    CHECK_REFUSED(add(pipe, 3, 1, 0, NULL, NULL), DOCA_ERROR_DRIVER, "is full");
+    doca_flow_pipe_destroy(pipe);
+
+    pipe = ports_pipe(4096, NULL);
+    for (uint16_t i = 0; i < 128; i++)
+        CHECK_OK(add(pipe, i, 1, 0, NULL, NULL));
+    CHECK_REFUSED(add(pipe, 128, 1, 0, NULL, NULL), DOCA_ERROR_DRIVER, "holds 128 operations");
+    bench_process(0);
+    CHECK_OK(add(pipe, 128, 1, 0, NULL, NULL));
+    doca_flow_pipe_destroy(pipe);
+
+    pipe = ports_pipe(4096, &monitor);
+    for (uint16_t i = 0; i < BENCH_BUDGET; i++)
+        CHECK_OK(add(pipe, i, 1, 0, NULL, &entry));
+    CHECK_REFUSED(add(pipe, 1000, 1, 0, NULL, NULL), DOCA_ERROR_DRIVER, "no counter left");
+    bench_process(0);
+    /* An update keeps the counter that the entry has, even where there is no other. */
+    CHECK_OK(doca_flow_pipe_basic_update_entry(0, pipe, 0, NULL, NULL, &two, 0, entry));
+    bench_process(0);
+    CHECK_REFUSED(add(pipe, 1000, 1, 0, NULL, NULL), DOCA_ERROR_DRIVER, "no counter left");
+    CHECK_OK(doca_flow_pipe_remove_entry(0, 0, entry));
+    bench_process(0);
+    CHECK_OK(add(pipe, 1000, 1, 0, NULL, NULL));
+    bench_down();
+}
+
+static void counts_hits_and_misses(void)
+{
+    struct doca_flow_monitor monitor = {.counter_type = DOCA_FLOW_RESOURCE_TYPE_NON_SHARED};
+    struct doca_flow_match match = {0};
+    struct doca_flow_fwd fwd = to_port(1), drop = to_drop();
+    struct doca_flow_resource_query query;
+    struct doca_flow_pipe_entry *entry;
+    struct doca_flow_pipe_cfg *cfg;
+    struct doca_flow_pipe *pipe;
+    struct frame frame;
+
+    bench_up("vnf,hws", 2);
+    cfg = bench_cfg(0, "counted", DOCA_FLOW_PIPE_BASIC, true);
+    match.outer.l4_type_ext = DOCA_FLOW_L4_TYPE_EXT_UDP;
+    match.outer.udp.l4_port.dst_port = DOCA_HTOBE16(53);
+    CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, &match, NULL));
+    CHECK_OK(doca_flow_pipe_cfg_set_monitor(cfg, &monitor));
+    CHECK_OK(doca_flow_pipe_cfg_set_miss_counter(cfg, true));
+    pipe = bench_create(cfg, &fwd, &drop);
+    CHECK_OK(doca_flow_pipe_basic_add_entry(0, pipe, NULL, 0, NULL, NULL, NULL, 0, NULL, &entry));
+    bench_process(0);
+    frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 7, 53);
+    bench_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
+    bench_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
+    frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 7, 54);
+    bench_expect(0, &frame, DOCA_FLOW_MODEL_DROPPED);
+    CHECK_EQ(bench_packets(entry), 2);
+    CHECK_OK(doca_flow_resource_query_pipe_miss(pipe, &query));
+    CHECK_EQ(query.counter.total_pkts, 1);
+    CHECK_EQ(query.counter.total_bytes, frame.length);
+    bench_down();
+}
+
+static void ages_entries(void)
+{
+    struct doca_flow_monitor monitor = {.aging_sec = 5};
+    struct doca_flow_pipe *pipe;
+    struct seen seen = {0};
+    struct frame frame;
+
+    bench_up("vnf,hws", 2);
+    doca_flow_model_set_clock(1000000000);
+    pipe = ports_pipe(64, &monitor);
+    CHECK_OK(add(pipe, 7, 1, 0, &seen, NULL));
+    CHECK_OK(add(pipe, 8, 1, 0, &seen, NULL));
+    bench_process(0);
+    doca_flow_model_set_clock(4000000000);
+    frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 8, 53);
+    bench_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
+    CHECK_EQ(doca_flow_aging_handle(bench_port[0], 0, 0, 0), -1);
+    doca_flow_model_set_clock(6500000000);
+    CHECK_EQ(doca_flow_aging_handle(bench_port[0], 0, 0, 0), 1);
+    CHECK_EQ(seen.aged, 1);
+    CHECK_EQ(doca_flow_aging_handle(bench_port[0], 0, 0, 0), -1);
+    doca_flow_model_set_clock(UINT64_MAX);
+    bench_down();
+}
+
+static void forgets_pipes_that_are_gone(void)
+{
+    struct doca_flow_fwd one = to_port(1), next;
+    struct doca_flow_match all = {0};
+    struct doca_flow_pipe_cfg *cfg;
+    struct doca_flow_pipe *pipe;
+    struct frame frame;
+
+    bench_up("vnf,hws", 2);
+    cfg = bench_cfg(0, "second", DOCA_FLOW_PIPE_BASIC, false);
+    CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, &all, NULL));
+    pipe = bench_create(cfg, &one, NULL);
+    CHECK_OK(doca_flow_pipe_basic_add_entry(0, pipe, &all, 0, NULL, NULL, NULL, 0, NULL, NULL));
+    next = to_pipe(pipe);
+    (void)bench_all(0, &next);
+    frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 8, 53);
+    bench_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
+    doca_flow_pipe_destroy(pipe);
+    bench_expect(0, &frame, DOCA_FLOW_MODEL_DROPPED);
+    doca_flow_port_pipes_flush(NULL);
+    doca_flow_port_pipes_flush(bench_port[0]);
+    bench_expect(0, &frame, DOCA_FLOW_MODEL_MISSED);
+    bench_down();
+}
+
+RUN_TESTS(TEST(reports_when_asked_and_not_before), TEST(batches_wait), TEST(updates_and_removes),
+          TEST(bounds_entries_operations_and_counters), TEST(counts_hits_and_misses), TEST(ages_entries),
+          TEST(forgets_pipes_that_are_gone))
