@@ -66,8 +66,8 @@ bench-datapath: setup ## cycles per packet and Mpps of the pipelines on OVS-DPDK
 wheel: setup ## build the wheel and try it in a clean environment
 	scripts/wheel.sh
 
-ext: setup ## build and test the software model of DOCA Flow, under sanitizers
-	meson setup $$([ ! -f build/ext/build.ninja ] || echo --reconfigure) -Db_sanitize=address,undefined build/ext datapath_ext
+ext: setup ## build and test the DOCA Flow program and its software model, under sanitizers
+	PATH="$(CURDIR)/$(BIN):$$PATH" meson setup $$([ ! -f build/ext/build.ninja ] || echo --reconfigure) -Db_sanitize=address,undefined build/ext datapath_ext
 	meson compile -C build/ext
 	meson test -C build/ext --print-errorlogs
 

@@ -1,0 +1,31 @@
+/* The first pipe of each port: which packets are whose. A CONTROL pipe, because IPv4 and IPv6 meet here. Everything
+ * that is nobody's is dropped and counted, by what it was. */
+#ifndef CLASSIFIER_H_
+#define CLASSIFIER_H_
+
+#include "pipe.h"
+
+enum stray { STRAY_IP4, STRAY_IP6, STRAY_CHECKSUM, STRAY_FRAGMENT, STRAY_OTHER, STRAYS };
+
+/* Two levels, so that an entry can be put beside the one it replaces: whichever wins, a packet meets one of them. */
+enum { PRIORITY_STRAY = 0, PRIORITY_HIGH = 1, PRIORITY_LOW = 2, PRIORITY_REST = 7 };
+
+struct classifier {
+    struct flow_port *port;
+    struct doca_flow_pipe *pipe;
+    struct doca_flow_pipe_entry *strays[STRAYS];
+};
+
+bool classifier_open(struct classifier *classifier, struct flow_port *port, uint32_t entries, struct fault *fault);
+
+/* Queries of the VIP: they get the service's id in u32[1] and go on to `next`. */
+bool classifier_add(struct classifier *classifier, const struct vip *vip, uint32_t id, uint32_t priority,
+                    struct doca_flow_pipe *next, struct doca_flow_pipe_entry **entry, struct fault *fault);
+/* Answers of a backend to translated queries: they get the service's id in pkt_meta. */
+bool classifier_add_answer(struct classifier *classifier, const struct vip *vip, const struct address *backend,
+                           uint32_t id, uint32_t priority, struct doca_flow_pipe *next,
+                           struct doca_flow_pipe_entry **entry, struct fault *fault);
+
+const char *stray_name(enum stray stray);
+
+#endif

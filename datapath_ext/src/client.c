@@ -1,0 +1,110 @@
+#include "client.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "log.h"
+
+/* The largest program there can be has a million slots with names of 64 characters. */
+enum { LINE_MAX_ = 128 << 20, CHUNK = 1 << 16 };
+
+struct pollfd client_wants(const struct client *client)
+{
+    /* No new request while an answer waits: a client that never reads cannot make us hoard. */
+    return (struct pollfd){.fd = client->fd, .events = client->out != NULL ? POLLOUT : POLLIN};
+}
+
+void client_close(struct client *client)
+{
+    if (client->fd >= 0)
+        (void)close(client->fd);
+    free(client->in);
+    free(client->out);
+    *client = (struct client){.fd = -1};
+}
+
+/* False when the connection is over. */
+static bool receive(struct client *client)
+{
+    ssize_t got;
+
+    if (client->in_size - client->in_length < CHUNK) {
+        size_t size = client->in_size == 0 ? 2 * CHUNK : 2 * client->in_size;
+        char *in = size <= LINE_MAX_ ? realloc(client->in, size) : NULL;
+
+        if (in == NULL) {
+            log_event(LOG_ERROR, "request_too_long", "{s:I}", "bytes", (json_int_t)client->in_length);
+            return false;
+        }
+        client->in = in;
+        client->in_size = size;
+    }
+    got = recv(client->fd, client->in + client->in_length, CHUNK, 0);
+    if (got < 0)
+        return errno == EAGAIN || errno == EINTR;
+    client->in_length += (size_t)got;
+    return got > 0;
+}
+
+/* False when the connection is over. */
+static bool transmit(struct client *client)
+{
+    while (client->out != NULL) {
+        ssize_t put = send(client->fd, client->out + client->out_sent, client->out_length - client->out_sent,
+                           MSG_NOSIGNAL);
+
+        if (put < 0)
+            return errno == EAGAIN || errno == EINTR;
+        client->out_sent += (size_t)put;
+        if (client->out_sent < client->out_length)
+            continue;
+        free(client->out);
+        client->out = NULL;
+        client->out_length = client->out_sent = 0;
+    }
+    return true;
+}
+
+static bool answer(struct client *client, json_t *json)
+{
+    char *text = json != NULL ? json_dumps(json, JSON_COMPACT) : NULL;
+    size_t length = text != NULL ? strlen(text) : 0;
+
+    json_decref(json);
+    if (text == NULL)
+        return false;
+    text[length] = '\n'; /* in place of its end, which nobody needs any more */
+    client->out = text;
+    client->out_length = length + 1;
+    return transmit(client);
+}
+
+/* Lines that are complete, until one's answer has to wait. False when the connection is over. */
+static bool run_lines(struct client *client, struct engine *engine, bool *stop)
+{
+    char *end;
+
+    while (client->out == NULL && !*stop && client->in_length > 0 &&
+           (end = memchr(client->in, '\n', client->in_length)) != NULL) {
+        size_t length = (size_t)(end - client->in);
+
+        if (!answer(client, command_run(engine, client->in, length, stop)))
+            return false;
+        client->in_length -= length + 1;
+        memmove(client->in, end + 1, client->in_length);
+    }
+    return true;
+}
+
+bool client_serve(struct client *client, struct engine *engine)
+{
+    bool waiting = client->out != NULL, stop = false;
+
+    if (!(waiting ? transmit(client) : receive(client)) || !run_lines(client, engine, &stop))
+        client_close(client);
+    return stop;
+}

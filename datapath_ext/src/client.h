@@ -1,0 +1,20 @@
+/* One connection to the control socket: what has come in and is no whole line yet, and what has not gone out yet. */
+#ifndef CLIENT_H_
+#define CLIENT_H_
+
+#include <poll.h>
+
+#include "engine.h"
+
+struct client {
+    int fd; /* -1: none */
+    char *in, *out;
+    size_t in_length, in_size, out_length, out_sent;
+};
+
+struct pollfd client_wants(const struct client *client);
+/* Reads, runs what is complete, writes. True when it was asked to stop; the answer to that has gone out then. */
+bool client_serve(struct client *client, struct engine *engine);
+void client_close(struct client *client);
+
+#endif

@@ -1,0 +1,13 @@
+/* What the control socket can be asked: {"command": "status"} and so on, one JSON object per line each way. */
+#ifndef COMMAND_H_
+#define COMMAND_H_
+
+#include <jansson.h>
+#include <stdbool.h>
+
+struct engine;
+
+/* Carries out one line; the answer is {"ok": true, ...} or {"ok": false, "error": "..."}. *stop: asked to end. */
+json_t *command_run(struct engine *engine, const char *line, size_t length, bool *stop);
+
+#endif

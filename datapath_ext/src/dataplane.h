@@ -1,0 +1,36 @@
+/* Everything that hardware holds, and how it follows a program. */
+#ifndef DATAPLANE_H_
+#define DATAPLANE_H_
+
+#include "classifier.h"
+#include "delivery.h"
+#include "selector.h"
+#include "target.h"
+
+struct service;
+
+struct dataplane {
+    struct flow flow;
+    struct budgets budgets;
+    struct classifier queries, answers; /* of the port in, and of the port out */
+    bool has_answers;
+    struct delivery delivery;
+    struct selector *selectors;
+    struct target *targets;
+    struct service **services;
+    size_t service_count;
+    struct service *stuck; /* built in vain, and hardware did not let them go */
+    uint32_t next_id; /* of services and targets; never used twice */
+    /* What the latest program took. */
+    unsigned added, replaced, removed, slots_updated, targets_updated;
+};
+
+/* Ports and classifiers, with no VIP yet. */
+bool dataplane_open(struct dataplane *dataplane, const struct program *program, struct fault *fault);
+void dataplane_close(struct dataplane *dataplane);
+
+/* Makes hardware do what the program says: what is the same stays untouched. The program must live until the next one
+ * is in place. On failure some of it may have been done; following the program before undoes it. */
+bool dataplane_follow(struct dataplane *dataplane, const struct program *program, struct fault *fault);
+
+#endif

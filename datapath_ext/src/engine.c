@@ -1,0 +1,161 @@
+#include "engine.h"
+
+#include <string.h>
+
+#include "log.h"
+
+bool engine_open(struct engine *engine, struct program *program, struct fault *fault)
+{
+    memset(engine, 0, sizeof(*engine));
+    engine->program = program;
+    if (!dataplane_open(&engine->dataplane, program, fault)) {
+        program_free(program);
+        engine->program = NULL;
+        return false;
+    }
+    if (!dataplane_follow(&engine->dataplane, program, fault)) {
+        engine_close(engine);
+        return false;
+    }
+    for (unsigned i = 0; i < PORTS; i++)
+        engine->present[i] = true;
+    engine->consistent = true;
+    engine->loads = 1;
+    (void)clock_gettime(CLOCK_MONOTONIC, &engine->started);
+    engine->loaded = engine->started;
+    log_event(LOG_INFO, "started", "{s:s, s:s, s:i}", "in", program->in, "out", program->out, "vips",
+              (int)program->vip_count);
+    return true;
+}
+
+void engine_close(struct engine *engine)
+{
+    dataplane_close(&engine->dataplane);
+    program_free(engine->program);
+    while (engine->held != NULL) {
+        struct program *program = engine->held;
+
+        engine->held = program->next;
+        program_free(program);
+    }
+    memset(engine, 0, sizeof(*engine));
+}
+
+/* The ports' programs would not serve anyone, and hardware calls on them are not to be trusted. */
+static bool check_ports(const struct engine *engine, const struct program *program, struct fault *fault)
+{
+    for (unsigned i = 0; i < PORTS; i++)
+        if (!engine->present[i])
+            return fault_set(fault, "port %s is gone: vip %s%s not served; a restart opens it again",
+                             engine->dataplane.flow.ports[i].name,
+                             program->vip_count > 0 ? program->vips[0].name : "(none)",
+                             program->vip_count > 1 ? " and all others are" : " is");
+    return true;
+}
+
+static void log_load(const struct dataplane *dataplane, const struct program *program)
+{
+    log_event(LOG_INFO, "loaded", "{s:i, s:i, s:i, s:i, s:i, s:i}", "vips", (int)program->vip_count, "added",
+              (int)dataplane->added, "replaced", (int)dataplane->replaced, "removed", (int)dataplane->removed,
+              "slots_updated", (int)dataplane->slots_updated, "backends_updated", (int)dataplane->targets_updated);
+}
+
+void engine_refuse(struct engine *engine, const struct fault *fault)
+{
+    engine->refused++;
+    log_event(LOG_ERROR, "refused", "{s:s}", "error", fault->text);
+}
+
+bool engine_load(struct engine *engine, struct program *program, struct fault *fault)
+{
+    struct fault undoing = {0};
+
+    engine_watch(engine);
+    if (check_ports(engine, program, fault) && dataplane_follow(&engine->dataplane, program, fault)) {
+        program_free(engine->program);
+        engine->program = program;
+        engine->consistent = true;
+        engine->draining = false;
+        engine->loads++;
+        (void)clock_gettime(CLOCK_MONOTONIC, &engine->loaded);
+        log_load(&engine->dataplane, program);
+        return true;
+    }
+    engine_refuse(engine, fault);
+    if (check_ports(engine, program, &undoing) &&
+        dataplane_follow(&engine->dataplane, engine->program, &undoing)) {
+        program_free(program);
+        return false;
+    }
+    if (engine->present[PORT_IN] && engine->present[PORT_OUT]) {
+        engine->consistent = false;
+        log_event(LOG_ERROR, "not_undone", "{s:s}", "error", undoing.text);
+    }
+    program->next = engine->held; /* what hardware has of it points into it */
+    engine->held = program;
+    return false;
+}
+
+/* In every VIP, slots of the backend become those of the next slot's backend that is another one. */
+static bool drain_vip(json_t *slots, const char *backend, unsigned *moved)
+{
+    size_t count = json_array_size(slots);
+
+    for (size_t i = 0; i < count; i++) {
+        json_t *other = NULL;
+
+        if (strcmp(json_string_value(json_array_get(slots, i)), backend) != 0)
+            continue;
+        for (size_t step = 1; step < count && other == NULL; step++) {
+            other = json_array_get(slots, (i + step) % count);
+            if (strcmp(json_string_value(other), backend) == 0)
+                other = NULL;
+        }
+        if (other == NULL || json_array_set(slots, i, other) != 0)
+            return false;
+        (*moved)++;
+    }
+    return true;
+}
+
+bool engine_drain(struct engine *engine, const char *backend, unsigned *slots, struct fault *fault)
+{
+    json_t *copy = json_deep_copy(engine->program->source), *vip;
+    struct program *program;
+    bool known = false;
+    size_t i;
+
+    *slots = 0;
+    if (copy == NULL)
+        return fault_set(fault, "no memory for a program");
+    for (size_t b = 0; b < engine->program->backend_count; b++)
+        known = known || strcmp(engine->program->backends[b].name, backend) == 0;
+    if (!known)
+        (void)fault_set(fault, "drain: there is no backend %.64s", backend);
+    json_array_foreach(json_object_get(copy, "vips"), i, vip)
+        if (known && !drain_vip(json_object_get(vip, "slots"), backend, slots)) {
+            known = false;
+            (void)fault_set(fault, "drain: backend %.64s is the only one of vip %s", backend,
+                            engine->program->vips[i].name);
+        }
+    program = known ? program_read(copy, fault) : NULL;
+    json_decref(copy);
+    if (program == NULL || !engine_load(engine, program, fault))
+        return false;
+    engine->draining = true;
+    return true;
+}
+
+void engine_watch(struct engine *engine)
+{
+    for (unsigned i = 0; i < PORTS; i++) {
+        const struct flow_port *port = &engine->dataplane.flow.ports[i];
+
+        if (!engine->present[i] || flow_port_present(port))
+            continue;
+        engine->present[i] = false; /* the library's port does not come back with the device */
+        log_event(LOG_ERROR, "port_gone", "{s:s, s:i, s:s}", "port", port->name, "vips_not_served",
+                  (int)engine->program->vip_count, "first_vip",
+                  engine->program->vip_count > 0 ? engine->program->vips[0].name : "");
+    }
+}

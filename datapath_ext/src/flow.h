@@ -1,0 +1,39 @@
+/* The library and its two ports, and the waiting for operations on entries. */
+#ifndef FLOW_H_
+#define FLOW_H_
+
+#include <doca_flow.h>
+
+#include "program.h"
+
+enum { PORT_IN = 0, PORT_OUT = 1, PORTS = 2 };
+
+struct doca_dev;
+
+struct flow_port {
+    struct doca_flow_port *port;
+    struct doca_dev *dev;
+    char name[65];
+    bool is_netdev; /* the name is a network device's, not an RDMA device's */
+    unsigned outstanding, failed; /* operations that the callback has not reported, and that it reported as failed */
+};
+
+struct flow {
+    struct flow_port ports[PORTS];
+    bool initialised;
+};
+
+/* Opens the program's two devices in VNF mode and pairs them. On failure nothing is left open. */
+bool flow_up(struct flow *flow, const struct program *program, struct fault *fault);
+void flow_down(struct flow *flow);
+
+/* After a call that queued an operation: counts it, and empties the queue in time. */
+bool flow_queued(struct flow_port *port, doca_error_t result, struct fault *fault, const char *what);
+/* Until all operations of the port are done; false if one failed or does not come back. */
+bool flow_wait(struct flow_port *port, struct fault *fault);
+/* The same where something failed already: what is under way comes back, whatever becomes of it. */
+void flow_settle(struct flow_port *port);
+/* Whether the device is still there. */
+bool flow_port_present(const struct flow_port *port);
+
+#endif

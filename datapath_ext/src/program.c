@@ -1,0 +1,259 @@
+#include "program.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "json_read.h"
+#include "program_check.h"
+
+static const char *const selects[] = {"slots", "client", "spray", NULL};
+static const char *const forwards[] = {"l2", "ipip", "siit", NULL};
+static const char *const families[] = {"ipv4", "ipv6", NULL};
+static const char *const protocols[] = {"udp", "tcp", NULL};
+static const char *const fields[] = {"src_ip", "dst_ip", "src_port", "dst_port", NULL};
+
+const char *select_name(enum select select)
+{
+    return selects[select];
+}
+
+const char *forward_name(enum forward forward)
+{
+    return forwards[forward];
+}
+
+static bool read_version(struct reader *reader)
+{
+    const json_t *found = reader_member(reader, "version", "1", true);
+
+    if (found == NULL)
+        return false;
+    if (!json_is_integer(found) || json_integer_value(found) != PROGRAM_VERSION)
+        return read_refuse(reader, "version", found, "1, the only version that this program knows");
+    return true;
+}
+
+static bool read_ports(struct reader *top, struct program *program)
+{
+    struct reader reader;
+
+    return read_object(top, "ports", &reader) && read_name(&reader, "in", &program->in) &&
+           read_name(&reader, "out", &program->out) && reader_close(&reader);
+}
+
+/* Programs without tunnels may leave it out. */
+static bool read_tunnel(struct reader *top, struct program *program)
+{
+    struct reader reader;
+
+    if (json_object_get(top->object, "tunnel") == NULL)
+        return reader_member(top, "tunnel", "an object", false) == NULL;
+    return read_object(top, "tunnel", &reader) && read_mac(&reader, "mac", program->tunnel_mac) &&
+           read_address(&reader, "ipv4", 4, false, &program->tunnel_ip4) &&
+           read_address(&reader, "ipv6", 6, false, &program->tunnel_ip6) && reader_close(&reader);
+}
+
+static bool read_budgets(struct reader *top, struct budgets *budgets)
+{
+    struct reader reader;
+
+    return read_object(top, "budgets", &reader) && read_number(&reader, "vips", 1, 4096, &budgets->vips) &&
+           read_number(&reader, "slots", 1, 1U << 20, &budgets->slots) &&
+           read_number(&reader, "backends", 0, 1U << 16, &budgets->backends) &&
+           read_number(&reader, "counters", 1, 1U << 22, &budgets->counters) && reader_close(&reader);
+}
+
+static bool read_backend(const json_t *json, size_t number, struct backend *backend, struct fault *fault)
+{
+    struct reader reader;
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "$.backends[%zu]", number);
+    return reader_open(&reader, json, path, fault) && read_name(&reader, "name", &backend->name) &&
+           read_mac(&reader, "mac", backend->mac) &&
+           (json_object_get(json, "address") == NULL ||
+            read_address(&reader, "address", 0, false, &backend->address)) &&
+           reader_close(&reader);
+}
+
+static bool find_word(const char *word, const char *const *words, unsigned *value)
+{
+    for (*value = 0; words[*value] != NULL; (*value)++)
+        if (word != NULL && strcmp(word, words[*value]) == 0)
+            return true;
+    return false;
+}
+
+/* Which fields make a client; only `client` has them. */
+static bool read_hash_fields(struct reader *reader, struct vip *vip)
+{
+    static const char expected[] = "one or more of \"src_ip\", \"dst_ip\", \"src_port\", \"dst_port\"";
+    const json_t *array = reader_member(reader, "hash_fields", expected, vip->select == SELECT_CLIENT), *item;
+    size_t i;
+
+    if (vip->select != SELECT_CLIENT)
+        return array == NULL || read_refuse(reader, "hash_fields", array, "none: they go with select \"client\"");
+    if (array == NULL)
+        return false;
+    json_array_foreach(array, i, item) {
+        unsigned field;
+
+        if (!find_word(json_string_value(item), fields, &field) || (vip->hash_fields & 1U << field) != 0)
+            return read_refuse(reader, "hash_fields", array, expected);
+        vip->hash_fields |= 1U << field;
+    }
+    return vip->hash_fields != 0 || read_refuse(reader, "hash_fields", array, expected);
+}
+
+static bool find_backend(const struct program *program, const char *name, unsigned *number)
+{
+    const json_t *found = name != NULL ? json_object_get(program->backend_numbers, name) : NULL;
+
+    *number = (unsigned)json_integer_value(found);
+    return found != NULL;
+}
+
+static bool read_slots(struct reader *reader, const struct program *program, struct vip *vip)
+{
+    static const char expected[] = "an array of backends' names, of a length that is a power of two up to 32768";
+    const json_t *array, *item;
+    size_t count, i;
+
+    if (!read_array(reader, "slots", expected, &array))
+        return false;
+    count = json_array_size(array);
+    if (count == 0 || count > SLOTS_MAX || (count & (count - 1)) != 0)
+        return fault_set(reader->fault, "%s.slots: found %zu slots, expected %s (vip %s)", reader->path, count, expected,
+                         vip->name);
+    vip->slots = calloc(count, sizeof(*vip->slots));
+    if (vip->slots == NULL)
+        return fault_set(reader->fault, "%s.slots: no memory", reader->path);
+    vip->slot_count = (unsigned)count;
+    json_array_foreach(array, i, item) {
+        char key[32];
+
+        (void)snprintf(key, sizeof(key), "slots[%zu]", i);
+        if (!find_backend(program, json_string_value(item), &vip->slots[i]))
+            return read_refuse(reader, key, item, "the name of a backend");
+    }
+    return true;
+}
+
+static bool read_vip(const json_t *json, size_t number, const struct program *program, struct vip *vip,
+                     struct fault *fault)
+{
+    unsigned family, protocol, port, select, forward;
+    struct reader reader;
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "$.vips[%zu]", number);
+    if (!reader_open(&reader, json, path, fault) || !read_name(&reader, "name", &vip->name))
+        return false;
+    if (!read_word(&reader, "family", families, &family) ||
+        !read_address(&reader, "address", family == 0 ? 4 : 6, true, &vip->address) ||
+        !read_word(&reader, "protocol", protocols, &protocol) || !read_number(&reader, "port", 1, 65535, &port) ||
+        !read_word(&reader, "select", selects, &select) || !read_word(&reader, "forward", forwards, &forward))
+        return fault_about(fault, "vip", vip->name);
+    vip->protocol = protocol == 0 ? 17 : 6;
+    vip->port = (uint16_t)port;
+    vip->select = (enum select)select;
+    vip->forward = (enum forward)forward;
+    return (read_hash_fields(&reader, vip) && read_slots(&reader, program, vip) && reader_close(&reader)) ||
+           fault_about(fault, "vip", vip->name);
+}
+
+static bool read_lists(struct reader *reader, struct program *program)
+{
+    const json_t *backends, *vips, *item;
+    size_t i;
+
+    if (!read_array(reader, "backends", "an array of backends", &backends) ||
+        !read_array(reader, "vips", "an array of VIPs", &vips))
+        return false;
+    program->backends = calloc(json_array_size(backends) + 1, sizeof(*program->backends));
+    program->vips = calloc(json_array_size(vips) + 1, sizeof(*program->vips));
+    program->backend_numbers = json_object();
+    if (program->backends == NULL || program->vips == NULL || program->backend_numbers == NULL)
+        return fault_set(reader->fault, "no memory for the program");
+    json_array_foreach(backends, i, item) {
+        if (!read_backend(item, i, &program->backends[i], reader->fault))
+            return false;
+        if (json_object_set_new(program->backend_numbers, program->backends[i].name, json_integer((json_int_t)i)) != 0)
+            return fault_set(reader->fault, "no memory for the program");
+        program->backend_count++;
+    }
+    json_array_foreach(vips, i, item) {
+        program->vip_count++; /* first: what is read of it is to be freed */
+        if (!read_vip(item, i, program, &program->vips[i], reader->fault))
+            return false;
+    }
+    return true;
+}
+
+static bool read_program(const json_t *json, struct program *program, struct fault *fault)
+{
+    struct reader reader;
+
+    return reader_open(&reader, json, "$", fault) && read_version(&reader) && read_ports(&reader, program) &&
+           read_tunnel(&reader, program) && read_budgets(&reader, &program->budgets) &&
+           read_lists(&reader, program) && reader_close(&reader) && program_check(program, fault);
+}
+
+struct program *program_read(const json_t *json, struct fault *fault)
+{
+    struct program *program = calloc(1, sizeof(*program));
+
+    if (program == NULL) {
+        (void)fault_set(fault, "no memory for the program");
+        return NULL;
+    }
+    program->source = json_deep_copy(json);
+    if (program->source == NULL)
+        (void)fault_set(fault, "$: found nothing, expected a program");
+    else if (read_program(program->source, program, fault))
+        return program;
+    program_free(program);
+    return NULL;
+}
+
+static struct program *read_loaded(json_t *json, const json_error_t *error, struct fault *fault)
+{
+    struct program *program;
+
+    if (json == NULL) {
+        (void)fault_set(fault, "line %d, column %d: found no JSON (%s), expected a program", error->line, error->column,
+                        error->text);
+        return NULL;
+    }
+    program = program_read(json, fault);
+    json_decref(json);
+    return program;
+}
+
+struct program *program_read_text(const char *text, size_t length, struct fault *fault)
+{
+    json_error_t error = {0};
+
+    return read_loaded(json_loadb(text, length, JSON_REJECT_DUPLICATES, &error), &error, fault);
+}
+
+struct program *program_read_file(const char *path, struct fault *fault)
+{
+    json_error_t error = {0};
+
+    return read_loaded(json_load_file(path, JSON_REJECT_DUPLICATES, &error), &error, fault);
+}
+
+void program_free(struct program *program)
+{
+    if (program == NULL)
+        return;
+    for (size_t i = 0; i < program->vip_count; i++)
+        free(program->vips[i].slots);
+    free(program->vips);
+    free(program->backends);
+    json_decref(program->backend_numbers);
+    json_decref(program->source);
+    free(program);
+}

@@ -1,0 +1,87 @@
+/* What the extension is to do, as dnsteer rendered it from its plan: read from JSON, checked, then never changed. */
+#ifndef PROGRAM_H_
+#define PROGRAM_H_
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fault.h"
+
+enum { PROGRAM_VERSION = 1, COUNTERS_OWN = 16, SLOTS_MAX = 32768 /* the source port has 15 bits that choose */ };
+
+enum select {
+    SELECT_SLOTS,  /* by the source port, as the switch's own slots: (port >> 1) mod slots */
+    SELECT_CLIENT, /* by a hash of hash_fields */
+    SELECT_SPRAY,  /* by a random number per packet */
+};
+
+enum forward {
+    FORWARD_L2,   /* the backend's MAC address; the backend owns the VIP */
+    FORWARD_IPIP, /* in an IP packet to the backend; the backend owns the VIP */
+    FORWARD_SIIT, /* IPv4 clients and IPv6-only backends, translated both ways */
+};
+enum { FORWARDS = 3 };
+
+enum hash_field {
+    HASH_SRC_IP = 1 << 0,
+    HASH_DST_IP = 1 << 1,
+    HASH_SRC_PORT = 1 << 2,
+    HASH_DST_PORT = 1 << 3,
+};
+
+struct address {
+    unsigned family;   /* 4, 6, or 0 for none */
+    uint8_t bytes[16]; /* network order; IPv4 has the first four */
+};
+
+/* Names are the JSON's, which the program keeps. */
+struct backend {
+    const char *name;
+    uint8_t mac[6];
+    struct address address;
+};
+
+struct vip {
+    const char *name;
+    struct address address;
+    uint8_t protocol; /* 6 or 17 */
+    uint16_t port;
+    enum select select;
+    unsigned hash_fields;
+    enum forward forward;
+    unsigned slot_count;
+    unsigned *slots; /* numbers of backends */
+};
+
+/* What the ports reserve when they start; a change needs a restart. */
+struct budgets {
+    unsigned vips;     /* services that exist at once */
+    unsigned slots;    /* entries of slots */
+    unsigned backends; /* tunnels and translations: one per backend and IP version inside */
+    unsigned counters; /* one per slot, and COUNTERS_OWN */
+};
+
+struct program {
+    json_t *source;
+    const char *in, *out; /* devices: where packets come in, and where they leave */
+    uint8_t tunnel_mac[6];
+    struct address tunnel_ip4, tunnel_ip6;
+    struct budgets budgets;
+    size_t backend_count, vip_count;
+    struct backend *backends;
+    json_t *backend_numbers; /* by name */
+    struct vip *vips;
+    struct program *next; /* for whoever keeps several */
+};
+
+/* NULL, and a fault that names the JSON path, what was found and what was expected. */
+struct program *program_read(const json_t *json, struct fault *fault);
+struct program *program_read_text(const char *text, size_t length, struct fault *fault);
+struct program *program_read_file(const char *path, struct fault *fault);
+void program_free(struct program *program);
+
+const char *select_name(enum select select);
+const char *forward_name(enum forward forward);
+
+#endif

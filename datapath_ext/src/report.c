@@ -1,0 +1,185 @@
+#include "report.h"
+
+#include <doca_version.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "service.h"
+
+static json_t *seconds_since(const struct timespec *then)
+{
+    struct timespec now = {0};
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return json_integer((json_int_t)(now.tv_sec - then->tv_sec));
+}
+
+static const char *platform(void)
+{
+#ifdef DNSTEER_ON_MODEL
+    return "software model of DOCA Flow " DOCA_VERSION_STRING;
+#else
+    return "DOCA " DOCA_VERSION_STRING;
+#endif
+}
+
+static json_t *ports(const struct engine *engine)
+{
+    json_t *array = json_array();
+
+    for (unsigned i = 0; i < PORTS; i++)
+        (void)json_array_append_new(array, json_pack("{s:s, s:s, s:b}", "name", engine->dataplane.flow.ports[i].name,
+                                                     "role", i == PORT_IN ? "in" : "out", "present",
+                                                     (int)engine->present[i]));
+    return array;
+}
+
+/* Of each budget what is taken. */
+static json_t *room(const struct dataplane *dataplane)
+{
+    const struct budgets *budgets = &dataplane->budgets;
+    unsigned slots = 0, targets = 0;
+    unsigned long counters;
+
+    for (size_t i = 0; i < dataplane->service_count; i++)
+        slots += dataplane->services[i]->slot_count;
+    for (const struct target *target = dataplane->targets; target != NULL; target = target->next)
+        targets++;
+    counters = slots + COUNTERS_OWN;
+    return json_pack("{s:[i,i], s:[i,i], s:[i,i], s:[i,i]}", "vips", (int)dataplane->service_count, (int)budgets->vips,
+                     "slots", (int)slots, (int)budgets->slots, "backends", (int)targets, (int)budgets->backends,
+                     "counters", (int)counters, (int)budgets->counters);
+}
+
+json_t *report_status(const struct engine *engine)
+{
+    bool good = engine->consistent && engine->present[PORT_IN] && engine->present[PORT_OUT];
+
+    return json_pack("{s:b, s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:o, s:o, s:o, s:o}", "ok", 1, "state",
+                     good ? "running" : "degraded", "platform", platform(), "vips", (int)engine->program->vip_count,
+                     "loads", (int)engine->loads, "refused", (int)engine->refused, "consistent",
+                     (int)engine->consistent, "draining", (int)engine->draining, "up_seconds",
+                     seconds_since(&engine->started), "loaded_seconds", seconds_since(&engine->loaded), "ports",
+                     ports(engine), "used_of_budget", room(&engine->dataplane));
+}
+
+static json_t *count_vip(struct service *service, struct fault *fault)
+{
+    json_t *backends;
+    uint64_t packets = 0, bytes = 0;
+
+    if (!service_count(service)) {
+        (void)fault_set(fault, "vip %s: its counters cannot be read", service->vip->name);
+        return NULL;
+    }
+    backends = json_object();
+    for (unsigned i = 0; i < service->tally_count; i++) {
+        const struct tally *tally = &service->tallies[i];
+
+        packets += tally->packets;
+        bytes += tally->bytes;
+        (void)json_object_set_new(backends, tally->name,
+                                  json_pack("{s:I, s:I}", "packets", (json_int_t)tally->packets, "bytes",
+                                            (json_int_t)tally->bytes));
+    }
+    return json_pack("{s:s, s:I, s:I, s:o}", "name", service->vip->name, "packets", (json_int_t)packets, "bytes",
+                     (json_int_t)bytes, "backends", backends);
+}
+
+static bool count_strays(const struct classifier *classifier, json_t *object)
+{
+    for (enum stray stray = STRAY_IP4; stray < STRAYS; stray++) {
+        uint64_t packets, bytes;
+
+        if (!count_entry(classifier->strays[stray], &packets, &bytes) ||
+            json_object_set_new(object, stray_name(stray), json_integer((json_int_t)packets)) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Packets that a pipe behind the classifier had nothing for: always 0, if the program is right. */
+static bool count_missed(const struct delivery *delivery, json_int_t *missed)
+{
+    struct doca_flow_pipe *const pipes[] = {delivery->slots[FORWARD_L2], delivery->slots[FORWARD_IPIP],
+                                            delivery->slots[FORWARD_SIIT], delivery->plain, delivery->translated,
+                                            delivery->answers};
+
+    *missed = 0;
+    for (size_t i = 0; i < sizeof(pipes) / sizeof(pipes[0]); i++) {
+        uint64_t packets;
+
+        if (pipes[i] == NULL)
+            continue;
+        if (!count_misses(pipes[i], &packets))
+            return false;
+        *missed += (json_int_t)packets;
+    }
+    return true;
+}
+
+json_t *report_counters(struct engine *engine, struct fault *fault)
+{
+    struct dataplane *dataplane = &engine->dataplane;
+    json_t *vips = json_array(), *in = json_object(), *out = json_object();
+    json_int_t missed = 0;
+
+    for (size_t i = 0; i < dataplane->service_count; i++) {
+        json_t *vip = count_vip(dataplane->services[i], fault);
+
+        if (vip == NULL)
+            goto release;
+        (void)json_array_append_new(vips, vip);
+    }
+    if (count_strays(&dataplane->queries, in) && count_strays(&dataplane->answers, out) &&
+        count_missed(&dataplane->delivery, &missed))
+        return json_pack("{s:b, s:o, s:{s:o, s:o, s:I}}", "ok", 1, "vips", vips, "dropped", "in", in, "out", out,
+                         "missed", missed);
+    (void)fault_set(fault, "counters of dropped packets cannot be read");
+
+release:
+    json_decref(vips);
+    json_decref(in);
+    json_decref(out);
+    return NULL;
+}
+
+static json_t *dump_service(const struct service *service)
+{
+    json_t *slots = json_array();
+
+    for (unsigned i = 0; i < service->slot_count; i++) {
+        const struct slot *slot = &service->slots[i];
+        const uint8_t *mac = slot->content.mac;
+        char text[18];
+
+        (void)snprintf(text, sizeof(text), "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3], mac[4],
+                       mac[5]);
+        (void)json_array_append_new(
+            slots, service->vip->forward == FORWARD_L2
+                       ? json_pack("{s:s, s:s}", "backend", service->tallies[slot->tally].name, "mac", text)
+                       : json_pack("{s:s, s:I}", "backend", service->tallies[slot->tally].name, "mark",
+                                   (json_int_t)slot->content.mark));
+    }
+    return json_pack("{s:s, s:I, s:i, s:s, s:s, s:o}", "vip", service->vip->name, "id", (json_int_t)service->id,
+                     "priority", (int)service->priority, "select", select_name(service->vip->select), "forward",
+                     forward_name(service->vip->forward), "slots", slots);
+}
+
+json_t *report_dump(const struct engine *engine)
+{
+    json_t *services = json_array(), *selectors = json_array(), *targets = json_array();
+
+    for (size_t i = 0; i < engine->dataplane.service_count; i++)
+        (void)json_array_append_new(services, dump_service(engine->dataplane.services[i]));
+    for (const struct selector *s = engine->dataplane.selectors; s != NULL; s = s->next)
+        (void)json_array_append_new(selectors, json_pack("{s:s, s:s, s:i, s:i}", "select", select_name(s->key.select),
+                                                         "forward", forward_name(s->key.forward), "slots",
+                                                         (int)s->key.slot_count, "vips", (int)s->users));
+    for (const struct target *t = engine->dataplane.targets; t != NULL; t = t->next)
+        (void)json_array_append_new(targets, json_pack("{s:s, s:s, s:i, s:i, s:I}", "backend", t->name, "forward",
+                                                       forward_name(t->forward), "inner", (int)t->inner, "outer",
+                                                       (int)t->outer, "mark", (json_int_t)t->mark));
+    return json_pack("{s:b, s:O, s:o, s:o, s:o}", "ok", 1, "program", engine->program->source, "services", services,
+                     "selectors", selectors, "backends", targets);
+}

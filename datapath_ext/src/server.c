@@ -1,0 +1,201 @@
+#include "server.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "log.h"
+
+enum { CLIENTS = 8, TICK_MS = 1000 };
+
+struct server {
+    struct sockaddr_un address;
+    bool bound;
+    int listener, signals;
+    struct client clients[CLIENTS];
+    time_t watched; /* when the ports were last looked at */
+};
+
+/* Whether somebody serves the socket; one that nobody serves is what a killed process left. */
+static bool is_served(const struct sockaddr_un *address)
+{
+    int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool served = probe >= 0 && connect(probe, (const struct sockaddr *)address, sizeof(*address)) == 0;
+
+    if (probe >= 0)
+        (void)close(probe);
+    return served;
+}
+
+static bool is_socket(const char *path)
+{
+    struct stat status;
+
+    return lstat(path, &status) == 0 && S_ISSOCK(status.st_mode);
+}
+
+static bool open_listener(struct server *server, struct fault *fault)
+{
+    const char *path = server->address.sun_path;
+    mode_t old;
+    int error;
+
+    if (is_served(&server->address))
+        return fault_set(fault, "socket %s: another process serves it", path);
+    if (is_socket(path))
+        (void)unlink(path);
+    server->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (server->listener < 0)
+        return fault_set(fault, "socket %s: %s", path, strerror(errno));
+    old = umask(0177); /* mode 0600 from the first moment on */
+    error = bind(server->listener, (const struct sockaddr *)&server->address, sizeof(server->address)) == 0 ? 0 : errno;
+    (void)umask(old);
+    if (error != 0)
+        return fault_set(fault, "socket %s: %s", path, strerror(error));
+    server->bound = true;
+    return listen(server->listener, CLIENTS) == 0 || fault_set(fault, "socket %s: %s", path, strerror(errno));
+}
+
+static bool open_signals(struct server *server, struct fault *fault)
+{
+    sigset_t set;
+
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    if (sigprocmask(SIG_BLOCK, &set, NULL) != 0)
+        return fault_set(fault, "signals: %s", strerror(errno));
+    server->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return server->signals >= 0 || fault_set(fault, "signals: %s", strerror(errno));
+}
+
+struct server *server_open(const char *path, struct fault *fault)
+{
+    struct server *server = calloc(1, sizeof(*server));
+
+    if (server == NULL) {
+        (void)fault_set(fault, "no memory for the control socket");
+        return NULL;
+    }
+    server->listener = server->signals = -1;
+    for (unsigned i = 0; i < CLIENTS; i++)
+        server->clients[i].fd = -1;
+    server->address.sun_family = AF_UNIX;
+    if (strlen(path) >= sizeof(server->address.sun_path))
+        (void)fault_set(fault, "socket %s: found a path of %zu bytes, expected %zu at most", path, strlen(path),
+                        sizeof(server->address.sun_path) - 1);
+    else
+        memcpy(server->address.sun_path, path, strlen(path) + 1);
+    if (fault->text[0] == '\0' && open_signals(server, fault) && open_listener(server, fault))
+        return server;
+    server_close(server);
+    return NULL;
+}
+
+void server_close(struct server *server)
+{
+    if (server == NULL)
+        return;
+    for (unsigned i = 0; i < CLIENTS; i++)
+        client_close(&server->clients[i]);
+    if (server->bound)
+        (void)unlink(server->address.sun_path);
+    if (server->listener >= 0)
+        (void)close(server->listener);
+    if (server->signals >= 0)
+        (void)close(server->signals);
+    free(server);
+}
+
+static void take_client(struct server *server)
+{
+    int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+    for (unsigned i = 0; i < CLIENTS && fd >= 0; i++)
+        if (server->clients[i].fd < 0) {
+            server->clients[i].fd = fd;
+            fd = -1;
+        }
+    if (fd >= 0) { /* whoever connects to a full house sees it at once */
+        log_event(LOG_WARNING, "too_many_clients", "{s:i}", "most", (int)CLIENTS);
+        (void)close(fd);
+    }
+}
+
+static bool take_signal(struct server *server)
+{
+    struct signalfd_siginfo info;
+
+    if (read(server->signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
+        return false;
+    log_event(LOG_INFO, "signal", "{s:s}", "signal", info.ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT");
+    return true;
+}
+
+/* Once a second, however many requests come: listing devices is no small thing. */
+static void watch(struct server *server, struct engine *engine)
+{
+    struct timespec now = {0};
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    if (now.tv_sec == server->watched)
+        return;
+    server->watched = now.tv_sec;
+    engine_watch(engine);
+}
+
+/* Tells whoever started us that packets flow and commands are taken, if it wants to know. */
+static void tell_ready(void)
+{
+    static const char ready[] = "READY=1";
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t length = path != NULL ? strlen(path) : 0;
+    int fd;
+
+    if (length < 2 || length >= sizeof(address.sun_path))
+        return;
+    memcpy(address.sun_path, path, length);
+    if (path[0] == '@') /* an abstract name */
+        address.sun_path[0] = '\0';
+    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || sendto(fd, ready, sizeof(ready) - 1, MSG_NOSIGNAL, (const struct sockaddr *)&address,
+                         (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)) < 0)
+        log_event(LOG_WARNING, "not_notified", "{s:s}", "error", strerror(errno));
+    if (fd >= 0)
+        (void)close(fd);
+}
+
+bool server_run(struct server *server, struct engine *engine, struct fault *fault)
+{
+    bool stop = false;
+
+    tell_ready();
+    while (!stop) {
+        struct pollfd ready[CLIENTS + 2] = {{.fd = server->listener, .events = POLLIN},
+                                            {.fd = server->signals, .events = POLLIN}};
+
+        for (unsigned i = 0; i < CLIENTS; i++)
+            ready[i + 2] = client_wants(&server->clients[i]);
+        if (poll(ready, CLIENTS + 2, TICK_MS) < 0 && errno != EINTR)
+            return fault_set(fault, "waiting for requests: %s", strerror(errno));
+        watch(server, engine);
+        for (unsigned i = 0; i < CLIENTS && !stop; i++)
+            if (ready[i + 2].revents != 0)
+                stop = client_serve(&server->clients[i], engine);
+        if (ready[0].revents != 0)
+            take_client(server);
+        if (ready[1].revents != 0)
+            stop = take_signal(server) || stop;
+    }
+    return true;
+}

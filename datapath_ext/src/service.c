@@ -1,0 +1,184 @@
+#include "service.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "answers.h"
+#include "service_slots.h"
+#include "shim.h"
+
+bool service_takes(const struct service *service, const struct vip *vip)
+{
+    return memcmp(&service->vip->address, &vip->address, sizeof(vip->address)) == 0 &&
+           service->vip->protocol == vip->protocol && service->vip->port == vip->port;
+}
+
+bool service_fits(const struct service *service, const struct vip *vip)
+{
+    struct selector_key key = selector_key_of(vip);
+
+    return service_takes(service, vip) && selector_key_same(&service->selector->key, &key);
+}
+
+static struct slot_content content_of(const struct dataplane *dataplane, const struct vip *vip,
+                                      const struct backend *backend)
+{
+    struct slot_content content = {.mark = MARK_PLAIN};
+    const struct target *target;
+
+    if (vip->forward == FORWARD_L2) {
+        memcpy(content.mac, backend->mac, 6);
+        return content;
+    }
+    target = target_find(dataplane, vip, backend);
+    content.mark = target != NULL ? target->mark : 0;
+    return content;
+}
+
+/* What each backend's slots hold, by the backend's number: looked up once, not once per slot. */
+static struct slot_content *contents_of(const struct dataplane *dataplane, const struct program *program,
+                                        const struct vip *vip)
+{
+    struct slot_content *contents = calloc(program->backend_count + 1, sizeof(*contents));
+    bool *known = calloc(program->backend_count + 1, sizeof(*known));
+
+    for (unsigned i = 0; contents != NULL && known != NULL && i < vip->slot_count; i++)
+        if (!known[vip->slots[i]]) {
+            contents[vip->slots[i]] = content_of(dataplane, vip, &program->backends[vip->slots[i]]);
+            known[vip->slots[i]] = true;
+        }
+    if (known == NULL) {
+        free(contents);
+        contents = NULL;
+    }
+    free(known);
+    return contents;
+}
+
+/* Makes the slot the backend's: adds its entry, or changes it if it is there. */
+static bool set_slot(struct dataplane *dataplane, struct service *service, unsigned number, const char *backend,
+                     const struct slot_content *content, struct fault *fault)
+{
+    struct flow_port *in = &dataplane->flow.ports[PORT_IN];
+    enum forward forward = service->selector->key.forward;
+    struct slot *slot = &service->slots[number];
+    unsigned tally;
+
+    if (!tally_find(service, backend, &tally))
+        return fault_set(fault, "no memory for counts");
+    if (slot->entry != NULL && slot->tally != tally && !slot_count(service, slot))
+        return fault_set(fault, "the counter of slot %u cannot be read", number);
+    if (slot->entry == NULL) {
+        if (!slot_add(&dataplane->delivery, in, forward, service->id, number, content, &slot->entry, fault))
+            return false;
+    } else if (memcmp(&slot->content, content, sizeof(*content)) != 0) {
+        if (!slot_update(&dataplane->delivery, in, forward, content, slot->entry, fault))
+            return false;
+        dataplane->slots_updated++;
+    }
+    slot->content = *content;
+    slot->tally = tally;
+    return true;
+}
+
+static bool set_slots(struct dataplane *dataplane, struct service *service, const struct program *program,
+                      const struct vip *vip, struct fault *fault)
+{
+    struct slot_content *contents = contents_of(dataplane, program, vip);
+    bool done = contents != NULL || fault_set(fault, "no memory for slots");
+
+    for (unsigned i = 0; i < vip->slot_count && done; i++)
+        done = set_slot(dataplane, service, i, program->backends[vip->slots[i]].name, &contents[vip->slots[i]], fault);
+    done = flow_wait(&dataplane->flow.ports[PORT_IN], fault) && done;
+    free(contents);
+    return done;
+}
+
+struct service *service_build(struct dataplane *dataplane, const struct program *program, const struct vip *vip,
+                              uint32_t priority, struct fault *fault)
+{
+    struct service *service = calloc(1, sizeof(*service));
+    struct fault ignored = {0};
+
+    if (service == NULL || (service->slots = calloc(vip->slot_count, sizeof(*service->slots))) == NULL) {
+        free(service);
+        (void)fault_set(fault, "no memory for a VIP");
+        return NULL;
+    }
+    service->vip = vip;
+    service->id = dataplane->next_id++;
+    service->priority = priority;
+    service->slot_count = vip->slot_count;
+    service->selector = selector_get(&dataplane->selectors, &dataplane->flow.ports[PORT_IN], vip,
+                                     dataplane->delivery.slots[vip->forward], fault);
+    if (service->selector == NULL) {
+        service_forget(service);
+        return NULL;
+    }
+    if (set_slots(dataplane, service, program, vip, fault) && answers_follow(dataplane, service, program, vip, fault))
+        return service;
+    (void)service_remove(dataplane, service, NULL, &ignored);
+    return NULL;
+}
+
+bool service_enter(struct dataplane *dataplane, struct service *service, struct fault *fault)
+{
+    return classifier_add(&dataplane->queries, service->vip, service->id, service->priority, service->selector->pipe,
+                          &service->entry, fault) &&
+           flow_wait(dataplane->queries.port, fault);
+}
+
+/* Answers of new backends are let in before queries go to them, those of old ones as long as they may come. */
+bool service_update(struct dataplane *dataplane, struct service *service, const struct program *program,
+                    const struct vip *vip, struct fault *fault)
+{
+    if (!answers_follow(dataplane, service, program, vip, fault) ||
+        !set_slots(dataplane, service, program, vip, fault) || !answers_prune(dataplane, service, fault))
+        return false;
+    service->vip = vip;
+    return service->entry != NULL || service_enter(dataplane, service, fault); /* it was left in vain */
+}
+
+bool service_leave(struct dataplane *dataplane, struct service *service, struct fault *fault)
+{
+    struct flow_port *in = &dataplane->flow.ports[PORT_IN];
+    doca_error_t result;
+
+    if (service->entry == NULL)
+        return true;
+    result = shim_remove(service->entry);
+    if (result != DOCA_SUCCESS)
+        return fault_doca(fault, result, "removing a VIP");
+    service->entry = NULL;
+    return flow_queued(in, result, fault, "") && flow_wait(in, fault);
+}
+
+bool service_remove(struct dataplane *dataplane, struct service *service, struct service *heir, struct fault *fault)
+{
+    struct flow_port *in = &dataplane->flow.ports[PORT_IN];
+    bool done = true;
+
+    if (heir != NULL)
+        service_bequeath(service, heir);
+    for (unsigned i = 0; i < service->slot_count; i++)
+        if (service->slots[i].entry != NULL)
+            done = flow_queued(in, shim_remove(service->slots[i].entry), fault, "removing a slot") && done;
+    done = flow_wait(in, fault) && done;
+    done = answers_remove(dataplane, service, fault) && done;
+    selector_put(&dataplane->selectors, service->selector);
+    service_forget(service);
+    return done;
+}
+
+void service_forget(struct service *service)
+{
+    while (service->answers != NULL) {
+        struct answer *answer = service->answers;
+
+        service->answers = answer->next;
+        free(answer);
+    }
+    free(service->tallies);
+    free(service->slots);
+    free(service);
+}

@@ -1,0 +1,62 @@
+/* A VIP as hardware has it: an entry of the classifier, its slots, and for siit what leads answers back. */
+#ifndef SERVICE_H_
+#define SERVICE_H_
+
+#include "dataplane.h"
+
+/* Packets that went to a backend, also through slots that are another's now. */
+struct tally {
+    char name[65];
+    uint64_t packets, bytes;
+};
+
+struct slot {
+    struct doca_flow_pipe_entry *entry;
+    struct slot_content content;
+    unsigned tally;          /* whose packets it counts now */
+    uint64_t packets, bytes; /* of its counter, that are in a tally already */
+};
+
+struct answer {
+    struct address backend;
+    struct doca_flow_pipe_entry *entry;
+    bool used;
+    struct answer *next;
+};
+
+struct service {
+    const struct vip *vip;
+    uint32_t id, priority;
+    struct selector *selector;
+    struct doca_flow_pipe_entry *entry; /* NULL until packets may come */
+    struct slot *slots;
+    unsigned slot_count;
+    struct tally *tallies;
+    unsigned tally_count;
+    struct answer *answers;
+    struct doca_flow_pipe_entry *source; /* that puts the VIP into answers */
+    struct service *next;                /* among those that hardware did not let go */
+};
+
+/* Whether hardware's slots can become those of the VIP in place. */
+bool service_fits(const struct service *service, const struct vip *vip);
+/* Whether both take the same packets. */
+bool service_takes(const struct service *service, const struct vip *vip);
+
+/* All but the entry that lets packets in. NULL if something was refused; then nothing of it is left. */
+struct service *service_build(struct dataplane *dataplane, const struct program *program, const struct vip *vip,
+                              uint32_t priority, struct fault *fault);
+bool service_enter(struct dataplane *dataplane, struct service *service, struct fault *fault);
+/* Slots that differ, in place. */
+bool service_update(struct dataplane *dataplane, struct service *service, const struct program *program,
+                    const struct vip *vip, struct fault *fault);
+/* No packets come to it any more. On failure they may still. */
+bool service_leave(struct dataplane *dataplane, struct service *service, struct fault *fault);
+/* What service_leave() left of it, and the service itself, whatever fails. `heir`, if any, takes over its counts. */
+bool service_remove(struct dataplane *dataplane, struct service *service, struct service *heir, struct fault *fault);
+void service_forget(struct service *service);
+
+/* Brings the tallies up to what hardware counted. */
+bool service_count(struct service *service);
+
+#endif

@@ -1,0 +1,13 @@
+/* Between service.c and service_count.c. */
+#ifndef SERVICE_SLOTS_H_
+#define SERVICE_SLOTS_H_
+
+#include "service.h"
+
+/* The number of the backend's tally, made if there is none. False without memory. */
+bool tally_find(struct service *service, const char *name, unsigned *number);
+/* Brings the tally of the slot's backend up to its counter. */
+bool slot_count(struct service *service, struct slot *slot);
+void service_bequeath(struct service *service, struct service *heir);
+
+#endif

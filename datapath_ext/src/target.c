@@ -1,0 +1,204 @@
+#include "target.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dataplane.h"
+#include "shim.h"
+#include "translate.h"
+
+struct target *target_find(const struct dataplane *dataplane, const struct vip *vip, const struct backend *backend)
+{
+    for (struct target *target = dataplane->targets; target != NULL; target = target->next)
+        if (target->forward == vip->forward && target->inner == vip->address.family &&
+            target->outer == backend->address.family && strcmp(target->name, backend->name) == 0)
+            return target;
+    return NULL;
+}
+
+static struct flow_port *port_of(struct dataplane *dataplane, const struct target *target)
+{
+    return &dataplane->flow.ports[target->forward == FORWARD_IPIP ? PORT_OUT : PORT_IN];
+}
+
+static struct tunnel tunnel_to(const struct program *program, const struct backend *backend)
+{
+    struct tunnel tunnel = {.src = backend->address.family == 4 ? program->tunnel_ip4 : program->tunnel_ip6,
+                            .dst = backend->address};
+
+    memcpy(tunnel.src_mac, program->tunnel_mac, 6);
+    memcpy(tunnel.dst_mac, backend->mac, 6);
+    return tunnel;
+}
+
+static bool same(const struct target *target, const struct backend *backend, const struct tunnel *tunnel)
+{
+    if (target->forward == FORWARD_IPIP)
+        return memcmp(&target->tunnel, tunnel, sizeof(*tunnel)) == 0;
+    return memcmp(target->backend.mac, backend->mac, 6) == 0 &&
+           memcmp(&target->backend.address, &backend->address, sizeof(backend->address)) == 0;
+}
+
+static bool update(struct dataplane *dataplane, struct target *target, const struct backend *backend,
+                   const struct tunnel *tunnel, struct fault *fault)
+{
+    struct flow_port *port = port_of(dataplane, target);
+
+    if (target->forward == FORWARD_IPIP
+            ? !tunnel_update(&dataplane->delivery, port, target->inner, tunnel, target->entry, fault)
+            : !translation_update(&dataplane->delivery, port, backend, target->entry, fault))
+        return false;
+    target->backend = *backend;
+    target->tunnel = *tunnel;
+    dataplane->targets_updated++;
+    return flow_wait(port, fault);
+}
+
+static bool check_room(const struct dataplane *dataplane, struct fault *fault)
+{
+    unsigned count = 0;
+
+    for (const struct target *target = dataplane->targets; target != NULL; target = target->next)
+        count++;
+    return count < dataplane->budgets.backends ||
+           fault_set(fault, "out of entries for backends: $.budgets.backends is %u, and changing needs room for old and "
+                     "new", dataplane->budgets.backends);
+}
+
+static bool add(struct dataplane *dataplane, const struct vip *vip, const struct backend *backend,
+                const struct tunnel *tunnel, struct fault *fault)
+{
+    struct target *target;
+    struct flow_port *port;
+    bool done;
+
+    if (!check_room(dataplane, fault))
+        return false;
+    target = calloc(1, sizeof(*target));
+    if (target == NULL)
+        return fault_set(fault, "no memory for a backend");
+    target->forward = vip->forward;
+    target->outer = backend->address.family;
+    target->inner = vip->address.family;
+    target->mark = dataplane->next_id++;
+    target->backend = *backend;
+    target->tunnel = *tunnel;
+    (void)snprintf(target->name, sizeof(target->name), "%s", backend->name);
+    port = port_of(dataplane, target);
+    done = target->forward == FORWARD_IPIP
+               ? tunnel_add(&dataplane->delivery, port, target->mark, target->inner, tunnel, &target->entry, fault)
+               : translation_add(&dataplane->delivery, port, target->mark, backend, &target->entry, fault);
+    done = flow_wait(port, fault) && done;
+    if (!done && target->entry == NULL) {
+        free(target);
+        return false;
+    }
+    target->used = done;
+    target->next = dataplane->targets;
+    dataplane->targets = target; /* also what failed late: it is removed with what nobody uses */
+    return done;
+}
+
+typedef bool (*visitor)(struct dataplane *dataplane, const struct program *program, const struct vip *vip,
+                      const struct backend *backend, struct fault *fault);
+
+static struct tunnel tunnel_of(const struct program *program, const struct vip *vip, const struct backend *backend)
+{
+    return vip->forward == FORWARD_IPIP ? tunnel_to(program, backend) : (struct tunnel){0};
+}
+
+static bool visit_add(struct dataplane *dataplane, const struct program *program, const struct vip *vip,
+                      const struct backend *backend, struct fault *fault)
+{
+    struct target *target = target_find(dataplane, vip, backend);
+    struct tunnel tunnel = tunnel_of(program, vip, backend);
+
+    if (target == NULL)
+        return add(dataplane, vip, backend, &tunnel, fault);
+    target->used = true;
+    return true;
+}
+
+static bool visit_update(struct dataplane *dataplane, const struct program *program, const struct vip *vip,
+                         const struct backend *backend, struct fault *fault)
+{
+    struct target *target = target_find(dataplane, vip, backend);
+    struct tunnel tunnel = tunnel_of(program, vip, backend);
+
+    return target == NULL || same(target, backend, &tunnel) || update(dataplane, target, backend, &tunnel, fault);
+}
+
+/* Each backend of the VIP once, however many slots it has. */
+static bool visit_vip(struct dataplane *dataplane, const struct program *program, const struct vip *vip, bool *seen,
+                      visitor visit, struct fault *fault)
+{
+    memset(seen, 0, program->backend_count * sizeof(*seen));
+    for (unsigned i = 0; i < vip->slot_count; i++) {
+        const struct backend *backend = &program->backends[vip->slots[i]];
+
+        if (seen[vip->slots[i]])
+            continue;
+        seen[vip->slots[i]] = true;
+        if (!visit(dataplane, program, vip, backend, fault)) {
+            (void)fault_about(fault, "backend", backend->name);
+            return fault_about(fault, "vip", vip->name);
+        }
+    }
+    return true;
+}
+
+static bool visit_all(struct dataplane *dataplane, const struct program *program, visitor visit, struct fault *fault)
+{
+    bool *seen = calloc(program->backend_count + 1, sizeof(*seen)), done = true;
+
+    if (seen == NULL)
+        return fault_set(fault, "no memory for backends");
+    for (size_t i = 0; i < program->vip_count && done; i++)
+        if (program->vips[i].forward != FORWARD_L2)
+            done = visit_vip(dataplane, program, &program->vips[i], seen, visit, fault);
+    free(seen);
+    return done;
+}
+
+bool targets_add(struct dataplane *dataplane, const struct program *program, struct fault *fault)
+{
+    for (struct target *target = dataplane->targets; target != NULL; target = target->next)
+        target->used = false;
+    return visit_all(dataplane, program, visit_add, fault);
+}
+
+bool targets_update(struct dataplane *dataplane, const struct program *program, struct fault *fault)
+{
+    return visit_all(dataplane, program, visit_update, fault);
+}
+
+bool targets_prune(struct dataplane *dataplane, struct fault *fault)
+{
+    struct target **link = &dataplane->targets;
+
+    while (*link != NULL) {
+        struct target *target = *link;
+        struct flow_port *port = port_of(dataplane, target);
+
+        if (target->used) {
+            link = &target->next;
+            continue;
+        }
+        if (!flow_queued(port, shim_remove(target->entry), fault, "removing a backend"))
+            return false;
+        *link = target->next;
+        free(target);
+    }
+    return flow_wait(&dataplane->flow.ports[PORT_IN], fault) && flow_wait(&dataplane->flow.ports[PORT_OUT], fault);
+}
+
+void targets_forget(struct dataplane *dataplane)
+{
+    while (dataplane->targets != NULL) {
+        struct target *target = dataplane->targets;
+
+        dataplane->targets = target->next;
+        free(target);
+    }
+}

@@ -1,0 +1,33 @@
+/* Tunnels and translations: one per backend (and, in tunnels, IP version inside), which slots point to by its mark. A
+ * backend that changes is changed here, once, however many slots it has. */
+#ifndef TARGET_H_
+#define TARGET_H_
+
+#include "delivery.h"
+#include "egress.h"
+
+struct dataplane;
+
+struct target {
+    enum forward forward;
+    char name[65]; /* the backend's */
+    unsigned outer, inner;
+    uint32_t mark;
+    struct backend backend; /* what hardware has; the name is not used */
+    struct tunnel tunnel;
+    struct doca_flow_pipe_entry *entry;
+    bool used;
+    struct target *next;
+};
+
+/* The target of this backend for queries of the VIP. */
+struct target *target_find(const struct dataplane *dataplane, const struct vip *vip, const struct backend *backend);
+/* Adds what the program needs and is not there; what it does not need is marked as unused. No packet sees a change. */
+bool targets_add(struct dataplane *dataplane, const struct program *program, struct fault *fault);
+/* Makes those that are there as the program needs them, in place. */
+bool targets_update(struct dataplane *dataplane, const struct program *program, struct fault *fault);
+/* Removes what is unused. */
+bool targets_prune(struct dataplane *dataplane, struct fault *fault);
+void targets_forget(struct dataplane *dataplane);
+
+#endif

@@ -1,0 +1,106 @@
+"""The program on two network devices, with real packets: python3 netdev_test.py PROGRAM PROGRAMS. Skipped without root."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+BINARY, PROGRAMS = sys.argv[1], Path(sys.argv[2])
+
+
+def ip(*arguments):
+    return subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False).returncode == 0
+
+
+def checksum(data):
+    total = sum(int.from_bytes(data[i : i + 2], "big") for i in range(0, len(data), 2))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return (~total & 0xFFFF).to_bytes(2, "big")
+
+
+def query(source_port):
+    """A UDP packet to the VIP of the examples, checksum 0."""
+    udp = source_port.to_bytes(2, "big") + (53).to_bytes(2, "big") + (12).to_bytes(2, "big") + bytes(2) + b"test"
+    header = bytes([0x45, 0]) + (20 + len(udp)).to_bytes(2, "big") + bytes(4) + bytes([64, 17, 0, 0])
+    header += socket.inet_aton("192.0.2.9") + socket.inet_aton("198.51.100.1")
+    header = header[:10] + checksum(header) + header[12:]
+    return bytes.fromhex("020000000002 020000000009 0800") + header + udp
+
+
+def ask(path, **request):
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(20)
+        connection.connect(path)
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        return json.loads(connection.makefile().readline())
+
+
+def packets(device):
+    raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
+    raw.bind((device, 0))
+    raw.settimeout(5)
+    return raw
+
+
+def run(directory, names):
+    path = str(directory / "control.sock")
+    program = json.loads((PROGRAMS / "l2-slots.json").read_text())
+    program["ports"] = {"in": names[0], "out": names[2]}
+    (directory / "program.json").write_text(json.dumps(program))
+    environment = {
+        **os.environ,
+        "DOCA_FLOW_MODEL_DEVICES": f"{names[0]} {names[2]}",
+        "DOCA_FLOW_MODEL_PORTS": f"0=netdev:{names[0]} 1=netdev:{names[2]}",
+    }
+    arguments = [BINARY, "--program", str(directory / "program.json"), "--socket", path]
+    with (directory / "log").open("w") as log, subprocess.Popen(arguments, stderr=log, env=environment) as process:
+        try:
+            deadline = time.monotonic() + 20
+            while not Path(path).exists() or "started" not in (directory / "log").read_text():
+                assert time.monotonic() < deadline and process.poll() is None, (directory / "log").read_text()
+                time.sleep(0.05)
+            with packets(names[1]) as client, packets(names[3]) as network:
+                for port in (1000, 1002):
+                    client.send(query(port))
+                    frame = network.recv(2000)
+                    assert frame[:6].hex() == ("020000000011" if port == 1000 else "020000000012"), frame.hex()
+                    assert frame[6:42] == query(port)[6:42]
+            counters = ask(path, command="counters")
+            assert counters["vips"][0]["packets"] == 2, counters
+            ip("link", "del", names[2])
+            status = ask(path, command="status")
+            assert status["state"] == "degraded" and not status["ports"][1]["present"], status
+            answer = ask(path, command="load", program=program)
+            assert not answer["ok"] and answer["error"].startswith(f"port {names[2]} is gone: vip dns4 "), answer
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+            log_text = (directory / "log").read_text()
+            assert '"port_gone"' in log_text and '"stopped"' in log_text, log_text
+        finally:
+            process.kill()
+
+
+def main():
+    names = [f"dex{os.getpid() % 100000}{letter}" for letter in "abcd"]
+    if os.geteuid() != 0 or not ip("link", "add", names[0], "type", "veth", "peer", "name", names[1]):
+        print("not root, or no virtual network devices")
+        sys.exit(77)
+    try:
+        assert ip("link", "add", names[2], "type", "veth", "peer", "name", names[3])
+        for name in names:
+            assert ip("link", "set", name, "up")
+        with tempfile.TemporaryDirectory() as directory:
+            run(Path(directory), names)
+    finally:
+        ip("link", "del", names[0])
+        ip("link", "del", names[2])
+    print("1 test")
+
+
+main()

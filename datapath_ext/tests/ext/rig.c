@@ -1,0 +1,198 @@
+#include "rig.h"
+
+#include "report.h"
+
+struct engine rig;
+
+json_t *rig_json(const char *name)
+{
+    json_error_t error;
+    char path[512];
+    json_t *json;
+
+    (void)snprintf(path, sizeof(path), "%s/%s.json", PROGRAMS, name);
+    json = json_load_file(path, 0, &error);
+    CHECK(json != NULL);
+    return json;
+}
+
+static json_t *step(json_t *json, const char *key)
+{
+    if (json_is_array(json))
+        return json_array_get(json, strtoul(key, NULL, 10));
+    return json_object_get(json, key);
+}
+
+json_t *rig_at(json_t *json, const char *path)
+{
+    char key[64];
+
+    while (*path != '\0') {
+        size_t length = strcspn(path, "/");
+
+        CHECK(length < sizeof(key));
+        memcpy(key, path, length);
+        key[length] = '\0';
+        json = step(json, key);
+        path += length + (path[length] == '/');
+    }
+    return json;
+}
+
+void rig_put(json_t *json, const char *path, json_t *value)
+{
+    const char *slash = strrchr(path, '/'), *key = slash != NULL ? slash + 1 : path;
+    char parent[256];
+    json_t *at;
+
+    (void)snprintf(parent, sizeof(parent), "%.*s", slash != NULL ? (int)(slash - path) : 0, path);
+    at = rig_at(json, parent);
+    CHECK(at != NULL);
+    if (value == NULL)
+        CHECK_EQ(json_is_array(at) ? json_array_remove(at, strtoul(key, NULL, 10)) : json_object_del(at, key), 0);
+    else if (json_is_array(at) && strtoul(key, NULL, 10) == json_array_size(at))
+        CHECK_EQ(json_array_append_new(at, value), 0);
+    else
+        CHECK_EQ(json_is_array(at) ? json_array_set_new(at, strtoul(key, NULL, 10), value)
+                                   : json_object_set_new(at, key, value), 0);
+}
+
+static struct program *read_json(json_t *json)
+{
+    struct fault fault = {0};
+    struct program *program = program_read(json, &fault);
+
+    if (program == NULL)
+        (void)fprintf(stderr, "%s\n", fault.text);
+    CHECK(program != NULL);
+    json_decref(json);
+    return program;
+}
+
+void rig_up_json(json_t *json)
+{
+    struct fault fault = {0};
+    struct program *program = read_json(json);
+
+    CHECK_OK(doca_flow_model_device_add(program->in));
+    CHECK_OK(doca_flow_model_device_add(program->out));
+    doca_flow_model_seed(1);
+    if (!engine_open(&rig, program, &fault)) {
+        (void)fprintf(stderr, "%s\n", fault.text);
+        abort();
+    }
+}
+
+void rig_up(const char *name)
+{
+    rig_up_json(rig_json(name));
+}
+
+void rig_down(void)
+{
+    engine_close(&rig);
+}
+
+void rig_load(json_t *json)
+{
+    struct fault fault = {0};
+
+    if (!engine_load(&rig, read_json(json), &fault)) {
+        (void)fprintf(stderr, "%s\n", fault.text);
+        abort();
+    }
+}
+
+void rig_refuse(json_t *json, const char *text)
+{
+    struct fault fault = {0};
+    struct program *program = program_read(json, &fault);
+
+    CHECK(text != NULL);
+    json_decref(json);
+    if (program != NULL)
+        CHECK(!engine_load(&rig, program, &fault));
+    if (strstr(fault.text, text) == NULL)
+        (void)fprintf(stderr, "found \"%s\", expected \"%s\"\n", fault.text, text);
+    CHECK(strstr(fault.text, text) != NULL);
+    CHECK(rig.consistent);
+}
+
+void rig_frame(struct frame *frame, struct rig_packet packet)
+{
+    frame_packet(frame, packet.src, packet.dst, packet.protocol == 0 ? 17 : packet.protocol, packet.src_port,
+                 packet.dst_port == 0 ? 53 : packet.dst_port);
+}
+
+struct doca_flow_model_result rig_send(uint16_t port, const struct frame *frame, enum doca_flow_model_verdict verdict)
+{
+    struct doca_flow_model_result result;
+
+    CHECK_OK(doca_flow_model_receive(port, frame->bytes, frame->length, &result));
+    CHECK_EQ(result.count, 1);
+    if (result.outputs[0].verdict != verdict) {
+        (void)fprintf(stderr, "%s, expected %s: %s\n", doca_flow_model_verdict_name(result.outputs[0].verdict),
+                      doca_flow_model_verdict_name(verdict), result.outputs[0].reason);
+        abort();
+    }
+    if (verdict == DOCA_FLOW_MODEL_SENT) {
+        CHECK_EQ(result.outputs[0].port_id, 1 - port);
+        CHECK(frame_checksums_ok(result.outputs[0].frame, result.outputs[0].length));
+    }
+    return result;
+}
+
+void rig_expect(uint16_t port, const struct frame *frame, enum doca_flow_model_verdict verdict)
+{
+    struct doca_flow_model_result result = rig_send(port, frame, verdict);
+
+    doca_flow_model_result_free(&result);
+}
+
+unsigned rig_backend(struct rig_packet packet)
+{
+    struct doca_flow_model_result result;
+    struct frame frame;
+    unsigned backend;
+
+    rig_frame(&frame, packet);
+    result = rig_send(PORT_IN, &frame, DOCA_FLOW_MODEL_SENT);
+    backend = result.outputs[0].frame[5];
+    doca_flow_model_result_free(&result);
+    return backend;
+}
+
+unsigned rig_backend_unchanged(struct rig_packet packet)
+{
+    struct doca_flow_model_result result;
+    struct frame frame;
+    unsigned backend;
+
+    rig_frame(&frame, packet);
+    result = rig_send(PORT_IN, &frame, DOCA_FLOW_MODEL_SENT);
+    backend = result.outputs[0].frame[5];
+    CHECK_EQ(result.outputs[0].length, frame.length);
+    CHECK(memcmp(result.outputs[0].frame + 6, frame.bytes + 6, frame.length - 6) == 0);
+    CHECK(memcmp(result.outputs[0].frame, "\x02\0\0\0\0", 5) == 0);
+    doca_flow_model_result_free(&result);
+    return backend;
+}
+
+json_int_t rig_counter(const char *path)
+{
+    struct fault fault = {0};
+    json_t *json = report_counters(&rig, &fault), *found;
+    json_int_t value;
+
+    CHECK(json != NULL);
+    found = rig_at(json, path);
+    CHECK(json_is_integer(found));
+    value = json_integer_value(found);
+    json_decref(json);
+    return value;
+}
+
+json_int_t rig_missed(void)
+{
+    return rig_counter("dropped/missed");
+}

@@ -1,0 +1,201 @@
+"""The program itself, spoken to through its control socket: python3 socket_test.py PROGRAM PROGRAMS."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+BINARY, PROGRAMS = sys.argv[1], Path(sys.argv[2])
+ENVIRONMENT = {**os.environ, "DOCA_FLOW_MODEL_DEVICES": "ext-in ext-out"}
+
+
+class Running:
+    """A process of the program, with its socket and its log."""
+
+    def __init__(self, directory, program, *options):
+        self.path = str(directory / "control.sock")
+        self.log = directory / "log"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [BINARY, "--program", str(program), "--socket", self.path, *options], stderr=log, env=ENVIRONMENT
+            )
+
+    def connect(self):
+        deadline = time.monotonic() + 20
+        while True:
+            connection = socket.socket(socket.AF_UNIX)
+            connection.settimeout(20)
+            try:
+                connection.connect(self.path)
+                return connection
+            except OSError:
+                connection.close()
+                if time.monotonic() > deadline or self.process.poll() is not None:
+                    raise AssertionError(self.log.read_text()) from None
+                time.sleep(0.02)
+
+    def ask(self, **request):
+        with self.connect() as connection:
+            connection.sendall(json.dumps(request).encode() + b"\n")
+            return json.loads(connection.makefile().readline())
+
+    def end(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        return self.process.wait(20)
+
+    def events(self):
+        return [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+
+
+@contextlib.contextmanager
+def running(directory, program, *options):
+    it = Running(directory, program, *options)
+    try:
+        yield it
+    finally:
+        if it.process.poll() is None:
+            it.process.kill()
+            it.process.wait()
+
+
+def read(name):
+    return json.loads((PROGRAMS / name).read_text())
+
+
+def test_life(directory):
+    with running(directory, PROGRAMS / "ipip.json") as it:
+        status = it.ask(command="status")
+        assert status["state"] == "running" and status["vips"] == 2, status
+        assert stat.S_IMODE(Path(it.path).stat().st_mode) == 0o600
+        assert Path(it.path).is_socket()
+        assert it.end() == 0
+        assert not Path(it.path).exists()
+        events = [event["event"] for event in it.events()]
+        assert events == ["started", "signal", "stopped"], it.events()
+
+
+def test_load_and_stop(directory):
+    with running(directory, PROGRAMS / "l2-slots.json") as it:
+        program = read("l2-slots.json")
+        program["vips"][0]["slots"][0] = "b2"
+        answer = it.ask(command="load", program=program)
+        assert answer["ok"] and answer["slots_updated"] == 1 and answer["replaced"] == 0, answer
+        program["vips"][0]["slots"].pop()
+        answer = it.ask(command="load", program=program)
+        assert not answer["ok"] and answer["error"].startswith("vip dns4: $.vips[0].slots: found 7 slots"), answer
+        dump = it.ask(command="dump")
+        assert [slot["backend"] for slot in dump["services"][0]["slots"]] == ["b2", "b2", "b1", "b2"] + ["b1", "b2"] * 2
+        assert it.ask(command="counters")["dropped"]["missed"] == 0
+        status = it.ask(command="status")
+        assert (status["loads"], status["refused"]) == (2, 1), status
+        assert it.ask(command="stop") == {"ok": True}
+        assert it.process.wait(20) == 0
+        assert {"loaded", "refused", "stopped"} <= {event["event"] for event in it.events()}
+
+
+def test_kill_and_restart(directory):
+    with running(directory, PROGRAMS / "l2-slots.json") as it:
+        assert it.ask(command="status")["ok"]
+        assert it.end(signal.SIGKILL) == -signal.SIGKILL
+        assert Path(it.path).exists()
+    with running(directory, PROGRAMS / "l2-slots.json") as it:
+        assert it.ask(command="status")["vips"] == 3
+        with running(directory / "second", PROGRAMS / "l2-slots.json") as other:
+            assert other.ask(command="status")["ok"]
+        second = subprocess.run(
+            [BINARY, "--program", str(PROGRAMS / "l2-slots.json"), "--socket", it.path],
+            env=ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert second.returncode == 1 and "another process serves it" in second.stderr, second
+        assert it.ask(command="status")["ok"]
+
+
+def test_lines(directory):
+    """Several requests in one packet, one in many, one that is none, and clients that leave."""
+    with running(directory, PROGRAMS / "l2-slots.json") as it:
+        with it.connect() as connection:
+            connection.sendall(b'{"command":"status"}\nnonsense\n{"command":"counters"}\n')
+            lines = connection.makefile()
+            answers = [json.loads(lines.readline()) for _ in range(3)]
+            assert [answer["ok"] for answer in answers] == [True, False, True], answers
+            for byte in b'{"command":"status"}\n':
+                connection.sendall(bytes([byte]))
+            assert json.loads(lines.readline())["ok"]
+        with it.connect() as connection:
+            connection.sendall(b'{"command":"dump"}\n' * 200)  # and never reads
+        crowd = [it.connect() for _ in range(20)]
+        for connection in crowd:
+            connection.close()
+        time.sleep(0.1)
+        program = read("l2-slots.json")
+        program["vips"][0]["slots"] = ["b1"] * 64
+        assert it.ask(command="load", program=program)["replaced"] == 1
+        assert it.end(signal.SIGINT) == 0
+
+
+def test_tells_when_it_is_ready(directory):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(directory / "notify"))
+        manager.settimeout(20)
+        ENVIRONMENT["NOTIFY_SOCKET"] = str(directory / "notify")
+        try:
+            with running(directory, PROGRAMS / "l2-slots.json") as it:
+                assert manager.recv(100) == b"READY=1"
+                assert it.ask(command="status")["ok"]
+                assert it.end() == 0
+        finally:
+            del ENVIRONMENT["NOTIFY_SOCKET"]
+
+
+def test_bad_starts(directory):
+    def start(*arguments, **environment):
+        return subprocess.run(
+            [BINARY, *arguments], env={**ENVIRONMENT, **environment}, capture_output=True, text=True, check=False
+        )
+
+    program = str(PROGRAMS / "l2-slots.json")
+    path = str(directory / "control.sock")
+    assert start("--help").stdout.startswith("usage")
+    for arguments in (
+        [],
+        ["--program"],
+        ["--program", program],
+        ["--program", program, "--socket", path, "more"],
+        ["--nonsense"],
+        ["--program", program, "--socket", path, "--log-level", "loud"],
+    ):
+        result = start(*arguments)
+        assert result.returncode == 2 and json.loads(result.stderr)["event"] == "options", result
+    missing = start("--program", "/nonexistent", "--socket", path)
+    assert missing.returncode == 1 and "/nonexistent" in missing.stderr, missing
+    long = start("--program", program, "--socket", "/" + "x" * 200)
+    assert long.returncode == 1 and "expected 107 at most" in long.stderr, long
+    gone = start("--program", program, "--socket", path, DOCA_FLOW_MODEL_DEVICES="other")
+    assert gone.returncode == 1 and "port ext-in: there is no device of this name" in gone.stderr, gone
+    assert not Path(path).exists()
+    (directory / "control.sock").write_text("a file, not a socket")
+    file = start("--program", program, "--socket", path)
+    assert file.returncode == 1 and (directory / "control.sock").read_text().startswith("a file"), file
+
+
+def main():
+    tests = [value for name, value in globals().items() if name.startswith("test_")]
+    for test in tests:
+        print(test.__name__, file=sys.stderr)
+        with tempfile.TemporaryDirectory() as directory:
+            (Path(directory) / "second").mkdir()
+            test(Path(directory))
+    print(f"{len(tests)} tests")
+
+
+main()

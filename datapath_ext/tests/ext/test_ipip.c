@@ -1,0 +1,120 @@
+/* IP in IP, the four combinations, byte by byte. In the example b1 has an IPv4 address and b2 an IPv6 address. */
+#include "rig.h"
+
+/* The query as it must leave: the tunnel's headers, then the IP packet as it came. */
+static void expect_tunnel(struct rig_packet packet, bool outer6)
+{
+    struct doca_flow_model_result result;
+    struct frame in, outer;
+    bool inner6 = strchr(packet.src, ':') != NULL;
+    size_t header = outer6 ? 14 + 40 : 14 + 20;
+
+    rig_frame(&in, packet);
+    result = rig_send(PORT_IN, &in, DOCA_FLOW_MODEL_SENT);
+    frame_start(&outer);
+    frame_eth(&outer, "02:00:00:00:00:01", outer6 ? "02:00:00:00:00:12" : "02:00:00:00:00:11",
+              outer6 ? 0x86dd : 0x0800);
+    frame_ip(&outer, outer6 ? (struct ip){.src = "2001:db8::1", .dst = "2001:db8::12", .proto = inner6 ? 41 : 4}
+                            : (struct ip){.src = "192.0.2.1", .dst = "192.0.2.11", .proto = inner6 ? 41 : 4});
+    CHECK_EQ(outer.length, header);
+    memcpy(outer.bytes + header, in.bytes + 14, in.length - 14);
+    outer.length = header + in.length - 14;
+    frame_finish(&outer);
+    CHECK_EQ(result.outputs[0].length, outer.length);
+    CHECK(memcmp(result.outputs[0].frame, outer.bytes, outer.length) == 0);
+    doca_flow_model_result_free(&result);
+}
+
+static void encapsulates_all_four(void)
+{
+    rig_up("ipip");
+    for (unsigned port = 1000; port < 1016; port++) {
+        bool outer6 = (port >> 1) % 2 == 1;
+
+        expect_tunnel((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .src_port = (uint16_t)port}, outer6);
+        expect_tunnel((struct rig_packet){.src = "2001:db8::9", .dst = "2001:db8:1::1", .src_port = (uint16_t)port},
+                      outer6);
+    }
+    CHECK_EQ(rig_counter("vips/0/backends/b1/packets"), 8);
+    CHECK_EQ(rig_counter("vips/1/backends/b2/packets"), 8);
+    CHECK_EQ(rig_missed(), 0);
+    rig_down();
+}
+
+static json_t *mixed(void)
+{
+    json_t *json = rig_json("ipip");
+
+    rig_put(json, "vips/1/forward", json_string("l2"));
+    rig_put(json, "vips/0/select", json_string("client"));
+    rig_put(json, "vips/0/hash_fields", json_pack("[s,s,s,s]", "src_ip", "dst_ip", "src_port", "dst_port"));
+    return json;
+}
+
+/* Packets without a tunnel go through the same egress pipes. */
+static void lets_plain_packets_through(void)
+{
+    struct frame frame;
+
+    rig_up_json(mixed());
+    for (unsigned port = 0; port < 64; port++) {
+        (void)rig_backend_unchanged((struct rig_packet){.src = "2001:db8::9", .dst = "2001:db8:1::1",
+                                                        .src_port = (uint16_t)port});
+        rig_frame(&frame, (struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .src_port = (uint16_t)port});
+        rig_expect(PORT_IN, &frame, DOCA_FLOW_MODEL_SENT);
+    }
+    CHECK(rig_counter("vips/0/backends/b1/packets") > 15);
+    CHECK(rig_counter("vips/0/backends/b2/packets") > 15);
+    CHECK_EQ(rig_missed(), 0);
+    rig_down();
+}
+
+/* The first tunnel comes with a load: until then there is no egress pipe, and packets do not notice. */
+static void opens_tunnels_on_the_way(void)
+{
+    json_t *json = mixed();
+
+    rig_put(json, "vips/0/forward", json_string("l2"));
+    rig_up_json(json);
+    (void)rig_backend_unchanged((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .src_port = 7});
+    rig_load(rig_json("ipip"));
+    expect_tunnel((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .src_port = 0}, false);
+    expect_tunnel((struct rig_packet){.src = "2001:db8::9", .dst = "2001:db8:1::1", .src_port = 2}, true);
+    rig_load(mixed());
+    (void)rig_backend_unchanged((struct rig_packet){.src = "2001:db8::9", .dst = "2001:db8:1::1", .src_port = 7});
+    CHECK_EQ(rig_missed(), 0);
+    rig_down();
+}
+
+/* One entry per tunnel is changed, however many slots point to it. */
+static void changes_a_tunnel_in_place(void)
+{
+    json_t *json = rig_json("ipip");
+    struct doca_flow_model_result result;
+    struct frame frame;
+
+    rig_up("ipip");
+    rig_put(json, "backends/0/mac", json_string("02:00:00:00:00:77"));
+    rig_load(json);
+    CHECK_EQ(rig.dataplane.targets_updated, 2);
+    CHECK_EQ(rig.dataplane.slots_updated + rig.dataplane.added + rig.dataplane.replaced, 0);
+    rig_frame(&frame, (struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1"});
+    result = rig_send(PORT_IN, &frame, DOCA_FLOW_MODEL_SENT);
+    CHECK_EQ(result.outputs[0].frame[5], 0x77);
+    doca_flow_model_result_free(&result);
+
+    /* An address of the other IP version is another tunnel; slots move to it. */
+    json = rig_json("ipip");
+    rig_put(json, "backends/0/address", json_string("2001:db8::11"));
+    rig_load(json);
+    CHECK_EQ(rig.dataplane.slots_updated, 8);
+    result = rig_send(PORT_IN, &frame, DOCA_FLOW_MODEL_SENT);
+    CHECK_EQ(result.outputs[0].frame[12], 0x86);
+    CHECK_EQ(result.outputs[0].frame[53], 0x11);
+    doca_flow_model_result_free(&result);
+    CHECK_EQ(rig_missed(), 0);
+    rig_down();
+}
+
+RUN_TESTS(TEST(encapsulates_all_four), TEST(lets_plain_packets_through), TEST(opens_tunnels_on_the_way),
+          TEST(changes_a_tunnel_in_place))

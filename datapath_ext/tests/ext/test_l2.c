@@ -1,0 +1,171 @@
+/* Queries to the backends' MAC addresses: which slot a packet gets, what leaves, what is counted. */
+#include "rig.h"
+
+static void follows_the_source_port(void)
+{
+    rig_up("l2-slots");
+    for (unsigned port = 1024; port < 1024 + 64; port++) {
+        unsigned slot = port >> 1 & 7, expected = slot % 2 == 0 ? 0x11 : 0x12;
+
+        CHECK_EQ(rig_backend_unchanged((struct rig_packet){.src = "192.0.2.200", .dst = "198.51.100.1",
+                                                           .src_port = (uint16_t)port}), expected);
+        CHECK_EQ(rig_backend_unchanged((struct rig_packet){.src = "192.0.2.200", .dst = "198.51.100.1", .protocol = 6,
+                                                           .src_port = (uint16_t)port}), expected);
+        CHECK_EQ(rig_backend_unchanged((struct rig_packet){.src = "2001:db8::9", .dst = "2001:db8:1::1",
+                                                           .src_port = (uint16_t)port}), expected);
+    }
+    CHECK_EQ(rig_counter("vips/0/packets"), 64);
+    CHECK_EQ(rig_counter("vips/0/backends/b1/packets"), 32);
+    CHECK_EQ(rig_counter("vips/0/backends/b2/packets"), 32);
+    CHECK_EQ(rig_counter("vips/2/packets"), 64);
+    CHECK_EQ(rig_missed(), 0);
+    rig_down();
+}
+
+static void keeps_a_client_at_its_backend(void)
+{
+    unsigned seen[256] = {0};
+
+    rig_up("l2-client");
+    for (unsigned i = 1; i < 200; i++) {
+        char src[32];
+        unsigned backend;
+
+        (void)snprintf(src, sizeof(src), "192.0.2.%u", i);
+        backend = rig_backend_unchanged((struct rig_packet){.src = src, .dst = "198.51.100.1", .src_port = 1000});
+        seen[backend]++;
+        for (unsigned port = 2000; port < 2010; port++)
+            CHECK_EQ(rig_backend((struct rig_packet){.src = src, .dst = "198.51.100.1", .src_port = (uint16_t)port}),
+                     backend);
+    }
+    CHECK_EQ(seen[0x11] + seen[0x12], 199);
+    CHECK(seen[0x11] > 60 && seen[0x12] > 60);
+    /* Here the port is part of the client. */
+    memset(seen, 0, sizeof(seen));
+    for (unsigned port = 1; port < 200; port++)
+        seen[rig_backend((struct rig_packet){.src = "2001:db8::9", .dst = "2001:db8:1::1",
+                                             .src_port = (uint16_t)port})]++;
+    CHECK(seen[0x11] > 60 && seen[0x12] > 60);
+    CHECK_EQ(rig_missed(), 0);
+    rig_down();
+}
+
+static void sprays(void)
+{
+    unsigned seen[256] = {0};
+
+    rig_up("l2-spray");
+    for (unsigned i = 0; i < 400; i++)
+        seen[rig_backend_unchanged((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .src_port = 9})]++;
+    CHECK(seen[0x11] > 150 && seen[0x12] > 150);
+    memset(seen, 0, sizeof(seen));
+    for (unsigned i = 0; i < 400; i++)
+        seen[rig_backend_unchanged((struct rig_packet){.src = "2001:db8::9", .dst = "2001:db8:1::1", .protocol = 6,
+                                                       .src_port = 9})]++;
+    CHECK(seen[0x11] > 150 && seen[0x12] > 150);
+    CHECK_EQ(rig_missed(), 0);
+    rig_down();
+}
+
+static void drops_and_counts_strays(void)
+{
+    struct frame frame;
+
+    rig_up("l2-slots");
+    rig_frame(&frame, (struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.2", .src_port = 9});
+    rig_expect(PORT_IN, &frame, DOCA_FLOW_MODEL_DROPPED); /* no VIP */
+    rig_frame(&frame, (struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .src_port = 9, .dst_port = 54});
+    rig_expect(PORT_IN, &frame, DOCA_FLOW_MODEL_DROPPED); /* no service */
+    rig_frame(&frame, (struct rig_packet){.src = "2001:db8::9", .dst = "2001:db8:1::1", .protocol = 6, .src_port = 9});
+    rig_expect(PORT_IN, &frame, DOCA_FLOW_MODEL_DROPPED); /* not in this protocol */
+    CHECK_EQ(rig_counter("dropped/in/other"), 3);
+
+    rig_frame(&frame, (struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .src_port = 9});
+    frame.bytes[24] ^= 0xff; /* header checksum */
+    rig_expect(PORT_IN, &frame, DOCA_FLOW_MODEL_DROPPED);
+    CHECK_EQ(rig_counter("dropped/in/ipv4_checksum"), 1);
+    frame.bytes[16] = 0x7f; /* total length */
+    rig_expect(PORT_IN, &frame, DOCA_FLOW_MODEL_DROPPED);
+    CHECK_EQ(rig_counter("dropped/in/malformed_ipv4"), 1);
+    rig_frame(&frame, (struct rig_packet){.src = "2001:db8::9", .dst = "2001:db8:1::1", .src_port = 9});
+    frame.bytes[18] = 0x7f; /* payload length */
+    rig_expect(PORT_IN, &frame, DOCA_FLOW_MODEL_DROPPED);
+    CHECK_EQ(rig_counter("dropped/in/malformed_ipv6"), 1);
+
+    frame_start(&frame);
+    frame_eth(&frame, "02:00:00:00:00:02", "02:00:00:00:00:03", 0x0800);
+    frame_ip(&frame, (struct ip){.src = "192.0.2.9", .dst = "198.51.100.1", .proto = 17, .fragment = 0x2000});
+    frame_udp(&frame, 9, 53);
+    frame_text(&frame, "fragment");
+    frame_finish(&frame);
+    rig_expect(PORT_IN, &frame, DOCA_FLOW_MODEL_DROPPED);
+    CHECK_EQ(rig_counter("dropped/in/fragment"), 1);
+
+    rig_frame(&frame, (struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .src_port = 9});
+    rig_expect(PORT_OUT, &frame, DOCA_FLOW_MODEL_DROPPED); /* nothing comes in there */
+    CHECK_EQ(rig_counter("dropped/out/other"), 1);
+    CHECK_EQ(rig_counter("vips/0/packets"), 0);
+    rig_down();
+}
+
+/* Frames of all lengths and with any damage end somewhere, and every frame is counted once. */
+static void survives_malformed_frames(void)
+{
+    struct frame frame;
+    unsigned seed = 7, sent = 0;
+    json_int_t counted = 0;
+
+    rig_up("l2-slots");
+    for (unsigned i = 0; i < 4000; i++) {
+        struct doca_flow_model_result result;
+
+        rig_frame(&frame, (struct rig_packet){.src = i % 2 ? "192.0.2.9" : "2001:db8::9",
+                                              .dst = i % 2 ? "198.51.100.1" : "2001:db8:1::1",
+                                              .src_port = (uint16_t)i});
+        for (unsigned damage = 0; damage < 1 + i % 3; damage++) {
+            seed = seed * 1103515245U + 12345U;
+            frame.bytes[12 + (seed >> 8) % (frame.length - 12)] = (uint8_t)(seed >> 24);
+        }
+        if (i % 5 == 0)
+            frame.length = 1 + (seed >> 12) % frame.length;
+        CHECK_OK(doca_flow_model_receive(PORT_IN, frame.bytes, frame.length, &result));
+        CHECK_EQ(result.count, 1);
+        CHECK(result.outputs[0].verdict == DOCA_FLOW_MODEL_SENT || result.outputs[0].verdict == DOCA_FLOW_MODEL_DROPPED);
+        sent += result.outputs[0].verdict == DOCA_FLOW_MODEL_SENT;
+        doca_flow_model_result_free(&result);
+    }
+    for (enum stray stray = STRAY_IP4; stray < STRAYS; stray++) {
+        char path[64];
+
+        (void)snprintf(path, sizeof(path), "dropped/in/%s", stray_name(stray));
+        counted += rig_counter(path);
+    }
+    CHECK_EQ(counted + rig_counter("vips/0/packets") + rig_counter("vips/1/packets") + rig_counter("vips/2/packets"),
+             4000);
+    CHECK_EQ(rig_counter("vips/0/packets") + rig_counter("vips/1/packets") + rig_counter("vips/2/packets"), sent);
+    CHECK_EQ(rig_missed(), 0);
+    rig_down();
+}
+
+static void takes_one_slot_and_the_most(void)
+{
+    json_t *json = rig_json("l2-slots"), *slots = json_array();
+
+    rig_put(json, "vips/0/slots", json_pack("[s]", "b2"));
+    for (unsigned i = 0; i < SLOTS_MAX; i++)
+        CHECK_EQ(json_array_append_new(slots, json_string(i % 3 == 0 ? "b1" : "b2")), 0);
+    rig_put(json, "vips/2/slots", slots);
+    rig_put(json, "budgets/slots", json_integer(40000));
+    rig_put(json, "budgets/counters", json_integer(50000));
+    rig_up_json(json);
+    for (unsigned port = 1; port < 65536; port += 321) {
+        CHECK_EQ(rig_backend((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1",
+                                                 .src_port = (uint16_t)port}), 0x12);
+        CHECK_EQ(rig_backend((struct rig_packet){.src = "2001:db8::9", .dst = "2001:db8:1::1",
+                                                 .src_port = (uint16_t)port}), (port >> 1) % 3 == 0 ? 0x11 : 0x12);
+    }
+    rig_down();
+}
+
+RUN_TESTS(TEST(follows_the_source_port), TEST(keeps_a_client_at_its_backend), TEST(sprays),
+          TEST(drops_and_counts_strays), TEST(survives_malformed_frames), TEST(takes_one_slot_and_the_most))

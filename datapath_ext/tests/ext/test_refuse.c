@@ -1,0 +1,172 @@
+/* Programs that hardware cannot take: a reason that names the VIP, and the running program goes on as it was. */
+#include "report.h"
+#include "rig.h"
+
+static char *dump(void)
+{
+    json_t *json = report_dump(&rig);
+    char *text = json_dumps(json, JSON_COMPACT);
+
+    json_decref(json);
+    return text;
+}
+
+/* Refused; hardware, packets and the program are as before. */
+static void refuse(json_t *json, const char *text)
+{
+    char *before = dump(), *after;
+
+    rig_refuse(json, text);
+    after = dump();
+    if (strcmp(before, after) != 0)
+        (void)fprintf(stderr, "before %s\nafter  %s\n", before, after);
+    CHECK(strcmp(before, after) == 0);
+    free(before);
+    free(after);
+    CHECK_EQ(rig_backend((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .src_port = 2}), 0x12);
+    CHECK_EQ(rig_missed(), 0);
+}
+
+static json_t *tight(const char *budget, int value)
+{
+    json_t *json = rig_json("l2-slots");
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "budgets/%s", budget);
+    rig_put(json, path, json_integer(value));
+    return json;
+}
+
+static void refuses_what_needs_a_restart(void)
+{
+    json_t *json = rig_json("l2-slots");
+
+    rig_up("l2-slots");
+    rig_put(json, "ports/out", json_string("elsewhere"));
+    refuse(json, "$.ports: found ext-in and elsewhere, expected ext-in and ext-out");
+    refuse(tight("counters", 400), "$.budgets: found other ones than at the start");
+    CHECK_EQ(rig.refused, 2);
+    rig_down();
+}
+
+static void refuses_without_entries(void)
+{
+    json_t *json = tight("slots", 30);
+
+    rig_up_json(tight("slots", 30));
+    rig_put(json, "vips/2/select", json_string("spray"));
+    refuse(json, "vip dns6: out of entries: needs 32 slots with those that it replaces, $.budgets.slots is 30");
+    rig_down();
+}
+
+static void refuses_without_counters(void)
+{
+    json_t *json = tight("counters", 43);
+
+    rig_up_json(tight("counters", 43)); /* 16 + 24, and room for three more */
+    rig_put(json, "vips/1/port", json_integer(54));
+    refuse(json, "vip dns4-tcp: out of counters: needs 48 with those that it replaces, $.budgets.counters is 43");
+    rig_down();
+}
+
+static void refuses_without_room_for_backends(void)
+{
+    json_t *json = rig_json("l2-slots");
+
+    rig_put(json, "budgets/backends", json_integer(1));
+    rig_put(json, "tunnel", json_pack("{s:s,s:s}", "mac", "02:00:00:00:00:01", "ipv4", "192.0.2.1"));
+    rig_up_json(json_deep_copy(json));
+    rig_put(json, "vips/1/forward", json_string("ipip"));
+    rig_put(json, "vips/0/slots/1", json_string("b1"));
+    refuse(json, "vip dns4-tcp: backend b2: out of entries for backends: $.budgets.backends is 1");
+
+    json = rig_json("l2-slots");
+    rig_down();
+    rig_put(json, "budgets/backends", json_integer(0));
+    rig_put(json, "tunnel", json_pack("{s:s,s:s}", "mac", "02:00:00:00:00:01", "ipv4", "192.0.2.1"));
+    rig_up_json(json_deep_copy(json));
+    rig_put(json, "vips/2/forward", json_string("ipip"));
+    refuse(json, "vip dns6: $.budgets.backends: found 0, expected one or more for tunnels");
+    rig_down();
+}
+
+static void refuses_bad_programs(void)
+{
+    json_t *json = rig_json("l2-slots");
+
+    rig_up("l2-slots");
+    rig_put(json, "version", json_integer(2));
+    refuse(json, "$.version: found 2, expected 1");
+    json = rig_json("l2-slots");
+    rig_put(json, "vips/0/slots/7", NULL);
+    refuse(json, "vip dns4: $.vips[0].slots: found 7 slots");
+    json = rig_json("l2-slots");
+    rig_put(json, "vips/0/address", json_string("2001:db8::1"));
+    refuse(json, "vip dns4: $.vips[0].address: found \"2001:db8::1\", expected an IPv4 address");
+    rig_down();
+}
+
+/* What hardware itself refuses, on the way, is undone: here it has fewer counters than the program may use. */
+static void undoes_what_hardware_refuses(void)
+{
+    json_t *json = rig_json("l2-slots");
+
+    rig_up("l2-slots");
+    rig.dataplane.budgets.counters = 1000; /* the port got 320 */
+    rig.dataplane.budgets.slots = 1000;
+    rig_put(json, "budgets/counters", json_integer(1000));
+    rig_put(json, "budgets/slots", json_integer(1000));
+    rig_put(json, "vips/0/slots/1", json_string("b1"));
+    for (unsigned i = 3; i < 8; i++) {
+        char path[16], name[16], address[32];
+        json_t *slots = json_array();
+
+        (void)snprintf(path, sizeof(path), "vips/%u", i);
+        (void)snprintf(name, sizeof(name), "more%u", i);
+        (void)snprintf(address, sizeof(address), "198.51.100.%u", i);
+        for (unsigned slot = 0; slot < 64; slot++)
+            CHECK_EQ(json_array_append_new(slots, json_string("b1")), 0);
+        rig_put(json, path, json_pack("{s:s,s:s,s:s,s:s,s:i,s:s,s:o,s:s}", "name", name, "family", "ipv4", "address",
+                                      address, "protocol", "udp", "port", 53, "select", "spray", "slots", slots,
+                                      "forward", "l2"));
+    }
+    {
+        struct fault fault = {0};
+        struct program *program = program_read(json, &fault);
+        char *before = dump(), *after;
+
+        CHECK(program != NULL);
+        rig.program->budgets = program->budgets; /* as if it had always been so */
+        CHECK(!engine_load(&rig, program, &fault));
+        (void)fprintf(stderr, "%s\n", fault.text);
+        CHECK(strstr(fault.text, "vip more6: adding a slot: DOCA_ERROR_") == fault.text);
+        CHECK(rig.consistent);
+        after = dump();
+        CHECK(strcmp(before, after) == 0);
+        free(before);
+        free(after);
+        json_decref(json);
+    }
+    CHECK_EQ(rig_backend((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .src_port = 2}), 0x12);
+    CHECK_EQ(rig_missed(), 0);
+    rig_down();
+}
+
+static void refuses_to_start_without_devices(void)
+{
+    json_t *json = rig_json("l2-slots");
+    struct fault fault = {0};
+    struct program *program;
+    struct engine engine;
+
+    rig_put(json, "ports/in", json_string("no-such-device"));
+    program = program_read(json, &fault);
+    CHECK(program != NULL);
+    CHECK(!engine_open(&engine, program, &fault));
+    CHECK(strstr(fault.text, "port no-such-device: there is no device of this name") == fault.text);
+    json_decref(json);
+}
+
+RUN_TESTS(TEST(refuses_what_needs_a_restart), TEST(refuses_without_entries), TEST(refuses_without_counters),
+          TEST(refuses_without_room_for_backends), TEST(refuses_bad_programs), TEST(undoes_what_hardware_refuses),
+          TEST(refuses_to_start_without_devices))

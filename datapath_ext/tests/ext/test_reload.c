@@ -1,0 +1,163 @@
+/* Loads while packets flow: what is the same stays, what changes changes in place, and no packet is lost. */
+#include "rig.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+static atomic_bool stop;
+static atomic_ulong sent, lost;
+
+/* Queries to the VIPs that every program of these tests has, as fast as they go. */
+static void *keep_sending(void *argument)
+{
+    (void)argument;
+    for (unsigned i = 0; !atomic_load(&stop); i++) {
+        struct doca_flow_model_result result;
+        struct frame frame;
+
+        rig_frame(&frame, (struct rig_packet){.src = i % 2 ? "192.0.2.9" : "2001:db8::9",
+                                              .dst = i % 2 ? "198.51.100.1" : "2001:db8:1::1",
+                                              .src_port = (uint16_t)i});
+        CHECK_OK(doca_flow_model_receive(PORT_IN, frame.bytes, frame.length, &result));
+        atomic_fetch_add(result.outputs[0].verdict == DOCA_FLOW_MODEL_SENT ? &sent : &lost, 1);
+        if (result.outputs[0].verdict != DOCA_FLOW_MODEL_SENT)
+            (void)fprintf(stderr, "lost: %s\n", result.outputs[0].reason);
+        doca_flow_model_result_free(&result);
+    }
+    return NULL;
+}
+
+static unsigned random_below(unsigned *seed, unsigned limit)
+{
+    *seed = *seed * 1103515245U + 12345U;
+    return (*seed >> 8) % limit;
+}
+
+/* Any way of choosing and forwarding, any slots; MAC and IP addresses of backends change too. */
+static json_t *random_program(unsigned *seed)
+{
+    static const char *const selects[] = {"slots", "client", "spray"};
+    json_t *json = rig_json("ipip");
+    char mac[18];
+
+    (void)snprintf(mac, sizeof(mac), "02:00:00:00:00:%02x", 0x10 + random_below(seed, 4));
+    rig_put(json, "backends/0/mac", json_string(mac));
+    rig_put(json, "backends/1/address", json_string(random_below(seed, 2) ? "192.0.2.12" : "2001:db8::12"));
+    for (unsigned vip = 0; vip < 2; vip++) {
+        unsigned select = random_below(seed, 3), count = 1U << random_below(seed, 6);
+        json_t *slots = json_array();
+        char path[64];
+
+        for (unsigned i = 0; i < count; i++)
+            CHECK_EQ(json_array_append_new(slots, json_string(random_below(seed, 2) ? "b1" : "b2")), 0);
+        (void)snprintf(path, sizeof(path), "vips/%u/slots", vip);
+        rig_put(json, path, slots);
+        (void)snprintf(path, sizeof(path), "vips/%u/select", vip);
+        rig_put(json, path, json_string(selects[select]));
+        (void)snprintf(path, sizeof(path), "vips/%u/hash_fields", vip);
+        if (select == 1)
+            rig_put(json, path, json_pack("[s]", "src_port"));
+        (void)snprintf(path, sizeof(path), "vips/%u/forward", vip);
+        rig_put(json, path, json_string(random_below(seed, 2) ? "l2" : "ipip"));
+    }
+    return json;
+}
+
+static void loses_no_packet(void)
+{
+    pthread_t thread;
+    unsigned seed = 3;
+
+    atomic_store(&stop, false);
+    rig_up("ipip");
+    CHECK_EQ(pthread_create(&thread, NULL, keep_sending, NULL), 0);
+    for (unsigned i = 0; i < 150; i++)
+        rig_load(random_program(&seed));
+    rig_load(rig_json("ipip"));
+    atomic_store(&stop, true);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(atomic_load(&lost), 0);
+    CHECK(atomic_load(&sent) > 1000);
+    CHECK_EQ(rig_missed(), 0);
+    CHECK_EQ(rig_counter("vips/0/packets") + rig_counter("vips/1/packets"), (long long)atomic_load(&sent));
+    CHECK_EQ(rig_counter("vips/0/backends/b1/packets") + rig_counter("vips/0/backends/b2/packets") +
+             rig_counter("vips/1/backends/b1/packets") + rig_counter("vips/1/backends/b2/packets"),
+             (long long)atomic_load(&sent));
+    /* Nothing is left of all that was between. */
+    CHECK_EQ(rig.dataplane.service_count, 2);
+    CHECK(rig.dataplane.selectors != NULL && rig.dataplane.selectors->next == NULL);
+    (void)fprintf(stderr, "%lu packets\n", atomic_load(&sent));
+    rig_down();
+}
+
+static void touches_nothing_that_is_the_same(void)
+{
+    rig_up("l2-slots");
+    rig_load(rig_json("l2-slots"));
+    CHECK_EQ(rig.dataplane.added + rig.dataplane.replaced + rig.dataplane.removed + rig.dataplane.slots_updated, 0);
+    rig_down();
+}
+
+static void moves_slots_in_place(void)
+{
+    json_t *json = rig_json("l2-slots");
+
+    rig_up("l2-slots");
+    CHECK_EQ(rig_backend((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .src_port = 2 * 3}), 0x12);
+    rig_put(json, "vips/0/slots/3", json_string("b1"));
+    rig_load(json);
+    CHECK_EQ(rig.dataplane.slots_updated, 1);
+    CHECK_EQ(rig_backend((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .src_port = 2 * 3}), 0x11);
+    CHECK_EQ(rig_counter("vips/0/backends/b2/packets"), 1); /* each packet is its backend's at the time */
+    CHECK_EQ(rig_counter("vips/0/backends/b1/packets"), 1);
+    rig_down();
+}
+
+static void adds_renames_and_removes(void)
+{
+    json_t *json = rig_json("l2-slots");
+    struct frame frame;
+
+    rig_up("l2-slots");
+    rig_put(json, "vips/0/name", json_string("renamed"));
+    rig_put(json, "vips/1", NULL);
+    rig_put(json, "vips/2", json_pack("{s:s,s:s,s:s,s:s,s:i,s:s,s:[s],s:s}", "name", "new", "family", "ipv4", "address",
+                                      "198.51.100.9", "protocol", "udp", "port", 5353, "select", "spray", "slots", "b1",
+                                      "forward", "l2"));
+    rig_load(json);
+    CHECK_EQ(rig.dataplane.added, 1);
+    CHECK_EQ(rig.dataplane.removed, 1);
+    CHECK_EQ(rig.dataplane.replaced + rig.dataplane.slots_updated, 0);
+    CHECK_EQ(rig_backend((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.9", .dst_port = 5353}), 0x11);
+    CHECK_EQ(rig_backend((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1"}), 0x11);
+    rig_frame(&frame, (struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .protocol = 6});
+    rig_expect(PORT_IN, &frame, DOCA_FLOW_MODEL_DROPPED);
+    rig_load(rig_json("l2-slots"));
+    rig_expect(PORT_IN, &frame, DOCA_FLOW_MODEL_SENT);
+    rig_down();
+}
+
+static void drains_a_backend(void)
+{
+    struct fault fault = {0};
+    unsigned slots;
+
+    rig_up("l2-slots");
+    CHECK(engine_drain(&rig, "b2", &slots, &fault));
+    CHECK_EQ(slots, 12);
+    for (uint16_t port = 0; port < 16; port++)
+        CHECK_EQ(rig_backend((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .src_port = port}), 0x11);
+    CHECK(rig.draining);
+    CHECK(!engine_drain(&rig, "b1", &slots, &fault));
+    CHECK(strcmp(fault.text, "drain: backend b1 is the only one of vip dns4") == 0);
+    fault.text[0] = '\0';
+    CHECK(!engine_drain(&rig, "b9", &slots, &fault));
+    CHECK(strcmp(fault.text, "drain: there is no backend b9") == 0);
+    rig_load(rig_json("l2-slots"));
+    CHECK(!rig.draining);
+    CHECK_EQ(rig_backend((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .src_port = 2}), 0x12);
+    rig_down();
+}
+
+RUN_TESTS(TEST(touches_nothing_that_is_the_same), TEST(moves_slots_in_place), TEST(adds_renames_and_removes),
+          TEST(drains_a_backend), TEST(loses_no_packet))
