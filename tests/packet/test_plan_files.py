@@ -15,7 +15,7 @@ import pytest
 
 from dnsteer.cli.output import Exit
 from dnsteer.control import planfile
-from dnsteer.control.deploy import hash_of
+from dnsteer.control.outlook import hash_of
 from tests.packet.command import FARM, all_of, fresh, nothing_changes, on, run, spec_file
 from tests.packet.switches import BRIDGE, Switch
 

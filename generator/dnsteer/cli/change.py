@@ -13,7 +13,8 @@ from dnsteer.control.where import GRACE, Switch
 from dnsteer.spec.errors import escape
 
 if TYPE_CHECKING:
-    from dnsteer.control.deploy import Deployed, Outlook
+    from dnsteer.control.deploy import Deployed
+    from dnsteer.control.outlook import Outlook
 
 Adopt = Annotated[bool, typer.Option("--adopt", help="Take over a bridge that dnsteer did not make.")]
 Rename = Annotated[

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import gc
-import hashlib
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any
 
 from dnsteer import __version__
 from dnsteer.control import movement
 from dnsteer.control.back import Back, chosen, out_again, put_in
 from dnsteer.control.differences import Difference, differences
+from dnsteer.control.outlook import Outlook, sentences
 from dnsteer.control.recorded import Journal, NoJournal, as_settled, settle, spec_of
 from dnsteer.control.vanishing import vanishing, vanishing_flows
 from dnsteer.control.where import GRACE, MOVED_ON, WAITS, Confirm, Progress, Switch, expire, now, silent, stamp, who
@@ -40,49 +38,6 @@ class Options:
     rename: bool = False
     note: str = ""
     grace: float = GRACE
-
-
-@dataclass
-class Outlook:
-    """What a deployment would do. *old* is the state that is applied now, None when there is none that can be read.
-
-    *differences* are those of the specs. *named* is what becomes of the switch's name. *ended* are absences that end, and
-    *returned* such as ended with a state that is gone back from, all in words.
-    """
-
-    loaded: Loaded
-    prepared: Prepared
-    system: str
-    standing: Standing | None
-    old: State | None
-    overlay: Overlay
-    differences: list[Difference]
-    moves: list[movement.Move]
-    ask: list[str]
-    warnings: list[str]
-    record: bool
-    named: str = ""
-    ended: list[str] = field(default_factory=list)
-    returned: list[str] = field(default_factory=list)
-
-    @property
-    def changed(self) -> bool:
-        """Whether anything would change."""
-        return bool(self.prepared.differ) or bool(self.prepared.todo) or self.record
-
-    def basis(self) -> dict[str, Any]:
-        """What it rests on: the switch, how it stands, and the changes that follow from that."""
-        standing, bridge = self.standing, self.prepared.before
-        what = bridge and [bridge.datapath_type, bridge.fail_mode, list(bridge.protocols), sorted(bridge.ports)]
-        return {
-            "switch": self.system,
-            "state": standing.number if standing else 0,
-            "applied spec": standing.digest if standing else "",
-            "overlay": standing.overlay.to_json() if standing else "[]",
-            "bridge and ports": hash_of(what),
-            "settings": self.prepared.settings,
-            "its flows or groups": hash_of(self.prepared.todo.bundle()),
-        }
 
 
 @dataclass
@@ -235,8 +190,6 @@ def deploy(
             basis = (outlook.ask, outlook.basis()) if asks else None
             if confirm is None or basis == said_yes_to or not asks:
                 return work.carry_out()
-        from dnsteer.control.outlook import sentences  # here, since it uses this module
-
         if said_yes_to is not None:
             progress(MOVED_ON)
         confirm(outlook.ask, sentences(outlook))
@@ -247,11 +200,6 @@ def look(target: Loaded | Back, switch: Switch, options: Options = Options()) ->
     """What `deploy` would do. Changes nothing."""
     with deployment(target, switch, options, change=False) as work:
         return work.outlook
-
-
-def hash_of(value: Any) -> str:
-    """SHA-256 (hex) of a JSON value."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def _target(target: Loaded | Back, record: Record, standing: Standing | None, options: Options) -> tuple[Loaded, str]:

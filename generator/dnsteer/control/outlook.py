@@ -2,16 +2,72 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from dataclasses import dataclass, field
 from typing import Any
 
-from dnsteer.control.deploy import Outlook
+from dnsteer.control import movement
+from dnsteer.control.differences import Difference
+from dnsteer.plan.absence import Overlay
+from dnsteer.spec.load import Loaded
+from dnsteer.switch.apply import Prepared
 from dnsteer.switch.openflow import Changes
+from dnsteer.switch.state import Standing, State
 
 _COUNTED = (
     ("flows_added", "add", "flow"), ("flows_changed", "replace", "flow"), ("flows_removed", "remove", "flow"),
     ("groups_added", "add_groups", "group"), ("groups_changed", "replace_groups", "group"),
     ("groups_removed", "remove_groups", "group"), ("others_restored", "restore", "flow or group of others"),
 )  # fmt: skip
+
+
+@dataclass
+class Outlook:
+    """What a deployment would do. *old* is the state that is applied now, None when there is none that can be read.
+
+    *differences* are those of the specs. *named* is what becomes of the switch's name. *ended* are absences that end, and
+    *returned* such as ended with a state that is gone back from, all in words.
+    """
+
+    loaded: Loaded
+    prepared: Prepared
+    system: str
+    standing: Standing | None
+    old: State | None
+    overlay: Overlay
+    differences: list[Difference]
+    moves: list[movement.Move]
+    ask: list[str]
+    warnings: list[str]
+    record: bool
+    named: str = ""
+    ended: list[str] = field(default_factory=list)
+    returned: list[str] = field(default_factory=list)
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything would change."""
+        return bool(self.prepared.differ) or bool(self.prepared.todo) or self.record
+
+    def basis(self) -> dict[str, Any]:
+        """What it rests on: the switch, how it stands, and the changes that follow from that."""
+        standing, bridge = self.standing, self.prepared.before
+        what = bridge and [bridge.datapath_type, bridge.fail_mode, list(bridge.protocols), sorted(bridge.ports)]
+        return {
+            "switch": self.system,
+            "state": standing.number if standing else 0,
+            "applied spec": standing.digest if standing else "",
+            "overlay": standing.overlay.to_json() if standing else "[]",
+            "bridge and ports": hash_of(what),
+            "settings": self.prepared.settings,
+            "its flows or groups": hash_of(self.prepared.todo.bundle()),
+        }
+
+
+def hash_of(value: Any) -> str:
+    """SHA-256 (hex) of a JSON value."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def counts(changes: Changes) -> dict[str, int]:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from dnsteer import __version__
-from dnsteer.control.deploy import Deployed, Options, Outlook, deploy, hash_of, look
-from dnsteer.control.outlook import as_json
+from dnsteer.control.deploy import Deployed, Options, deploy, look
+from dnsteer.control.outlook import Outlook, as_json, hash_of
 from dnsteer.control.where import Confirm, Progress, Switch, now, silent, stamp, who
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import Loaded, check_document
