@@ -99,14 +99,14 @@ def _exponentials(name: str, slots: int) -> tuple[float, ...]:
     return tuple(-math.log((number + 0.5) / 2**32) for number in drawn)
 
 
-def ovs_new(weights: Weights, _slots: int) -> Table | None:
-    """A select group's weighted buckets in OVS 3.5 and later, by dp_hash; the size is OVS's own choice."""
+def ovs_wide(weights: Weights, _slots: int) -> Table | None:
+    """A select group's weighted buckets by dp_hash, in newer releases (plan/hashing.py); the size is OVS's own choice."""
     least = -(-sum(weights.values()) // min(weights.values()))
     return _webster(weights, max(least, min(4 * len(weights), OVS_MOST_SLOTS)))
 
 
-def ovs_old(weights: Weights, _slots: int) -> Table | None:
-    """The same before OVS 3.5."""
+def ovs_narrow(weights: Weights, _slots: int) -> Table | None:
+    """The same in older releases."""
     return _webster(weights, -(-sum(weights.values()) // min(weights.values())))
 
 
@@ -127,7 +127,7 @@ def _webster(weights: Weights, least: int) -> Table | None:
 
 
 ALGORITHMS: dict[str, Algorithm] = {"dnsteer": dnsteer, "maglev": maglev, "rendezvous": rendezvous}
-OVS: dict[str, Algorithm] = {"ovs_3.5_and_later": ovs_new, "ovs_before_3.5": ovs_old}
+OVS: dict[str, Algorithm] = {"ovs_newer": ovs_wide, "ovs_older": ovs_narrow}
 
 
 # The pools, and what is measured.

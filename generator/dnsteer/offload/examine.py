@@ -111,7 +111,7 @@ class Examination:
 
     def hash_values(self, owner: Owner) -> int:
         """How many values the hash of the owner's pool has, in the release that has most."""
-        return max(hashing.values(self._slots[owner]), hashing.values_fourfold(self._slots[owner]))
+        return hashing.values_fourfold(self._slots[owner])
 
     def _hashed(self, owner: Owner) -> bool:
         return self.loaded.spec.pools[self.loaded.spec.vips[owner.vip].pool].selection is Selection.DP_HASH

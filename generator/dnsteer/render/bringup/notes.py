@@ -46,7 +46,7 @@ def _functions(eswitch: Eswitch) -> Iterator[str]:
     if unknown:
         yield (
             f"the PCI address of {', '.join(unknown)} is not in the spec (switch.bringup.pci): it is taken from the network "
-            "interface of that name, which must be there when the scripts run"
+            "interface of that name, for which the scripts wait"
         )
     if eswitch.multiport and len(eswitch.cards) > 1:
         yield (
