@@ -51,6 +51,7 @@ def test_rates_are_by_the_time_that_passed_and_ways_of_one_backend_add_up() -> N
     [
         ((100, 5.0), (40, 7.0)),  # went backwards
         ((100, 5.0), (400, 1.0)),  # began again, and came further
+        ((0, 0.1), (3, 0.8)),  # began again, and is older than it was
         ((100, 5.0), (100, 5.0)),  # no time passed
         (None, (100, 1.0)),  # is new
         ((100, 5.0), None),  # is gone

@@ -21,6 +21,8 @@ class Rate:
 
 
 UNKNOWN = Rate()
+_SURELY = 0.9
+"""A flow younger than this part of the time between two samples came after the first: ages are not read all at once."""
 
 
 @dataclass(frozen=True)
@@ -44,15 +46,13 @@ def total(rates: Iterable[Rate]) -> Rate:
 
 def between(before: Sample, after: Sample) -> Rates:
     """The rates between two samples, by the time that the switch says has passed between them."""
+    seconds = max((count.age - before[place].age for place, count in after.items() if place in before), default=0.0)
     out: dict[Key, float | None] = {}
-    seconds: float | None = None
     for place, count in after.items():
         was = before.get(place)
-        rate = None if was is None else _rate(was, count)
-        if was is not None and rate is not None:
-            seconds = max(seconds or 0.0, count.age - was.age)
+        rate = None if was is None or count.age < seconds * _SURELY else _rate(was, count)
         out[place[0]] = _sum((out.get(place[0], 0.0), rate))
-    return Rates(out, seconds)
+    return Rates(out, seconds if seconds > 0 else None)
 
 
 def _rate(before: Count, after: Count) -> float | None:

@@ -185,9 +185,11 @@ class Rpc:
             try:
                 if left <= 0:
                     raise TimeoutError
-                self._socket.settimeout(left)
+                self._socket.settimeout(min(left, _IDLE))  # a signal just before a wait is handled only after it
                 data = self._socket.recv(_READ)
             except TimeoutError:
+                if left > _IDLE:
+                    continue
                 self._rest = b"".join(received)
                 raise
             if not data:
