@@ -5,7 +5,7 @@ BIN := .venv/bin
 SPEC ?= examples/quickstart.yaml
 DB := unix:/run/dnsteer-lab/db.sock
 
-.PHONY: help setup demo test lint fmt docs golden bench-render bench-slots bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath ext wheel clean
+.PHONY: help setup extension demo test lint fmt docs golden bench-render bench-slots bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath ext wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
@@ -13,10 +13,13 @@ help: ## list the targets
 setup: ## install packages (root) and the Python environment .venv
 	@scripts/setup.sh
 
-demo: setup ## the main job: prove, run in a lab, load with real DNS queries (root)
+extension: setup ## build the DOCA Flow program on its software model, as check, the lab and the demo use it
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/extension.sh
+
+demo: extension ## the main job: prove, run in a lab, load with real DNS queries (root)
 	@scripts/demo.sh $(SPEC) $(DB)
 
-test: setup lint ext ## lint and all tests (system tests need root)
+test: extension lint ext ## lint and all tests (system tests need root)
 	$(BIN)/python -m pytest -n auto
 
 lint: setup ## formatting, types, import direction, generated docs, YAML, shell

@@ -20,7 +20,7 @@ from dnsteer.plan.pipeline import (
     TRANSPORT,
 )
 from dnsteer.render.flows import Flow, flows_of
-from dnsteer.spec import bringup, linting, model
+from dnsteer.spec import bringup, extension, linting, model
 from dnsteer.spec.load import load_spec
 
 DOCS = Path(__file__).resolve().parent
@@ -32,6 +32,9 @@ PARTS: tuple[tuple[str, type[Any]], ...] = (
     ("`switch`", model.Switch),
     ("`switch.uplinks.NAME`", model.Uplink),
     ("`switch.ports.NAME`", model.Port),
+    ("`switch.extension`", extension.Extension),
+    ("`switch.extension.ingress` and `egress`", extension.ExtensionPort),
+    ("`switch.extension.budgets`", extension.Budgets),
     ("`switch.bringup`", bringup.BringUp),
     ("`switch.bringup.hugepages`", bringup.Hugepages),
     ("`switch.bringup.functions[]`", bringup.ScalableFunction),

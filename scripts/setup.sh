@@ -10,6 +10,8 @@ packages="openvswitch-switch nsd dnsperf knot-dnsutils iproute2 ethtool iputils-
 packages="$packages dpdk openvswitch-switch-dpdk librte-mempool-ring23 librte-net-null23 librte-net-pcap23"
 # The software model of DOCA Flow and its tests, in datapath_ext.
 packages="$packages meson ninja-build gcc libc6-dev pkg-config libjansson-dev valgrind"
+# The program of backends that takes packets out of tunnels, in datapath_ext/decap.
+packages="$packages clang libbpf-dev linux-libc-dev"
 
 missing=""
 for package in $packages; do

@@ -101,14 +101,14 @@ bool read_number(struct reader *reader, const char *key, unsigned least, unsigne
 
 bool read_name(struct reader *reader, const char *key, const char **name)
 {
-    static const char expected[] = "a name of 1 to 64 characters";
+    static const char expected[] = "a name of 1 to 160 characters";
     const json_t *found = reader_member(reader, key, expected, true);
     size_t length;
 
     if (found == NULL)
         return false;
     length = json_string_length(found);
-    if (length < 1 || length > 64 || strlen(json_string_value(found)) != length)
+    if (length < 1 || length > 160 || strlen(json_string_value(found)) != length)
         return read_refuse(reader, key, found, expected);
     *name = json_string_value(found);
     return true;

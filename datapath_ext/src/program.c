@@ -42,6 +42,14 @@ static bool read_ports(struct reader *top, struct program *program)
            read_name(&reader, "out", &program->out) && reader_close(&reader);
 }
 
+/* Where the program comes from, for people. */
+static bool read_about(struct reader *reader)
+{
+    const json_t *found = reader_member(reader, "about", "a text", false);
+
+    return found == NULL || json_is_string(found) || read_refuse(reader, "about", found, "a text");
+}
+
 /* Programs without tunnels may leave it out. */
 static bool read_tunnel(struct reader *top, struct program *program)
 {
@@ -195,7 +203,8 @@ static bool read_program(const json_t *json, struct program *program, struct fau
 {
     struct reader reader;
 
-    return reader_open(&reader, json, "$", fault) && read_version(&reader) && read_ports(&reader, program) &&
+    return reader_open(&reader, json, "$", fault) && read_version(&reader) && read_about(&reader) &&
+           read_ports(&reader, program) &&
            read_tunnel(&reader, program) && read_budgets(&reader, &program->budgets) &&
            read_lists(&reader, program) && reader_close(&reader) && program_check(program, fault);
 }

@@ -41,7 +41,7 @@ def damaged(program):
     for path in places(program):
         if not path:
             continue
-        for value in (None, [], -1, "?" * 65):
+        for value in (None, [], -1, "?" * 161):
             copied = copy.deepcopy(program)
             at = copied
             for key in path[:-1]:

@@ -47,7 +47,7 @@ static void refuses_bad_requests(void)
     refuse("{\"command\":\"reboot\"}", "request.command: found \"reboot\", expected one of \"load\", \"status\", "
                                        "\"counters\", \"dump\", \"drain\", \"stop\"");
     refuse("{\"command\":\"status\",\"really\":true}", "request.really: found an unknown member, expected one of command");
-    refuse("{\"command\":\"drain\"}", "request.backend: found nothing, expected a name of 1 to 64 characters");
+    refuse("{\"command\":\"drain\"}", "request.backend: found nothing, expected a name of 1 to 160 characters");
     refuse("{\"command\":\"load\"}", "request.program: found nothing, expected a program");
     refuse("{\"command\":\"load\",\"program\":{}}", "$.version: found nothing, expected 1");
     rig_down();

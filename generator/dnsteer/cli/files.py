@@ -41,12 +41,12 @@ def render(
     json: Json = False,
 ) -> None:
     """Write flows, groups, one bundle and the bridge set-up as files. Needs no switch."""
-    from dnsteer.render.files import rendered, write_files
+    from dnsteer.render.files import PROGRAM, rendered, write_files
 
     with reporting(json):
         loaded = load(spec, json)
         texts = rendered(loaded)
-        states = write_files(texts, folder, force=force)
+        states = write_files(texts, folder, stale=[PROGRAM], force=force)
         if json:
             print_json({"ok": True, "files": {n: len(t.encode()) for n, t in texts.items()}, "folder": str(folder)})
             return

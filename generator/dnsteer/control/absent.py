@@ -17,9 +17,10 @@ from dnsteer.control.where import MOVED_ON, WAITS, Confirm, Progress, Switch, ex
 from dnsteer.plan.absence import WHOLE, Overlay, marker
 from dnsteer.plan.membership import Membership
 from dnsteer.plan.numbers import Category, cookie
-from dnsteer.plan.objects import Plan, SlotTable, Subject, group_row
+from dnsteer.plan.objects import Plan, SlotTable, group_row
 from dnsteer.plan.owners import owners_of
 from dnsteer.plan.pipeline import PIPELINE
+from dnsteer.plan.subject import Subject
 from dnsteer.render.engine import register_value
 from dnsteer.render.flows import flow_lines, groups_of, render_table
 from dnsteer.switch.fence import RestartedError, send

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dnsteer.plan.pipeline import TABLES
+from dnsteer.spec.device import Device
 from dnsteer.spec.meaning import INTERFACE_TYPE
-from dnsteer.spec.model import Flavor, Spec
+from dnsteer.spec.model import Flavor, Spec, Switch
 
 DATAPATH_TYPE = {
     Flavor.OVS_DOCA: "netdev",
@@ -37,6 +38,13 @@ class WantedBridge:
     table_names: Mapping[int, str]
 
 
+def ports_of(switch: Switch) -> dict[str, Device]:
+    """All ports of the bridge by name."""
+    part = switch.extension
+    own = [] if part is None else [part.ingress, part.egress]
+    return {**switch.uplinks, **switch.ports, **{port.port: port for port in own}}
+
+
 def wanted_bridge(spec: Spec) -> WantedBridge:
     """The bridge of a spec."""
     switch = spec.switch
@@ -44,10 +52,14 @@ def wanted_bridge(spec: Spec) -> WantedBridge:
     ports = tuple(
         WantedPort(
             name,
-            "uplink" if name in switch.uplinks else "port of backends",
+            "uplink"
+            if name in switch.uplinks
+            else "port of backends"
+            if name in switch.ports
+            else "port of the extension",
             port.type if port.type is not None else kind,
             dict(sorted(port.options.items())),
         )
-        for name, port in {**switch.uplinks, **switch.ports}.items()
+        for name, port in ports_of(switch).items()
     )
     return WantedBridge(switch.bridge, DATAPATH_TYPE[switch.flavor], ports, {t.number: t.name for t in TABLES})

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dnsteer.plan.absence import NO_OVERLAY, Overlay, marker
 from dnsteer.plan.context import Context
+from dnsteer.plan.extended import add_extension, slots_key
 from dnsteer.plan.membership import Member, Membership
 from dnsteer.plan.numbers import OBJECT_BITS, Category, cookie, number_names
 from dnsteer.plan.objects import (
@@ -13,17 +16,17 @@ from dnsteer.plan.objects import (
     PortRow,
     ServiceRow,
     SlotTable,
-    Subject,
     group_row,
 )
 from dnsteer.plan.owners import owners_of
 from dnsteer.plan.pipeline import OUT_SAME
+from dnsteer.plan.subject import Subject
 from dnsteer.plan.ways import add_egress, add_returns
 from dnsteer.spec import meaning
 from dnsteer.spec.errors import Path
-from dnsteer.spec.families import FAMILIES, Family
+from dnsteer.spec.families import ANY, FAMILIES, Reach
 from dnsteer.spec.load import Loaded, digest
-from dnsteer.spec.model import Forwarding, Pool, Selection, Spec, State
+from dnsteer.spec.model import Forwarding, Pool, Selection, Spec, State, Switch
 
 _WORD = {"ipv4": "IPv4", "ipv6": "IPv6"}
 
@@ -41,8 +44,8 @@ def build_plan(loaded: Loaded, overlay: Overlay = NO_OVERLAY) -> Plan:
         loaded,
         spec,
         plan,
-        number_names([*switch.uplinks, *switch.ports], 16),
-        number_names((_key(p, pool, f) for p, pool in spec.pools.items() for f in FAMILIES), 16),
+        number_names([*switch.uplinks, *switch.ports, *_extension_ports(switch)], 16),
+        number_names(_pool_keys(spec), 16),
         _numbers_of_vips(spec),
         backends,
     )
@@ -50,17 +53,31 @@ def build_plan(loaded: Loaded, overlay: Overlay = NO_OVERLAY) -> Plan:
     _neighbors(ctx)
     _services(ctx)
     used = {
-        (vip.pool, meaning.family_of(address), vip.forwarding)
+        (vip.pool, meaning.reach(vip, meaning.family_of(address)), vip.forwarding)
         for vip in spec.vips.values()
         for address in vip.addresses
     }
+    slots: dict[str, tuple[str, ...]] = {}
     for name, pool in spec.pools.items():
-        ways = [(family, mode) for family in FAMILIES for mode in Forwarding if (name, family, mode) in used]
-        for key in dict.fromkeys(_key(name, pool, family) for family, _ in ways):
-            _pool(ctx, overlay, name, key, [way for way in ways if _key(name, pool, way[0]) == key])
+        ways = [(reached, mode) for reached in (*FAMILIES, ANY) for mode in Forwarding if (name, reached, mode) in used]
+        for key in dict.fromkeys(slots_key(name, pool, reached) for reached, _ in ways):
+            slots[key] = _pool(ctx, overlay, name, key, [way for way in ways if slots_key(name, pool, way[0]) == key])
     add_returns(ctx)
     add_egress(ctx)
+    add_extension(ctx, slots)
     return plan
+
+
+def _extension_ports(switch: Switch) -> list[str]:
+    part = switch.extension
+    return [] if part is None else [part.ingress.port, part.egress.port]
+
+
+def _pool_keys(spec: Spec) -> Iterator[str]:
+    tunneled = {vip.pool for vip in spec.vips.values() if vip.forwarding is Forwarding.IPIP}
+    for name, pool in spec.pools.items():
+        for reached in (*FAMILIES, ANY) if name in tunneled else FAMILIES:
+            yield slots_key(name, pool, reached)
 
 
 def _numbers_of_vips(spec: Spec) -> dict[str, int]:
@@ -117,7 +134,7 @@ def _services(ctx: Context) -> None:
         endpoints = list(meaning.endpoints(vip))
         for address in vip.addresses:
             family, text = meaning.family_of(address), str(address)
-            bits = _slot_bits(ctx.spec, pool)
+            bits = 0 if meaning.extended(pool, vip.forwarding) else _slot_bits(ctx.spec, pool)
             for e in endpoints:
                 subject = ctx.subject(
                     Category.SERVICE,
@@ -133,9 +150,10 @@ def _services(ctx: Context) -> None:
                         e.protocol.value,
                         e.port,
                         e.target_port if e.target_port != e.port else 0,
-                        ctx.pools[_key(vip.pool, pool, family)],
+                        ctx.pools[slots_key(vip.pool, pool, meaning.reach(vip, family))],
                         vip.forwarding.value,
                         bits,
+                        meaning.extended(pool, vip.forwarding),
                     )
                 )
 
@@ -146,13 +164,8 @@ def _slot_bits(spec: Spec, pool: Pool) -> int:
     return meaning.slot_count(spec, pool).bit_length() - 1
 
 
-def _key(name: str, pool: Pool, family: Family) -> str:
-    """What numbers a pool's slots: the pool, or the pool in a family where its families have different backends."""
-    same = all(b.ipv4 is not None and b.ipv6 is not None for b in pool.backends)
-    return name if same else f"{name}/{family}"
-
-
-def _pool(ctx: Context, overlay: Overlay, name: str, key: str, ways: list[tuple[Family, Forwarding]]) -> None:
+def _pool(ctx: Context, overlay: Overlay, name: str, key: str, ways: list[tuple[Reach, Forwarding]]) -> tuple[str, ...]:
+    """Add the rows of a pool's slots; the backend of each."""
     pool = ctx.spec.pools[name]
     members = _membership(ctx, name, key, ways[0][0])
     number, what = members.number, members.title
@@ -160,6 +173,9 @@ def _pool(ctx: Context, overlay: Overlay, name: str, key: str, ways: list[tuple[
     paths: dict[str, Path] = {b.name: ("pools", name, "backends", i) for i, b in enumerate(pool.backends)}
     owners = owners_of(members, overlay.of(name))
     ctx.plan.members.append(members)
+    here = [(family, mode) for family, mode in ways if family != ANY and not meaning.extended(pool, mode)]
+    if not here:
+        return owners  # its slots are the extension's
     if pool.selection is not Selection.DP_HASH:
         line = ctx.loaded.document.line
         at = {owner: Subject(0, f"backend {owner}", path, line(path)) for owner, path in paths.items()}
@@ -173,7 +189,7 @@ def _pool(ctx: Context, overlay: Overlay, name: str, key: str, ways: list[tuple[
         this = numbers[backend.name]
         title = f"backend {backend.name} of {what}"
         direct = False
-        for family, mode in ways:
+        for family, mode in here:
             address = meaning.address_of(backend, family)
             if address is None or (direct and mode is Forwarding.DSR):
                 continue  # direct server return rewrites the MAC alone: one row serves both families
@@ -181,19 +197,20 @@ def _pool(ctx: Context, overlay: Overlay, name: str, key: str, ways: list[tuple[
             nat = str(address) if mode is Forwarding.NAT else ""
             subject = ctx.subject(Category.BACKEND, this << 16 | number, title, paths[backend.name])
             ctx.plan.forwards.append(ForwardRow(subject, mode.value, family, number, this, backend.mac, nat, out))
+    return owners
 
 
-def _membership(ctx: Context, name: str, key: str, family: Family) -> Membership:
+def _membership(ctx: Context, name: str, key: str, reached: Reach) -> Membership:
     pool = ctx.spec.pools[name]
     return Membership(
         pool=name,
-        title=f"pool {name}" if key == name else f"pool {name} {_WORD[family]}",
+        title=f"pool {name}" if key == name or reached == ANY else f"pool {name} {_WORD[reached]}",
         number=ctx.pools[key],
         selection=pool.selection.value,
         slots=meaning.slot_count(ctx.spec, pool),
         on_all_down=pool.on_all_down,
         members=tuple(
             Member(b.name, ctx.backends[f"{name}/{b.name}"], b.weight, b.state is State.DOWN)
-            for b in meaning.members(pool, family)
+            for b in meaning.members(pool, reached)
         ),
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dnsteer.plan.numbers import Category, cookie
-from dnsteer.plan.objects import Plan, Subject
+from dnsteer.plan.objects import Plan
+from dnsteer.plan.subject import Subject
 from dnsteer.spec.errors import Path
 from dnsteer.spec.load import Loaded
 from dnsteer.spec.model import Spec

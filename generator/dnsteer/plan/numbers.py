@@ -26,6 +26,7 @@ class Category(IntEnum):
     BACKEND = 8
     RETURN = 9
     STATE = 10
+    EXTENSION = 11
 
 
 OBJECT_BITS = 40

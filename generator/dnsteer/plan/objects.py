@@ -6,21 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from dnsteer.plan.extension import Extension
 from dnsteer.plan.membership import Membership
 from dnsteer.plan.numbers import OBJECT_BITS, Category, cookie
 from dnsteer.plan.pipeline import GROUP_BASE
-from dnsteer.spec.errors import Path
+from dnsteer.plan.subject import Subject
 from dnsteer.spec.families import Family
-
-
-@dataclass(frozen=True)
-class Subject:
-    """The object of the spec that a flow stands for: what it is called, and where in the spec it is."""
-
-    cookie: int
-    title: str
-    path: Path
-    line: int
 
 
 @dataclass(frozen=True)
@@ -49,7 +40,10 @@ class NeighborRow:
 
 @dataclass(frozen=True)
 class ServiceRow:
-    """A service of a VIP address. *target_port* is 0 when the port stays; *slot_bits* is 0 when a group selects."""
+    """A service of a VIP address. *target_port* is 0 when the port stays.
+
+    *slot_bits* is 0 when a group selects the slot, or the extension, which serves it when it is *extended*.
+    """
 
     subject: Subject
     address: str
@@ -60,6 +54,7 @@ class ServiceRow:
     pool: int
     mode: str
     slot_bits: int
+    extended: bool = False
 
 
 class SlotRow(NamedTuple):
@@ -199,6 +194,7 @@ class Plan:
     subjects: dict[int, Subject] = field(default_factory=dict)
 
     members: list[Membership] = field(default_factory=list)
+    extension: Extension | None = None
 
     @property
     def state(self) -> Subject:

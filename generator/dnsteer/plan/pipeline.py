@@ -46,7 +46,7 @@ TABLES: tuple[Table, ...] = (
     Table(
         0, "ingress", "port, ethertype, destination MAC",
         "tells neighbour requests, echo requests, queries (to the balancer's MAC) and answers (to the gateways' MAC) apart",
-        ("neighbor", "echo", "protect", "return"),
+        ("neighbor", "echo", "protect", "return", "extension"),
     ),
     Table(
         5, "neighbor", "ARP request and neighbour solicitation for a VIP or gateway",
@@ -63,7 +63,8 @@ TABLES: tuple[Table, ...] = (
     ),
     Table(
         20, "vip", "destination address, protocol and port",
-        "pool, forwarding mode and, for source-port selection, the slot", ("slot",),
+        "pool, forwarding mode and, for source-port selection, the slot; what the extension serves goes there",
+        ("slot", "egress"),
     ),
     Table(30, "slot", "pool and slot", "backend; pools selected by dp-hash ask their group", ("forward",)),
     Table(40, "forward", "forwarding mode, pool and backend", "rewrites towards the backend", ("egress",)),
@@ -74,6 +75,10 @@ TABLES: tuple[Table, ...] = (
     Table(
         55, "fragment", "source address of a fragment of an answer after the connection tracker",
         "drops what it did not translate", ("egress",),
+    ),
+    Table(
+        58, "extension", "destination MAC of what the extension gives back",
+        "sends it to the port of its backend, or answers out", (),
     ),
     Table(60, "egress", "path and port to leave by", "MAC addresses of the uplink, output", ()),
     Table(

@@ -10,12 +10,12 @@ from dnsteer.plan.owners import owners
 from dnsteer.plan.slots import worst_share
 from dnsteer.spec import meaning
 from dnsteer.spec.errors import Finding
-from dnsteer.spec.families import FAMILIES, Family
+from dnsteer.spec.families import ANY, FAMILIES, Reach
 from dnsteer.spec.load import Loaded
 from dnsteer.spec.model import Pool, Spec, State
 
 
-def slots_of(spec: Spec, pool: Pool, family: Family, absences: Sequence[Absence] = ()) -> tuple[str, ...]:
+def slots_of(spec: Spec, pool: Pool, family: Reach, absences: Sequence[Absence] = ()) -> tuple[str, ...]:
     """The backend's name for each slot of *pool* in *family*.
 
     Empty when no backend takes queries in that family, or none is left and the pool drops then.
@@ -32,9 +32,12 @@ SHARE_TOLERANCE = Fraction(2, 100)
 
 def uneven(loaded: Loaded) -> Iterator[Finding]:
     """Pools with too few slots for their weights: the backend whose share is furthest off, one finding a pool."""
+    asked = {
+        (vip.pool, meaning.reach(vip, meaning.family_of(a))) for vip in loaded.spec.vips.values() for a in vip.addresses
+    }
     for name, pool in loaded.spec.pools.items():
         slots = meaning.slot_count(loaded.spec, pool)
-        for family in FAMILIES:
+        for family in (each for each in (*FAMILIES, ANY) if (name, each) in asked):
             weights = {b.name: b.weight for b in meaning.members(pool, family)}
             if not any(weights.values()):
                 continue

@@ -32,7 +32,7 @@ def add_returns(ctx: Context) -> None:
 def _nat(ctx: Context, numbers: dict[str, int], zones: dict[str, int]) -> None:
     returns: dict[tuple[str, str, int], NatReturnRow] = {}
     fragments: dict[str, FragmentRow] = {}
-    for vip_name, vip, address in _addresses(ctx, Forwarding.NAT):
+    for vip_name, vip, address in _addresses(ctx, (Forwarding.NAT,)):
         family = meaning.family_of(address)
         for i, backend in enumerate(ctx.spec.pools[vip.pool].backends):
             found = meaning.address_of(backend, family)
@@ -58,10 +58,11 @@ def _nat(ctx: Context, numbers: dict[str, int], zones: dict[str, int]) -> None:
 
 def _dsr(ctx: Context, numbers: dict[str, int]) -> None:
     rows: dict[str, DsrReturnRow] = {}
-    for vip_name, vip, address in _addresses(ctx, Forwarding.DSR):
+    for vip_name, vip, address in _addresses(ctx, (Forwarding.DSR, Forwarding.IPIP)):
         family = meaning.family_of(address)
         if not any(
-            meaning.answers_pass(ctx.spec.switch, vip, b) for b in meaning.members(ctx.spec.pools[vip.pool], family)
+            meaning.answers_pass(ctx.spec.switch, vip, b)
+            for b in meaning.members(ctx.spec.pools[vip.pool], meaning.reach(vip, family))
         ):
             continue
         key = str(address)
@@ -75,9 +76,9 @@ def _dsr(ctx: Context, numbers: dict[str, int]) -> None:
     ctx.plan.dsr_returns.extend(rows.values())
 
 
-def _addresses(ctx: Context, mode: Forwarding) -> Iterator[tuple[str, Vip, Address]]:
+def _addresses(ctx: Context, modes: tuple[Forwarding, ...]) -> Iterator[tuple[str, Vip, Address]]:
     for name, vip in ctx.spec.vips.items():
-        if vip.forwarding is mode:
+        if vip.forwarding in modes:
             for address in vip.addresses:
                 yield name, vip, address
 

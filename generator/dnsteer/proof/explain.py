@@ -11,8 +11,9 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 
 from dnsteer.plan.build import build_plan
-from dnsteer.plan.objects import Plan, Subject
+from dnsteer.plan.objects import Plan
 from dnsteer.plan.pipeline import COOKIE_TAG, PIPELINE
+from dnsteer.plan.subject import Subject
 from dnsteer.proof.harness import Harness
 from dnsteer.proof.reference import Frame, Reference
 from dnsteer.proof.show import summary

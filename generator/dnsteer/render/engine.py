@@ -11,7 +11,8 @@ import jinja2
 
 from dnsteer import __version__
 from dnsteer.plan import pipeline
-from dnsteer.plan.objects import Subject
+from dnsteer.plan.extension import PREFIX
+from dnsteer.plan.subject import Subject
 
 
 def templates_dir() -> Path:
@@ -74,6 +75,7 @@ def environment() -> jinja2.Environment:
         TRANSPORT=pipeline.TRANSPORT,
         QUERY=pipeline.PATH_QUERY,
         ANSWER=pipeline.PATH_ANSWER,
+        PREFIX=PREFIX,
         UPLINK=pipeline.SIDE_UPLINK,
         look=look,
         version=__version__,

@@ -21,9 +21,12 @@ from dnsteer.plan.objects import Plan
 from dnsteer.plan.pipeline import COOKIE_MASK, COOKIE_TAG
 from dnsteer.render.engine import environment
 from dnsteer.render.flows import flow_lines, groups_of, render_flows, render_groups
+from dnsteer.render.program import program_text
 from dnsteer.spec.load import Loaded
 
 FILES = ("bridge.sh", "groups.txt", "flows.txt", "bundle.txt")
+PROGRAM = "program.json"
+"""The extension's program, where the spec has an extension."""
 State = Literal["new", "changed", "unchanged", "removed"]
 """What became of a file."""
 _OURS = re.compile(rb"\bby dnsteer (bringup )?[0-9]")
@@ -40,12 +43,16 @@ def rendered(loaded: Loaded) -> dict[str, str]:
         f"# load: ovs-ofctl -O OpenFlow15 --names {{how}} {plan.bridge} {{name}}\n"
     )
     flows = render_flows(plan, file)
-    return {
+    texts = {
         "bridge.sh": _bridge_script(loaded, file),
         "groups.txt": head.format(what="Groups", how="add-groups", name="groups.txt") + render_groups(plan, file),
         "flows.txt": head.format(what="Flows", how="add-flows", name="flows.txt") + flows,
         "bundle.txt": head.format(what="All tables and groups", how="bundle", name="bundle.txt") + _bundle(plan, flows),
     }
+    if plan.extension:
+        about = f"Program of the extension for {file}, by dnsteer {__version__}; spec digest {plan.digest[:16]}"
+        texts[PROGRAM] = program_text(plan.extension, about)
+    return texts
 
 
 def write_files(

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dnsteer.plan.looks import Looks
-from dnsteer.plan.objects import GroupRow, Plan, Subject
+from dnsteer.plan.objects import GroupRow, Plan
 from dnsteer.plan.pipeline import PIPELINE, TABLES, Table
+from dnsteer.plan.subject import Subject
 from dnsteer.render.engine import environment, register_value
 from dnsteer.spec.errors import Path, show_path
 

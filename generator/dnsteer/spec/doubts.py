@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from dnsteer.spec import meaning
 from dnsteer.spec.errors import Finding, Path
-from dnsteer.spec.families import FAMILIES
-from dnsteer.spec.model import Forwarding, State
+from dnsteer.spec.extension_rules import IPV4_HEADER, IPV6_HEADER
+from dnsteer.spec.families import ANY, FAMILIES
+from dnsteer.spec.model import Forwarding, Spec, State, Vip
 from dnsteer.spec.rules import WORD
 from dnsteer.spec.scope import Scope
 from dnsteer.spec.types import Address
@@ -18,6 +19,7 @@ def doubts(scope: Scope) -> Iterator[Finding]:
     yield from _ports(scope)
     yield from _pools(scope)
     yield from _vips(scope)
+    yield from _extension(scope)
 
 
 def _ports(scope: Scope) -> Iterator[Finding]:
@@ -32,7 +34,7 @@ def _ports(scope: Scope) -> Iterator[Finding]:
 
 def _pools(scope: Scope) -> Iterator[Finding]:
     spec = scope.spec
-    asked = {(vip.pool, meaning.family_of(a)) for vip in spec.vips.values() for a in vip.addresses}
+    asked = {(vip.pool, meaning.reach(vip, meaning.family_of(a))) for vip in spec.vips.values() for a in vip.addresses}
     used = {name for name, _ in asked}
     for name, pool in spec.pools.items():
         base: Path = ("pools", name)
@@ -40,18 +42,59 @@ def _pools(scope: Scope) -> Iterator[Finding]:
             yield scope.finding(base, "a pool that no VIP uses", "a VIP with this pool")
             continue
         dark = [
-            family
-            for family in FAMILIES
-            if (name, family) in asked
-            and not any(b.weight and b.state is State.UP for b in meaning.members(pool, family))
+            reached
+            for reached in (*FAMILIES, ANY)
+            if (name, reached) in asked
+            and not any(b.weight and b.state is State.UP for b in meaning.members(pool, reached))
         ]
         if dark:
-            both = all((name, family) in asked and family in dark for family in FAMILIES)
-            what = "every backend" if both else f"every backend for {' and '.join(WORD[f] for f in dark)}"
+            families = [family for family in FAMILIES if family in dark]
+            one = len(families) == 1 and ANY not in dark
+            what = f"every backend for {WORD[families[0]]}" if one else "every backend"
             yield scope.finding(
                 (*base, "backends"), f"{what} down", "a backend that is up",
                 "the base assignment is kept: queries still go to backends that are down",
             )  # fmt: skip
+
+
+def _extension(scope: Scope) -> Iterator[Finding]:
+    spec = scope.spec
+    if spec.switch.extension is None:
+        return
+    through = [(n, vip) for n, vip in spec.vips.items() if meaning.extended(spec.pools[vip.pool], vip.forwarding)]
+    if not through:
+        yield scope.finding(
+            ("switch", "extension"), "an extension that no VIP needs", "a VIP with forwarding ipip or siit, or with a pool "
+            "of selection client or spray", "without one, leave switch.extension out",
+        )  # fmt: skip
+    part = spec.switch.bringup
+    mtu = USUAL_MTU if part is None or part.mtu is None else part.mtu
+    said = "as usual: switch.bringup.mtu is left out" if part is None or part.mtu is None else "switch.bringup.mtu"
+    for name, vip in through:
+        more = _longer(spec, vip)
+        if more and mtu < USUAL_MTU + more:
+            way = "tunnels" if vip.forwarding is Forwarding.IPIP else "translation"
+            yield scope.finding(
+                ("vips", name, "forwarding"), f"{vip.forwarding.value}, and links of {mtu} bytes ({said})",
+                f"links of at least {USUAL_MTU + more} bytes from the switch to the backends of pool {vip.pool}",
+                f"{way} make queries {more} bytes longer, and what is longer than the link is lost: full segments of "
+                "TCP are; queries over UDP never are that long",
+            )  # fmt: skip
+
+
+USUAL_MTU = 1500
+"""Bytes of Ethernet without jumbo frames."""
+
+
+def _longer(spec: Spec, vip: Vip) -> int:
+    """By how many bytes the extension makes the longest queries of a VIP longer."""
+    if vip.forwarding is Forwarding.SIIT:
+        return IPV6_HEADER - IPV4_HEADER
+    if vip.forwarding is not Forwarding.IPIP:
+        return 0
+    families = {meaning.family_of(a) for a in vip.addresses}
+    ends = [meaning.tunnel_end(b, f) for b in spec.pools[vip.pool].backends for f in families]
+    return max(IPV4_HEADER if end.version == 4 else IPV6_HEADER for end in ends if end is not None)
 
 
 def _vips(scope: Scope) -> Iterator[Finding]:
@@ -61,10 +104,13 @@ def _vips(scope: Scope) -> Iterator[Finding]:
             for address in vip.addresses:
                 echo.setdefault(address, name)
     for name, vip in scope.spec.vips.items():
-        if vip.forwarding is Forwarding.DSR and vip.fragments == "drop":
+        if vip.forwarding is not Forwarding.NAT and vip.fragments == "drop":
+            way = vip.forwarding.value
+            why = "direct server return translates no answers, so that fragments of them are never dropped"
+            if vip.forwarding is Forwarding.SIIT:
+                why = "the extension translates no fragments: they are always dropped"
             yield scope.finding(
-                ("vips", name, "fragments"), '"drop" with forwarding dsr', "no fragments key with dsr",
-                "direct server return translates no answers, so that fragments of them are never dropped",
+                ("vips", name, "fragments"), f'"drop" with forwarding {way}', f"no fragments key with {way}", why,
             )  # fmt: skip
         others = [a for a in vip.addresses if a in echo]
         if not vip.echo and others:

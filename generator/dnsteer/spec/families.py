@@ -1,4 +1,4 @@
-"""The two address families."""
+"""The two address families, and the ways to reach a backend by them."""
 
 from __future__ import annotations
 
@@ -6,3 +6,6 @@ from typing import Literal
 
 Family = Literal["ipv4", "ipv6"]
 FAMILIES: tuple[Family, Family] = ("ipv4", "ipv6")
+Reach = Literal["ipv4", "ipv6", "any"]
+"""Which address a backend must have to be reached: of one family, or of either."""
+ANY: Literal["any"] = "any"

@@ -15,6 +15,7 @@ from dnsteer.spec.conflicts import check_addresses
 from dnsteer.spec.document import Document, read_document
 from dnsteer.spec.doubts import doubts
 from dnsteer.spec.errors import MAX_FINDINGS, Finding, SpecError
+from dnsteer.spec.extension_rules import check_extension
 from dnsteer.spec.model import Spec
 from dnsteer.spec.rules import check_pools, check_vips
 from dnsteer.spec.scope import Scope
@@ -24,7 +25,7 @@ from dnsteer.spec.switch_rules import check_switch
 
 _ABOUT: dict[str, Any] = {"lint": True, "switch": {"hardware", "link_gbps", "bringup"}}
 """What tells about a spec and changes nothing of what it makes."""
-_CHECKS = (check_switch, check_bringup, check_pools, check_vips, check_addresses, check_services)
+_CHECKS = (check_switch, check_bringup, check_pools, check_vips, check_addresses, check_services, check_extension)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dnsteer.spec.families import Family
+from dnsteer.spec.families import Family, Reach
 from dnsteer.spec.model import SHORTHANDS, Backend, Flavor, Forwarding, Pool, Protocol, Selection, Spec, Switch, Vip
 from dnsteer.spec.types import Address
 
@@ -29,8 +29,8 @@ class FlavorLimits:
 
 
 SOURCE_PORT_SLOTS = 1024
-"""Slots of a `source-port` pool that names none. A constant: a number that followed the members would change with them, and
-then most slots move. With 1024 a change moves 2 % more slots than it must on average (docs/slots.md)."""
+"""Slots of a pool that names none, unless the switch's hash selects. A constant: a number that followed the members would
+change with them, and then most slots move. With 1024 a change moves 2 % more slots than it must (docs/slots.md)."""
 
 MAX_PORTS = 65_279
 """OpenFlow numbers the ports of a bridge from 1 to 0xfeff."""
@@ -87,18 +87,43 @@ def gateway_mac(switch: Switch) -> str:
     return f"{switch.mac[:-2]}{int(switch.mac[-2:], 16) ^ 1:02x}"
 
 
-def members(pool: Pool, family: Family) -> list[Backend]:
-    """Backends that have an address in *family*, in the order of the spec."""
-    return [b for b in pool.backends if address_of(b, family) is not None]
+def reach(vip: Vip, family: Family) -> Reach:
+    """Addresses that a backend must have one of to take queries to an address in *family* of *vip*."""
+    if vip.forwarding is Forwarding.IPIP:
+        return "any"
+    return "ipv6" if vip.forwarding is Forwarding.SIIT else family
+
+
+def members(pool: Pool, reached: Reach) -> list[Backend]:
+    """Backends that have an address by which they are reached, in the order of the spec."""
+    if reached == "any":
+        return [b for b in pool.backends if b.ipv4 is not None or b.ipv6 is not None]
+    return [b for b in pool.backends if address_of(b, reached) is not None]
+
+
+def extended(pool: Pool, mode: Forwarding) -> bool:
+    """Whether packets of a VIP that *pool* serves, and that are forwarded by *mode*, go through the extension."""
+    return pool.selection in (Selection.CLIENT, Selection.SPRAY) or mode in (Forwarding.IPIP, Forwarding.SIIT)
+
+
+def tunnel_end(backend: Backend, family: Family) -> Address | None:
+    """Where a tunnel for packets in *family* ends: at the backend's address in that family, or else at its other one."""
+    own, other = (backend.ipv4, backend.ipv6) if family == "ipv4" else (backend.ipv6, backend.ipv4)
+    return own if own is not None else other
+
+
+def hash_fields(pool: Pool) -> list[str]:
+    """What `client` hashes."""
+    return pool.hash_fields or ["src_ip"]
 
 
 def slot_count(spec: Spec, pool: Pool) -> int:
     """Number of slots of *pool*, the same for both families; for dp-hash that names none, the most the flavor has."""
     if pool.slots is not None:
         return pool.slots
-    if pool.selection is Selection.SOURCE_PORT:
-        return SOURCE_PORT_SLOTS
-    return FLAVOR_LIMITS[spec.switch.flavor].max_dp_hash_slots
+    if pool.selection is Selection.DP_HASH:
+        return FLAVOR_LIMITS[spec.switch.flavor].max_dp_hash_slots
+    return SOURCE_PORT_SLOTS
 
 
 def answers_leave_by(switch: Switch, ingress: str) -> str | None:
@@ -114,4 +139,6 @@ def answers_leave_by(switch: Switch, ingress: str) -> str | None:
 
 def answers_pass(switch: Switch, vip: Vip, backend: Backend) -> bool:
     """Whether the answers of *backend* for *vip* come back through the switch."""
-    return vip.forwarding is Forwarding.NAT or (backend.port is not None and backend.port in switch.ports)
+    if vip.forwarding in (Forwarding.NAT, Forwarding.SIIT):
+        return True
+    return backend.port is not None and backend.port in switch.ports

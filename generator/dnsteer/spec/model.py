@@ -5,23 +5,14 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
-    Tag,
-    WithJsonSchema,
-)
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, core_schema
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
 from dnsteer.spec.bringup import BringUp
+from dnsteer.spec.device import ByName, Device, MayBeEmpty
+from dnsteer.spec.extension import Extension, HashFields
 from dnsteer.spec.linting import Lint
 from dnsteer.spec.part import Part, bounds, number_hint, whole
-from dnsteer.spec.types import DeviceType, Interface, IPAny, IPv4, IPv6, Mac, Name, Option, OptionKey, wanted
+from dnsteer.spec.types import Interface, IPAny, IPv4, IPv6, Mac, Name, wanted
 
 
 class Flavor(str, Enum):
@@ -45,6 +36,8 @@ class Selection(str, Enum):
 
     SOURCE_PORT = "source-port"
     DP_HASH = "dp-hash"
+    CLIENT = "client"
+    SPRAY = "spray"
 
 
 class Forwarding(str, Enum):
@@ -52,6 +45,8 @@ class Forwarding(str, Enum):
 
     DSR = "dsr"
     NAT = "nat"
+    IPIP = "ipip"
+    SIIT = "siit"
 
 
 class Protocol(str, Enum):
@@ -129,34 +124,9 @@ ServiceEntry = Annotated[
 ]
 
 
-class _MayBeEmpty:
-    """An entry without a value (`p0:`) stands for one that leaves every key out."""
+class Interfaces(Device):
+    """A port by which answers may come in."""
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(lambda v: {} if v is None else v, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"anyOf": [handler(schema), {"type": "null"}]}
-
-
-class _ByName:
-    """Says in the JSON Schema that a mapping has no keys but those of its pattern; pydantic's schema leaves that open."""
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {**handler(schema), "additionalProperties": False}
-
-
-class Interfaces(Part):
-    """What OVSDB needs to open a port's network device."""
-
-    type: DeviceType | None = Field(
-        default=None,
-        description="Interface type in OVSDB. Left out: `dpdk` for ovs-doca and ovs-dpdk, a system device otherwise.",
-    )
-    options: Annotated[dict[OptionKey, Option], _ByName()] = Field(
-        default_factory=dict,
-        description="Interface options in OVSDB, such as `dpdk-devargs` (which type `dpdk` needs, except with ovs-doca).",
-    )
     answers: Interface | None = Field(
         default=None,
         description="Uplink by which answers that come in here leave. Left out: this uplink when it has a next hop, "
@@ -209,11 +179,16 @@ class Switch(Part):
         description="Virtual gateway addresses, one per backend network and family. Backends whose answers pass the "
         "switch use them as their default route; the switch answers ARP and neighbour solicitations for them.",
     )
-    uplinks: Annotated[dict[Interface, Annotated[Uplink, _MayBeEmpty()]], Field(min_length=1), _ByName()] = Field(
+    uplinks: Annotated[dict[Interface, Annotated[Uplink, MayBeEmpty()]], Field(min_length=1), ByName()] = Field(
         description="Ports towards the network, by name."
     )
-    ports: Annotated[dict[Interface, Annotated[Port, _MayBeEmpty()]], _ByName()] = Field(
+    ports: Annotated[dict[Interface, Annotated[Port, MayBeEmpty()]], ByName()] = Field(
         default_factory=dict, description="Ports of backends, by name."
+    )
+    extension: Extension | None = Field(
+        default=None,
+        description="The program for selection `client` and `spray` and forwarding `ipip` and `siit`, which Open vSwitch "
+        "cannot express.",
     )
     bringup: BringUp | None = Field(default=None, description="The machine, for `dnsteer bringup`.")
 
@@ -224,7 +199,7 @@ class Backend(Part):
     name: Name = Field(examples=["ns1"], description="Name, unique in the pool; the slots are assigned by it.")
     ipv4: IPv4 | None = Field(default=None, description="Its IPv4 address; without it, it takes no IPv4 queries.")
     ipv6: IPv6 | None = Field(default=None, description="Its IPv6 address; without it, it takes no IPv6 queries.")
-    mac: Mac = Field(description="Its MAC address, or that of the router towards it (NAT only).")
+    mac: Mac = Field(description="Its MAC address, or that of the router towards it (not with DSR).")
     port: Interface | None = Field(
         default=None,
         description="Port or uplink that it sits behind. Left out: the uplink that the query came in by (one-armed).",
@@ -241,12 +216,14 @@ class Pool(Part):
     selection: Selection = Field(
         default=Selection.SOURCE_PORT,
         description="How a packet finds its slot. `source-port`: bits of the client's source port, one datapath pass. "
-        "`dp-hash`: the switch's hash of the 5-tuple, two passes.",
+        "`dp-hash`: the switch's hash of the 5-tuple, two passes. By the extension: `client`: a hash of `hash_fields`, so "
+        "that a client stays with its backend; `spray`: another slot for each packet (UDP only).",
     )
+    hash_fields: HashFields | None = Field(default=None, description="What `client` hashes. Left out: `[src_ip]`.")
     slots: Slots | None = Field(
         default=None,
-        description="Number of slots, a power of two: that many hardware rules for each service. Left out: 1024 for "
-        "`source-port`, 256 for `dp-hash` (16 with ovs-doca). A changed number moves most clients.",
+        description="Number of slots, a power of two: that many hardware rules for each service. Left out: 1024; for "
+        "`dp-hash` 256 (16 with ovs-doca). A changed number moves most clients.",
     )
     on_all_down: Literal["keep", "drop"] = Field(
         default="keep",
@@ -268,7 +245,10 @@ class Vip(Part):
     forwarding: Forwarding = Field(
         default=Forwarding.DSR,
         description="`dsr`: rewrite the destination MAC; the backends own the VIP and answer by themselves. "
-        "`nat`: rewrite the destination address too, and the source of the answers, which pass the switch.",
+        "`nat`: rewrite the destination address too, and the source of the answers, which pass the switch. By the "
+        "extension: `ipip`: put the packet into one to the backend's address (IPv4 or IPv6, whichever the VIP is); the "
+        "backends take it out, own the VIP and answer by themselves. `siit`: an IPv4 VIP of backends that have IPv6 only; "
+        "both directions are translated.",
     )
     fragments: Literal["restore", "drop"] = Field(
         default="restore",
@@ -287,8 +267,6 @@ class Spec(Part):
         Literal["dnsteer/v1"], WithJsonSchema({"const": "dnsteer/v1", "type": "string"})
     ] = Field(description="Version of this format: `dnsteer/v1`.")
     switch: Switch = Field(description="The switch and its ports.")
-    pools: Annotated[dict[Name, Pool], Field(min_length=1), _ByName()] = Field(
-        description="Pools of backends, by name."
-    )
-    vips: Annotated[dict[Name, Vip], Field(min_length=1), _ByName()] = Field(description="Virtual addresses, by name.")
+    pools: Annotated[dict[Name, Pool], Field(min_length=1), ByName()] = Field(description="Pools of backends, by name.")
+    vips: Annotated[dict[Name, Vip], Field(min_length=1), ByName()] = Field(description="Virtual addresses, by name.")
     lint: Lint = Field(default_factory=Lint, description="What is said to `dnsteer lint`.")

@@ -97,10 +97,12 @@ def check_vips(scope: Scope) -> Iterator[Finding]:
         elif any(serves[vip.pool].values()):  # a pool that serves neither family has a finding of its own
             yield from _families(scope, base, vip, serves[vip.pool])
         for i, entry in enumerate(vip.services):
-            if vip.forwarding is Forwarding.DSR and not isinstance(entry, str) and entry.target_port is not None:
+            if vip.forwarding is not Forwarding.NAT and not isinstance(entry, str) and entry.target_port is not None:
+                way = vip.forwarding.value
+                why = "direct server return" if vip.forwarding is Forwarding.DSR else "the extension"
                 yield scope.finding(
-                    (*base, "services", i, "target_port"), f"{entry.target_port} with forwarding dsr",
-                    "no target_port with dsr", "direct server return changes no port: remove it, or use forwarding: nat",
+                    (*base, "services", i, "target_port"), f"{entry.target_port} with forwarding {way}",
+                    f"no target_port with {way}", f"{why} changes no port: remove it, or use forwarding: nat",
                 )  # fmt: skip
 
 
@@ -114,9 +116,10 @@ def _lacking(pool: Pool, family: Family) -> str:
 
 def _families(scope: Scope, base: Path, vip: Vip, serves: dict[Family, bool]) -> Iterator[Finding]:
     """One finding for each family that the VIP has addresses in and the pool does not serve."""
-    for family in FAMILIES:
-        found = [i for i, a in enumerate(vip.addresses) if meaning.family_of(a) == family]
-        if found and not serves[family]:
+    for asked in FAMILIES:
+        found = [i for i, a in enumerate(vip.addresses) if meaning.family_of(a) == asked]
+        family = meaning.reach(vip, asked)
+        if family != "any" and found and not serves[family]:
             shown = ", ".join(str(vip.addresses[i]) for i in found[:3]) + (", ..." if len(found) > 3 else "")
             yield scope.finding(
                 (*base, "addresses", found[0]), f"{shown}, and pool {vip.pool} without a backend for {WORD[family]}",

@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from dnsteer.spec.bringup import BringUp, Hugepages, ScalableFunction
 from dnsteer.spec.document import Document
 from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, shorten
+from dnsteer.spec.extension import Budgets, Extension, ExtensionPort
 from dnsteer.spec.linting import Accept, Lint
 from dnsteer.spec.model import Backend, Pool, Port, Service, Spec, Switch, Uplink, Vip
 
@@ -146,6 +147,9 @@ _TITLES: tuple[tuple[str, type[BaseModel]], ...] = (
     ("switch.bringup", BringUp),
     ("switch.bringup.hugepages", Hugepages),
     ("a scalable function", ScalableFunction),
+    ("switch.extension", Extension),
+    ("a port of the extension", ExtensionPort),
+    ("switch.extension.budgets", Budgets),
     ("lint", Lint),
     ("an accepted finding", Accept),
 )
@@ -166,6 +170,12 @@ def _model_at(path: Path) -> type[BaseModel] | None:
             return Hugepages
         case ("switch", "bringup", "functions", _):
             return ScalableFunction
+        case ("switch", "extension"):
+            return Extension
+        case ("switch", "extension", "ingress" | "egress"):
+            return ExtensionPort
+        case ("switch", "extension", "budgets"):
+            return Budgets
         case ("lint",):
             return Lint
         case ("lint", "accept", _):

@@ -147,8 +147,12 @@ def _first_return(spec: Spec) -> dict[Family, str]:
     for name, vip in spec.vips.items():
         for address in vip.addresses:
             family = meaning.family_of(address)
+            if vip.forwarding is Forwarding.SIIT:
+                family = "ipv6"  # they come to the gateway as what the backends send
             if family not in needs and vip.pool in spec.pools and _passes(spec, vip, family, known):
-                how = "NAT" if vip.forwarding is Forwarding.NAT else "backends on ports of their own"
+                how = {Forwarding.NAT: "NAT", Forwarding.SIIT: "translation"}.get(
+                    vip.forwarding, "backends on ports of their own"
+                )
                 needs[family] = f"answers of VIP {name} pass the switch ({how})"
     return {family: needs[family] for family in FAMILIES if family in needs}
 
@@ -156,6 +160,6 @@ def _first_return(spec: Spec) -> dict[Family, str]:
 def _passes(spec: Spec, vip: Vip, family: Family, known: dict[tuple[str, Family, Forwarding], bool]) -> bool:
     key = (vip.pool, family, vip.forwarding)
     if key not in known:
-        members = meaning.members(spec.pools[vip.pool], family)
+        members = meaning.members(spec.pools[vip.pool], meaning.reach(vip, family))
         known[key] = any(b.weight and meaning.answers_pass(spec.switch, vip, b) for b in members)
     return known[key]

@@ -19,7 +19,8 @@ from typing import Protocol
 from dnsteer.plan.absence import Overlay
 from dnsteer.plan.bridge import WantedBridge, wanted_bridge
 from dnsteer.plan.build import build_plan
-from dnsteer.plan.objects import Plan, Subject
+from dnsteer.plan.objects import Plan
+from dnsteer.plan.subject import Subject
 from dnsteer.render.flows import groups_of, lines_of
 from dnsteer.spec.load import Loaded
 from dnsteer.switch import bridge as br

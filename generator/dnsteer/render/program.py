@@ -1,0 +1,52 @@
+"""Plan -> the extension's program, a JSON file in the form of datapath_ext/program.schema.json."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from dnsteer.plan.extension import ExtendedService, Extension
+
+VERSION = 1
+"""Version of the form, which the program checks."""
+
+
+def program_of(extension: Extension) -> dict[str, Any]:
+    """The program. Services whose pool has nobody left are not in it: the extension drops what it does not know."""
+    program: dict[str, Any] = {
+        "version": VERSION,
+        "ports": {"in": extension.ingress.device, "out": extension.egress.device},
+        "budgets": extension.budgets,
+        "backends": [
+            {"name": t.name, "mac": t.mac, **({"address": t.address} if t.address else {})}
+            for t in extension.targets.values()
+        ],
+        "vips": [_vip(service) for service in extension.services if service.slots],
+    }
+    if extension.ipv4 or extension.ipv6:
+        ends = {"ipv4": extension.ipv4, "ipv6": extension.ipv6}
+        program["tunnel"] = {"mac": extension.mac, **{key: end for key, end in ends.items() if end}}
+    return program
+
+
+def program_text(extension: Extension, about: str) -> str:
+    """The program as a file's text, one line a VIP. *about* says where it is from."""
+    program = {"about": about, **program_of(extension)}
+    vips: list[Any] = program.pop("vips")
+    head = json.dumps(program, indent=2)[:-2]
+    lines = ",\n".join("    " + json.dumps(vip) for vip in vips)
+    return f'{head},\n  "vips": [\n{lines}\n  ]\n}}\n'
+
+
+def _vip(service: ExtendedService) -> dict[str, Any]:
+    return {
+        "name": service.name,
+        "family": service.family,
+        "address": service.address,
+        "protocol": service.protocol,
+        "port": service.port,
+        "select": service.select,
+        **({"hash_fields": list(service.hash_fields)} if service.hash_fields else {}),
+        "forward": service.forward,
+        "slots": list(service.slots),
+    }

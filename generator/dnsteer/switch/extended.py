@@ -1,0 +1,27 @@
+"""Where the extension's programs are: `dnsteer-ext`, which serves, and `dnsteer-ext-frames`, which proves without devices."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from dnsteer.switch.tools import SwitchError
+
+FOLDER = "DNSTEER_EXT"
+"""Environment variable with the folder of the programs; else a source checkout's build, and then the PATH, are looked at."""
+_BUILT = Path("build", "plain", "src")
+
+
+def program(name: str) -> Path:
+    """The path of an extension's program. Raises SwitchError where there is none."""
+    given = os.environ.get(FOLDER)
+    built = Path(__file__).resolve().parents[3] / _BUILT / name
+    candidates = [Path(given) / name] if given else [built, Path(shutil.which(name) or built)]
+    for path in candidates:
+        if path.is_file() and os.access(path, os.X_OK):
+            return path
+    raise SwitchError(
+        f"no program {name}, which this spec needs: build it (`make extension` in a source checkout), or name its folder in "
+        f"the environment variable {FOLDER}"
+    )
