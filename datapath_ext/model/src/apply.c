@@ -91,6 +91,45 @@ static void apply_op(const struct op *op, struct packet *packet)
     field_write(packet, op->dst, number);
 }
 
+/* Meta data is no part of the frame; MAC addresses and VLAN tags are under no checksum, and tell the parser nothing. */
+static bool changes_ip(const struct action_set *set)
+{
+    for (size_t i = 0; i < set->op_count; i++)
+        switch (set->ops[i].dst.field->header) {
+        case HEADER_META:
+        case HEADER_PARSER:
+        case HEADER_ETH:
+        case HEADER_VLAN0:
+        case HEADER_VLAN1:
+            break;
+        case HEADER_ETH_TYPE:
+        case HEADER_IP4:
+        case HEADER_IP6:
+        case HEADER_PORTS:
+        case HEADER_TCP:
+        case HEADER_ICMP:
+        case HEADER_VXLAN:
+        default:
+            return true;
+        }
+    return false;
+}
+
+static void apply_ops(const struct action_set *set, struct packet *packet)
+{
+    bool whole = changes_ip(set);
+    struct sums before = {0};
+
+    if (whole)
+        before = sum_up(packet);
+    for (size_t i = 0; i < set->op_count; i++)
+        apply_op(&set->ops[i], packet);
+    if (whole) {
+        fix_checksums(packet, before);
+        packet_parse(packet);
+    }
+}
+
 static enum actions_outcome fail(enum actions_outcome outcome, const char **why, const char *text)
 {
     *why = text;
@@ -117,14 +156,7 @@ enum actions_outcome actions_apply(const struct action_set *set, struct packet *
             break;
         }
     }
-    if (set->op_count > 0) {
-        struct sums before = sum_up(packet);
-
-        for (size_t i = 0; i < set->op_count; i++)
-            apply_op(&set->ops[i], packet);
-        fix_checksums(packet, before);
-        packet_parse(packet);
-    }
+    apply_ops(set, packet);
     if (set->push_vlan && !vlan_push(packet, set->push_type, set->push_tci))
         return fail(ACTIONS_BROKEN, why, "no room for a VLAN tag");
     if (set->encap && !encap_apply(&set->encap_header, packet))

@@ -93,13 +93,18 @@ int number_compare(const uint8_t *a, size_t a_size, unsigned a_bit, const uint8_
 
 uint32_t sum_add(uint32_t sum, const uint8_t *data, size_t length)
 {
-    for (; length > 1; data += 2, length -= 2) {
-        sum += be16_get(data);
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    if (length == 1)
-        sum += (uint32_t)data[0] << 8;
-    return (sum & 0xffff) + (sum >> 16);
+    uint64_t wide = sum;
+
+    /* 2^16 is 1 in this sum, so 32 bits at a time come to the same. */
+    for (; length > 3; data += 4, length -= 4)
+        wide += be32_get(data);
+    if (length > 1)
+        wide += be16_get(data);
+    if (length % 2 == 1)
+        wide += (uint64_t)data[length - 1] << 8;
+    while (wide > 0xffff)
+        wide = (wide & 0xffff) + (wide >> 16);
+    return (uint32_t)wide;
 }
 
 uint16_t sum_fold(uint32_t sum)

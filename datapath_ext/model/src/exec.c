@@ -17,6 +17,7 @@ struct run {
     const struct doca_flow_pipe *pipe; /* the latest one, for messages */
     bool left; /* it has been through the egress domain, or is in it */
     unsigned jumps;
+    uint64_t now_ns; /* when it came */
     unsigned *steps; /* of all copies together: floods can multiply */
 };
 
@@ -210,7 +211,7 @@ static bool act(struct run *run, const struct action_set *actions)
 
 static void run_entry(struct run *run, struct doca_flow_pipe_entry *entry)
 {
-    entry->hit_ns = model_now_ns();
+    entry->hit_ns = run->now_ns;
     if (watch_packet(&entry->effect.watch, run->packet)) {
         end(run, DOCA_FLOW_MODEL_DROPPED, 0, "red by the entry's own meter");
         return;
@@ -348,7 +349,7 @@ void run_packet(struct doca_flow_port *port, struct packet *packet, struct doca_
 {
     struct doca_flow_port *owner = owner_of(port);
     unsigned steps = 0;
-    struct run run = {.result = result, .in = port, .packet = packet, .steps = &steps};
+    struct run run = {.result = result, .in = port, .packet = packet, .now_ns = model_now_ns(), .steps = &steps};
 
     packet->in_port = port->cfg.id;
     packet->parser.port_id = port->cfg.id;

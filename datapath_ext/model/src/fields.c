@@ -207,21 +207,32 @@ static uint8_t *header_start(const struct packet *packet, struct place place)
     return present ? packet->data + at : NULL;
 }
 
-bool field_read(const struct packet *packet, struct place place, uint8_t number[FIELD_MAX])
+const uint8_t *field_get(const struct packet *packet, struct place place, uint8_t room[FIELD_MAX])
 {
     const struct field *field = place.field;
     const uint8_t *start;
 
-    if (place.section == SECTION_META || place.section == SECTION_PARSER) {
-        const void *base = place.section == SECTION_META ? (const void *)&packet->meta : (const void *)&packet->parser;
-
-        memcpy(number, (const uint8_t *)base + field->offset, field->size);
-        return true;
-    }
+    if (place.section == SECTION_META)
+        return (const uint8_t *)&packet->meta + field->offset;
+    if (place.section == SECTION_PARSER)
+        return (const uint8_t *)&packet->parser + field->offset;
     start = header_start(packet, place);
     if (start == NULL)
+        return NULL;
+    if (field->bit % 8 == 0 && field->width == field->size * 8)
+        return start + field->bit / 8;
+    bits_read(start, field->bit, field->width, room, field->size);
+    return room;
+}
+
+bool field_read(const struct packet *packet, struct place place, uint8_t number[FIELD_MAX])
+{
+    uint8_t room[FIELD_MAX];
+    const uint8_t *found = field_get(packet, place, room);
+
+    if (found == NULL)
         return false;
-    bits_read(start, field->bit, field->width, number, field->size);
+    memcpy(number, found, place.field->size);
     return true;
 }
 

@@ -51,6 +51,8 @@ bool field_all_ones(const struct field *field, const uint8_t *value);
 
 /* The field's number; false if the packet has no such header. */
 bool field_read(const struct packet *packet, struct place place, uint8_t number[FIELD_MAX]);
+/* The same without a copy where the packet has the number as it is: in the packet or in `room`, or NULL. */
+const uint8_t *field_get(const struct packet *packet, struct place place, uint8_t room[FIELD_MAX]);
 /* The same, without effect where there is no such header. Checksums are the caller's, see checksum.h. */
 void field_write(struct packet *packet, struct place place, const uint8_t number[FIELD_MAX]);
 

@@ -10,12 +10,19 @@ enum { WORDS_MAX = 128, TAG_SHORT = 32, TAG_LONG = 44, SHORT_WORDS = 6, LONG_WOR
 
 static uint32_t crc32_reflected(const uint8_t *data, size_t length)
 {
+    /* What four bits that leave at the low end do to the rest: polynomial 0xEDB88320. */
+    static const uint32_t nibbles[16] = {0x00000000, 0x1DB71064, 0x3B6E20C8, 0x26D930AC, 0x76DC4190, 0x6B6B51F4,
+                                         0x4DB26158, 0x5005713C, 0xEDB88320, 0xF00F9344, 0xD6D6A3E8, 0xCB61B38C,
+                                         0x9B64C2B0, 0x86D3D2D4, 0xA00AE278, 0xBDBDF21C};
     uint32_t crc = 0;
+    size_t i = 0;
 
-    for (size_t i = 0; i < length; i++) {
+    while (i < length && data[i] == 0) /* changes nothing yet */
+        i++;
+    for (; i < length; i++) {
         crc ^= data[i];
-        for (unsigned bit = 0; bit < 8; bit++)
-            crc = crc & 1 ? crc >> 1 ^ 0xEDB88320U : crc >> 1;
+        crc = crc >> 4 ^ nibbles[crc & 15];
+        crc = crc >> 4 ^ nibbles[crc & 15];
     }
     return crc;
 }
@@ -26,14 +33,14 @@ static const char *const layout[] = {
     "ipv4.dst_ip", "ipv6.dst_ip", "ipv6.src_ip", "ipv6.flow_label", "random.value",
 };
 
-static size_t rank(const struct field *field)
-{
-    size_t count = sizeof(layout) / sizeof(layout[0]);
+enum { RANKS = sizeof(layout) / sizeof(layout[0]) };
 
-    for (size_t i = 0; i < count; i++)
+unsigned hash_rank(const struct field *field)
+{
+    for (unsigned i = 0; i < RANKS; i++)
         if (field->name != NULL && strcmp(field->name, layout[i]) == 0)
             return i;
-    return count;
+    return RANKS;
 }
 
 /* Appends the field's words; ports share one, and what is shorter than a word is its upper part if it is a port, a
@@ -66,16 +73,31 @@ static size_t put_words(const struct match_part *part, const uint8_t *key, uint3
     return count;
 }
 
+/* The least rank there is from this one on; above RANKS if there is none. */
+static unsigned next_rank(const struct matcher *matcher, bool inner, unsigned from)
+{
+    unsigned least = RANKS + 1;
+
+    for (size_t i = 0; i < matcher->count; i++) {
+        const struct match_part *part = &matcher->parts[i];
+
+        if ((part->place.section == SECTION_INNER) == inner && part->rank >= from && part->rank < least)
+            least = part->rank;
+    }
+    return least;
+}
+
 static size_t key_words(const struct matcher *matcher, const uint8_t *key, uint32_t *words)
 {
-    size_t count = 0, ports[2] = {SIZE_MAX, SIZE_MAX}, ranks = sizeof(layout) / sizeof(layout[0]);
+    size_t count = 0, ports[2] = {SIZE_MAX, SIZE_MAX};
 
     for (unsigned inner = 0; inner < 2; inner++)
-        for (size_t wanted = 0; wanted <= ranks; wanted++)
+        for (unsigned wanted = next_rank(matcher, inner == 1, 0); wanted <= RANKS;
+             wanted = next_rank(matcher, inner == 1, wanted + 1))
             for (size_t i = 0; i < matcher->count; i++) {
                 const struct match_part *part = &matcher->parts[i];
 
-                if ((part->place.section == SECTION_INNER) == (inner == 1) && rank(part->place.field) == wanted)
+                if ((part->place.section == SECTION_INNER) == (inner == 1) && part->rank == wanted)
                     count = put_words(part, key, words, count, &ports[inner]);
             }
     return count;

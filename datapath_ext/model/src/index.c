@@ -163,16 +163,15 @@ static struct doca_flow_pipe_entry *find_lpm(struct doca_flow_pipe *pipe, const 
     return NULL;
 }
 
+/* Entries that bring their own match: all of it is constant. */
 static struct doca_flow_pipe_entry *find_masked(struct doca_flow_pipe *pipe, const struct packet *packet)
 {
-    uint8_t key[KEY_MAX];
-
     if (!matcher_constants_hold(&pipe->matcher, packet))
         return NULL;
     for (size_t i = 0; i < pipe->slot_count; i++) {
         struct doca_flow_pipe_entry *entry = pipe->slots[i];
 
-        if (entry->active && matcher_packet_key(&entry->matcher, packet, key) &&
+        if (entry->active && matcher_constants_hold(&entry->matcher, packet) &&
             (!entry->condition.used || condition_holds(&entry->condition, packet)))
             return entry;
     }

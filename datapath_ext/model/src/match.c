@@ -102,7 +102,8 @@ static doca_error_t add_part(struct matcher *matcher, struct place place, bool c
     memcpy(matcher->mask + matcher->size, mask, size);
     for (size_t i = 0; i < size; i++)
         matcher->value[matcher->size + i] = (uint8_t)(value != NULL ? value[i] & mask[i] : 0);
-    parts[matcher->count++] = (struct match_part){.place = place, .at = matcher->size, .constant = constant};
+    parts[matcher->count++] = (struct match_part){.place = place, .at = matcher->size,
+                                                  .rank = hash_rank(place.field), .constant = constant};
     matcher->size += size;
     return DOCA_SUCCESS;
 }
@@ -204,21 +205,37 @@ void matcher_entry_key(const struct matcher *matcher, const struct doca_flow_mat
     }
 }
 
+/* Under the mask; as many bytes at a time as there are. */
+static bool same(const uint8_t *number, const uint8_t *value, const uint8_t *mask, size_t size)
+{
+    uint64_t a, b, under;
+    size_t at = 0;
+
+    for (; at + sizeof(a) <= size; at += sizeof(a)) {
+        memcpy(&a, number + at, sizeof(a));
+        memcpy(&b, value + at, sizeof(b));
+        memcpy(&under, mask + at, sizeof(under));
+        if (((a ^ b) & under) != 0)
+            return false;
+    }
+    for (; at < size; at++)
+        if (((number[at] ^ value[at]) & mask[at]) != 0)
+            return false;
+    return true;
+}
+
 bool matcher_packet_key(const struct matcher *matcher, const struct packet *packet, uint8_t *key)
 {
     for (size_t i = 0; i < matcher->count; i++) {
         const struct match_part *part = &matcher->parts[i];
-        uint8_t number[FIELD_MAX];
+        const uint8_t *mask = matcher->mask + part->at, *value = matcher->value + part->at;
+        uint8_t room[FIELD_MAX];
+        const uint8_t *number = field_get(packet, part->place, room);
 
-        if (!field_read(packet, part->place, number))
+        if (number == NULL || (part->constant && !same(number, value, mask, part->place.field->size)))
             return false;
-        for (size_t j = 0; j < part->place.field->size; j++) {
-            size_t at = part->at + j;
-
-            key[at] = number[j] & matcher->mask[at];
-            if (part->constant && key[at] != matcher->value[at])
-                return false;
-        }
+        for (size_t j = 0; j < part->place.field->size; j++)
+            key[part->at + j] = number[j] & mask[j];
     }
     return true;
 }
@@ -238,17 +255,18 @@ void matcher_hash_key(const struct matcher *matcher, const struct packet *packet
 
 bool matcher_constants_hold(const struct matcher *matcher, const struct packet *packet)
 {
-    for (size_t i = 0; i < matcher->count; i++) {
+    /* The last first: addresses and ports tell packets apart, what is before them seldom does. */
+    for (size_t i = matcher->count; i-- > 0;) {
         const struct match_part *part = &matcher->parts[i];
-        uint8_t number[FIELD_MAX];
+        uint8_t room[FIELD_MAX];
+        const uint8_t *number;
 
         if (!part->constant)
             continue;
-        if (!field_read(packet, part->place, number))
+        number = field_get(packet, part->place, room);
+        if (number == NULL ||
+            !same(number, matcher->value + part->at, matcher->mask + part->at, part->place.field->size))
             return false;
-        for (size_t j = 0; j < part->place.field->size; j++)
-            if ((number[j] & matcher->mask[part->at + j]) != matcher->value[part->at + j])
-                return false;
     }
     return true;
 }

@@ -19,6 +19,7 @@ enum { KEY_MAX = 512 }; /* bytes of the longest key */
 struct match_part {
     struct place place;
     size_t at; /* of its bytes in a key */
+    unsigned rank; /* in a hash */
     bool constant;
 };
 
@@ -47,6 +48,9 @@ void matcher_hash_key(const struct matcher *matcher, const struct packet *packet
 bool matcher_constants_hold(const struct matcher *matcher, const struct packet *packet);
 /* Whether a packet has exactly this key under this mask of `matcher->size` bytes. */
 bool matcher_hits(const struct matcher *matcher, const uint8_t *key, const uint8_t *mask, const uint8_t *packet_key);
+
+/* hash.c: a field's place among those that a hash is made of. */
+unsigned hash_rank(const struct field *field);
 
 /* A comparison beyond equality, as control entries have. */
 struct condition {
