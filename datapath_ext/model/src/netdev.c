@@ -1,5 +1,6 @@
-/* A port on a network device: frames come in through a ring that is shared with the kernel, block by block
- * (TPACKET_V3), and leave by the same socket. One thread per device. */
+/* A port on a network device: frames come in through a ring that is shared with the kernel, and leave by the same
+ * socket. One thread per device. The ring is one of frames (TPACKET_V2): in one of blocks (TPACKET_V3), a frame waits
+ * for its block to fill or for a timer of 1 ms at least, and whoever waits for an answer waits with it. */
 #include <doca_log.h>
 #include <errno.h>
 #include <linux/if_ether.h>
@@ -18,41 +19,42 @@
 #include "bytes.h"
 #include "endpoint.h"
 
-enum { BLOCK_SIZE = 1 << 18, BLOCKS = 16, FRAME_SIZE = 1 << 11, BLOCK_TIMEOUT_MS = 1 };
+enum { RING_SIZE = 1 << 23, BLOCK_SIZE = 1 << 18, ROOM_LEAST = 1 << 11, HEADERS = 128 /* before the frame in its room */ };
 /* Of the sender's address behind a frame's header, which the kernel aligns so. */
-enum { ADDRESS_OFFSET = (sizeof(struct tpacket3_hdr) + TPACKET_ALIGNMENT - 1) / TPACKET_ALIGNMENT * TPACKET_ALIGNMENT };
+enum { ADDRESS_OFFSET = (sizeof(struct tpacket2_hdr) + TPACKET_ALIGNMENT - 1) / TPACKET_ALIGNMENT * TPACKET_ALIGNMENT };
 
 struct netdev {
     int socket, wake;
     uint8_t *ring;
+    unsigned room; /* per frame */
     pthread_t thread;
     bool running;
+    atomic_bool stop;
+    atomic_ullong too_long; /* for the ring's room */
     uint16_t port_id;
     char name[IFNAMSIZ];
 };
 
 /* VLAN tags that the kernel took out are put back; `room` has 4 bytes in front for that. */
-static size_t whole_frame(const struct tpacket3_hdr *header, uint8_t *room)
+static size_t whole_frame(const struct tpacket2_hdr *header, uint8_t *room)
 {
     const uint8_t *data = (const uint8_t *)header + header->tp_mac;
     size_t length = header->tp_snaplen;
 
-    if (length > FRAME_MAX - 4)
-        return 0;
     if ((header->tp_status & TP_STATUS_VLAN_VALID) == 0 || length < 12) {
         memcpy(room, data, length);
         return length;
     }
     memcpy(room, data, 12);
     be16_put(room + 12,
-             header->tp_status & TP_STATUS_VLAN_TPID_VALID ? header->hv1.tp_vlan_tpid : DOCA_FLOW_ETHER_TYPE_VLAN);
-    be16_put(room + 14, (uint16_t)header->hv1.tp_vlan_tci);
+             header->tp_status & TP_STATUS_VLAN_TPID_VALID ? header->tp_vlan_tpid : DOCA_FLOW_ETHER_TYPE_VLAN);
+    be16_put(room + 14, (uint16_t)header->tp_vlan_tci);
     memcpy(room + 16, data + 12, length - 12);
     return length + 4;
 }
 
 /* Checksums that the sender left to its hardware are finished here: hardware would never see them open. */
-static void finish_checksum(const struct tpacket3_hdr *header, uint8_t *frame, size_t length)
+static void finish_checksum(const struct tpacket2_hdr *header, uint8_t *frame, size_t length)
 {
     struct packet packet = {.data = frame, .length = length};
     const struct layer *outer = &packet.layer[0];
@@ -76,26 +78,22 @@ static void finish_checksum(const struct tpacket3_hdr *header, uint8_t *frame, s
     be16_put(at, (uint16_t)(sum == 0 && outer->l4 == DOCA_FLOW_L4_META_UDP ? 0xffff : sum));
 }
 
-static void receive_block(struct netdev *netdev, const struct tpacket_block_desc *block, uint8_t *frame)
+static void receive_frame(struct netdev *netdev, const struct tpacket2_hdr *header, uint8_t *frame)
 {
-    const uint8_t *at = (const uint8_t *)block + block->hdr.bh1.offset_to_first_pkt;
+    const struct sockaddr_ll *from = (const struct sockaddr_ll *)(const void *)((const uint8_t *)header + ADDRESS_OFFSET);
+    struct doca_flow_model_result result;
+    size_t length;
 
-    for (uint32_t i = 0; i < block->hdr.bh1.num_pkts; i++) {
-        const struct tpacket3_hdr *header = (const struct tpacket3_hdr *)(const void *)at;
-        const struct sockaddr_ll *from = (const struct sockaddr_ll *)(const void *)(at + ADDRESS_OFFSET);
-        struct doca_flow_model_result result;
-        size_t length;
-
-        at += header->tp_next_offset;
-        if (from->sll_pkttype == PACKET_OUTGOING) /* what we or others sent */
-            continue;
-        length = whole_frame(header, frame);
-        if (length == 0)
-            continue;
-        finish_checksum(header, frame, length);
-        if (doca_flow_model_receive(netdev->port_id, frame, length, &result) == DOCA_SUCCESS)
-            doca_flow_model_result_free(&result);
+    if (from->sll_pkttype == PACKET_OUTGOING) /* what we or others sent */
+        return;
+    if (header->tp_snaplen < header->tp_len || header->tp_len > FRAME_MAX - 4) {
+        netdev->too_long++;
+        return;
     }
+    length = whole_frame(header, frame);
+    finish_checksum(header, frame, length);
+    if (doca_flow_model_receive(netdev->port_id, frame, length, &result) == DOCA_SUCCESS)
+        doca_flow_model_result_free(&result);
 }
 
 static void *carry(void *argument)
@@ -105,45 +103,53 @@ static void *carry(void *argument)
     uint8_t *frame = malloc(FRAME_MAX);
     unsigned next = 0;
 
-    if (frame == NULL)
-        return NULL;
-    while (ready[1].revents == 0) {
-        struct tpacket_block_desc *block = (struct tpacket_block_desc *)(void *)(netdev->ring + next * BLOCK_SIZE);
+    while (frame != NULL && !netdev->stop) {
+        struct tpacket2_hdr *header = (struct tpacket2_hdr *)(void *)(netdev->ring + (size_t)next * netdev->room);
 
-        if ((__atomic_load_n(&block->hdr.bh1.block_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER) == 0) {
+        if ((__atomic_load_n(&header->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER) == 0) {
             if (poll(ready, 2, -1) < 0 && errno != EINTR)
                 break;
             continue;
         }
-        receive_block(netdev, block, frame);
-        __atomic_store_n(&block->hdr.bh1.block_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
-        next = (next + 1) % BLOCKS;
-        if (poll(&ready[1], 1, 0) < 0 && errno != EINTR)
-            break;
+        receive_frame(netdev, header, frame);
+        __atomic_store_n(&header->tp_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
+        next = (next + 1) % (RING_SIZE / netdev->room);
     }
     free(frame);
     return NULL;
 }
 
+/* Room for whatever the device's MTU lets through, in sizes that divide a block. */
+static unsigned room_wanted(const struct netdev *netdev)
+{
+    struct ifreq request = {0};
+    unsigned wanted = ROOM_LEAST;
+
+    (void)snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", netdev->name);
+    if (ioctl(netdev->socket, SIOCGIFMTU, &request) != 0)
+        return wanted;
+    while (wanted < (unsigned)request.ifr_mtu + HEADERS && wanted < BLOCK_SIZE)
+        wanted *= 2;
+    return wanted;
+}
+
 static doca_error_t open_ring(struct netdev *netdev, int index)
 {
-    struct tpacket_req3 request = {.tp_block_size = BLOCK_SIZE,
-                                   .tp_block_nr = BLOCKS,
-                                   .tp_frame_size = FRAME_SIZE,
-                                   .tp_frame_nr = BLOCK_SIZE / FRAME_SIZE * BLOCKS,
-                                   .tp_retire_blk_tov = BLOCK_TIMEOUT_MS};
+    struct tpacket_req request = {.tp_block_size = BLOCK_SIZE, .tp_block_nr = RING_SIZE / BLOCK_SIZE};
     struct packet_mreq promiscuous = {.mr_ifindex = index, .mr_type = PACKET_MR_PROMISC};
     struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_protocol = DOCA_HTOBE16(ETH_P_ALL),
                                   .sll_ifindex = index};
-    int version = TPACKET_V3, yes = 1;
+    int version = TPACKET_V2, yes = 1;
     void *ring;
 
+    netdev->room = request.tp_frame_size = room_wanted(netdev);
+    request.tp_frame_nr = RING_SIZE / netdev->room;
     if (setsockopt(netdev->socket, SOL_PACKET, PACKET_VERSION, &version, sizeof(version)) != 0 ||
         setsockopt(netdev->socket, SOL_PACKET, PACKET_RX_RING, &request, sizeof(request)) != 0 ||
         setsockopt(netdev->socket, SOL_PACKET, PACKET_QDISC_BYPASS, &yes, sizeof(yes)) != 0 ||
         setsockopt(netdev->socket, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &promiscuous, sizeof(promiscuous)) != 0)
         return refuse(DOCA_ERROR_OPERATING_SYSTEM, "setting up a socket on %s: %s", netdev->name, strerror(errno));
-    ring = mmap(NULL, (size_t)BLOCK_SIZE * BLOCKS, PROT_READ | PROT_WRITE, MAP_SHARED, netdev->socket, 0);
+    ring = mmap(NULL, RING_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, netdev->socket, 0);
     if (ring == MAP_FAILED)
         return refuse(DOCA_ERROR_OPERATING_SYSTEM, "mapping the ring of %s: %s", netdev->name, strerror(errno));
     netdev->ring = ring;
@@ -199,12 +205,13 @@ void netdev_close(struct netdev *netdev)
     if (netdev == NULL)
         return;
     if (netdev->running) {
+        netdev->stop = true;
         if (write(netdev->wake, &one, sizeof(one)) != sizeof(one))
             note(DOCA_LOG_LEVEL_ERROR, "waking the thread of %s: %s", netdev->name, strerror(errno));
         (void)pthread_join(netdev->thread, NULL);
     }
     if (netdev->ring != NULL)
-        (void)munmap(netdev->ring, (size_t)BLOCK_SIZE * BLOCKS);
+        (void)munmap(netdev->ring, RING_SIZE);
     if (netdev->wake >= 0)
         (void)close(netdev->wake);
     if (netdev->socket >= 0)
@@ -219,10 +226,9 @@ bool netdev_send(struct netdev *netdev, const uint8_t *frame, size_t length)
 
 uint64_t netdev_lost(struct netdev *netdev)
 {
-    struct tpacket_stats_v3 stats;
+    struct tpacket_stats stats = {0};
     socklen_t size = sizeof(stats);
 
-    if (getsockopt(netdev->socket, SOL_PACKET, PACKET_STATISTICS, &stats, &size) != 0)
-        return 0;
-    return stats.tp_drops;
+    (void)getsockopt(netdev->socket, SOL_PACKET, PACKET_STATISTICS, &stats, &size);
+    return stats.tp_drops + atomic_exchange(&netdev->too_long, 0);
 }
