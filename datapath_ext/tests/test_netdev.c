@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <linux/if_ether.h>
@@ -44,6 +45,15 @@ static unsigned count_frames(int fd, const struct frame *frame, unsigned wanted)
     return found;
 }
 
+/* What this process takes of 200 ms. */
+static long cpu_ms_of_a_while(void)
+{
+    clock_t before = clock();
+
+    CHECK_EQ(usleep(200000), 0);
+    return (clock() - before) * 1000 / CLOCKS_PER_SEC;
+}
+
 /* client va -- vb [port 0, port 1] vc -- vd server */
 static void carries_frames_between_devices(void)
 {
@@ -51,7 +61,10 @@ static void carries_frames_between_devices(void)
     struct doca_flow_fwd fwd = to_port(1);
     struct frame frame;
     int client, server, host;
+    char padding[1700];
 
+    memset(padding, 'x', sizeof(padding));
+    padding[sizeof(padding) - 1] = '\0';
     bench_up("vnf,hws", 2);
     (void)bench_all(0, &fwd);
     CHECK_REFUSED(doca_flow_model_attach_netdev(0, "none"), DOCA_ERROR_NOT_FOUND, "no network device none");
@@ -76,6 +89,29 @@ static void carries_frames_between_devices(void)
     CHECK_EQ(count_frames(client, &frame, 1), 1);
     CHECK_EQ(count_frames(server, &frame, 1), 0);
     CHECK_EQ(close(host), 0);
+
+    /* Frames that the device that they should leave by does not take, among others that it does; and, when the MTU has
+     * grown since, frames that the ring has no room for. */
+    CHECK_EQ(system("ip link set va mtu 9000 && ip link set vb mtu 9000"), 0);
+    frame_text(&frame, padding);
+    CHECK_EQ(send(client, frame.bytes, frame.length, 0), frame.length);
+    frame_text(&frame, padding);
+    CHECK_EQ(send(client, frame.bytes, frame.length, 0), frame.length);
+    frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 1, 2);
+    CHECK_EQ(send(client, frame.bytes, frame.length, 0), frame.length);
+    CHECK_EQ(count_frames(server, &frame, 1), 1);
+    CHECK_OK(doca_flow_model_port_stats(1, &stats));
+    CHECK_EQ(stats.not_sent, 1);
+    CHECK(stats.sent > FRAMES);
+    CHECK_OK(doca_flow_model_port_stats(0, &stats));
+    CHECK_EQ(stats.lost, 1);
+
+    /* A device that goes down and comes up again carries on, and nobody spins meanwhile. */
+    CHECK_EQ(system("ip link set vb down"), 0);
+    CHECK(cpu_ms_of_a_while() < 50);
+    CHECK_EQ(system("ip link set vb up"), 0);
+    CHECK_EQ(send(client, frame.bytes, frame.length, 0), frame.length);
+    CHECK_EQ(count_frames(server, &frame, 1), 1);
 
     /* The other port has no pipe: nothing comes back. */
     CHECK_EQ(send(server, frame.bytes, frame.length, 0), frame.length);

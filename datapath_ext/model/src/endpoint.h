@@ -25,8 +25,15 @@ bool pcap_write(struct pcap_file *file, const uint8_t *frame, size_t length);
 struct netdev *netdev_open(const char *name, uint16_t port_id, doca_error_t *result);
 /* Without the lock: waits for the thread. */
 void netdev_close(struct netdev *netdev);
+/* At once, or, from a thread of a device, with the next frames; what the device did not take then is in its losses. */
 bool netdev_send(struct netdev *netdev, const uint8_t *frame, size_t length);
-/* Frames that the device's ring had no room for, since the last call. */
-uint64_t netdev_lost(struct netdev *netdev);
+/* Since the last call: frames that the device's ring had no room for, and frames that it did not take after all. */
+void netdev_losses(struct netdev *netdev, uint64_t *lost, uint64_t *not_sent);
+
+/* For outbox.c. A device that is held lives on after it was closed. */
+void netdev_hold(struct netdev *netdev);
+void netdev_release(struct netdev *netdev);
+int netdev_socket(const struct netdev *netdev);
+void netdev_not_sent(struct netdev *netdev);
 
 #endif

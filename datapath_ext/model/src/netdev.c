@@ -18,6 +18,7 @@
 
 #include "bytes.h"
 #include "endpoint.h"
+#include "outbox.h"
 
 enum { RING_SIZE = 1 << 23, BLOCK_SIZE = 1 << 18, ROOM_LEAST = 1 << 11, HEADERS = 128 /* before the frame in its room */ };
 /* Of the sender's address behind a frame's header, which the kernel aligns so. */
@@ -31,9 +32,14 @@ struct netdev {
     bool running;
     atomic_bool stop;
     atomic_ullong too_long; /* for the ring's room */
+    atomic_ullong not_sent;
+    atomic_uint users;
     uint16_t port_id;
     char name[IFNAMSIZ];
 };
+
+/* Of the thread, if it is one of a device. */
+static _Thread_local struct outbox *outbox;
 
 /* VLAN tags that the kernel took out are put back; `room` has 4 bytes in front for that. */
 static size_t whole_frame(const struct tpacket2_hdr *header, uint8_t *room)
@@ -96,6 +102,15 @@ static void receive_frame(struct netdev *netdev, const struct tpacket2_hdr *head
         doca_flow_model_result_free(&result);
 }
 
+/* That the device went down is told again and again until someone asks. */
+static void forget_error(const struct netdev *netdev)
+{
+    int error;
+    socklen_t size = sizeof(error);
+
+    (void)getsockopt(netdev->socket, SOL_SOCKET, SO_ERROR, &error, &size);
+}
+
 static void *carry(void *argument)
 {
     struct netdev *netdev = argument;
@@ -103,18 +118,25 @@ static void *carry(void *argument)
     uint8_t *frame = malloc(FRAME_MAX);
     unsigned next = 0;
 
-    while (frame != NULL && !netdev->stop) {
+    outbox = outbox_create();
+    while (frame != NULL && outbox != NULL && !netdev->stop) {
         struct tpacket2_hdr *header = (struct tpacket2_hdr *)(void *)(netdev->ring + (size_t)next * netdev->room);
 
         if ((__atomic_load_n(&header->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER) == 0) {
+            outbox_flush(outbox);
             if (poll(ready, 2, -1) < 0 && errno != EINTR)
                 break;
+            if (ready[0].revents & POLLERR)
+                forget_error(netdev);
             continue;
         }
         receive_frame(netdev, header, frame);
         __atomic_store_n(&header->tp_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
         next = (next + 1) % (RING_SIZE / netdev->room);
     }
+    if (outbox != NULL)
+        outbox_flush(outbox);
+    outbox_destroy(outbox);
     free(frame);
     return NULL;
 }
@@ -169,6 +191,7 @@ struct netdev *netdev_open(const char *name, uint16_t port_id, doca_error_t *res
         return NULL;
     }
     netdev->socket = netdev->wake = -1;
+    netdev->users = 1;
     netdev->port_id = port_id;
     (void)snprintf(netdev->name, sizeof(netdev->name), "%s", name);
     if (index == 0) {
@@ -210,6 +233,18 @@ void netdev_close(struct netdev *netdev)
             note(DOCA_LOG_LEVEL_ERROR, "waking the thread of %s: %s", netdev->name, strerror(errno));
         (void)pthread_join(netdev->thread, NULL);
     }
+    netdev_release(netdev);
+}
+
+void netdev_hold(struct netdev *netdev)
+{
+    netdev->users++;
+}
+
+void netdev_release(struct netdev *netdev)
+{
+    if (--netdev->users > 0)
+        return;
     if (netdev->ring != NULL)
         (void)munmap(netdev->ring, RING_SIZE);
     if (netdev->wake >= 0)
@@ -219,16 +254,35 @@ void netdev_close(struct netdev *netdev)
     free(netdev);
 }
 
+int netdev_socket(const struct netdev *netdev)
+{
+    return netdev->socket;
+}
+
+void netdev_not_sent(struct netdev *netdev)
+{
+    netdev->not_sent++;
+}
+
 bool netdev_send(struct netdev *netdev, const uint8_t *frame, size_t length)
 {
+    if (outbox != NULL) {
+        if (outbox_put(outbox, netdev, frame, length))
+            return true;
+        outbox_flush(outbox); /* it is full, and the order stays */
+        if (outbox_put(outbox, netdev, frame, length))
+            return true;
+    }
     return send(netdev->socket, frame, length, MSG_DONTWAIT) == (ssize_t)length;
 }
 
-uint64_t netdev_lost(struct netdev *netdev)
+void netdev_losses(struct netdev *netdev, uint64_t *lost, uint64_t *not_sent)
 {
     struct tpacket_stats stats = {0};
     socklen_t size = sizeof(stats);
 
+    /* The kernel counts from 0 after each reading. */
     (void)getsockopt(netdev->socket, SOL_PACKET, PACKET_STATISTICS, &stats, &size);
-    return stats.tp_drops + atomic_exchange(&netdev->too_long, 0);
+    *lost = stats.tp_drops + atomic_exchange(&netdev->too_long, 0);
+    *not_sent = atomic_exchange(&netdev->not_sent, 0);
 }

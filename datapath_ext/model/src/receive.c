@@ -85,14 +85,19 @@ doca_error_t doca_flow_model_port_stats(uint16_t port_id, struct doca_flow_model
 {
     struct doca_flow_port *port;
     doca_error_t result = DOCA_SUCCESS;
+    uint64_t lost, not_sent;
 
     if (stats == NULL)
         return refuse(DOCA_ERROR_INVALID_VALUE, "port_stats without a place for the result");
     model_lock();
     port = port_find(port_id);
     if (port != NULL) {
-        if (port->endpoint != NULL && port->endpoint->netdev != NULL)
-            port->stats.lost += netdev_lost(port->endpoint->netdev); /* the kernel counts from 0 after each reading */
+        if (port->endpoint != NULL && port->endpoint->netdev != NULL) {
+            netdev_losses(port->endpoint->netdev, &lost, &not_sent);
+            port->stats.lost += lost;
+            port->stats.not_sent += not_sent;
+            port->stats.sent -= not_sent;
+        }
         *stats = port->stats;
     } else {
         result = refuse(DOCA_ERROR_INVALID_VALUE, "port_stats of port %u, which was not started", port_id);
