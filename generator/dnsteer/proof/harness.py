@@ -1,15 +1,21 @@
-"""A plan loaded into a private switch: put packets in, see what comes out and which megaflows they made."""
+"""A plan loaded into a private switch: put packets in, see what comes out and which megaflows they made.
+
+Where the plan has an extension, its program runs beside the switch, and what the bridge gives to the extension's ports
+goes through it and back.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from itertools import islice
 from types import TracebackType
 
 from scapy.utils import RawPcapReader
 
 from dnsteer.plan.objects import Plan
+from dnsteer.proof.beside import IN, OUT, Beside, Crossing
 from dnsteer.proof.reference import Frame
 from dnsteer.render.flows import groups_of, lines_of
 from dnsteer.switch.megaflows import Counters, Megaflow, read_counters, read_megaflows
@@ -18,50 +24,49 @@ from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.tools import SwitchError
 
 _BATCH = 100  # a dummy device queues 100 packets and drops what comes on top
+_MOST_ROUNDS = 8  # between switch and extension; a query or an answer takes one
 
 
 class Harness:
-    """A context manager: the plan's bridge in a PrivateSwitch, with the ports of the spec as dummy devices."""
+    """A context manager: the plan's bridge in a PrivateSwitch, with the ports of the spec as dummy devices.
+
+    *beside* is the extension's program, where the plan has one; *crossed* counts the frames that went to it.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.switch = PrivateSwitch()
+        part = plan.extension
+        # Before the switch is there: without the program there is nothing to start.
+        self.beside = Beside(part) if part is not None else None
+        self.crossed = 0
+        self._beyond = {part.ingress.name: IN, part.egress.name: OUT} if part is not None else {}
+        self._ports = [*(port.name for port in plan.ports), *self._beyond]
+        self._ends = ExitStack()
         self._offsets: dict[str, int] = {}
         self._sent = 0
 
     def __enter__(self) -> Harness:
-        self.switch.__enter__()
-        try:
+        with ExitStack() as ends:
+            if self.beside is not None:
+                ends.enter_context(self.beside)
+            self.switch = ends.enter_context(PrivateSwitch())
             self._load()
-        except BaseException:
-            self.switch.stop()
-            raise
+            self._ends = ends.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.switch.stop()
+        self._ends.close()
 
     def _load(self) -> None:
         plan, switch = self.plan, self.switch
         args = ["add-br", plan.bridge, "--", "set", "Bridge", plan.bridge, "datapath_type=dummy", "fail_mode=secure"]
         # Nothing may expire while packets are still being counted.
         args += ["--", "set", "Open_vSwitch", ".", "other_config:max-idle=3600000", "other_config:flow-limit=1000000"]
-        for port in plan.ports:
-            capture = f"options:tx_pcap={self._capture(port.name)}"
-            args += [
-                "--",
-                "add-port",
-                plan.bridge,
-                port.name,
-                "--",
-                "set",
-                "Interface",
-                port.name,
-                "type=dummy",
-                capture,
-            ]
+        for port in self._ports:
+            args += ["--", "add-port", plan.bridge, port, "--", "set", "Interface", port]
+            args += ["type=dummy", f"options:tx_pcap={self._capture(port)}"]
         switch.vsctl(*args)
         self.openflow = OpenFlow(f"unix:{switch.dir}/{plan.bridge}.mgmt", switch.env)
         lines, groups = dict.fromkeys(lines_of(plan)), groups_of(plan)
@@ -77,8 +82,29 @@ class Harness:
         """Packets so far, by the switch's own count."""
         return read_counters(self.switch.appctl("dpif-netdev/pmd-stats-show"))
 
-    def send(self, frames: Iterable[Frame]) -> list[Frame]:
-        """Put frames in, wait until the switch has processed them, and return what left, port by port in order."""
+    def send(self, frames: Iterable[Frame], watch: Callable[[Crossing], None] = lambda _: None) -> list[Frame]:
+        """Put frames in, wait until the switch has processed them, and return what left.
+
+        That is in order port by port, and what went through the extension comes last; *watch* is told of it.
+        """
+        self._put(frames)
+        out, beyond = self._collect()
+        for _ in range(_MOST_ROUNDS):
+            if self.beside is None or not beyond:
+                return out
+            crossings = self.beside.run([(self._beyond[frame.port], frame.data) for frame in beyond])
+            self.crossed += len(crossings)
+            names = {word: name for name, word in self._beyond.items()}
+            given: list[Frame] = []
+            for crossing in crossings:
+                watch(crossing)
+                given += [Frame(names[by], data) for by, data in crossing.gave]
+            self._put(sorted(given, key=lambda frame: frame.port))
+            left, beyond = self._collect()
+            out += left
+        raise SwitchError(f"{len(beyond)} packets go round and round between the switch and the extension")
+
+    def _put(self, frames: Iterable[Frame]) -> None:
         port, batch = "", list[str]()
 
         def flush() -> None:
@@ -94,7 +120,6 @@ class Harness:
                 port = frame.port
             batch.append(frame.data.hex())
         flush()
-        return self._collect()
 
     def _settle(self) -> None:
         deadline = time.monotonic() + 60
@@ -103,15 +128,17 @@ class Harness:
                 raise SwitchError("the private switch did not process all packets within 60 s")
             time.sleep(0.002)
 
-    def _collect(self) -> list[Frame]:
-        out = []
-        for port in self.plan.ports:
-            with RawPcapReader(self._capture(port.name)) as reader:
-                seen = self._offsets.get(port.name, 0)
-                packets = [Frame(port.name, bytes(data)) for data, _ in islice(reader, seen, None)]
-            self._offsets[port.name] = seen + len(packets)
-            out += packets
-        return out
+    def _collect(self) -> tuple[list[Frame], list[Frame]]:
+        """What left since the last time: by the spec's ports, and by the extension's."""
+        out: list[Frame] = []
+        beyond: list[Frame] = []
+        for port in self._ports:
+            with RawPcapReader(self._capture(port)) as reader:
+                seen = self._offsets.get(port, 0)
+                packets = [Frame(port, bytes(data)) for data, _ in islice(reader, seen, None)]
+            self._offsets[port] = seen + len(packets)
+            (beyond if port in self._beyond else out).extend(packets)
+        return out, beyond
 
     def megaflows(self) -> list[Megaflow]:
         """The datapath flows now."""
