@@ -9,11 +9,11 @@
 enum { SLOTS = 64, BACKENDS = 4 };
 
 const struct mode modes[] = {
-    {"l2-slots", "slots", "l2", 4, 4, false},    {"l2-client", "client", "l2", 4, 4, false},
-    {"l2-spray", "spray", "l2", 4, 4, false},    {"ipip-4in4", "slots", "ipip", 4, 4, false},
-    {"ipip-6in4", "slots", "ipip", 6, 4, false}, {"ipip-4in6", "slots", "ipip", 4, 6, false},
-    {"ipip-6in6", "slots", "ipip", 6, 6, false}, {"siit-query", "slots", "siit", 4, 6, false},
-    {"siit-answer", "slots", "siit", 4, 6, true},
+    {"l2-slots", "slots", "l2", 4, 4, QUERIES},     {"l2-client", "client", "l2", 4, 4, QUERIES},
+    {"l2-spray", "spray", "l2", 4, 4, QUERIES},     {"ipip-4in4", "slots", "ipip", 4, 4, QUERIES},
+    {"ipip-6in4", "slots", "ipip", 6, 4, QUERIES},  {"ipip-4in6", "slots", "ipip", 4, 6, QUERIES},
+    {"ipip-6in6", "slots", "ipip", 6, 6, QUERIES},  {"siit-query", "slots", "siit", 4, 6, QUERIES},
+    {"siit-answer", "slots", "siit", 4, 6, ANSWERS}, {"siit-both", "slots", "siit", 4, 6, BOTH},
 };
 const size_t mode_count = sizeof(modes) / sizeof(modes[0]);
 
@@ -79,37 +79,36 @@ json_t *mode_program(const struct mode *mode, unsigned vips, const char *const d
     return json;
 }
 
-static void make_frame(const struct mode *mode, unsigned vip, unsigned number, struct frame *frame)
+static void make_frame(const struct mode *mode, bool answers, unsigned vip, unsigned number, struct frame *frame)
 {
     /* A query for www.example.com: its question and an EDNS record are 44 bytes. */
     static const char text[] = "a query of 44 bytes, as DNS queries often ar";
     char client[64], server[64];
-    unsigned client_family = mode->answers ? 6 : mode->family;
+    unsigned client_family = answers ? 6 : mode->family;
     uint16_t port = (uint16_t)(1024 + number * 37 % 60000);
 
-    (void)snprintf(client, sizeof(client), client_family == 4 ? "192.0.2.%u" : mode->answers ? "64:ff9b::c000:2%02x"
-                                                                                             : "2001:db8:c::%x",
+    (void)snprintf(client, sizeof(client),
+                   client_family == 4 ? "192.0.2.%u" : answers ? "64:ff9b::c000:2%02x" : "2001:db8:c::%x",
                    1 + number % 250);
-    if (mode->answers)
+    if (answers)
         backend_address(6, vip, number % BACKENDS, server, sizeof(server));
     else
         vip_address(mode->family, vip, server, sizeof(server));
     frame_start(frame);
     frame_eth(frame, "02:00:00:00:00:01", "02:00:00:00:00:02", client_family == 4 ? 0x0800 : 0x86dd);
-    frame_ip(frame, mode->answers ? (struct ip){.src = server, .dst = client, .proto = 17}
-                                  : (struct ip){.src = client, .dst = server, .proto = 17});
-    frame_udp(frame, mode->answers ? 53 : port, mode->answers ? port : 53);
+    frame_ip(frame, (struct ip){.src = answers ? server : client, .dst = answers ? client : server, .proto = 17});
+    frame_udp(frame, answers ? 53 : port, answers ? port : 53);
     frame_text(frame, text);
     frame_finish(frame);
 }
 
-void mode_packets(const struct mode *mode, unsigned vips, struct packets *packets)
+void mode_packets(const struct mode *mode, bool answers, unsigned vips, struct packets *packets)
 {
     static struct frame frame;
 
-    packets->port = mode->answers ? DEVICE_OUT : DEVICE_IN;
+    packets->port = answers ? DEVICE_OUT : DEVICE_IN;
     for (unsigned i = 0; i < PACKETS; i++) {
-        make_frame(mode, vips - 1, i, &frame);
+        make_frame(mode, answers, vips - 1, i, &frame);
         CHECK(frame.length <= PACKET_MAX);
         packets->length = frame.length;
         memcpy(packets->bytes[i], frame.bytes, frame.length);

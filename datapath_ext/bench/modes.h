@@ -9,10 +9,16 @@
 
 enum { PACKETS = 1024, PACKET_MAX = 160, DEVICE_IN = 0, DEVICE_OUT = 1 };
 
+enum way {
+    QUERIES,
+    ANSWERS, /* from the backends back to the client */
+    BOTH,    /* queries, and an answer to each; only on devices */
+};
+
 struct mode {
     const char *name, *select, *forward;
     unsigned family, backend_family; /* of the VIP, and of its backends */
-    bool answers; /* from the backends back to the client */
+    enum way way;
 };
 
 extern const struct mode modes[];
@@ -27,6 +33,6 @@ struct packets {
     uint8_t bytes[PACKETS][PACKET_MAX];
 };
 /* DNS queries to the last VIP from many clients, or answers to them. */
-void mode_packets(const struct mode *mode, unsigned vips, struct packets *packets);
+void mode_packets(const struct mode *mode, bool answers, unsigned vips, struct packets *packets);
 
 #endif

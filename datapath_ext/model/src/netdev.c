@@ -20,7 +20,8 @@
 #include "endpoint.h"
 #include "outbox.h"
 
-enum { RING_SIZE = 1 << 23, BLOCK_SIZE = 1 << 18, ROOM_LEAST = 1 << 11, HEADERS = 128 /* before the frame in its room */ };
+enum { RING_SIZE = 1 << 23, BLOCK_SIZE = 1 << 18, ROOM_LEAST = 1 << 11 };
+enum { HEADERS = 128 }; /* the kernel's and Ethernet's, in a frame's room beside what the MTU counts */
 /* Of the sender's address behind a frame's header, which the kernel aligns so. */
 enum { ADDRESS_OFFSET = (sizeof(struct tpacket2_hdr) + TPACKET_ALIGNMENT - 1) / TPACKET_ALIGNMENT * TPACKET_ALIGNMENT };
 
@@ -86,7 +87,8 @@ static void finish_checksum(const struct tpacket2_hdr *header, uint8_t *frame, s
 
 static void receive_frame(struct netdev *netdev, const struct tpacket2_hdr *header, uint8_t *frame)
 {
-    const struct sockaddr_ll *from = (const struct sockaddr_ll *)(const void *)((const uint8_t *)header + ADDRESS_OFFSET);
+    const void *address = (const uint8_t *)header + ADDRESS_OFFSET;
+    const struct sockaddr_ll *from = address;
     struct doca_flow_model_result result;
     size_t length;
 
