@@ -9,17 +9,64 @@
 static struct answer *find(const struct service *service, const struct address *backend)
 {
     for (struct answer *answer = service->answers; answer != NULL; answer = answer->next)
-        if (memcmp(&answer->backend, backend, sizeof(*backend)) == 0)
+        if ((answer->added || answer->used) && memcmp(&answer->backend, backend, sizeof(*backend)) == 0)
             return answer;
     return NULL;
+}
+
+/* Removes what is unused. */
+static bool prune(struct dataplane *dataplane, struct service *service, struct fault *fault)
+{
+    struct flow_port *out = &dataplane->flow.ports[PORT_OUT];
+    struct answer **link = &service->answers;
+
+    while (*link != NULL) {
+        struct answer *answer = *link;
+        doca_error_t result;
+
+        if (answer->used) {
+            link = &answer->next;
+            continue;
+        }
+        result = shim_remove(answer->entry);
+        if (result != DOCA_SUCCESS)
+            return fault_doca(fault, result, "removing answers of a backend");
+        *link = answer->next;
+        free(answer);
+        dataplane->answer_count--;
+        if (!flow_queued(out, result, fault, "removing answers of a backend"))
+            return false;
+    }
+    return flow_wait(out, fault);
+}
+
+/* Room for one more: if there is none, answers of backends that had lost their last slot before this load go. Without
+ * them there is room for all old and new ones. */
+static bool make_room(struct dataplane *dataplane, struct fault *fault)
+{
+    if (dataplane->answer_count < dataplane->answers_most)
+        return true;
+    for (size_t i = 0; i < dataplane->service_count; i++) {
+        struct service *service = dataplane->services[i];
+
+        for (struct answer *answer = service->answers; answer != NULL; answer = answer->next)
+            if (answer->late != 0 && answer->late < dataplane->follows)
+                answer->used = false;
+        if (!prune(dataplane, service, fault))
+            return false;
+    }
+    return true;
 }
 
 static bool add(struct dataplane *dataplane, struct service *service, const struct vip *vip,
                 const struct address *backend, struct fault *fault)
 {
-    struct answer *answer = calloc(1, sizeof(*answer));
+    struct answer *answer;
     bool done;
 
+    if (!make_room(dataplane, fault))
+        return false;
+    answer = calloc(1, sizeof(*answer));
     if (answer == NULL)
         return fault_set(fault, "no memory for answers");
     done = classifier_add_answer(&dataplane->answers, vip, backend, service->id, service->priority,
@@ -32,7 +79,8 @@ static bool add(struct dataplane *dataplane, struct service *service, const stru
     answer->used = true;
     answer->next = service->answers;
     service->answers = answer;
-    return done; /* what failed late is removed with the service */
+    dataplane->answer_count++;
+    return done;
 }
 
 /* A backend that lost its slots still answers what it was asked before. Its answers are let in as long as it is in the
@@ -59,48 +107,55 @@ static bool may_come(const struct program *program, const struct vip *vip, const
     return true;
 }
 
+/* Adds what is not there, and says what is used from now on. */
+static bool follow(struct dataplane *dataplane, struct service *service, const struct program *program,
+                   const struct vip *vip, struct fault *fault)
+{
+    for (struct answer *answer = service->answers; answer != NULL; answer = answer->next) {
+        answer->used = false;
+        if (answer->late == 0)
+            answer->late = dataplane->follows; /* unless it has a slot */
+    }
+    for (unsigned i = 0; i < vip->slot_count; i++) {
+        struct answer *answer = find(service, &program->backends[vip->slots[i]].address);
+
+        if (answer != NULL) {
+            answer->used = true;
+            answer->late = 0;
+        }
+    }
+    for (struct answer *answer = service->answers; answer != NULL; answer = answer->next)
+        answer->used = answer->used || (answer->added && may_come(program, vip, &answer->backend));
+    for (unsigned i = 0; i < vip->slot_count; i++) {
+        const struct address *backend = &program->backends[vip->slots[i]].address;
+
+        if (find(service, backend) == NULL && !add(dataplane, service, vip, backend, fault))
+            return false;
+    }
+    return true;
+}
+
 bool answers_follow(struct dataplane *dataplane, struct service *service, const struct program *program,
                     const struct vip *vip, struct fault *fault)
 {
     struct flow_port *out = &dataplane->flow.ports[PORT_OUT];
+    bool done;
 
     if (vip->forward != FORWARD_SIIT)
         return true;
     if (service->source == NULL &&
         !answer_add(&dataplane->delivery, out, service->id, &vip->address, &service->source, fault))
         return false;
-    for (struct answer *answer = service->answers; answer != NULL; answer = answer->next)
-        answer->used = may_come(program, vip, &answer->backend);
-    for (unsigned i = 0; i < vip->slot_count; i++) {
-        const struct address *backend = &program->backends[vip->slots[i]].address;
-        struct answer *answer = find(service, backend);
-
-        if (answer != NULL)
-            answer->used = true;
-        else if (!add(dataplane, service, vip, backend, fault))
-            return false;
-    }
-    return flow_wait(out, fault);
+    done = follow(dataplane, service, program, vip, fault);
+    done = flow_wait(out, fault) && done;
+    for (struct answer *answer = service->answers; answer != NULL && done; answer = answer->next)
+        answer->added = answer->added || answer->used;
+    return done;
 }
 
 bool answers_prune(struct dataplane *dataplane, struct service *service, struct fault *fault)
 {
-    struct flow_port *out = &dataplane->flow.ports[PORT_OUT];
-    struct answer **link = &service->answers;
-
-    while (*link != NULL) {
-        struct answer *answer = *link;
-
-        if (answer->used) {
-            link = &answer->next;
-            continue;
-        }
-        if (!flow_queued(out, shim_remove(answer->entry), fault, "removing answers of a backend"))
-            return false;
-        *link = answer->next;
-        free(answer);
-    }
-    return flow_wait(out, fault);
+    return prune(dataplane, service, fault);
 }
 
 bool answers_remove(struct dataplane *dataplane, struct service *service, struct fault *fault)

@@ -9,8 +9,8 @@
 #include "command.h"
 #include "log.h"
 
-/* The largest program there can be has a million slots with names of 64 characters. */
-enum { LINE_MAX_ = 128 << 20, CHUNK = 1 << 16 };
+/* The largest program there can be has a million slots with names that people can read. */
+enum { LINE_MAX_ = 128 << 20, CHUNK = 1 << 16, KEPT_MAX = 1 << 20 };
 
 struct pollfd client_wants(const struct client *client)
 {
@@ -25,29 +25,6 @@ void client_close(struct client *client)
     free(client->in);
     free(client->out);
     *client = (struct client){.fd = -1};
-}
-
-/* False when the connection is over. */
-static bool receive(struct client *client)
-{
-    ssize_t got;
-
-    if (client->in_size - client->in_length < CHUNK) {
-        size_t size = client->in_size == 0 ? 2 * CHUNK : 2 * client->in_size;
-        char *in = size <= LINE_MAX_ ? realloc(client->in, size) : NULL;
-
-        if (in == NULL) {
-            log_event(LOG_ERROR, "request_too_long", "{s:I}", "bytes", (json_int_t)client->in_length);
-            return false;
-        }
-        client->in = in;
-        client->in_size = size;
-    }
-    got = recv(client->fd, client->in + client->in_length, CHUNK, 0);
-    if (got < 0)
-        return errno == EAGAIN || errno == EINTR;
-    client->in_length += (size_t)got;
-    return got > 0;
 }
 
 /* False when the connection is over. */
@@ -83,28 +60,73 @@ static bool answer(struct client *client, json_t *json)
     return transmit(client);
 }
 
+static bool make_room(struct client *client)
+{
+    size_t size = client->in_size == 0 ? 2 * CHUNK : 2 * client->in_size;
+    char *in;
+
+    if (client->in_size - client->in_length >= CHUNK)
+        return true;
+    in = size <= LINE_MAX_ ? realloc(client->in, size) : NULL;
+    if (in == NULL)
+        return false;
+    client->in = in;
+    client->in_size = size;
+    return true;
+}
+
+/* False when the connection is over. */
+static bool receive(struct client *client)
+{
+    ssize_t got;
+
+    if (!make_room(client)) {
+        log_event(LOG_ERROR, "request_too_long", "{s:I}", "bytes", (json_int_t)client->in_length);
+        client->closing = true; /* what else it sends is not worth reading */
+        return answer(client, json_pack("{s:b, s:s}", "ok", 0, "error", "request: found no end of the line, and there "
+                                        "is no memory for more, or it has 128 MiB"));
+    }
+    got = recv(client->fd, client->in + client->in_length, CHUNK, 0);
+    if (got < 0)
+        return errno == EAGAIN || errno == EINTR;
+    client->in_length += (size_t)got;
+    return got > 0;
+}
+
 /* Lines that are complete, until one's answer has to wait. False when the connection is over. */
 static bool run_lines(struct client *client, struct engine *engine, bool *stop)
 {
-    char *end;
+    size_t from = 0;
+    bool open = true;
 
-    while (client->out == NULL && !*stop && client->in_length > 0 &&
-           (end = memchr(client->in, '\n', client->in_length)) != NULL) {
-        size_t length = (size_t)(end - client->in);
+    while (open && client->out == NULL && !*stop && client->searched < client->in_length) {
+        const char *end = memchr(client->in + client->searched, '\n', client->in_length - client->searched);
 
-        if (!answer(client, command_run(engine, client->in, length, stop)))
-            return false;
-        client->in_length -= length + 1;
-        memmove(client->in, end + 1, client->in_length);
+        client->searched = end != NULL ? (size_t)(end - client->in) + 1 : client->in_length;
+        if (end == NULL)
+            break;
+        open = answer(client, command_run(engine, client->in + from, client->searched - 1 - from, stop));
+        from = client->searched;
     }
-    return true;
+    if (from > 0) {
+        client->in_length -= from;
+        client->searched -= from;
+        memmove(client->in, client->in + from, client->in_length);
+    }
+    if (client->in_length == 0 && client->in_size > KEPT_MAX) {
+        free(client->in);
+        client->in = NULL;
+        client->in_size = 0;
+    }
+    return open;
 }
 
 bool client_serve(struct client *client, struct engine *engine)
 {
     bool waiting = client->out != NULL, stop = false;
 
-    if (!(waiting ? transmit(client) : receive(client)) || !run_lines(client, engine, &stop))
+    if (!(waiting ? transmit(client) : receive(client)) ||
+        (!client->closing && !run_lines(client, engine, &stop)) || (client->closing && client->out == NULL))
         client_close(client);
     return stop;
 }

@@ -10,10 +10,14 @@ struct client {
     int fd; /* -1: none */
     char *in, *out;
     size_t in_length, in_size, out_length, out_sent;
+    size_t searched; /* bytes of `in` that are known to end no line */
+    bool closing;    /* once `out` is out */
+    uint64_t turn;   /* the greater, the later it did something; the server's */
 };
 
 struct pollfd client_wants(const struct client *client);
-/* Reads, runs what is complete, writes. True when it was asked to stop; the answer to that has gone out then. */
+/* Reads, runs what is complete, writes. True when it was asked to stop; the answer to that has gone out then, unless the
+ * client does not read. */
 bool client_serve(struct client *client, struct engine *engine);
 void client_close(struct client *client);
 

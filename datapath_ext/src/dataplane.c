@@ -20,11 +20,12 @@ bool dataplane_open(struct dataplane *dataplane, const struct program *program, 
     memset(dataplane, 0, sizeof(*dataplane));
     dataplane->budgets = program->budgets;
     dataplane->next_id = FIRST_ID;
+    dataplane->answers_most = answers_at_most(&program->budgets);
     if (!flow_up(&dataplane->flow, program, fault))
         return false;
     /* Twice the VIPs: those that change are there twice for a moment. */
     if (classifier_open(&dataplane->queries, &ports[PORT_IN], 2 * program->budgets.vips, fault) &&
-        classifier_open(&dataplane->answers, &ports[PORT_OUT], answers_at_most(&program->budgets), fault))
+        classifier_open(&dataplane->answers, &ports[PORT_OUT], dataplane->answers_most, fault))
         return true;
     dataplane_close(dataplane);
     return false;
@@ -137,7 +138,8 @@ static void discard(struct dataplane *dataplane, struct service **built, size_t 
         if (built[i] == NULL)
             continue;
         if (service_leave(dataplane, built[i], &ignored)) {
-            (void)service_remove(dataplane, built[i], NULL, &ignored);
+            /* Packets may have come to it for a moment. */
+            (void)service_remove(dataplane, built[i], find_service(dataplane, built[i]->vip), &ignored);
         } else { /* it may have packets; the next load tries again */
             built[i]->next = dataplane->stuck;
             dataplane->stuck = built[i];
@@ -153,7 +155,7 @@ static bool release_stuck(struct dataplane *dataplane, struct fault *fault)
         if (!service_leave(dataplane, service, fault))
             return false;
         dataplane->stuck = service->next;
-        if (!service_remove(dataplane, service, NULL, fault))
+        if (!service_remove(dataplane, service, find_service(dataplane, service->vip), fault))
             return false;
     }
     return true;
@@ -236,6 +238,7 @@ bool dataplane_follow(struct dataplane *dataplane, const struct program *program
 
     dataplane->added = dataplane->replaced = dataplane->removed = 0;
     dataplane->slots_updated = dataplane->targets_updated = 0;
+    dataplane->follows++;
     if (!check_constants(dataplane, program, fault) || !check_room(dataplane, program, fault) ||
         !release_stuck(dataplane, fault))
         return false;

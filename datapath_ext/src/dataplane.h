@@ -21,6 +21,8 @@ struct dataplane {
     size_t service_count;
     struct service *stuck; /* built in vain, and hardware did not let them go */
     uint32_t next_id; /* of services and targets; never used twice */
+    unsigned follows; /* programs that it was to follow so far */
+    unsigned answer_count, answers_most; /* entries for answers, of all services */
     /* What the latest program took. */
     unsigned added, replaced, removed, slots_updated, targets_updated;
 };

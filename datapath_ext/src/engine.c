@@ -28,16 +28,22 @@ bool engine_open(struct engine *engine, struct program *program, struct fault *f
     return true;
 }
 
-void engine_close(struct engine *engine)
+/* Once hardware has followed a program as a whole, nothing points into any other. */
+static void free_held(struct engine *engine)
 {
-    dataplane_close(&engine->dataplane);
-    program_free(engine->program);
     while (engine->held != NULL) {
         struct program *program = engine->held;
 
         engine->held = program->next;
         program_free(program);
     }
+}
+
+void engine_close(struct engine *engine)
+{
+    dataplane_close(&engine->dataplane);
+    program_free(engine->program);
+    free_held(engine);
     memset(engine, 0, sizeof(*engine));
 }
 
@@ -71,8 +77,14 @@ bool engine_load(struct engine *engine, struct program *program, struct fault *f
     struct fault undoing = {0};
 
     engine_watch(engine);
-    if (check_ports(engine, program, fault) && dataplane_follow(&engine->dataplane, program, fault)) {
+    if (!check_ports(engine, program, fault)) {
+        engine_refuse(engine, fault);
+        program_free(program);
+        return false;
+    }
+    if (dataplane_follow(&engine->dataplane, program, fault)) {
         program_free(engine->program);
+        free_held(engine);
         engine->program = program;
         engine->consistent = true;
         engine->draining = false;
@@ -82,17 +94,13 @@ bool engine_load(struct engine *engine, struct program *program, struct fault *f
         return true;
     }
     engine_refuse(engine, fault);
-    if (check_ports(engine, program, &undoing) &&
-        dataplane_follow(&engine->dataplane, engine->program, &undoing)) {
-        program_free(program);
-        return false;
-    }
-    if (engine->present[PORT_IN] && engine->present[PORT_OUT]) {
-        engine->consistent = false;
-        log_event(LOG_ERROR, "not_undone", "{s:s}", "error", undoing.text);
-    }
-    program->next = engine->held; /* what hardware has of it points into it */
+    program->next = engine->held; /* what hardware has of it points into it, until it is undone */
     engine->held = program;
+    engine->consistent = dataplane_follow(&engine->dataplane, engine->program, &undoing);
+    if (engine->consistent)
+        free_held(engine);
+    else
+        log_event(LOG_ERROR, "not_undone", "{s:s}", "error", undoing.text);
     return false;
 }
 
@@ -100,18 +108,19 @@ bool engine_load(struct engine *engine, struct program *program, struct fault *f
 static bool drain_vip(json_t *slots, const char *backend, unsigned *moved)
 {
     size_t count = json_array_size(slots);
+    json_t *next = NULL;
 
-    for (size_t i = 0; i < count; i++) {
-        json_t *other = NULL;
+    /* From the end, twice: the first slots are the next ones of the last. */
+    for (size_t i = 2 * count; i-- > 0;) {
+        json_t *slot = json_array_get(slots, i % count);
 
-        if (strcmp(json_string_value(json_array_get(slots, i)), backend) != 0)
+        if (strcmp(json_string_value(slot), backend) != 0) {
+            next = slot;
             continue;
-        for (size_t step = 1; step < count && other == NULL; step++) {
-            other = json_array_get(slots, (i + step) % count);
-            if (strcmp(json_string_value(other), backend) == 0)
-                other = NULL;
         }
-        if (other == NULL || json_array_set(slots, i, other) != 0)
+        if (i >= count)
+            continue;
+        if (next == NULL || json_array_set(slots, i, next) != 0)
             return false;
         (*moved)++;
     }
@@ -131,11 +140,11 @@ bool engine_drain(struct engine *engine, const char *backend, unsigned *slots, s
     for (size_t b = 0; b < engine->program->backend_count; b++)
         known = known || strcmp(engine->program->backends[b].name, backend) == 0;
     if (!known)
-        (void)fault_set(fault, "drain: there is no backend %.64s", backend);
+        (void)fault_set(fault, "drain: there is no backend %s", backend);
     json_array_foreach(json_object_get(copy, "vips"), i, vip)
         if (known && !drain_vip(json_object_get(vip, "slots"), backend, slots)) {
             known = false;
-            (void)fault_set(fault, "drain: backend %.64s is the only one of vip %s", backend,
+            (void)fault_set(fault, "drain: backend %s is the only one of vip %s", backend,
                             engine->program->vips[i].name);
         }
     program = known ? program_read(copy, fault) : NULL;

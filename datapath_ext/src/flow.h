@@ -13,7 +13,7 @@ struct doca_dev;
 struct flow_port {
     struct doca_flow_port *port;
     struct doca_dev *dev;
-    char name[65];
+    char name[NAME_SIZE];
     bool is_netdev; /* the name is a network device's, not an RDMA device's */
     unsigned outstanding, failed; /* operations that the callback has not reported, and that it reported as failed */
 };

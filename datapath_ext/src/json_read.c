@@ -103,14 +103,16 @@ bool read_name(struct reader *reader, const char *key, const char **name)
 {
     static const char expected[] = "a name of 1 to 160 characters";
     const json_t *found = reader_member(reader, key, expected, true);
-    size_t length;
+    const char *text = json_string_value(found);
+    size_t characters = 0;
 
     if (found == NULL)
         return false;
-    length = json_string_length(found);
-    if (length < 1 || length > 160 || strlen(json_string_value(found)) != length)
+    for (size_t i = 0; i < json_string_length(found); i++)
+        characters += ((unsigned char)text[i] & 0xc0) != 0x80; /* but for those that go on with a character */
+    if (characters < 1 || characters > NAME_CHARACTERS || strlen(text) != json_string_length(found))
         return read_refuse(reader, key, found, expected);
-    *name = json_string_value(found);
+    *name = text;
     return true;
 }
 

@@ -174,6 +174,7 @@ static bool read_vip(const json_t *json, size_t number, const struct program *pr
 static bool read_lists(struct reader *reader, struct program *program)
 {
     const json_t *backends, *vips, *item;
+    unsigned other;
     size_t i;
 
     if (!read_array(reader, "backends", "an array of backends", &backends) ||
@@ -187,6 +188,9 @@ static bool read_lists(struct reader *reader, struct program *program)
     json_array_foreach(backends, i, item) {
         if (!read_backend(item, i, &program->backends[i], reader->fault))
             return false;
+        if (find_backend(program, program->backends[i].name, &other))
+            return fault_set(reader->fault, "$.backends[%zu].name: found \"%s\", which backend %u has too, expected "
+                             "names of their own", i, program->backends[i].name, other);
         if (json_object_set_new(program->backend_numbers, program->backends[i].name, json_integer((json_int_t)i)) != 0)
             return fault_set(reader->fault, "no memory for the program");
         program->backend_count++;

@@ -9,6 +9,7 @@
 #include "fault.h"
 
 enum { PROGRAM_VERSION = 1, COUNTERS_OWN = 16, SLOTS_MAX = 32768 /* the source port has 15 bits that choose */ };
+enum { NAME_CHARACTERS = 160, NAME_SIZE = 4 * NAME_CHARACTERS + 1 /* UTF-8 */ };
 
 enum select {
     SELECT_SLOTS,  /* by the source port, as the switch's own slots: (port >> 1) mod slots */

@@ -8,17 +8,36 @@ static bool same_address(const struct address *one, const struct address *other)
     return memcmp(one, other, sizeof(*one)) == 0;
 }
 
-static bool check_names(const struct program *program, struct fault *fault)
+static int by_address(const void *one, const void *other)
 {
+    const struct backend *const *a = one, *const *b = other;
+    int order = memcmp(&(*a)->address, &(*b)->address, sizeof((*a)->address));
+
+    return order != 0 ? order : (*a > *b) - (*a < *b); /* they are of one array */
+}
+
+/* Sorted: there may be many thousands. */
+static bool check_addresses(const struct program *program, struct fault *fault)
+{
+    const struct backend **sorted = calloc(program->backend_count + 1, sizeof(*sorted));
+    bool good = true;
+
+    if (sorted == NULL)
+        return fault_set(fault, "no memory for the program");
     for (size_t i = 0; i < program->backend_count; i++)
-        for (size_t j = 0; j < i; j++)
-            if (strcmp(program->backends[i].name, program->backends[j].name) == 0)
-                return fault_set(fault, "$.backends[%zu].name: found \"%s\", which backend %zu has too, expected names "
-                                 "of their own", i, program->backends[i].name, j);
-            else if (program->backends[i].address.family != 0 &&
-                     same_address(&program->backends[i].address, &program->backends[j].address))
-                return fault_set(fault, "$.backends[%zu].address: found the address of backend %s, expected addresses "
-                                 "of their own (backend %s)", i, program->backends[j].name, program->backends[i].name);
+        sorted[i] = &program->backends[i];
+    qsort(sorted, program->backend_count, sizeof(*sorted), by_address);
+    for (size_t i = 1; i < program->backend_count && good; i++)
+        if (sorted[i]->address.family != 0 && same_address(&sorted[i]->address, &sorted[i - 1]->address))
+            good = fault_set(fault, "$.backends[%td].address: found the address of backend %s, expected addresses of "
+                             "their own (backend %s)", sorted[i] - program->backends, sorted[i - 1]->name,
+                             sorted[i]->name);
+    free(sorted);
+    return good;
+}
+
+static bool check_vips(const struct program *program, struct fault *fault)
+{
     for (size_t i = 0; i < program->vip_count; i++)
         for (size_t j = 0; j < i; j++) {
             const struct vip *vip = &program->vips[i], *other = &program->vips[j];
@@ -34,38 +53,49 @@ static bool check_names(const struct program *program, struct fault *fault)
     return true;
 }
 
-/* An answer from a backend must lead back to one VIP: after translation nothing else tells them apart. */
-static bool check_answers_of(const struct program *program, size_t number, bool *mine, struct fault *fault)
+static bool same_answers(const struct vip *one, const struct vip *other)
 {
-    const struct vip *vip = &program->vips[number];
+    return other->forward == FORWARD_SIIT && one->port == other->port && one->protocol == other->protocol;
+}
 
-    memset(mine, 0, program->backend_count * sizeof(*mine));
-    for (unsigned slot = 0; slot < vip->slot_count; slot++)
-        mine[vip->slots[slot]] = true;
-    for (size_t i = 0; i < number; i++) {
-        const struct vip *other = &program->vips[i];
+/* An answer from a backend must lead back to one VIP: after translation nothing else tells them apart. `owners` has room
+ * for a VIP's number and 1 per backend. */
+static bool check_answers_of(const struct program *program, size_t first, size_t *owners, struct fault *fault)
+{
+    memset(owners, 0, program->backend_count * sizeof(*owners));
+    for (size_t i = first; i < program->vip_count; i++) {
+        const struct vip *vip = &program->vips[i];
 
-        if (other->forward != FORWARD_SIIT || vip->port != other->port || vip->protocol != other->protocol)
+        if (!same_answers(&program->vips[first], vip))
             continue;
-        for (unsigned slot = 0; slot < other->slot_count; slot++)
-            if (mine[other->slots[slot]])
+        for (unsigned slot = 0; slot < vip->slot_count; slot++) {
+            size_t *owner = &owners[vip->slots[slot]];
+
+            if (*owner != 0 && *owner != i + 1)
                 return fault_set(fault, "$.vips[%zu].slots: found backend %s, which answers for vip %s from the same "
-                                 "port too, expected backends of its own (vip %s)", number,
-                                 program->backends[other->slots[slot]].name, other->name, vip->name);
+                                 "port too, expected backends of its own (vip %s)", i,
+                                 program->backends[vip->slots[slot]].name, program->vips[*owner - 1].name, vip->name);
+            *owner = i + 1;
+        }
     }
     return true;
 }
 
 static bool check_answers(const struct program *program, struct fault *fault)
 {
-    bool *mine = calloc(program->backend_count + 1, sizeof(*mine)), good = true;
+    size_t *owners = calloc(program->backend_count + 1, sizeof(*owners));
+    bool good = true;
 
-    if (mine == NULL)
+    if (owners == NULL)
         return fault_set(fault, "no memory for the program");
-    for (size_t i = 0; i < program->vip_count && good; i++)
-        if (program->vips[i].forward == FORWARD_SIIT)
-            good = check_answers_of(program, i, mine, fault);
-    free(mine);
+    for (size_t i = 0; i < program->vip_count && good; i++) {
+        bool first = program->vips[i].forward == FORWARD_SIIT;
+
+        for (size_t j = 0; j < i && first; j++)
+            first = !same_answers(&program->vips[i], &program->vips[j]);
+        good = !first || check_answers_of(program, i, owners, fault);
+    }
+    free(owners);
     return good;
 }
 
@@ -117,7 +147,8 @@ bool program_check(const struct program *program, struct fault *fault)
     if (strcmp(program->in, program->out) == 0)
         return fault_set(fault, "$.ports.out: found \"%s\", which is also $.ports.in, expected another device",
                          program->out);
-    if (!check_names(program, fault) || !check_budgets(program, fault))
+    /* Budgets first: they are what limits the number of VIPs that are compared. */
+    if (!check_addresses(program, fault) || !check_budgets(program, fault) || !check_vips(program, fault))
         return false;
     for (size_t i = 0; i < program->vip_count; i++) {
         const struct vip *vip = &program->vips[i];

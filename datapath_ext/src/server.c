@@ -19,39 +19,43 @@ enum { CLIENTS = 8, TICK_MS = 1000 };
 
 struct server {
     struct sockaddr_un address;
+    dev_t device; /* of the socket's file, to know it by */
+    ino_t inode;
     bool bound;
     int listener, signals;
     struct client clients[CLIENTS];
+    uint64_t turn;
     time_t watched; /* when the ports were last looked at */
 };
 
 /* Whether somebody serves the socket; one that nobody serves is what a killed process left. */
 static bool is_served(const struct sockaddr_un *address)
 {
-    int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool served = probe >= 0 && connect(probe, (const struct sockaddr *)address, sizeof(*address)) == 0;
+    int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    /* EAGAIN: somebody listens, but is too busy to take more. */
+    bool served = probe >= 0 && (connect(probe, (const struct sockaddr *)address, sizeof(*address)) == 0 ||
+                                 errno == EAGAIN);
 
     if (probe >= 0)
         (void)close(probe);
     return served;
 }
 
-static bool is_socket(const char *path)
+static bool is_socket(const char *path, struct stat *status)
 {
-    struct stat status;
-
-    return lstat(path, &status) == 0 && S_ISSOCK(status.st_mode);
+    return lstat(path, status) == 0 && S_ISSOCK(status->st_mode);
 }
 
 static bool open_listener(struct server *server, struct fault *fault)
 {
     const char *path = server->address.sun_path;
+    struct stat status;
     mode_t old;
     int error;
 
     if (is_served(&server->address))
         return fault_set(fault, "socket %s: another process serves it", path);
-    if (is_socket(path))
+    if (is_socket(path, &status))
         (void)unlink(path);
     server->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (server->listener < 0)
@@ -61,7 +65,9 @@ static bool open_listener(struct server *server, struct fault *fault)
     (void)umask(old);
     if (error != 0)
         return fault_set(fault, "socket %s: %s", path, strerror(error));
-    server->bound = true;
+    server->bound = is_socket(path, &status);
+    server->device = status.st_dev;
+    server->inode = status.st_ino;
     return listen(server->listener, CLIENTS) == 0 || fault_set(fault, "socket %s: %s", path, strerror(errno));
 }
 
@@ -72,7 +78,8 @@ static bool open_signals(struct server *server, struct fault *fault)
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGINT);
-    if (sigprocmask(SIG_BLOCK, &set, NULL) != 0)
+    /* Whoever read the log may be gone, and packets flow all the same. */
+    if (sigprocmask(SIG_BLOCK, &set, NULL) != 0 || signal(SIGPIPE, SIG_IGN) == SIG_ERR)
         return fault_set(fault, "signals: %s", strerror(errno));
     server->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     return server->signals >= 0 || fault_set(fault, "signals: %s", strerror(errno));
@@ -103,11 +110,15 @@ struct server *server_open(const char *path, struct fault *fault)
 
 void server_close(struct server *server)
 {
+    struct stat status;
+
     if (server == NULL)
         return;
     for (unsigned i = 0; i < CLIENTS; i++)
         client_close(&server->clients[i]);
-    if (server->bound)
+    /* Not a socket that somebody put in its place since. */
+    if (server->bound && is_socket(server->address.sun_path, &status) && status.st_dev == server->device &&
+        status.st_ino == server->inode)
         (void)unlink(server->address.sun_path);
     if (server->listener >= 0)
         (void)close(server->listener);
@@ -116,19 +127,37 @@ void server_close(struct server *server)
     free(server);
 }
 
+/* A free place, or that of the client that has been silent longest and waits for nothing. */
+static struct client *find_place(struct server *server)
+{
+    struct client *place = NULL;
+
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        struct client *client = &server->clients[i];
+
+        if (client->fd < 0)
+            return client;
+        if (client->in_length == 0 && client->out == NULL && (place == NULL || client->turn < place->turn))
+            place = client;
+    }
+    return place;
+}
+
 static void take_client(struct server *server)
 {
     int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    struct client *place = fd >= 0 ? find_place(server) : NULL;
 
-    for (unsigned i = 0; i < CLIENTS && fd >= 0; i++)
-        if (server->clients[i].fd < 0) {
-            server->clients[i].fd = fd;
-            fd = -1;
-        }
-    if (fd >= 0) { /* whoever connects to a full house sees it at once */
+    if (fd < 0)
+        return;
+    if (place == NULL) { /* whoever connects to a house full of work sees it at once */
         log_event(LOG_WARNING, "too_many_clients", "{s:i}", "most", (int)CLIENTS);
         (void)close(fd);
+        return;
     }
+    client_close(place);
+    place->fd = fd;
+    place->turn = ++server->turn;
 }
 
 static bool take_signal(struct server *server)
@@ -190,8 +219,10 @@ bool server_run(struct server *server, struct engine *engine, struct fault *faul
             return fault_set(fault, "waiting for requests: %s", strerror(errno));
         watch(server, engine);
         for (unsigned i = 0; i < CLIENTS && !stop; i++)
-            if (ready[i + 2].revents != 0)
+            if (ready[i + 2].revents != 0) {
+                server->clients[i].turn = ++server->turn;
                 stop = client_serve(&server->clients[i], engine);
+            }
         if (ready[0].revents != 0)
             take_client(server);
         if (ready[1].revents != 0)

@@ -69,9 +69,11 @@ static bool set_slot(struct dataplane *dataplane, struct service *service, unsig
     if (slot->entry != NULL && slot->tally != tally && !slot_count(service, slot))
         return fault_set(fault, "the counter of slot %u cannot be read", number);
     if (slot->entry == NULL) {
+        slot->current = false;
         if (!slot_add(&dataplane->delivery, in, forward, service->id, number, content, &slot->entry, fault))
             return false;
-    } else if (memcmp(&slot->content, content, sizeof(*content)) != 0) {
+    } else if (!slot->current || memcmp(&slot->content, content, sizeof(*content)) != 0) {
+        slot->current = false;
         if (!slot_update(&dataplane->delivery, in, forward, content, slot->entry, fault))
             return false;
         dataplane->slots_updated++;
@@ -90,6 +92,8 @@ static bool set_slots(struct dataplane *dataplane, struct service *service, cons
     for (unsigned i = 0; i < vip->slot_count && done; i++)
         done = set_slot(dataplane, service, i, program->backends[vip->slots[i]].name, &contents[vip->slots[i]], fault);
     done = flow_wait(&dataplane->flow.ports[PORT_IN], fault) && done;
+    for (unsigned i = 0; i < vip->slot_count && done; i++)
+        service->slots[i].current = true;
     free(contents);
     return done;
 }
@@ -123,9 +127,10 @@ struct service *service_build(struct dataplane *dataplane, const struct program 
 
 bool service_enter(struct dataplane *dataplane, struct service *service, struct fault *fault)
 {
-    return classifier_add(&dataplane->queries, service->vip, service->id, service->priority, service->selector->pipe,
-                          &service->entry, fault) &&
-           flow_wait(dataplane->queries.port, fault);
+    service->entered = classifier_add(&dataplane->queries, service->vip, service->id, service->priority,
+                                      service->selector->pipe, &service->entry, fault) &&
+                       flow_wait(dataplane->queries.port, fault);
+    return service->entered;
 }
 
 /* Answers of new backends are let in before queries go to them, those of old ones as long as they may come. */
@@ -136,7 +141,8 @@ bool service_update(struct dataplane *dataplane, struct service *service, const 
         !set_slots(dataplane, service, program, vip, fault) || !answers_prune(dataplane, service, fault))
         return false;
     service->vip = vip;
-    return service->entry != NULL || service_enter(dataplane, service, fault); /* it was left in vain */
+    /* Unless it was left, or entered, in vain. */
+    return service->entered || (service_leave(dataplane, service, fault) && service_enter(dataplane, service, fault));
 }
 
 bool service_leave(struct dataplane *dataplane, struct service *service, struct fault *fault)
@@ -150,6 +156,7 @@ bool service_leave(struct dataplane *dataplane, struct service *service, struct 
     if (result != DOCA_SUCCESS)
         return fault_doca(fault, result, "removing a VIP");
     service->entry = NULL;
+    service->entered = false;
     return flow_queued(in, result, fault, "") && flow_wait(in, fault);
 }
 
@@ -178,6 +185,8 @@ void service_forget(struct service *service)
         service->answers = answer->next;
         free(answer);
     }
+    for (unsigned i = 0; i < service->tally_count; i++)
+        free(service->tallies[i].name);
     free(service->tallies);
     free(service->slots);
     free(service);

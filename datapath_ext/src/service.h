@@ -6,13 +6,14 @@
 
 /* Packets that went to a backend, also through slots that are another's now. */
 struct tally {
-    char name[65];
+    char *name;
     uint64_t packets, bytes;
 };
 
 struct slot {
     struct doca_flow_pipe_entry *entry;
     struct slot_content content;
+    bool current;            /* hardware has this content; false: something was refused late, and it may have another */
     unsigned tally;          /* whose packets it counts now */
     uint64_t packets, bytes; /* of its counter, that are in a tally already */
 };
@@ -20,7 +21,9 @@ struct slot {
 struct answer {
     struct address backend;
     struct doca_flow_pipe_entry *entry;
+    bool added; /* hardware has it; false: it, or one added with it, was refused late */
     bool used;
+    unsigned late; /* the load that took the backend's last slot; 0: it has slots */
     struct answer *next;
 };
 
@@ -29,6 +32,7 @@ struct service {
     uint32_t id, priority;
     struct selector *selector;
     struct doca_flow_pipe_entry *entry; /* NULL until packets may come */
+    bool entered;                       /* they do come */
     struct slot *slots;
     unsigned slot_count;
     struct tally *tallies;

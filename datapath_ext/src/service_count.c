@@ -1,6 +1,5 @@
 /* What services count. A slot's counter goes on when the slot becomes another backend's, so what it counted until then
  * is put to the account of the backend before. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +9,7 @@
 bool tally_find(struct service *service, const char *name, unsigned *number)
 {
     struct tally *tallies;
+    char *copy;
 
     for (*number = 0; *number < service->tally_count; (*number)++)
         if (strcmp(service->tallies[*number].name, name) == 0)
@@ -18,8 +18,10 @@ bool tally_find(struct service *service, const char *name, unsigned *number)
     if (tallies == NULL)
         return false;
     service->tallies = tallies;
-    memset(&tallies[service->tally_count], 0, sizeof(*tallies));
-    (void)snprintf(tallies[service->tally_count++].name, sizeof(tallies->name), "%s", name);
+    copy = strdup(name);
+    if (copy == NULL)
+        return false;
+    tallies[service->tally_count++] = (struct tally){.name = copy};
     return true;
 }
 

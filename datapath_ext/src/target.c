@@ -1,6 +1,5 @@
 #include "target.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +10,7 @@
 struct target *target_find(const struct dataplane *dataplane, const struct vip *vip, const struct backend *backend)
 {
     for (struct target *target = dataplane->targets; target != NULL; target = target->next)
-        if (target->forward == vip->forward && target->inner == vip->address.family &&
+        if (target->added && target->forward == vip->forward && target->inner == vip->address.family &&
             target->outer == backend->address.family && strcmp(target->name, backend->name) == 0)
             return target;
     return NULL;
@@ -34,6 +33,8 @@ static struct tunnel tunnel_to(const struct program *program, const struct backe
 
 static bool same(const struct target *target, const struct backend *backend, const struct tunnel *tunnel)
 {
+    if (!target->current)
+        return false;
     if (target->forward == FORWARD_IPIP)
         return memcmp(&target->tunnel, tunnel, sizeof(*tunnel)) == 0;
     return memcmp(target->backend.mac, backend->mac, 6) == 0 &&
@@ -44,15 +45,23 @@ static bool update(struct dataplane *dataplane, struct target *target, const str
                    const struct tunnel *tunnel, struct fault *fault)
 {
     struct flow_port *port = port_of(dataplane, target);
+    bool done = target->forward == FORWARD_IPIP
+                    ? tunnel_update(&dataplane->delivery, port, target->inner, tunnel, target->entry, fault)
+                    : translation_update(&dataplane->delivery, port, backend, target->entry, fault);
 
-    if (target->forward == FORWARD_IPIP
-            ? !tunnel_update(&dataplane->delivery, port, target->inner, tunnel, target->entry, fault)
-            : !translation_update(&dataplane->delivery, port, backend, target->entry, fault))
+    target->current = flow_wait(port, fault) && done;
+    if (!target->current)
         return false;
     target->backend = *backend;
     target->tunnel = *tunnel;
     dataplane->targets_updated++;
-    return flow_wait(port, fault);
+    return true;
+}
+
+static void release(struct target *target)
+{
+    free(target->name);
+    free(target);
 }
 
 static bool check_room(const struct dataplane *dataplane, struct fault *fault)
@@ -76,25 +85,26 @@ static bool add(struct dataplane *dataplane, const struct vip *vip, const struct
     if (!check_room(dataplane, fault))
         return false;
     target = calloc(1, sizeof(*target));
-    if (target == NULL)
+    if (target == NULL || (target->name = strdup(backend->name)) == NULL) {
+        free(target);
         return fault_set(fault, "no memory for a backend");
+    }
     target->forward = vip->forward;
     target->outer = backend->address.family;
     target->inner = vip->address.family;
     target->mark = dataplane->next_id++;
     target->backend = *backend;
     target->tunnel = *tunnel;
-    (void)snprintf(target->name, sizeof(target->name), "%s", backend->name);
     port = port_of(dataplane, target);
     done = target->forward == FORWARD_IPIP
                ? tunnel_add(&dataplane->delivery, port, target->mark, target->inner, tunnel, &target->entry, fault)
                : translation_add(&dataplane->delivery, port, target->mark, backend, &target->entry, fault);
     done = flow_wait(port, fault) && done;
     if (!done && target->entry == NULL) {
-        free(target);
+        release(target);
         return false;
     }
-    target->used = done;
+    target->added = target->current = target->used = done;
     target->next = dataplane->targets;
     dataplane->targets = target; /* also what failed late: it is removed with what nobody uses */
     return done;
@@ -180,15 +190,19 @@ bool targets_prune(struct dataplane *dataplane, struct fault *fault)
     while (*link != NULL) {
         struct target *target = *link;
         struct flow_port *port = port_of(dataplane, target);
+        doca_error_t result;
 
         if (target->used) {
             link = &target->next;
             continue;
         }
-        if (!flow_queued(port, shim_remove(target->entry), fault, "removing a backend"))
-            return false;
+        result = shim_remove(target->entry);
+        if (result != DOCA_SUCCESS)
+            return fault_doca(fault, result, "removing a backend");
         *link = target->next;
-        free(target);
+        release(target);
+        if (!flow_queued(port, result, fault, "removing a backend"))
+            return false;
     }
     return flow_wait(&dataplane->flow.ports[PORT_IN], fault) && flow_wait(&dataplane->flow.ports[PORT_OUT], fault);
 }
@@ -199,6 +213,6 @@ void targets_forget(struct dataplane *dataplane)
         struct target *target = dataplane->targets;
 
         dataplane->targets = target->next;
-        free(target);
+        release(target);
     }
 }

@@ -10,12 +10,14 @@ struct dataplane;
 
 struct target {
     enum forward forward;
-    char name[65]; /* the backend's */
+    char *name; /* the backend's */
     unsigned outer, inner;
     uint32_t mark;
     struct backend backend; /* what hardware has; the name is not used */
     struct tunnel tunnel;
     struct doca_flow_pipe_entry *entry;
+    bool added;   /* hardware has it; false: it refused late, and what it has is to be removed */
+    bool current; /* it has these values; false: it refused an update late, and may have others */
     bool used;
     struct target *next;
 };
