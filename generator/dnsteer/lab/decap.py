@@ -1,0 +1,68 @@
+"""The program that takes the outer header off IP-in-IP packets, on the lab's name servers (datapath_ext/decap)."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Iterable
+from importlib import resources
+from pathlib import Path
+
+from dnsteer.lab.command import inside, run
+from dnsteer.lab.errors import CommandError, LabError, MissingProgramError
+
+ANYONE = ("0.0.0.0/0", "::/0")
+"""The lab's networks have no strangers."""
+
+_HEADERS = {
+    "bpf/bpf_helpers.h": "libbpf-dev",
+    "bpf/bpf_endian.h": "libbpf-dev",
+    "linux/bpf.h": "linux-libc-dev",
+    "asm/types.h": "linux-libc-dev",
+}
+
+
+def sources_dir() -> Path:
+    """Where the program and its control are: inside the installed package, or in a source checkout."""
+    packaged = Path(str(resources.files("dnsteer"))) / "decap"
+    found = packaged if packaged.is_dir() else Path(__file__).resolve().parents[3] / "datapath_ext" / "decap"
+    if not (found / "decap.bpf.c").is_file():
+        raise LabError("decap.bpf.c is not there: tunnels to name servers need a source checkout of dnsteer")
+    return found
+
+
+def build(target: Path) -> None:
+    """Compile the program to *target*. Raises MissingProgramError when clang or a header is not installed."""
+    source = sources_dir() / "decap.bpf.c"
+    headers = f"-I/usr/include/{platform.machine()}-linux-gnu"  # Debian's, where clang does not look for this target
+    argv = ["clang", "-O2", "-g", "-target", "bpf", headers, "-Wall", "-Wextra", "-Werror", "-fno-caret-diagnostics"]
+    try:
+        run([*argv, "-c", str(source), "-o", str(target)], timeout=60)
+    except CommandError as err:
+        if isinstance(err.__cause__, FileNotFoundError):
+            raise MissingProgramError({"clang": "clang"}) from err
+        for header, package in _HEADERS.items():
+            if f"'{header}' file not found" in str(err):
+                raise MissingProgramError({header: package}) from err
+        raise
+
+
+def attach(
+    namespace: str,
+    device: str,
+    program: Path,
+    *,
+    remotes: Iterable[str] = ANYONE,
+    locals_: Iterable[str] = (),
+    vips: Iterable[str] = (),
+) -> None:
+    """Attach *program* to *device*, in place of one that is there, and let it take packets from *remotes*.
+
+    *locals_* are the tunnels' destinations, by default the device's global addresses; *vips* what is inside of them, by
+    default the global addresses of lo. So the addresses come first, this afterwards.
+    """
+    run(inside(namespace, ["ip", "-force", "link", "set", "dev", device, "xdp", "obj", str(program), "sec", "xdp"]))
+    options = [word for option, values in (("remote", remotes), ("local", locals_), ("vip", vips))
+               for value in values for word in (f"--{option}", value)]  # fmt: skip
+    control = [sys.executable, str(sources_dir() / "decapctl.py")]
+    run(inside(namespace, [*control, "allow", device, *options]))
