@@ -6,6 +6,8 @@ cd "$(dirname "$0")/.."
 spec=$1
 db=$2
 dnsteer=.venv/bin/dnsteer
+DNSTEER_EXTENSION_SOCKET=$(dirname "${db#unix:}")/dnsteer-ext.sock # the lab's, not the spec's
+export DNSTEER_EXTENSION_SOCKET
 
 if [ "$(id -u)" -ne 0 ]; then
     echo "demo: the lab needs root (network namespaces); the proof alone does not: $dnsteer check $spec" >&2

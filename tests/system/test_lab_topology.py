@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.lab import TopologyError, topology, traffic
-from dnsteer.lab.shares import Expectation
+from dnsteer.lab import TopologyError, names, topology, traffic
+from dnsteer.lab.shares import Expectation, queries_to_settle
 from dnsteer.lab.state import fingerprint
+from dnsteer.lab.targets import targets_of
 from dnsteer.lab.topology import Host, Topology
 from dnsteer.spec.load import load_spec
 from tests.system.lab_specs import EVERYTHING, spec_of
@@ -56,6 +57,65 @@ def test_everything() -> None:
     assert any("udp/853" in note for note in plan.notes)
 
 
+def test_servers_in_tunnels_own_vips_of_both_families_and_take_tunnels_off() -> None:
+    plan = topology.plan(load_spec(EXAMPLES / "ipip.yaml").spec)
+    assert (
+        plan.extension == {"ext-in": "ext-in", "ext-out": "ext-out"} and names.EXTENSION_NAMESPACE in plan.namespaces()
+    )
+    assert (plan.mtu, plan.client_mtu) == (1600, 1500)
+    ns3 = host(plan, "dnst-b-ns3")  # it has an IPv6 address only
+    assert ns3.tunneled and not ns3.passes
+    assert ns3.vips == ns3.straight == [ip_address("198.51.100.53"), ip_address("2001:db8:1::53")]
+    assert (ip_address("198.51.100.53"), 53) in ns3.servers[0].listen
+
+
+def test_servers_of_translated_vips_own_none_and_route_by_the_gateway() -> None:
+    plan = topology.plan(load_spec(EXAMPLES / "siit.yaml").spec)
+    s1 = host(plan, "dnst-b-s1")
+    assert s1.passes and not s1.vips and s1.gateways == [ip_address("2001:db8:53::1")]
+    assert s1.servers[0].small and s1.servers[0].listen == [(ip_address("2001:db8:53::11"), 53)]
+
+
+def test_clients_have_many_addresses_where_they_are_told_apart() -> None:
+    by_client, by_port = (topology.plan(load_spec(EXAMPLES / f"{n}.yaml").spec) for n in ("client-hash", "spray"))
+    assert [sum(1 for _ in network) for network in by_client.clients[0].many] == [64, 64]
+    assert by_port.clients[0].many == ()
+
+
+def test_the_direct_path_to_a_server_without_the_vips_family_is_in_the_other() -> None:
+    spec = load_spec(EXAMPLES / "siit.yaml").spec
+    translated = next(targets_of(spec, topology.plan(spec)))
+    assert (translated.address.version, translated.direct_address.version) == (4, 6)
+    spec = load_spec(EXAMPLES / "ipip.yaml").spec
+    assert {(t.address.version, t.direct_address.version) for t in targets_of(spec, topology.plan(spec))} == {
+        (4, 4),
+        (6, 6),
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("{port: ext-in}", "{port: ext-in, device: a-name-too-long1}", "'a-name-too-long1': Linux takes 15 characters"),
+        (
+            "02:00:00:00:01:02",
+            "02:00:00:00:01:01",
+            "backends ns1 and ns2 are behind one router, and get queries in tunnels",
+        ),
+    ],
+)
+def test_what_the_lab_cannot_build_of_an_extension(old: str, new: str, said: str) -> None:
+    text = (EXAMPLES / "ipip.yaml").read_text().replace(old, new)
+    with pytest.raises(TopologyError, match=said):
+        topology.plan(spec_of(text))
+
+
+def test_links_that_tunnels_come_in_by_are_no_longer_than_a_page() -> None:
+    text = (EXAMPLES / "ipip.yaml").read_text().replace("mtu: 1600", "mtu: 9000")
+    plan = topology.plan(spec_of(text))
+    assert plan.mtu == 3000 and any("not 9000" in note for note in plan.notes)
+
+
 def test_weights_do_not_change_the_fingerprint_and_addresses_do() -> None:
     before = fingerprint(topology.plan(spec_of(EVERYTHING)))
     heavier = EVERYTHING.replace("mac: 02:00:00:00:05:02,", "mac: 02:00:00:00:05:02, weight: 7,")
@@ -90,3 +150,25 @@ def test_shares_expect_what_the_slots_say() -> None:
     assert expected.allowed("c") == 0.02  # chosen by the source port: exact
     assert 0.1 < expected.allowed("a") < 0.15  # half of it is chosen by the hash of 256 tuples
     assert expected.deviation("c", 510) == pytest.approx(0.02)
+
+
+def test_sprayed_shares_settle_with_many_queries() -> None:
+    spec = load_spec(EXAMPLES / "spray.yaml").spec
+    expected = Expectation(spec, topology.plan(spec).server_of)
+    enough = queries_to_settle(expected.parts("sprayed", "ipv4"))
+    assert enough > 100_000
+    expected.add("sprayed", "ipv4", enough - 100, 1)
+    assert not expected.settled() and expected.allowed("ns1") == pytest.approx(0.02, rel=0.001)
+    expected.add("sprayed", "ipv6", 100, 1)
+    assert expected.settled() and expected.allowed("ns1") == 0.02
+
+
+def test_shares_of_a_few_clients_are_known_roughly() -> None:
+    spec = load_spec(EXAMPLES / "client-hash.yaml").spec
+    expected = Expectation(spec, topology.plan(spec).server_of)
+    for _ in range(2):  # the same client again: its queries go where they went
+        expected.add("resolvers", "ipv4", 1000, 256, ("198.18.0.64",))
+    one = expected.allowed("r3")
+    assert one == pytest.approx(4.0)
+    expected.add("resolvers", "ipv4", 2000, 256, ("198.18.0.65",))
+    assert expected.allowed("r3") == pytest.approx(one / 2**0.5)

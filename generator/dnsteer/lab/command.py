@@ -7,7 +7,8 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from dnsteer.lab.errors import CommandError, MissingProgramError, NotRootError
 
@@ -16,6 +17,7 @@ PACKAGES: dict[str, str] = {
     "bridge": "iproute2",
     "ethtool": "ethtool",
     "sysctl": "procps",
+    "setsid": "util-linux",
     "ovsdb-server": "openvswitch-switch",
     "ovsdb-tool": "openvswitch-common",
     "ovs-vswitchd": "openvswitch-switch",
@@ -81,6 +83,22 @@ def run(argv: Sequence[str], *, stdin: str | None = None, timeout: float = 20.0)
         said = " / ".join((done.stderr or done.stdout).strip().splitlines()[-3:]) or "no message"
         raise CommandError(argv, f"failed with exit code {done.returncode}: {said}")
     return done.stdout
+
+
+def start_background(namespace: str, argv: Sequence[str], log: Path, more: Mapping[str, str]) -> None:
+    """Start a program that does not go to the background by itself; it writes to *log*, and has *more* environment.
+
+    Raises CommandError only where it could not be tried: whether it runs is for the caller to see.
+    """
+    command = inside(namespace, ["setsid", "--fork", *argv])
+    with log.open("ab") as said:
+        try:
+            subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env={**environment(), **more}, timeout=20,
+                check=True, preexec_fn=_tie_to(os.getpid()),
+            )  # fmt: skip
+        except (OSError, subprocess.SubprocessError) as err:
+            raise CommandError(command, f"could not be started: {err}") from err
 
 
 _LIBC = ctypes.CDLL(None, use_errno=True)

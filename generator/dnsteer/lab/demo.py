@@ -3,6 +3,8 @@
 Runs through a VIP alternate with runs to one backend past the load balancer, over the same switch and hops, with the same
 number of queries, sockets and queries under way. The load is closed: at most OUTSTANDING queries are in flight, fewer than
 the switch's sockets hold, so that a lost query is lost by the switch's flows and not by a machine that is too slow.
+
+Sprayed VIPs are asked from one socket as well, and VIPs whose slots are chosen by the client from many addresses.
 """
 
 from __future__ import annotations
@@ -10,32 +12,33 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from dnsteer.lab import openvswitch, traffic
+from dnsteer.lab import accounts, apart, openvswitch, traffic
 from dnsteer.lab.direct import direct_path
 from dnsteer.lab.errors import LabError, NoLabError
 from dnsteer.lab.manage import status
-from dnsteer.lab.report import DemoReport, Run, machine, print_report, write_report
-from dnsteer.lab.shares import Expectation
+from dnsteer.lab.report import DemoReport, OneSocket, Run, machine, write_report
+from dnsteer.lab.shares import Expectation, queries_to_settle
 from dnsteer.lab.state import LabState, fingerprint
-from dnsteer.lab.topology import Topology, plan, served_as
+from dnsteer.lab.summary import print_report
+from dnsteer.lab.targets import Target, targets_of
+from dnsteer.lab.topology import Topology, plan
 from dnsteer.lab.traffic import Load, LoadResult
 from dnsteer.lab.zone import WHOAMI
-from dnsteer.plan.selection import slots_of
-from dnsteer.spec import meaning
-from dnsteer.spec.meaning import Endpoint
 from dnsteer.spec.model import Selection, Spec
-from dnsteer.spec.types import Address
 from dnsteer.switch.megaflows import Counters, Megaflow, read_counters, read_megaflows
 
 OUTSTANDING = 100
 """Queries in flight. The raw sockets of the userspace datapath hold about 250 small frames (rmem_default 212,992 bytes)."""
 LEAST_QUERIES = 100_000
-"""Fewest queries to the VIPs."""
+"""Fewest queries to the VIPs, and from one socket to a sprayed one."""
+MOST_QUERIES = 1_000_000
+"""Above this, no more queries are sent only to know a sprayed share better; its tolerance is wider then."""
 ROUNDS = 6
 """Fewest alternations between VIP and direct path: many short ones, for what else the machine does hits both alike then."""
 MAX_TARGETS = 16
@@ -45,36 +48,6 @@ _RUN_SECONDS = 30.0
 """A run is cut off after this: it is meant to take 2.5 s at most, unless queries are lost and the load waits for them."""
 _CALIBRATION_SECONDS = 1.0
 _MANY_LOST = 100
-
-
-@dataclass(frozen=True)
-class Target:
-    """One address and service of a VIP, with the backend that the direct runs ask."""
-
-    vip: str
-    pool: str
-    address: Address
-    endpoint: Endpoint
-    direct_server: str
-    direct_address: Address
-    direct_port: int
-    source_ports: int
-    """Source ports that reach every slot equally often."""
-
-    @property
-    def label(self) -> str:
-        """The target in a few words."""
-        return f"{self.vip} IPv{self.address.version} {self.endpoint.protocol.value}/{self.endpoint.port}"
-
-    @property
-    def clients(self) -> int:
-        """Sockets of one dnsperf."""
-        return min(self.source_ports, traffic.MAX_CLIENTS)
-
-    @property
-    def windows(self) -> int:
-        """Runs needed to use all source ports once."""
-        return self.source_ports // self.clients
 
 
 def run(spec: Spec, report_file: Path, *, console: Console, seconds: float = 24.0) -> DemoReport:
@@ -98,31 +71,12 @@ def run(spec: Spec, report_file: Path, *, console: Console, seconds: float = 24.
     demo.load(console)
     if not demo.lost():
         demo.sweep()
+        demo.from_one_socket(console)
+        demo.from_many_clients()
     report = demo.report()
     write_report(report, report_file)
     print_report(report, console, report_file)
     return report
-
-
-def targets_of(spec: Spec, topology: Topology) -> Iterator[Target]:
-    """Every plain DNS service of every VIP address."""
-    for name, vip in spec.vips.items():
-        pool = spec.pools[vip.pool]
-        for address in dict.fromkeys(vip.addresses):
-            family = meaning.family_of(address)
-            held = slots_of(spec, pool, family)
-            # Twice the slots: the lowest bit of the source port chooses nothing. A hash wants as many as there can be.
-            ports = 2 * len(held) if pool.selection is Selection.SOURCE_PORT else traffic.MAX_CLIENTS
-            backend = next(b for b in pool.backends if b.name in held)
-            own = meaning.address_of(backend, family)
-            assert own is not None
-            for endpoint in meaning.endpoints(vip):
-                if served_as(endpoint) == "dns":
-                    server = topology.server_of[vip.pool, backend.name]
-                    # The target port is the service's own unless NAT changes it.
-                    yield Target(
-                        name, vip.pool, address, endpoint, server, own, endpoint.target_port, max(ports, 128)
-                    )  # fmt: skip
 
 
 @dataclass
@@ -135,6 +89,11 @@ class _Demo:
     seen: dict[str, int] = field(default_factory=dict)
     flows: list[Megaflow] = field(default_factory=list)
     passes: Counters = field(default_factory=lambda: Counters(0, 0))
+    one_socket: list[OneSocket] = field(default_factory=list)
+    clients: list[apart.Clients] = field(default_factory=list)
+    moved: list[str] = field(default_factory=list)
+    """Runs from one client address that more than one server saw, where the client chooses the slot."""
+    turns: Iterator[int] = field(default_factory=count)
 
     def __post_init__(self) -> None:
         every = list(targets_of(self.spec, self.topology))
@@ -144,6 +103,7 @@ class _Demo:
         self.left_out = [t.label for t in every[MAX_TARGETS:]]
         self.expected = Expectation(self.spec, self.topology.server_of)
         self.machine = machine()
+        self.accounts = accounts.read() if self.lab.extension else None
 
     def check_answers(self) -> None:
         """One query to each target, which also lets the client learn the neighbours. Raises LabError without answer."""
@@ -193,7 +153,9 @@ class _Demo:
                             self._direct(target, repeats[target])
                         if self.lost() > _MANY_LOST:
                             return  # there is nothing more to learn, and every lost query holds the load up
-                enough = self._vip_seconds() >= self.seconds and self.expected.total >= LEAST_QUERIES
+                total = self.expected.total
+                enough = self._vip_seconds() >= self.seconds and total >= LEAST_QUERIES
+                enough = enough and (self.expected.settled() or total >= MOST_QUERIES)
                 if (number + 1 >= ROUNDS and enough) or time.monotonic() - started > _MAX_SECONDS:
                     break
 
@@ -225,24 +187,31 @@ class _Demo:
         seen, passes = self._counted(), _passes()
         for load in self._loads(target, repeats):
             result = self._run(target, "vip", load)
-            family = meaning.family_of(target.address)
-            self.expected.add(target.pool, family, result.sent - result.interrupted, target.clients)
+            key = target.hashed(load.local or "") if target.sticks else None
+            self.expected.add(target.pool, target.reached, result.sent - result.interrupted, target.clients, key)
         now = _passes()
         self.passes = Counters(
             self.passes.received + now.received - passes.received,
             self.passes.recirculations + now.recirculations - passes.recirculations,
         )
-        for name, number in self._counted().items():
-            self.seen[name] = self.seen.get(name, 0) + number - seen[name]
+        gained = self._since(seen)
+        for name, number in gained.items():
+            self.seen[name] = self.seen.get(name, 0) + number
+        by = [name for name, number in gained.items() if number]
+        if target.sticks and len(by) > 1:
+            self.moved.append(f"{target.label}: one client's queries were answered by {', '.join(by)}")
 
     def _loads(self, target: Target, repeats: int, *, direct: bool = False) -> Iterator[Load]:
         """The runs that use every source port equally often. The direct path has no need of that, but equal terms."""
         client = self.lab.client()
         own = client.direct if direct else client.addresses
-        local = next(a for a in own if (":" in a) == (target.address.version == 6))
         address, port = (
             (target.direct_address, target.direct_port) if direct else (target.address, target.endpoint.port)
         )
+        local = next(a for a in own if (":" in a) == (address.version == 6))
+        if target.sticks and not direct:  # another client each time, so that all servers get some
+            many = apart.addresses(self.lab, address.version)
+            local = many[next(self.turns) % len(many)]
         first = traffic.reserve_ports(local, target.source_ports)
         for window in range(target.windows):
             yield Load(
@@ -257,6 +226,30 @@ class _Demo:
                 self._run(target, "sweep", load)
         self.flows = read_megaflows(openvswitch.appctl("dpctl/dump-flows", "-m"))
 
+    def from_one_socket(self, console: Console) -> None:
+        """Sprayed queries of one client with one source port, so many that chance explains little."""
+        for target in self.targets:
+            if target.selection is not Selection.SPRAY:
+                continue
+            console.print(f"from one socket: {target.label}", highlight=False)
+            expected = Expectation(self.spec, self.topology.server_of)
+            wanted = queries_to_settle(expected.parts(target.pool, target.reached))
+            wanted = max(LEAST_QUERIES, min(wanted, MOST_QUERIES // 2))
+            seen = self._counted()
+            load = Load(
+                str(target.address), target.endpoint.port, clients=1, outstanding=OUTSTANDING,
+                repeats=-(-wanted // traffic.queries_in_file()),
+            )  # fmt: skip
+            result = self._run(target, "one socket", load)
+            expected.add(target.pool, target.reached, result.sent - result.interrupted, 1)
+            self.one_socket.append(OneSocket(target.label, result, self._since(seen), expected))
+
+    def from_many_clients(self) -> None:
+        """Queries from many addresses, where the client's address chooses the slot or takes part in it."""
+        for target in self.targets:
+            if target.selection is Selection.CLIENT:
+                self.clients.append(apart.ask_all(self.lab, target, self.expected))
+
     def _run(self, target: Target, path: str, load: Load) -> LoadResult:
         with traffic.start_dnsperf(self.lab, load) as running:
             late = not running.done(_RUN_SECONDS)
@@ -267,12 +260,16 @@ class _Demo:
     def _counted(self) -> dict[str, int]:
         return {name: sum(by.values()) for name, by in traffic.query_counters(self.lab).items()}
 
+    def _since(self, before: dict[str, int]) -> dict[str, int]:
+        return {name: number - before[name] for name, number in self._counted().items()}
+
     def report(self) -> DemoReport:
         """What was measured, and what is wrong with it."""
+        counted = accounts.read().since(self.accounts) if self.accounts is not None else None
         return DemoReport(
             bridge=self.spec.switch.bridge, runs=self.runs, seen=self.seen, expected=self.expected,
-            flows=self.flows, passes=self.passes,
-            left_out=self.left_out, notes=list(self.lab.notes), machine=self.machine,
+            flows=self.flows, passes=self.passes, one_socket=self.one_socket, clients=self.clients, moved=self.moved,
+            extension=counted, left_out=self.left_out, notes=list(self.lab.notes), machine=self.machine,
         )  # fmt: skip
 
 

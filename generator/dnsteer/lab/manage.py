@@ -12,12 +12,13 @@ from dataclasses import replace
 from rich.console import Console
 from rich.table import Table
 
-from dnsteer.lab import names, nameserver, network, openvswitch, processes, state
+from dnsteer.lab import extension, names, nameserver, network, openvswitch, processes, state, tunnels
 from dnsteer.lab.command import PACKAGES, require_programs, require_root, run
 from dnsteer.lab.errors import CommandError, LabError, LabExistsError
 from dnsteer.lab.state import LabState, Process
 from dnsteer.lab.topology import plan
 from dnsteer.spec.model import Spec
+from dnsteer.switch import extended
 
 Progress = Callable[[str], None]
 """Takes a line about what is being done."""
@@ -35,12 +36,16 @@ def up(spec: Spec, *, progress: Progress = _silent) -> LabState:
     require_root()
     require_programs(PACKAGES)
     topology = plan(spec)
+    if topology.extension:
+        extended.program(extension.NAME)
     with state.locked():
         _refuse_second()
         try:
             state.save(state.describe(topology, "building"))
             network.build(topology, progress)
+            tunnels.end(topology, progress)
             openvswitch.start(progress)
+            extension.start(topology, progress)
             nameserver.start_all(topology, progress)
             state.save(state.describe(topology, "up"))
         except BaseException:
@@ -49,7 +54,8 @@ def up(spec: Spec, *, progress: Progress = _silent) -> LabState:
             raise
         for note in topology.notes:
             progress(f"note: {note}")
-        progress(f"lab is up; next: dnsteer apply SPEC --db {names.db_target()}")
+        more = f" --extension {names.EXTENSION_SOCKET}" if topology.extension else ""
+        progress(f"lab is up; next: dnsteer apply SPEC --db {names.db_target()}{more}")
     built = status()
     assert built is not None
     return built
@@ -99,6 +105,9 @@ def print_status(console: Console, lab: LabState | None) -> None:
         pids.setdefault(process.namespace, []).append(f"{process.program} {process.pid}")
     bridge = f"switch, bridge {lab.bridge}" + ("" if lab.applied else " (not applied)")
     table.add_row(bridge, names.SWITCH_NAMESPACE, lab.db, "", ", ".join(pids.get(names.SWITCH_NAMESPACE, [])))
+    if lab.extension:
+        runs = ", ".join(pids.get(names.EXTENSION_NAMESPACE, []))
+        table.add_row("extension", names.EXTENSION_NAMESPACE, lab.extension, "", runs)
     for client in lab.clients:
         table.add_row(f"client of {client.uplink}", client.namespace, "\n".join(client.addresses), client.mac, "")
     shared = Counter(server.namespace for server in lab.servers)
@@ -120,6 +129,8 @@ def _problem(lab: LabState, spaces: list[str]) -> str:
         return f"namespaces are gone: {', '.join(gone)}"
     have = Counter(p.program for p in lab.processes)
     want = Counter({"ovsdb-server": 1, "ovs-vswitchd": 1, "nsd": len(lab.servers)})
+    if lab.extension:
+        want[extension.NAME] = 1
     lost = sorted(f"{program} ({have[program]} of {n} run)" for program, n in want.items() if have[program] < n)
     return f"processes have ended: {', '.join(lost)}" if lost else ""
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import Path
 
 PREFIX = "dnst-"
 """Every namespace of the lab, and none other, has a name that starts with this."""
 SWITCH_NAMESPACE = f"{PREFIX}sw"
 TRANSIT_NAMESPACE = f"{PREFIX}transit"
+EXTENSION_NAMESPACE = f"{PREFIX}ext"
 
 RUN_DIR = Path("/run/dnsteer-lab")
 """Everything of the lab that is a file."""
 DB_SOCKET = RUN_DIR / "db.sock"
 STATE_FILE = RUN_DIR / "state.json"
+EXTENSION_SOCKET = RUN_DIR / "dnsteer-ext.sock"
+"""Control socket of the extension."""
 NETNS_DIR = Path("/run/netns")
 
 ZONE = "dnsteer.test"
@@ -31,6 +34,11 @@ def client_addresses(index: int) -> tuple[IPv4Address, IPv6Address]:
 def direct_addresses(index: int) -> tuple[IPv4Address, IPv6Address]:
     """Second addresses of that client: it asks a backend directly, past the VIPs, from these."""
     return IPv4Address(f"198.18.{index}.3"), IPv6Address(f"2001:2:0:{index:x}::3")
+
+
+def many_addresses(index: int) -> tuple[IPv4Network, IPv6Network]:
+    """Networks of 64 further addresses of that client, where the spec tells clients apart by their address."""
+    return IPv4Network(f"198.18.{index}.64/26"), IPv6Network(f"2001:2:0:{index:x}::40/122")
 
 
 def db_target() -> str:

@@ -43,9 +43,15 @@ def start_all(topology: Topology, progress: Callable[[str], None]) -> None:
         _wait(index, host)
 
 
+_LARGE, _SMALL = 4096, 1232
+"""Bytes of an answer over UDP: the default would truncate the large answer, which is there to come in fragments; where
+answers are translated, fragments of them are lost."""
+
+
 def configuration(index: int, server: Server) -> str:
     """nsd.conf of *server*: it listens where the VIPs need it and nowhere else, and no limit stands in a load's way."""
     home = directory(index)
+    longest = _SMALL if server.small else _LARGE
     lines = [
         "server:",
         *(f"    ip-address: {address}@{port}" for address, port in server.listen),
@@ -64,9 +70,8 @@ def configuration(index: int, server: Server) -> str:
         # Debian's NSD limits answers for one name by default, and one client asks for all of them here.
         "    rrl-ratelimit: 0",
         "    rrl-whitelist-ratelimit: 0",
-        # The default of 1232 bytes would truncate the large answer, which is there to come in fragments.
-        "    ipv4-edns-size: 4096",
-        "    ipv6-edns-size: 4096",
+        f"    ipv4-edns-size: {longest}",
+        f"    ipv6-edns-size: {longest}",
         # Above half of these NSD gives a connection 0.2 s. They may all be at one server, and idle for long.
         "    tcp-count: 4000",
         "    tcp-timeout: 600",

@@ -72,6 +72,7 @@ class _Network:
         self.setup6: dict[str, list[str]] = {s: [] for s in spaces}  # what `ip` takes for IPv6 only when told so
         self.forwarding: dict[str, list[str]] = {s: [] for s in spaces}
         self._ports()
+        self._extension()
         for client in topology.clients:
             self._client(client)
         if len(topology.clients) > 1:
@@ -79,12 +80,14 @@ class _Network:
         for host in topology.hosts:
             self._host(host)
 
-    def _link(self, space: str, device: str, peer_space: str, peer: str, mac: str | None = None) -> None:
+    def _link(
+        self, space: str, device: str, peer_space: str, peer: str, mac: str | None = None, mtu: int | None = None
+    ) -> None:
         address = f" address {mac}" if mac else ""
         self.links.append(f"link add {peer} netns {peer_space} type veth peer name {device}{address} netns {space}")
         for where, what in ((space, device), (peer_space, peer)):
             self.devices[where].append(what)
-            self.setup[where].append(f"link set {what} up")
+            self.setup[where].append(f"link set {what} mtu {mtu or self.topology.mtu} up")
 
     def _bridge(self, space: str) -> None:
         self.setup[space] += [
@@ -93,10 +96,10 @@ class _Network:
         ]
         self.sysctls[space] = [*_LAYER_2]
 
-    def _plug(self, fabric: str, space: str, device: str, mac: str | None) -> None:
+    def _plug(self, fabric: str, space: str, device: str, mac: str | None, mtu: int | None = None) -> None:
         """Attach an interface of *space* to the bridge of *fabric*."""
         peer = f"h{len(self.devices[fabric])}"
-        self._link(space, device, fabric, peer, mac)
+        self._link(space, device, fabric, peer, mac, mtu)
         self.setup[fabric].append(f"link set {peer} master br0")
 
     def _ports(self) -> None:
@@ -108,6 +111,12 @@ class _Network:
             self._link(fabric, "switch", switch, port)
             self.setup[fabric].append("link set switch master br0")
 
+    def _extension(self) -> None:
+        """The devices that the extension's program opens, and the ports of the switch at their other ends."""
+        for port, device in self.topology.extension.items():
+            self.sysctls[names.EXTENSION_NAMESPACE] = [*_LAYER_2]
+            self._link(names.EXTENSION_NAMESPACE, device, names.SWITCH_NAMESPACE, port)
+
     def _toward_switch(self, port: str, mac: str) -> None:
         """Let the fabric of *port* send frames for *mac* to the switch, whatever it learns."""
         fabric = self.topology.fabrics.get(port)
@@ -116,9 +125,10 @@ class _Network:
 
     def _client(self, client: Client) -> None:
         space, setup = client.namespace, self.setup[client.namespace]
-        self._plug(self.topology.fabrics[client.uplink], space, "eth0", client.mac)
+        self._plug(self.topology.fabrics[client.uplink], space, "eth0", client.mac, self.topology.client_mtu)
         self.sysctls[space] += _CLIENT
         setup += [_address(a, "eth0") for a in (*client.addresses, *client.direct)]
+        setup += [_address(a, "eth0") for network in client.many for a in network]
         v4, v6 = client.addresses
         d4, d6 = client.direct
         vips = dict.fromkeys(a for vip in self.topology.spec.vips.values() for a in vip.addresses)
@@ -136,7 +146,9 @@ class _Network:
         self._bridge(names.TRANSIT_NAMESPACE)
         macs = {c.index: f"0a:1a:b1:00:00:{c.index:02x}" for c in clients}
         for client in clients:
-            self._plug(names.TRANSIT_NAMESPACE, client.namespace, "transit", macs[client.index])
+            self._plug(
+                names.TRANSIT_NAMESPACE, client.namespace, "transit", macs[client.index], self.topology.client_mtu
+            )
             self.sysctls[client.namespace] += _ROUTER
             for other in clients:
                 if other is not client:
@@ -145,6 +157,8 @@ class _Network:
                             f"{_route(address)} dev transit",
                             f"neigh replace {address} lladdr {macs[other.index]} nud permanent dev transit",
                         ]
+                    for network, by in zip(other.many, other.addresses, strict=False):
+                        self.setup[client.namespace].append(f"route add {network} via {by} dev transit")
 
     def _host(self, host: Host) -> None:
         space, setup = host.namespace, self.setup[host.namespace]
@@ -163,14 +177,26 @@ class _Network:
         for client in self.topology.clients:
             if client.uplink not in host.segments:
                 continue
-            table = f" table {_STRAIGHT_TABLE}" if host.passes else ""
             if host.straight:
-                for address in (*client.addresses, *client.direct):
-                    setup.append(f"{_route(address)} dev {host.device(client.uplink)}{table}")
+                self._straight(host, client)
         if host.passes:
             for vip in host.straight:
                 rules = setup if vip.version == 4 else self.setup6[space]
                 rules.append(f"rule add from {vip} table {_STRAIGHT_TABLE}")
+
+    def _straight(self, host: Host, client: Client) -> None:
+        """Routes of answers that go to the client without passing the switch."""
+        setup, device = self.setup[host.namespace], host.device(client.uplink)
+        # What a router would tell: beyond it, links are no longer than usual.
+        how = f"mtu {self.topology.client_mtu}" + (f" table {_STRAIGHT_TABLE}" if host.passes else "")
+        setup += [f"{_route(a)} dev {device} {how}" for a in (*client.addresses, *client.direct)]
+        for network, by in zip(client.many, client.addresses, strict=False):
+            setup.append(f"route add {network} via {by} dev {device} onlink {how}")
+        own = {a.version for server in host.servers for a in server.addresses}
+        for address in (*client.addresses, *client.direct):
+            # A host without an address of the family would ask for the client's MAC address with the VIP as its own.
+            if address.version not in own and any(vip.version == address.version for vip in host.straight):
+                setup.append(f"neigh replace {address} lladdr {client.mac} nud permanent dev {device}")
 
     def _by_gateway(self, host: Host) -> None:
         """Routes of a host whose answers pass the switch; straight answers to direct queries take the lab's own MAC."""
@@ -181,16 +207,17 @@ class _Network:
             for number, port in enumerate(host.queries_by):
                 setup.append(f"{_route(gateway)} dev {host.device(port)} metric {100 + number}")
             anywhere = "0.0.0.0/0" if gateway.version == 4 else "::/0"
-            setup.append(f"route add {anywhere} via {gateway} dev {first}")
+            setup.append(f"route add {anywhere} via {gateway} dev {first} mtu {self.topology.client_mtu}")
         for client in self.topology.clients:
             port = client.uplink if client.uplink in host.queries_by else host.queries_by[0]
             device = host.device(port)
             if device != first:
                 for gateway in host.gateways:
-                    address = next(a for a in client.addresses if a.version == gateway.version)
-                    setup.append(f"{_route(address)} via {gateway} dev {device}")
+                    beyond = [_route(a) for a in client.addresses] + [f"route add {network}" for network in client.many]
+                    same = [line for line in beyond if (":" in line) == (gateway.version == 6)]
+                    setup += [f"{line} via {gateway} dev {device} mtu {self.topology.client_mtu}" for line in same]
             for address in client.direct:
-                setup.append(f"{_route(address)} dev {device}")
+                setup.append(f"{_route(address)} dev {device} mtu {self.topology.client_mtu}")
                 setup.append(f"neigh replace {address} lladdr {client.return_mac} nud permanent dev {device}")
             self._toward_switch(port, client.return_mac)
 

@@ -1,4 +1,4 @@
-"""The demo's result: as JSON for programs, as tables for people."""
+"""The demo's result, and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
+from dnsteer.lab.accounts import Accounts
+from dnsteer.lab.apart import Clients
 from dnsteer.lab.command import environment
 from dnsteer.lab.shares import Expectation
 from dnsteer.lab.traffic import Load, LoadResult
@@ -25,14 +24,28 @@ from dnsteer.switch.megaflows import Counters, Megaflow, masks
 
 @dataclass(frozen=True)
 class Run:
-    """One run of dnsperf: what it was told and what it reported. *path* is `vip`, `direct`, or `sweep`: a few queries to
-    every slot, for the megaflows.
+    """One run of dnsperf: what it was told and what it reported. *path* is `vip`, `direct`, `sweep` (a few queries to every
+    slot, for the megaflows) or `one socket`.
     """
 
     target: str
     path: str
     load: Load
     result: LoadResult
+
+
+@dataclass(frozen=True)
+class OneSocket:
+    """Queries of one socket to a sprayed target. *seen* are the name servers' own counts."""
+
+    target: str
+    result: LoadResult
+    seen: dict[str, int]
+    expected: Expectation
+
+    def problems(self) -> list[str]:
+        """Shares that are too far off."""
+        return [f"from one socket to {self.target}, {text}" for text in _off(self.expected, self.seen)]
 
 
 @dataclass(frozen=True)
@@ -45,6 +58,10 @@ class DemoReport:
     expected: Expectation
     flows: list[Megaflow]
     passes: Counters
+    one_socket: list[OneSocket]
+    clients: list[Clients]
+    moved: list[str]
+    extension: Accounts | None
     left_out: list[str]
     notes: list[str]
     machine: dict[str, Any]
@@ -53,17 +70,19 @@ class DemoReport:
     def problems(self) -> list[str]:
         """What is not as it should be; empty when all is well."""
         found: list[str] = []
-        asked = [*self._of("vip"), *self._of("sweep")]
+        asked = [*self._asked()]
         lost = sum(r.result.lost for r in asked)
         if lost:
             found.append(f"{lost} of {sum(r.result.sent for r in asked)} queries to the VIPs were lost")
         wrong = sum(n for r in asked for code, n in r.result.rcodes.items() if code not in _GOOD)
         if wrong:
             found.append(f"{wrong} answers with another code than {' or '.join(sorted(_GOOD))}")
-        for server, seen in sorted(self.seen.items()):
-            deviation, allowed = self.expected.deviation(server, seen), self.expected.allowed(server)
-            if abs(deviation) > allowed:
-                found.append(f"{server} got {seen} queries, {deviation:+.1%} from its share ({allowed:.1%} allowed)")
+        found += _off(self.expected, self.seen)
+        found += [text for one in self.one_socket for text in one.problems()]
+        found += [text for many in self.clients for text in many.problems()]
+        found += self.moved
+        if self.extension is not None:
+            found += self.extension.problems()
         return found
 
     @property
@@ -97,7 +116,7 @@ class DemoReport:
             "ok": self.ok,
             "problems": self.problems,
             "queries": self.queries,
-            "lost": sum(r.result.lost for r in (*self._of("vip"), *self._of("sweep"))),
+            "lost": sum(r.result.lost for r in self._asked()),
             "qps": round(self.qps("vip"), 1),
             "direct_qps": round(direct, 1),
             "qps_ratio": round(self.qps("vip") / direct, 4) if direct else None,
@@ -105,15 +124,18 @@ class DemoReport:
             "vip_seconds": round(sum(r.result.seconds for r in self._of("vip")), 3),
             "direct_queries": sum(r.result.sent for r in self._of("direct")),
             "direct_lost": sum(r.result.lost for r in self._of("direct")),
-            "backends": {
-                server: {
-                    "queries": seen,
-                    "share": _share(seen, sum(self.seen.values())),
-                    "expected": _share(self.expected.queries.get(server, 0.0), self.expected.total),
-                    "tolerance": round(self.expected.allowed(server), 4),
+            "backends": _shares(self.expected, self.seen),
+            "one_socket": {
+                each.target: {
+                    "queries": each.result.sent,
+                    "lost": each.result.lost,
+                    "qps": round(each.result.qps, 1),
+                    "backends": _shares(each.expected, each.seen),
                 }
-                for server, seen in sorted(self.seen.items())
+                for each in self.one_socket
             },
+            "clients": {each.target: asdict(each) for each in self.clients},
+            "extension": self.extension.as_json() if self.extension is not None else None,
             "megaflows": len(self.flows),
             "masks": masks(self.flows),
             "transport_megaflows": len(self.transport_flows()),
@@ -152,12 +174,39 @@ class DemoReport:
     def _of(self, path: str) -> Iterable[Run]:
         return (r for r in self.runs if r.path == path)
 
+    def _asked(self) -> Iterable[Run]:
+        """All runs to the VIPs."""
+        return (r for r in self.runs if r.path != "direct")
+
 
 _GOOD = frozenset({"NOERROR", "NXDOMAIN"})
 
 
-def _share(part: float, whole: float) -> float:
+def share(part: float, whole: float) -> float:
+    """*part* of *whole*, as a number to show."""
     return round(part / whole, 6) if whole else 0.0
+
+
+def _shares(expected: Expectation, seen: dict[str, int]) -> dict[str, Any]:
+    return {
+        server: {
+            "queries": number,
+            "share": share(number, sum(seen.values())),
+            "expected": share(expected.queries.get(server, 0.0), expected.total),
+            "tolerance": round(expected.allowed(server), 4),
+        }
+        for server, number in sorted(seen.items())
+    }
+
+
+def _off(expected: Expectation, seen: dict[str, int]) -> list[str]:
+    """What is wrong with the shares."""
+    found: list[str] = []
+    for server, number in sorted(seen.items()):
+        deviation, allowed = expected.deviation(server, number), expected.allowed(server)
+        if abs(deviation) > allowed:
+            found.append(f"{server} got {number} queries, {deviation:+.1%} from its share ({allowed:.1%} allowed)")
+    return found
 
 
 def machine() -> dict[str, Any]:
@@ -191,44 +240,3 @@ def write_report(report: DemoReport, file: Path) -> None:
     """Write the report as JSON."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(report.as_json(), indent=2) + "\n", encoding="utf-8")
-
-
-def print_report(report: DemoReport, console: Console, file: Path) -> None:
-    """Print the summary."""
-    rates = Table(title="queries per second: through the VIP, and directly to one backend through the same switch")
-    for column in ("VIP", "queries", "lost", "VIP qps", "direct qps", "ratio"):
-        rates.add_column(column, justify="left" if column == "VIP" else "right")
-    for target in [*report.targets(), None]:
-        runs = [r.result for r in report.runs if r.path == "vip" and target in (None, r.target)]
-        vip, direct = report.qps("vip", target), report.qps("direct", target)
-        ratio = f"{vip / direct:.2f}" if direct else ""
-        sent, lost = sum(r.sent for r in runs), sum(r.lost for r in runs)
-        style = "bold" if target is None else None
-        row = (target or "all", f"{sent:,}", str(lost), f"{vip:,.0f}", f"{direct:,.0f}", ratio)
-        rates.add_row(*row, style=style)
-    console.print(rates)
-    pairs = report.median_ratio()
-    if pairs is not None:
-        console.print(f"median ratio of runs next to each other: {pairs:.2f}", highlight=False)
-    shares = Table(title="shares, by the name servers' own counters")
-    for column in ("name server", "queries", "share", "expected", "deviation", "allowed"):
-        shares.add_column(column, justify="left" if column == "name server" else "right")
-    total = sum(report.seen.values())
-    for server, seen in sorted(report.seen.items()):
-        deviation, allowed = report.expected.deviation(server, seen), report.expected.allowed(server)
-        expected = _share(report.expected.queries.get(server, 0.0), report.expected.total)
-        shares.add_row(
-            server, f"{seen:,}", f"{_share(seen, total):.2%}", f"{expected:.2%}", f"{deviation:+.2%}", f"{allowed:.1%}"
-        )
-    console.print(shares)
-    passes = f"{report.passes.recirculations:,} second passes of {report.passes.received:,} packets"
-    every, transport = report.flows, report.transport_flows()
-    flows = f"{len(every)} megaflows ({len(transport)} of UDP and TCP), {masks(every)} masks ({masks(transport)})"
-    console.print(f"datapath: {flows}, {passes}", highlight=False)
-    for label in report.left_out:
-        console.print(f"not loaded: {label}", highlight=False)
-    console.print(f"report: {file}", highlight=False, soft_wrap=True)
-    for problem in report.problems:
-        console.print(f"[red]problem:[/red] {problem}", highlight=False)
-    if report.ok:
-        console.print("[green]nothing lost, every share as expected[/green]")

@@ -7,38 +7,60 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from dnsteer.plan.selection import slots_of
-from dnsteer.spec.families import Family
+from dnsteer.spec.families import Reach
 from dnsteer.spec.model import Selection, Spec
 
 TOLERANCE = 0.02
 """Largest relative deviation from the expected share."""
-_SIGMAS = 4.0
+SIGMAS = 4.0
+"""Standard deviations that chance may take a share off: with ten servers, one sound run in 1,600 takes one further."""
 
 
 @dataclass
 class Expectation:
-    """Expected queries of each server, summed over runs, and their variance where the switch's hash chooses."""
+    """Expected queries of each server, summed over runs, and their variance where a hash or chance chooses."""
 
     spec: Spec
     server_of: dict[tuple[str, str], str]
     queries: dict[str, float] = field(default_factory=dict)
-    variance: dict[str, float] = field(default_factory=dict)
     total: int = 0
+    _thrown: dict[str, float] = field(default_factory=dict)
+    """Variance of what a hash throws anew in each run."""
+    _sprayed: dict[str, float] = field(default_factory=dict)
+    """Variance of what is thrown anew for each query."""
+    _of_keys: dict[tuple[str, Reach, tuple[str, ...]], int] = field(default_factory=dict)
+    """Queries that a hash sees as the same, so that one server gets all of them."""
+    _parts: dict[tuple[str, Reach], dict[str, float]] = field(default_factory=dict)
 
-    def add(self, pool_name: str, family: Family, queries: int, source_ports: int) -> None:
-        """Count *queries* of a run for a VIP of that pool and family, spread evenly over *source_ports* ports."""
-        pool = self.spec.pools[pool_name]
+    def add(
+        self, pool_name: str, reached: Reach, queries: int, source_ports: int, key: tuple[str, ...] | None = None
+    ) -> None:
+        """Count *queries* of a run for a VIP of that pool, spread evenly over *source_ports* ports.
+
+        *key* is what the hash sees where it does not see the source port.
+        """
+        selection = self.spec.pools[pool_name].selection
         self.total += queries
-        slots = slots_of(self.spec, pool, family)
-        held = Counter(slots)
-        for backend in pool.backends:
-            server = self.server_of[pool_name, backend.name]
-            part = held[backend.name] / len(slots)
+        if selection is Selection.CLIENT and key is not None:
+            self._of_keys[pool_name, reached, key] = self._of_keys.get((pool_name, reached, key), 0) + queries
+        for server, part in self.parts(pool_name, reached).items():
             self.queries[server] = self.queries.get(server, 0.0) + queries * part
-            # The hash throws each 5-tuple into a slot as a die does; dnsperf has only as many tuples as source ports.
-            if pool.selection is Selection.DP_HASH:
-                thrown = queries**2 * part * (1 - part) / source_ports
-                self.variance[server] = self.variance.get(server, 0.0) + thrown
+            thrown = part * (1 - part)
+            if selection is Selection.SPRAY:
+                self._sprayed[server] = self._sprayed.get(server, 0.0) + queries * thrown
+            # The hash throws each key into a slot as a die does; dnsperf has only as many 5-tuples as source ports.
+            elif selection is not Selection.SOURCE_PORT and key is None:
+                self._thrown[server] = self._thrown.get(server, 0.0) + queries**2 * thrown / source_ports
+
+    def parts(self, pool_name: str, reached: Reach) -> dict[str, float]:
+        """The share of the slots that each server holds."""
+        if (pool_name, reached) not in self._parts:
+            pool = self.spec.pools[pool_name]
+            slots = slots_of(self.spec, pool, reached)
+            held = Counter(slots)
+            own = {self.server_of[pool_name, b.name]: held[b.name] / len(slots) for b in pool.backends}
+            self._parts[pool_name, reached] = own
+        return self._parts[pool_name, reached]
 
     def deviation(self, server: str, seen: int) -> float:
         """Relative deviation of *seen* from the queries expected at *server*."""
@@ -49,7 +71,22 @@ class Expectation:
 
     def allowed(self, server: str) -> float:
         """The relative deviation that is in order for *server*."""
+        variance = self._thrown.get(server, 0.0) + self._sprayed.get(server, 0.0)
+        for (pool_name, reached, _), queries in self._of_keys.items():
+            part = self.parts(pool_name, reached).get(server, 0.0)
+            variance += queries**2 * part * (1 - part)
+        return self._tolerance(server, variance)
+
+    def settled(self) -> bool:
+        """Whether there were so many queries that what was sprayed may not be further off than all else."""
+        return all(self._tolerance(server, variance) == TOLERANCE for server, variance in self._sprayed.items())
+
+    def _tolerance(self, server: str, variance: float) -> float:
         expected = self.queries.get(server, 0.0)
-        if not expected:
-            return 0.0
-        return max(TOLERANCE, _SIGMAS * math.sqrt(self.variance.get(server, 0.0)) / expected)
+        return max(TOLERANCE, SIGMAS * math.sqrt(variance) / expected) if expected else 0.0
+
+
+def queries_to_settle(shares: dict[str, float]) -> int:
+    """How many sprayed queries it takes until chance takes no share further off than TOLERANCE."""
+    least = min(part for part in shares.values() if part)
+    return math.ceil((SIGMAS / TOLERANCE) ** 2 * (1 - least) / least)

@@ -16,7 +16,7 @@ from dnsteer.lab import names
 from dnsteer.lab.errors import LabBusyError, LabError
 from dnsteer.lab.topology import Topology
 
-_VERSION = 1
+_VERSION = 2
 _LOCK_PATIENCE = 0.5
 
 
@@ -29,6 +29,8 @@ class ClientState:
     mac: str
     addresses: tuple[str, ...]
     direct: tuple[str, ...]
+    many: tuple[str, ...] = ()
+    """Networks of further addresses that it asks from."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ class LabState:
     """Whether the bridge exists, that is, `dnsteer apply` has been run."""
     problem: str = ""
     """What is wrong when *phase* is `broken`."""
+    extension: str = ""
+    """Control socket of the extension; empty where the spec has none."""
 
     def as_json(self) -> dict[str, Any]:
         """The state as JSON values."""
@@ -99,7 +103,14 @@ def describe(topology: Topology, phase: Literal["building", "up"]) -> LabState:
         fingerprint=fingerprint(topology),
         namespaces=tuple(topology.namespaces()),
         clients=tuple(
-            ClientState(c.uplink, c.namespace, c.mac, tuple(map(str, c.addresses)), tuple(map(str, c.direct)))
+            ClientState(
+                c.uplink,
+                c.namespace,
+                c.mac,
+                tuple(map(str, c.addresses)),
+                tuple(map(str, c.direct)),
+                tuple(map(str, c.many)),
+            )
             for c in topology.clients
         ),
         servers=tuple(
@@ -107,6 +118,7 @@ def describe(topology: Topology, phase: Literal["building", "up"]) -> LabState:
             for i, (h, s) in enumerate(topology.servers())
         ),
         notes=tuple(topology.notes),
+        extension=str(names.EXTENSION_SOCKET) if topology.extension else "",
     )
 
 
@@ -114,7 +126,8 @@ def fingerprint(topology: Topology) -> str:
     """Tells whether two specs have the same network around the switch: weights, states and slots do not change it."""
     spec = topology.spec
     vips = [(n, v.addresses) for n, v in spec.vips.items()]
-    said = repr((topology.clients, topology.hosts, topology.fabrics, vips, spec.switch.bridge, spec.switch.mac))
+    own = (spec.switch.bridge, spec.switch.mac)
+    said = repr((topology.clients, topology.hosts, topology.fabrics, vips, own, topology.extension, topology.mtu))
     return hashlib.sha256(said.encode()).hexdigest()
 
 

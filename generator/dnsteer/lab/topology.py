@@ -2,7 +2,8 @@
 
 Every uplink has a fabric (a learning bridge) with its client and the backends behind it. A backend with a port of its own
 is wired to that port; several behind one port share a fabric there. One namespace stands for one MAC address: backends
-that share one (they sit behind a router) are name servers in the same namespace.
+that share one (they sit behind a router) are name servers in the same namespace. The extension has a namespace with the two
+devices that its program opens.
 """
 
 from __future__ import annotations
@@ -10,18 +11,25 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network
 
 from dnsteer.lab import names
 from dnsteer.lab.errors import TopologyError
 from dnsteer.spec import meaning
+from dnsteer.spec.families import FAMILIES
 from dnsteer.spec.meaning import Endpoint
-from dnsteer.spec.model import Backend, Forwarding, Protocol, Spec, Vip
+from dnsteer.spec.model import Backend, Forwarding, Protocol, Selection, Spec, Vip
 from dnsteer.spec.types import Address
 
 MAX_SERVERS = 128
 """Most name servers built: each is three processes of about 10 MB."""
 MAX_PORTS = 64
 """Most uplinks and ports built."""
+CLIENT_MTU = 1500
+"""Bytes of a link to a client, at most: the world behind the routers."""
+MAX_TUNNEL_MTU = 3000
+"""Largest MTU of links that tunnels come in by: a virtual Ethernet device runs XDP on packets of one page."""
+_DEVICE_NAME = 15
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,8 @@ class Client:
     direct: tuple[Address, ...]
     return_mac: str
     """MAC of the lab's own flows to this client: backends whose answers pass the switch send direct answers there."""
+    many: tuple[IPv4Network | IPv6Network, ...] = ()
+    """Further addresses that it asks from, where a pool's slots are chosen by the client's address."""
 
 
 @dataclass
@@ -48,6 +58,8 @@ class Server:
     """MAC at which the lab's own flows take direct queries for it."""
     listen: list[tuple[Address, int]] = field(default_factory=list)
     tls_port: int | None = None
+    small: bool = False
+    """Whether its UDP answers must not come in fragments, because they are translated."""
 
 
 @dataclass
@@ -67,6 +79,8 @@ class Host:
     passes: bool = False
     """Whether answers of any VIP pass the switch, so that its default route is the virtual gateway."""
     gateways: list[Address] = field(default_factory=list)
+    tunneled: bool = False
+    """Whether queries come to it in tunnels, which it has to take off."""
 
     @property
     def segments(self) -> list[str]:
@@ -90,12 +104,22 @@ class Topology:
     """(pool, backend) -> name of the server."""
     notes: list[str]
     """What the lab does not do for this spec."""
+    extension: dict[str, str] = field(default_factory=dict)
+    """Port of the bridge -> device of the extension, queries' first; empty where the spec has no extension."""
+    mtu: int = CLIENT_MTU
+    """Of all links but those of the clients."""
+
+    @property
+    def client_mtu(self) -> int:
+        """Of the links to the clients, and so of what the servers send them."""
+        return min(CLIENT_MTU, self.mtu)
 
     def namespaces(self) -> list[str]:
         """Every namespace, in the order of creation."""
         transit = [names.TRANSIT_NAMESPACE] if len(self.clients) > 1 else []
+        extension = [names.EXTENSION_NAMESPACE] if self.extension else []
         return [
-            names.SWITCH_NAMESPACE, *transit, *self.fabrics.values(), *(c.namespace for c in self.clients),
+            names.SWITCH_NAMESPACE, *extension, *transit, *self.fabrics.values(), *(c.namespace for c in self.clients),
             *(h.namespace for h in self.hosts),
         ]  # fmt: skip
 
@@ -123,6 +147,7 @@ def plan(spec: Spec) -> Topology:
     with_hop = [name for name, up in switch.uplinks.items() if up.next_hop is not None]
     asked = with_hop or list(switch.uplinks)
     macs = _lab_macs(spec)
+    told_apart = any(spec.pools[vip.pool].selection is Selection.CLIENT for vip in spec.vips.values())
     clients = [
         Client(
             name,
@@ -132,6 +157,7 @@ def plan(spec: Spec) -> Topology:
             names.client_addresses(i),
             names.direct_addresses(i),
             next(macs),
+            names.many_addresses(i) if told_apart else (),
         )
         for i, name in enumerate(asked)
     ]
@@ -142,8 +168,14 @@ def plan(spec: Spec) -> Topology:
     for port in (*switch.uplinks, *switch.ports):
         if port in switch.uplinks or sum(port in h.segments for h in topology.hosts) != 1:
             topology.fabrics[port] = f"{names.PREFIX}net-{port}"
+    if switch.extension is not None:
+        part = switch.extension
+        topology.extension = {port.port: port.device or port.port for port in (part.ingress, part.egress)}
+    if switch.bringup is not None and switch.bringup.mtu is not None:
+        tunneled = any(host.tunneled for host in topology.hosts)
+        topology.mtu = min(switch.bringup.mtu, MAX_TUNNEL_MTU) if tunneled else switch.bringup.mtu
     _check(topology)
-    topology.notes += _notes(spec)
+    topology.notes += _notes(topology)
     return topology
 
 
@@ -206,21 +238,27 @@ class _Hosts:
 
     def _serve(self, host: Host, server: Server, vip: Vip, backend: Backend) -> None:
         families = {meaning.family_of(a) for a in _addresses(backend)}
-        addresses = [a for a in vip.addresses if meaning.family_of(a) in families]
+        pool = self.spec.pools[vip.pool]
+        addresses = [
+            a for a in vip.addresses if backend in meaning.members(pool, meaning.reach(vip, meaning.family_of(a)))
+        ]
         if not addresses:
             return
         passes = meaning.answers_pass(self.spec.switch, vip, backend)
-        nat = vip.forwarding is Forwarding.NAT
+        owns = vip.forwarding in (Forwarding.DSR, Forwarding.IPIP)
+        host.tunneled |= vip.forwarding is Forwarding.IPIP
+        server.small |= vip.forwarding is Forwarding.SIIT
         if passes:
             host.passes = True
-            for own in server.addresses:
-                gateway = _nearest(self.spec.switch.gateways, own)
-                if gateway is not None and all(g.version != own.version for g in host.gateways):
+            answers = families | ({meaning.family_of(a) for a in addresses} if owns else set())
+            for family in (f for f in FAMILIES if f in answers):
+                gateway = _nearest(self.spec.switch.gateways, server.addresses, 4 if family == "ipv4" else 6)
+                if gateway is not None and all(g.version != gateway.version for g in host.gateways):
                     host.gateways.append(gateway)
-        elif not nat:
+        elif owns:
             host.answers_by += [c.uplink for c in self.topology.clients if c.uplink not in host.answers_by]
             host.straight += [a for a in addresses if a not in host.straight]
-        if not nat:
+        if owns:
             host.vips += [a for a in addresses if a not in host.vips]
         own_here = [a for a in server.addresses if meaning.family_of(a) in families]
         for endpoint in meaning.endpoints(vip):
@@ -229,7 +267,7 @@ class _Hosts:
                 continue
             if kind == "dot":
                 server.tls_port = server.tls_port or endpoint.target_port
-            self._listen(host, server, [*own_here, *([] if nat else addresses)], endpoint.target_port)
+            self._listen(host, server, [*own_here, *(addresses if owns else [])], endpoint.target_port)
 
     @staticmethod
     def _listen(host: Host, server: Server, addresses: list[Address], port: int) -> None:
@@ -241,24 +279,34 @@ def _addresses(backend: Backend) -> list[Address]:
     return [a for a in (backend.ipv4, backend.ipv6) if a is not None]
 
 
-def _nearest(gateways: list[Address], own: Address) -> Address | None:
-    """The gateway of *own*'s family in the same network: the one with the longest prefix in common."""
-    same = [g for g in gateways if g.version == own.version]
-    return min(same, key=lambda g: int(g) ^ int(own), default=None)
+def _nearest(gateways: list[Address], own: list[Address], version: int) -> Address | None:
+    """The gateway in that IP version and the same network: the one with the longest prefix in common."""
+    same = [g for g in gateways if g.version == version]
+    here = next((int(a) for a in own if a.version == version), 0)
+    return min(same, key=lambda g: int(g) ^ here, default=None)
 
 
 def _check(topology: Topology) -> None:
     spec = topology.spec
-    ports = [*spec.switch.uplinks, *spec.switch.ports]
+    ports = [*spec.switch.uplinks, *spec.switch.ports, *topology.extension]
     servers = sum(1 for _ in topology.servers())
     if servers > MAX_SERVERS or len(ports) > MAX_PORTS:
         raise TopologyError(
             f"the lab builds at most {MAX_SERVERS} name servers and {MAX_PORTS} switch ports; "
             f"the spec has {servers} and {len(ports)}"
         )
-    for port in ports:
+    for port in [*ports, *topology.extension.values()]:
         if port == "lo" or os.sep in port:
             raise TopologyError(f"the lab cannot name an interface {port!r}: every namespace has one of that name")
+        if len(port) > _DEVICE_NAME:
+            raise TopologyError(f"the lab cannot name an interface {port!r}: Linux takes {_DEVICE_NAME} characters")
+    for host in topology.hosts:
+        if host.tunneled and len(host.servers) > 1:
+            both = " and ".join(server.name for server in host.servers[:2])
+            raise TopologyError(
+                f"backends {both} are behind one router, and get queries in tunnels; the lab has one server for each MAC "
+                "address then: give them different ones"
+            )
     for client in topology.clients:
         for host in topology.hosts:
             if host.mac == client.mac and client.uplink in host.segments:
@@ -267,6 +315,7 @@ def _check(topology: Topology) -> None:
                     "the lab has a namespace for each: give one of them another MAC"
                 )
     own = {a for c in topology.clients for a in (*c.addresses, *c.direct)}
+    own |= {a for c in topology.clients for network in c.many for a in network}
     theirs = [*spec.switch.gateways, *(a for v in spec.vips.values() for a in v.addresses)]
     theirs += [a for _, s in topology.servers() for a in s.addresses]
     clash = sorted(own.intersection(theirs), key=str)
@@ -274,7 +323,8 @@ def _check(topology: Topology) -> None:
         raise TopologyError(f"{clash[0]} of the spec is the address of a client of the lab: use another one")
 
 
-def _notes(spec: Spec) -> list[str]:
+def _notes(topology: Topology) -> list[str]:
+    spec = topology.spec
     notes: list[str] = []
     endpoints = [e for vip in spec.vips.values() for e in meaning.endpoints(vip)]
     unserved = sorted({f"{e.protocol.value}/{e.port}" for e in endpoints if served_as(e) is None})
@@ -289,6 +339,11 @@ def _notes(spec: Spec) -> list[str]:
         notes.append(
             f"ports {', '.join(typed)} have an interface type; the lab's are virtual Ethernet devices (system)"
         )
+    if spec.switch.extension is not None:
+        notes.append("the extension runs on the software model of DOCA Flow, not on hardware")
+    mtu = spec.switch.bringup.mtu if spec.switch.bringup is not None else None
+    if mtu is not None and mtu > topology.mtu:
+        notes.append(f"links have an MTU of {topology.mtu}, not {mtu}: what takes tunnels off here does not take more")
     if spec.switch.flavor.value != "ovs-netdev":
         notes.append(f"the lab's switch is the userspace datapath (ovs-netdev), not {spec.switch.flavor.value}")
     return notes

@@ -1,0 +1,120 @@
+"""The extension: dnsteer-ext on the software model, in a namespace with the devices that the bridge's ports lead to."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dnsteer.lab import names, processes
+from dnsteer.lab.command import start_background
+from dnsteer.lab.errors import LabError
+from dnsteer.lab.topology import Topology
+from dnsteer.plan.build import build_plan
+from dnsteer.render.program import program_text
+from dnsteer.spec.document import Document
+from dnsteer.spec.load import Loaded
+from dnsteer.switch import extended
+
+NAME = "dnsteer-ext"
+START_SECONDS = 20.0
+"""How long it may take until it answers on its control socket."""
+_PROGRAM = names.RUN_DIR / "program.json"
+_LOG = names.RUN_DIR / f"{NAME}.log"
+_PIDFILE = names.RUN_DIR / f"{NAME}.pid"
+_PEER = struct.Struct("3i")  # struct ucred
+
+
+def start(topology: Topology, progress: Callable[[str], None]) -> None:
+    """Write the program of the topology's spec and start what runs it, where the spec has an extension."""
+    if not topology.extension:
+        return
+    progress("starting the extension (dnsteer-ext on the software model)")
+    plan = build_plan(Loaded(topology.spec, Document("lab", None), ()))
+    assert plan.extension is not None
+    _PROGRAM.write_text(program_text(plan.extension, "program of the lab's spec"), encoding="utf-8")
+    run_program()
+
+
+def run_program() -> None:
+    """Start dnsteer-ext with the lab's first program, at first or after a crash, and wait until packets flow."""
+    ports: dict[str, str] = json.loads(_PROGRAM.read_text(encoding="utf-8"))["ports"]
+    devices = [ports["in"], ports["out"]]
+    model = {
+        "DOCA_FLOW_MODEL_DEVICES": " ".join(devices),
+        "DOCA_FLOW_MODEL_PORTS": " ".join(f"{n}=netdev:{device}" for n, device in enumerate(devices)),
+    }
+    argv = [str(extended.program(NAME)), "--program", str(_PROGRAM), "--socket", str(names.EXTENSION_SOCKET)]
+    start_background(names.EXTENSION_NAMESPACE, argv, _LOG, model)
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        with contextlib.suppress(OSError), _connected() as connection:
+            _exchange(connection, {"command": "status"})
+            # It writes no file with its number; the kernel knows who is at the other end.
+            pid, _, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+            _PIDFILE.write_text(f"{pid}\n", encoding="ascii")
+            return
+        if time.monotonic() > deadline or not _is_there():
+            raise LabError(f"dnsteer-ext did not come up: {_last_words()}")
+        time.sleep(0.02)
+
+
+def ask(command: str) -> dict[str, Any]:
+    """What the running extension answers to *command*. Raises LabError when it does not."""
+    try:
+        with _connected() as connection:
+            return _exchange(connection, {"command": command})
+    except OSError as err:
+        raise LabError(f"dnsteer-ext does not answer at {names.EXTENSION_SOCKET}: {err}") from err
+
+
+def crash() -> None:
+    """Kill it as a crash would, and wait until it is gone."""
+    pid = int(_PIDFILE.read_text(encoding="ascii"))
+    os.kill(pid, signal.SIGKILL)
+    while Path(f"/proc/{pid}").exists():
+        time.sleep(0.001)
+
+
+def _connected() -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.settimeout(START_SECONDS)
+        connection.connect(str(names.EXTENSION_SOCKET))
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def _exchange(connection: socket.socket, request: dict[str, Any]) -> dict[str, Any]:
+    connection.sendall(json.dumps(request).encode() + b"\n")
+    with connection.makefile("rb") as stream:
+        line = stream.readline()
+    if not line.endswith(b"\n"):
+        raise ConnectionResetError("the connection ended without an answer")
+    answer: dict[str, Any] = json.loads(line)
+    if not answer.get("ok"):
+        raise LabError(f"dnsteer-ext refused {request['command']}: {answer.get('error')}")
+    return answer
+
+
+def _is_there() -> bool:
+    return names.EXTENSION_NAMESPACE in processes.inside_namespaces().values()
+
+
+def _last_words() -> str:
+    lines = _LOG.read_text(encoding="utf-8", errors="replace").splitlines() if _LOG.exists() else []
+    for line in reversed(lines):
+        with contextlib.suppress(ValueError):
+            error = json.loads(line).get("error")
+            if error:
+                return str(error)
+    return lines[-1] if lines else "it said nothing"

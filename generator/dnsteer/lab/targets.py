@@ -1,0 +1,87 @@
+"""What the demo loads: every address and plain DNS service of every VIP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dnsteer.lab import traffic
+from dnsteer.lab.topology import Topology, served_as
+from dnsteer.plan.selection import slots_of
+from dnsteer.spec import meaning
+from dnsteer.spec.families import Reach
+from dnsteer.spec.meaning import Endpoint
+from dnsteer.spec.model import Selection, Spec
+from dnsteer.spec.types import Address
+
+
+@dataclass(frozen=True)
+class Target:
+    """One address and service of a VIP, with the backend that the direct runs ask."""
+
+    vip: str
+    pool: str
+    reached: Reach
+    selection: Selection
+    address: Address
+    endpoint: Endpoint
+    direct_server: str
+    direct_address: Address
+    direct_port: int
+    source_ports: int
+    """Source ports that reach every slot equally often."""
+    hash_fields: tuple[str, ...] = ()
+    """What chooses the slot, with selection `client`."""
+
+    @property
+    def label(self) -> str:
+        """The target in a few words."""
+        return f"{self.vip} IPv{self.address.version} {self.endpoint.protocol.value}/{self.endpoint.port}"
+
+    @property
+    def clients(self) -> int:
+        """Sockets of one dnsperf."""
+        return min(self.source_ports, traffic.MAX_CLIENTS)
+
+    @property
+    def windows(self) -> int:
+        """Runs needed to use all source ports once."""
+        return self.source_ports // self.clients
+
+    @property
+    def sticks(self) -> bool:
+        """Whether all queries of one client address get the same slot."""
+        return self.selection is Selection.CLIENT and "src_port" not in self.hash_fields
+
+    def hashed(self, local: str) -> tuple[str, ...]:
+        """What the hash sees of queries from the address *local*."""
+        values = {"src_ip": local, "dst_ip": str(self.address), "dst_port": str(self.endpoint.port)}
+        return tuple(values[name] for name in self.hash_fields if name in values)
+
+
+def targets_of(spec: Spec, topology: Topology) -> Iterator[Target]:
+    """Every plain DNS service of every VIP address."""
+    for name, vip in spec.vips.items():
+        pool = spec.pools[vip.pool]
+        for address in dict.fromkeys(vip.addresses):
+            family = meaning.family_of(address)
+            reached = meaning.reach(vip, family)
+            held = slots_of(spec, pool, reached)
+            if not held:  # all are down, and the queries dropped
+                continue
+            # Twice the slots: the lowest bit of the source port chooses nothing. A hash wants as many as there can be.
+            ports = 2 * len(held) if pool.selection is Selection.SOURCE_PORT else traffic.MAX_CLIENTS
+            backends = [b for b in pool.backends if b.name in held]
+            # Tunnels and translation reach servers without an address in the VIP's family: those are asked in the other.
+            backend = next((b for b in backends if meaning.address_of(b, family) is not None), backends[0])
+            own = meaning.address_of(backend, family) or backend.ipv6 or backend.ipv4
+            assert own is not None
+            fields = tuple(meaning.hash_fields(pool)) if pool.selection is Selection.CLIENT else ()
+            for endpoint in meaning.endpoints(vip):
+                if served_as(endpoint) == "dns":
+                    server = topology.server_of[vip.pool, backend.name]
+                    # The target port is the service's own unless NAT changes it.
+                    yield Target(
+                        name, vip.pool, reached, pool.selection, address, endpoint, server, own, endpoint.target_port,
+                        max(ports, 128), fields,
+                    )  # fmt: skip

@@ -1,0 +1,30 @@
+"""The ends of tunnels: what takes the outer header off, on the name servers that need it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dnsteer.lab import decap, names
+from dnsteer.lab.topology import Host, Topology
+
+_PROGRAM = names.RUN_DIR / "decap.o"
+
+
+def end(topology: Topology, progress: Callable[[str], None]) -> None:
+    """Put the program on every device that tunnels come in by. It needs the devices' addresses."""
+    hosts = [host for host in topology.hosts if host.tunneled]
+    if not hosts:
+        return
+    progress(f"attaching the decapsulation program on {len(hosts)} name servers (XDP)")
+    decap.build(_PROGRAM)
+    for host in hosts:
+        for segment in host.queries_by:
+            decap.attach(host.namespace, host.device(segment), _PROGRAM, remotes=_remotes(topology, host))
+
+
+def _remotes(topology: Topology, host: Host) -> list[str]:
+    """The extension's addresses, and nobody else's, in the families that tunnels to *host* can be in."""
+    part = topology.spec.switch.extension
+    assert part is not None
+    own = {a.version for server in host.servers for a in server.addresses}
+    return [str(a) for a in (part.ipv4, part.ipv6) if a is not None and a.version in own]
