@@ -5,7 +5,7 @@ BIN := .venv/bin
 SPEC ?= examples/quickstart.yaml
 DB := unix:/run/dnsteer-lab/db.sock
 
-.PHONY: help setup extension demo test lint fmt docs golden bench-render bench-slots bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath ext wheel clean
+.PHONY: help setup extension demo test lint fmt docs golden bench-render bench-slots bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext ext wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
@@ -65,6 +65,9 @@ bench-capacity: setup ## errors of the capacity model at every published measure
 
 bench-datapath: setup ## cycles per packet and Mpps of the pipelines on OVS-DPDK, one core (root; JSON)
 	$(BIN)/python -m bench.datapath
+
+bench-ext: extension ## the extension: each mode under load, one socket, changes, its program by itself (root; JSON)
+	$(BIN)/python -m bench.extension
 
 wheel: setup ## build the wheel and try it in a clean environment
 	scripts/wheel.sh

@@ -1,0 +1,1 @@
+"""The extension under load, and its program by itself."""
