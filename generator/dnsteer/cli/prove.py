@@ -63,6 +63,8 @@ def check(
         f"  {report.megaflows} megaflows, {report.masks} masks, {report.recirculations} recirculations "
         f"for queries and answers"
     )
+    if report.extension:
+        out.print(f"  {report.extended} packets through the extension, {report.extension}", markup=False)
     if report.ok:
         out.print(f"  every byte as the spec says; {report.seconds:.1f} s")
         return

@@ -43,6 +43,8 @@ class Beside:
 
     def __init__(self, extension: Extension) -> None:
         self._extension = extension
+        self.ingress = extension.ingress.name
+        """The port of the bridge by which queries go to it."""
         self._process: subprocess.Popen[bytes] | None = None
         self._said: IO[bytes] | None = None
 

@@ -10,6 +10,8 @@ from itertools import islice
 from typing import Any
 
 from dnsteer.plan.build import build_plan
+from dnsteer.proof import inside
+from dnsteer.proof.choice import Choices
 from dnsteer.proof.harness import Harness
 from dnsteer.proof.reference import Expectation, Frame, Reference
 from dnsteer.proof.show import differences, summary
@@ -35,7 +37,10 @@ class Failure:
 
 @dataclass
 class Report:
-    """What a check found. Megaflows, masks and recirculations are those of queries and answers, by the switch's count."""
+    """What a check found. Megaflows, masks and recirculations are those of queries and answers, by the switch's count.
+
+    *extended* packets went through the extension, which was *extension*: its program on what; empty where there is none.
+    """
 
     ovs: str
     flows: int
@@ -46,6 +51,8 @@ class Report:
     megaflows: int = 0
     masks: int = 0
     recirculations: int = 0
+    extension: str = ""
+    extended: int = 0
     complaints: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -70,18 +77,23 @@ def check(
     start = time.monotonic()
     plan = build_plan(loaded)
     reference = Reference(loaded.spec)
+    choices = Choices()
     with Harness(plan) as harness:
         report = Report(ovs_version(), sum(1 for _ in _loaded_flows(harness)), len(plan.groups))
+        _look_inside(harness, reference, report)
         load, rest = _by_kind(vectors(loaded.spec, reference, per_service=per_service))
         for chunk in _chunks(load):
-            _run(harness, reference, chunk, report)
+            _run(harness, reference, chunk, report, choices)
             progress(len(chunk))
         flows = harness.megaflows()
         report.megaflows, report.masks = len(flows), masks(flows)
         report.recirculations = harness.counters().recirculations
         for chunk in _chunks(rest):
-            _run(harness, reference, chunk, report)
+            _run(harness, reference, chunk, report, choices)
             progress(len(chunk))
+        for what, problem in choices.problems():
+            _note(report, Failure(what, ", ".join(loaded.spec.switch.uplinks), problem, ()))
+        report.extended = harness.crossed
         report.complaints = [c for c in harness.switch.complaints() if not any(w in c for w in _EXPECTED_COMPLAINTS)]
     report.seconds = round(time.monotonic() - start, 3)
     return report
@@ -89,6 +101,15 @@ def check(
 
 def _loaded_flows(harness: Harness) -> Iterable[object]:
     return harness.openflow.dump().flows
+
+
+def _look_inside(harness: Harness, reference: Reference, report: Report) -> None:
+    """Hold the slots of the extension's program against the reference's."""
+    if harness.beside is None:
+        return
+    report.extension = f"dnsteer-ext on the {harness.beside.ask(command='status')['platform']}"
+    for what, problem in inside.differences(reference, harness.beside.ask(command="dump")):
+        _note(report, Failure(what, harness.beside.ingress, problem, ()))
 
 
 def _by_kind(stream: Iterable[Vector]) -> tuple[list[Vector], list[Vector]]:
@@ -108,7 +129,7 @@ def _chunks(items: Sequence[Vector]) -> Iterable[list[Vector]]:
         yield chunk
 
 
-def _run(harness: Harness, reference: Reference, chunk: Sequence[Vector], report: Report) -> None:
+def _run(harness: Harness, reference: Reference, chunk: Sequence[Vector], report: Report, choices: Choices) -> None:
     expected = [reference.expect(v.port, v.data) for v in chunk]
     owners: dict[Frame, list[int]] = defaultdict(list)
     for i, expectation in enumerate(expected):
@@ -120,7 +141,9 @@ def _run(harness: Harness, reference: Reference, chunk: Sequence[Vector], report
         candidates = owners.get(frame)
         if candidates:
             # Packets with the same answer (two ARP requests) share it in turn.
-            hits[min(candidates, key=lambda i: hits[i])] += 1
+            taken = min(candidates, key=lambda i: hits[i])
+            hits[taken] += 1
+            choices.add(chunk[taken], expected[taken], frame)
         else:
             stray.append(frame)
     for i, vector in enumerate(chunk):

@@ -12,8 +12,9 @@ from scapy.packet import Packet, Raw
 
 from dnsteer.proof import craft, wire
 from dnsteer.proof.craft import Talk
-from dnsteer.proof.reference import Service
 from dnsteer.proof.scene import PROTOCOLS, Scene, Vector, port_of
+from dnsteer.proof.served import Service
+from dnsteer.spec.model import Forwarding
 
 _SHORTEST = 60
 """Bytes of the shortest Ethernet frame, without its checksum: shorter packets are padded."""
@@ -92,7 +93,7 @@ def queries(scene: Scene) -> Iterator[Vector]:
         for name, build in sorts.items():
             uplink = scene.uplink()
             data = build(scene.asks(service, uplink))
-            yield Vector(f"query {name} for {service.label} by {uplink}", uplink, data, "odd")
+            yield scene.judged(f"query {name} for {service.label} by {uplink}", uplink, data, "odd")
         if service.protocol == wire.UDP:
             uplink = scene.uplink()
             data = _summing_to_zero(scene, service, uplink)
@@ -105,7 +106,8 @@ def _summing_to_zero(scene: Scene, service: Service, uplink: str) -> bytes:
     talk = scene.asks(service, uplink)
     data = bytearray(craft.query(talk, wire.UDP))
     frames = scene.reference.expect(uplink, bytes(data)).options
-    leaves = wire.parse(min(frames, key=lambda frame: (frame.port, frame.data)).data)
+    first = min(frames, key=lambda frame: (frame.port, frame.data))
+    leaves = wire.parse(bytes(data) if service.mode is Forwarding.IPIP else first.data)
     left = int.from_bytes(leaves.data[leaves.l4 + 6 : leaves.l4 + 8], "big")
     at = wire.parse(bytes(data)).l4 + 8  # the DNS message's id: adding the checksum to it leaves nothing to correct
     ident = int.from_bytes(data[at : at + 2], "big") + left

@@ -19,8 +19,8 @@ from scapy.packet import Packet, Raw
 
 from dnsteer.proof import craft, wire
 from dnsteer.proof.craft import address_text, version_of
-from dnsteer.proof.reference import Service
 from dnsteer.proof.scene import PROTOCOLS, Post, Scene, Vector, port_of
+from dnsteer.proof.served import Service
 from dnsteer.proof.solicit import BROADCAST, arp, echo, mac_text, solicitation
 from dnsteer.spec.model import Forwarding
 

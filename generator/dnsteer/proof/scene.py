@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from dnsteer.proof import craft, wire
+from dnsteer.proof.convert import PREFIX
 from dnsteer.proof.craft import Clients, Talk
-from dnsteer.proof.reference import Reference, Service, Target, endpoints, packed_mac, target
+from dnsteer.proof.outcome import Frame
+from dnsteer.proof.reference import Reference
+from dnsteer.proof.served import Service, Target, endpoints, packed_mac, targets
 from dnsteer.spec.model import Forwarding, Spec, Vip
 
 _T = TypeVar("_T")
@@ -17,12 +20,16 @@ _NEIGHBORS = bytes.fromhex("02fcfe")
 
 @dataclass(frozen=True)
 class Vector:
-    """A frame to send into a port. *kind*: query, answer, fragment, neighbor, echo, odd (forwarded), or drop."""
+    """A frame to send into a port. *kind*: query, answer, fragment, neighbor, echo, odd (forwarded), or drop.
+
+    Those of a *spread* must not all reach the same backend.
+    """
 
     name: str
     port: str
     data: bytes
     kind: str
+    spread: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,12 +49,13 @@ class Post:
     @property
     def source(self) -> bytes:
         """The address that its answers come from."""
-        return self.backend.address if self.vip.forwarding is Forwarding.NAT else self.address
+        own = self.vip.forwarding in (Forwarding.NAT, Forwarding.SIIT)
+        return self.backend.address if own else self.address
 
     @property
     def version(self) -> int:
-        """The IP version."""
-        return craft.version_of(self.address)
+        """The IP version of its answers."""
+        return craft.version_of(self.source)
 
 
 class Scene:
@@ -78,7 +86,9 @@ class Scene:
         uplink = self.spec.switch.uplinks.get(port)
         if uplink is not None and uplink.next_hop is not None:
             return packed_mac(uplink.next_hop)
-        return _NEIGHBORS + ([*self.uplinks, *self.ports].index(port) + 1).to_bytes(3, "big")
+        return _NEIGHBORS + ([*self.uplinks, *self.ports, *self.reference.beyond.ports].index(port) + 1).to_bytes(
+            3, "big"
+        )
 
     def like_port(self, port: int) -> int:
         """Return a port that no service has and that differs from *port* in its highest bits only."""
@@ -96,7 +106,9 @@ class Scene:
 
     def answers(self, post: Post, sport: int) -> Talk:
         """Return a conversation of a backend with a new client, by the gateway."""
-        serial, client = self.clients.take(post.version)
+        serial, client = self.clients.take(craft.version_of(post.address))
+        if post.vip.forwarding is Forwarding.SIIT:
+            client = PREFIX + client
         dport = 1024 + serial * 40503 % 64512
         return Talk(self.gateway_mac, post.backend.mac, post.source, client, sport, dport, serial)
 
@@ -119,11 +131,10 @@ class Scene:
     def posts(self) -> Iterator[Post]:
         """Yield every backend whose answers pass the switch, once for each address of a VIP that it serves."""
         for name, vip in self.spec.vips.items():
-            nat = vip.forwarding is Forwarding.NAT
+            translated = vip.forwarding in (Forwarding.NAT, Forwarding.SIIT)
             for address in vip.addresses:
-                found = [target(backend, len(address.packed)) for backend in self.spec.pools[vip.pool].backends]
-                for backend in self.some([each for each in found if each is not None]):
-                    if nat or backend.port in self.spec.switch.ports:
+                for backend in self.some(targets(self.spec.pools[vip.pool], vip.forwarding, address.version)):
+                    if translated or backend.port in self.spec.switch.ports:
                         yield Post(name, vip, address.packed, backend)
 
     def examples(self) -> list[Service]:
@@ -131,7 +142,8 @@ class Scene:
         first: dict[tuple[object, ...], Service] = {}
         for service in self.reference.services.values():
             vip = self.spec.vips[service.vip]
-            sort = service.nat, service.hashed, service.protocol, len(service.address), vip.fragments, vip.echo
+            kind = service.mode, service.selection, service.protocol
+            sort = *kind, len(service.address), vip.fragments, vip.echo
             first.setdefault(sort, service)
         return list(first.values())
 
@@ -159,7 +171,9 @@ def reply(scene: Scene, talk: Talk, protocol: int, vector: Vector, turn: int) ->
         return
     frame = options[turn % len(options)]
     service = scene.reference.services[talk.destination, protocol, talk.dport]
-    if service.nat or frame.port in scene.ports:
+    if service.nat or service.mode is Forwarding.SIIT or frame.port in scene.ports:
+        if service.mode is Forwarding.IPIP:  # it answers what is inside
+            frame = Frame(frame.port, frame.data[:6] + vector.data[6:])
         answer = craft.segment(
             craft.back(frame, scene.gateway_mac, talk.serial), protocol, craft.dns(talk.serial, protocol, answer=True)
         )

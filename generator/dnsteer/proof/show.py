@@ -18,13 +18,26 @@ def summary(data: bytes) -> str:
     network = packet.getlayer(IP) or packet.getlayer(IPv6)
     if network is None:
         return f"{macs} {packet.payload.summary()}"
-    addresses = f"{macs}, {network.src} > {network.dst} ttl {network.ttl if network.version == 4 else network.hlim}"
+    addresses = f"{macs}, {_way(network)}"
+    while isinstance(network.payload, (IP, IPv6)):
+        network = network.payload
+        addresses += f", in it {_way(network)}"
     transport = packet.getlayer(UDP) or packet.getlayer(TCP)
     if transport is None:
         return f"{addresses}, {network.payload.summary()}"
     kind = "udp" if isinstance(transport, UDP) else "tcp"
-    question = f", DNS {packet[DNSQR].qname.decode(errors='replace')}" if packet.haslayer(DNSQR) else ""
+    question = f", DNS {_printable(packet[DNSQR].qname)}" if packet.haslayer(DNSQR) else ""
     return f"{addresses}, {kind} {transport.sport} > {transport.dport}{question}"
+
+
+def _way(network: Packet) -> str:
+    return f"{network.src} > {network.dst} ttl {network.ttl if network.version == 4 else network.hlim}"
+
+
+def _printable(name: bytes) -> str:
+    """The name of a question, for the terminal: what is no DNS at all may look like one."""
+    text = name.decode(errors="replace")
+    return text if text.isprintable() and "\ufffd" not in text else "(no name)"
 
 
 def differences(expected: bytes, found: bytes) -> Iterator[str]:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dnsteer.proof import craft, oddities, refused, solicit
-from dnsteer.proof.reference import Reference, Service
+from dnsteer.proof import choice, craft, oddities, refused, solicit, unfit
+from dnsteer.proof.reference import Reference
 from dnsteer.proof.scene import PROTOCOLS, Post, Scene, Vector, port_of, reply
+from dnsteer.proof.served import Service
 from dnsteer.proof.wire import TCP, UDP
-from dnsteer.spec.model import Forwarding, Spec
+from dnsteer.spec.model import Forwarding, Selection, Spec
 
 __all__ = ["Vector", "vectors"]
 
@@ -36,14 +37,17 @@ def vectors(spec: Spec, reference: Reference, per_service: int | None = None) ->
         yield from _large_answers(scene, post, number)
     yield from oddities.queries(scene)
     yield from oddities.answers(scene)
+    yield from unfit.frames(scene)
     yield from refused.frames(scene)
 
 
 def _queries(scene: Scene, service: Service, number: int) -> Iterator[Vector]:
     """A query for each slot, and the answer where it comes back; *number* makes services start at other uplinks."""
     count = len(service.slots)
-    tries = _HASH_TRIES if service.hashed else 1
-    for nth, slot in enumerate(scene.some(range(count))):
+    tries = _HASH_TRIES if service.selection is Selection.DP_HASH else 1
+    slots = scene.some(range(count))
+    chosen = service.extended and service.hashed and choice.spreads(service, len(slots))
+    for nth, slot in enumerate(slots):
         for attempt in range(tries):
             turn = number + nth * tries + attempt
             uplink = scene.uplinks[turn % len(scene.uplinks)]
@@ -52,11 +56,13 @@ def _queries(scene: Scene, service: Service, number: int) -> Iterator[Vector]:
             if not service.hashed:
                 talk = craft.from_port(talk, craft.source_port(slot, count, talk.serial))
                 which = f"slot {slot}"
-            vector = Vector(
-                f"{service.label} {which} by {uplink}", uplink, craft.query(talk, service.protocol), "query"
-            )
+            name = f"{service.label} {which} by {uplink}"
+            spread = choice.name_of(service) if chosen else ""
+            vector = Vector(name, uplink, craft.query(talk, service.protocol), "query", spread)
             yield vector
+            yield from choice.twin(scene, service, talk, turn, vector)
             yield from reply(scene, talk, service.protocol, vector, turn)
+    yield from choice.fans(scene, service)
 
 
 def _large_answers(scene: Scene, post: Post, number: int) -> Iterator[Vector]:

@@ -19,7 +19,8 @@ _VLAN_TAGS = frozenset((0x8100, 0x88A8))
 _CHAINED = frozenset((0, 43, 60))  # hop-by-hop options, routing, destination options: one length format
 _AUTHENTICATION = 51
 _SHORTEST = {UDP: 8, TCP: 20, ICMP: 8, ICMPV6: 8}
-_CHECKSUM_AT = {UDP: 6, TCP: 16}
+CHECKSUM_AT = {UDP: 6, TCP: 16}
+"""Where a transport header has its checksum."""
 
 
 class MalformedError(ValueError):
@@ -36,7 +37,10 @@ class Piece(Enum):
 
 @dataclass
 class Packet:
-    """A frame and the places of its headers. Addresses are packed; ports are -1 where there are none."""
+    """A frame and the places of its headers. Addresses are packed; ports are -1 where there are none.
+
+    *fragment_header*: IPv6 has one, be it that of a whole packet.
+    """
 
     data: bytes
     ethertype: int
@@ -45,6 +49,7 @@ class Packet:
     protocol: int = -1
     l4: int = 0
     piece: Piece = Piece.WHOLE
+    fragment_header: bool = False
     source: bytes = b""
     destination: bytes = b""
     sport: int = -1
@@ -77,7 +82,7 @@ def parse(data: bytes) -> Packet:
     if packet.piece is not Piece.LATER and packet.protocol in _SHORTEST:
         if packet.l4 + _SHORTEST[packet.protocol] > packet.end:
             raise MalformedError("shorter than its transport header")
-        if packet.protocol in _CHECKSUM_AT:
+        if packet.protocol in CHECKSUM_AT:
             packet.sport, packet.dport = struct.unpack_from("!HH", data, packet.l4)
     return packet
 
@@ -113,6 +118,7 @@ def _parse_ipv6(packet: Packet) -> None:
             place = int.from_bytes(data[at + 2 : at + 4], "big")
             # Offset 0 and no more fragments: a whole datagram that only looks like a fragment (RFC 6946).
             packet.piece = Piece.LATER if place & 0xFFF8 else Piece.FIRST if place & 1 else Piece.WHOLE
+            packet.fragment_header = True
             length = 8
         else:
             length = (data[at + 1] + 2) * 4 if protocol == _AUTHENTICATION else (data[at + 1] + 1) * 8
@@ -185,7 +191,7 @@ def _update_checksums(packet: Packet, out: bytearray, old: bytes, new: bytes) ->
         patch_sum(out, packet.l3 + 10, packet.data[start:stop], bytes(out[start:stop]))
     if packet.piece is Piece.LATER:
         return
-    at = packet.l4 + _CHECKSUM_AT[packet.protocol]
+    at = packet.l4 + CHECKSUM_AT[packet.protocol]
     if packet.protocol == UDP and out[at : at + 2] == b"\0\0":
         return
     patch_sum(out, at, old, new)
@@ -204,7 +210,7 @@ def seal(out: bytearray) -> None:
     if packet.ethertype == IPV4:
         struct.pack_into("!H", out, packet.l3 + 10, 0)
         struct.pack_into("!H", out, packet.l3 + 10, checksum(bytes(out[packet.l3 : packet.l4])))
-    at = packet.l4 + _CHECKSUM_AT[packet.protocol]
+    at = packet.l4 + CHECKSUM_AT[packet.protocol]
     struct.pack_into("!H", out, at, 0)
     segment = bytes(out[packet.l4 : packet.end])
     covered = pseudo_header(packet.source, packet.destination, packet.protocol, len(segment)) + segment
