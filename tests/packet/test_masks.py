@@ -6,11 +6,16 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from scapy.layers.inet import UDP
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import Ether
 
+from dnsteer.offload.flow import Flow, read_flows
 from dnsteer.offload.masks.attack import Attack, attack, attack_tables
 from dnsteer.offload.masks.bound import Bound, bound_of, mask_bound
 from dnsteer.plan.build import build_plan
 from dnsteer.proof import harness
+from dnsteer.proof.reference import Frame
 from dnsteer.render.flows import parse_flow
 from dnsteer.spec.load import Loaded, load_spec
 from dnsteer.switch.masks import show
@@ -75,3 +80,24 @@ def test_bad_tables_are_known_and_shown_for_what_they_are(six: bool, monkeypatch
         found = attack_tables(loaded, flows, TIME, 53, 10_000, six=six)
     assert strays(found, bound) == []
     assert len(found.masks) > (200 if six else 100), "more than all fields make that do not multiply"
+
+
+def test_answers_to_translated_clients_do_not_multiply_the_others() -> None:
+    """One backend answers clients over IPv6, by NAT, and over IPv4, by the extension: a datapath flow for each sort."""
+    plan = build_plan(load_spec(ROOT / "examples" / "siit.yaml"))
+    ether = Ether(src="02:00:00:00:04:01", dst=plan.gateway_mac)
+    clients = [
+        f"{start}{n:x}{end}"
+        for start, end in (("2001:db8:", "::1"), ("fd00:", "::1"), ("64:ff9b::c633:64", ""))
+        for n in range(0x10, 0x40)
+    ]
+    frames = [
+        bytes(ether / IPv6(src="2001:db8:53::11", dst=client) / UDP(sport=53, dport=2000) / b"answer")
+        for client in clients
+    ]
+    with harness.Harness(plan) as loaded:
+        out = loaded.send(Frame("p0", frame) for frame in frames)
+        flows = [flow for flow in read_flows(loaded.switch.dump("dpctl/dump-flows", "-m")) if isinstance(flow, Flow)]
+    assert len(out) == len(frames)
+    answers = [flow.get("ipv6.dst") for flow in flows if flow.get("ipv6.src")]
+    assert sorted(field.mask.bit_count() for field in answers if field) == [3, 3, 96]

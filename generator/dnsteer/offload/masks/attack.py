@@ -69,7 +69,9 @@ def attack_tables(
     switch.appctl("vlog/set", "dpif_netdev:file:dbg")
     if six:
         _plant(harness, {flow.table for flow in flows})
-    ports = [*(port.name for port in harness.plan.ports), harness.plan.bridge]
+    part = harness.plan.extension
+    beyond = [part.ingress.name, part.egress.name] if part is not None else []
+    ports = [*(port.name for port in harness.plan.ports), *beyond, harness.plan.bridge]
     source = Hostile((parse_match(flow.match) for flow in flows), seed)
     seen = Seen()
     sent = counted = since = 0

@@ -171,7 +171,11 @@ class Table:
     def _lengths(self, name: str) -> Sequence[int]:
         """How many bits may tell an address from all that the table has."""
         width = fields.width(name)
-        have = {(int(m[name].value), m[name].mask.bit_count()) for m in self._values if name in m}
+        have = {
+            (int(m[name].value), m[name].mask.bit_count())
+            for m in self._values
+            if name in m and _is_prefix(name, m[name].mask)
+        }
         if len(have) > _MANY:
             return range(1, width + 1)
         starts = {(value >> width - n, n) for value, length in have for n in range(1, length + 1)}
