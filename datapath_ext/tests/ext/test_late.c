@@ -1,0 +1,241 @@
+/* Hardware that accepts an operation and refuses it when it completes: what was to be added is not there, what was to be
+ * updated is as it was. The linker puts the functions here in place of the shim's. */
+#include "change.h"
+#include "pipe.h"
+#include "report.h"
+#include "rig.h"
+#include "shim.h"
+
+enum { FAKES_MAX = 64 };
+
+static unsigned countdown; /* additions and updates until one is refused late; 0: none is */
+static bool late;          /* it was refused: the operation that is queued next will not succeed */
+static bool silent;        /* what is queued next is of an entry that is not there */
+static bool stuck;         /* from then on, everything is refused at once */
+static bool lasting;
+static char fakes[FAKES_MAX]; /* entries that are not there */
+static unsigned fake_count;
+static void (*before_removal)(void);
+
+static bool is_fake(const struct doca_flow_pipe_entry *entry)
+{
+    const char *at = (const char *)entry;
+
+    return at >= fakes && at < fakes + FAKES_MAX;
+}
+
+static bool is_refused_late(void)
+{
+    if (countdown == 0 || --countdown > 0)
+        return false;
+    late = true;
+    stuck = lasting;
+    return true;
+}
+
+static doca_error_t hand_out_fake(struct doca_flow_pipe_entry **entry)
+{
+    CHECK(fake_count < FAKES_MAX);
+    if (entry != NULL)
+        *entry = (struct doca_flow_pipe_entry *)(void *)&fakes[fake_count++];
+    return DOCA_SUCCESS;
+}
+
+bool __real_flow_queued(struct flow_port *port, doca_error_t result, struct fault *fault, const char *what);
+bool __wrap_flow_queued(struct flow_port *port, doca_error_t result, struct fault *fault, const char *what);
+doca_error_t __real_shim_basic_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match, uint8_t template,
+                                   const struct doca_flow_actions *actions, void *context,
+                                   struct doca_flow_pipe_entry **entry);
+doca_error_t __wrap_shim_basic_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match, uint8_t template,
+                                   const struct doca_flow_actions *actions, void *context,
+                                   struct doca_flow_pipe_entry **entry);
+doca_error_t __real_shim_basic_update(struct doca_flow_pipe *pipe, uint8_t template,
+                                      const struct doca_flow_actions *actions, struct doca_flow_pipe_entry *entry);
+doca_error_t __wrap_shim_basic_update(struct doca_flow_pipe *pipe, uint8_t template,
+                                      const struct doca_flow_actions *actions, struct doca_flow_pipe_entry *entry);
+doca_error_t __real_shim_control_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match,
+                                     const struct doca_flow_match *mask, const struct doca_flow_actions *actions,
+                                     const struct doca_flow_actions *actions_mask,
+                                     const struct doca_flow_monitor *monitor, uint32_t priority,
+                                     const struct doca_flow_fwd *fwd, void *context, struct doca_flow_pipe_entry **entry);
+doca_error_t __wrap_shim_control_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match,
+                                     const struct doca_flow_match *mask, const struct doca_flow_actions *actions,
+                                     const struct doca_flow_actions *actions_mask,
+                                     const struct doca_flow_monitor *monitor, uint32_t priority,
+                                     const struct doca_flow_fwd *fwd, void *context, struct doca_flow_pipe_entry **entry);
+doca_error_t __real_shim_remove(struct doca_flow_pipe_entry *entry);
+doca_error_t __wrap_shim_remove(struct doca_flow_pipe_entry *entry);
+bool __real_count_entry(struct doca_flow_pipe_entry *entry, uint64_t *packets, uint64_t *bytes);
+bool __wrap_count_entry(struct doca_flow_pipe_entry *entry, uint64_t *packets, uint64_t *bytes);
+
+bool __wrap_flow_queued(struct flow_port *port, doca_error_t result, struct fault *fault, const char *what)
+{
+    if (result == DOCA_SUCCESS && (late || silent)) {
+        port->failed += late;
+        late = silent = false;
+        return true;
+    }
+    return __real_flow_queued(port, result, fault, what);
+}
+
+doca_error_t __wrap_shim_basic_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match, uint8_t template,
+                                   const struct doca_flow_actions *actions, void *context,
+                                   struct doca_flow_pipe_entry **entry)
+{
+    if (stuck)
+        return DOCA_ERROR_DRIVER;
+    return is_refused_late() ? hand_out_fake(entry)
+                             : __real_shim_basic_add(pipe, match, template, actions, context, entry);
+}
+
+doca_error_t __wrap_shim_basic_update(struct doca_flow_pipe *pipe, uint8_t template,
+                                      const struct doca_flow_actions *actions, struct doca_flow_pipe_entry *entry)
+{
+    CHECK(!is_fake(entry));
+    if (stuck)
+        return DOCA_ERROR_DRIVER;
+    return is_refused_late() ? DOCA_SUCCESS : __real_shim_basic_update(pipe, template, actions, entry);
+}
+
+doca_error_t __wrap_shim_control_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match,
+                                     const struct doca_flow_match *mask, const struct doca_flow_actions *actions,
+                                     const struct doca_flow_actions *actions_mask,
+                                     const struct doca_flow_monitor *monitor, uint32_t priority,
+                                     const struct doca_flow_fwd *fwd, void *context, struct doca_flow_pipe_entry **entry)
+{
+    if (stuck)
+        return DOCA_ERROR_DRIVER;
+    return is_refused_late() ? hand_out_fake(entry)
+                             : __real_shim_control_add(pipe, match, mask, actions, actions_mask, monitor, priority, fwd,
+                                                       context, entry);
+}
+
+doca_error_t __wrap_shim_remove(struct doca_flow_pipe_entry *entry)
+{
+    void (*first)(void) = before_removal;
+
+    before_removal = NULL;
+    if (first != NULL) {
+        first();
+        return DOCA_ERROR_DRIVER;
+    }
+    if (stuck)
+        return DOCA_ERROR_DRIVER;
+    silent = is_fake(entry);
+    return silent ? DOCA_SUCCESS : __real_shim_remove(entry);
+}
+
+bool __wrap_count_entry(struct doca_flow_pipe_entry *entry, uint64_t *packets, uint64_t *bytes)
+{
+    if (!is_fake(entry))
+        return __real_count_entry(entry, packets, bytes);
+    *packets = *bytes = 0;
+    return true;
+}
+
+static void start(unsigned number, bool lasts)
+{
+    rig_up_json(change_before());
+    countdown = number;
+    lasting = lasts;
+    fake_count = 0;
+}
+
+static void each_late_refusal_is_undone(void)
+{
+    bool done = false;
+
+    for (unsigned i = 1; !done; i++) {
+        start(i, false);
+        done = change_load(change_after());
+        countdown = 0;
+        if (!done) {
+            CHECK(rig.consistent);
+            change_check_before();
+            CHECK(change_load(change_after()));
+        }
+        change_check_after();
+        CHECK(change_load(change_before()));
+        change_check_before();
+        rig_down();
+        if (done)
+            (void)fprintf(stderr, "%u operations\n", i - 1);
+    }
+}
+
+/* What hardware has is not known after that, so the next load takes nothing for granted. */
+static void a_late_refusal_that_cannot_be_undone_is_put_right(void)
+{
+    bool done = false;
+    unsigned inconsistent = 0;
+
+    for (unsigned i = 1; !done; i++)
+        for (unsigned again = 0; again < 2; again++) {
+            start(i, true);
+            done = change_load(change_after());
+            stuck = false;
+            countdown = 0;
+            inconsistent += !rig.consistent;
+            CHECK(change_load(again ? change_after() : change_before()));
+            CHECK(rig.consistent && rig.held == NULL);
+            if (again)
+                change_check_after();
+            else
+                change_check_before();
+            rig_down();
+        }
+    CHECK(inconsistent > 0);
+}
+
+static void a_late_refusal_at_the_start_leaves_nothing_open(void)
+{
+    bool done = false;
+
+    for (unsigned i = 1; !done; i++) {
+        struct fault fault = {0};
+        json_t *json = change_before();
+        struct program *program = program_read(json, &fault);
+
+        CHECK(program != NULL);
+        json_decref(json);
+        countdown = i;
+        lasting = false;
+        fake_count = 0;
+        done = engine_open(&rig, program, &fault);
+        CHECK(done || fault.text[0] != '\0');
+    }
+    countdown = 0;
+    change_check_before();
+    rig_down();
+}
+
+static void send_one(void)
+{
+    CHECK_EQ(rig_backend((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .protocol = 6}), 0x11);
+}
+
+static json_t *chosen_by(const char *select)
+{
+    json_t *json = change_before();
+
+    rig_put(json, "vips/1/select", json_string(select));
+    rig_put(json, "vips/1/slots", json_pack("[s,s]", "b1", "b1"));
+    return json;
+}
+
+/* A service that takes over is there beside the old one for a moment; if it has to go, what it counted stays. */
+static void counts_what_came_to_a_service_in_vain(void)
+{
+    rig_up_json(chosen_by("slots"));
+    rig_load(chosen_by("spray"));
+    send_one();
+    before_removal = send_one;
+    CHECK(!change_load(chosen_by("slots")));
+    CHECK(before_removal == NULL && rig.consistent);
+    send_one();
+    CHECK_EQ(rig_counter("vips/1/packets"), 3);
+    rig_down();
+}
+
+RUN_TESTS(TEST(each_late_refusal_is_undone), TEST(a_late_refusal_that_cannot_be_undone_is_put_right),
+          TEST(a_late_refusal_at_the_start_leaves_nothing_open), TEST(counts_what_came_to_a_service_in_vain))
