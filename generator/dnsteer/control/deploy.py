@@ -21,8 +21,9 @@ from dnsteer.plan.absence import NO_OVERLAY, Absence, Overlay
 from dnsteer.spec.load import Loaded, digest
 from dnsteer.spec.model import Spec
 from dnsteer.switch import database as db
-from dnsteer.switch.apply import Applied, Apply, Prepared
+from dnsteer.switch.apply import Apply, Prepared
 from dnsteer.switch.record import Record
+from dnsteer.switch.sending import Applied
 from dnsteer.switch.state import DamagedError, Standing, State
 from dnsteer.switch.tools import SwitchError, UnavailableError
 

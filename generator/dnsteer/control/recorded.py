@@ -14,8 +14,9 @@ from dnsteer.spec.errors import SpecError
 from dnsteer.spec.load import Loaded, check_document
 from dnsteer.spec.model import Spec
 from dnsteer.switch import database as db
-from dnsteer.switch.apply import Applied, Apply, Prepared
+from dnsteer.switch.apply import Apply, Prepared
 from dnsteer.switch.record import Record
+from dnsteer.switch.sending import Applied
 from dnsteer.switch.state import DIGEST_KEY, OVERLAY_KEY, PENDING_KEY, STATE_KEY, Pending, Standing, State
 from dnsteer.switch.tools import SwitchError
 

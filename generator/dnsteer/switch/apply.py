@@ -2,61 +2,46 @@
 
 In this order: ports are added, the bundle makes the tables anew in one step, and only then ports are removed and the
 record is written. So at any moment the tables are the old or the new ones, whole, and every port that they name is there.
+Where the extension serves VIPs, its program is changed around the bundle: see handover.
 What fails or is interrupted before the bundle is undone; from the bundle on, a request to end waits until all is done. What
 a kill -9 leaves is mended by the next apply, since each starts from what the switch has.
 """
 
 from __future__ import annotations
 
-import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from dnsteer.plan.absence import Overlay
 from dnsteer.plan.bridge import WantedBridge, wanted_bridge
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.objects import Plan
-from dnsteer.plan.subject import Subject
+from dnsteer.plan.pipeline import PIPELINE
 from dnsteer.render.flows import groups_of, lines_of
 from dnsteer.spec.load import Loaded
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
-from dnsteer.switch.fence import has_fence, makes_fence, send
+from dnsteer.switch.fence import has_fence, makes_fence
 from dnsteer.switch.interrupts import put_off
-from dnsteer.switch.openflow import (
-    Changes,
-    OpenFlow,
-    RejectedError,
-    Tables,
-    UnconfirmedError,
-    changes,
-    lost,
-    way_back,
-)
+from dnsteer.switch.openflow import Changes, OpenFlow, Tables, changes, lost, way_back
+from dnsteer.switch.sending import Applied, Sending
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
-_COOKIE = re.compile(r"cookie[=:](0x[0-9a-f]+)")
-_GROUP = re.compile(r"group_id=(\d+)")
-_LOOK = 0.05
-_EITHER = "the tables are the old or the new ones, whole; apply again, or see with verify"
+if TYPE_CHECKING:
+    from dnsteer.switch.handover import Handover
+
+_EXTENSION = PIPELINE.tables["extension"].number
 
 
-@dataclass
-class Applied:
-    """What an apply did."""
+@dataclass(frozen=True)
+class Reach:
+    """The extension: its control socket, where that is known, and whether an apply may do without it."""
 
-    settings: list[str]
-    flows: Changes
-    recorded: bool = False
-
-    @property
-    def changed(self) -> bool:
-        """Whether anything of the switch changed."""
-        return bool(self.settings) or bool(self.flows) or self.recorded
+    path: Callable[[], str]
+    needed: bool = True
 
 
 class Journal(Protocol):
@@ -78,17 +63,28 @@ class Journal(Protocol):
 
 @dataclass(frozen=True)
 class Prepared:
-    """What an apply would do: the differences in OVSDB and in the tables, from what is there."""
+    """What an apply would do: the differences in OVSDB, in the tables and in the extension, from what is there."""
 
     before: db.Bridge | None
     differ: list[br.Difference]
     tables: Tables
     todo: Changes
+    program: Handover | None = None
 
     @property
     def settings(self) -> list[str]:
         """What would be done in OVSDB, in words."""
         return [d.todo for d in self.differ]
+
+    @property
+    def loads(self) -> bool:
+        """Whether the extension gets another program."""
+        return self.program is not None and self.program.loads
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything would be done."""
+        return bool(self.differ) or bool(self.todo) or self.loads
 
 
 class Apply:
@@ -107,6 +103,7 @@ class Apply:
         journal: Journal,
         progress: Callable[[str], None] = lambda _: None,
         grace: float = 0,
+        reach: Reach = Reach(lambda: ""),
     ) -> None:
         self.loaded = loaded
         self.overlay = overlay
@@ -115,9 +112,9 @@ class Apply:
         self.journal = journal
         self.progress = progress
         self.grace = grace
+        self.reach = reach
         self.want: WantedBridge = wanted_bridge(loaded.spec)
-        self.sent = False  # whether the bundle is under way or done
-        self.fenced = False  # whether the switch has the fence
+        self.sending = Sending(self, client, progress, grace, needed=reach.needed)
 
     @cached_property
     def plan(self) -> Plan:
@@ -125,7 +122,8 @@ class Apply:
         return build_plan(self.loaded, self.overlay)
 
     @cached_property
-    def _lines(self) -> dict[str, None]:
+    def lines(self) -> dict[str, None]:
+        """Its flows, as the switch prints them."""
         return dict.fromkeys(lines_of(self.plan))  # a dict, since it keeps the order
 
     def prepare(self, *, adopt: bool = False, meanwhile: Callable[[], object] = lambda: None) -> Prepared:
@@ -133,47 +131,64 @@ class Apply:
         before = self.base.bridge(self.want.name)
         br.refuse_foreign(self.base, self.want, before, adopt)
         tables = self._tables_before(before, meanwhile)
-        todo = changes(self._lines, groups_of(self.plan), tables)
-        return Prepared(before, br.differences(self.loaded.spec, self.want, before), tables, todo)
+        todo = changes(self.lines, groups_of(self.plan), tables)
+        program = self._handover(todo)
+        return Prepared(before, br.differences(self.loaded.spec, self.want, before), tables, todo, program)
+
+    def _handover(self, todo: Changes) -> Handover | None:
+        """What becomes of the extension's program, where there is an extension or was one."""
+        extension = self.plan.extension
+        path = ""
+        if extension is not None or any(f.table == _EXTENSION and f.priority for f in todo.remove):
+            path = self.reach.path()
+        if not path:
+            return None
+        from dnsteer.switch.handover import look  # here, since most switches do without
+        from dnsteer.switch.program import Program
+
+        needed = self.reach.needed and extension is not None and bool(extension.services)
+        return look(self.plan, Program(path, self.base.timeout), needed=needed)
 
     def carry_out(self, what: Prepared) -> Applied:
         """Do what was prepared."""
         try:
-            if what.before is not None and (what.differ or what.todo or self.journal.stale):
+            if what.before is not None and (what.changed or self.journal.stale):
                 with put_off():  # else nobody would know whether it was written
                     self.journal.begin()
             return self._carry_out(what)
         except BaseException as err:
-            if not self.sent and what.before is not None:
+            if not self.sending.sent and what.before is not None:
                 with put_off(), suppress(SwitchError):  # left as it is, the next verb does it
                     self.journal.take_back()
             if isinstance(err, KeyboardInterrupt) and not str(err):
                 failed = err.__context__ if isinstance(err.__context__, SwitchError) else None
-                end = "by then the change was made" if self.sent else "nothing was changed"
+                end = "by then the change was made" if self.sending.sent else "nothing was changed"
                 raise KeyboardInterrupt(str(failed or end)) from None
             raise
 
     def _carry_out(self, what: Prepared) -> Applied:
         before, todo = what.before, what.todo
         with ExitStack() as end:
+            away = what.program.away if what.program is not None else None
+            done = Applied(what.settings, todo, loaded=what.loads, away=away)
             if any(d.first for d in what.differ):
                 self.progress(f"bridge {self.want.name}: {'; '.join(what.settings)}")
                 with self._undoing(before, what.tables):
                     br.set_up(self.base, self.want, before)
                     now = self._ready()
-                    self.fenced = has_fence(now)
+                    self.sending.fenced = has_fence(now)
                     gone = tuple(line for line in lost(what.tables, now) if not makes_fence(line))
-                    todo = replace(changes(self._lines, groups_of(self.plan), now), restore=gone)
+                    done.flows = replace(changes(self.lines, groups_of(self.plan), now), restore=gone)
                     asked = end.enter_context(put_off())
                     if before is None:
                         self.journal.begin()
-                    self._send(todo, asked)
+                    self.sending.send(done, now, what.program, asked)
             else:
-                self.fenced = has_fence(what.tables)
+                self.sending.fenced = has_fence(what.tables)
                 self.base.wait_for_ports(self.want.name, [p.name for p in self.want.ports])
                 asked = end.enter_context(put_off())
-                self._send(todo, asked)
-            return self._finish(Applied(what.settings, todo))
+                self.sending.send(done, what.tables, what.program, asked)
+            return self._finish(done)
 
     def _tables_before(self, before: db.Bridge | None, meanwhile: Callable[[], object]) -> Tables:
         """The tables, where there are any that can be read."""
@@ -189,7 +204,7 @@ class Apply:
 
         def expected() -> dict[str, None]:
             meanwhile()
-            return self._lines
+            return self.lines
 
         tables = self.client.dump(expected)
         if before.fail_mode != br.FAIL_MODE:
@@ -203,45 +218,7 @@ class Apply:
         self.base.wait_for_switch()
         self.base.wait_for_ports(self.want.name, [p.name for p in self.want.ports])
         self.client.wait(self.base.timeout)
-        return self.client.dump(lambda: self._lines)
-
-    def _send(self, todo: Changes, asked: list[int]) -> None:
-        """Send the bundle, and what must wait in a second one: soon, when we are *asked* to end."""
-        now, later = todo.in_two() if self.grace else (todo, Changes((), (), (), (), (), ()))
-        if now:
-            self.progress(f"sending {len(now)} changes of flows and groups in one bundle")
-            self._send_bundle(now)
-        if later:
-            self.progress(
-                f"waiting {self.grace:g} s for answers under way; then the {len(later)} flows of their way back go"
-            )
-            until = time.monotonic() + self.grace
-            while not asked and time.monotonic() < until:
-                time.sleep(_LOOK)
-            self._send_bundle(later)
-
-    def _send_bundle(self, todo: Changes) -> None:
-        earlier, self.sent = self.sent, True
-        try:
-            send(self.client, todo.bundle(), fenced=self.fenced)
-            self.fenced = True
-        except RejectedError as err:
-            self.sent = earlier
-            subject = self._subject(err.what)
-            about = f" for {subject.title} ({self.loaded.file}:{subject.line})" if subject else ""
-            raise SwitchError(f"the switch refused the changes{about}: {err.reason}: {err.what}") from None
-        except UnconfirmedError as err:
-            raise UnconfirmedError(f"{err}; {_EITHER}") from None
-        except SwitchError:  # before anything was sent
-            self.sent = earlier
-            raise
-
-    def _subject(self, text: str) -> Subject | None:
-        """The object of the spec behind a flow or group that was refused."""
-        cookie, group = _COOKIE.search(text), _GROUP.search(text)
-        if cookie:
-            return self.plan.subject(int(cookie[1], 16))
-        return next((row.subject for row in self.plan.groups if group and row.group == int(group[1])), None)
+        return self.client.dump(lambda: self.lines)
 
     @contextmanager
     def _undoing(self, before: db.Bridge | None, tables: Tables) -> Iterator[None]:
@@ -249,7 +226,7 @@ class Apply:
         try:
             yield
         except BaseException as err:
-            if self.sent:  # the new tables are there, or may be, and they need the ports
+            if self.sending.sent:  # the new tables are there, or may be, and they need the ports
                 raise
             end = "nothing was changed" if before else f"bridge {self.want.name} was removed again"
             try:
@@ -261,7 +238,8 @@ class Apply:
                 raise KeyboardInterrupt(end) from None
             if isinstance(err, SwitchError):
                 kind = UnavailableError if isinstance(err, UnavailableError) else SwitchError
-                raise kind(f"{err}; {end}") from None
+                said = str(err).removesuffix("; nothing was changed")
+                raise kind(f"{said}; {end}") from None
             raise
 
     def _undo(self, before: db.Bridge | None, tables: Tables, *, follow: bool) -> None:

@@ -1,0 +1,132 @@
+"""The running extension, by its control socket: one JSON object a line, one answer to each (datapath_ext/src/README.md)."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+from dnsteer.switch.tools import SwitchError, UnavailableError
+
+_ADVICE = "systemctl start dnsteer-ext; a socket elsewhere is named by --extension SOCKET"
+_LEAST_PATIENCE = 60.0
+"""A load writes every slot, and a dump reads it; the program does one thing after the other."""
+_READ = 1 << 20
+_LOOK = 0.5  # a signal just before a wait is handled only after it
+
+
+class RefusedError(SwitchError):
+    """The program refused what it was asked: it runs on as before. *reason* is in its words."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"{name} refused: {reason}")
+
+
+class LostError(UnavailableError):
+    """The program was asked, and did not say what became of it."""
+
+
+class Program:
+    """The extension that listens at *path*. *timeout* is how long it may take to answer, in seconds.
+
+    Each request has a connection of its own: the program has room for few. Raises UnavailableError, PermissionError,
+    RefusedError with its reason, or SwitchError where something else listens.
+    """
+
+    def __init__(self, path: str, timeout: float = 10) -> None:
+        self.path = path
+        self.name = f"the extension at {path}"
+        self._timeout = timeout
+
+    def status(self) -> dict[str, Any]:
+        """How it stands."""
+        return self._ask({"command": "status"}, self._timeout)
+
+    def counters(self) -> dict[str, Any]:
+        """Packets of each VIP and backend, and dropped ones."""
+        return self._ask({"command": "counters"}, self._timeout)
+
+    def dump(self) -> dict[str, Any]:
+        """The program that runs, and what hardware does for each slot."""
+        return self._ask({"command": "dump"}, max(self._timeout, _LEAST_PATIENCE))
+
+    def load(self, program: dict[str, Any]) -> dict[str, Any]:
+        """Let it run another program: all of it or, when it refuses, nothing. LostError: nobody knows which."""
+        return self._ask({"command": "load", "program": program}, max(self._timeout, _LEAST_PATIENCE))
+
+    def _ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
+        deadline = time.monotonic() + timeout
+        with self._connect() as connection:
+            try:
+                line = _exchange(connection, json.dumps(request).encode() + b"\n", deadline)
+            except TimeoutError:
+                raise LostError(f"{self.name} does not answer within {timeout:g} s; is it stuck?") from None
+            except OSError as err:
+                raise LostError(f"{self.name}: the connection ended ({err.strerror or err}); {_ADVICE}") from None
+        try:
+            answer = json.loads(line)
+        except (ValueError, RecursionError):
+            answer = None
+        if not isinstance(answer, dict) or not isinstance(answer.get("ok"), bool):
+            raise SwitchError(
+                f"{self.path} is not the control socket of dnsteer-ext: found {line[:60]!r} there; {_ADVICE}"
+            )
+        if not answer["ok"]:
+            raise RefusedError(self.name, str(answer.get("error", "it did not say why")))
+        return answer
+
+    def _connect(self) -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.settimeout(self._timeout)
+            connection.connect(self.path)
+        except OSError as err:
+            connection.close()
+            raise self._unreachable(err) from None
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _unreachable(self, err: OSError) -> Exception:
+        if isinstance(err, FileNotFoundError | NotADirectoryError):
+            return UnavailableError(f"{self.name}: there is no such socket; is it running? {_ADVICE}")
+        if isinstance(err, ConnectionRefusedError):
+            return UnavailableError(f"{self.name}: nobody listens there; is it running? {_ADVICE}")
+        if isinstance(err, PermissionError):
+            return PermissionError(err.errno, err.strerror, self.path)
+        if isinstance(err, BlockingIOError | TimeoutError):
+            return UnavailableError(f"{self.name} does not answer within {self._timeout:g} s; is it stuck?")
+        return UnavailableError(f"{self.name}: {err.strerror or err}; {_ADVICE}")
+
+
+def _exchange(connection: socket.socket, request: bytes, deadline: float) -> bytes:
+    """Send a line and read one. Raises TimeoutError, or OSError when the other side ends the connection."""
+    left, received = memoryview(request), list[bytes]()
+    while left:
+        connection.settimeout(max(0.001, min(_LOOK, deadline - time.monotonic())))
+        try:
+            left = left[connection.send(left) :]
+        except TimeoutError:
+            if time.monotonic() > deadline:
+                raise
+    while not received or not received[-1].endswith(b"\n"):
+        connection.settimeout(max(0.001, min(_LOOK, deadline - time.monotonic())))
+        try:
+            data = connection.recv(_READ)
+        except TimeoutError:
+            if time.monotonic() > deadline:
+                raise
+            continue
+        if not data:
+            raise OSError(0, "closed by the other side")
+        received.append(data)
+    return b"".join(received)
+
+
+def socket_path(given: str | None, spec: str = "") -> str:
+    """The path of the control socket: the one that was *given* by option or environment variable, or the spec's."""
+    return str(Path(given).absolute()) if given else spec

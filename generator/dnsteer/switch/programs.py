@@ -1,0 +1,200 @@
+"""Programs of the extension as values: whether two are the same, what differs, and both in one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
+
+from dnsteer.switch.tools import SwitchError
+
+Value = dict[str, Any]
+"""A program, in the form of datapath_ext/program.schema.json."""
+Key = tuple[str, str, int]
+"""What makes a VIP the same VIP to the program: address, protocol and port."""
+_MOST_SLOTS = 16
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What one program has otherwise than another. *key* is the VIP that it is about, None: the program itself."""
+
+    kind: str
+    key: Key | None
+    name: str
+    detail: str
+
+
+def key_of(vip: Mapping[str, Any]) -> Key:
+    """The VIP's key."""
+    return str(ip_address(vip["address"])), vip["protocol"], vip["port"]
+
+
+def same(one: Value, other: Value) -> bool:
+    """Whether the program does the same with both, whatever their order and spelling."""
+    return _plain(one) == _plain(other)
+
+
+def _plain(program: Value) -> Value:
+    out = {k: v for k, v in program.items() if k not in ("about", "backends", "vips")}
+    out["tunnel"] = {k: _address(v) if k != "mac" else v.lower() for k, v in program.get("tunnel", {}).items()}
+    out["backends"] = {b["name"]: _server(b) for b in program["backends"]}
+    out["vips"] = {key_of(v): {k: x for k, x in v.items() if k != "address"} | _hashed(v) for v in program["vips"]}
+    return out
+
+
+def _hashed(vip: Mapping[str, Any]) -> dict[str, list[str]]:
+    return {"hash_fields": sorted(vip["hash_fields"])} if "hash_fields" in vip else {}
+
+
+def _server(backend: Mapping[str, Any]) -> tuple[str, str]:
+    return backend["mac"].lower(), _address(backend.get("address", ""))
+
+
+def _address(text: str) -> str:
+    return str(ip_address(text)) if text else ""
+
+
+def readable(dump: Value, name: str) -> Value:
+    """The program in an answer to `dump`. Raises SwitchError where it is none."""
+    try:
+        _plain(dump["program"])
+        services = {s["vip"]: [slot["backend"] for slot in s["slots"]] for s in dump["services"]}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise SwitchError(f"{name}: found no program in its answer; is it of another version?") from None
+    program: Value = dump["program"]
+    # What hardware does counts: after a load that could be neither done nor undone it is not what the program says.
+    return {**program, "vips": [{**v, "slots": services.get(v["name"], v["slots"])} for v in program["vips"]]}
+
+
+def differences(have: Value, want: Value) -> Iterator[Difference]:
+    """What must change for *have* to be *want*; VIPs first, then backends without a slot, then the program's settings."""
+    ours, theirs = {key_of(v): v for v in want["vips"]}, {key_of(v): v for v in have["vips"]}
+    at, is_at = ({b["name"]: _server(b) for b in p["backends"]} for p in (want, have))
+    told = set()
+    for key, vip in ours.items():
+        now = theirs.get(key)
+        if now is None:
+            yield Difference("missing", key, vip["name"], "the program does not serve it")
+            continue
+        for detail in _of_vip(now, vip, is_at, at):
+            yield Difference("changed", key, vip["name"], detail)
+        told |= {*now["slots"], *vip["slots"]}
+    for key, vip in theirs.items():
+        if key not in ours:
+            yield Difference("added", key, vip["name"], "the program serves it, and should not")
+            told |= {*vip["slots"]}
+    for name in [n for n in {**at, **is_at} if at.get(n) != is_at.get(n) and n not in told]:
+        yield Difference(
+            "changed", None, f"backend {name}", f"is {_at(is_at.get(name))}, should be {_at(at.get(name))}"
+        )
+    was, should = _plain(have), _plain(want)
+    for part in ("version", "ports", "budgets", "tunnel"):
+        if was.get(part) != should.get(part):
+            yield Difference("changed", None, part, f"{_shown(was.get(part))}, should be {_shown(should.get(part))}")
+
+
+def _at(server: tuple[str, str] | None) -> str:
+    if server is None:
+        return "not there"
+    mac, address = server
+    return f"{address} at {mac}" if address else f"at {mac}"
+
+
+def _of_vip(
+    now: Mapping[str, Any], want: Mapping[str, Any], is_at: Mapping[str, Any], at: Mapping[str, Any]
+) -> Iterator[str]:
+    for field in ("select", "hash_fields", "forward"):
+        if {**now, **_hashed(now)}.get(field) != {**want, **_hashed(want)}.get(field):
+            yield f"{field} is {_shown(now.get(field))}, should be {_shown(want.get(field))}"
+    if len(now["slots"]) != len(want["slots"]):
+        yield f"has {len(now['slots'])} slots, should have {len(want['slots'])}"
+        return
+    pairs = [(a, b) for a, b in zip(now["slots"], want["slots"], strict=True)]
+    slots = [i for i, (a, b) in enumerate(pairs) if a != b]
+    if slots:
+        shown = ", ".join(map(str, slots[:_MOST_SLOTS])) + (", ..." if len(slots) > _MOST_SLOTS else "")
+        ways = Counter(pairs[i] for i in slots).most_common(3)
+        said = "; ".join(f"{n} go to {a}, should to {b}" for (a, b), n in ways)
+        yield f"{'slot' if len(slots) == 1 else 'slots'} {shown}: {said}"
+    for name in dict.fromkeys(b for a, b in pairs if a == b and is_at.get(a) != at.get(b)):
+        yield f"backend {name} is {_at(is_at.get(name))}, should be {_at(at.get(name))}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{k}={v}" for k, v in sorted(value.items())) or "none"
+    return "+".join(value) if isinstance(value, list) else str(value or "none")
+
+
+@dataclass(frozen=True)
+class Both:
+    """A program that serves all that two serve, but for *left_out*, VIPs of the old that cannot be beside the new."""
+
+    program: Value
+    left_out: tuple[str, ...]
+
+
+def both(old: Value, new: Value, dark: Collection[Key] = ()) -> Both:
+    """The *new* program, and of the *old* one the VIPs that it does not have, with their backends.
+
+    *dark* are VIPs that are to be served by nobody. Answers of old backends that are translated still come through.
+    """
+    here = {key_of(v) for v in new["vips"]}
+    kept = [v for v in old["vips"] if key_of(v) not in here and key_of(v) not in dark]
+    backends = {b["name"]: b for b in new["backends"]}
+    homes = {_address(b["address"]): b["name"] for b in new["backends"] if b.get("address")}
+    names: dict[str, str] = {}
+    for b in old["backends"]:
+        there, home = backends.get(b["name"]), homes.get(_address(b.get("address", "")))
+        if home is not None:
+            names[b["name"]] = home  # the same server, which may have another name or MAC by now
+        elif there is None or _server(there) == _server(b):
+            names[b["name"]] = b["name"]
+        else:
+            names[b["name"]] = _unused(b["name"], backends, old["backends"])
+    needed = {slot for v in kept for slot in v["slots"]} | _answering(old, new)
+    old_ones = ({**b, "name": names[b["name"]]} for b in old["backends"] if b["name"] in needed)
+    more = [b for b in old_ones if b["name"] not in backends]
+    vips, left_out = list(new["vips"]), list[str]()
+    taken = {v["name"] for v in vips}
+    for vip in kept:
+        vip = {**vip, "slots": [names[slot] for slot in vip["slots"]]}
+        if _answers_clash(vip, new["vips"]):
+            left_out.append(vip["name"])
+            continue
+        vip["name"] = vip["name"] if vip["name"] not in taken else _unused(vip["name"], taken, [])
+        vips.append(vip)
+    program = {**new, "vips": vips, "backends": [*new["backends"], *more]}
+    if len(vips) > len(new["vips"]) and old.get("tunnel"):
+        program["tunnel"] = {**old["tunnel"], **new.get("tunnel", {})}
+    return Both(program, tuple(left_out))
+
+
+def _unused(name: str, *taken: Any) -> str:
+    names = {n if isinstance(n, str) else n["name"] for some in taken for n in some}
+    return next(found for i in range(len(names) + 1) if (found := f"{name[:140]}~{i}") not in names)
+
+
+def _answering(old: Value, new: Value) -> set[str]:
+    """Backends whose translated answers may be under way for VIPs that are still translated."""
+    still = {key_of(v) for v in new["vips"] if v["forward"] == "siit"}
+    return {slot for v in old["vips"] if v["forward"] == "siit" and key_of(v) in still for slot in v["slots"]}
+
+
+def _answers_clash(vip: Mapping[str, Any], others: Collection[Mapping[str, Any]]) -> bool:
+    """Whether answers to translate would lead to two VIPs."""
+    mine = set(vip["slots"])
+    return vip["forward"] == "siit" and any(
+        v["forward"] == "siit"
+        and (v["protocol"], v["port"]) == (vip["protocol"], vip["port"])
+        and mine & set(v["slots"])
+        for v in others
+    )
+
+
+def idle(running: Value) -> Value:
+    """A program for the same ports that serves nobody."""
+    return {k: v for k, v in running.items() if k in ("version", "ports", "budgets")} | {"backends": [], "vips": []}
