@@ -44,12 +44,13 @@ def add_extension(ctx: Context, owners: dict[str, tuple[str, ...]]) -> None:
         budgets,
     )
     ctx.plan.extension = extension
+    ends: dict[str, str] = {}
     through = [(n, v, ctx.spec.pools[v.pool]) for n, v in ctx.spec.vips.items()]
     through = [(name, vip, pool) for name, vip, pool in through if meaning.extended(pool, vip.forwarding)]
     for name, vip, pool in through:
         for address in vip.addresses:
             family = meaning.family_of(address)
-            targets = _targets(extension, vip, pool, family)
+            targets = _targets(extension, ends, vip, pool, family)
             slots = tuple(targets[owner] for owner in owners[slots_key(vip.pool, pool, meaning.reach(vip, family))])
             for e in meaning.endpoints(vip):
                 protocol = e.protocol.value
@@ -78,12 +79,17 @@ def _port(ctx: Context, port: ExtensionPort) -> ExtensionPortRow:
     return ExtensionPortRow(port.port, ctx.ports[port.port], port.device or port.port)
 
 
-def _targets(extension: Extension, vip: Vip, pool: Pool, family: Family) -> dict[str, str]:
-    """The names of the targets of a VIP's backends, which are added where they are new."""
+def _targets(extension: Extension, ends: dict[str, str], vip: Vip, pool: Pool, family: Family) -> dict[str, str]:
+    """The names of the targets of a VIP's backends, which are added where they are new.
+
+    A server that is in several pools is one target: the program knows it by its address. *ends* has the names by address.
+    """
     out: dict[str, str] = {}
     for backend in meaning.members(pool, meaning.reach(vip, family)):
         end = _end(vip, backend, family)
         name = f"{vip.pool}/{backend.name}/{end}" if end else f"{vip.pool}/{backend.name}"
+        if end:
+            name = ends.setdefault(end, name)
         out[backend.name] = name
         extension.targets.setdefault(name, Target(name, backend.mac, end))
     return out
