@@ -53,7 +53,9 @@ def _pools(scope: Scope) -> Iterator[Finding]:
             what = f"every backend for {WORD[families[0]]}" if one else "every backend"
             yield scope.finding(
                 (*base, "backends"), f"{what} down", "a backend that is up",
-                "the base assignment is kept: queries still go to backends that are down",
+                "the base assignment is kept: queries still go to backends that are down"
+                if pool.on_all_down == "keep"
+                else "queries are dropped until one is up (on_all_down)",
             )  # fmt: skip
 
 
