@@ -121,7 +121,7 @@ bool flow_port_present(const struct flow_port *port)
     struct doca_devinfo **list = NULL;
     uint32_t count = 0, i;
 
-    if (port->is_netdev && if_nametoindex(port->name) == 0)
+    if (port->index != 0 && if_nametoindex(port->name) != port->index)
         return false;
     if (doca_devinfo_create_list(&list, &count) != DOCA_SUCCESS)
         return false;
@@ -173,7 +173,7 @@ bool flow_up(struct flow *flow, const struct program *program, struct fault *fau
         return false;
     for (uint16_t i = 0; i < PORTS; i++) {
         (void)snprintf(flow->ports[i].name, sizeof(flow->ports[i].name), "%s", names[i]);
-        flow->ports[i].is_netdev = if_nametoindex(names[i]) != 0;
+        flow->ports[i].index = if_nametoindex(names[i]);
         if (!open_device(names[i], &flow->ports[i].dev, fault) || !platform_add(flow->ports[i].dev, i, fault))
             goto down;
     }

@@ -14,7 +14,7 @@ struct flow_port {
     struct doca_flow_port *port;
     struct doca_dev *dev;
     char name[NAME_SIZE];
-    bool is_netdev; /* the name is a network device's, not an RDMA device's */
+    unsigned index; /* of the network device that has the name; 0: it is an RDMA device's */
     unsigned outstanding, failed; /* operations that the callback has not reported, and that it reported as failed */
 };
 
@@ -33,7 +33,7 @@ bool flow_queued(struct flow_port *port, doca_error_t result, struct fault *faul
 bool flow_wait(struct flow_port *port, struct fault *fault);
 /* The same where something failed already: what is under way comes back, whatever becomes of it. */
 void flow_settle(struct flow_port *port);
-/* Whether the device is still there. */
+/* Whether the device is still there, and not another one of its name. */
 bool flow_port_present(const struct flow_port *port);
 
 #endif

@@ -73,7 +73,9 @@ def run(directory, names):
                     assert frame[6:42] == query(port)[6:42]
             counters = ask(path, command="counters")
             assert counters["vips"][0]["packets"] == 2, counters
+            # Gone and there again: the library's port was the old one's.
             ip("link", "del", names[2])
+            assert ip("link", "add", names[2], "type", "veth", "peer", "name", names[3])
             status = ask(path, command="status")
             assert status["state"] == "degraded" and not status["ports"][1]["present"], status
             answer = ask(path, command="load", program=program)

@@ -143,6 +143,105 @@ def test_lines(directory):
         assert it.end(signal.SIGINT) == 0
 
 
+def test_many_clients(directory):
+    """Silent ones make room; whoever is in the middle of a request does not."""
+    with running(directory, PROGRAMS / "l2-slots.json") as it:
+        silent = [it.connect() for _ in range(8)]
+        assert it.ask(command="status")["ok"]
+        for connection in silent:
+            connection.close()
+        busy = [it.connect() for _ in range(8)]
+        for connection in busy:
+            connection.sendall(b'{"command":')
+        time.sleep(0.2)
+        with it.connect() as late:
+            assert late.recv(100) == b""
+        for connection in busy:
+            connection.sendall(b'"status"}\n')
+            assert json.loads(connection.makefile().readline())["ok"]
+            connection.close()
+        assert "too_many_clients" in {event["event"] for event in it.events()}
+
+
+def test_slow_client(directory):
+    """One that reads late gets every answer whole, and nobody waits for it."""
+    with running(directory, PROGRAMS / "ipip.json") as it, it.connect() as slow:
+        slow.sendall(b'{"command":"dump"}\n' * 300)
+        assert it.ask(command="status")["ok"]
+        lines = slow.makefile()
+        assert all(json.loads(lines.readline())["ok"] for _ in range(300))
+
+
+def test_huge_line(directory):
+    """A line without end is refused, with an answer, and the others are served meanwhile and after."""
+    with running(directory, PROGRAMS / "l2-slots.json") as it, it.connect() as greedy:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            for number in range(130):
+                greedy.sendall(b"x" * (1 << 20))
+                if number == 60:
+                    assert it.ask(command="status")["ok"]
+        answer = json.loads(greedy.makefile().readline())
+        assert not answer["ok"] and answer["error"].startswith("request: found no end of the line"), answer
+        assert it.ask(command="status")["ok"]
+        program = read("l2-slots.json")
+        program["about"] = "x" * (20 << 20)  # long, but a program
+        start = time.monotonic()
+        assert it.ask(command="load", program=program)["ok"]
+        assert time.monotonic() - start < 15
+
+
+def test_nobody_reads_the_log(directory):
+    reader, writer = os.pipe()
+    path = str(directory / "control.sock")
+    arguments = [BINARY, "--program", str(PROGRAMS / "l2-slots.json"), "--socket", path]
+    with subprocess.Popen(arguments, stderr=writer, env=ENVIRONMENT) as process:
+        os.close(writer)
+        assert b"started" in os.read(reader, 1000)
+        os.close(reader)
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(20)
+            connection.connect(path)
+            for line in (b"nonsense", b'{"command":"drain","backend":"b1"}', b'{"command":"load","program":1}'):
+                connection.sendall(line + b"\n")
+                assert connection.recv(1000).startswith(b'{"ok":')
+            assert process.poll() is None
+            connection.sendall(b'{"command":"stop"}\n')
+            assert connection.recv(1000) == b'{"ok":true}\n'
+        assert process.wait(20) == 0
+
+
+def test_other_sockets(directory):
+    """A socket of somebody else is neither taken nor removed, even if that somebody does not answer."""
+    with running(directory, PROGRAMS / "l2-slots.json") as old:
+        assert old.ask(command="status")["ok"]
+        Path(old.path).unlink()
+        with running(directory, PROGRAMS / "l2-slots.json") as new:
+            assert new.ask(command="status")["ok"]
+            assert old.end() == 0
+            assert new.ask(command="status")["ok"]
+    path = str(directory / "busy.sock")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(0)
+        waiting = []
+        with contextlib.suppress(BlockingIOError):  # until no more may wait
+            while True:
+                waiting.append(socket.socket(socket.AF_UNIX))
+                waiting[-1].setblocking(False)
+                waiting[-1].connect(path)
+        result = subprocess.run(
+            [BINARY, "--program", str(PROGRAMS / "l2-slots.json"), "--socket", path],
+            env=ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=20,
+        )
+        assert result.returncode == 1 and "another process serves it" in result.stderr, result
+        for connection in waiting:
+            connection.close()
+
+
 def test_tells_when_it_is_ready(directory):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(directory / "notify"))

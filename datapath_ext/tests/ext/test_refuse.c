@@ -167,6 +167,16 @@ static void refuses_to_start_without_devices(void)
     json_decref(json);
 }
 
+/* However often a load is tried while a port is missing, none of them is kept. */
+static void keeps_nothing_of_what_a_missing_port_refused(void)
+{
+    rig_up("l2-slots");
+    rig.present[PORT_OUT] = false;
+    rig_refuse(rig_json("l2-slots"), "port ext-out is gone: vip dns4 and all others are not served; a restart opens it");
+    CHECK(rig.held == NULL);
+    rig_down();
+}
+
 RUN_TESTS(TEST(refuses_what_needs_a_restart), TEST(refuses_without_entries), TEST(refuses_without_counters),
           TEST(refuses_without_room_for_backends), TEST(refuses_bad_programs), TEST(undoes_what_hardware_refuses),
-          TEST(refuses_to_start_without_devices))
+          TEST(refuses_to_start_without_devices), TEST(keeps_nothing_of_what_a_missing_port_refused))

@@ -143,5 +143,50 @@ static void lets_late_answers_in(void)
     rig_down();
 }
 
+/* One VIP with one slot, which is backend `number`'s, and room for little more. */
+static json_t *wandering(unsigned number)
+{
+    json_t *json = rig_json("siit"), *backends = json_array();
+    char name[16], mac[32], address[32];
+
+    for (unsigned i = 0; i < 12; i++) {
+        (void)snprintf(name, sizeof(name), "w%u", i);
+        (void)snprintf(mac, sizeof(mac), "02:00:00:00:00:%02x", 0x20 + i);
+        (void)snprintf(address, sizeof(address), "2001:db8::%x", 0x20 + i);
+        CHECK_EQ(json_array_append_new(backends, json_pack("{s:s,s:s,s:s}", "name", name, "mac", mac, "address",
+                                                           address)), 0);
+    }
+    (void)snprintf(name, sizeof(name), "w%u", number);
+    rig_put(json, "backends", backends);
+    rig_put(json, "budgets", json_pack("{s:i,s:i,s:i,s:i}", "vips", 1, "slots", 2, "backends", 2, "counters", 20));
+    rig_put(json, "vips", json_pack("[O]", rig_at(json, "vips/0")));
+    rig_put(json, "vips/0/slots", json_pack("[s]", name));
+    return json;
+}
+
+/* A slot that wanders over more backends than there is room for: the answers of those that had it long ago go. */
+static void wanders_over_many_backends(void)
+{
+    enum { BACKENDS = 12 };
+
+    rig_up_json(wandering(0));
+    for (unsigned i = 1; i < BACKENDS; i++) {
+        char src[32];
+        struct frame frame;
+
+        rig_load(wandering(i));
+        for (unsigned late = 0; late < 2; late++) { /* the backend that has the slot, and the one that had it */
+            (void)snprintf(src, sizeof(src), "2001:db8::%x", 0x20 + i - late);
+            rig_frame(&frame, (struct rig_packet){.src = src, .dst = "64:ff9b::1", .src_port = 53, .dst_port = 9});
+            rig_expect(PORT_OUT, &frame, DOCA_FLOW_MODEL_SENT);
+        }
+        rig_frame(&frame, (struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1"});
+        rig_expect(PORT_IN, &frame, DOCA_FLOW_MODEL_SENT);
+    }
+    CHECK(rig.dataplane.answer_count <= rig.dataplane.answers_most);
+    CHECK_EQ(rig_missed(), 0);
+    rig_down();
+}
+
 RUN_TESTS(TEST(translates_there_and_back), TEST(drops_other_answers), TEST(moves_backends),
-          TEST(lets_late_answers_in))
+          TEST(lets_late_answers_in), TEST(wanders_over_many_backends))
