@@ -1,0 +1,261 @@
+"""What the extension serves, on a real switch with its program beside it: all of it is proven, and every damage is seen."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dnsteer.plan.build import build_plan
+from dnsteer.plan.pipeline import PIPELINE
+from dnsteer.proof import beside, harness
+from dnsteer.proof.check import Report, check
+from dnsteer.proof.harness import Harness
+from dnsteer.proof.outcome import Frame
+from dnsteer.render.flows import Flow, parse_flow
+from dnsteer.spec.document import parse_document
+from dnsteer.spec.load import Loaded, check_document, load_spec
+from dnsteer.switch.extended import FOLDER
+from dnsteer.switch.tools import SwitchError
+from tests.unit.extension_cases import SPEC
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = ("ipip", "spray", "client-hash", "siit", "everything")
+Program = dict[str, Any]
+
+
+def loaded(name: str) -> Loaded:
+    if name == "everything":
+        return check_document(parse_document("spec.yaml", SPEC))
+    return load_spec(ROOT / "examples" / f"{name}.yaml")
+
+
+def said(report: Report) -> str:
+    return "\n".join(f"{f.vector}: {f.problem}" for f in report.failures)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_proven(name: str) -> None:
+    report = check(loaded(name))
+    assert report.ok, report.failures[:1]
+    assert report.extended > 100
+    assert "dnsteer-ext on the software model" in report.extension
+    assert report.as_json()["extended"] == report.extended
+
+
+def test_a_sample_is_proven() -> None:
+    report = check(loaded("everything"), per_service=3)
+    assert report.ok, report.failures[:1]
+
+
+def test_without_an_extension_none_is_named() -> None:
+    report = check(load_spec(ROOT / "examples" / "quickstart.yaml"))
+    assert (report.extension, report.extended) == ("", 0)
+
+
+def of_table(name: str) -> Callable[[Flow], bool]:
+    return lambda flow: flow.table == PIPELINE.tables[name].number and bool(flow.priority)
+
+
+def to(actions: str) -> Callable[[Flow], Flow]:
+    return lambda flow: replace(flow, actions=actions)
+
+
+FLOWS = {
+    # what is broken: (spec, which flows, what becomes of them: None removes them)
+    "a service does not go to the extension": (
+        "ipip", lambda f: f.match == "udp,nw_dst=198.51.100.53,tp_dst=53", to("drop"),
+    ),
+    "what comes back leaves by another port": (
+        "everything", lambda f: "dl_dst=02:00:00:00:0b:31" in f.match, to("output:p2"),
+    ),
+    "an exit has another MAC": (
+        "everything", lambda f: of_table("extension")(f) and "0b:03" in f.match,
+        lambda f: replace(f, match=f.match.replace("0b:03", "0b:99")),
+    ),
+    "an exit is missing": ("everything", lambda f: of_table("extension")(f) and "0b:22" in f.match, None),
+    "frames for anybody are let out": (
+        "everything", lambda f: of_table("extension")(f) and "0b:31" in f.match,
+        lambda f: replace(f, match=f.match.replace(",dl_dst=02:00:00:00:0b:31", ""), priority=f.priority - 1),
+    ),
+    "the router's MAC goes to the extension": (
+        "client-hash", lambda f: of_table("egress")(f) and "ext-in" in f.actions, to("output:ext-in"),
+    ),
+    "answers to translate are taken for others": (
+        "siit", lambda f: of_table("return")(f) and "ext-out" not in f.actions and "64:ff9b::/96" in f.match, None,
+    ),
+    "translated answers do not come back": (
+        "siit", lambda f: of_table("extension")(f) and "ext-in" in f.match, to("drop"),
+    ),
+    "answers go to the extension by the wrong MAC": (
+        "siit", lambda f: of_table("egress")(f) and "ext-out" in f.actions,
+        lambda f: replace(f, actions=f.actions.replace("00:fe", "00:fd")),
+    ),
+    "answers of a tunnel's end are forgotten": (
+        "everything", lambda f: of_table("return")(f) and "nw_src=192.0.2.1" in f.match, None,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", FLOWS)
+def test_broken_flows_are_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, touches, change = FLOWS[what]
+    original = harness.lines_of
+    touched: list[Flow] = []
+
+    def broken(plan: Any) -> list[str]:
+        out = []
+        for flow in map(parse_flow, original(plan)):
+            if touches(flow):
+                touched.append(flow)
+            if not touches(flow) or change is not None:
+                out.append((change(flow) if touches(flow) else flow).line())
+        return out
+
+    monkeypatch.setattr(harness, "lines_of", broken)
+    report = check(loaded(name))
+    assert touched
+    assert not report.ok
+
+
+def vip(program: Program, part: str) -> dict[str, Any]:
+    return next(each for each in program["vips"] if part in each["name"])
+
+
+def another(program: Program, part: str) -> None:
+    """Slot 5 gets the backend of a slot that has another."""
+    slots = vip(program, part)["slots"]
+    slots[5] = next(name for name in slots if name != slots[5])
+
+
+def backend(program: Program, part: str) -> dict[str, Any]:
+    return next(each for each in program["backends"] if part in each["name"])
+
+
+PROGRAMS: dict[str, tuple[str, Callable[[Program], object], str]] = {
+    # what is broken: (spec, how, what is said of it among the failures)
+    "a slot by source port": ("ipip", lambda p: another(p, "/tcp/"), "slot 5"),
+    "a slot of clients": ("client-hash", lambda p: another(p, "/tcp/"), "slot 5 is"),
+    "a slot of spray": ("spray", lambda p: another(p, "/udp/"), "slot 5 is"),
+    "a slot of a translation": ("siit", lambda p: another(p, "/udp/"), "slot 5"),
+    "half of the slots": (
+        "client-hash", lambda p: vip(p, "/udp/").update(slots=vip(p, "/udp/")["slots"][:32]), "32 slots",
+    ),
+    "a service is missing": ("ipip", lambda p: p["vips"].pop(), "does not have it"),
+    "a service of nobody": (
+        "ipip", lambda p: p["vips"].append({**p["vips"][0], "name": "x", "port": 54}), "no such service",
+    ),
+    "a backend's MAC": ("client-hash", lambda p: p["backends"][0].update(mac="02:00:00:00:09:09"), "left otherwise"),
+    "a backend's address": ("ipip", lambda p: p["backends"][0].update(address="192.0.2.99"), "left otherwise"),
+    "a translated address": ("siit", lambda p: p["backends"][0].update(address="2001:db8:53::99"), "left otherwise"),
+    "the tunnels' source": ("ipip", lambda p: p["tunnel"].update(ipv6="2001:db8::3"), "left otherwise"),
+    "the tunnels' MAC": ("ipip", lambda p: p["tunnel"].update(mac="02:00:00:00:09:09"), "left otherwise"),
+    "no tunnel": ("ipip", lambda p: vip(p, "198.51.100.53/udp").update(forward="l2"), "left otherwise"),
+    "clients are sprayed": (
+        "client-hash", lambda p: vip(p, "/udp/").update(select="spray", hash_fields=None), "hashes the same",
+    ),
+    "spray keeps clients": (
+        "spray", lambda p: vip(p, "/udp/").update(select="client", hash_fields=["src_ip"]), "that differ in nothing: all",
+    ),
+    "spray goes by port": ("spray", lambda p: vip(p, "/udp/").update(select="slots"), "that differ in nothing: all"),
+    "clients are known by their port too": (
+        "client-hash", lambda p: vip(p, "/udp/").update(hash_fields=["src_ip", "src_port"]), "hashes the same",
+    ),
+    "clients are known by nothing": (
+        "client-hash", lambda p: [each.update(hash_fields=["dst_ip"]) for each in p["vips"]], "the queries for",
+    ),
+    "ports of clients do not count": (
+        "everything", lambda p: vip(p, "192.0.2.5/udp/53").update(hash_fields=["src_ip", "dst_port"]),
+        "differ in src_port: all",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", PROGRAMS)
+def test_a_wrong_program_is_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, change, problem = PROGRAMS[what]
+    original = beside.program_of
+
+    def broken(extension: Any) -> Program:
+        program = original(extension)
+        change(program)
+        for each in program["vips"]:
+            if each.get("hash_fields") is None:
+                each.pop("hash_fields", None)
+        return program
+
+    monkeypatch.setattr(beside, "program_of", broken)
+    report = check(loaded(name))
+    assert not report.ok
+    assert problem in said(report)
+
+
+def test_a_program_that_is_no_program_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beside, "program_of", lambda _: {"version": 1})
+    with pytest.raises(SwitchError, match=r"dnsteer-ext-frames: \$"):
+        check(loaded("ipip"))
+
+
+def test_a_missing_program_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    with pytest.raises(SwitchError, match="no program dnsteer-ext-frames, which this spec needs"):
+        check(loaded("ipip"))
+    assert check(load_spec(ROOT / "examples" / "quickstart.yaml"), per_service=1).ok  # which does not need it
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("echo no use >&2; exit 3", r"ended \(exit status 3\): no use"),
+        ("read line; echo '{\"ok\": true'", "no JSON"),
+        ("read line; echo '{\"ok\": false}'", "without saying why"),
+        ("sleep 60", "did not answer within 1 s"),
+    ],
+)
+def test_a_program_that_fails_is_told(text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / beside.NAME
+    script.write_text(f"#!/bin/sh\n{text}\n")
+    script.chmod(0o755)
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    monkeypatch.setattr(beside, "_ANSWER_TIMEOUT", 1.0)
+    with pytest.raises(SwitchError, match=message):
+        check(loaded("ipip"))
+
+
+def test_a_program_that_dies_is_told_and_leaves_nothing() -> None:
+    with Harness(build_plan(loaded("ipip"))) as switch:
+        assert switch.beside is not None
+        process = switch.beside._process
+        assert process is not None
+        os.kill(process.pid, signal.SIGSEGV)
+        with pytest.raises(SwitchError, match="ended"):
+            switch.beside.run([("in", bytes(60))])
+    assert process.poll() is not None
+
+
+def test_packets_that_go_round_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = harness.lines_of
+
+    def round_and_round(plan: Any) -> list[str]:
+        flows = [flow for flow in map(parse_flow, original(plan)) if not of_table("extension")(flow)]
+        back = replace(flows[0], table=58, priority=9, match="in_port=ext-out", actions="output:ext-in")
+        return [flow.line() for flow in [*flows, back]]
+
+    monkeypatch.setattr(harness, "lines_of", round_and_round)
+    with pytest.raises(SwitchError, match="round and round"):
+        check(loaded("client-hash"), per_service=1)
+
+
+def test_the_program_ends_with_the_harness() -> None:
+    with Harness(build_plan(loaded("spray"))) as switch:
+        assert switch.beside is not None
+        process = switch.beside._process
+        assert process is not None
+        assert process.poll() is None
+        assert switch.send([Frame("p0", bytes(60))]) == []
+    assert process.poll() is not None
