@@ -107,6 +107,17 @@ def test_a_flow_that_is_offloaded_a_moment_later_is_not_missing() -> None:
     assert seen.ok and seen.count("yes") == 1
 
 
+def test_a_flow_of_two_threads_may_be_in_hardware_for_one_only() -> None:
+    """Two threads that receive the same packets have flows of the same ufid: recorded of OVS-DPDK here."""
+    there = QUERY.format(ufid=ufid(1), slot=4, layer=HARDWARE["ovs-dpdk"])
+    lost = QUERY.format(ufid=ufid(1), slot=4, layer="dp:ovs")
+    first, second = "flow-dump from pmd on cpu core: 1", "flow-dump from pmd on cpu core: 2"
+    seen = observed(Recorded([{"offloaded": [first, there], "non-offloaded": [second, lost]}]), "ovs-dpdk")
+    assert (seen.count("yes"), seen.count("no")) == (1, 1)
+    (missing,) = seen.missing
+    assert missing.flow.thread == "pmd on cpu core: 2"
+
+
 def test_flows_of_other_bridges_are_not_ours() -> None:
     other = STRANGER.format(ufid=ufid(1), slot=4, layer="dp:ovs")
     assert observed(Recorded([{"non-offloaded": [other]}]), "ovs-doca").flows == []

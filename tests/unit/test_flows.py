@@ -104,12 +104,45 @@ def test_nested_actions() -> None:
         ("ct_label(0x100000000/0x100000000)", "ct_label", 1 << 32, 1 << 32),
         ("packet_type(ns=1,id=0x800)", "packet_type", 0x10800, 2**32 - 1),
         ("brand_new(0x1)", "brand_new", 1, 2**32 - 1),  # a key of a switch that is newer than the library
+        ("brand_new(0x1/0xff)", "brand_new", 1, 0xFF),
+        ("brand_new(12/0xf)", "brand_new", 12, 0xF),
     ],
 )
 def test_values_and_masks(printed: str, key: str, value: int, mask: int) -> None:
     found = flow(f"in_port(1),{printed}, packets:0, bytes:0, used:never, actions:2").get(key)
     assert found is not None
     assert (found.value, found.mask) == (value, mask)
+
+
+def test_unknown_fields_that_are_wildcarded_are_not_matched() -> None:
+    """OVS-DOCA prints three of its own in every line; taken for matched, they would make each flow one of software."""
+    found = flow(
+        "in_port(p0),nv_mp_pid(0/0),nv_mp_strict(0/0),eth_type(0x0800), packets:0, bytes:0, used:never, actions:p1"
+    )
+    assert [f.key for f in found.match] == ["in_port", "eth_type"]
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "dp:ovs, actions:ct(zone=5),p1, dp-offload-info: 'match unsupported: unmatched fields are ct_state=+new-est+trk'",
+        "dp:ovs, actions:ct(zone=5),p1, dp-extra-info:miniflow_bits(4,1), dp-offload-info: 'br-x: no port id (of it'",
+        "dp:ovs, actions:ct(zone=5),p1, dp-offload-info: 'br-x: no port id', dp-extra-info:miniflow_bits(4,1)",
+        "dp:ovs, dp-offload-info: 'br-x: no port id', actions:ct(zone=5),p1",
+        "dp:ovs, dp-offload-info:none, actions:ct(zone=5),p1",
+    ],
+)
+def test_why_a_flow_is_not_offloaded_is_no_action(tail: str) -> None:
+    found = flow(f"in_port(p0),eth_type(0x0800), packets:1, bytes:74, used:1.0s, {tail}")
+    assert [str(a) for a in found.actions] == ["ct", "output:p1"]
+    assert (found.layer, found.offloaded) == ("ovs", "")
+    assert found.extra == ("miniflow_bits(4,1)" if "extra" in tail else "")
+
+
+def test_the_heading_names_the_thread() -> None:
+    line = "in_port(1), packets:0, bytes:0, used:never, actions:drop"
+    text = f"{line}\nflow-dump from the main thread:\n{line}\nflow-dump from pmd on cpu core: 11\n{line}\n"
+    assert [f.thread for f in read_flows(text) if isinstance(f, Flow)] == ["", "main thread", "pmd on cpu core: 11"]
 
 
 def test_tags_do_not_hide_the_packet_behind_them() -> None:

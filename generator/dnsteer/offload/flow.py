@@ -29,6 +29,9 @@ _OFFLOADED: Mapping[str, Offloaded] = {"yes": "yes", "true": "yes", "partial": "
 _BRANCHES = {"check_pkt_len": ("gt", "le"), "sample": ("actions",)}
 _WORDS = frozenset(["pop_eth", "tun_encap", "tun_decap"])  # the library takes a word that it does not know for a port
 _MISREAD = re.compile(r"\b(pop_mpls|tnl_pop)\(")
+_THREAD = re.compile(r"\s*flow-dump from (?:the )?(.+)")
+_WHY = re.compile(r",\s*dp-offload-info:\s*(?:'[^']*'|[^,]*)")
+"""Why a flow is not in hardware, as OVS-DOCA 3.x says it. The library would take the words for ports."""
 _STRICT = threading.Lock()
 
 
@@ -60,7 +63,10 @@ class Action:
 
 @dataclass(frozen=True)
 class Flow:
-    """A datapath flow. *layer* is what the dump calls `dp:` (ovs, tc, dpdk, doca), *offloaded* what it says of offload."""
+    """A datapath flow. *layer* is what the dump calls `dp:` (ovs, tc, dpdk, doca), *offloaded* what it says of offload.
+
+    *thread* is the forwarding thread by the heading of the dump: each has flows of its own, and their ufids may be the same.
+    """
 
     text: str = field(repr=False)
     match: tuple[Field, ...]
@@ -72,6 +78,7 @@ class Flow:
     bytes: int = 0
     used: float | None = None
     extra: str = ""
+    thread: str = ""
 
     def get(self, key: str) -> Field | None:
         """The matched field *key*; None when it is wildcarded."""
@@ -114,20 +121,24 @@ class Unreadable:
 
 def read_flows(text: str) -> Iterator[Flow | Unreadable]:
     """Read the output of `dpctl/dump-flows` (with or without -m), headings and empty lines left out."""
+    thread = ""
     for line in text.splitlines():
-        if line.strip() and not line.strip().startswith(_NOT_A_FLOW):
-            yield read_flow(line)
+        heading = _THREAD.match(line)
+        if heading:
+            thread = heading[1].rstrip(": ")
+        elif line.strip() and not line.strip().startswith(_NOT_A_FLOW):
+            yield read_flow(line, thread)
 
 
-def read_flow(line: str) -> Flow | Unreadable:
-    """Read one line. Never raises: what cannot be read is Unreadable."""
+def read_flow(line: str, thread: str = "") -> Flow | Unreadable:
+    """Read one line, of the dump of *thread*. Never raises: what cannot be read is Unreadable."""
     line = line.strip()
     if len(line) > MAX_LINE:
         return Unreadable(line[:200], f"a line of {len(line)} characters; at most {MAX_LINE} are read")
     if _nesting(line) > MAX_NESTING:
         return Unreadable(line[:200], f"brackets nested more than {MAX_NESTING} deep")
     try:
-        return _flow(line)
+        return _flow(line, thread)
     except Exception as err:  # noqa: BLE001  the library raises whatever its decoders stumble over
         return Unreadable(line, _innermost(err))
 
@@ -143,10 +154,11 @@ def _innermost(err: BaseException) -> str:
     return str(err).split("\n", 1)[0][:200] or type(err).__name__
 
 
-def _flow(line: str) -> Flow:
+def _flow(line: str, thread: str) -> Flow:
+    known = _WHY.sub("", line)
     with _every_name_is_known():
         # Two actions that the library reads wrongly (pop_mpls, tnl_pop with a name) go in under names that it does not know.
-        parsed: Any = ODPFlow(_MISREAD.sub(r"x_\1(", line))
+        parsed: Any = ODPFlow(_MISREAD.sub(r"x_\1(", known))
         match = tuple(fields_of(parsed.match))
         actions = tuple(_actions(parsed.actions))
     if not match:
@@ -163,7 +175,8 @@ def _flow(line: str) -> Flow:
         packets=int(info.get("packets", 0)),
         bytes=int(info.get("bytes", 0)),
         used=float(used) if isinstance(used, int | float) else None,
-        extra=line.partition("dp-extra-info:")[2].strip(),
+        extra=known.partition("dp-extra-info:")[2].strip(),
+        thread=thread,
     )
 
 

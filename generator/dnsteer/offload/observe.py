@@ -143,10 +143,10 @@ def observe(
 
     flows, unreadable = look()
     if any(o.missing for o in flows):
-        before = {o.flow.ufid for o in flows if o.missing}
+        before = {(o.flow.thread, o.flow.ufid) for o in flows if o.missing}
         wait(_SETTLE)
         again, unreadable = look()
-        flows = [o for o in again if not o.missing or o.flow.ufid in before]
+        flows = [o for o in again if not o.missing or (o.flow.thread, o.flow.ufid) in before]
     known = switch.commands()
     # Upstream's command must be told which datapath, where there are several; NVIDIA's take no such argument.
     args = {STATISTICS: (running.datapath,)}
@@ -155,12 +155,15 @@ def observe(
 
 
 def dump(switch: Commands, datapath: str) -> list[tuple[Flow | Unreadable, Verdict]]:
-    """All flows of a datapath by where they are: asked for by type, and what a flow's line says of itself counts more."""
+    """All flows of a datapath by where they are: asked for by type, and what a flow's line says of itself counts more.
+
+    Each forwarding thread has flows of its own, and those of two threads may have the same ufid.
+    """
     out: dict[str, tuple[Flow | Unreadable, Verdict]] = {}
     for kind, verdict in TYPES.items():
         for flow in read_flows(switch.run("dpctl/dump-flows", "-m", datapath, f"type={kind}")):
             said: Verdict = (flow.offloaded or verdict) if isinstance(flow, Flow) else "unknown"
-            key = (flow.ufid if isinstance(flow, Flow) else "") or flow.text
+            key = f"{flow.thread} {flow.ufid or flow.text}" if isinstance(flow, Flow) else flow.text
             out.setdefault(key, (flow, said))
     return list(out.values())
 

@@ -34,6 +34,8 @@ FRAGMENT_BITS = 2
 
 _WIDTHS = {"in_port": 32, "recirc_id": 32, "tunnel.vxlan.flags": 8, "tunnel.vxlan.vni": 24}
 _SIGNED = re.compile(r"([+-])([a-z]+|0x[0-9a-f]+)")
+_MASKED = re.compile(r"(0x[0-9a-f]+|\d+)/(0x[0-9a-f]+|\d+)\Z")
+"""A value and its mask, as text: of a field that the library does not know, such as OVS-DOCA's nv_mp_pid(0/0)."""
 
 
 @dataclass(frozen=True, order=True)
@@ -144,6 +146,10 @@ def _field(key: str, value: Any) -> Field:
     width = _WIDTHS.get(key, 32)
     if isinstance(value, bool):
         return Field(key, "", 0, width)  # a name without content, such as eth()
+    masked = _MASKED.match(value) if isinstance(value, str) else None
+    if masked:
+        number, mask = (int(part, 16 if part.startswith("0x") else 10) for part in masked.groups())
+        return Field(key, number, mask, max(width, mask.bit_length()), masked[1])
     return Field(key, value if isinstance(value, int) else str(value), 2**width - 1, width, str(value))
 
 
