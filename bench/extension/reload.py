@@ -54,7 +54,8 @@ def _updates(loaded: Any, count: int, dice: random.Random) -> dict[str, Any]:
     program = program_of(extension)
     names = [b["name"] for b in program["backends"] if ":" not in b["address"]]
     ends = {b["name"]: {k: b[k] for k in ("mac", "address")} for b in program["backends"]}
-    slots, backends = [], []
+    slots: list[float] = []
+    backends: list[float] = []
     with control() as ask:
         for number in range(count):
             changed = copy.deepcopy(program)
