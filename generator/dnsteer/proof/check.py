@@ -11,6 +11,7 @@ from typing import Any
 
 from dnsteer.plan.build import build_plan
 from dnsteer.proof import inside
+from dnsteer.proof.beside import Crossing
 from dnsteer.proof.choice import Choices
 from dnsteer.proof.harness import Harness
 from dnsteer.proof.reference import Expectation, Frame, Reference
@@ -22,6 +23,7 @@ from dnsteer.switch.tools import ovs_version
 
 _CHUNK = 2000  # packets between two looks at the captures
 _MOST_FAILURES = 20
+_MACS = 12  # bytes
 _EXPECTED_COMPLAINTS = ("Unable to NAT due to tuple space", "dummy")
 
 
@@ -137,7 +139,12 @@ def _run(harness: Harness, reference: Reference, chunk: Sequence[Vector], report
             owners[frame].append(i)
     hits = Counter[int]()
     stray: list[Frame] = []
-    for frame in harness.send(Frame(v.port, v.data) for v in chunk):
+    crossings: dict[bytes, Crossing] = {}  # by what the switch does not change on the way to the extension
+
+    def note(crossing: Crossing) -> None:
+        crossings[crossing.data[_MACS:]] = crossing
+
+    for frame in harness.send((Frame(v.port, v.data) for v in chunk), note):
         candidates = owners.get(frame)
         if candidates:
             # Packets with the same answer (two ARP requests) share it in turn.
@@ -150,12 +157,20 @@ def _run(harness: Harness, reference: Reference, chunk: Sequence[Vector], report
         report.packets[vector.kind] = report.packets.get(vector.kind, 0) + 1
         wanted = 1 if expected[i].options else 0
         if hits[i] != wanted:
-            _failed(report, harness, vector, expected[i], hits[i], stray)
+            _failed(report, harness, vector, expected[i], hits[i], stray, crossings.get(vector.data[_MACS:]))
     for frame in stray:
         _note(report, Failure("(no packet)", frame.port, "left although nothing should have", (summary(frame.data),)))
 
 
-def _failed(report: Report, harness: Harness, vector: Vector, want: Expectation, hits: int, stray: list[Frame]) -> None:
+def _failed(
+    report: Report,
+    harness: Harness,
+    vector: Vector,
+    want: Expectation,
+    hits: int,
+    stray: list[Frame],
+    crossing: Crossing | None,
+) -> None:
     detail = [f"by the spec: {want.why}", f"in:       {vector.port}: {summary(vector.data)}"]
     if hits > 1:
         problem = f"left {hits} times"
@@ -170,6 +185,8 @@ def _failed(report: Report, harness: Harness, vector: Vector, want: Expectation,
             problem = "left otherwise"
             detail.append(f"left:     {near.port}: {summary(near.data)}")
             detail += differences(one.data, near.data)
+    if crossing is not None:
+        detail.append(f"the extension: {crossing.verdict} what came by its port {crossing.port}, {crossing.why}")
     if len(report.failures) < 3:
         trace = harness.trace(vector.port, vector.data)
         detail += ["the switch's own trace:", *(f"    {line}" for line in trace.splitlines() if line.strip())]

@@ -15,8 +15,10 @@ def summary(data: bytes) -> str:
     """A frame in one line: MACs, addresses, ports, and the question of a DNS query."""
     packet = Ether(data)
     macs = f"{packet.src} > {packet.dst}"
-    network = packet.getlayer(IP) or packet.getlayer(IPv6)
-    if network is None:
+    network = packet
+    while network and not isinstance(network, (IP, IPv6)):
+        network = network.payload
+    if not network:
         return f"{macs} {packet.payload.summary()}"
     addresses = f"{macs}, {_way(network)}"
     while isinstance(network.payload, (IP, IPv6)):
@@ -45,6 +47,9 @@ def differences(expected: bytes, found: bytes) -> Iterator[str]:
     one, two = Ether(expected), Ether(found)
     same = True
     while isinstance(one, Packet) and isinstance(two, Packet) and one and two:
+        if type(one) is not type(two):
+            yield f"          expected {one.name}, found {two.name}"
+            return
         for name in one.fields:
             a, b = one.getfieldval(name), two.fields.get(name)
             if a != b:
