@@ -93,7 +93,12 @@ def due(switch: Switch, bridge: Bridge = None, dry_run: DryRun = False, json: Js
     done = run_due(switch, bridge, dry_run=dry_run, progress=progress(json))
     failed = one_of(done.failed) if done.failed else None
     if json:
-        value = {"changed": done.changed, "restored": done.restored, "changes": [c.as_json() for c in done.changes]}
+        value = {
+            "changed": done.changed,
+            "restored": done.restored,
+            "loaded": done.loaded,
+            "changes": [c.as_json() for c in done.changes],
+        }
         error = {"error": str(failed)} if failed else {}
         print_json({"ok": failed is None, **error, **value, "dry_run": dry_run})
         if failed:
@@ -102,6 +107,9 @@ def due(switch: Switch, bridge: Bridge = None, dry_run: DryRun = False, json: Js
     for name in done.restored:
         what = f"{'would be' if dry_run else 'are'} brought back"
         out.print(f"{name}: the tables were not those of the record and {what}", markup=False)
+    for name in done.loaded:
+        what = "would get" if dry_run else "has"
+        out.print(f"{name}: the extension did not have the program of the record and {what} it again", markup=False)
     for change in done.changes:
         _report(change, "", dry_run, json, "")
     if failed:
@@ -149,8 +157,9 @@ def _report(change: Change, name: str, dry_run: bool, json: bool, nothing: str) 
     for warning in change.warnings:
         err.print(f"warning: {warning}", markup=False)
     if not change.edited:
-        what = f"{'would be' if dry_run else 'were'} put right, as they were not what the record says"
-        said = f"the tables {what}" if change.repaired else "nothing to change"
+        are, it = ("were", "they were") if change.are == "are" else ("was", "it was")
+        put = f"{change.what} {'would be' if dry_run else are} put right, as {it} not what the record says"
+        said = put if change.repaired else "nothing to change"
         out.print(f"{change.bridge}: {said}; {nothing}", markup=False)
         return
     verb = "would change" if dry_run else "changed"

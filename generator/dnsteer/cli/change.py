@@ -161,8 +161,9 @@ def verify(
     from dnsteer.switch.verify import verify as run_verify
 
     drift = run_verify(
-        loaded, switch.remote, openflow=switch.openflow, ignore_foreign=ignore_foreign, timeout=switch.timeout
-    )
+        loaded, switch.remote, openflow=switch.openflow, ignore_foreign=ignore_foreign, timeout=switch.timeout,
+        extension=switch.extension,
+    )  # fmt: skip
     bridge = loaded.spec.switch.bridge
     if json:
         print_json({"ok": not drift, "drift": [d.as_json() for d in drift]})

@@ -35,6 +35,14 @@ OpenFlowTarget = Annotated[
 Timeout = Annotated[
     float, typer.Option(min=0.1, metavar="SECONDS", help="How long to wait for an answer or action of the switch.")
 ]
+ExtensionSocket = Annotated[
+    str | None,
+    typer.Option(
+        "--extension", metavar="SOCKET",
+        help="Control socket of the extension, where the spec has one. By default switch.extension.control.",
+        envvar="DNSTEER_EXTENSION_SOCKET",
+    ),
+]  # fmt: skip
 PrivateKey = Annotated[
     Path | None,
     typer.Option(

@@ -99,6 +99,8 @@ def _head(status: Status) -> Iterator[Text]:
         yield _line("tables", f"cannot be reached: {escape(status.unreachable)}", "bold red")
     else:
         yield _line("tables", _CARRIED[status.carried], "" if status.carried == "recorded" else "bold red")
+    if status.extension is not None:
+        yield _line("program", escape(status.extension.text()), "" if status.extension.ok else "bold red")
 
 
 def _line(name: str, value: str, style: str = "") -> Text:
@@ -218,11 +220,17 @@ def _verdict(status: Status) -> Text:
     wrong = [
         (bool(status.errors), "errors"),
         (bool(status.drift_count), f"{status.drift_count} difference{'s' if status.drift_count != 1 else ''}"),
+        (status.extension is not None and not status.extension.ok, _extension_is(status)),
         (status.reading.cut_off, "a change was cut off"),
         (status.carried not in (None, "recorded") and not status.reading.cut_off, "tables that are not the record's"),
         (status.reading.standing.waits, "flow-restore-wait is set"),
     ]
     return Text(f"{bridge}: {', '.join(text for is_so, text in wrong if is_so)}", style="bold red")
+
+
+def _extension_is(status: Status) -> str:
+    away = status.extension is not None and status.extension.away
+    return "the extension cannot be reached" if away else "the extension is degraded"
 
 
 def _when(time: str) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from dnsteer.cli.output import err, reporting
-from dnsteer.cli.remote import CaCert, Certificate, Db, OpenFlowTarget, PrivateKey, Timeout, use_tls
+from dnsteer.cli.remote import CaCert, Certificate, Db, ExtensionSocket, OpenFlowTarget, PrivateKey, Timeout, use_tls
 from dnsteer.control.where import Confirm, Progress, Switch, silent
 from dnsteer.spec.errors import escape
 from dnsteer.switch.tools import SwitchError
@@ -36,9 +36,10 @@ def _options(
     private_key: PrivateKey = None,
     certificate: Certificate = None,
     ca_cert: CaCert = None,
+    extension: ExtensionSocket = None,
 ) -> Switch:
     use_tls(private_key, certificate, ca_cert)
-    return Switch(db, openflow, timeout)
+    return Switch(db, openflow, timeout, extension or None)
 
 
 def on_switch(verb: Callable[..., None]) -> Callable[..., None]:

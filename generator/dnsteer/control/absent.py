@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dnsteer import __version__
 from dnsteer.control import absences, movement
@@ -30,6 +30,9 @@ from dnsteer.switch.record import Record
 from dnsteer.switch.state import Standing, State
 from dnsteer.switch.tools import SwitchError
 
+if TYPE_CHECKING:
+    from dnsteer.switch.handover import Handover
+
 Edit = Callable[[Overlay, State, datetime], Overlay]
 """The overlay that is wanted, given the one that there is, the state and the time. May raise SwitchError."""
 
@@ -38,7 +41,7 @@ Edit = Callable[[Overlay, State, datetime], Overlay]
 class Change:
     """What a change of the overlay did, or would do. *slots* has the number of slots of each pool.
 
-    *ask* is why an operator is asked first. *repaired*: the tables were not what the record said, and were put right.
+    *ask* is why an operator is asked first. *repaired*: *what* was not what the record said, and was put right.
     """
 
     bridge: str
@@ -49,6 +52,7 @@ class Change:
     slots: Mapping[str, int] = field(default_factory=dict)
     ask: list[str] = field(default_factory=list)
     repaired: bool = False
+    what: str = "the tables"
 
     @property
     def edited(self) -> bool:
@@ -59,6 +63,11 @@ class Change:
     def changed(self) -> bool:
         """Whether anything changes."""
         return self.edited or self.repaired
+
+    @property
+    def are(self) -> str:
+        """Singular or plural, for sentences about *what*."""
+        return "are" if self.what.endswith("tables") else "is"
 
     def words(self) -> list[str]:
         """What changes, a sentence each. Empty when the overlay is the same."""
@@ -155,13 +164,22 @@ def _carry_out(
     touched = [m for m in state.members if m.pool == pool or before.of(m.pool) != after.of(m.pool)]
     if not touched and not change.edited:
         return
+    program: Handover | None = None
+    if any(m.pool in state.extended for m in touched):
+        from dnsteer.control.extension import for_state  # here, since it loads all that quick verbs do without
+
+        program = for_state(switch, state, after)
     client = switch.client(standing.bridge)
+    touched = [m for m in touched if m.number not in state.elsewhere]
     have, was = _tables_of(client, touched), _plan(state, before, touched)
     if not changes(_lines(was), groups_of(was), have):
         try:
             if change.edited:
-                _move(client, record, standing, state, after, touched, have)
-            return
+                _move(client, record, standing, state, after, touched, have, program)
+                return
+            if program is None or not program.loads:
+                return
+            change.what = "the extension's program"
         except RestartedError:
             pass  # the tables are empty by now, or the fence alone is gone
     change.repaired = True
@@ -170,31 +188,51 @@ def _carry_out(
     from dnsteer.control.recorded import apply_state
 
     other = f"dnsteer {state.version} made the tables, and this is {__version__}"
-    why = "the tables are not what the record says" if state.version == __version__ else other
+    why = f"{change.what} {change.are} not what the record says" if state.version == __version__ else other
     progress(f"{why}: applying all of the recorded state")
-    apply_state(switch, record, state, after, progress)
+    applied = apply_state(switch, record, state, after, progress, needed=program is not None)
+    if applied.away is not None:
+        change.warnings.append(f"the extension does not have its program: {applied.away}")
 
 
 def _move(
     client: OpenFlow, record: Record, standing: Standing, state: State, after: Overlay, touched: Sequence[Membership],
-    have: Tables,
+    have: Tables, program: Handover | None,
 ) -> None:  # fmt: skip
-    """Move the slots, and write it down."""
+    """Move the slots, in the extension first, which may refuse, and write it down."""
     wanted = _plan(state, after, touched)
     todo = changes(_lines(wanted), groups_of(wanted), have)
     with put_off():  # it is short
         pending = record.begin(standing, state, after)
+        if program is not None and program.loads:
+            _load(record, standing, program)
         try:
             send(client, todo.bundle(), fenced=True)
         except UnconfirmedError:
             raise  # maybe it is done: the next verb looks
-        except SwitchError:
+        except SwitchError as err:
+            failed = program.back() if program is not None and program.loads else ""
             record.take_back(standing)  # no state was begun
+            if failed:
+                raise SwitchError(f"{err}; {failed}") from None
             raise
         try:
             record.commit(standing, pending)
         except SwitchError as err:
             raise type(err)(f"the slots have moved, but {err}; mend that and repeat the command") from None
+
+
+def _load(record: Record, standing: Standing, program: Handover) -> None:
+    """Give the extension the slots. Raises what it raises; unless nobody knows what became of it, nothing was changed."""
+    from dnsteer.switch.program import LostError
+
+    try:
+        program.finish()
+    except LostError as err:
+        raise LostError(f"{err}; whether it has the new slots is not known: repeat the command") from None
+    except (SwitchError, PermissionError):
+        record.take_back(standing)
+        raise
 
 
 def _tables_of(client: OpenFlow, touched: Iterable[Membership]) -> Tables:

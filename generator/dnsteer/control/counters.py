@@ -47,6 +47,13 @@ class Way(NamedTuple):
     protocol: str
 
 
+class Served(NamedTuple):
+    """A service that the extension serves, by its name in the program."""
+
+    name: str
+    protocol: str
+
+
 class Count(NamedTuple):
     """Packets of one flow so far, and its age in seconds, which is the switch's own clock."""
 
@@ -54,7 +61,7 @@ class Count(NamedTuple):
     age: float
 
 
-Key = Service | Way
+Key = Service | Way | Served
 Sample = Mapping[tuple[Key, str], Count]
 """The counters by what they count and the flow's match: a backend has a flow for each way to forward to it."""
 

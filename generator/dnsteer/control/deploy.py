@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from dnsteer import __version__
 from dnsteer.control import movement
 from dnsteer.control.back import Back, chosen, out_again, put_in
 from dnsteer.control.differences import Difference, differences
 from dnsteer.control.outlook import Outlook, sentences
-from dnsteer.control.recorded import Journal, NoJournal, as_settled, settle, spec_of
+from dnsteer.control.recorded import Journal, NoJournal, as_settled, reach, settle, spec_of
 from dnsteer.control.vanishing import vanishing, vanishing_flows
 from dnsteer.control.where import GRACE, MOVED_ON, WAITS, Confirm, Progress, Switch, expire, now, silent, stamp, who
 from dnsteer.plan.absence import NO_OVERLAY, Absence, Overlay
@@ -26,6 +27,9 @@ from dnsteer.switch.record import Record
 from dnsteer.switch.sending import Applied
 from dnsteer.switch.state import DamagedError, Standing, State
 from dnsteer.switch.tools import SwitchError, UnavailableError
+
+if TYPE_CHECKING:
+    from dnsteer.control.extension import ProgramChange
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ class Deployment:
 
     def __init__(
         self, target: Loaded | Back, switch: Switch, record: Record, base: db.Database, standing: Standing | None,
-        options: Options, time: datetime, progress: Progress,
+        options: Options, time: datetime, progress: Progress, *, change: bool,
     ) -> None:  # fmt: skip
         loaded, note = _target(target, record, standing, options)
         bridge = loaded.spec.switch.bridge
@@ -73,8 +77,9 @@ class Deployment:
         written = standing is not None and standing.digest == spec_digest  # it may have been taken away by hand
         name = loaded.spec.switch.name or ""
         stale = not same or not written or overlay != was or bool(name and name != switch_name)
-        work = Apply(loaded, overlay, base, switch.client(bridge), NoJournal(), progress, options.grace)
         spec_before = cache(lambda: _spec_before(old))
+        how = reach(switch, loaded.spec, spec_before, needed=change)
+        work = Apply(loaded, overlay, base, switch.client(bridge), NoJournal(), progress, options.grace, how)
         prepared = work.prepare(adopt=options.adopt, meanwhile=(lambda: None) if same else spec_before)
         members = tuple(work.plan.members)
         if same and old is not None:
@@ -83,22 +88,26 @@ class Deployment:
             vips = {vip: found.pool for vip, found in loaded.spec.vips.items()}
             state = State(
                 loaded.file, loaded.document.text, spec_digest, __version__, stamp(time), who(), members, vips,
-                options.note or note, ended=tuple(ended),
+                options.note or note, ended=tuple(ended), **_extended(loaded.spec, work),
             )  # fmt: skip
         work.journal = self.journal = Journal(record, bridge, state, overlay, stale, name=name)
         before = old.members if old else ()
         found = movement.moves(before, was, members, overlay)
         if old is not None:
             found += movement.moved_vips(old.vips, state.vips, {m.pool: m.slots for m in members})
+            spec_then = None if same or loaded.spec.switch.extension is None else spec_before()
+            found += movement.rehashed(spec_then, loaded.spec) if spec_then else []
         differ, gone = ([], []) if same else _differences(old, spec_before, loaded, prepared)
         unread = _unread(standing, old, prepared)
         waits = standing.waits if standing else record.other_config().get("flow-restore-wait") == "true"
+        program, faults = _program(prepared, state.extended)
         self.work = work
         self.outlook = Outlook(
             loaded, prepared, system, standing, old, overlay, differ, found,
             ask=unread + gone + movement.reasons_to_ask(found, before, was, members, overlay),
-            warnings=[*movement.dark_pools(members, overlay), *unknown, *([WAITS] if waits else [])],
+            warnings=[*movement.dark_pools(members, overlay), *unknown, *([WAITS] if waits else []), *faults],
             record=stale,
+            program=program,
             named=_named(switch_name, name),
             ended=[f"{a.kind} of {a.name} is over (it was until {a.until})" for a in over]
             + [f"{a.kind} of {a.name} ends: the spec does not have that backend" for a in ended],
@@ -147,7 +156,8 @@ def deployment(
         if standing is not None:
             standing = _settled(switch, record, standing, progress) if change else as_settled(switch, standing)
         with db.Database(switch.remote, switch.timeout) as base:
-            work = Deployment(target, switch, record, base, standing, options, time or now(), progress)
+            at = time or now()
+            work = Deployment(target, switch, record, base, standing, options, at, progress, change=change)
             if cut_off:
                 work.outlook.warnings.append("a change was cut off; the next verb that changes something ends it first")
             yield work
@@ -254,6 +264,35 @@ def _unread(standing: Standing | None, old: State | None, prepared: Prepared) ->
         return []
     why = f"state {standing.number} is damaged" if standing.number else "the record has no state"
     return [f"the applied state cannot be read ({why}): what is removed and who moves is not known"]
+
+
+def _extended(spec: Spec, work: Apply) -> dict[str, Any]:
+    """What the record keeps of the extension, for the quick verbs."""
+    if spec.switch.extension is None:
+        return {}
+    from dnsteer.control.extension import elsewhere, extended_pools
+
+    return {"extended": extended_pools(spec), "elsewhere": elsewhere(work.plan)}
+
+
+def _program(prepared: Prepared, pools: Sequence[str]) -> tuple[ProgramChange | None, list[str]]:
+    """What changes in the extension, where there is one, and what is wrong with it."""
+    found = prepared.program
+    if found is None:
+        return None, []
+    from dnsteer.control.extension import change_of
+
+    then = "and an apply needs it" if pools else "and it keeps its program"
+    away = [f"{_said(found.away)}: what changes in it is not known, {then}"] if found.away else []
+    return change_of(found), [*away, *found.faults, *(_left_out(name) for name in found.between.left_out)]
+
+
+def _said(err: SwitchError | PermissionError) -> str:
+    return f"{err.filename}: {err.strerror}" if isinstance(err, PermissionError) else str(err)
+
+
+def _left_out(name: str) -> str:
+    return f"the extension cannot serve {name} beside its new VIPs: its last queries may be lost"
 
 
 def _named(old: str, new: str) -> str:

@@ -13,16 +13,17 @@ from dnsteer.switch.tools import SwitchError
 
 @dataclass
 class Due:
-    """What was done, or would be: changes of overlays, bridges whose tables were brought back, and what failed."""
+    """What was done, or would be: changes of overlays, bridges whose tables or extension were brought back, what failed."""
 
     changes: list[Change] = field(default_factory=list)
     restored: list[str] = field(default_factory=list)
+    loaded: list[str] = field(default_factory=list)
     failed: list[SwitchError] = field(default_factory=list)
 
     @property
     def changed(self) -> bool:
         """Whether anything was due."""
-        return bool(self.changes or self.restored)
+        return bool(self.changes or self.restored or self.loaded)
 
 
 def due(switch: Switch, bridge: str | None, *, dry_run: bool = False, progress: Progress = silent) -> Due:
@@ -57,3 +58,8 @@ def _due(switch: Switch, bridge: str, done: Due, dry_run: bool, progress: Progre
     change = change_overlay(switch, bridge, advance, dry_run=dry_run, progress=progress)
     if change.changed:
         done.changes.append(change)
+    if standing.extended:  # it may have been started anew, with the program of its file
+        from dnsteer.control.extension import guarded, mend
+
+        if guarded(lambda: mend(switch, bridge, dry_run=dry_run, progress=progress)):
+            done.loaded.append(bridge)

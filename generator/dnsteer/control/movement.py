@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dnsteer.plan.absence import Overlay
 from dnsteer.plan.membership import Membership
 from dnsteer.plan.overlay import nobody_left
 from dnsteer.plan.owners import owners_of
+
+if TYPE_CHECKING:
+    from dnsteer.spec.model import Spec
 
 NOBODY = "nobody"
 """Stands for the owner of slots whose queries are dropped."""
@@ -18,13 +21,17 @@ NOBODY = "nobody"
 
 @dataclass(frozen=True)
 class Move:
-    """What a change does to a pool: of its *slots*, how many go from whom to whom; or *why* all clients may move."""
+    """What a change does to a pool: of its *slots*, how many go from whom to whom; or *why* all clients may move.
+
+    *who* moves are clients, unless the pool sprays: then a client's queries go to all slots.
+    """
 
     pool: str
     title: str
     slots: int
     ways: Mapping[tuple[str, str], int] = field(default_factory=dict)
     why: str = ""
+    who: str = "clients"
 
     @property
     def moved(self) -> int:
@@ -39,11 +46,10 @@ class Move:
     def text(self) -> str:
         """In words."""
         if self.why:
-            return f"{self.title}: {self.why}: all of its clients may move"
+            return f"{self.title}: {self.why}: all of its {self.who} may move"
         ways = ", ".join(f"{n} {a} -> {b}" for (a, b), n in sorted(self.ways.items(), key=lambda i: (-i[1], i[0])))
-        return (
-            f"{self.moved} of {self.slots} slots of {self.title} move ({ways}): {hundredths(self.share)} of its clients"
-        )
+        part = f"{hundredths(self.share)} of its {self.who}"
+        return f"{self.moved} of {self.slots} slots of {self.title} move ({ways}): {part}"
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -72,13 +78,17 @@ def moves(old: Iterable[Membership], was: Overlay, new: Iterable[Membership], be
                 continue
             if (earlier.slots, earlier.selection) != (members.slots, members.selection):
                 why = "other slots or another selection"
-                out.append(Move(members.pool, members.title, members.slots, why=why))
+                out.append(Move(members.pool, members.title, members.slots, why=why, who=_who(members)))
                 continue
             ways = _ways(owners_of(earlier, absences[0]), owners_of(members, absences[1]))
             if ways:
                 title = members.title if len(members.title) >= len(earlier.title) else earlier.title
-                out.append(Move(members.pool, title, members.slots, ways))
+                out.append(Move(members.pool, title, members.slots, ways, who=_who(members)))
     return out
+
+
+def _who(members: Membership) -> str:
+    return "queries" if members.selection == "spray" else "clients"
 
 
 def _earlier(members: Membership, before: Sequence[Membership]) -> list[Membership]:
@@ -86,6 +96,18 @@ def _earlier(members: Membership, before: Sequence[Membership]) -> list[Membersh
     same = [m for m in before if m.title == members.title]
     whole = f"pool {members.pool}"
     return same or [m for m in before if whole in (m.title, members.title)]
+
+
+def rehashed(old: Spec, new: Spec) -> list[Move]:
+    """Pools whose slots are chosen by other fields than before."""
+    from dnsteer.spec.meaning import hash_fields, slot_count  # here, since the quick verbs do without
+
+    return [
+        Move(name, f"pool {name}", slot_count(new, pool), why="other hash_fields")
+        for name, pool in new.pools.items()
+        if (was := old.pools.get(name)) and pool.selection.value == was.selection.value == "client"
+        and set(hash_fields(was)) != set(hash_fields(pool))
+    ]  # fmt: skip
 
 
 def moved_vips(old: Mapping[str, str], new: Mapping[str, str], slots: Mapping[str, int]) -> list[Move]:
@@ -119,7 +141,7 @@ def reasons_to_ask(
     """Why an operator should be asked: more than half of a pool moves, or nobody is left in one."""
     dark = {m.title for m in old if nobody_left(m.weights, m.down, was.of(m.pool))}  # there it can only get better
     much = [m for m in found if m.share > 0.5 and m.title not in dark]
-    out = [f"{m.title}: {hundredths(m.share)} of its clients would move" for m in much]
+    out = [f"{m.title}: {hundredths(m.share)} of its {m.who} would move" for m in much]
     return out + [
         all_down(m) for m in new if m.title not in dark and nobody_left(m.weights, m.down, becomes.of(m.pool))
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dnsteer.control import movement
 from dnsteer.control.differences import Difference
@@ -14,6 +14,9 @@ from dnsteer.spec.load import Loaded
 from dnsteer.switch.apply import Prepared
 from dnsteer.switch.openflow import Changes
 from dnsteer.switch.state import Standing, State
+
+if TYPE_CHECKING:
+    from dnsteer.control.extension import ProgramChange
 
 _COUNTED = (
     ("flows_added", "add", "flow"), ("flows_changed", "replace", "flow"), ("flows_removed", "remove", "flow"),
@@ -42,19 +45,22 @@ class Outlook:
     warnings: list[str]
     record: bool
     named: str = ""
+    program: ProgramChange | None = None
     ended: list[str] = field(default_factory=list)
     returned: list[str] = field(default_factory=list)
 
     @property
     def changed(self) -> bool:
         """Whether anything would change."""
-        return bool(self.prepared.differ) or bool(self.prepared.todo) or self.record
+        return self.prepared.changed or self.record
 
     def basis(self) -> dict[str, Any]:
         """What it rests on: the switch, how it stands, and the changes that follow from that."""
         standing, bridge = self.standing, self.prepared.before
         what = bridge and [bridge.datapath_type, bridge.fail_mode, list(bridge.protocols), sorted(bridge.ports)]
+        program = {} if self.program is None else {"the program of the extension": hash_of(self.program.basis)}
         return {
+            **program,
             "switch": self.system,
             "state": standing.number if standing else 0,
             "applied spec": standing.digest if standing else "",
@@ -93,8 +99,10 @@ def sentences(outlook: Outlook) -> list[str]:
     words += [move.text() for move in outlook.moves]
     words += [f"OVSDB: {d.todo}" for d in outlook.prepared.differ]
     words += outlook.ended + outlook.returned
-    if not words and outlook.prepared.todo:
+    if not words and (outlook.prepared.todo or outlook.prepared.loads):
         words.append("the spec is the one that is applied; the switch differs from it and is put right")
+    if outlook.program is not None:
+        words += outlook.program.words
     if not words and outlook.changed:
         words.append("only the record is written")
     return words
@@ -127,6 +135,8 @@ def as_json(outlook: Outlook, *, verbose: bool) -> dict[str, Any]:
         "warnings": outlook.warnings,
         "counts": counts(outlook.prepared.todo),
     }
+    if outlook.program is not None:
+        value["extension"] = outlook.program.as_json()
     if verbose:
         value["details"] = details(outlook.prepared.todo)
     return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
@@ -14,7 +15,7 @@ from dnsteer.spec.errors import SpecError
 from dnsteer.spec.load import Loaded, check_document
 from dnsteer.spec.model import Spec
 from dnsteer.switch import database as db
-from dnsteer.switch.apply import Apply, Prepared
+from dnsteer.switch.apply import Apply, Prepared, Reach
 from dnsteer.switch.record import Record
 from dnsteer.switch.sending import Applied
 from dnsteer.switch.state import DIGEST_KEY, OVERLAY_KEY, PENDING_KEY, STATE_KEY, Pending, Standing, State
@@ -98,23 +99,44 @@ class NoJournal:
     commit = take_back = begin
 
 
+def reach(
+    switch: Switch, spec: Spec, before: Callable[[], Spec | None] = lambda: None, *, needed: bool = True
+) -> Reach:
+    """How the extension is reached: by what was given, else by the spec, or the one *before*, which may have had one."""
+
+    def path() -> str:
+        part = spec.switch.extension
+        if part is None and not switch.extension and (old := before()):
+            part = old.switch.extension
+        from dnsteer.switch.program import socket_path
+
+        return socket_path(switch.extension, part.control if part else "")
+
+    return Reach(path, needed)
+
+
 def apply_state(
-    switch: Switch, record: Record, state: State, overlay: Overlay, progress: Progress, loaded: Loaded | None = None
+    switch: Switch, record: Record, state: State, overlay: Overlay, progress: Progress, *, needed: bool = True
 ) -> Applied:
-    """Make the switch what a recorded state and an overlay say, whatever it is now, and write that down."""
-    loaded = loaded or load_state(state)
+    """Make the switch what a recorded state and an overlay say, whatever it is now, and write that down.
+
+    Unless the extension is *needed*, the tables become that also without it; the result says why its program does not.
+    """
+    loaded = load_state(state)
     bridge = loaded.spec.switch.bridge
     with db.Database(switch.remote, switch.timeout) as base:
         journal = Journal(record, bridge, state, overlay, wanted=True)
-        work = Apply(loaded, overlay, base, switch.client(bridge), journal, progress, GRACE)
+        how = reach(switch, loaded.spec, needed=needed)
+        work = Apply(loaded, overlay, base, switch.client(bridge), journal, progress, GRACE, how)
         return work.carry_out(work.prepare(adopt=True))
 
 
 def look_at_state(switch: Switch, state: State, overlay: Overlay) -> Prepared:
     """What `apply_state` would do. Changes nothing."""
     loaded = load_state(state)
+    client, how = switch.client(loaded.spec.switch.bridge), reach(switch, loaded.spec, needed=False)
     with db.Database(switch.remote, switch.timeout) as base:
-        return Apply(loaded, overlay, base, switch.client(loaded.spec.switch.bridge), NoJournal()).prepare(adopt=True)
+        return Apply(loaded, overlay, base, client, NoJournal(), reach=how).prepare(adopt=True)
 
 
 def as_settled(switch: Switch, standing: Standing) -> Standing:
@@ -138,7 +160,9 @@ def settle(switch: Switch, record: Record, standing: Standing, progress: Progres
         return standing
     found = switch.client(standing.bridge).marker()
     done = found == pending.marker
-    if pending.number == standing.number and (done or found == standing.marker):
+    if pending.number == standing.number and (done or found == standing.marker) and standing.extended:
+        _settle_extended(switch, record, standing, done, progress)
+    elif pending.number == standing.number and (done or found == standing.marker):
         # Only the overlay: the tables are all that changed, and they are whole.
         progress(f"a change that was cut off is {'complete' if done else 'undone'}: its record is put right")
         if done:
@@ -148,14 +172,36 @@ def settle(switch: Switch, record: Record, standing: Standing, progress: Progres
     elif done:
         progress(f"a change was cut off; the switch becomes state {pending.number}, which its tables are")
         state = record.state(standing, pending.number)
-        record.commit(standing, pending, state)  # first, since it forwards that, whatever becomes of the rest
-        apply_state(switch, record, state, pending.overlay, progress)
+        # First, since it forwards that, whatever becomes of the rest.
+        record.commit(standing, pending, state, more_to_do=bool(state.extended))
+        _apply_again(switch, record, state, pending.overlay, progress)
     elif standing.number:
         progress(f"a change was cut off; the switch stays with state {standing.number}")
-        apply_state(switch, record, record.state(standing, standing.number), standing.overlay, progress)
+        _apply_again(switch, record, record.state(standing, standing.number), standing.overlay, progress)
     else:
         record.take_back(standing)
     after = record.standing(standing.bridge)
     if after is None:
         raise SwitchError(f"bridge {standing.bridge} was removed meanwhile")
     return after
+
+
+def _settle_extended(switch: Switch, record: Record, standing: Standing, done: bool, progress: Progress) -> None:
+    """The same where the tables are one of the two, but the extension may be half-way."""
+    pending = standing.pending
+    assert pending is not None
+    progress(f"a change that was cut off is {'ended' if done else 'taken back'}")
+    overlay = pending.overlay if done else standing.overlay
+    try:
+        _apply_again(switch, record, record.state(standing, standing.number), overlay, progress)
+    except SwitchError:
+        if done:  # else the record would say what the tables are no longer
+            record.commit(standing, pending)
+        raise
+
+
+def _apply_again(switch: Switch, record: Record, state: State, overlay: Overlay, progress: Progress) -> None:
+    """Make the tables whole; the extension too, where it answers: without it the others must not be kept from changes."""
+    applied = apply_state(switch, record, state, overlay, progress, needed=False)
+    if applied.away is not None:
+        progress(f"warning: the extension does not have the program of state {state.number}: {applied.away}")

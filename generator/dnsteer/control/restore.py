@@ -15,7 +15,7 @@ from dnsteer.control.where import Progress, Switch, one_of, silent
 from dnsteer.switch.interrupts import put_off
 from dnsteer.switch.record import Record
 from dnsteer.switch.state import BusyError, DamagedError, Standing
-from dnsteer.switch.tools import SwitchError
+from dnsteer.switch.tools import SwitchError, UnavailableError
 
 _NOTHING = "nothing was applied here"
 
@@ -75,9 +75,11 @@ def _restore(switch: Switch, bridge: str, dry_run: bool, progress: Progress) -> 
         if not standing.number:
             return Restored(bridge, cut_off, _NOTHING)
         state = record.state(standing, standing.number)
-        applied = apply_state(switch, record, state, standing.overlay, progress)
-        changed = cut_off or bool(applied.settings) or bool(applied.flows)
+        applied = apply_state(switch, record, state, standing.overlay, progress, needed=False)
+        changed = cut_off or bool(applied.settings) or bool(applied.flows) or applied.loaded
         text = "is back, a change that was cut off is settled" if cut_off else "is back" if changed else "was whole"
+        if applied.away is not None:
+            raise _without(applied.away, f"{bridge}: state {state.number} {text}, but not its program in the extension")
         return Restored(bridge, changed, f"state {state.number} {text}", state.number)
 
 
@@ -89,10 +91,19 @@ def _foreseen(switch: Switch, record: Record, standing: Standing) -> Restored:
     if not number:
         return Restored(standing.bridge, cut_off, _NOTHING)
     what = look_at_state(switch, record.state(standing, number), standing.overlay)
-    n = len(what.todo) + len(what.differ)
+    if what.program is not None and what.program.away is not None:
+        raise _without(what.program.away, f"{standing.bridge}: the extension would not get its program")
+    n = len(what.todo) + len(what.differ) + what.loads
     text = f"state {number} would be brought back ({n} change{'s' if n != 1 else ''})" if n else f"has state {number}"
     end = ", and a change that was cut off would be settled" if cut_off else ""
     return Restored(standing.bridge, bool(n) or cut_off, text + end, number)
+
+
+def _without(err: SwitchError | PermissionError, what: str) -> SwitchError:
+    """That the extension is not what it should be."""
+    if isinstance(err, PermissionError):
+        return SwitchError(f"{what}: {err.filename}: {err.strerror}; run as root or as the owner")
+    return (UnavailableError if isinstance(err, UnavailableError) else SwitchError)(f"{what}: {err}")
 
 
 def arm(switch: Switch, bridge: str | None, *, dry_run: bool = False, progress: Progress = silent) -> list[Restored]:

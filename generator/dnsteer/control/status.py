@@ -18,7 +18,9 @@ from dnsteer.switch.state import STATE_KEY
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
 if TYPE_CHECKING:
+    from dnsteer.control.extension_status import ExtensionView
     from dnsteer.spec.load import Loaded
+    from dnsteer.spec.model import Spec
     from dnsteer.switch.verify import Drift
 
 MOST_DRIFT = 10
@@ -49,12 +51,14 @@ class Status:
     drift_count: int | None = None
     warnings: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+    extension: ExtensionView | None = None
 
     @property
     def different(self) -> bool:
         """Whether the switch is not what its record says."""
         astray = self.carried not in (None, "recorded")
-        return bool(self.drift_count) or self.reading.cut_off or astray or self.reading.standing.waits
+        strange = self.extension is not None and not self.extension.ok
+        return bool(self.drift_count) or self.reading.cut_off or astray or strange or self.reading.standing.waits
 
     @property
     def ok(self) -> bool:
@@ -105,6 +109,7 @@ class Status:
                 {**asdict(a), "until": a.until or None, "gone": a.gone / 1000, "overdue": a.expired(time_now)}
                 for a in overlay
             ],
+            **({} if self.extension is None else {"extension": self.extension.as_json()}),
             "drift": None if self.drift is None else [d.as_json() for d in self.drift],
             "drift_count": self.drift_count,
             "warnings": self.warnings,
@@ -131,6 +136,7 @@ class Observer:
         self._loaded: tuple[str, Loaded | str] = ("", "")
         self._drift: tuple[object, float, Sequence[Drift]] | None = None
         self._carried: Carried | None = None
+        self._dropped: dict[str, Any] = {}
 
     def look(self) -> Status:
         """How it stands now. Raises SwitchError when there is nothing to show, UnavailableError when OVSDB is away."""
@@ -138,9 +144,9 @@ class Observer:
         rates, carried, unreachable, errors = Rates(), None, "", list[str]()
         try:
             client = self.switch.client(reading.standing.bridge)
-            self._begin(client)
+            self._begin(client, reading)
             self._prepare(reading, errors)  # while the time passes
-            rates = self._rates(client)
+            rates = self._rates(client, reading)
             later = read_record(self.switch.remote, reading.standing.bridge, self.switch.timeout)
             carried = _carried(client, later)
             if later.same_as != reading.same_as or carried != (self._carried or carried):
@@ -159,20 +165,36 @@ class Observer:
             errors.clear()
         return self._status(reading, rates, carried, unreachable, errors)
 
-    def _begin(self, client: OpenFlow) -> None:
+    def _begin(self, client: OpenFlow, reading: Reading) -> None:
         """Take the sample to begin with."""
         if self.rates and self._sample is None:
             counters.wait_for_round(client)
-            self._sample = time.monotonic(), counters.take(client)
+            self._sample = time.monotonic(), self._take(client, reading)
 
-    def _rates(self, client: OpenFlow) -> Rates:
+    def _take(self, client: OpenFlow, reading: Reading) -> counters.Sample:
+        """All counters now, with those of the extension, which Open vSwitch does not have."""
+        found = counters.take(client)
+        spec = self._extended(reading)
+        if spec is None or reading.state is None:
+            return found
+        from dnsteer.control.extension_status import take
+
+        more, self._dropped = take(self.switch, spec, reading.state.members)
+        return {**found, **more}
+
+    def _extended(self, reading: Reading) -> Spec | None:
+        """The spec that is applied, when the extension serves VIPs of it."""
+        loaded = self._load(reading) if reading.standing.extended else None
+        return loaded.spec if loaded else None
+
+    def _rates(self, client: OpenFlow, reading: Reading) -> Rates:
         """The rates since the last sample, when the interval has passed."""
         if self._sample is None:
             return Rates()
         since, before = self._sample
         time.sleep(max(0.0, since + self.interval - time.monotonic()))
         counters.wait_for_round(client)
-        self._sample = time.monotonic(), counters.take(client)
+        self._sample = time.monotonic(), self._take(client, reading)
         return between(before, self._sample[1])
 
     def _prepare(self, reading: Reading, errors: list[str]) -> None:
@@ -189,7 +211,10 @@ class Observer:
         start = time.monotonic()
         self._drift = None
         try:
-            found = verify(loaded, self.switch.remote, openflow=self.switch.openflow, timeout=self.switch.timeout)
+            found = verify(
+                loaded, self.switch.remote, openflow=self.switch.openflow, timeout=self.switch.timeout,
+                extension=self.switch.extension,
+            )  # fmt: skip
         except UnavailableError:
             raise
         except SwitchError as err:
@@ -198,7 +223,8 @@ class Observer:
         took = time.monotonic() - start
         again = time.monotonic() + max(_VERIFY_AGAIN, took * _VERIFY_SHARE)
         # What was cut off is told of its own.
-        self._drift = reading.same_as, again, [d for d in found if d.kind != "interrupted"]
+        told = ("interrupted", "extension away", "extension degraded")
+        self._drift = reading.same_as, again, [d for d in found if d.kind not in told]
 
     def _load(self, reading: Reading) -> Loaded | None:
         """The spec that was applied. None when there is none, or none that this version takes."""
@@ -235,6 +261,7 @@ class Observer:
                 for a in reading.overlay
                 if a.expired(time_now)
             ]
+        self._look_at_extension(status)
         if reading.standing.waits:
             status.warnings.append(WAITS)
         if not reading.standing.ids.get(STATE_KEY) and not reading.cut_off:
@@ -242,6 +269,17 @@ class Observer:
         if carried == "other" and not reading.cut_off:
             status.warnings.append("the tables are not what the record says: dnsteer restore makes them that again")
         return status
+
+    def _look_at_extension(self, status: Status) -> None:
+        spec = self._extended(status.reading)
+        if spec is None:
+            return
+        from dnsteer.control import extension_status as ext
+
+        view = status.extension = ext.look(self.switch, spec)
+        view.dropped, view.rates = self._dropped, status.rates
+        view.served = [key for key in status.rates.by_key if isinstance(key, counters.Served)]
+        status.warnings += view.warnings
 
 
 def _carried(client: OpenFlow, reading: Reading) -> Carried | None:

@@ -26,11 +26,15 @@ WAITS = "flow-restore-wait is set: the switch does not forward until it is clear
 
 @dataclass(frozen=True)
 class Switch:
-    """A running switch: its OVSDB, maybe the bridge's OpenFlow, and how long it may take to answer, in seconds."""
+    """A running switch: its OVSDB, maybe the bridge's OpenFlow, and how long it may take to answer, in seconds.
+
+    *extension* is the control socket of the extension, where it is not the spec's.
+    """
 
     remote: str
     openflow: str | None = None
     timeout: float = 10
+    extension: str | None = None
 
     def client(self, bridge: str) -> OpenFlow:
         """The bridge's OpenFlow."""

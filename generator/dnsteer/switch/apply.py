@@ -147,7 +147,10 @@ class Apply:
         from dnsteer.switch.program import Program
 
         needed = self.reach.needed and extension is not None and bool(extension.services)
-        return look(self.plan, Program(path, self.base.timeout), needed=needed)
+        try:
+            return look(self.plan, Program(path, self.base.timeout), needed=needed)
+        except UnavailableError as err:
+            raise UnavailableError(f"{err}; nothing was changed") from None
 
     def carry_out(self, what: Prepared) -> Applied:
         """Do what was prepared."""

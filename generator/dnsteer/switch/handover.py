@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 
 from dnsteer.plan.numbers import OBJECT_BITS, Category, cookie
 from dnsteer.plan.objects import Plan
-from dnsteer.plan.pipeline import PIPELINE
-from dnsteer.render.engine import port_name
+from dnsteer.plan.pipeline import PATH_ANSWER, PIPELINE
+from dnsteer.render.engine import port_name, register_value
 from dnsteer.render.flows import Flow, parse_flow
 from dnsteer.render.program import program_of
 from dnsteer.switch import programs
@@ -32,7 +32,9 @@ SETTLE = 0.5
 """Seconds until flows that were added ahead are in the datapath too: it looks at all of its own about that often."""
 _TABLE = PIPELINE.tables["extension"].number
 _INGRESS = PIPELINE.tables["ingress"].number
-_BACK = frozenset(PIPELINE.tables[name].number for name in ("return", "fragment", "egress"))
+_EGRESS = PIPELINE.tables["egress"].number
+_BACK = frozenset(PIPELINE.tables[name].number for name in ("return", "fragment"))
+_ANSWER = f"{PIPELINE.registers['path'].field}={register_value(PATH_ANSWER)},"
 _LEADS_BACK = tuple(f"goto_table:{n}" for n in (PIPELINE.tables["return"].number, _TABLE))
 _PASSING = cookie(Category.EXTENSION, 3)
 """Cookie of exits that are there only while the program changes. Those of the plan have 1, or an even number."""
@@ -174,6 +176,8 @@ def _is_way_back(plan: Plan, flow: Flow, came_by: Collection[str]) -> bool:
 
     *came_by* are ports that have exits already: beside these no others are put in, since either might be taken.
     """
+    if flow.table == _EGRESS:
+        return flow.match.startswith(_ANSWER)
     if flow.table in _BACK or flow.cookie >> OBJECT_BITS & 0xFF == Category.GATEWAY:
         return True
     if flow.table == _TABLE:
@@ -222,10 +226,10 @@ def look(plan: Plan, program: Program, *, needed: bool) -> Handover:
     dark = {programs.key_of(vars(s)) for s in extension.services if not s.slots} if extension else set()
     between = programs.both(running, wanted, dark)
     loads = not programs.same(running, wanted) or status.get("consistent") is False
-    return Handover(program, wanted, running, between, loads, tuple(_faults(program, status)))
+    return Handover(program, wanted, running, between, loads, tuple(faults_of(program, status)))
 
 
-def _faults(program: Program, status: programs.Value) -> Iterator[str]:
+def faults_of(program: Program, status: programs.Value) -> Iterator[str]:
     """What the program says is wrong with it."""
     gone = [p.get("name") for p in status.get("ports", []) if not p.get("present", True)]
     if gone:

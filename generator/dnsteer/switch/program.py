@@ -10,7 +10,7 @@ from typing import Any
 
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
-_ADVICE = "systemctl start dnsteer-ext; a socket elsewhere is named by --extension SOCKET"
+_ADVICE = "see systemctl status dnsteer-ext and dnsteer-ext --check --program FILE; another socket: --extension SOCKET"
 _LEAST_PATIENCE = 60.0
 """A load writes every slot, and a dump reads it; the program does one thing after the other."""
 _READ = 1 << 20

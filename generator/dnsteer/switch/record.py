@@ -22,6 +22,7 @@ from dnsteer.plan.absence import Overlay
 from dnsteer.switch.rpc import Rpc, parse_remote
 from dnsteer.switch.state import (
     DIGEST_KEY,
+    EXTENSION_KEY,
     NAME_KEY,
     OVERLAY_KEY,
     OWNER_KEY,
@@ -202,14 +203,20 @@ class Record:
         self._transact(*ops, _set_ids(standing.uuid, {PENDING_KEY: pending.to_json()}))
         return pending
 
-    def commit(self, standing: Standing, pending: Pending, state: State | None = None) -> None:
-        """Write down that it happened. *state* is given when it is another one than before."""
+    def commit(
+        self, standing: Standing, pending: Pending, state: State | None = None, *, more_to_do: bool = False
+    ) -> None:
+        """Write down that it happened. *state* is given when it is another one than before.
+
+        With *more_to_do* the tables are changed, but something else is not yet: the change stays pending.
+        """
         ids = {OVERLAY_KEY: pending.overlay.to_json() if pending.overlay else ""}
         if state is not None:
             ids |= {
                 STATE_KEY: str(pending.number), DIGEST_KEY: state.digest, VERSION_KEY: state.version, TIME_KEY: state.time,
+                EXTENSION_KEY: "yes" if state.extended else "",
             }  # fmt: skip
-        self._transact(_set_ids(standing.uuid, {**ids, PENDING_KEY: ""}))
+        self._transact(_set_ids(standing.uuid, {**ids, PENDING_KEY: pending.to_json() if more_to_do else ""}))
 
     def take_back(self, standing: Standing) -> None:
         """Forget the change that was begun, and the state that it would have led to. *standing* has it pending."""

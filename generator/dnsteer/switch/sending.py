@@ -112,7 +112,10 @@ class Sending:
         from dnsteer.switch.program import LostError
 
         if ways.ahead:
-            self._progress(f"sending {len(ways.ahead)} flows ahead, for packets that the extension will give back")
+            n = len(ways.ahead)
+            self._progress(
+                f"sending {n} flow{'s' if n > 1 else ''} ahead, by which what the extension will send finds its way"
+            )
             self._lines([f"flow add {f.line()}" for f in ways.ahead])
             self.sent = False
             self._pause(min(self._grace, SETTLE), asked)

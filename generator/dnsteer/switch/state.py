@@ -19,6 +19,8 @@ OWNER_KEY = "dnsteer"
 """external_ids key that marks a bridge or port as ours; its value is the kind."""
 DIGEST_KEY, VERSION_KEY, TIME_KEY = "dnsteer-spec", "dnsteer-version", "dnsteer-applied"
 STATE_KEY, OVERLAY_KEY, PENDING_KEY = "dnsteer-state", "dnsteer-overlay", "dnsteer-pending"
+EXTENSION_KEY = "dnsteer-extension"
+"""external_ids key of the bridge: the state that is applied has VIPs that the extension serves."""
 NAME_KEY = "dnsteer-switch"
 """external_ids key of the table Open_vSwitch: the switch's name."""
 
@@ -42,6 +44,7 @@ class State:
     """A spec that was applied: its text, by whom, when and why. *number* counts up from 1; 0: not recorded yet.
 
     *vips* has the pool of each VIP. *ended* are the absences that ended with it, as its spec no longer has their backends.
+    *extended* are the pools that the extension serves, *elsewhere* the numbers of those whose slots it alone has.
     """
 
     file: str
@@ -55,6 +58,8 @@ class State:
     note: str = ""
     number: int = 0
     ended: tuple[Absence, ...] = ()
+    extended: tuple[str, ...] = ()
+    elsewhere: tuple[int, ...] = ()
 
     def to_ids(self) -> dict[str, str]:
         """As external_ids."""
@@ -67,6 +72,8 @@ class State:
         }  # fmt: skip
         if self.ended:
             out["ended"] = Overlay(self.ended).to_json()
+        if self.extended:  # else the record is as it was before there were extensions
+            out["extension"] = _pack(json.dumps([self.extended, self.elsewhere]))
         return {**out, "sum": _sum(out)}
 
     @staticmethod
@@ -75,11 +82,13 @@ class State:
         try:
             if ids["sum"] != _sum(ids):
                 raise ValueError("its sum does not fit")
+            pools, numbers = json.loads(_unpack(ids["extension"])) if "extension" in ids else ((), ())
             return State(
                 file=ids["file"], text=_unpack(ids["spec"]), digest=ids[DIGEST_KEY], version=ids[VERSION_KEY],
                 time=ids[TIME_KEY], by=ids["by"], note=ids["note"], number=int(ids[STATE_KEY]),
                 members=tuple(from_value(json.loads(_unpack(ids["members"])))), vips=json.loads(_unpack(ids["vips"])),
                 ended=Overlay.from_json(ids.get("ended", "[]")).absences,
+                extended=tuple(map(str, pools)), elsewhere=tuple(map(int, numbers)),
             )  # fmt: skip
         except (KeyError, ValueError, TypeError, RecursionError, zlib.error, binascii.Error) as err:
             why = f"it lacks {err}" if isinstance(err, KeyError) else str(err)
@@ -170,6 +179,11 @@ class Standing:
             return Pending(number, digest, Overlay.from_json(json.dumps(value["overlay"])))
         except (ValueError, KeyError, TypeError, RecursionError) as err:
             raise self._damaged(PENDING_KEY, str(err)) from None
+
+    @property
+    def extended(self) -> bool:
+        """Whether the extension serves VIPs of what is applied."""
+        return EXTENSION_KEY in self.ids
 
     @property
     def marker(self) -> int:

@@ -41,13 +41,17 @@ class Drift:
 
 
 def verify(
-    loaded: Loaded, remote: str, *, openflow: str | None = None, ignore_foreign: bool = False, timeout: float = 10
-) -> list[Drift]:
-    """All differences between the switch at *remote* and the spec. Raises SwitchError or UnavailableError."""
+    loaded: Loaded, remote: str, *, openflow: str | None = None, ignore_foreign: bool = False, timeout: float = 10,
+    extension: str | None = None,
+) -> list[Drift]:  # fmt: skip
+    """All differences between the switch at *remote* and the spec; with an extension also of its program.
+
+    *extension* is its control socket, where that is not the spec's. Raises SwitchError or UnavailableError.
+    """
     for _ in range(_TRIES):
         with Record(remote, timeout) as record:
             standing = record.standing(loaded.spec.switch.bridge)
-            drift = _drift(loaded, standing, remote, openflow, ignore_foreign, timeout)
+            drift = _drift(loaded, standing, remote, openflow, ignore_foreign, timeout, extension)
             again = record.standing(loaded.spec.switch.bridge)
         if not drift or again is None or standing is None or again.ids == standing.ids:
             break  # else somebody changed the switch meanwhile, and what was read are two different things
@@ -55,12 +59,15 @@ def verify(
 
 
 def _drift(
-    loaded: Loaded, standing: Standing | None, remote: str, openflow: str | None, ignore_foreign: bool, timeout: float
-) -> list[Drift]:
+    loaded: Loaded, standing: Standing | None, remote: str, openflow: str | None, ignore_foreign: bool, timeout: float,
+    extension: str | None,
+) -> list[Drift]:  # fmt: skip
     plan = build_plan(loaded, standing.overlay if standing else NO_OVERLAY)
     with db.Database(remote, timeout) as base:
         have = base.bridge(plan.bridge)
     drift = [*_other_switch(loaded, standing), *_bridge_drift(loaded, have), *_interrupted(standing)]
+    if plan.extension is not None and plan.extension.services:
+        drift += _program_drift(loaded, plan, extension, timeout)
     if have is None or br.lacks_protocol(have):
         return drift  # there are no tables, or none that can be read
     try:
@@ -132,6 +139,28 @@ def _flow_drift(plan: Plan, todo: Changes, have: Tables) -> Iterator[Drift]:
         yield _about(plan, "flow changed", flow, f"{flow.spec()}: {'; '.join(parts)}")
     for flow in todo.remove:
         yield _about(plan, "flow added", flow, have.line(flow))
+
+
+def _program_drift(loaded: Loaded, plan: Plan, given: str | None, timeout: float) -> Iterator[Drift]:
+    """What the extension does otherwise, by VIP. That it cannot be asked is a difference too: its VIPs may be dark."""
+    from dnsteer.switch import handover  # here, since most switches do without
+    from dnsteer.switch.program import Program, socket_path
+
+    part, line = loaded.spec.switch.extension, loaded.document.line(("switch", "extension"))
+    found = handover.look(plan, Program(socket_path(given, part.control if part else ""), timeout), needed=False)
+    if found.away is not None:
+        denied = found.away if isinstance(found.away, PermissionError) else None
+        said = f"{denied.filename}: {denied.strerror}; run as root or as the owner" if denied else str(found.away)
+        yield Drift("extension away", "extension", said, line)
+    for fault in found.faults:
+        yield Drift("extension degraded", "extension", fault, line)
+    vips = {(s.address, s.protocol, s.port): s.subject for s in plan.services if s.extended}
+    for d in found.differences:
+        at = vips.get(d.key) if d.key else None
+        title = at.title if at else f"VIP {d.name}" if d.key else f"extension, {d.name}"
+        yield Drift(f"extension {d.kind}", title, d.detail, at.line if at else 0 if d.key else line)
+    if found.loads and not found.differences and not found.faults:
+        yield Drift("extension changed", "extension", "its program is not that of the spec", line)
 
 
 def _about(plan: Plan, kind: str, flow: Flow, detail: str) -> Drift:
