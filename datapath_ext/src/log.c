@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -35,6 +36,21 @@ static void put_time(char *text, size_t size)
     (void)snprintf(text + used, size - used, ".%03ldZ", now.tv_nsec / 1000000);
 }
 
+/* In one piece: the library's threads write to standard error too. */
+static void put_line(const json_t *line, enum log_level level, const char *event)
+{
+    char *text = line != NULL ? json_dumps(line, JSON_COMPACT) : NULL;
+    size_t length = text != NULL ? strlen(text) : 0;
+
+    if (text != NULL) {
+        text[length] = '\n'; /* in place of its end, which nobody needs any more */
+        (void)fwrite(text, 1, length + 1, stderr);
+    } else { /* without memory, at least this */
+        (void)fprintf(stderr, "{\"level\":\"%s\",\"event\":\"%s\"}\n", names[level], event);
+    }
+    free(text);
+}
+
 void log_event(enum log_level level, const char *event, const char *format, ...)
 {
     json_t *line, *fields;
@@ -50,9 +66,7 @@ void log_event(enum log_level level, const char *event, const char *format, ...)
     va_end(arguments);
     if (line != NULL && fields != NULL)
         (void)json_object_update(line, fields);
-    if (line == NULL || json_dumpf(line, stderr, JSON_COMPACT) != 0)
-        (void)fprintf(stderr, "{\"level\":\"%s\",\"event\":\"%s\"}", names[level], event); /* without memory, at least this */
-    (void)fputc('\n', stderr);
+    put_line(line, level, event);
     json_decref(fields);
     json_decref(line);
 }

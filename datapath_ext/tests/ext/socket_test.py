@@ -195,19 +195,23 @@ def test_nobody_reads_the_log(directory):
     path = str(directory / "control.sock")
     arguments = [BINARY, "--program", str(PROGRAMS / "l2-slots.json"), "--socket", path]
     with subprocess.Popen(arguments, stderr=writer, env=ENVIRONMENT) as process:
-        os.close(writer)
-        assert b"started" in os.read(reader, 1000)
-        os.close(reader)
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(20)
-            connection.connect(path)
-            for line in (b"nonsense", b'{"command":"drain","backend":"b1"}', b'{"command":"load","program":1}'):
-                connection.sendall(line + b"\n")
-                assert connection.recv(1000).startswith(b'{"ok":')
-            assert process.poll() is None
-            connection.sendall(b'{"command":"stop"}\n')
-            assert connection.recv(1000) == b'{"ok":true}\n'
-        assert process.wait(20) == 0
+        try:
+            os.close(writer)
+            line = os.read(reader, 1000)  # whole, as it was written in one piece
+            assert json.loads(line)["event"] == "started" and line.endswith(b"\n"), line
+            os.close(reader)
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(20)
+                connection.connect(path)
+                for line in (b"nonsense", b'{"command":"drain","backend":"b1"}', b'{"command":"load","program":1}'):
+                    connection.sendall(line + b"\n")
+                    assert connection.recv(1000).startswith(b'{"ok":')
+                assert process.poll() is None
+                connection.sendall(b'{"command":"stop"}\n')
+                assert connection.recv(1000) == b'{"ok":true}\n'
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
 
 
 def test_other_sockets(directory):
