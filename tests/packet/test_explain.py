@@ -9,10 +9,12 @@ import pytest
 
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.selection import slots_of
-from dnsteer.proof.explain import explain_cookie, explain_query
+from dnsteer.proof.explain import Way, explain_cookie, explain_query
 from dnsteer.render.flows import flows_of
-from dnsteer.spec.load import load_spec
+from dnsteer.spec.document import parse_document
+from dnsteer.spec.load import Loaded, check_document, load_spec
 from dnsteer.spec.model import Protocol
+from tests.unit.extension_cases import SPEC
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -51,8 +53,68 @@ def test_not_a_service_is_dropped() -> None:
     assert way.as_expected
 
 
-def test_every_cookie_is_named() -> None:
-    loaded = load_spec(EXAMPLES / "own-ports.yaml")
+def explained(loaded: Loaded, client: str, vip: str, protocol: Protocol = Protocol.UDP, uplink: str = "p0") -> Way:
+    return explain_query(loaded, ip_address(client), 40001, ip_address(vip), 53, protocol, uplink)
+
+
+EVERYTHING = check_document(parse_document("spec.yaml", SPEC))
+SLOT = (40001 >> 1) % 16
+THROUGH = ["ingress", "protect", "vip", "egress"]
+
+
+def test_a_tunnel() -> None:
+    way = explained(EVERYTHING, "198.51.100.7", "192.0.2.1", uplink="p1")
+    assert way.as_expected
+    assert (way.selection, way.slot, way.passes) == ("source-port", SLOT, 2)
+    assert way.extension is not None
+    assert way.extension.pipes[:3] == ("classifier", "slots16-ipip", "slots-ipip")
+    assert way.extension.pipes[3] in ("encap4", "encap6")
+    assert way.extension.target is not None
+    assert way.extension.target.startswith(f"far/{way.backend}/")
+    assert (way.extension.verdict, way.extension.slots) == ("sent", 16)
+    assert [s.table for s in way.steps] == THROUGH
+    assert [s.table for s in way.back] == ["ingress", "extension"]
+    assert way.backend is not None
+    assert way.backend in way.back[-1].about
+    ((port, frame),) = way.out
+    assert port in ("p1", "vf0", "vf1")
+    assert "in it 198.51.100.7 > 192.0.2.1" in frame
+    assert way.extension.gave == (("ext-out", frame),)
+
+
+def test_a_translation() -> None:
+    way = explained(EVERYTHING, "198.51.100.7", "192.0.2.3", Protocol.TCP)
+    assert way.as_expected
+    assert way.extension is not None
+    assert way.extension.pipes == ("classifier", "slots16-siit", "slots-siit", "to-ipv6", "translated", "plain")
+    assert "64:ff9b::c633:6407 > 2001:db8:a::2" in way.out[0][1]
+
+
+@pytest.mark.parametrize(("vip", "selection"), [("192.0.2.4", "client"), ("192.0.2.6", "spray")])
+def test_an_unpredicted_slot(vip: str, selection: str) -> None:
+    way = explained(EVERYTHING, "198.51.100.7", vip)
+    assert way.as_expected
+    assert (way.selection, way.slot) == (selection, None)
+    assert way.extension is not None
+    assert way.extension.pipes == ("classifier", f"{selection}16-l2", "slots-l2", "plain")
+    assert way.extension.target is not None
+    assert way.extension.target.split("/")[1] == way.backend
+    assert 0 < way.extension.share < 16
+
+
+def test_the_extension_drops_what_nobody_is_left_for() -> None:
+    way = explained(EVERYTHING, "198.51.100.7", "192.0.2.9")
+    assert way.as_expected
+    assert way.extension is not None
+    assert way.extension.verdict == "dropped"
+    assert (way.extension.pipes, way.extension.target, way.back, way.out) == (("classifier",), None, (), ())
+
+
+NAMED = [*(load_spec(EXAMPLES / f"{name}.yaml") for name in ("own-ports", "ipip", "siit")), EVERYTHING]
+
+
+@pytest.mark.parametrize("loaded", NAMED, ids=lambda loaded: str(loaded.file).rpartition("/")[2])
+def test_every_cookie_is_named(loaded: Loaded) -> None:
     for flow in flows_of(build_plan(loaded)):
         subject = explain_cookie(loaded, flow.cookie)
         assert subject is not None

@@ -12,6 +12,7 @@ import typer
 from dnsteer.cli.output import Exit, Json, SpecFile, err, fail, load, out, print_json, reporting
 
 if TYPE_CHECKING:
+    from dnsteer.proof.explain import Step, Way
     from dnsteer.spec.types import Address
 
 
@@ -126,6 +127,51 @@ def _endpoint(option: str, text: str) -> tuple[Address, int]:
     return address, number
 
 
+_CHOSEN = {
+    "dp-hash": "chosen by the switch's hash",
+    "client": "chosen by the extension's hash",
+    "spray": "chosen by the extension at random",
+}
+_NOTES = {
+    "dp-hash": "the switch's trace ends at the hash; what left shows the rest. The hash is this switch's: others, and "
+    "hardware, may choose another slot",
+    "client": "the hash is the software model's: hardware may choose another slot",
+    "spray": "the next query gets another slot",
+}
+
+
+def _show(way: Way, file: str) -> None:
+    """Print the way of a query."""
+    out.print(f"query    {way.query}, in by {way.ingress}", markup=False)
+    chosen = f"slot {way.slot}" if way.slot is not None else "none"
+    if way.slot is None and way.backend:
+        chosen = f"slot {_CHOSEN.get(way.selection, 'chosen')}"
+    out.print(f"slot     {chosen}", markup=False)
+    out.print(f"backend  {way.backend or 'none'}  ({way.why})", markup=False)
+    _show_steps(way.steps, file)
+    part = way.extension
+    if part is not None:
+        out.print(f"extension {part.verdict} by {part.why}", markup=False)
+        out.print(f"  pipes     {' > '.join(part.pipes)}", markup=False)
+        if part.target is not None:
+            out.print(f"  target    {part.target}, in {part.share} of {part.slots} slots", markup=False)
+        for port_name, frame in part.gave:
+            out.print(f"  gave      {port_name}: {frame}", markup=False)
+        _show_steps(way.back, file)
+    out.print(f"passes   {way.passes}")
+    for port_name, frame in way.out or (("nowhere", "dropped"),):
+        out.print(f"out      {port_name}: {frame}", markup=False)
+    if way.backend and way.selection in _NOTES:
+        out.print(f"note     {_NOTES[way.selection]}")
+
+
+def _show_steps(steps: tuple[Step, ...], file: str) -> None:
+    for step in steps:
+        at = f"{file}:{step.line}" if step.line else ""
+        out.print(f"  {step.table:<9} {step.match}", markup=False)
+        out.print(f"            {step.about}  {at}  cookie 0x{step.cookie:x}", markup=False)
+
+
 def _query(spec: SpecFile, client: str, vip: str, uplink: str | None, json: bool) -> None:
     from dnsteer.proof.explain import explain_query
     from dnsteer.spec.model import Protocol
@@ -146,27 +192,6 @@ def _query(spec: SpecFile, client: str, vip: str, uplink: str | None, json: bool
     if json:
         print_json(asdict(way))
     else:
-        out.print(f"query    {way.query}, in by {way.ingress}", markup=False)
-        slot = (
-            f"slot {way.slot}"
-            if way.slot is not None
-            else "slot chosen by the switch's hash"
-            if way.backend
-            else "none"
-        )
-        out.print(f"slot     {slot}", markup=False)
-        out.print(f"backend  {way.backend or 'none'}  ({way.why})", markup=False)
-        for step in way.steps:
-            at = f"{loaded.file}:{step.line}" if step.line else ""
-            out.print(f"  {step.table:<9} {step.match}", markup=False)
-            out.print(f"            {step.about}  {at}  cookie 0x{step.cookie:x}", markup=False)
-        out.print(f"passes   {way.passes}")
-        for port_name, frame in way.out or (("nowhere", "dropped"),):
-            out.print(f"out      {port_name}: {frame}", markup=False)
-        if way.passes > 1:
-            out.print(
-                "note     the switch's trace ends at the hash; what left shows the rest. The hash is this switch's: "
-                "others, and hardware, may choose another slot"
-            )
+        _show(way, loaded.file)
     if not way.as_expected:
         fail("this is not what the spec says; run `dnsteer check`", Exit.ERROR)

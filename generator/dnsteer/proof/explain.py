@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
 
 from scapy.layers.dns import DNS, DNSQR
 from scapy.layers.inet import IP, TCP, UDP
@@ -14,8 +17,10 @@ from dnsteer.plan.build import build_plan
 from dnsteer.plan.objects import Plan
 from dnsteer.plan.pipeline import COOKIE_TAG, PIPELINE
 from dnsteer.plan.subject import Subject
+from dnsteer.proof import wire
+from dnsteer.proof.beside import Crossing
 from dnsteer.proof.harness import Harness
-from dnsteer.proof.reference import Frame, Reference
+from dnsteer.proof.reference import Expectation, Frame, Reference
 from dnsteer.proof.show import summary
 from dnsteer.spec.load import Loaded
 from dnsteer.spec.model import Protocol
@@ -25,6 +30,7 @@ _STEP = re.compile(r"^\s*(\d+)\. (.*)$")
 _COOKIE = re.compile(r"cookie (0x[0-9a-f]+)")
 _TABLE_NAMES = {t.number: t.name for t in PIPELINE.tables.values()}
 _ROUTER_MAC = "02:00:00:00:00:fe"
+_NUMBERS = {"udp": wire.UDP, "tcp": wire.TCP}
 
 
 @dataclass(frozen=True)
@@ -39,15 +45,37 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Through:
+    """What the extension did: its verdict and why, the pipes that the query met, and what it gave back by which port.
+
+    *target* is the backend in its program, which names it in *share* of *slots* slots.
+    """
+
+    verdict: str
+    why: str
+    pipes: tuple[str, ...]
+    target: str | None
+    share: int
+    slots: int
+    gave: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
 class Way:
-    """The way of one query. *passes* counts datapath passes; *out* is empty when the query is dropped."""
+    """The way of one query. *passes* counts datapath passes; *out* is empty when the query is dropped.
+
+    *steps* are in the switch; where *extension* has the query after them, *back* are those in the switch again.
+    """
 
     ingress: str
     query: str
+    selection: str
     slot: int | None
     backend: str | None
     why: str
     steps: tuple[Step, ...]
+    extension: Through | None
+    back: tuple[Step, ...]
     passes: int
     out: tuple[tuple[str, str], ...]
     as_expected: bool
@@ -68,28 +96,38 @@ def explain_query(
     """Send a query through a private switch that holds the spec's flows, and say what happened and why."""
     data = query_frame(loaded, client, sport, vip, port, protocol)
     plan = build_plan(loaded)
-    expected = Reference(loaded.spec).expect(uplink, data)
+    reference = Reference(loaded.spec)
+    expected = reference.expect(uplink, data)
+    crossings: list[Crossing] = []
     with Harness(plan) as harness:
-        trace = harness.trace(uplink, data)
-        steps = _steps(plan, trace.replace(f"in_port={harness.port_number(uplink)},", f"in_port={uplink},"))
+        steps = _steps(plan, harness, Frame(uplink, data))
         before = harness.counters().recirculations
-        frames = harness.send([Frame(uplink, data)])
-        passes = 1 + harness.counters().recirculations - before
-    as_expected = set(frames) <= expected.options and bool(frames) == bool(expected.options)
-    backend = expected.backend
-    if backend is None and frames:
-        backend = _backend_by_mac(loaded, frames[0].data)
+        frames = harness.send([Frame(uplink, data)], crossings.append)
+        given = [Frame(harness.port_of(by), gave) for crossing in crossings for by, gave in crossing.gave]
+        passes = 1 + len(given) + harness.counters().recirculations - before
+        through = _through(harness, crossings[0], _dump(harness)) if crossings else None
+        back = tuple(step for frame in given for step in _steps(plan, harness, frame))
+    service = reference.services.get((vip.packed, _NUMBERS[protocol.value], port))
     return Way(
         uplink,
         summary(data),
+        service.selection.value if service is not None else "",
         expected.slot,
-        backend,
+        _backend(loaded, expected, frames),
         expected.why,
         steps,
+        through,
+        back,
         passes,
         tuple((f.port, summary(f.data)) for f in frames),
-        as_expected,
+        set(frames) <= expected.options and bool(frames) == bool(expected.options),
     )
+
+
+def _backend(loaded: Loaded, expected: Expectation, frames: list[Frame]) -> str | None:
+    if expected.backend is not None or not frames:
+        return expected.backend
+    return dict(expected.takers).get(frames[0]) or _backend_by_mac(loaded, frames[0].data)
 
 
 def _backend_by_mac(loaded: Loaded, data: bytes) -> str | None:
@@ -98,7 +136,59 @@ def _backend_by_mac(loaded: Loaded, data: bytes) -> str | None:
     return " or ".join(sorted(names)) or None
 
 
-def _steps(plan: Plan, trace: str) -> tuple[Step, ...]:
+def _dump(harness: Harness) -> dict[str, Any]:
+    return harness.beside.ask(command="dump") if harness.beside is not None else {}
+
+
+def _through(harness: Harness, crossing: Crossing, dump: dict[str, Any]) -> Through:
+    """What the extension did with a query, from its verdict, and from what its program holds."""
+    decided = crossing.why.partition(":")[0]
+    gave = tuple((harness.port_of(by), summary(data)) for by, data in crossing.gave)
+    service = _service(crossing.data, dump)
+    if service is None or not gave:
+        return Through(crossing.verdict, crossing.why, (decided,), None, 0, 0, gave)
+    select, forward, slots = service["select"], service["forward"], [slot["backend"] for slot in service["slots"]]
+    way = ["classifier", f"{select}{len(slots)}-{forward}", f"slots-{forward}"]
+    way += ["to-ipv6", "translated"] if forward == "siit" else []
+    taker = _target(dump["program"]["backends"], Counter(slots), crossing.gave[0][1])
+    return Through(
+        crossing.verdict,
+        crossing.why,
+        tuple(dict.fromkeys([*way, decided])),
+        taker,
+        Counter(slots)[taker or ""],
+        len(slots),
+        gave,
+    )
+
+
+def _service(data: bytes, dump: dict[str, Any]) -> dict[str, Any] | None:
+    """The service of the program that a query is for."""
+    packet = wire.parse(data)
+    for vip in dump["program"]["vips"]:
+        if (ip_address(vip["address"]).packed, _NUMBERS[vip["protocol"]], vip["port"]) == (
+            packet.destination,
+            packet.protocol,
+            packet.dport,
+        ):
+            return next((each for each in dump["services"] if each["vip"] == vip["name"]), None)
+    return None
+
+
+def _target(backends: list[dict[str, Any]], among: Counter[str], data: bytes) -> str | None:
+    """The backend that a frame goes to: by its MAC address, and by the destination of a tunnel or a translation."""
+    to_mac, to = data[:6].hex(":"), wire.parse(data).destination
+    for each in backends:
+        here = each["name"] in among and each["mac"] == to_mac
+        if here and (not each.get("address") or ip_address(each["address"]).packed == to):
+            return str(each["name"])
+    return None
+
+
+def _steps(plan: Plan, harness: Harness, frame: Frame) -> tuple[Step, ...]:
+    """The flows that a frame meets, by the switch's own trace."""
+    number = harness.port_number(frame.port)
+    trace = re.sub(rf"in_port={number}\b", f"in_port={frame.port}", harness.trace(frame.port, frame.data))
     out = []
     for line in trace.splitlines():
         step = _STEP.match(line)

@@ -94,11 +94,10 @@ class Harness:
                 return out
             crossings = self.beside.run([(self._beyond[frame.port], frame.data) for frame in beyond])
             self.crossed += len(crossings)
-            names = {word: name for name, word in self._beyond.items()}
             given: list[Frame] = []
             for crossing in crossings:
                 watch(crossing)
-                given += [Frame(names[by], data) for by, data in crossing.gave]
+                given += [Frame(self.port_of(by), data) for by, data in crossing.gave]
             self._put(sorted(given, key=lambda frame: frame.port))
             left, beyond = self._collect()
             out += left
@@ -127,6 +126,10 @@ class Harness:
             if time.monotonic() > deadline:
                 raise SwitchError("the private switch did not process all packets within 60 s")
             time.sleep(0.002)
+
+    def port_of(self, word: str) -> str:
+        """The bridge's port before a port of the extension's program."""
+        return next(name for name, beyond in self._beyond.items() if beyond == word)
 
     def _collect(self) -> tuple[list[Frame], list[Frame]]:
         """What left since the last time: by the spec's ports, and by the extension's."""
