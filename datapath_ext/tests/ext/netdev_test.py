@@ -7,10 +7,13 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 BINARY, PROGRAMS = sys.argv[1], Path(sys.argv[2])
+QUERIES = 1000
+SO_RCVBUFFORCE = 33  # not in the module
 
 
 def ip(*arguments):
@@ -43,9 +46,37 @@ def ask(path, **request):
 
 def packets(device):
     raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
+    raw.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 24)  # the loads take longer than the queries
     raw.bind((device, 0))
     raw.settimeout(5)
     return raw
+
+
+def send_queries(client, sent):
+    for number in range(QUERIES):
+        client.send(query(1000 + number % 64))
+        time.sleep(0.001)
+    sent.set()
+
+
+def load_under_traffic(path, program, names):
+    """While queries come in, the VIP is chosen by other slots and in other ways: none of them is lost."""
+    sent, loads, received = threading.Event(), 0, 0
+    with packets(names[1]) as client, packets(names[3]) as network:
+        sender = threading.Thread(target=send_queries, args=(client, sent))
+        sender.start()
+        while not sent.is_set():
+            changed = json.loads(json.dumps(program))
+            changed["vips"][0]["select"] = ("slots", "spray")[loads % 2]
+            changed["vips"][0]["slots"] = ["b1", "b2"] * (1 << loads % 4)
+            assert ask(path, command="load", program=changed)["ok"]
+            loads += 1
+        sender.join()
+        while received < QUERIES:
+            assert network.recv(2000)[:5].hex() == "0200000000", received
+            received += 1
+    assert loads > 10, loads
+    assert ask(path, command="load", program=program)["ok"]
 
 
 def run(directory, names):
@@ -73,6 +104,9 @@ def run(directory, names):
                     assert frame[6:42] == query(port)[6:42]
             counters = ask(path, command="counters")
             assert counters["vips"][0]["packets"] == 2, counters
+            load_under_traffic(path, program, names)
+            counters = ask(path, command="counters")
+            assert counters["vips"][0]["packets"] == 2 + QUERIES and counters["dropped"]["missed"] == 0, counters
             # Gone and there again: the library's port was the old one's.
             ip("link", "del", names[2])
             assert ip("link", "add", names[2], "type", "veth", "peer", "name", names[3])
