@@ -188,6 +188,8 @@ def _answers(scope: Scope, through: list[tuple[str, Vip, Pool]]) -> Iterator[Fin
         if vip.forwarding is not Forwarding.SIIT:
             continue
         for i, address in enumerate(vip.addresses):
+            if address.version == 6:
+                continue  # refused above
             path: Path = ("vips", name, "addresses", i)
             for backend in meaning.members(pool, "ipv6"):
                 assert backend.ipv6 is not None

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dnsteer.spec import meaning
+from dnsteer.spec.device import Device
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.families import FAMILIES, Family
-from dnsteer.spec.model import Flavor, Forwarding, Interfaces, Spec, Vip
+from dnsteer.spec.model import Flavor, Forwarding, Spec, Vip
 from dnsteer.spec.rules import WORD
 from dnsteer.spec.scope import Scope
 from dnsteer.spec.structure import near
@@ -51,6 +52,10 @@ def _ports(scope: Scope) -> Iterator[Finding]:
             if port.answers is not None:
                 yield from _answers(scope, (*path, "answers"), port.answers)
             yield from _device(scope, path, port, devices)
+    extension = switch.extension
+    if extension is not None:
+        for key, own in (("ingress", extension.ingress), ("egress", extension.egress)):
+            yield from _device(scope, ("switch", "extension", key), own, devices)
 
 
 def _answers(scope: Scope, path: Path, uplink: str) -> Iterator[Finding]:
@@ -68,7 +73,7 @@ def _answers(scope: Scope, path: Path, uplink: str) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _device(scope: Scope, path: Path, port: Interfaces, devices: dict[tuple[str, str], Path]) -> Iterator[Finding]:
+def _device(scope: Scope, path: Path, port: Device, devices: dict[tuple[str, str], Path]) -> Iterator[Finding]:
     flavor = scope.spec.switch.flavor
     kind = port.type or meaning.INTERFACE_TYPE[flavor]
     if flavor is Flavor.OVS_KERNEL and kind.startswith(("dpdk", "afxdp")):
