@@ -25,6 +25,8 @@ _SYSCTLS = (
     "net.ipv4.conf.default.send_redirects=0",
 )
 _LAYER_2 = ("net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
+# Where the machine has br_netfilter, for containers, its bridges read IP headers, and drop what they do not like.
+_NO_FILTER = tuple(f"net.bridge.bridge-nf-call-{kind}=0" for kind in ("iptables", "ip6tables", "arptables"))
 _CLIENT = (f"net.ipv4.ip_local_port_range={names.DNSPERF_PORTS.stop} 65535", "net.ipv4.tcp_tw_reuse=1")
 _ROUTER = ("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
 # A server that owns a VIP must not answer ARP for it: the VIP is at the balancer's MAC for everyone else.
@@ -43,6 +45,8 @@ def build(topology: Topology, progress: Callable[[str], None]) -> None:
     # Before there are devices: each takes its settings from the namespace's defaults when it is born.
     for space in spaces:
         run(inside(space, ["sysctl", "-qw", *network.sysctls[space]]))
+        if space in network.bridges:
+            run(inside(space, ["sysctl", "-qew", *_NO_FILTER]))
     run(["ip", "-batch", "-"], stdin=_lines(network.links), timeout=60)
     for space in spaces:
         for device in network.devices[space]:
@@ -71,6 +75,7 @@ class _Network:
         self.setup: dict[str, list[str]] = {s: ["link set lo up"] for s in spaces}
         self.setup6: dict[str, list[str]] = {s: [] for s in spaces}  # what `ip` takes for IPv6 only when told so
         self.forwarding: dict[str, list[str]] = {s: [] for s in spaces}
+        self.bridges: set[str] = set()
         self._ports()
         self._extension()
         for client in topology.clients:
@@ -90,6 +95,7 @@ class _Network:
             self.setup[where].append(f"link set {what} mtu {mtu or self.topology.mtu} up")
 
     def _bridge(self, space: str) -> None:
+        self.bridges.add(space)
         self.setup[space] += [
             "link add br0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
             "link set br0 up",
