@@ -179,9 +179,10 @@ doca_error_t doca_flow_port_stop(struct doca_flow_port *port)
     for (struct doca_flow_pipe *pipe = port->pipes; pipe != NULL; pipe = pipe->next)
         pipe->dying = true;
     pipes_bury();
-    if (port->pair != NULL)
-        port->pair->pair = NULL;
     model.ports[port->cfg.id] = NULL;
+    for (unsigned i = 0; i < PORTS_MAX; i++)
+        if (model.ports[i] != NULL && model.ports[i]->pair == port)
+            model.ports[i]->pair = NULL;
     model.port_count--;
     shared_clear(&port->shared);
     free(port->queues);
