@@ -11,7 +11,7 @@ static void rewrites_the_destination_mac(void)
     struct frame in, expected;
 
     bench_up("vnf,hws", 2);
-    CHECK_OK(doca_flow_port_pair(bench_port[2], bench_port[1]));
+    CHECK_OK(doca_flow_port_pair(bench_port[0], bench_port[1]));
     cfg = bench_cfg(0, "mac", DOCA_FLOW_PIPE_BASIC, true);
     match.outer.l3_type = DOCA_FLOW_L3_TYPE_IP4;
     match.outer.ip4.dst_ip = UINT32_MAX;
