@@ -1,10 +1,15 @@
-"""Specs that ask more of the lab's network than the examples do."""
+"""Specs that ask more of the lab's network than the examples do, and how specs are applied there."""
 
 from __future__ import annotations
 
+from dnsteer.control.deploy import Options, deploy
+from dnsteer.control.where import Switch
+from dnsteer.lab import names
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import check_document
+from dnsteer.spec.load import Loaded, check_document
 from dnsteer.spec.model import Spec
+from dnsteer.switch.apply import Applied
+from dnsteer.switch.verify import Drift, verify
 
 EVERYTHING = """
 apiVersion: dnsteer/v1
@@ -48,6 +53,17 @@ vips:
     forwarding: nat
   own: {addresses: ["2001:db8:1::4"], services: [dns], pool: other}
 """
+
+
+def apply_in_lab(loaded: Loaded) -> Applied:
+    """Apply to the running lab."""
+    switch = Switch(names.db_target(), extension=str(names.EXTENSION_SOCKET))
+    return deploy(loaded, switch, Options(grace=0), progress=lambda _: None).applied
+
+
+def drift_in_lab(loaded: Loaded) -> list[Drift]:
+    """How the running lab differs from the spec."""
+    return verify(loaded, names.db_target(), extension=str(names.EXTENSION_SOCKET))
 
 
 def spec_of(text: str) -> Spec:

@@ -16,8 +16,7 @@ from dnsteer.plan.selection import slots_of
 from dnsteer.spec import meaning
 from dnsteer.spec.load import Loaded, load_spec
 from dnsteer.spec.model import Forwarding, Selection
-from dnsteer.switch.verify import verify
-from tests.packet.applying import apply
+from tests.system.lab_specs import apply_in_lab, drift_in_lab
 
 pytestmark = [
     pytest.mark.system,
@@ -33,7 +32,7 @@ def shape(request: pytest.FixtureRequest, no_lab: None) -> Iterator[Up]:
     loaded = load_spec(request.param)
     try:
         lab.up(loaded.spec)
-        apply(loaded, names.db_target())
+        apply_in_lab(loaded)
         state = lab.status()
         assert state is not None
         yield loaded, state
@@ -53,8 +52,8 @@ def places(loaded: Loaded) -> Iterator[tuple[str, str, str]]:
 
 def test_apply_again_changes_nothing_and_verify_is_clean(shape: Up) -> None:
     loaded, _ = shape
-    assert not apply(loaded, names.db_target()).changed
-    assert verify(loaded, names.db_target()) == []
+    assert not apply_in_lab(loaded).changed
+    assert drift_in_lab(loaded) == []
 
 
 def test_every_source_port_is_answered_by_the_server_that_the_slots_say(shape: Up) -> None:
@@ -106,6 +105,6 @@ def test_a_port_that_is_gone_is_named(shape: Up) -> None:
     uplink = next(iter(loaded.spec.switch.uplinks))
     run(inside(names.SWITCH_NAMESPACE, ["ip", "link", "delete", uplink]))
     deadline = time.monotonic() + 5
-    while not (drift := verify(loaded, names.db_target())) and time.monotonic() < deadline:
+    while not (drift := drift_in_lab(loaded)) and time.monotonic() < deadline:
         time.sleep(0.1)  # the switch notices in its own time
     assert any(d.kind == "port gone" and uplink in d.about and d.line for d in drift), drift

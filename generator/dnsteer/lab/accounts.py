@@ -42,8 +42,8 @@ class Accounts:
 
 
 def read() -> Accounts:
-    """The running extension's counters. Raises LabError."""
-    said = extension.ask("counters")
+    """The running extension's counters. Raises UnavailableError."""
+    said = extension.control().counters()
     services = {
         str(vip["name"]): {str(backend): int(n["packets"]) for backend, n in vip["backends"].items()}
         for vip in said["vips"]

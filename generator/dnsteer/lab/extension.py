@@ -11,7 +11,6 @@ import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from dnsteer.lab import names, processes
 from dnsteer.lab.command import start_background
@@ -22,6 +21,8 @@ from dnsteer.render.program import program_text
 from dnsteer.spec.document import Document
 from dnsteer.spec.load import Loaded
 from dnsteer.switch import extended
+from dnsteer.switch.program import Program
+from dnsteer.switch.tools import UnavailableError
 
 NAME = "dnsteer-ext"
 START_SECONDS = 20.0
@@ -55,24 +56,18 @@ def run_program() -> None:
     start_background(names.EXTENSION_NAMESPACE, argv, _LOG, model)
     deadline = time.monotonic() + START_SECONDS
     while True:
-        with contextlib.suppress(OSError), _connected() as connection:
-            _exchange(connection, {"command": "status"})
-            # It writes no file with its number; the kernel knows who is at the other end.
-            pid, _, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-            _PIDFILE.write_text(f"{pid}\n", encoding="ascii")
+        with contextlib.suppress(OSError, UnavailableError):
+            control().status()
+            _PIDFILE.write_text(f"{_listener()}\n", encoding="ascii")
             return
         if time.monotonic() > deadline or not _is_there():
             raise LabError(f"dnsteer-ext did not come up: {_last_words()}")
         time.sleep(0.02)
 
 
-def ask(command: str) -> dict[str, Any]:
-    """What the running extension answers to *command*. Raises LabError when it does not."""
-    try:
-        with _connected() as connection:
-            return _exchange(connection, {"command": command})
-    except OSError as err:
-        raise LabError(f"dnsteer-ext does not answer at {names.EXTENSION_SOCKET}: {err}") from err
+def control() -> Program:
+    """The running extension."""
+    return Program(str(names.EXTENSION_SOCKET), START_SECONDS)
 
 
 def crash() -> None:
@@ -83,27 +78,12 @@ def crash() -> None:
         time.sleep(0.001)
 
 
-def _connected() -> socket.socket:
-    connection = socket.socket(socket.AF_UNIX)
-    try:
-        connection.settimeout(START_SECONDS)
+def _listener() -> int:
+    """The process at the other end of the socket: it writes no file with its number, but the kernel knows."""
+    with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(names.EXTENSION_SOCKET))
-    except OSError:
-        connection.close()
-        raise
-    return connection
-
-
-def _exchange(connection: socket.socket, request: dict[str, Any]) -> dict[str, Any]:
-    connection.sendall(json.dumps(request).encode() + b"\n")
-    with connection.makefile("rb") as stream:
-        line = stream.readline()
-    if not line.endswith(b"\n"):
-        raise ConnectionResetError("the connection ended without an answer")
-    answer: dict[str, Any] = json.loads(line)
-    if not answer.get("ok"):
-        raise LabError(f"dnsteer-ext refused {request['command']}: {answer.get('error')}")
-    return answer
+        pid, _, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    return int(pid)
 
 
 def _is_there() -> bool:
@@ -113,8 +93,8 @@ def _is_there() -> bool:
 def _last_words() -> str:
     lines = _LOG.read_text(encoding="utf-8", errors="replace").splitlines() if _LOG.exists() else []
     for line in reversed(lines):
-        with contextlib.suppress(ValueError):
-            error = json.loads(line).get("error")
-            if error:
-                return str(error)
+        with contextlib.suppress(ValueError):  # the library's own lines are no JSON
+            said = json.loads(line)
+            if isinstance(said, dict) and said.get("error"):
+                return str(said["error"])
     return lines[-1] if lines else "it said nothing"
