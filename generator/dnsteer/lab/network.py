@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from dnsteer.lab import names
 from dnsteer.lab.command import inside, run
-from dnsteer.lab.topology import Client, Host, Topology
+from dnsteer.lab.topology import CLIENT_MTU, Client, Host, Topology
 from dnsteer.spec.types import Address
 
 _SYSCTLS = (
@@ -85,14 +85,12 @@ class _Network:
         for host in topology.hosts:
             self._host(host)
 
-    def _link(
-        self, space: str, device: str, peer_space: str, peer: str, mac: str | None = None, mtu: int | None = None
-    ) -> None:
+    def _link(self, space: str, device: str, peer_space: str, peer: str, mac: str | None = None) -> None:
         address = f" address {mac}" if mac else ""
         self.links.append(f"link add {peer} netns {peer_space} type veth peer name {device}{address} netns {space}")
         for where, what in ((space, device), (peer_space, peer)):
             self.devices[where].append(what)
-            self.setup[where].append(f"link set {what} mtu {mtu or self.topology.mtu} up")
+            self.setup[where].append(f"link set {what} mtu {self.topology.mtu} up")
 
     def _bridge(self, space: str) -> None:
         self.bridges.add(space)
@@ -102,10 +100,10 @@ class _Network:
         ]
         self.sysctls[space] = [*_LAYER_2]
 
-    def _plug(self, fabric: str, space: str, device: str, mac: str | None, mtu: int | None = None) -> None:
+    def _plug(self, fabric: str, space: str, device: str, mac: str | None) -> None:
         """Attach an interface of *space* to the bridge of *fabric*."""
         peer = f"h{len(self.devices[fabric])}"
-        self._link(space, device, fabric, peer, mac, mtu)
+        self._link(space, device, fabric, peer, mac)
         self.setup[fabric].append(f"link set {peer} master br0")
 
     def _ports(self) -> None:
@@ -131,7 +129,7 @@ class _Network:
 
     def _client(self, client: Client) -> None:
         space, setup = client.namespace, self.setup[client.namespace]
-        self._plug(self.topology.fabrics[client.uplink], space, "eth0", client.mac, self.topology.client_mtu)
+        self._plug(self.topology.fabrics[client.uplink], space, "eth0", client.mac)
         self.sysctls[space] += _CLIENT
         setup += [_address(a, "eth0") for a in (*client.addresses, *client.direct)]
         setup += [_address(a, "eth0") for network in client.many for a in network]
@@ -139,10 +137,11 @@ class _Network:
         d4, d6 = client.direct
         vips = dict.fromkeys(a for vip in self.topology.spec.vips.values() for a in vip.addresses)
         # On-link, so that the client asks for each VIP by ARP or neighbour discovery as a router does.
-        setup += [f"{_route(a)} dev eth0 src {v4 if a.version == 4 else v6}" for a in vips]
+        mtu = f"mtu {min(CLIENT_MTU, self.topology.mtu)}"
+        setup += [f"{_route(a)} dev eth0 src {v4 if a.version == 4 else v6} {mtu}" for a in vips]
         for _, server in self.topology.servers():
             for own in server.addresses:
-                setup.append(f"{_route(own)} dev eth0 src {d4 if own.version == 4 else d6}")
+                setup.append(f"{_route(own)} dev eth0 src {d4 if own.version == 4 else d6} {mtu}")
                 setup.append(f"neigh replace {own} lladdr {server.lab_mac} nud permanent dev eth0")
             self._toward_switch(client.uplink, server.lab_mac)
 
@@ -152,9 +151,7 @@ class _Network:
         self._bridge(names.TRANSIT_NAMESPACE)
         macs = {c.index: f"0a:1a:b1:00:00:{c.index:02x}" for c in clients}
         for client in clients:
-            self._plug(
-                names.TRANSIT_NAMESPACE, client.namespace, "transit", macs[client.index], self.topology.client_mtu
-            )
+            self._plug(names.TRANSIT_NAMESPACE, client.namespace, "transit", macs[client.index])
             self.sysctls[client.namespace] += _ROUTER
             for other in clients:
                 if other is not client:
@@ -193,11 +190,10 @@ class _Network:
     def _straight(self, host: Host, client: Client) -> None:
         """Routes of answers that go to the client without passing the switch."""
         setup, device = self.setup[host.namespace], host.device(client.uplink)
-        # What a router would tell: beyond it, links are no longer than usual.
-        how = f"mtu {self.topology.client_mtu}" + (f" table {_STRAIGHT_TABLE}" if host.passes else "")
-        setup += [f"{_route(a)} dev {device} {how}" for a in (*client.addresses, *client.direct)]
+        how = f" table {_STRAIGHT_TABLE}" if host.passes else ""
+        setup += [f"{_route(a)} dev {device}{how}" for a in (*client.addresses, *client.direct)]
         for network, by in zip(client.many, client.addresses, strict=False):
-            setup.append(f"route add {network} via {by} dev {device} onlink {how}")
+            setup.append(f"route add {network} via {by} dev {device} onlink{how}")
         own = {a.version for server in host.servers for a in server.addresses}
         for address in (*client.addresses, *client.direct):
             # A host without an address of the family would ask for the client's MAC address with the VIP as its own.
@@ -213,7 +209,7 @@ class _Network:
             for number, port in enumerate(host.queries_by):
                 setup.append(f"{_route(gateway)} dev {host.device(port)} metric {100 + number}")
             anywhere = "0.0.0.0/0" if gateway.version == 4 else "::/0"
-            setup.append(f"route add {anywhere} via {gateway} dev {first} mtu {self.topology.client_mtu}")
+            setup.append(f"route add {anywhere} via {gateway} dev {first}")
         for client in self.topology.clients:
             port = client.uplink if client.uplink in host.queries_by else host.queries_by[0]
             device = host.device(port)
@@ -221,9 +217,9 @@ class _Network:
                 for gateway in host.gateways:
                     beyond = [_route(a) for a in client.addresses] + [f"route add {network}" for network in client.many]
                     same = [line for line in beyond if (":" in line) == (gateway.version == 6)]
-                    setup += [f"{line} via {gateway} dev {device} mtu {self.topology.client_mtu}" for line in same]
+                    setup += [f"{line} via {gateway} dev {device}" for line in same]
             for address in client.direct:
-                setup.append(f"{_route(address)} dev {device} mtu {self.topology.client_mtu}")
+                setup.append(f"{_route(address)} dev {device}")
                 setup.append(f"neigh replace {address} lladdr {client.return_mac} nud permanent dev {device}")
             self._toward_switch(port, client.return_mac)
 

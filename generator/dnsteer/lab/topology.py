@@ -26,7 +26,7 @@ MAX_SERVERS = 128
 MAX_PORTS = 64
 """Most uplinks and ports built."""
 CLIENT_MTU = 1500
-"""Bytes of a link to a client, at most: the world behind the routers."""
+"""Bytes of a packet from a client, at most: beyond the routers, links are no longer."""
 MAX_TUNNEL_MTU = 3000
 """Largest MTU of links that tunnels come in by: a virtual Ethernet device runs XDP on packets of one page."""
 _DEVICE_NAME = 15
@@ -107,12 +107,7 @@ class Topology:
     extension: dict[str, str] = field(default_factory=dict)
     """Port of the bridge -> device of the extension, queries' first; empty where the spec has no extension."""
     mtu: int = CLIENT_MTU
-    """Of all links but those of the clients."""
-
-    @property
-    def client_mtu(self) -> int:
-        """Of the links to the clients, and so of what the servers send them."""
-        return min(CLIENT_MTU, self.mtu)
+    """Of all links."""
 
     def namespaces(self) -> list[str]:
         """Every namespace, in the order of creation."""
