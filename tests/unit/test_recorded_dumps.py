@@ -18,6 +18,8 @@ from dnsteer.offload.profile import profile
 from dnsteer.offload.running import Running
 from dnsteer.spec.document import read_document
 from dnsteer.switch.fields import Field
+from dnsteer.switch.masks import mask_of_match
+from dnsteer.switch.megaflows import masks, read_megaflows
 from tests.unit.spec_text import changed, load
 
 HERE = Path(__file__).parents[1] / "offload_dumps" / "recorded"
@@ -104,6 +106,12 @@ def test_what_was_in_hardware_is_not_judged_impossible(name: str) -> None:
         if recorded(name, flow) not in ("unsaid", judge(flow, profile(EXPECTED[name]["profile"])).verdict)
     ]
     assert bool(differing) == bool(EXPECTED[name].get("differs")), differing
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_masks_are_counted_on_every_switch(name: str) -> None:
+    """By the reader that `check` has for its private switch, which is whatever Open vSwitch the machine has."""
+    assert masks(read_megaflows((HERE / name).read_text())) == len({mask_of_match(flow.match) for flow in flows(name)})
 
 
 @dataclass

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Literal
 
-from ovs.flow.kv import KVDecoders
 from ovs.flow.odp import ODPFlow
 
-from dnsteer.switch.fields import Field, fields_of
+from dnsteer.switch.fields import Field, every_name_is_known, fields_of
 
 Offloaded = Literal["yes", "partial", "no", ""]
 """What the dump says about the flow; empty where it says nothing."""
@@ -32,7 +29,6 @@ _MISREAD = re.compile(r"\b(pop_mpls|tnl_pop)\(")
 _THREAD = re.compile(r"\s*flow-dump from (?:the )?(.+)")
 _WHY = re.compile(r",\s*dp-offload-info:\s*(?:'[^']*'|[^,]*)")
 """Why a flow is not in hardware, as OVS-DOCA 3.x says it. The library would take the words for ports."""
-_STRICT = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -156,7 +152,7 @@ def _innermost(err: BaseException) -> str:
 
 def _flow(line: str, thread: str) -> Flow:
     known = _WHY.sub("", line)
-    with _every_name_is_known():
+    with every_name_is_known():
         # Two actions that the library reads wrongly (pop_mpls, tnl_pop with a name) go in under names that it does not know.
         parsed: Any = ODPFlow(_MISREAD.sub(r"x_\1(", known))
         match = tuple(fields_of(parsed.match))
@@ -178,17 +174,6 @@ def _flow(line: str, thread: str) -> Flow:
         extra=known.partition("dp-extra-info:")[2].strip(),
         thread=thread,
     )
-
-
-@contextmanager
-def _every_name_is_known() -> Iterator[None]:
-    """Have the library read names of fields and actions that it does not know, their content as text."""
-    with _STRICT:
-        strict, KVDecoders.strict = getattr(KVDecoders, "strict", True), False
-        try:
-            yield
-        finally:
-            KVDecoders.strict = strict
 
 
 def _actions(parsed: Any) -> Iterator[Action]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from ovs.flow import odp
 from ovs.flow.decoders import EthMask, IPMask
-from ovs.flow.kv import KVParser
+from ovs.flow.kv import KVDecoders, KVParser
 
 
 class _Address(IPMask):  # type: ignore[misc]
@@ -36,6 +38,21 @@ _WIDTHS = {"in_port": 32, "recirc_id": 32, "tunnel.vxlan.flags": 8, "tunnel.vxla
 _SIGNED = re.compile(r"([+-])([a-z]+|0x[0-9a-f]+)")
 _MASKED = re.compile(r"(0x[0-9a-f]+|\d+)/(0x[0-9a-f]+|\d+)\Z")
 """A value and its mask, as text: of a field that the library does not know, such as OVS-DOCA's nv_mp_pid(0/0)."""
+_STRICT = threading.Lock()
+
+
+@contextmanager
+def every_name_is_known() -> Iterator[None]:
+    """Have the library read names of fields and actions that it does not know, their content as text.
+
+    Switches know names that the library does not: newer ones, and those of vendors.
+    """
+    with _STRICT:
+        strict, KVDecoders.strict = getattr(KVDecoders, "strict", True), False
+        try:
+            yield
+        finally:
+            KVDecoders.strict = strict
 
 
 @dataclass(frozen=True, order=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ovs.flow.odp import ODPFlow
 
-from dnsteer.switch.fields import fields_of
+from dnsteer.switch.fields import every_name_is_known, fields_of
 from dnsteer.switch.masks import Mask, mask_of_match
 
 _COUNTER = re.compile(r"^\s*packets? (received|recirculations): (\d+)", re.M)
@@ -46,9 +46,10 @@ def read_megaflows(text: str) -> list[Megaflow]:
 
 def read_megaflow(line: str) -> Megaflow:
     """Read one line of dpctl/dump-flows -m."""
-    flow = ODPFlow(line)
+    with every_name_is_known():
+        match = tuple(fields_of(dict(ODPFlow(line).match)))
     match_text, _, actions = line.partition(", actions:")
-    return Megaflow(match_text, mask_of_match(fields_of(dict(flow.match))), actions.split(", dp-extra-info")[0])
+    return Megaflow(match_text, mask_of_match(match), actions.split(", dp-extra-info")[0])
 
 
 def masks(flows: Iterable[Megaflow]) -> int:
