@@ -131,22 +131,8 @@ def test_a_segment_that_the_tunnel_makes_too_long_is_lost_and_a_smaller_mss_help
             assert said is not None
         for host in network.hosts:
             for route in ("198.18.0.2/32", "2001:2::2/128"):
-                run(
-                    [
-                        "ip",
-                        "-n",
-                        host.namespace,
-                        "route",
-                        "change",
-                        route,
-                        "dev",
-                        "eth0",
-                        "mtu",
-                        "1500",
-                        "advmss",
-                        "1400",
-                    ]
-                )
+                change = ["route", "change", route, "dev", "eth0", "advmss", "1400"]
+                run(["ip", "-n", host.namespace, *change])
         assert all(padded(state, address) for address in addresses)
 
 
