@@ -54,6 +54,22 @@ void dataplane_close(struct dataplane *dataplane)
     memset(dataplane, 0, sizeof(*dataplane));
 }
 
+static bool is_of(const struct service *service, const struct program *program)
+{
+    return service->vip >= program->vips && service->vip < program->vips + program->vip_count;
+}
+
+bool dataplane_uses(const struct dataplane *dataplane, const struct program *program)
+{
+    bool used = false;
+
+    for (size_t i = 0; i < dataplane->service_count && !used; i++)
+        used = is_of(dataplane->services[i], program);
+    for (const struct service *service = dataplane->stuck; service != NULL && !used; service = service->next)
+        used = is_of(service, program);
+    return used;
+}
+
 static struct service *find_service(const struct dataplane *dataplane, const struct vip *vip)
 {
     for (size_t i = 0; i < dataplane->service_count; i++)
@@ -153,7 +169,7 @@ static bool release_stuck(struct dataplane *dataplane, struct fault *fault)
         struct service *service = dataplane->stuck;
 
         if (!service_leave(dataplane, service, fault))
-            return false;
+            return fault_about(fault, "vip", service->vip->name);
         dataplane->stuck = service->next;
         if (!service_remove(dataplane, service, find_service(dataplane, service->vip), fault))
             return false;

@@ -31,6 +31,9 @@ struct dataplane {
 bool dataplane_open(struct dataplane *dataplane, const struct program *program, struct fault *fault);
 void dataplane_close(struct dataplane *dataplane);
 
+/* Whether anything of it still points into the program. */
+bool dataplane_uses(const struct dataplane *dataplane, const struct program *program);
+
 /* Makes hardware do what the program says: what is the same stays untouched. The program must live until the next one
  * is in place. On failure some of it may have been done; following the program before undoes it. */
 bool dataplane_follow(struct dataplane *dataplane, const struct program *program, struct fault *fault);

@@ -28,13 +28,19 @@ bool engine_open(struct engine *engine, struct program *program, struct fault *f
     return true;
 }
 
-/* Once hardware has followed a program as a whole, nothing points into any other. */
+/* Frees held programs that nothing points into any more: all, once hardware has followed another one as a whole. */
 static void free_held(struct engine *engine)
 {
-    while (engine->held != NULL) {
-        struct program *program = engine->held;
+    struct program **link = &engine->held;
 
-        engine->held = program->next;
+    while (*link != NULL) {
+        struct program *program = *link;
+
+        if (dataplane_uses(&engine->dataplane, program)) {
+            link = &program->next;
+            continue;
+        }
+        *link = program->next;
         program_free(program);
     }
 }
@@ -94,12 +100,11 @@ bool engine_load(struct engine *engine, struct program *program, struct fault *f
         return true;
     }
     engine_refuse(engine, fault);
-    program->next = engine->held; /* what hardware has of it points into it, until it is undone */
+    program->next = engine->held; /* services may point into it until it is undone */
     engine->held = program;
     engine->consistent = dataplane_follow(&engine->dataplane, engine->program, &undoing);
-    if (engine->consistent)
-        free_held(engine);
-    else
+    free_held(engine);
+    if (!engine->consistent)
         log_event(LOG_ERROR, "not_undone", "{s:s}", "error", undoing.text);
     return false;
 }

@@ -187,6 +187,25 @@ static void a_late_refusal_that_cannot_be_undone_is_put_right(void)
     CHECK(inconsistent > 0);
 }
 
+/* However often it is tried: only programs that a service still is of are kept. */
+static void trying_again_keeps_nothing(void)
+{
+    unsigned held = 0;
+
+    start(3, true);
+    for (unsigned i = 0; i < 20; i++)
+        CHECK(!change_load(change_after()));
+    CHECK(!rig.consistent);
+    for (const struct program *program = rig.held; program != NULL; program = program->next)
+        held++;
+    CHECK(held <= rig.dataplane.service_count);
+    stuck = false;
+    CHECK(change_load(change_after()));
+    CHECK(rig.held == NULL);
+    change_check_after();
+    rig_down();
+}
+
 static void a_late_refusal_at_the_start_leaves_nothing_open(void)
 {
     bool done = false;
@@ -238,4 +257,4 @@ static void counts_what_came_to_a_service_in_vain(void)
 }
 
 RUN_TESTS(TEST(each_late_refusal_is_undone), TEST(a_late_refusal_that_cannot_be_undone_is_put_right),
-          TEST(a_late_refusal_at_the_start_leaves_nothing_open), TEST(counts_what_came_to_a_service_in_vain))
+          TEST(trying_again_keeps_nothing), TEST(a_late_refusal_at_the_start_leaves_nothing_open), TEST(counts_what_came_to_a_service_in_vain))
