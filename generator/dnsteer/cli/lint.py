@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +16,7 @@ from dnsteer.cli.output import Exit, Json, err, fail, load, out, print_json, rep
 if TYPE_CHECKING:
     from dnsteer.offload.findings import Finding
     from dnsteer.offload.lint import Report
+    from dnsteer.offload.path import Path as Way
 
 _MOST_PATHS = 40
 _MOST_ALIKE = 3
@@ -105,6 +106,7 @@ def _show(report: Report, verbose: bool) -> None:
     out.print(f"{seen.loaded.file} on {seen.profile.title}", markup=False)
     _show_paths(report)
     _show_remarks(report, verbose)
+    _show_program(report)
     if seen.profile.hardware:
         _show_kinds(f"runs on {CPUS.get(seen.profile.flavor, 'the CPU')}", report.in_software)
         _show_kinds("in hardware or not, which nobody has published", report.unknown)
@@ -143,27 +145,51 @@ def _show_remarks(report: Report, verbose: bool) -> None:
         out.print(f"rests on{whose}: {text} [{source}]", markup=False)
 
 
+def _show_program(report: Report) -> None:
+    """What the extension takes of hardware, where it is known of."""
+    from dnsteer.offload.through import said_of_the_program
+
+    said = said_of_the_program(report.examination)
+    if said:
+        out.print(said, markup=False)
+
+
 def _show_paths(report: Report) -> None:
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("VIP", "service", "family", "", "offload", "certainty"):
+    extended = any(path.hops for path in report.paths)
+    for heading in ("VIP", "service", "family", "", *(["by"] if extended else []), "offload", "certainty"):
         table.add_column(heading)
     for heading in ("slots", "rules", "passes", "bytes", "tables"):
         table.add_column(heading, justify="right")
     for path in report.paths[:_MOST_PATHS]:
         ways = {"query": "queries", "answer": "answers"}
         numbers = (path.slots, path.rules, path.passes, path.match_bytes, path.depth)
-        table.add_row(
-            path.vip, path.service, path.family, ways[path.direction], path.offloaded, path.certainty,
-            *(f"{n:,}" for n in numbers)
-        )  # fmt: skip
+        head = (path.vip, path.service, path.family, ways[path.direction])
+        if path.hops:
+            for nth, row in enumerate(_hops(path)):
+                table.add_row(*(head if nth == 0 else ("",) * len(head)), *row)
+            continue
+        by = ["switch"] if extended else []
+        table.add_row(*head, *by, path.offloaded, path.certainty, *(f"{n:,}" for n in numbers))
     # As wide as what it says, however narrow the terminal: a broken line is better than half a name.
     table.width = out.measure(table, options=out.options.update(width=_WIDTH)).maximum
     out.print(table)
     if len(report.paths) > _MOST_PATHS:
         out.print(f"{len(report.paths) - _MOST_PATHS} more (--json)\n")
+
+
+def _hops(path: Way) -> Iterator[tuple[str, ...]]:
+    """A row for each part of a path that the extension is in: what it has is its pipes' entries, and no datapath flows."""
+    for hop in path.hops:
+        ports = f"{' '.join(hop.enters)} to {' '.join(hop.leaves)}"
+        head = (f"{hop.by}, {ports}" if hop.by == "switch" else hop.by, hop.offloaded, hop.certainty)
+        if hop.by == "switch":
+            yield (*head, "", f"{hop.rules:,}", "1", f"{hop.match_bytes:,}", f"{hop.tables:,}")
+        else:
+            yield (*head, f"{path.slots:,}", f"{hop.rules:,}", "", "", f"{hop.tables:,}")
 
 
 def _show_findings(report: Report, verbose: bool) -> None:
@@ -205,6 +231,7 @@ def _show_totals(report: Report) -> None:
     about = "about " if seen.sampled is not None else ""
     maybe = " if all that is unknown is offloaded" if report.unknown else ""
     share = _shares(report) if seen.profile.hardware else ""
+    share += "not counting the extension's, " if share and seen.beyond else ""
     out.print(
         f"{share}{about}{report.rules:,} hardware rules{maybe}, {about}{report.flows:,} datapath flows "
         f"with all that was sent; {seen.masks} masks seen, at most {report.bound.total} whatever the traffic"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from dnsteer.offload.capabilities import Port
 from dnsteer.offload.judge import Around
+from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.objects import Plan
 from dnsteer.plan.sizes import sizes_of
 from dnsteer.render.bringup.eswitch import Eswitch, eswitch_of
@@ -33,7 +34,7 @@ def around_of(loaded: Loaded, plan: Plan, *, conntrack: bool, flavor: Flavor | N
         conntrack=conntrack and tracks(plan),
         ports=_kinds(switch, flavor or switch.flavor),
         eswitches=_eswitches(switch, joined(loaded, plan, flavor)),
-        inner=frozenset(switch.ports),
+        inner=frozenset(set(ports_of(switch)) - set(switch.uplinks)),
     )
 
 
@@ -59,8 +60,9 @@ def hashes(loaded: Loaded) -> list[str]:
 def _kinds(switch: Switch, flavor: Flavor) -> dict[str, Port]:
     """Ports that no eSwitch has: the bridge's own, and those of another type. Types are for the spec's own flavor."""
     known = _OFFLOADED_TYPES.get(flavor, frozenset()) if flavor is switch.flavor else frozenset()
-    ports = {**switch.uplinks, **switch.ports}
-    others = [n for n, p in ports.items() if p.type == "internal" or (known and p.type and p.type not in known)]
+    others = [
+        n for n, p in ports_of(switch).items() if p.type == "internal" or (known and p.type and p.type not in known)
+    ]
     return dict.fromkeys([switch.bridge, "LOCAL", *others], "internal")
 
 
@@ -74,7 +76,9 @@ def _eswitches(switch: Switch, set_up: Eswitch) -> dict[str, str]:
             of[uplink] = address or uplink
     if len({*of.values()} - {""}) < 2:
         return {}
-    for name, port in switch.ports.items():
+    for name, port in ports_of(switch).items():
+        if name in switch.uplinks:
+            continue
         of[name] = _of_representor(name, port.options.get("dpdk-devargs", ""), of, set_up)
     return of
 

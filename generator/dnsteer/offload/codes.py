@@ -64,6 +64,10 @@ MASK_BOUND_WRONG = Code("DNS031", _E, "More masks were seen than were computed")
 SCANS = Code("DNS032", _W, "Port scans can make more datapath flows than flow-limit allows")
 UNREADABLE = Code("DNS040", _W, "A datapath flow that cannot be read")
 NOTHING_TO_ACCEPT = Code("DNS050", _W, "A finding is accepted that does not occur")
+EXTENSION = Code("DNS060", _N, "The extension does this, and lint cannot judge it")
+ESWITCH_TWICE = Code("DNS061", _N, "Packets pass the eSwitch twice, and the extension between")
+TRANSLATED_FRAGMENTS = Code("DNS062", _N, "Fragments of answers to translate are dropped")
+NO_FUNCTIONS = Code("DNS063", _W, "The extension has no scalable functions here")
 
 CODES: dict[str, Code] = {c.code: c for c in globals().copy().values() if isinstance(c, Code)}
 """All of them by code."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -11,6 +11,7 @@ from typing import Any
 
 from dnsteer.offload.around import around_of as around_of
 from dnsteer.offload.around import hashes as hashes
+from dnsteer.offload.beyond import WORST_FIRST, Beyond, beyond_of, hops_of
 from dnsteer.offload.capabilities import Profile
 from dnsteer.offload.counts import rules_of, stands_for, without_slot
 from dnsteer.offload.flow import Flow, Unreadable, read_flow
@@ -36,7 +37,6 @@ QUERIES = 8_000
 """Queries sent at most; of larger specs a sample of each service's slots. Reading 8,000 flows takes about ten seconds."""
 _LEAST_SLOTS = 2
 _ICMP = (1, 58)
-_WORST: tuple[Verdict, ...] = ("no", "partial", "unknown", "yes")
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,15 @@ class Examination:
         usual = [
             (j.flow, j.owners[0]) for j in self.judged if j.kind == "query" and j.owners and isinstance(j.flow, Flow)
         ]
-        hashed = [(flow, self.hash_values(owner)) for flow, owner in usual if flow.get("dp_hash")]
-        direct = [(flow, self._slots[owner]) for flow, owner in usual if not (flow.recirculated or self._hashed(owner))]
+        own = [(flow, owner) for flow, owner in usual if owner not in self.beyond]
+        hashed = [(flow, self.hash_values(owner)) for flow, owner in own if flow.get("dp_hash")]
+        direct = [(flow, self._slots[owner]) for flow, owner in own if not (flow.recirculated or self._hashed(owner))]
         return stands_for([*hashed, *direct])
+
+    @cached_property
+    def beyond(self) -> Mapping[Owner, Beyond]:
+        """What the extension does for whom."""
+        return beyond_of(self.plan)
 
     def flows_of(self, judged: Iterable[Judged]) -> int:
         """How many flows these are in all."""
@@ -107,7 +113,10 @@ class Examination:
 
     def rules_of(self, judged: Iterable[Judged]) -> int:
         """How many hardware rules they take together in all."""
-        return rules_of(((j.flow, j.judgement) for j in judged), self.counts)
+        return self._rules((j.flow, j.judgement) for j in judged)
+
+    def _rules(self, found: Iterable[tuple[Flow | Unreadable, Judgement]]) -> int:
+        return rules_of(found, self.counts)
 
     def hash_values(self, owner: Owner) -> int:
         """How many values the hash of the owner's pool has, in the release that has most."""
@@ -122,12 +131,15 @@ class Examination:
         return {owner: pools[self.loaded.spec.vips[owner.vip].pool] for j in self.judged for owner in j.owners}
 
     def _path(self, owner: Owner, found: Sequence[Judged]) -> Path:
-        vip = self.loaded.spec.vips[owner.vip]
+        vip, beyond = self.loaded.spec.vips[owner.vip], self.beyond.get(owner)
         flows = [(j.flow, j.judgement) for j in found if isinstance(j.flow, Flow)]
         first = [judgement for flow, judgement in flows if not flow.recirculated]
         later = [judgement for flow, judgement in flows if flow.recirculated]
+        hops = hops_of(beyond, flows, self._rules) if beyond is not None else ()
         depths = [max((max(1, j.tables) for j in each), default=0) for each in (first, later)]
-        verdict: Verdict = min((judgement.verdict for _, judgement in flows), key=_WORST.index, default=_WORST[2])
+        if hops:  # two ways through the switch, one after the other
+            depths = [hop.tables for hop in hops if hop.by == "switch"]
+        verdict: Verdict = min((judgement.verdict for _, judgement in flows), key=WORST_FIRST.index, default="unknown")
         return Path(
             vip=owner.vip,
             service=owner.service,
@@ -137,7 +149,7 @@ class Examination:
             selection=self.loaded.spec.pools[vip.pool].selection.value,
             slots=self._slots[owner],
             rules=self.rules_of(found),
-            passes=2 if later else 1,
+            passes=2 if later or hops else 1,
             masks=_masks(flow for flow, _ in flows),
             match_bytes=max((judgement.match_bytes for _, judgement in flows), default=0),
             depth=max(1, sum(depths)),
@@ -145,6 +157,7 @@ class Examination:
             conntrack=any(a.name == "ct" for flow, _ in flows for a in flow.every_action()),
             offloaded=verdict,
             certainty=weakest(judgement.certainty for _, judgement in flows if judgement.verdict == verdict),
+            hops=hops,
         )
 
 
@@ -160,7 +173,7 @@ def examine(
     plan = build_plan(loaded)
     reference = Reference(loaded.spec)
     per_service = _sample(plan, queries)
-    owners = Owners(loaded.spec, plan)
+    owners = Owners(plan)
     # Bring-up turns the offload of connection tracking off for a hash.
     around = around_of(loaded, plan, conntrack=not hashes(loaded), flavor=Flavor(profile.flavor))
     out = Examination(loaded, plan, profile, ovs_version(), around, sampled=per_service)

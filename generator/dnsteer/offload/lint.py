@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from dnsteer.offload import codes
+from dnsteer.offload.beyond import program_json
 from dnsteer.offload.examine import KINDS, Examination, Judged
 from dnsteer.offload.findings import Finding, accept, ordered, worst
 from dnsteer.offload.flow import Unreadable
@@ -19,6 +20,7 @@ from dnsteer.offload.path import Path, Verdict
 from dnsteer.offload.profile import profile
 from dnsteer.offload.said import finding, plain, why
 from dnsteer.offload.services import of_services
+from dnsteer.offload.through import of_the_extension
 from dnsteer.offload.whole import of_scans, of_the_settings, of_the_whole
 from dnsteer.spec.errors import Path as SpecPath
 
@@ -98,6 +100,7 @@ class Report:
             "shares": {verdict: round(share, 4) for verdict, share in self.shares.items()},
             "hardware_rules": self.rules,
             "datapath_flows": self.flows,
+            "extension": program_json(seen.plan) if seen.beyond else None,
             "masks_seen": seen.masks,
             "masks_bound": self.bound.total,
             "masks_budget": seen.loaded.spec.lint.masks,
@@ -116,13 +119,17 @@ def lint(seen: Examination) -> Report:
     flows, rules = seen.flows_of(seen.judged), seen.rules_of(seen.judged)
     found: list[Finding] = []
     if not seen.profile.hardware:
-        found.append(finding(seen, codes.SOFTWARE_FLAVOR, _SWITCH, f"{seen.profile.title}: the CPU forwards everything",
-                                   "see what hardware would do: --flavor ovs-doca"))  # fmt: skip
+        model = ", and the extension runs on its software model" if seen.beyond else ""
+        text = f"{seen.profile.title}: the CPU forwards everything{model}"
+        found.append(
+            finding(seen, codes.SOFTWARE_FLAVOR, _SWITCH, text, "see what hardware would do: --flavor ovs-doca")
+        )
     else:
         found += of_services(seen)
         found += _of_the_rest(seen)
         found += of_the_whole(seen, flows, rules, bound.total)
         found += of_the_settings(seen)
+    found += of_the_extension(seen)
     found += of_masks(seen, bound)
     found += of_scans(seen, flows)
     found += _of_unreadable(seen)

@@ -14,6 +14,7 @@ from dnsteer.offload.judge import Judgement, judge
 from dnsteer.offload.owners import Owner, Owners
 from dnsteer.offload.path import Verdict
 from dnsteer.offload.running import Running
+from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.build import build_plan
 from dnsteer.spec.load import Loaded
 from dnsteer.switch.tools import SwitchError, UnavailableError
@@ -130,9 +131,9 @@ def observe(
     Raises SwitchError or UnavailableError when the switch cannot be asked.
     """
     plan = build_plan(loaded)
-    owners = Owners(loaded.spec, plan)
+    owners = Owners(plan)
     around = around_of(loaded, plan, conntrack=running.config.get("hw-offload-ct-size") != "0")
-    ports = {*loaded.spec.switch.uplinks, *loaded.spec.switch.ports}
+    ports = ports_of(loaded.spec.switch)
 
     def look() -> tuple[list[Observed], list[Unreadable]]:
         found = dump(switch, running.datapath)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import Literal
 
 from dnsteer.offload.flow import Flow
+from dnsteer.plan.extension import PREFIX, Extension
 from dnsteer.plan.objects import Plan
+from dnsteer.plan.pipes import outer
 from dnsteer.spec.families import Family
-from dnsteer.spec.model import Spec
 
 Direction = Literal["query", "answer"]
 _NUMBERS = {"udp": 17, "tcp": 6}
+_INSIDE: Mapping[Family, int] = {"ipv4": 4, "ipv6": 41}
+"""Protocol numbers of IP packets in IP packets."""
+_TRANSLATED = ip_network(PREFIX)
 
 
 @dataclass(frozen=True, order=True)
@@ -28,17 +32,19 @@ class Owner:
 
 
 class Owners:
-    """Finds the owners of datapath flows by what they match; those of further passes by the flow that sent them there."""
+    """Finds the owners of datapath flows by what they match; those of further passes by the flow that sent them there.
 
-    def __init__(self, spec: Spec, plan: Plan) -> None:
-        names = {str(address): name for name, vip in spec.vips.items() for address in vip.addresses}
+    What the extension gives back is known by its port, destination MAC and protocol, which services may have in common.
+    """
+
+    def __init__(self, plan: Plan) -> None:
         self._queries: dict[tuple[int, int, int], Owner] = {}
         self._answers: dict[tuple[int, int, int], Owner] = {}
         self._direct: dict[tuple[int, int], list[Owner]] = defaultdict(list)
         self._fragments: dict[int, list[Owner]] = defaultdict(list)
         services: dict[tuple[str, str], list[tuple[int, Owner]]] = defaultdict(list)
         for row in plan.services:
-            vip, number, address = names[row.address], _NUMBERS[row.protocol], int(ip_address(row.address))
+            vip, number, address = str(row.subject.path[1]), _NUMBERS[row.protocol], int(ip_address(row.address))
             owner = Owner(vip, f"{row.protocol}/{row.port}", row.family, "query")
             self._queries[address, number, row.port] = owner
             services[row.address, row.protocol].append((row.port, Owner(*_parts(owner), "answer")))
@@ -54,6 +60,32 @@ class Owners:
                 found = [owner for _, owner in services[direct.vip, protocol]]
                 self._direct[int(ip_address(direct.vip)), _NUMBERS[protocol]] += found
                 self._fragments[int(ip_address(direct.vip))] += found
+        self._given: dict[tuple[str, int, Family, int], dict[Owner, None]] = defaultdict(dict)
+        self._translated: dict[tuple[int, int, int], dict[Owner, None]] = defaultdict(dict)
+        if plan.extension is not None:
+            self._add_extension(plan.extension)
+
+    def _add_extension(self, extension: Extension) -> None:
+        by, towards = extension.ingress.name, _packed(extension.answers_to)
+        for service in extension.services:
+            number = _NUMBERS[service.protocol]
+            owner = self._queries[int(ip_address(service.address)), number, service.port]
+            for name in dict.fromkeys(service.slots):
+                target = extension.targets[name]
+                family, protocol = service.family, number
+                if service.forward == "ipip":
+                    family, protocol = outer(extension, name), _INSIDE[service.family]
+                elif service.forward == "siit":
+                    family = "ipv6"
+                self._given[extension.egress.name, _packed(target.mac), family, protocol][owner] = None
+            if service.forward != "siit":
+                continue
+            answer = Owner(*_parts(owner), "answer")
+            self._given[by, towards, "ipv4", number][answer] = None
+            ends = {extension.targets[name].address for name in service.slots}
+            for row in extension.translated:
+                if (row.protocol, row.port) == (service.protocol, service.port) and row.backend in ends:
+                    self._translated[int(ip_address(row.backend)), number, row.port][answer] = None
 
     def of(self, flows: Iterable[Flow]) -> dict[Flow, tuple[Owner, ...]]:
         """The owners of each flow; none for packets that are no service's."""
@@ -80,10 +112,16 @@ class Owners:
         if not family or proto is None:
             return ()
         destination, source = _exact(flow, f"{family}.dst"), _exact(flow, f"{family}.src")
+        came_by, towards = flow.get("in_port"), _exact(flow, "eth.dst")
+        given = (str(came_by.value) if came_by is not None else "", towards or 0, family, proto)
+        if given in self._given:
+            return self._given[given]
         name = {17: "udp", 6: "tcp"}.get(proto, "")
         dport, sport = (_exact(flow, f"{name}.{end}") if name else None for end in ("dst", "src"))
         if destination is not None and dport is not None and (destination, proto, dport) in self._queries:
             return (self._queries[destination, proto, dport],)
+        if source is not None and sport is not None and _is_translated(flow):
+            return self._translated.get((source, proto, sport), ())
         if source is not None and sport is not None and (source, proto, sport) in self._answers:
             return (self._answers[source, proto, sport],)
         if source is not None and (source, proto) in self._direct:
@@ -101,6 +139,21 @@ def _parts(owner: Owner) -> tuple[str, str, Family]:
 def _exact(flow: Flow, key: str) -> int | None:
     field = flow.get(key)
     return int(field.value) if field is not None and field.exact else None
+
+
+def _packed(mac: str) -> int:
+    return int(mac.replace(":", "") or "0", 16)
+
+
+def _is_translated(flow: Flow) -> bool:
+    """Whether packets are for clients that the extension translates."""
+    field = flow.get("ipv6.dst")
+    whole = int(_TRANSLATED.netmask)
+    return (
+        field is not None
+        and field.mask & whole == whole
+        and int(field.value) & whole == int(_TRANSLATED.network_address)
+    )
 
 
 def _recirculation(flow: Flow) -> int:

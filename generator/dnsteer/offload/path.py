@@ -14,12 +14,36 @@ Certainty = Literal["documented", "source-code", "test-suite", "inferred", "unkn
 
 
 @dataclass(frozen=True)
+class Hop:
+    """A part of a path: packets come in by a port of *enters* and go out by one of *leaves*.
+
+    Of the switch it has the datapath flows' numbers, as Path does. Of the extension, whose flows they are not: *rules* are
+    the entries of the program's pipes, *tables* the pipes that a packet passes, *grows* the bytes by which packets become
+    longer (the mean over the slots, *most* the greatest); its verdict is unknown.
+    """
+
+    by: Literal["switch", "extension"]
+    enters: tuple[str, ...]
+    leaves: tuple[str, ...]
+    rules: int
+    tables: int
+    rewrites: int
+    offloaded: Verdict
+    certainty: Certainty
+    match_bytes: int = 0
+    grows: float = 0.0
+    most: int = 0
+    pipes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Path:
     """The queries of one service of a VIP, or their answers, in one address family.
 
     *rules* is the number of hardware rules, *masks* of distinct masks, *match_bytes* what the widest rule matches, *depth*
     the number of hardware tables that a packet passes (a split rule counts each part), *passes* of datapath passes,
-    *rewrites* of rewritten header fields. *certainty* is what the verdict rests on, of its flows the weakest.
+    *rewrites* of rewritten header fields. *certainty* is what the verdict rests on, of its flows the weakest. *hops* are its
+    parts where the extension is one of them; all other numbers, and the verdict, are of the switch's parts together.
     """
 
     vip: str
@@ -38,3 +62,4 @@ class Path:
     conntrack: bool
     offloaded: Verdict
     certainty: Certainty = "unknown"
+    hops: tuple[Hop, ...] = ()

@@ -72,7 +72,7 @@ def _of_service(seen: Examination, path: Path, owner: Owner, judged: Sequence[Ju
             f"whether hardware takes {_some(seen, unknown, judged)} is not published: {said_once(reasons_of(unknown))}"
         )
         yield _Said(codes.UNKNOWN, vip, why, _measure(seen, owner, unknown), unknown)
-    if path.passes > 1:
+    if path.passes > 1 and not path.hops:
         hashed = path.selection == "dp-hash"
         text = f"{path.passes} passes for each packet ({'a dp-hash group' if hashed else 'the connection tracker'})"
         at: SpecPath = ("pools", seen.loaded.spec.vips[owner.vip].pool, "selection") if hashed else vip
@@ -98,16 +98,21 @@ def _too_many(seen: Examination, path: Path, owner: Owner, judged: Sequence[Judg
     hashed = path.selection == "dp-hash"
     count = seen.flows_of(j for j in judged if hashed or not (isinstance(j.flow, Flow) and j.flow.recirculated))
     uplinks = len(seen.loaded.spec.switch.uplinks)
+    beyond = seen.beyond.get(owner)
     needed = uplinks * (1 + seen.hash_values(owner) if hashed else path.slots)
+    if beyond is not None:
+        needed = uplinks + beyond.returned
     if count <= needed + SPARE_RULES:
         return
     values: dict[str, set[object]] = defaultdict(set)
     for flow in flows:
         for matched in flow.match:
             values[matched.key].add((matched.value, matched.mask))
-    usual = {*_PORTS, "dp_hash", "recirc_id"} if hashed else {*_PORTS}
+    usual = {*_PORTS, "dp_hash", "recirc_id"} if hashed else {*_PORTS, "in_port"} if beyond is not None else {*_PORTS}
     many = [f"{len(found)} of {key}" for key, found in values.items() if len(found) > 1 and key not in usual]
     what = f"{seen.hash_values(owner)} values of the hash" if hashed else f"{path.slots} slots"
+    if beyond is not None:
+        what = f"queries to the extension and {beyond.returned} backends behind it"
     what += f" at {uplinks} uplinks" if uplinks > 1 else ""
     text = f"{count} datapath flows for {what}" + (f"; what multiplies: {', '.join(many)}" if many else "")
     advice = "fewer routers on one switch" + ("" if hashed else ", or fewer slots")

@@ -15,6 +15,7 @@ from dnsteer.offload.flow import Flow
 from dnsteer.offload.judge import Reason
 from dnsteer.offload.said import finding
 from dnsteer.offload.scans import scanned
+from dnsteer.plan.looks import Looks
 from dnsteer.plan.sizes import sizes_of
 from dnsteer.render.bringup.settings import FLOW_LIMIT, flow_limit
 from dnsteer.spec.errors import Path as SpecPath
@@ -107,8 +108,7 @@ def of_scans(seen: Examination, flows: int) -> Iterator[Finding]:
 
 
 def _against_scans(seen: Examination) -> str:
-    mixed = len({service.slot_bits == 0 for service in seen.plan.services}) > 1
-    if mixed and seen.plan.nat_returns:
+    if not Looks(seen.plan).port_bits:
         return "one selection for all pools, or the NAT VIPs and dp-hash pools on switches of their own"
     return "fewer slots, or fewer VIPs on one switch"
 

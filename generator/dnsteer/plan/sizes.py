@@ -6,9 +6,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dnsteer.plan.extension import Extension
 from dnsteer.plan.hashing import values_fourfold
+from dnsteer.plan.looks import Looks
 from dnsteer.plan.objects import Plan
 from dnsteer.plan.pipeline import OUT_SAME
+from dnsteer.plan.pipes import entries, outer, pipes_of
 from dnsteer.spec import meaning
 from dnsteer.spec.families import Family
 from dnsteer.spec.model import Backend, Selection, Spec
@@ -36,6 +39,7 @@ class Sizes:
     tracked: int
     crossing: str
     plain: bool
+    beyond: int = 0
 
     @property
     def total(self) -> int:
@@ -60,14 +64,19 @@ def sizes_of(spec: Spec, plan: Plan) -> Sizes:
         slots = 1 + values_fourfold(buckets) if buckets else 1 << service.slot_bits
         rules["queries", service.family] += slots * uplinks
     at = _by_address(spec)
+    part = plan.extension
+    told_apart = len(Looks.native) if part is not None and part.translated else 1
     for row in plan.nat_returns:
-        rules["answers", row.family] += 1 if at[row.backend].port else uplinks
+        ways = 1 if at[row.backend].port else uplinks
+        rules["answers", row.family] += ways * (told_apart if row.family == "ipv6" else 1)
     own = {(vip.pool, str(a)) for vip in spec.vips.values() for a in vip.addresses}
     for answer in plan.dsr_returns:
         pools = {pool for pool, address in own if address == answer.vip}
         members = [b for p in pools for b in meaning.members(spec.pools[p], answer.family)]
         behind = {(b.mac, b.port) for b in members if b.port in spec.switch.ports}
         rules["answers", answer.family] += len(behind) * len(answer.protocols)
+    if part is not None:
+        rules += _through(part, at, uplinks)
     used = {vip.pool for vip in spec.vips.values()}
     return Sizes(
         uplinks,
@@ -78,7 +87,26 @@ def sizes_of(spec: Spec, plan: Plan) -> Sizes:
         sum(row.family == "ipv4" for row in plan.fragments),
         _crossing(spec, plan),
         any((service.protocol, service.port) == ("udp", 53) for service in plan.services),
+        entries(pipes_of(part)) if part is not None and part.services else 0,
     )
+
+
+def _through(part: Extension, at: Mapping[str, Backend], uplinks: int) -> Counter[tuple[str, Family]]:
+    """Flows of answers to the extension, and of what it gives back: by MAC address and protocol, which they look at."""
+    found: Counter[tuple[str, Family]] = Counter()
+    for row in part.translated:
+        found["answers to translate", "ipv6"] += 1 if at[row.backend].port else uplinks
+    given: set[tuple[Family, str, str]] = set()
+    for service in part.services:
+        for target in set(service.slots):
+            mac, family, protocol = part.targets[target].mac, service.family, service.protocol
+            if service.forward == "ipip":
+                family, protocol = outer(part, target), f"of {service.family}"
+            given.add(("ipv6" if service.forward == "siit" else family, mac, protocol))
+    given |= {("ipv4", "", row.protocol) for row in part.translated}
+    for family, _, _ in given:
+        found["packets from the extension", family] += 1
+    return found
 
 
 def _by_address(spec: Spec) -> dict[str, Backend]:
@@ -92,6 +120,9 @@ def _crossing(spec: Spec, plan: Plan) -> str:
     if len(uplinks) < 2:
         return ""
     names = {p.number: p.name for p in plan.ports}
+    part = plan.extension
+    if part is not None and part.services:  # its functions are of one eSwitch
+        return f"queries that come in by {uplinks[1].name} go to {part.ingress.name}"
     for row in plan.forwards:
         if row.out != OUT_SAME:
             leave = names[row.out]

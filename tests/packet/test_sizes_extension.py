@@ -1,0 +1,39 @@
+"""How much hardware a spec with an extension takes: counted from the plan, and held against the real switch."""
+
+from __future__ import annotations
+
+import pytest
+
+from dnsteer.plan.build import build_plan
+from dnsteer.plan.pipes import entries, pipes_of
+from dnsteer.plan.sizes import sizes_of
+from dnsteer.proof.check import check
+from dnsteer.spec.load import load_spec
+from tests.packet.linted import ROOT, changed
+
+
+@pytest.mark.parametrize(("example", "local"), [("client-hash", 0), ("ipip", 0), ("spray", 0), ("siit", 4)])
+def test_the_plans_rules_are_the_datapaths_flows(example: str, local: int) -> None:
+    """But for those that clients with local addresses over IPv6 would make, of whom check sends nothing."""
+    loaded = load_spec(ROOT / "examples" / f"{example}.yaml")
+    sizes = sizes_of(loaded.spec, build_plan(loaded))
+    assert sizes.total == check(loaded).megaflows + local
+
+
+def test_the_extensions_entries_are_counted_for_themselves() -> None:
+    loaded = load_spec(ROOT / "examples" / "ipip.yaml")
+    plan = build_plan(loaded)
+    sizes = sizes_of(loaded.spec, plan)
+    assert plan.extension is not None
+    assert sizes.beyond == entries(pipes_of(plan.extension)) > sizes.total
+    assert sizes.largest == ("IPv4 packets from the extension", 5)
+    idle = load_spec(ROOT / "examples" / "quickstart.yaml")
+    assert sizes_of(idle.spec, build_plan(idle)).beyond == 0
+
+
+def test_packets_that_come_in_by_several_uplinks_cross() -> None:
+    places = [(f"01:0{n}", f"01:0{n}, port: p{n % 2}") for n in (1, 2, 3)]
+    loaded = changed("client-hash", ("    p0:\n", "    p0:\n    p1:\n"), *places)
+    sizes = sizes_of(loaded.spec, build_plan(loaded))
+    assert sizes.crossing == "queries that come in by p1 go to ext-in"
+    assert sizes.rules["queries", "ipv4"] == 4  # two services at two uplinks
