@@ -1,4 +1,4 @@
-"""Random valid specs for property tests: any topology, both selections, both forwardings, one or two families."""
+"""Random valid specs for property tests: any topology, all selections and forwardings, one or two families."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import SpecError
+from dnsteer.spec.extension import HASH_FIELDS
 from dnsteer.spec.load import Loaded, check_document
 
 
@@ -19,53 +20,13 @@ def loaded_from(value: dict[str, Any]) -> Loaded:
 
 
 @st.composite
-def spec_values(draw: st.DrawFn) -> dict[str, Any]:
+def spec_values(draw: st.DrawFn, *, extension: bool = True) -> dict[str, Any]:
     """A spec as a value. Nearly all are valid; the few that are not are for `specs` to skip."""
     uplinks = [f"p{i}" for i in range(draw(st.integers(1, 2)))]
     ports = [f"vf{i}" for i in range(draw(st.integers(0, 3)))]
-    pools: dict[str, Any] = {}
-    number = 10
-    for p in range(draw(st.integers(1, 3))):
-        backends = []
-        for b in range(draw(st.integers(1, 4))):
-            number += 1
-            families = draw(st.sampled_from(["46", "46", "46", "4", "6"])) if b else "46"
-            backend: dict[str, Any] = {"name": f"b{b}", "mac": f"02:00:00:00:01:{number:02x}"}
-            if "4" in families:
-                backend["ipv4"] = f"10.53.0.{number}"
-            if "6" in families:
-                backend["ipv6"] = f"2001:db8:53::{number:x}"
-            port = draw(st.sampled_from([None, *uplinks, *ports]))
-            if port:
-                backend["port"] = port
-            backend["weight"] = draw(st.integers(1, 5)) if b == 0 else draw(st.integers(0, 5))
-            backend["state"] = draw(st.sampled_from(["up", "up", "up", "down"]))
-            backends.append(backend)
-        pool: dict[str, Any] = {"backends": backends, "slots": draw(st.sampled_from([4, 8, 16]))}
-        pool["selection"] = draw(st.sampled_from(["source-port", "source-port", "dp-hash"]))
-        pools[f"pool{p}"] = pool
-    vips: dict[str, Any] = {}
-    nat_pools: set[str] = set()
-    for v in range(draw(st.integers(1, 3))):
-        name = draw(st.sampled_from(sorted(pools)))
-        nat = draw(st.booleans()) and name not in nat_pools
-        services: list[Any] = draw(
-            st.lists(st.sampled_from(["dns", "dot", "doq", "doh"]), min_size=1, max_size=2, unique=True)
-        )
-        if nat:
-            nat_pools.add(name)
-            if draw(st.booleans()):
-                services = [{"protocol": "udp", "port": 53, "target_port": draw(st.sampled_from([53, 5353]))}]
-        vips[f"vip{v}"] = {
-            "addresses": draw(st.sampled_from([["4", "6"], ["4"], ["6"]])),
-            "services": services,
-            "pool": name,
-            "forwarding": "nat" if nat else "dsr",
-            "fragments": draw(st.sampled_from(["restore", "restore", "drop"])) if nat else "restore",
-            "echo": draw(st.booleans()),
-        }
-        shown = {"4": f"198.51.100.{v + 53}", "6": f"2001:db8:1::{v + 53}"}
-        vips[f"vip{v}"]["addresses"] = [shown[f] for f in vips[f"vip{v}"]["addresses"]]
+    extended = extension and draw(st.booleans())
+    pools = draw(_pools(uplinks, ports, extended))
+    vips = draw(_vips(pools, extended))
     switch: dict[str, Any] = {
         "flavor": "ovs-netdev",
         "bridge": "br-dns",
@@ -74,6 +35,10 @@ def spec_values(draw: st.DrawFn) -> dict[str, Any]:
         "uplinks": {u: {"next_hop": f"02:00:00:00:00:f{i}"} for i, u in enumerate(uplinks)},
         "ports": dict.fromkeys(ports),
     }
+    if extended:
+        switch["extension"] = {
+            "ingress": {"port": "ext-in"}, "egress": {"port": "ext-out"}, "ipv4": "10.53.9.4", "ipv6": "2001:db8:53:9::4",
+        }  # fmt: skip
     if len(uplinks) == 2 and draw(st.booleans()):
         switch["uplinks"]["p1"] = {"answers": draw(st.sampled_from(["p0"]))}
     if ports and draw(st.booleans()):
@@ -84,10 +49,75 @@ def spec_values(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
-def specs(draw: st.DrawFn) -> Loaded:
-    """A valid spec, loaded."""
+def _pools(draw: st.DrawFn, uplinks: list[str], ports: list[str], extended: bool) -> dict[str, Any]:
+    pools: dict[str, Any] = {}
+    number = 10
+    # What comes back from the extension does not say by which uplink it came in.
+    places = [*([None] if len(uplinks) == 1 or not extended else []), *uplinks, *ports]
+    for p in range(draw(st.integers(1, 3))):
+        backends = []
+        for b in range(draw(st.integers(1, 4))):
+            number += 1
+            families = draw(st.sampled_from(["46", "46", "46", "4", "6"])) if b else "46"
+            backend: dict[str, Any] = {"name": f"b{b}", "mac": f"02:00:00:00:01:{number:02x}"}
+            if "4" in families:
+                backend["ipv4"] = f"10.53.0.{number}"
+            if "6" in families:
+                backend["ipv6"] = f"2001:db8:53::{number:x}"
+            port = draw(st.sampled_from(places))
+            if port:
+                backend["port"] = port
+            backends.append(backend)
+        if extended and p and draw(st.integers(0, 3)) == 0:
+            keys = "name", "mac", "ipv4", "ipv6", "port"  # the same servers once more
+            backends = [{key: b[key] for key in keys if key in b} for b in pools["pool0"]["backends"]]
+        for b, backend in enumerate(backends):
+            backend["weight"] = draw(st.integers(1, 5)) if b == 0 else draw(st.integers(0, 5))
+            backend["state"] = draw(st.sampled_from(["up", "up", "up", "down"]))
+        pool: dict[str, Any] = {"backends": backends, "slots": draw(st.sampled_from([4, 8, 16]))}
+        more = ["client", "spray"] if extended else []
+        pool["selection"] = draw(st.sampled_from(["source-port", "source-port", "dp-hash", *more]))
+        if pool["selection"] == "client":
+            pool["hash_fields"] = draw(st.lists(st.sampled_from(HASH_FIELDS), min_size=1, unique=True))
+        pool["on_all_down"] = draw(st.sampled_from(["keep", "keep", "drop"]))
+        pools[f"pool{p}"] = pool
+    return pools
+
+
+@st.composite
+def _vips(draw: st.DrawFn, pools: dict[str, Any], extended: bool) -> dict[str, Any]:
+    vips: dict[str, Any] = {}
+    used: set[tuple[str, str]] = set()
+    for v in range(draw(st.integers(1, 3))):
+        name = draw(st.sampled_from(sorted(pools)))
+        selection = pools[name]["selection"]
+        ways = ["dsr", *([] if selection in ("client", "spray") else ["nat"])]
+        ways += ["ipip", "siit"] if extended and selection != "dp-hash" else []
+        # The answers of a pool that are translated lead to one VIP, whichever way.
+        mode = draw(st.sampled_from([way for way in ways if way in ("dsr", "ipip") or (name, way) not in used]))
+        used.add((name, mode))
+        words = ["doq"] if selection == "spray" else ["dns", "dot", "doq", "doh"]
+        services: list[Any] = draw(st.lists(st.sampled_from(words), min_size=1, max_size=2, unique=True))
+        if mode == "nat" and draw(st.booleans()):
+            services = [{"protocol": "udp", "port": 53, "target_port": draw(st.sampled_from([53, 5353]))}]
+        families = draw(st.sampled_from([["4", "6"], ["4"], ["6"]])) if mode != "siit" else ["4"]
+        shown = {"4": f"198.51.100.{v + 53}", "6": f"2001:db8:1::{v + 53}"}
+        vips[f"vip{v}"] = {
+            "addresses": [shown[f] for f in families],
+            "services": services,
+            "pool": name,
+            "forwarding": mode,
+            "fragments": draw(st.sampled_from(["restore", "restore", "drop"])) if mode == "nat" else "restore",
+            "echo": draw(st.booleans()),
+        }
+    return vips
+
+
+@st.composite
+def specs(draw: st.DrawFn, *, extension: bool = True) -> Loaded:
+    """A valid spec, loaded. Where its extension would have to run it can be done without: *extension* is False then."""
     try:
-        return loaded_from(draw(spec_values()))
+        return loaded_from(draw(spec_values(extension=extension)))
     except SpecError:
         assume(False)
         raise
