@@ -45,6 +45,22 @@ static unsigned count_frames(int fd, const struct frame *frame, unsigned wanted)
     return found;
 }
 
+/* The kernel finds out in its own time that a device can carry frames; what is sent before is lost. */
+static void wait_until_running(const char *name)
+{
+    struct ifreq request = {0};
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+    CHECK(fd >= 0);
+    (void)snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
+    for (unsigned i = 0; i < 1000 && (request.ifr_flags & IFF_RUNNING) == 0; i++) {
+        CHECK_EQ(ioctl(fd, SIOCGIFFLAGS, &request), 0);
+        CHECK_EQ(usleep(10000), 0);
+    }
+    CHECK((request.ifr_flags & IFF_RUNNING) != 0);
+    CHECK_EQ(close(fd), 0);
+}
+
 /* What this process takes of 200 ms. */
 static long cpu_ms_of_a_while(void)
 {
@@ -110,6 +126,8 @@ static void carries_frames_between_devices(void)
     CHECK_EQ(system("ip link set vb down"), 0);
     CHECK(cpu_ms_of_a_while() < 50);
     CHECK_EQ(system("ip link set vb up"), 0);
+    wait_until_running("va");
+    wait_until_running("vb");
     CHECK_EQ(send(client, frame.bytes, frame.length, 0), frame.length);
     CHECK_EQ(count_frames(server, &frame, 1), 1);
 
