@@ -238,7 +238,9 @@ def test_settings_change_the_spec_and_not_the_one_before() -> None:
 
 
 WRONG = {
-    "pools.ns.selection=dphash": '$.pools.ns.selection: found "dphash"; expected source-port or dp-hash',
+    "pools.ns.selection=dphash": '$.pools.ns.selection: found "dphash"; expected source-port, dp-hash, client or spray',
+    "pools.ns.selection=client": "$.vips.dns: found selection client of pool ns, and no switch.extension",
+    "vips.dns.forwarding=ipip": "$.vips.dns: found forwarding ipip, and no switch.extension",
     "pools.nss.selection=dp-hash": "$.pools.nss: found nothing there; expected a path of the spec",
     "pools.ns.selecton=dp-hash": 'found the unknown key "selecton"',
     "pools.ns.backends[2].weight=1": "$.pools.ns.backends[2]: found nothing there",
@@ -291,7 +293,7 @@ SHAPE = {
         {
             "vip": "str", "services": "list", "family": "str", "direction": "str", "mode": "str", "selection": "str",
             "slots": "int", "rules": "int", "passes": "int", "depth": "int", "rewrites": "int", "conntrack": "bool",
-            "offloaded": "str", "latency_us": {"low_load": ESTIMATE, "loaded": ESTIMATE},
+            "offloaded": "str", "hops": "list", "bytes_longer": "float", "latency_us": {"low_load": ESTIMATE, "loaded": ESTIMATE},
             "frames": [
                 {
                     "frame": "str", "bytes": "float", "mpps": ESTIMATE, "gbps": ESTIMATE, "link_share": "float",

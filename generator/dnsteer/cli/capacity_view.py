@@ -11,8 +11,10 @@ from rich.text import Text
 
 from dnsteer.offload.capacity.bounds import LOADED, WORDS
 from dnsteer.offload.capacity.estimate import Estimate, worst_kind
+from dnsteer.offload.capacity.passes import longer
 from dnsteer.offload.capacity.report import Report, Way
 from dnsteer.offload.capacity.services import Rate, VipRates
+from dnsteer.offload.path import Path
 from dnsteer.spec.errors import escape
 
 _MOST_WAYS = 16
@@ -121,11 +123,23 @@ def _title(way: Way) -> Text:
         f"depth {path.depth}",
         f"{path.rewrites} field{'s' if path.rewrites != 1 else ''} rewritten",
     ]
+    if path.hops:
+        rewrites = sum(hop.rewrites for hop in path.hops)
+        words[2:] = [
+            f"{len(path.hops)} passes of the eSwitch, by way of the extension",
+            f"depth {' + '.join(str(hop.tables) for hop in path.hops)}",
+            f"{rewrites} field{'s' if rewrites != 1 else ''} rewritten",
+        ]
+    if more := longer(path):
+        words.append(f"{more:g} bytes longer on the backends' side")
     if path.conntrack:
         words.append("tracked")
     text = Text(f"{path.vip} {_WAYS[path.direction]} {_FAMILIES[path.family]} {services}", style="bold")
     text.append(f"  {', '.join(words)}; ", style="not bold")
-    return text.append(_OFFLOADED[path.offloaded], style="not bold" if path.offloaded == "yes" else "not bold yellow")
+    offloaded = _OFFLOADED[path.offloaded] + (
+        " as far as Open vSwitch goes" if path.hops and path.offloaded == "yes" else ""
+    )
+    return text.append(offloaded, style="not bold" if path.offloaded == "yes" else "not bold yellow")
 
 
 def _frames(way: Way, notes: _Notes) -> Table:
@@ -227,10 +241,15 @@ def _step(before: Report, after: Report, key: tuple[str, str | None], what: str)
         elif what == "rules":
             texts.append(f"{sum(w.rules for w in ways):,}")
         elif what == "depth":
-            texts.append(str(max(w.path.depth for w in ways)))
+            texts.append(str(max(_depth(w.path) for w in ways)))
         else:
             texts.append(f"{max(w.latencies.low.value for w in ways):.1f}")
     return texts[0] if texts[0] == texts[1] else " -> ".join(texts)
+
+
+def _depth(path: Path) -> int:
+    """Tables and pipes that a packet passes in all."""
+    return sum(hop.tables for hop in path.hops) or path.depth
 
 
 def _table(left: Sequence[str], *columns: str) -> Table:

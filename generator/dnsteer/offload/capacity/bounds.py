@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from dnsteer.offload.capacity import estimate
+from dnsteer.offload.capacity import estimate, passes
 from dnsteer.offload.capacity.cores import LARGE_FRAME
 from dnsteer.offload.capacity.estimate import Estimate
 from dnsteer.offload.capacity.frames import mean
@@ -16,10 +16,11 @@ from dnsteer.offload.capacity.setup import Setup
 from dnsteer.offload.path import Path
 from dnsteer.spec.model import Hardware
 
-Bound = Literal["link", "switch", "depth", "entries", "conntrack", "arm"]
+Bound = Literal["link", "switch", "passes", "depth", "entries", "conntrack", "arm"]
 WORDS: Mapping[Bound, str] = {
     "link": "link",
     "switch": "eSwitch packet rate",
+    "passes": "eSwitch passes",
     "depth": "pipe depth",
     "entries": "used entries",
     "conntrack": "connection tracking",
@@ -33,13 +34,17 @@ _SIGNIFICANT = 0.25
 
 @dataclass(frozen=True)
 class Figures:
-    """One path at one frame size. Rates in Mpps, latencies in us; *bounds* are all, *limit* the one that binds."""
+    """One path at one frame size, that on the clients' side. Rates in Mpps; *bounds* are all, *limit* the one that binds.
+
+    *longer* is by how many bytes frames are longer on the backends' side.
+    """
 
     rate: Estimate
     limit: Bound
     bounds: Mapping[Bound, Estimate]
     size: float
     link_share: float
+    longer: float = 0.0
 
     @property
     def gbps(self) -> Estimate:
@@ -49,20 +54,22 @@ class Figures:
 
 def figures(setup: Setup, path: Path, sizes: tuple[tuple[int, int], ...]) -> Figures:
     """What a path forwards of a mix of frame sizes, if nothing else needs the hardware."""
-    size = mean(sizes)
-    found: dict[Bound, Estimate] = {"link": _link(setup, sizes)}
+    size, more = mean(sizes), passes.longer(path)
+    found: dict[Bound, Estimate] = {"link": _link(setup, sizes, more)}
     if in_hardware(path):
         name, switch = _switch(setup, path, size)
         found[name] = switch
         found |= _bandwidth(setup, path, size)
     if path.offloaded != "yes":
         arm = _arm(setup, sizes)
+        if len(passes.by_switch(path)) > 1:
+            arm = _twice(arm)
         if path.offloaded == "unknown":  # if hardware takes it after all, it is that much faster
             arm = _unknown(arm, min(e.high for e in found.values()))
         found["arm"] = arm
     limit, rate = estimate.least({str(name): e for name, e in found.items()})
-    line = line_rate(setup.link_gbps, size)
-    return Figures(rate, limit, found, size, rate.value / line)  # type: ignore[arg-type]
+    line = line_rate(setup.link_gbps, size + more)
+    return Figures(rate, limit, found, size, rate.value / line, more)  # type: ignore[arg-type]
 
 
 def in_hardware(path: Path) -> bool:
@@ -75,11 +82,26 @@ def _unknown(arm: Estimate, most: float) -> Estimate:
     return Estimate(arm.value, arm.low, max(arm.high, most), "extrapolation", arm.rests_on, because)
 
 
-def _link(setup: Setup, sizes: tuple[tuple[int, int], ...]) -> Estimate:
-    """What fills the link. It was seen full with large frames, and with smaller ones of one size down to a certain one."""
+def _twice(arm: Estimate) -> Estimate:
+    """The cores' rate where packets pass them on the way to the extension and on the way back."""
+    because = (
+        "each packet passes the cores twice, to the extension and back; what the extension itself does is not in it",
+    )
+    return replace(arm.times(0.5), because=(*because, *arm.because))
+
+
+def _link(setup: Setup, sizes: tuple[tuple[int, int], ...], more: float) -> Estimate:
+    """What fills the link. It was seen full with large frames, and with smaller ones of one size down to a certain one.
+
+    *more*: bytes by which frames are longer on one side.
+    """
     size, tested, card = mean(sizes), setup.model.link, setup.hardware.value
-    rate = line_rate(setup.link_gbps, size)
+    rate = line_rate(setup.link_gbps, size + more)
     rests = (f"{card} depth-bandwidth",)
+    if more:
+        because = (f"frames are {more:g} bytes longer on the backends' side, the mean of the slots; that is computed",)
+        low = min(rate, line_rate(tested, size + more))
+        return Estimate(rate, low, rate, "extrapolation", rests, because)
     if setup.link_gbps != tested:
         because = (f"the link was tested at {tested:g} Gb/s",)
         return Estimate(rate, min(rate, line_rate(tested, size)), rate, "extrapolation", rests, because)
@@ -95,8 +117,9 @@ def _link(setup: Setup, sizes: tuple[tuple[int, int], ...]) -> Estimate:
 
 
 def _switch(setup: Setup, path: Path, size: float) -> tuple[Bound, Estimate]:
-    state = setup.state(path, size)
-    found = estimate.of_rate(setup.model, state)
+    state, found = setup.state(path, size), passes.rate(setup, path, size)
+    if path.hops:
+        return "passes", found
     parts = setup.model.time.parts(state.depth, state.entries, state.counters, state.rewrites)
     costs: dict[Bound, float] = {"depth": parts["table"], "entries": parts["entry"] + parts["counter"]}
     most = max(costs, key=lambda name: costs[name])
@@ -169,7 +192,7 @@ def _either(cores: Estimate, hard: Estimate) -> Estimate:
 
 
 def _switch_latencies(setup: Setup, path: Path, rate: Estimate) -> Latencies:
-    low = estimate.of_latency(setup.model, setup.state(path, 64))
+    low = passes.latency(setup, path)
     more = waiting(1 / rate.value, LOADED)
     rests = (*low.rests_on, f"{Hardware.BLUEFIELD_3.value} rewrite-low-latency")
     because = (*low.because, "waiting by queueing theory (M/D/1)")

@@ -70,11 +70,15 @@ def _curves(report: Report) -> Iterator[tuple[str, Way]]:
     sorts: dict[tuple[object, ...], list[Way]] = {}
     for way in report.ways:
         path = way.path
-        key = (path.depth, path.rewrites > 0, path.conntrack) if path.offloaded == "yes" else (path.offloaded,)
+        hops = tuple(hop.tables for hop in path.hops)
+        key = (
+            (path.depth, path.rewrites > 0, path.conntrack, hops) if path.offloaded == "yes" else (path.offloaded, hops)
+        )
         sorts.setdefault(key, []).append(way)
     for found in list(sorts.values())[:_MOST]:
         path = found[0].path
-        place = f"depth {path.depth}" if in_hardware(path) else "Arm cores"
+        place = f"{len(path.hops)} passes" if path.hops else f"depth {path.depth}"
+        place = place if in_hardware(path) else "Arm cores"
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         direction = "queries" if path.direction == "query" else "answers"
         yield f"{path.vip} {direction} {path.family.replace('ip', 'IP')}{more} ({place})", found[0]
@@ -162,7 +166,8 @@ def _by_depth(axes: Axes, report: Report) -> None:
     most = 1.3 * max(*(r.high for r in rates), *(value for _, value in plain))
     if line < most:
         axes.axhline(line, color="black", linestyle=(0, (4, 2)), linewidth=1, label=f"link, {setup.link_gbps:g} Gb/s")
-    depths = sorted({way.path.depth for way in report.ways if in_hardware(way.path)})
+    shown_ways = [way.path for way in report.ways if in_hardware(way.path)]
+    depths = sorted({d for path in shown_ways for d in [h.tables for h in path.hops] or [path.depth]})
     for depth in depths:
         axes.axvline(depth, color="#888888", linewidth=0.6)
     if depths:

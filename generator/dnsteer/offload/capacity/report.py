@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
 from dnsteer.offload.capacity.bounds import Figures, Latencies, figures, latencies
 from dnsteer.offload.capacity.estimate import Estimate
 from dnsteer.offload.capacity.frames import mix
+from dnsteer.offload.capacity.passes import longer
 from dnsteer.offload.capacity.services import Rate, Services, VipRates
 from dnsteer.offload.capacity.setup import Setup
 from dnsteer.offload.capacity.uplinks import entry_of, spreads
@@ -112,6 +113,7 @@ def _alike(paths: Sequence[Path]) -> list[list[Path]]:
             path.depth,
             path.rewrites,
             path.conntrack,
+            tuple((hop.tables, hop.rewrites, hop.grows) for hop in path.hops),
         )
         groups.setdefault((*key, path.offloaded), []).append(path)
     return [sorted(group, key=lambda p: (p.service.startswith("tcp"), p.service)) for group in groups.values()]
@@ -127,6 +129,11 @@ def _make(setup: Setup, alike: list[Path], frames: list[str]) -> Way:
 
 def _notes(loaded: Loaded, setup: Setup, paths: Sequence[Path]) -> Iterable[str]:
     facts = setup.model.published.facts
+    if any(path.hops for path in paths):
+        yield (
+            "nothing of the extension has run on a BlueField; its pipes are counted as tables, which were measured in other "
+            "programs"
+        )
     if setup.flavor.value == "ovs-netdev":
         yield (
             "ovs-netdev forwards in software, so on the card's Arm cores; what hardware would do: "
@@ -174,6 +181,8 @@ def _way(way: Way) -> dict[str, Any]:
         "rewrites": path.rewrites,
         "conntrack": path.conntrack,
         "offloaded": path.offloaded,
+        "hops": [asdict(hop) for hop in path.hops],
+        "bytes_longer": round(longer(path), 1),
         "latency_us": {"low_load": way.latencies.low.as_json(), "loaded": way.latencies.loaded.as_json()},
         "frames": [
             {

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from dnsteer.offload.capacity.bounds import Bound, Figures, figures
 from dnsteer.offload.capacity.estimate import Estimate, worst_kind
 from dnsteer.offload.capacity.frames import bare, mix
+from dnsteer.offload.capacity.model import line_rate
 from dnsteer.offload.capacity.setup import Setup
 from dnsteer.offload.capacity.uplinks import Hop, hops
 from dnsteer.offload.path import Path
@@ -114,12 +115,16 @@ class Services:
         what = f"{path.direction} {path.family} {frame}"
         uses = [_Use(what, _resource(bound, kind, found), bound, _inverse(found.bounds[bound], count))
                 for bound, kind in engines.items()]  # fmt: skip
-        passing = _inverse(found.bounds["link"], count)
+        longest = _inverse(found.bounds["link"], count)
         key = path.vip, path.family, path.direction
         if key not in self._hops:
             self._hops[key] = hops(self._loaded.spec, path)
-        shares = self._hops[key]
-        return uses + [_Use(what, " ".join(hop), "link", passing.times(share)) for hop, share in shares.items()]
+        clients = "in" if path.direction == "query" else "out"  # frames are as short there as they get
+        less = line_rate(1, found.size + found.longer) / line_rate(1, found.size)
+        return uses + [
+            _Use(what, " ".join(hop), "link", longest.times(share * (less if hop[1] == clients else 1.0)))
+            for hop, share in self._hops[key].items()
+        ]
 
     def _tracked(self, rate: Rate, tracker: str) -> Rate:
         setup = self._setup

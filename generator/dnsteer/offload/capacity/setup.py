@@ -11,6 +11,8 @@ from dnsteer.offload.capacity.frames import Sizes
 from dnsteer.offload.capacity.model import Model, all_rows
 from dnsteer.offload.capacity.readings import State
 from dnsteer.offload.path import Path
+from dnsteer.plan.build import build_plan
+from dnsteer.plan.pipes import entries, pipes_of
 from dnsteer.spec.load import Loaded
 from dnsteer.spec.model import Flavor, Hardware
 
@@ -26,7 +28,7 @@ class NoHardwareError(ValueError):
 
 @dataclass(frozen=True)
 class Setup:
-    """The hardware and how it is used. *entries* is the number of hardware rules in all."""
+    """The hardware and how it is used. *entries*: hardware rules in all, entries of the extension's pipes among them."""
 
     hardware: Hardware
     flavor: Flavor
@@ -41,9 +43,17 @@ class Setup:
         """What is known of the hardware."""
         return Model(self.hardware, all_rows())
 
+    def states(self, path: Path, frame: float) -> list[State]:
+        """What the path's packets meet each time that they pass the eSwitch: once, or three times with the extension."""
+        ways = [(hop.tables, hop.rewrites) for hop in path.hops] or [(path.depth, path.rewrites)]
+        return [
+            State(max(1, depth), self.entries, self.counters, rewrites, path.conntrack, frame)
+            for depth, rewrites in ways
+        ]
+
     def state(self, path: Path, frame: float) -> State:
-        """What the path's packets meet in the switch."""
-        return State(max(1, path.depth), self.entries, self.counters, path.rewrites, path.conntrack, frame)
+        """What the path's packets meet where they pass the most tables."""
+        return max(self.states(path, frame), key=lambda state: state.depth)
 
     def tracker(self, path: Path) -> TrackingBy:
         """Who tracks the path's connections."""
@@ -71,9 +81,17 @@ def set_up(
         link_gbps=float(switch.link_gbps or LINK_GBPS),
         arm_cores=arm_cores,
         counters=counters,
-        entries=sum(path.rules for path in paths if path.offloaded != "no"),
+        entries=sum(path.rules for path in paths if path.offloaded != "no") + _beyond(loaded, paths),
         sizes=sizes or Sizes(),
     )
+
+
+def _beyond(loaded: Loaded, paths: Sequence[Path]) -> int:
+    """Entries of the extension's pipes, where packets of hardware go there."""
+    if not any(path.hops and path.offloaded != "no" for path in paths):
+        return 0
+    part = build_plan(loaded).extension
+    return entries(pipes_of(part)) if part is not None else 0
 
 
 def of(loaded: Loaded, hardware: Hardware | None) -> Hardware:

@@ -18,13 +18,16 @@ def hops(spec: Spec, path: Path) -> Mapping[Hop, float]:
     """The share of a path's packets that pass each uplink in each direction; clients come in by one."""
     switch, vip = spec.switch, spec.vips[path.vip]
     entry = entry_of(spec, path.vip, path.family)
+    first_exit = next((name for name, up in switch.uplinks.items() if up.next_hop is not None), None)
     found: dict[Hop, float] = {}
     for backend, share in _shares(spec, vip, path.family):
         behind = backend.port or entry
         if path.direction == "query":
             ways: list[tuple[str | None, Literal["in", "out"]]] = [(entry, "in"), (behind, "out")]
         else:
-            ways = [(behind, "in"), (meaning.answers_leave_by(switch, behind), "out")]
+            # What the extension translates leaves by the first uplink that has a next hop.
+            leave = first_exit if path.hops else meaning.answers_leave_by(switch, behind)
+            ways = [(behind, "in"), (leave, "out")]
         for port, direction in ways:
             if port in switch.uplinks and share:
                 found[port, direction] = found.get((port, direction), 0.0) + share
@@ -63,7 +66,7 @@ def spreads(spec: Spec) -> bool:
 
 def _shares(spec: Spec, vip: Vip, family: Family) -> Iterator[tuple[Backend, float]]:
     """The backends of a VIP and their shares of its packets, by weight."""
-    backends = meaning.members(spec.pools[vip.pool], family)
+    backends = meaning.members(spec.pools[vip.pool], meaning.reach(vip, family))
     weights = sum(b.weight for b in backends)
     for backend in backends:
         yield backend, backend.weight / weights if weights else 1 / len(backends)
