@@ -54,6 +54,62 @@ vips:
   own: {addresses: ["2001:db8:1::4"], services: [dns], pool: other}
 """
 
+EXTENDED = """
+apiVersion: dnsteer/v1
+switch:
+  flavor: ovs-netdev
+  bridge: br-all
+  mac: 02:00:00:00:00:53
+  gateways: [10.53.0.1, 2001:db8:53::1]
+  uplinks:
+    p0: {next_hop: 02:00:00:00:00:fe}
+    p1: {next_hop: 02:00:00:00:00:fd}
+  ports:
+    vf0:
+    vf1:
+  extension:
+    ingress: {port: ext-in, device: sf0}
+    egress: {port: ext-out, device: sf1}
+    ipv4: 10.53.0.2
+    ipv6: 2001:db8:53::2
+  bringup: {mtu: 1600}
+pools:
+  tunneled:
+    selection: client
+    hash_fields: [src_ip, src_port]
+    slots: 64
+    backends:
+      - {name: t1, ipv4: 10.53.0.11, mac: 02:00:00:00:05:01, port: p0}
+      - {name: t2, ipv6: 2001:db8:53::12, mac: 02:00:00:00:05:02, port: vf0}
+      - {name: t3, ipv4: 10.53.0.13, ipv6: 2001:db8:53::13, mac: 02:00:00:00:05:03, port: p1}
+      - {name: t4, ipv4: 10.53.0.14, mac: 02:00:00:00:05:04, port: vf0}
+  translated:
+    slots: 128
+    backends:
+      - {name: s1, ipv6: 2001:db8:53::21, mac: 02:00:00:00:05:05, port: p0}
+      - {name: s2, ipv4: 10.53.0.22, ipv6: 2001:db8:53::22, mac: 02:00:00:00:05:06, port: vf1}
+      - {name: s3, ipv6: 2001:db8:53::23, mac: 02:00:00:00:05:07, port: p1}
+  sprayed:
+    selection: spray
+    slots: 64
+    backends:
+      - {name: d1, ipv4: 10.53.0.31, ipv6: 2001:db8:53::31, mac: 02:00:00:00:05:08, port: p0}
+      - {name: d2, ipv4: 10.53.0.32, ipv6: 2001:db8:53::32, mac: 02:00:00:00:05:09, port: vf1}
+  both:       # translated and, for IPv6, direct
+    selection: client
+    slots: 64
+    backends:
+      - {name: b1, ipv6: 2001:db8:53::41, mac: 02:00:00:00:05:0a, port: p0}
+      - {name: b2, ipv6: 2001:db8:53::42, mac: 02:00:00:00:05:0b, port: p1}
+vips:
+  tunneled: {addresses: [198.51.100.1, "2001:db8:1::1"], services: [dns, dot], pool: tunneled, forwarding: ipip}
+  translated: {addresses: [198.51.100.2], services: [dns, dot], pool: translated, forwarding: siit}
+  sprayed: {addresses: [198.51.100.3, "2001:db8:1::3"], services: [{protocol: udp, port: 53}], pool: sprayed}
+  both4: {addresses: [198.51.100.4], services: [dns], pool: both, forwarding: siit}
+  both6: {addresses: ["2001:db8:1::4"], services: [dns], pool: both}
+"""
+"""All that the extension does, with backends behind uplinks and ports, and devices that are not called as the ports are."""
+
 
 def apply_in_lab(loaded: Loaded) -> Applied:
     """Apply to the running lab."""

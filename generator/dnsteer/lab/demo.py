@@ -242,7 +242,8 @@ class _Demo:
             )  # fmt: skip
             result = self._run(target, "one socket", load)
             expected.add(target.pool, target.reached, result.sent - result.interrupted, 1)
-            self.one_socket.append(OneSocket(target.label, result, self._since(seen), expected))
+            gained = {name: n for name, n in self._since(seen).items() if n or expected.queries.get(name)}
+            self.one_socket.append(OneSocket(target.label, result, gained, expected))
 
     def from_many_clients(self) -> None:
         """Queries from many addresses, where the client's address chooses the slot or takes part in it."""

@@ -14,6 +14,11 @@ from dnsteer.spec.meaning import Endpoint
 from dnsteer.spec.model import Selection, Spec
 from dnsteer.spec.types import Address
 
+FEW_SOCKETS = 16
+"""What one dnsperf serves with little work of its own."""
+MOST_WINDOWS = 4
+"""Runs that a target's source ports are divided into, unless one dnsperf cannot have so many sockets."""
+
 
 @dataclass(frozen=True)
 class Target:
@@ -40,8 +45,8 @@ class Target:
 
     @property
     def clients(self) -> int:
-        """Sockets of one dnsperf."""
-        return min(self.source_ports, traffic.MAX_CLIENTS)
+        """Sockets of one dnsperf: it looks for answers at each of them in turn, so few, unless that makes many runs."""
+        return min(max(FEW_SOCKETS, self.source_ports // MOST_WINDOWS), traffic.MAX_CLIENTS)
 
     @property
     def windows(self) -> int:
@@ -69,19 +74,27 @@ def targets_of(spec: Spec, topology: Topology) -> Iterator[Target]:
             held = slots_of(spec, pool, reached)
             if not held:  # all are down, and the queries dropped
                 continue
-            # Twice the slots: the lowest bit of the source port chooses nothing. A hash wants as many as there can be.
-            ports = 2 * len(held) if pool.selection is Selection.SOURCE_PORT else traffic.MAX_CLIENTS
             backends = [b for b in pool.backends if b.name in held]
             # Tunnels and translation reach servers without an address in the VIP's family: those are asked in the other.
             backend = next((b for b in backends if meaning.address_of(b, family) is not None), backends[0])
             own = meaning.address_of(backend, family) or backend.ipv6 or backend.ipv4
             assert own is not None
             fields = tuple(meaning.hash_fields(pool)) if pool.selection is Selection.CLIENT else ()
+            ports = _source_ports(pool.selection, len(held), fields)
             for endpoint in meaning.endpoints(vip):
                 if served_as(endpoint) == "dns":
                     server = topology.server_of[vip.pool, backend.name]
                     # The target port is the service's own unless NAT changes it.
                     yield Target(
                         name, vip.pool, reached, pool.selection, address, endpoint, server, own, endpoint.target_port,
-                        max(ports, 128), fields,
+                        max(ports, FEW_SOCKETS), fields,
                     )  # fmt: skip
+
+
+def _source_ports(selection: Selection, slots: int, fields: tuple[str, ...]) -> int:
+    """How many make the shares as sure as they can be."""
+    if selection is Selection.SOURCE_PORT:
+        return 2 * slots  # the lowest bit of the source port chooses nothing
+    if selection is Selection.DP_HASH or "src_port" in fields:
+        return traffic.MAX_CLIENTS
+    return FEW_SOCKETS  # they do not matter
