@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "service.h"
+#include "answers.h"
 
 /* Answers of each backend to each VIP, or fewer if there are not so many slots; twice, for VIPs that change. */
 static uint32_t answers_at_most(const struct budgets *budgets)
@@ -214,6 +214,11 @@ static bool replace(struct dataplane *dataplane, const struct vip *vip, struct s
 static bool switch_over(struct dataplane *dataplane, const struct program *program, struct service **built,
                         struct fault *fault)
 {
+    /* Backends answer from new addresses as soon as queries go there. */
+    for (size_t i = 0; i < program->vip_count; i++)
+        if (built[i] == NULL && !answers_follow(dataplane, find_service(dataplane, &program->vips[i]), program,
+                                                &program->vips[i], fault))
+            return fault_about(fault, "vip", program->vips[i].name);
     if (!targets_update(dataplane, program, fault))
         return false;
     for (size_t i = 0; i < program->vip_count; i++) {

@@ -133,12 +133,11 @@ bool service_enter(struct dataplane *dataplane, struct service *service, struct 
     return service->entered;
 }
 
-/* Answers of new backends are let in before queries go to them, those of old ones as long as they may come. */
+/* Answers of new backends are let in already; those of old ones are as long as they may come. */
 bool service_update(struct dataplane *dataplane, struct service *service, const struct program *program,
                     const struct vip *vip, struct fault *fault)
 {
-    if (!answers_follow(dataplane, service, program, vip, fault) ||
-        !set_slots(dataplane, service, program, vip, fault) || !answers_prune(dataplane, service, fault))
+    if (!set_slots(dataplane, service, program, vip, fault) || !answers_prune(dataplane, service, fault))
         return false;
     service->vip = vip;
     /* Unless it was left, or entered, in vain. */

@@ -51,7 +51,7 @@ bool service_takes(const struct service *service, const struct vip *vip);
 struct service *service_build(struct dataplane *dataplane, const struct program *program, const struct vip *vip,
                               uint32_t priority, struct fault *fault);
 bool service_enter(struct dataplane *dataplane, struct service *service, struct fault *fault);
-/* Slots that differ, in place. */
+/* Slots that differ, in place, after answers_follow(). */
 bool service_update(struct dataplane *dataplane, struct service *service, const struct program *program,
                     const struct vip *vip, struct fault *fault);
 /* No packets come to it any more. On failure they may still. */

@@ -15,7 +15,7 @@ static bool stuck;         /* from then on, everything is refused at once */
 static bool lasting;
 static char fakes[FAKES_MAX]; /* entries that are not there */
 static unsigned fake_count;
-static void (*before_removal)(void);
+static void (*before_removal)(void), (*after_update)(void);
 
 static bool is_fake(const struct doca_flow_pipe_entry *entry)
 {
@@ -91,10 +91,19 @@ doca_error_t __wrap_shim_basic_add(struct doca_flow_pipe *pipe, const struct doc
 doca_error_t __wrap_shim_basic_update(struct doca_flow_pipe *pipe, uint8_t template,
                                       const struct doca_flow_actions *actions, struct doca_flow_pipe_entry *entry)
 {
+    void (*then)(void) = after_update;
+    doca_error_t result;
+
     CHECK(!is_fake(entry));
     if (stuck)
         return DOCA_ERROR_DRIVER;
-    return is_refused_late() ? DOCA_SUCCESS : __real_shim_basic_update(pipe, template, actions, entry);
+    if (is_refused_late())
+        return DOCA_SUCCESS;
+    result = __real_shim_basic_update(pipe, template, actions, entry);
+    after_update = NULL;
+    if (then != NULL)
+        then();
+    return result;
 }
 
 doca_error_t __wrap_shim_control_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match,
@@ -256,5 +265,32 @@ static void counts_what_came_to_a_service_in_vain(void)
     rig_down();
 }
 
+static void ask_and_answer(void)
+{
+    struct doca_flow_model_result result;
+    struct frame frame;
+
+    rig_frame(&frame, (struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1"});
+    result = rig_send(PORT_IN, &frame, DOCA_FLOW_MODEL_SENT);
+    CHECK_EQ(result.outputs[0].frame[53], 0x21); /* of the new address */
+    doca_flow_model_result_free(&result);
+    rig_frame(&frame, (struct rig_packet){.src = "2001:db8::21", .dst = "64:ff9b::1", .src_port = 53, .dst_port = 9});
+    rig_expect(PORT_OUT, &frame, DOCA_FLOW_MODEL_SENT);
+}
+
+/* A backend with a new address is asked there at once, and its answer must not come too early. */
+static void lets_answers_in_before_it_asks(void)
+{
+    json_t *json = change_before();
+
+    rig_up_json(change_before());
+    rig_put(json, "backends/0/address", json_string("2001:db8::21"));
+    after_update = ask_and_answer;
+    rig_load(json);
+    CHECK(after_update == NULL);
+    rig_down();
+}
+
 RUN_TESTS(TEST(each_late_refusal_is_undone), TEST(a_late_refusal_that_cannot_be_undone_is_put_right),
-          TEST(trying_again_keeps_nothing), TEST(a_late_refusal_at_the_start_leaves_nothing_open), TEST(counts_what_came_to_a_service_in_vain))
+          TEST(trying_again_keeps_nothing), TEST(a_late_refusal_at_the_start_leaves_nothing_open), TEST(counts_what_came_to_a_service_in_vain),
+          TEST(lets_answers_in_before_it_asks))
