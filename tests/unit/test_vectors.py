@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter, defaultdict
 from functools import cache
 from ipaddress import ip_address, ip_network
-from itertools import islice
 from pathlib import Path
 
 import dns.flags
 import dns.message
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from scapy.compat import raw
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import ICMPv6EchoRequest, ICMPv6ND_NS, IPv6, IPv6ExtHdrFragment
@@ -21,18 +17,18 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
 from dnsteer.proof.convert import PREFIX
-from dnsteer.proof.craft import Clients
 from dnsteer.proof.reference import Expectation, Reference
 from dnsteer.proof.vectors import Vector, vectors
 from dnsteer.proof.wire import ARP, IPV6, MalformedError, Piece, parse
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import Loaded, check_document, load_spec
+from dnsteer.spec.load import check_document, load_spec
 from dnsteer.spec.model import Spec
-from tests.strategies import specs
+from tests.unit.extension_cases import SPEC as EXTENSION
 from tests.unit.reference_cases import SPEC
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
-NAMES = [*(example.stem for example in EXAMPLES), "everything"]
+WRITTEN = {"everything": SPEC, "extension": EXTENSION}
+NAMES = [*(example.stem for example in EXAMPLES), *WRITTEN]
 ONE_WAY = {"quickstart", "ipip", "spray", "client-hash"}
 """Specs whose servers all answer past the switch."""
 KINDS = {"query", "answer", "fragment", "neighbor", "echo", "odd", "drop"}
@@ -43,8 +39,8 @@ Checked = list[tuple[Vector, Expectation]]
 
 @cache
 def spec_of(name: str) -> Spec:
-    if name == "everything":
-        return check_document(parse_document("spec.yaml", SPEC)).spec
+    if name in WRITTEN:
+        return check_document(parse_document("spec.yaml", WRITTEN[name])).spec
     (example,) = (example for example in EXAMPLES if example.stem == name)
     return load_spec(example).spec
 
@@ -115,6 +111,7 @@ def test_only_what_must_be_dropped_has_nothing_to_leave(name: str) -> None:
         ("spray", KINDS - {"answer", "fragment"}),
         ("siit", KINDS),
         ("everything", KINDS),
+        ("extension", KINDS),
     ],
 )
 def test_kinds(name: str, kinds: set[str]) -> None:
@@ -377,54 +374,3 @@ def test_a_sample_takes_slots_evenly(name: str) -> None:
     count = {s.label: len(s.slots) for s in Reference(spec_of(name)).services.values() if not s.hashed}
     assert slots == {label: [0, number // 2] for label, number in count.items()}
     assert len(checked(name, 2)) < len(checked(name))
-
-
-def large(vips: int) -> Spec:
-    """A spec of many VIPs by NAT, each with a pool of its own."""
-    pools, listed = [], []
-    for n in range(vips):
-        backends = ", ".join(
-            f"{{name: b{i}, ipv4: 10.{n >> 8}.{n & 255}.{i + 1}, ipv6: '2001:db8:b:{n:x}::{i + 1:x}', "
-            f"mac: 02:00:00:{n >> 8:02x}:{n & 255:02x}:{i + 1:02x}}}"
-            for i in range(4)
-        )
-        pools.append(f"  p{n}: {{slots: 64, backends: [{backends}]}}")
-        listed.append(
-            f"  v{n}: {{addresses: [198.18.{n >> 8}.{n & 255}, '2001:db8:c::{n:x}'], services: [dns], pool: p{n}, "
-            "forwarding: nat}"
-        )
-    head = (
-        "apiVersion: dnsteer/v1\nswitch: {flavor: ovs-netdev, bridge: br0, mac: 06:00:00:00:00:53, "
-        "gateways: [192.168.0.1, '2001:db8:a::1'], uplinks: {p0: {next_hop: 06:00:00:00:00:fe}, p1: }}\n"
-    )
-    text = head + "pools:\n" + "\n".join(pools) + "\nvips:\n" + "\n".join(listed) + "\n"
-    return Spec.model_validate(parse_document("large", text).value)
-
-
-def test_clients_are_not_those_of_the_spec() -> None:
-    clients = Clients(large(3))
-    assert [ip_address(clients.take(4)[1]) for _ in range(2)] == [ip_address("198.18.0.3"), ip_address("198.18.0.4")]
-
-
-def test_a_large_spec() -> None:
-    spec = large(100)
-    reference = Reference(spec)
-    begin = time.perf_counter()
-    few = list(islice(vectors(spec, reference), 10))
-    assert len(few) == 10
-    assert time.perf_counter() - begin < 1  # made as they are asked for
-    made = [(v, reference.expect(v.port, v.data)) for v in vectors(spec, reference, per_service=4)]
-    count = Counter(frame for _, expectation in made for frame in expectation.options)
-    assert max(count.values()) == 1
-    assert Counter(v.kind for v, _ in made)["query"] == 100 * 4 * 4
-    assert [v.name for v, e in made if (v.kind == "drop") == bool(e.options)] == []
-
-
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
-@given(loaded=specs(), per_service=st.sampled_from([None, 3]))
-def test_any_spec(loaded: Loaded, per_service: int | None) -> None:
-    reference = Reference(loaded.spec)
-    made = [(v, reference.expect(v.port, v.data)) for v in vectors(loaded.spec, reference, per_service=per_service)]
-    assert [(v.name, e.why) for v, e in made if (v.kind == "drop") == bool(e.options)] == []
-    for values in ([v.name for v, _ in made], [frame for _, e in made for frame in e.options]):
-        assert [value for value, times in Counter(values).items() if times > 1] == []

@@ -1,0 +1,146 @@
+"""Vectors for what the extension serves: twins, spreads, and what it does not take; and what is said of choices."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import pytest
+
+from dnsteer.proof.choice import Choices, spreads
+from dnsteer.proof.outcome import Expectation, Frame
+from dnsteer.proof.reference import Reference
+from dnsteer.proof.scene import Vector
+from dnsteer.proof.vectors import vectors
+from dnsteer.proof.wire import Packet, parse
+from dnsteer.spec.document import parse_document
+from dnsteer.spec.load import check_document
+from dnsteer.spec.model import Selection
+from tests.unit.extension_cases import SPEC
+
+LOADED = check_document(parse_document("spec.yaml", SPEC))
+REFERENCE = Reference(LOADED.spec)
+CHECKED = [(v, REFERENCE.expect(v.port, v.data)) for v in vectors(LOADED.spec, REFERENCE)]
+TWIN = "twin of "
+
+
+def values(packet: Packet) -> dict[str, object]:
+    return {
+        "src_ip": packet.source, "dst_ip": packet.destination, "src_port": packet.sport, "dst_port": packet.dport,
+    }  # fmt: skip
+
+
+def test_every_query_for_a_client_pool_has_a_twin() -> None:
+    """It has the fields in common that are hashed, and no other that it could have for its own."""
+    by_name = {v.name: (v, e) for v, e in CHECKED}
+    seen = Counter[str]()
+    for name, (vector, expectation) in by_name.items():
+        if not name.startswith(TWIN):
+            continue
+        first, expected = by_name[name.removeprefix(TWIN)]
+        assert expectation.bond == expected.bond is not None
+        one, other = parse(first.data), parse(vector.data)
+        service = REFERENCE.services[one.destination, one.protocol, one.dport]
+        alike = {key for key in ("src_ip", "src_port") if values(one)[key] == values(other)[key]}
+        assert alike == {"src_ip", "src_port"} & set(service.hash_fields)
+        seen[service.label] += 1
+    clients = [s for s in REFERENCE.services.values() if s.selection is Selection.CLIENT]
+    assert seen == {s.label: len(s.slots) for s in clients}
+
+
+def test_twins_meet_other_services_and_uplinks() -> None:
+    by_name = {v.name: v for v, _ in CHECKED}
+    pairs = [(by_name[v.name.removeprefix(TWIN)], v) for v, _ in CHECKED if v.name.startswith(TWIN)]
+    assert all(one.port != other.port for one, other in pairs)
+    protocols = Counter((parse(one.data).protocol, parse(other.data).protocol) for one, other in pairs)
+    assert set(protocols) == {(6, 6), (6, 17), (17, 6), (17, 17)}
+
+
+def test_spreads() -> None:
+    found: dict[str, list[Packet]] = defaultdict(list)
+    for vector, expectation in CHECKED:
+        if vector.spread:
+            assert len(expectation.options) > 1
+            found[vector.spread].append(parse(vector.data))
+    one_field = {name: packets for name, packets in found.items() if " that differ in " in name}
+    for name, packets in one_field.items():
+        varied = name.rpartition(" ")[2]
+        for key in ("src_ip", "dst_ip", "src_port", "dst_port"):
+            assert len({values(packet)[key] for packet in packets}) == (len(packets) if key == varied else 1), name
+        assert len(packets) >= 30
+    labels = {name.partition(" that ")[0]: name.rpartition(" ")[2] for name in one_field}
+    assert {label.split()[2] for label, field in labels.items() if field == "nothing"} == {"sprayed", "spread"}
+    ported = [name for name in one_field if name.startswith("queries for ported")]
+    assert {name.rpartition(" ")[2] for name in ported} == {"src_ip", "src_port"}
+
+
+def test_chance_is_not_taken_for_a_mistake() -> None:
+    service = next(s for s in REFERENCE.services.values() if s.vip == "near")
+    shares = Counter(each.name for each in service.slots)
+    assert shares == {"n1": 8, "n2": 8}
+    assert [spreads(service, n) for n in (1, 30, 31, 100)] == [False, False, True, True]  # 2 * 2**-31 < 1e-9
+
+
+UNFIT = [
+    "query with a wrong header checksum for tunnels",
+    "query with the fragment header of a whole packet for tunnels",
+    "query of UDP length 7 for translated",
+    "query of a TCP header of 15 words for near",
+    "query of a TCP header of 4 words for near",
+    "udp answer without checksum for translated",
+    "udp answer to another prefix for translated",
+    "tcp answer to a client over IPv6 for translated",
+    "query for near",
+    "neighbour request for near",
+]
+
+
+@pytest.mark.parametrize("words", UNFIT)
+def test_what_the_extension_does_not_take_is_sent(words: str) -> None:
+    assert any(v.name.startswith(words) for v, _ in CHECKED)
+
+
+def test_both_ports_of_the_extension_send_what_it_would_not() -> None:
+    ports = Counter((v.port, bool(e.options)) for v, e in CHECKED if v.port.startswith("ext-"))
+    assert ports["ext-out", False] > 10  # for nobody
+    assert ports["ext-in", True] > 10  # taken for answers
+    assert ("ext-out", True) not in ports
+
+
+def test_every_backend_of_a_translated_vip_answers_and_sends_fragments() -> None:
+    names = [v.name for v, _ in CHECKED]
+    for backend in ("s1", "s2", "s3"):
+        pieces = [
+            n for n in names if n.startswith("large") and "for translated 192.0.2.3" in n and f"from {backend}" in n
+        ]
+        assert len(pieces) > 3
+    kept = [v.kind for v, _ in CHECKED if "for translated 192.0.2.3" in v.name and v.name.startswith("large")]
+    assert set(kept) == {"drop"}
+
+
+def expected(bond: object, *names: str) -> Expectation:
+    takers = tuple((Frame(name, b""), name) for name in names)
+    return Expectation(frozenset(frame for frame, _ in takers), "", bond=bond, takers=takers)  # type: ignore[arg-type]
+
+
+def problems(*went: tuple[str, object, str, str]) -> list[tuple[str, str]]:
+    """What is said when queries of a name, bond and spread went to backends."""
+    choices = Choices()
+    for name, bond, spread, taker in went:
+        choices.add(Vector(name, "p0", b"", "query", spread), expected(bond, "a", "b", "c"), Frame(taker, b""))
+    return list(choices.problems())
+
+
+def test_one_bond_and_two_backends_is_a_problem() -> None:
+    assert problems(("one", 1, "", "a"), ("two", 1, "", "a"), ("three", 2, "", "b")) == []
+    found = problems(("one", 1, "", "a"), ("two", 2, "", "b"), ("three", 1, "", "c"))
+    assert found == [("three", "went to c, and one, which hashes the same, to a")]
+
+
+def test_a_spread_with_one_backend_is_a_problem() -> None:
+    assert problems(("one", None, "all", "a"), ("two", None, "all", "b")) == []
+    found = problems(("one", None, "all", "a"), ("two", None, "all", "a"), ("three", None, "", "b"))
+    assert found == [("all", "all 2 went to a")]
+
+
+def test_frames_that_were_not_expected_say_nothing() -> None:
+    assert problems(("one", 1, "all", "z"), ("two", 1, "all", "z")) == []
