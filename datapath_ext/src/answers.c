@@ -135,22 +135,44 @@ static bool follow(struct dataplane *dataplane, struct service *service, const s
     return true;
 }
 
+/* Until the whole is done. */
+static bool settle(struct dataplane *dataplane, struct service *service, bool done, struct fault *fault)
+{
+    done = flow_wait(&dataplane->flow.ports[PORT_OUT], fault) && done;
+    for (struct answer *answer = service->answers; answer != NULL && done; answer = answer->next)
+        answer->added = answer->added || answer->used;
+    return done;
+}
+
+bool answers_inherit(struct dataplane *dataplane, struct service *service, const struct service *before,
+                     const struct program *program, struct fault *fault)
+{
+    bool done = true;
+
+    if (service->vip->forward != FORWARD_SIIT)
+        return true;
+    for (const struct answer *old = before->answers; old != NULL && done; old = old->next) {
+        if (!old->added || find(service, &old->backend) != NULL || !may_come(program, service->vip, &old->backend) ||
+            dataplane->answer_count >= dataplane->answers_most)
+            continue;
+        done = add(dataplane, service, service->vip, &old->backend, fault);
+        if (done)
+            service->answers->late = old->late != 0 ? old->late : dataplane->follows;
+    }
+    return settle(dataplane, service, done, fault);
+}
+
 bool answers_follow(struct dataplane *dataplane, struct service *service, const struct program *program,
                     const struct vip *vip, struct fault *fault)
 {
     struct flow_port *out = &dataplane->flow.ports[PORT_OUT];
-    bool done;
 
     if (vip->forward != FORWARD_SIIT)
         return true;
     if (service->source == NULL &&
         !answer_add(&dataplane->delivery, out, service->id, &vip->address, &service->source, fault))
         return false;
-    done = follow(dataplane, service, program, vip, fault);
-    done = flow_wait(out, fault) && done;
-    for (struct answer *answer = service->answers; answer != NULL && done; answer = answer->next)
-        answer->added = answer->added || answer->used;
-    return done;
+    return settle(dataplane, service, follow(dataplane, service, program, vip, fault), fault);
 }
 
 bool answers_prune(struct dataplane *dataplane, struct service *service, struct fault *fault)

@@ -189,7 +189,8 @@ static bool remove_at(struct dataplane *dataplane, size_t number, struct fault *
 }
 
 /* The new service takes the packets, then the one that had them goes. */
-static bool replace(struct dataplane *dataplane, const struct vip *vip, struct service **built, struct fault *fault)
+static bool replace(struct dataplane *dataplane, const struct program *program, const struct vip *vip,
+                    struct service **built, struct fault *fault)
 {
     struct service *service = *built, *old;
 
@@ -197,7 +198,8 @@ static bool replace(struct dataplane *dataplane, const struct vip *vip, struct s
         return false;
     for (size_t i = 0; i < dataplane->service_count; i++)
         if (service_takes(dataplane->services[i], vip)) {
-            if (!service_leave(dataplane, dataplane->services[i], fault))
+            if (!answers_inherit(dataplane, service, dataplane->services[i], program, fault) ||
+                !service_leave(dataplane, dataplane->services[i], fault))
                 return false;
             *built = NULL;
             dataplane->replaced++;
@@ -224,7 +226,7 @@ static bool switch_over(struct dataplane *dataplane, const struct program *progr
     for (size_t i = 0; i < program->vip_count; i++) {
         const struct vip *vip = &program->vips[i];
         bool done = built[i] != NULL
-                        ? replace(dataplane, vip, &built[i], fault)
+                        ? replace(dataplane, program, vip, &built[i], fault)
                         : service_update(dataplane, find_service(dataplane, vip), program, vip, fault);
 
         if (!done)

@@ -1,6 +1,7 @@
 /* Loads while packets flow: what is the same stays, what changes changes in place, and no packet is lost. */
 #include "rig.h"
 
+#include <arpa/inet.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -90,6 +91,60 @@ static void loses_no_packet(void)
     rig_down();
 }
 
+/* Queries to a VIP that is translated; each backend answers from where the query went. */
+static void *keep_asking(void *argument)
+{
+    (void)argument;
+    for (unsigned i = 0; !atomic_load(&stop); i++) {
+        struct doca_flow_model_result query, answer;
+        struct frame frame;
+        char backend[INET6_ADDRSTRLEN];
+
+        rig_frame(&frame, (struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .src_port = (uint16_t)i});
+        query = rig_send(PORT_IN, &frame, DOCA_FLOW_MODEL_SENT);
+        CHECK(inet_ntop(AF_INET6, query.outputs[0].frame + 38, backend, sizeof(backend)) != NULL);
+        doca_flow_model_result_free(&query);
+        rig_frame(&frame, (struct rig_packet){.src = backend, .dst = "64:ff9b::192.0.2.9", .src_port = 53,
+                                              .dst_port = (uint16_t)i});
+        answer = rig_send(PORT_OUT, &frame, DOCA_FLOW_MODEL_SENT);
+        CHECK(memcmp(answer.outputs[0].frame + 26, "\xc6\x33\x64\x01\xc0\x00\x02\x09", 8) == 0);
+        doca_flow_model_result_free(&answer);
+        atomic_fetch_add(&sent, 1);
+    }
+    return NULL;
+}
+
+static json_t *random_translation(unsigned *seed)
+{
+    static const char *const selects[] = {"slots", "spray"};
+    json_t *json = rig_json("siit"), *slots = json_array();
+    unsigned count = 1U << random_below(seed, 6);
+
+    for (unsigned i = 0; i < count; i++)
+        CHECK_EQ(json_array_append_new(slots, json_string(random_below(seed, 2) ? "b1" : "b2")), 0);
+    rig_put(json, "vips/0/slots", slots);
+    rig_put(json, "vips/0/select", json_string(selects[random_below(seed, 2)]));
+    return json;
+}
+
+static void loses_no_answer(void)
+{
+    pthread_t thread;
+    unsigned seed = 5;
+
+    atomic_store(&stop, false);
+    atomic_store(&sent, 0);
+    rig_up("siit");
+    CHECK_EQ(pthread_create(&thread, NULL, keep_asking, NULL), 0);
+    for (unsigned i = 0; i < 150 || atomic_load(&sent) < 500; i++)
+        rig_load(random_translation(&seed));
+    atomic_store(&stop, true);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(rig_missed(), 0);
+    CHECK_EQ(rig_counter("vips/0/packets"), (long long)atomic_load(&sent));
+    rig_down();
+}
+
 static void touches_nothing_that_is_the_same(void)
 {
     rig_up("l2-slots");
@@ -160,4 +215,4 @@ static void drains_a_backend(void)
 }
 
 RUN_TESTS(TEST(touches_nothing_that_is_the_same), TEST(moves_slots_in_place), TEST(adds_renames_and_removes),
-          TEST(drains_a_backend), TEST(loses_no_packet))
+          TEST(drains_a_backend), TEST(loses_no_packet), TEST(loses_no_answer))
