@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,6 +23,7 @@ from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import Loaded, check_document, load_spec
 from dnsteer.switch.extended import FOLDER
 from dnsteer.switch.tools import SwitchError
+from tests.packet.command import run
 from tests.unit.extension_cases import SPEC
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -259,3 +261,48 @@ def test_the_program_ends_with_the_harness() -> None:
         assert process.poll() is None
         assert switch.send([Frame("p0", bytes(60))]) == []
     assert process.poll() is not None
+
+
+def test_the_command_names_what_went_through() -> None:
+    file = ROOT / "examples" / "ipip.yaml"
+    ran = run("check", file, "--sample", 2)
+    assert ran.code == 0
+    assert re.search(
+        r"\n  \d+ packets through the extension, dnsteer-ext on the software model of DOCA Flow \d", ran.out
+    )
+    ran = run("check", file, "--sample", 2, "--json")
+    assert ran.json["ok"]
+    assert ran.json["extended"] > 10
+    assert "through the extension" not in run("check", ROOT / "examples" / "quickstart.yaml", "--sample", 2).out
+
+
+def test_the_command_shows_a_failure_in_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = beside.program_of
+    monkeypatch.setattr(beside, "program_of", lambda e: {**(p := original(e)), "vips": p["vips"][:-1]})
+    ran = run("check", ROOT / "examples" / "ipip.yaml")
+    assert ran.code == 1
+    assert "FAILED dns 2001:db8:1::53 tcp/53 at ext-in: the extension's program does not have it" in ran.out
+    assert "the extension: dropped what came by its port in, classifier: forward to drop" in ran.out
+
+
+def test_the_command_explains_the_way_through() -> None:
+    query = ("--client", "198.51.100.7:40001", "--vip", "192.0.2.53:53/udp")
+    ran = run("explain", ROOT / "examples" / "client-hash.yaml", *query)
+    assert ran.code == 0
+    for words in (
+        "slot     slot chosen by the extension's hash",
+        "extension sent by slots-l2",
+        "pipes     classifier > client64-l2 > slots-l2",
+        "of 64 slots",
+        "gave      ext-out:",
+        "extension in_port=ext-out",
+        "passes   2",
+        "note     the hash is the software model's",
+    ):
+        assert words in ran.out
+    way = run("explain", ROOT / "examples" / "client-hash.yaml", *query, "--json").json
+    assert (way["extension"]["verdict"], len(way["back"]), way["selection"]) == ("sent", 2, "client")
+    cookie = hex(way["back"][-1]["cookie"])
+    named = run("explain", ROOT / "examples" / "client-hash.yaml", "--cookie", cookie)
+    assert named.out.startswith(f"{cookie}: extension, ")
+    assert named.out.endswith("$.switch.extension\n")
