@@ -27,6 +27,7 @@ pytestmark = [
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 QUICKSTART = ROOT / "examples" / "quickstart.yaml"
+TUNNELS = ROOT / "examples" / "ipip.yaml"
 
 
 def interfaces() -> set[str]:
@@ -103,9 +104,18 @@ def test_up_status_second_up_down() -> None:
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.02, 0.06])
-@pytest.mark.parametrize("line", ["creating", "starting a private", "starting 4"])
-def test_down_after_a_kill_leaves_nothing(line: str, delay: float) -> None:
-    process = start_up(QUICKSTART)
+@pytest.mark.parametrize(
+    ("spec", "line"),
+    [
+        (QUICKSTART, "creating"),
+        (QUICKSTART, "starting a private"),
+        (QUICKSTART, "starting 4"),
+        (TUNNELS, "attaching"),
+        (TUNNELS, "starting the extension"),
+    ],
+)
+def test_down_after_a_kill_leaves_nothing(spec: Path, line: str, delay: float) -> None:
+    process = start_up(spec)
     wait_for(process, line)
     time.sleep(delay)
     process.kill()
