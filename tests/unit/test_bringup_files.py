@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.render.bringup.files import NAMES, UNIT
+from dnsteer.render.bringup.files import EXTENSION, EXTENSION_UNIT, NAMES, PROGRAM, UNIT
 from tests.unit.bringup_cases import DOCA, NETDEV
 from tests.unit.commands import Command
 
@@ -88,7 +88,8 @@ def test_scripts_that_a_later_spec_has_no_use_for_go_and_others_stay(spec: Path,
     said = states(command("bringup", str(spec), "-o", "out")[1])
     assert [name for name, state in said.items() if state == "removed"] == ["10-hugepages.sh", "20-eswitch.sh"]
     left = {f.name for f in folder.iterdir()}
-    assert left == {*NAMES, "notes.txt"} - {"10-hugepages.sh", "20-eswitch.sh"}
+    extension = {EXTENSION, EXTENSION_UNIT, PROGRAM}
+    assert left == {*NAMES, "notes.txt"} - {"10-hugepages.sh", "20-eswitch.sh"} - extension
     spec.write_text(DOCA)
     (folder / "25-functions.sh").unlink()
     command("bringup", str(spec), "-o", "out")

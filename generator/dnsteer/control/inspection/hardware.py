@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from dnsteer.control.inspection.functions import function
 from dnsteer.control.inspection.machine import Item, Machine
 from dnsteer.render.bringup.setup import Setup
 from dnsteer.spec.model import Flavor, Hardware
@@ -135,6 +136,8 @@ def _scalable(machine: Machine, setup: Setup, functions: dict[str, str]) -> Iter
         at = f"pci/{addresses.get(wanted.uplink, '')}/"
         there = [key for key, port in ports.items() if key.startswith(at) and port.get("sfnum") == wanted.number]
         yield Item(name, "ok", there[0]) if there else Item(name, "missing", "there is none", "run 25-functions.sh")
+        if there:
+            yield from function(machine, setup, wanted, ports[there[0]])
 
 
 def _offload(machine: Machine, setup: Setup) -> Iterator[Item]:

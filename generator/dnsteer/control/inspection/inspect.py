@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from dnsteer.control.inspection.extension import extension
 from dnsteer.control.inspection.hardware import hardware
 from dnsteer.control.inspection.machine import Item, Machine
 from dnsteer.control.inspection.memory import memory
@@ -29,6 +30,7 @@ def inspect(machine: Machine, setup: Setup, remote: str) -> list[Item]:
         *_devices(machine, setup),
         *_bluefield(machine, setup),
         *openvswitch(machine, setup, remote),
+        *extension(machine, setup),
         *_units(machine),
     ]
 

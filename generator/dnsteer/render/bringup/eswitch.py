@@ -6,8 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.sizes import Sizes
-from dnsteer.spec.bringup import BringUp, ScalableFunction, parse_pci
+from dnsteer.render.bringup.functions import Function, functions_of
+from dnsteer.spec.bringup import BringUp, parse_pci
 from dnsteer.spec.model import Flavor, Switch
 
 _PCI = re.compile(r"(?:pci:)?((?:[0-9a-fA-F]{4}:)?[0-9a-fA-F]{2}:[01][0-9a-fA-F]\.[0-7])\b")
@@ -21,7 +23,7 @@ class Eswitch:
     functions: Mapping[str, str]
     multiport: bool
     why: str
-    scalable: tuple[ScalableFunction, ...]
+    scalable: tuple[Function, ...]
 
     @property
     def cards(self) -> list[str]:
@@ -33,13 +35,14 @@ def eswitch_of(switch: Switch, sizes: Sizes) -> Eswitch:
     """The eSwitches of a switch."""
     part = switch.bringup or BringUp()
     functions = {name: part.pci.get(name) or _of_devargs(port.options) for name, port in switch.uplinks.items()}
-    devargs = [p.options.get("dpdk-devargs", "") for p in (*switch.uplinks.values(), *switch.ports.values())]
+    devargs = [port.options.get("dpdk-devargs", "") for port in ports_of(switch).values()]
     needed = switch.flavor in (Flavor.OVS_DOCA, Flavor.OVS_KERNEL) or any("representor=" in d for d in devargs)
-    needed = needed or bool(part.functions) or bool(part.multiport)
+    scalable = functions_of(switch, functions)
+    needed = needed or bool(scalable) or bool(part.multiport)
     if switch.flavor is Flavor.OVS_NETDEV:
         needed = False
     multiport, why = _multiport(part, sizes, functions)
-    return Eswitch(needed, functions, needed and multiport, why, tuple(part.functions))
+    return Eswitch(needed, functions, needed and multiport, why, scalable)
 
 
 def _multiport(part: BringUp, sizes: Sizes, functions: Mapping[str, str]) -> tuple[bool, str]:

@@ -15,6 +15,10 @@ from dnsteer.spec.bringup import PAGE_SIZES
 FOLDER = "/etc/dnsteer/bringup"
 """Where the systemd unit expects the scripts."""
 UNIT = "dnsteer-bringup.service"
+EXTENSION, EXTENSION_UNIT = "50-extension.sh", "dnsteer-ext.service"
+PROGRAM = "program.json"
+PROGRAM_FOLDER = "/etc/dnsteer/ext"
+"""Where the extension's unit expects its program."""
 _WIDTH = 120
 
 _CONTENTS = {
@@ -24,8 +28,11 @@ _CONTENTS = {
     "25-functions.sh": "scalable functions",
     "30-openvswitch.sh": "settings of Open vSwitch",
     "40-bridge.sh": "the bridge and its ports",
+    EXTENSION: "the extension's program: its unit, and that it runs",
     "teardown.sh": "takes it back",
     UNIT: "systemd unit: the scripts up to 30, at every boot, before ovs-vswitchd",
+    EXTENSION_UNIT: "systemd unit of the extension",
+    PROGRAM: "what the extension starts with; dnsteer apply loads the rest while it runs",
 }
 NAMES = (*_CONTENTS, "README.md")
 """All files that some spec has."""
@@ -40,14 +47,16 @@ def scripts_of(setup: Setup) -> list[str]:
         names.append("20-eswitch.sh")
     if setup.eswitch.scalable:
         names.append("25-functions.sh")
+    if setup.program:
+        names.append(EXTENSION)
     return sorted(names)
 
 
 def rendered(setup: Setup) -> dict[str, str]:
     """The files' texts by name."""
     scripts = scripts_of(setup)
-    names = ["bringup.sh", *scripts, "teardown.sh", UNIT]
-    contents = {name: _CONTENTS[name] for name in names}
+    names = ["bringup.sh", *scripts, "teardown.sh", UNIT, *([EXTENSION_UNIT] if setup.program else [])]
+    contents = {name: _CONTENTS[name] for name in [*names, *([PROGRAM] if setup.program else [])]}
     env = environment()
     env.filters.setdefault("shell", shlex.quote)
     env.filters.setdefault("ovsdb_string", json.dumps)
@@ -56,11 +65,14 @@ def rendered(setup: Setup) -> dict[str, str]:
         "setup": setup,
         "scripts": scripts,
         "contents": contents,
+        "extension": setup.switch.extension,
+        "program_folder": PROGRAM_FOLDER,
         "page_names": {size: name for name, size in PAGE_SIZES.items()},
         "S": SimpleNamespace(**{k: v for k, v in vars(sources).items() if k.isupper()}),
     }
     texts = {name: env.get_template(f"bringup/{name}.j2").render(values) for name in [*names, "README.md"]}
-    return {name: _tidy(text) for name, text in texts.items()}
+    found = {name: _tidy(text) for name, text in texts.items()}
+    return {**found, PROGRAM: setup.program} if setup.program else found
 
 
 def _comment(text: str) -> str:

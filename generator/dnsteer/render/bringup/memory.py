@@ -22,6 +22,10 @@ _DOCA_MB: dict[Hardware | None, tuple[int, str, str]] = {
 }
 
 
+_ACTION_BYTES = 128
+"""Memory that the extension's program asks for each entry with actions (datapath_ext/src/flow.c)."""
+
+
 @dataclass(frozen=True)
 class Pages:
     """Huge pages of one NUMA node: the size of a page in kB, and how many there must be at least."""
@@ -49,11 +53,13 @@ def buffer_bytes(mtu: int) -> int:
 
 
 def memory_of(switch: Switch) -> Memory:
-    """The memory of a switch; none where its flavor has no DPDK."""
-    if switch.flavor not in (Flavor.OVS_DOCA, Flavor.OVS_DPDK):
-        return Memory((), "", "", ())
+    """The memory of a switch, and of its extension; none where neither has DPDK."""
     part = switch.bringup or BringUp()
     pages = part.hugepages or Hugepages()
+    extension, extended = _extension(switch)
+    if switch.flavor not in (Flavor.OVS_DOCA, Flavor.OVS_DPDK):
+        own = (Pages(0, PAGE_SIZES[pages.size], _pages_for(extension, pages), extended, sources.EXTENSION),)
+        return Memory((), "", "", own if extension else ())
     doca = switch.flavor is Flavor.OVS_DOCA
     if part.memory:
         taken, why, source = tuple(part.memory), f"{_list(part.memory)} MB by node", sources.SPEC
@@ -62,7 +68,28 @@ def memory_of(switch: Switch) -> Memory:
     else:
         mb, why = _buffers(part.mtu or _USUAL_MTU)
         taken, source = (mb,), sources.OVS_MEMORY
-    return Memory(taken, why, source, _pages(switch, pages, taken, why, source))
+    found = _pages(switch, pages, taken, why, source)
+    if extension and pages.count is None:
+        first = found[0]
+        source = f"{first.source}; {sources.EXTENSION}"
+        more = _pages_for(extension, pages)
+        found = (Pages(first.node, first.size, first.count + more, f"{first.why}; {extended}", source), *found[1:])
+    return Memory(taken, why, source, found)
+
+
+def _pages_for(mb: int, pages: Hugepages) -> int:
+    return -(-mb * 1024 // PAGE_SIZES[pages.size])
+
+
+def _extension(switch: Switch) -> tuple[int, str]:
+    """Memory for the extension's program, in MB, in steps of 256, and the calculation; 0 where there is none."""
+    if switch.extension is None or switch.flavor is Flavor.OVS_NETDEV:
+        return 0, ""
+    budgets = switch.extension.budgets
+    least = (2 * budgets.slots + 2 * budgets.backends + budgets.vips) * _ACTION_BYTES
+    each = 1 << (least - 1).bit_length()
+    mb = -(-(2 * (each >> 20) + _OWN_MB) // 256) * 256
+    return mb, f"{mb} MB for the extension: {each >> 20} MB of actions at each of its ports, and DPDK's own"
 
 
 def _pages(switch: Switch, pages: Hugepages, taken: tuple[int, ...], why: str, source: str) -> tuple[Pages, ...]:

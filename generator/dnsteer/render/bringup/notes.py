@@ -17,6 +17,7 @@ COUNTERS_2024 = 65_536
 def notes_of(switch: Switch, sizes: Sizes, eswitch: Eswitch) -> Iterator[str]:
     """The notes on a switch."""
     yield from _functions(eswitch)
+    yield from _extension(switch, eswitch)
     if switch.flavor in (Flavor.OVS_DOCA, Flavor.OVS_DPDK):
         yield from _threads(switch)
     if switch.flavor is not Flavor.OVS_DOCA:
@@ -60,6 +61,19 @@ def _functions(eswitch: Eswitch) -> Iterator[str]:
             "scalable functions need the firmware settings PF_BAR2_ENABLE=0 PER_PF_NUM_SF=1 PF_TOTAL_SF and PF_SF_BAR_SIZE "
             "(mlxconfig, then a power cycle)"
         )
+
+
+def _extension(switch: Switch, eswitch: Eswitch) -> Iterator[str]:
+    if switch.extension is None:
+        return
+    if switch.flavor is Flavor.OVS_NETDEV:
+        yield (
+            "flavor ovs-netdev has no scalable functions: the extension runs there on its software model, in the lab "
+            "(dnsteer lab), and nothing of it is set up here"
+        )
+        return
+    places = ", ".join(f"{f.role}: function {f.number} of {f.uplink}" for f in eswitch.scalable if f.role)
+    yield f"the extension opens two trusted scalable functions ({places}); none of it has run on a BlueField"
 
 
 def _threads(switch: Switch) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.sizes import Sizes
 from dnsteer.render.bringup import sources
 from dnsteer.render.bringup.eswitch import Eswitch
@@ -101,8 +102,8 @@ def _doca(switch: Switch, sizes: Sizes, eswitch: Eswitch) -> Iterator[Setting]:
         "pmd-quiet-idle", "true", "queries pass in hardware, so that a PMD thread is idle nearly always; then it rests",
         sources.DPF, True,
     )  # fmt: skip
-    count = len(switch.uplinks) + len(switch.ports)
-    if switch.ports:
+    count = len(ports_of(switch))
+    if count > len(switch.uplinks):
         why = f"{count} ports, each with memory zones of its own; DPDK's own limit is for few"
         yield Setting("dpdk-max-memzones", "50000", why, sources.DPF, True)
     if not eswitch.multiport and len(switch.uplinks) > 1:

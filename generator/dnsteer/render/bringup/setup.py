@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from dnsteer import __version__
 from dnsteer.plan.bridge import WantedBridge, wanted_bridge
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.sizes import Sizes, sizes_of
@@ -12,6 +13,7 @@ from dnsteer.render.bringup.eswitch import Eswitch, eswitch_of
 from dnsteer.render.bringup.memory import Memory, memory_of
 from dnsteer.render.bringup.notes import notes_of
 from dnsteer.render.bringup.settings import Setting, settings_of
+from dnsteer.render.program import program_text
 from dnsteer.spec.bringup import BringUp
 from dnsteer.spec.load import Loaded
 from dnsteer.spec.model import Flavor, Switch
@@ -19,7 +21,10 @@ from dnsteer.spec.model import Flavor, Switch
 
 @dataclass(frozen=True)
 class Setup:
-    """What the machine needs. *file* is the spec's name, *notes* what the operator should know or supply."""
+    """What the machine needs. *file* is the spec's name, *notes* what the operator should know or supply.
+
+    *program* is what the extension starts with; empty where nothing of it is to be set up.
+    """
 
     file: str
     switch: Switch
@@ -30,6 +35,7 @@ class Setup:
     eswitch: Eswitch
     settings: tuple[Setting, ...]
     notes: tuple[str, ...]
+    program: str = ""
 
     @property
     def flavor(self) -> Flavor:
@@ -41,10 +47,15 @@ def setup_of(loaded: Loaded) -> Setup:
     """What a valid spec needs of its machine."""
     spec = loaded.spec
     switch, part = spec.switch, spec.switch.bringup or BringUp()
-    sizes = sizes_of(spec, build_plan(loaded))
+    plan = build_plan(loaded)
+    sizes = sizes_of(spec, plan)
     memory, eswitch = memory_of(switch), eswitch_of(switch, sizes)
+    file, program = Path(loaded.file).name, ""
+    if plan.extension is not None and switch.flavor is not Flavor.OVS_NETDEV:
+        about = f"Program of the extension for {file}, by dnsteer bringup {__version__}; spec digest {plan.digest[:16]}"
+        program = program_text(plan.extension, about)
     return Setup(
-        Path(loaded.file).name,
+        file,
         switch,
         part,
         wanted_bridge(spec),
@@ -53,4 +64,5 @@ def setup_of(loaded: Loaded) -> Setup:
         eswitch,
         settings_of(switch, sizes, memory, eswitch),
         tuple(notes_of(switch, sizes, eswitch)),
+        program,
     )

@@ -1,0 +1,438 @@
+"""Bring-up of a spec with an extension: functions and their names, pages, program and unit; on stubs, as no card is here."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dnsteer.control.inspection.inspect import inspect
+from dnsteer.control.inspection.machine import Machine
+from dnsteer.render.bringup.files import EXTENSION_UNIT, rendered, scripts_of
+from dnsteer.render.bringup.functions import Function
+from dnsteer.spec.errors import SpecError
+from tests.unit.bringup_cases import DOCA, setup, written
+from tests.unit.test_bringup_check import REMOTE, BlueField
+from tests.unit.test_bringup_scripts import P0, Tree
+
+ROOT = Path(__file__).resolve().parents[2]
+EXT = """\
+apiVersion: dnsteer/v1
+switch:
+  flavor: ovs-doca
+  hardware: bluefield-3
+  bridge: br-dns
+  mac: 02:00:00:00:00:53
+  uplinks:
+    p0:
+  extension:
+    ingress: {port: ext-in}
+    egress: {port: ext-out, device: enp3s0f0s54}
+    ipv4: 192.0.2.2
+  bringup:
+    pci: {p0: 0000:03:00.0}
+    mtu: 1600
+pools:
+  ns:
+    slots: 64
+    backends:
+      - {name: a, ipv4: 192.0.2.11, mac: 02:00:00:00:01:01}
+      - {name: b, ipv4: 192.0.2.12, mac: 02:00:00:00:01:02}
+vips:
+  dns: {addresses: [198.51.100.53], services: [dns], pool: ns, forwarding: ipip}
+"""
+KERNEL = ("flavor: ovs-doca", "flavor: ovs-kernel")
+NETDEV = (("flavor: ovs-doca", "flavor: ovs-netdev"), ("    pci: {p0: 0000:03:00.0}\n", ""))
+DPDK = (
+    ("flavor: ovs-doca", "flavor: ovs-dpdk"), ("    p0:\n", "    p0: {options: {dpdk-devargs: '0000:03:00.0'}}\n"),
+    ("{port: ext-in}", "{port: ext-in, options: {dpdk-devargs: '0000:03:00.0,representor=sf[8]'}}"),
+    ("{port: ext-out, ", "{port: ext-out, options: {dpdk-devargs: '0000:03:00.0,representor=sf9'}, "),
+)  # fmt: skip
+INGRESS = Function("p0", 53, None, True, "ext-in", "ext-in", "ingress")
+EGRESS = Function("p0", 54, None, True, "ext-out", "enp3s0f0s54", "egress")
+
+
+# Values
+
+
+def test_two_functions_are_made_where_the_spec_names_none() -> None:
+    assert setup(EXT).eswitch.scalable == (INGRESS, EGRESS)
+    assert setup(EXT, *NETDEV).eswitch.scalable == ()
+    assert setup(DOCA).eswitch.scalable[0].role == ""
+
+
+def functions(text: str, *changes: tuple[str, str]) -> list[tuple[str, int, bool, str, str]]:
+    return [(f.uplink, f.number, f.trust, f.port, f.role) for f in setup(text, *changes).eswitch.scalable]
+
+
+def test_the_specs_trusted_functions_are_taken_in_their_order() -> None:
+    named = (
+        "mtu: 1600",
+        "functions:\n      - {uplink: p0, number: 4}\n      - {uplink: p0, number: 7, trust: true}\n    mtu: 1600",
+    )
+    assert functions(EXT, named) == [
+        ("p0", 4, False, "", ""), ("p0", 7, True, "ext-in", "ingress"), ("p0", 53, True, "ext-out", "egress"),
+    ]  # fmt: skip
+    taken = ("mtu: 1600", "functions: [{uplink: p0, number: 53}]\n    mtu: 1600")
+    assert [number for _, number, *_ in functions(EXT, taken)] == [53, 54, 55]
+
+
+def test_ports_may_name_their_function() -> None:
+    """By devargs, where nothing has to be named; or by the name that the kernel gives a representor."""
+    assert functions(EXT, *DPDK) == [("p0", 8, True, "", "ingress"), ("p0", 9, True, "", "egress")]
+    by_name = functions(EXT, ("port: ext-in", "port: en3f0pf0sf8"), ("port: ext-out", "port: pf0sf9"))
+    assert by_name == [("p0", 8, True, "en3f0pf0sf8", "ingress"), ("p0", 9, True, "pf0sf9", "egress")]
+    other = functions(
+        EXT, ("p0:\n", "p0:\n    p1:\n"), ("{p0: 0000:03:00.0}", "{p0: 0000:03:00.0, p1: 0000:03:00.1}"),
+        ("port: ext-out", "port: en3f1pf1sf9"), ("01:01}", "01:01, port: p0}"), ("01:02}", "01:02, port: p0}"),
+    )  # fmt: skip
+    assert other == [("p1", 9, True, "en3f1pf1sf9", "egress"), ("p0", 53, True, "ext-in", "ingress")]
+
+
+def test_several_uplinks_need_one_eswitch() -> None:
+    two = setup(
+        EXT, ("p0:\n", "p0:\n    p1:\n"), ("{p0: 0000:03:00.0}", "{p0: 0000:03:00.0, p1: 0000:03:00.1}"),
+        ("01:01}", "01:01, port: p0}"), ("01:02}", "01:02, port: p0}"),
+    )  # fmt: skip
+    assert two.eswitch.multiport
+    assert two.eswitch.why.startswith("queries that come in by p1 go to ext-in: hardware forwards that only where")
+
+
+@pytest.mark.parametrize(("changes", "count"), [((), 3072 + 128), ((KERNEL,), 128), (NETDEV, 0)])
+def test_the_extension_has_pages_of_its_own(changes: tuple[tuple[str, str], ...], count: int) -> None:
+    assert sum(p.count for p in setup(EXT, *changes).memory.pages) == count
+
+
+def test_pages_follow_the_budgets() -> None:
+    large = ("ipv4: 192.0.2.2", "ipv4: 192.0.2.2\n    budgets: {slots: 1048576}")
+    (pages,) = setup(EXT, KERNEL, large).memory.pages
+    assert pages.count == 1280 / 2
+    assert pages.why == "1280 MB for the extension: 512 MB of actions at each of its ports, and DPDK's own"
+    said = ("mtu: 1600", "hugepages: {count: 4000}\n    mtu: 1600")
+    assert [p.count for p in setup(EXT, said).memory.pages] == [4000]  # the spec's word counts
+
+
+def test_scripts_unit_and_program_are_there_where_there_are_functions() -> None:
+    assert scripts_of(setup(EXT)) == [
+        "10-hugepages.sh", "20-eswitch.sh", "25-functions.sh", "30-openvswitch.sh", "40-bridge.sh", "50-extension.sh",
+    ]  # fmt: skip
+    assert {EXTENSION_UNIT, "program.json", "50-extension.sh"} <= set(rendered(setup(EXT)))
+    for other in (setup(DOCA), setup(EXT, *NETDEV)):
+        assert not {EXTENSION_UNIT, "program.json", "50-extension.sh"} & set(rendered(other))
+    assert "./50-extension.sh" in rendered(setup(EXT))["bringup.sh"]
+    program = json.loads(rendered(setup(EXT))["program.json"])
+    assert program["ports"] == {"in": "ext-in", "out": "enp3s0f0s54"}
+    assert "by dnsteer bringup" in program["about"]
+    assert [s.value for s in setup(EXT).settings if s.key == "dpdk-max-memzones"] == ["50000"]
+
+
+def test_notes_say_what_has_not_run() -> None:
+    (note,) = [n for n in setup(EXT).notes if "the extension" in n]
+    assert (
+        "ingress: function 53 of p0, egress: function 54 of p0" in note and "none of it has run on a BlueField" in note
+    )
+    (note,) = [n for n in setup(EXT, *NETDEV).notes if "the extension" in n]
+    assert "ovs-netdev has no scalable functions" in note and "software model" in note
+
+
+def service(text: str) -> list[str]:
+    return [line for line in text.partition("[Service]\n")[2].splitlines() if line]
+
+
+def test_the_unit_is_the_programs_own_but_for_its_order() -> None:
+    own = (ROOT / "datapath_ext" / "systemd" / EXTENSION_UNIT).read_text()
+    assert service(rendered(setup(EXT))[EXTENSION_UNIT]) == service(own)
+    other = ("ipv4: 192.0.2.2", "ipv4: 192.0.2.2\n    control: /var/lib/ext/sock")
+    text = rendered(setup(EXT, other))[EXTENSION_UNIT]
+    assert "--socket /var/lib/ext/sock" in text and "ReadWritePaths=/var/lib/ext" in text
+    assert "RuntimeDirectory" not in text
+
+
+@pytest.mark.parametrize("changes", [(), (KERNEL,), DPDK, NETDEV, (("    mtu: 1600\n", ""),)])
+def test_the_scripts_are_good_shell(changes: tuple[tuple[str, str], ...], tmp_path: Path) -> None:
+    written(tmp_path, EXT, *changes)
+    scripts = sorted(map(str, tmp_path.glob("*.sh")))
+    done = subprocess.run(["shellcheck", *scripts], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_names_that_shells_read_otherwise_do_no_harm(tmp_path: Path) -> None:
+    """The schema takes none of them."""
+    for name in ("'$(reboot)'", "a b", "-x"):
+        with pytest.raises(SpecError):
+            written(tmp_path, EXT, ("port: ext-in", f"port: {name}"))
+
+
+# Scripts
+
+DEVLINK = r"""#!/bin/sh
+echo "devlink $*" >>"$STATE/calls"
+case "$1 $2" in
+"port show") cat "$STATE/ports" 2>/dev/null ;;
+"port add")
+    echo "$3/327$9: type eth netdev en3f0pf0sf$9 flavour pcisf controller 0 pfnum $7 sfnum $9" >>"$STATE/ports"
+    mkdir -p "$DNSTEER_ROOT/sys/class/net/en3f0pf0sf$9"
+    ;;
+"port function" | "port del") ;;
+esac
+"""
+IP = r"""#!/bin/sh
+echo "ip $*" >>"$STATE/calls"
+net=$DNSTEER_ROOT/sys/class/net
+case $5 in
+name) mv "$net/$4" "$net/$6" && sed -i "s/ netdev $4 / netdev $6 /" "$STATE/ports" ;;
+mtu) echo "$6" >"$(find "$DNSTEER_ROOT/sys/devices" -path "*/net/$4/mtu")" ;;
+esac
+"""
+RDMA = r"""#!/bin/sh
+echo "rdma $*" >>"$STATE/calls"
+old=$(find "$DNSTEER_ROOT/sys/devices" -path "*/infiniband/$3")
+mv "$old" "${old%/*}/$5"
+"""
+SYSTEMCTL = r"""#!/bin/sh
+echo "systemctl $*" >>"$STATE/calls"
+case $1 in
+show) cat "$STATE/pid" 2>/dev/null || echo 0 ;;
+is-enabled) [ -e "$STATE/enabled" ] ;;
+enable) : >"$STATE/enabled" ;;
+start | restart) [ ! -e "$STATE/fails" ] && echo "$(($(cat "$STATE/pid" 2>/dev/null || echo 100) + 1))" >"$STATE/pid" ;;
+disable) rm -f "$STATE/enabled" "$STATE/pid" ;;
+esac
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    found = Tree(tmp_path)
+    for name, text in (("devlink", DEVLINK), ("ip", IP), ("rdma", RDMA), ("systemctl", SYSTEMCTL)):
+        (found.bin / name).write_text(text)
+        (found.bin / name).chmod(0o755)
+    found.file("usr/bin/dnsteer-ext", "#!/bin/sh\n").chmod(0o755)
+    return found
+
+
+def devices(tree: Tree) -> None:
+    """The devices behind functions 53 and 54, with their own drivers."""
+    drivers = tree.root / "sys/bus/auxiliary/drivers/mlx5_core.sf"
+    drivers.mkdir(parents=True)
+    for n, number in enumerate((53, 54), 2):
+        name = f"sys/devices/pci0000:00/{P0}/mlx5_core.sf.{n}"
+        tree.file(f"{name}/sfnum", f"{number}\n")
+        tree.file(f"{name}/net/enp3s0f0s{number}/mtu", "1500\n")
+        (tree.root / name / f"infiniband/mlx5_{n}").mkdir(parents=True)
+        (tree.root / name / "driver").symlink_to(drivers)
+        tree.link(f"sys/bus/auxiliary/devices/mlx5_core.sf.{n}", tree.root / name)
+
+
+def test_functions_get_the_names_that_the_switch_and_the_extension_use(tree: Tree) -> None:
+    devices(tree)
+    tree.render(EXT)
+    first = tree.run("25-functions.sh")
+    assert (first.code, first.err) == (0, "")
+    assert first.changed == [
+        f"scalable function 53 of {P0}: pci/{P0}/32753",
+        f"representor of pci/{P0}/32753: en3f0pf0sf53 -> ext-in",
+        "RDMA device of mlx5_core.sf.2: mlx5_2 -> ext-in",
+        "MTU of enp3s0f0s53 (mlx5_core.sf.2): 1600",
+        f"scalable function 54 of {P0}: pci/{P0}/32754",
+        f"representor of pci/{P0}/32754: en3f0pf0sf54 -> ext-out",
+        "MTU of enp3s0f0s54 (mlx5_core.sf.3): 1600",  # its network interface is called so already
+    ]
+    calls = tree.calls()
+    assert [c for c in calls if "trust" in c] == [
+        f"devlink port function set pci/{P0}/327{n} trust on" for n in (53, 54)
+    ]
+    again = tree.run("25-functions.sh")
+    assert (again.code, again.changed, tree.calls()) == (0, [], [])
+
+
+def test_a_name_that_another_interface_has_is_refused(tree: Tree) -> None:
+    devices(tree)
+    (tree.root / "sys/class/net/ext-in").mkdir()
+    tree.render(EXT)
+    ran = tree.run("25-functions.sh")
+    assert ran.code == 1
+    assert "there is a network interface ext-in that is not the representor of" in ran.err
+    assert not tree.calls("ip link")
+
+
+def test_a_function_of_others_that_is_not_trusted_is_refused(tree: Tree) -> None:
+    devices(tree)
+    shown = f"pci/{P0}/32753: type eth netdev x flavour pcisf controller 0 pfnum 0 sfnum 53\n  state active trust off\n"
+    (tree.root / "sys/class/net/x").mkdir()
+    (tree.state / "ports").write_text(shown)
+    tree.render(EXT)
+    ran = tree.run("25-functions.sh")
+    assert ran.code == 1 and "was made by others and is not trusted" in ran.err
+    (tree.state / "ports").write_text(shown.replace("trust off", "trust on"))
+    assert tree.run("25-functions.sh").code == 0
+
+
+def test_devices_that_do_not_come_are_named(tree: Tree) -> None:
+    devices(tree)
+    (tree.root / f"sys/devices/pci0000:00/{P0}/mlx5_core.sf.2/infiniband/mlx5_2").rmdir()
+    tree.render(EXT)
+    ran = tree.run("25-functions.sh", wait=1)
+    assert ran.code == 1 and "no RDMA device came for mlx5_core.sf.2 while waiting" in ran.err
+
+
+def extension(tree: Tree, *args: str) -> tuple[int, list[str], list[str]]:
+    """Exit code, changes and what systemctl was told to do."""
+    ran = tree.run("50-extension.sh", *args)
+    told = [c.removeprefix("systemctl ") for c in tree.calls("systemctl") if not re.search(r" (show|is-enabled) ", c)]
+    return ran.code, [c.replace(str(tree.root), "") for c in ran.changed], told
+
+
+PROGRAM, UNIT = "/etc/dnsteer/ext/program.json", f"/etc/systemd/system/{EXTENSION_UNIT}"
+
+
+def test_the_extension_is_set_up_and_started_once(tree: Tree) -> None:
+    tree.render(EXT)
+    code, changed, told = extension(tree)
+    assert (code, changed) == (0, [PROGRAM, UNIT, f"{EXTENSION_UNIT}: enabled", f"{EXTENSION_UNIT}: start"])
+    assert told == ["daemon-reload", f"enable {EXTENSION_UNIT}", f"start {EXTENSION_UNIT}"]
+    assert (tree.root / PROGRAM[1:]).read_text() == rendered(setup(EXT))["program.json"]
+    assert extension(tree) == (0, [], [])
+
+
+def test_other_vips_need_no_restart_and_other_budgets_do(tree: Tree) -> None:
+    tree.render(EXT)
+    extension(tree)
+    tree.render(EXT, ("198.51.100.53", "198.51.100.54"))
+    assert extension(tree) == (0, [PROGRAM], [])
+    tree.render(EXT, ("ipv4: 192.0.2.2", "ipv4: 192.0.2.2\n    budgets: {vips: 512}"))
+    assert extension(tree) == (3, [PROGRAM], [])
+    assert extension(tree) == (3, [], [])  # as often as it is run
+    assert extension(tree, "--restart") == (0, [f"{EXTENSION_UNIT}: restart"], [f"restart {EXTENSION_UNIT}"])
+    assert extension(tree) == (0, [], [])
+
+
+def test_a_restart_by_hand_counts(tree: Tree) -> None:
+    tree.render(EXT)
+    extension(tree)
+    tree.render(EXT, ("device: enp3s0f0s54", "device: mlx5_9"))
+    assert extension(tree)[0] == 3
+    (tree.state / "pid").write_text("4711\n")
+    assert extension(tree) == (0, [], [])
+
+
+def test_a_unit_of_somebody_else_stays(tree: Tree) -> None:
+    tree.file(UNIT[1:], "[Unit]\n# mine\n")
+    tree.render(EXT)
+    code, changed, _ = extension(tree)
+    assert code == 0 and UNIT not in changed
+    assert (tree.root / UNIT[1:]).read_text() == "[Unit]\n# mine\n"
+
+
+def test_what_is_not_installed_or_does_not_start_is_said(tree: Tree) -> None:
+    tree.render(EXT)
+    (tree.state / "fails").touch()
+    ran = tree.run("50-extension.sh")
+    assert ran.code == 1 and "does not start; why is in its log: journalctl -u dnsteer-ext" in ran.err
+    (tree.root / "usr/bin/dnsteer-ext").unlink()
+    ran = tree.run("50-extension.sh")
+    assert ran.code == 1 and "/usr/bin/dnsteer-ext is not installed: build datapath_ext with the DOCA SDK" in ran.err
+
+
+def test_teardown_takes_it_back(tree: Tree) -> None:
+    devices(tree)
+    tree.render(EXT)
+    assert tree.run("25-functions.sh").code == 0
+    extension(tree)
+    done = tree.run("teardown.sh", "--yes")
+    assert (done.code, done.err) == (0, "")
+    said = [c.replace(str(tree.root), "") for c in done.changed]
+    assert said == [
+        f"{EXTENSION_UNIT} is gone", f"{PROGRAM} is gone", "interface ext-in -> en3f0pf0sf53",
+        "interface ext-out -> en3f0pf0sf54", f"scalable function pci/{P0}/32753 is gone",
+        f"scalable function pci/{P0}/32754 is gone",
+    ]  # fmt: skip
+    again = tree.run("teardown.sh", "--yes")
+    assert (again.code, again.changed) == (0, [])
+
+
+# The look at a machine
+
+
+def one(machine: BlueField, name: str, state: str, found: str, todo: str = "") -> None:
+    """What is said of one thing."""
+    (item,) = [i for i in inspect(Machine(machine.root, machine.run), setup(EXT), REMOTE) if i.name == name]
+    assert (item.state, found in item.found, todo in item.todo) == (state, True, True), item
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> BlueField:
+    """A BlueField on which all of the extension is as it should be."""
+    found = BlueField(tmp_path, EXT)
+    found.pages.write_text("3200\n")
+    ports = {
+        f"pci/{P0}/327{n}": {"flavour": "pcisf", "sfnum": n, "netdev": name, "function": {"state": "active"}}
+        for n, name in ((53, "ext-in"), (54, "ext-out"))
+    }
+    found.says("devlink -j port show", json.dumps({"port": ports}))
+    for n, name in ((2, "infiniband/ext-in"), (3, "net/enp3s0f0s54")):
+        (found.root / f"sys/bus/auxiliary/devices/mlx5_core.sf.{n}/{name}").mkdir(parents=True)
+    for n, number in ((2, 53), (3, 54)):
+        found.file(f"sys/bus/auxiliary/devices/mlx5_core.sf.{n}/net/enp3s0f0s{number}/mtu", "1600\n")
+    for name in ("ext-in", "ext-out"):
+        found.file(f"sys/class/net/{name}/operstate", "up\n")
+    found.file("usr/bin/dnsteer-ext", "").chmod(0o755)
+    found.file(PROGRAM[1:], rendered(setup(EXT))["program.json"])
+    unit = found.file(UNIT[1:], rendered(setup(EXT))[EXTENSION_UNIT])
+    wants = unit.parent / "multi-user.target.wants"
+    wants.mkdir()
+    (wants / EXTENSION_UNIT).symlink_to(UNIT)
+    found.says(f"systemctl is-active {EXTENSION_UNIT}", "active\n")
+    return found
+
+
+def test_a_machine_that_has_all_of_it(machine: BlueField) -> None:
+    assert {*machine.wrong()} == {"port p0", "port ext-in", "port ext-out"}  # the synthetic database has another MTU
+    one(machine, "scalable function 53 of p0, representor", "ok", "ext-in")
+    one(machine, "scalable function 53 of p0, device", "ok", "ext-in (mlx5_core.sf.2)")
+    one(machine, "scalable function 54 of p0, device", "ok", "enp3s0f0s54 (mlx5_core.sf.3)")
+    one(machine, "scalable function 54 of p0, MTU", "ok", "1600")
+    one(machine, "huge pages, node 0", "ok", "3200 of 3200")
+    one(machine, "extension", "ok", "/usr/bin/dnsteer-ext")
+    one(machine, "extension, program", "ok", PROGRAM)
+    one(machine, "unit for the extension", "ok", "enabled")
+    one(machine, "extension running", "ok", "active")
+
+
+def test_what_is_missing_of_it_is_said(machine: BlueField) -> None:
+    ports = {f"pci/{P0}/32753": {"sfnum": 53, "netdev": "en3f0pf0sf53", "function": {"trust": "off"}}}
+    machine.says("devlink -j port show", json.dumps({"port": ports}))
+    one(machine, "scalable function 53 of p0, trust", "missing", "off", "trust on")
+    one(
+        machine,
+        "scalable function 53 of p0, representor",
+        "missing",
+        "en3f0pf0sf53; should be ext-in",
+        "25-functions.sh",
+    )
+    one(machine, "scalable function 54 of p0", "missing", "there is none", "25-functions.sh")
+    (machine.root / "sys/bus/auxiliary/devices/mlx5_core.sf.2/infiniband/ext-in").rmdir()
+    one(machine, "scalable function 53 of p0, device", "missing", "none is called ext-in", "25-functions.sh")
+    (machine.root / "usr/bin/dnsteer-ext").unlink()
+    one(machine, "extension", "missing", "no /usr/bin/dnsteer-ext", "DOCA SDK")
+    file = machine.root / PROGRAM[1:]
+    file.write_text(file.read_text().replace('"vips": 256', '"vips": 128'))
+    one(machine, "extension, program", "missing", "has other budgets", "50-extension.sh --restart")
+    file.unlink()
+    one(machine, "extension, program", "missing", f"no {PROGRAM}", "50-extension.sh")
+    (machine.root / f"etc/systemd/system/multi-user.target.wants/{EXTENSION_UNIT}").unlink()
+    one(machine, "unit for the extension", "missing", "not enabled", "systemctl enable")
+    (machine.root / UNIT[1:]).unlink()
+    one(machine, "unit for the extension", "missing", f"no {EXTENSION_UNIT}", "50-extension.sh")
+    del machine.answers[f"systemctl is-active {EXTENSION_UNIT}"]
+    one(machine, "extension running", "unknown", "")
+
+
+def test_other_vips_in_the_program_are_not_missed(machine: BlueField) -> None:
+    """They are the record's, and loaded by apply."""
+    file = machine.root / PROGRAM[1:]
+    file.write_text(file.read_text().replace("198.51.100.53", "198.51.100.99"))
+    one(machine, "extension, program", "ok", PROGRAM)
