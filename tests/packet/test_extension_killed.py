@@ -1,0 +1,301 @@
+"""Changes of tables and extension that are cut off: by kill -9 at every step, by a refusal, by an extension that is lost.
+
+After the next verb both are the old or the new ones, and the same of the two.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dnsteer.control.absent import change_overlay
+from dnsteer.control.back import Back
+from dnsteer.control.deploy import Options, deploy
+from dnsteer.control.edits import advance, bring_back, take_out
+from dnsteer.control.restore import restore
+from dnsteer.control.where import Switch as Where
+from dnsteer.spec.load import Loaded
+from dnsteer.switch.openflow import OpenFlow, UnconfirmedError
+from dnsteer.switch.program import LostError, Program, RefusedError
+from dnsteer.switch.record import Record
+from dnsteer.switch.tools import SwitchError, UnavailableError
+from dnsteer.switch.verify import verify
+from tests.packet.command import all_of, fresh
+from tests.packet.crossing import Relay
+from tests.packet.extended import EXTENDED, Extension
+from tests.packet.switches import Switch, spec_of
+
+FORK = multiprocessing.get_context("fork")
+EXPECTED = ["Broken pipe", "UNKNOWN_GROUP"]
+OTHER = EXTENDED.replace(
+    "- {name: f3, ipv4: 192.0.2.13, mac: '02:00:00:00:01:03'}",
+    "- {name: f4, ipv4: 192.0.2.14, mac: '02:00:00:00:01:04', port: vf0}",
+).replace("pool: sprayed}", "pool: near}")
+OLD, NEW = spec_of(EXTENDED), spec_of(OTHER)
+QUICK = Options(grace=0.05)
+Work = Callable[[Where], object]
+
+
+@pytest.fixture
+def extension(tmp_path: Path) -> Iterator[Extension]:
+    with Extension(tmp_path) as it:
+        yield it
+
+
+@pytest.fixture
+def where(shared: Switch, extension: Extension) -> Where:
+    """With the old spec applied after the new one."""
+    fresh(shared)
+    at = Where(shared.database, extension=str(extension.socket))
+    deploy(NEW, at, QUICK)
+    deploy(OLD, at, QUICK)
+    return at
+
+
+def held(switch: Switch, extension: Extension) -> tuple[object, ...]:
+    return (*switch.tables(), switch.ports(), extension.program)
+
+
+def cut_off(step: int, work: Work, where: Where) -> bool:
+    """Do it in a process of its own that kills itself at a step, before or after it. Whether it came so far."""
+
+    def run() -> None:
+        done = 0
+
+        def killing(owner: Any, name: str) -> None:
+            original = getattr(owner, name)
+
+            def stepped(*args: Any, **more: Any) -> Any:
+                nonlocal done
+                if done == step:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                result = original(*args, **more)
+                done += 1
+                if done == step:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                done += 1
+                return result
+
+            setattr(owner, name, stepped)
+
+        for owner, name in ((Record, "begin"), (OpenFlow, "bundle"), (Program, "load"), (Record, "commit")):
+            killing(owner, name)
+        work(where)
+
+    child = FORK.Process(target=run)
+    child.start()
+    child.join()
+    assert child.exitcode in (0, -signal.SIGKILL)
+    return child.exitcode != 0
+
+
+CHANGES: dict[str, tuple[Work, Work]] = {
+    "apply": (lambda w: deploy(NEW, w, QUICK), lambda w: deploy(OLD, w, QUICK)),
+    "drain": (
+        lambda w: change_overlay(w, None, take_out("far/f1", "drain")),
+        lambda w: change_overlay(w, None, bring_back("far/f1", "drain")),
+    ),
+    "rollback": (lambda w: deploy(Back(), w, QUICK), lambda w: deploy(OLD, w, QUICK)),
+}
+ENDS: dict[str, Work] = {
+    "restore": lambda w: restore(w, None),
+    "a drain elsewhere": lambda w: change_overlay(w, None, advance, pool="near"),
+}
+
+
+def spec_in_force(where: Where) -> Loaded:
+    with Record(where.remote) as record:
+        standing = record.the_bridge(None)
+    assert standing.pending is None
+    return next(s for s in (OLD, NEW) if standing.digest.startswith(digest_of(s)))
+
+
+def digest_of(spec: Loaded) -> str:
+    from dnsteer.spec.load import digest
+
+    return digest(spec.spec)
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_kill_at_every_step(kind: str, where: Where, shared: Switch, extension: Extension) -> None:
+    forth, back = CHANGES[kind]
+    old = held(shared, extension)
+    forth(where)
+    new = held(shared, extension)
+    back(where)
+    assert held(shared, extension) == old != new
+    seen, steps = [], 0
+    while cut_off(steps, forth, where):
+        list(ENDS.values())[steps // 2 % 2](where)
+        now = held(shared, extension)
+        assert now in (old, new), steps
+        seen.append(now == new)
+        assert verify(spec_in_force(where), where.remote, extension=where.extension) == []
+        back(where)
+        assert held(shared, extension) == old
+        steps += 1
+    # Old up to the bundle that makes the tables the new ones, and new from then on.
+    assert seen == sorted(seen) and {*seen} == {True, False}
+    assert steps >= (8 if kind == "drain" else 12)
+
+
+@pytest.mark.parametrize("first", [4, 6, 9])
+def test_kill_of_what_ends_a_kill(first: int, where: Where, shared: Switch, extension: Extension) -> None:
+    """Also the verb that ends what was cut off may be cut off."""
+    old = held(shared, extension)
+    deploy(NEW, where, QUICK)
+    new = held(shared, extension)
+    deploy(OLD, where, QUICK)
+    for second in range(1, 14, 3):
+        assert cut_off(first, CHANGES["apply"][0], where)
+        cut_off(second, ENDS["restore"], where)
+        restore(where, None)
+        assert held(shared, extension) in (old, new), second
+        deploy(OLD, where, QUICK)
+        assert held(shared, extension) == old
+
+
+@pytest.fixture
+def relay(extension: Extension, tmp_path: Path) -> Iterator[Relay]:
+    """Between dnsteer and the extension."""
+
+    def ask(line: bytes) -> bytes:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(extension.socket))
+            connection.sendall(line)
+            return connection.makefile("rb").readline()
+
+    with Relay(tmp_path / "relay.sock", ask) as it:
+        yield it
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_a_refusal_leaves_all_as_it_was(
+    kind: str, where: Where, relay: Relay, shared: Switch, extension: Extension
+) -> None:
+    before, program = all_of(shared), extension.program
+    relay.refuse = "vip tunneled/198.51.100.53/udp/53: out of entries"
+    with pytest.raises(RefusedError if kind == "drain" else SwitchError, match="out of entries") as error:
+        CHANGES[kind][0](Where(where.remote, extension=str(relay.path)))
+    assert "tunneled/198.51.100.53/udp/53" in str(error.value)
+    assert (all_of(shared), extension.program) == (before, program)
+    assert verify(OLD, where.remote, extension=where.extension) == []
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_a_bundle_that_is_refused_takes_the_program_back(
+    kind: str, where: Where, shared: Switch, extension: Extension, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, program = all_of(shared), extension.program
+    bundle = OpenFlow.bundle
+
+    def refused(self: OpenFlow, lines: list[str]) -> None:
+        marked = any("table=63" in line for line in lines)
+        bundle(self, [*lines, "group modify group_id=4711,type=all"] if marked else lines)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OpenFlow, "bundle", refused)
+        with pytest.raises(SwitchError, match="UNKNOWN_GROUP"):
+            CHANGES[kind][0](where)
+    assert (all_of(shared), extension.program) == (before, program)
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+@pytest.mark.parametrize("arrived", [True, False])
+def test_a_bundle_of_unknown_fate(
+    kind: str, arrived: bool, where: Where, shared: Switch, extension: Extension, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it is known, the program serves both; the next verb finds out."""
+    old = held(shared, extension)
+    CHANGES[kind][0](where)
+    new = held(shared, extension)
+    CHANGES[kind][1](where)
+    bundle = OpenFlow.bundle
+
+    def lost(self: OpenFlow, lines: list[str]) -> None:
+        marked = any("table=63" in line for line in lines)
+        if arrived or not marked:
+            bundle(self, lines)
+        if marked:
+            raise UnconfirmedError("no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OpenFlow, "bundle", lost)
+        with pytest.raises(UnconfirmedError):
+            CHANGES[kind][0](where)
+    restore(where, None)
+    assert held(shared, extension) == (new if arrived else old)
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+@pytest.mark.parametrize("nth", [1, 2])
+def test_an_extension_that_dies_during_a_load(
+    kind: str, nth: int, where: Where, relay: Relay, shared: Switch, extension: Extension
+) -> None:
+    """It comes back with the program of its file; `restore` makes both the same."""
+    if kind == "drain" and nth == 2:
+        pytest.skip("a drain loads once")
+    old = held(shared, extension)
+    CHANGES[kind][0](where)
+    new = held(shared, extension)
+    CHANGES[kind][1](where)
+    loads = iter(range(1, 10))
+    relay.on_load = lambda: extension.kill() if next(loads) == nth else None
+    relayed = Where(where.remote, extension=str(relay.path))
+    with pytest.raises(UnavailableError):
+        CHANGES[kind][0](relayed)
+    with pytest.raises(UnavailableError, match="but not its program in the extension"):
+        restore(where, None)
+    extension.start()
+    restore(where, None)
+    assert held(shared, extension) == (old if nth == 1 else new)
+
+
+def test_an_extension_that_is_stuck(where: Where, shared: Switch, extension: Extension) -> None:
+    """It is waited for as long as was said, and nothing is changed."""
+    before = all_of(shared)
+    extension.stop(signal.SIGSTOP)
+    try:
+        with pytest.raises(UnavailableError, match=r"does not answer within 0.4 s; is it stuck\?; nothing was changed"):
+            deploy(NEW, Where(where.remote, timeout=0.4, extension=where.extension), QUICK)
+    finally:
+        extension.stop(signal.SIGCONT)
+    assert all_of(shared) == before
+
+
+@pytest.mark.parametrize("said", [b"nonsense\n", b"[1]\n", b'{"ok": 1}\n', b'{"ok": true}\n', b""])
+def test_answers_that_are_none(said: bytes, tmp_path: Path, where: Where, shared: Switch) -> None:
+    before = all_of(shared)
+    with Relay(tmp_path / "strange.sock", lambda _: said) as relay:
+        with pytest.raises(SwitchError) as error:
+            deploy(NEW, Where(where.remote, extension=str(relay.path), timeout=1), QUICK)
+        assert str(relay.path) in str(error.value)
+    assert all_of(shared) == before
+
+
+def test_what_a_load_came_to_is_not_known(
+    where: Where, shared: Switch, extension: Extension, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when it takes too long: it may still happen."""
+    old = held(shared, extension)
+    load = Program.load
+
+    def lost(self: Program, program: dict[str, Any]) -> dict[str, Any]:
+        load(self, program)
+        raise LostError("too late")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Program, "load", lost)
+        with pytest.raises(UnavailableError, match="the program is the old or the new one"):
+            deploy(NEW, where, QUICK)
+    with Record(where.remote) as record:
+        assert record.the_bridge(None).pending is not None
+    assert restore(where, None)[0].changed
+    assert held(shared, extension) == old

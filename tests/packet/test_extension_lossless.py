@@ -1,0 +1,181 @@
+"""Changes of the extension and the tables together: at every step of them each query arrives, and each answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dnsteer.control.deploy import Options, deploy
+from dnsteer.control.where import Switch as Where
+from dnsteer.plan.build import build_plan
+from dnsteer.proof.beside import Beside
+from dnsteer.switch import handover, programs
+from dnsteer.switch.handover import Handover, Ways
+from dnsteer.switch.openflow import OpenFlow
+from dnsteer.switch.program import Program
+from dnsteer.switch.sending import Sending
+from dnsteer.switch.verify import verify
+from tests.packet.crossing import Crossing, Relay, captured
+from tests.packet.extended import EXTENDED
+from tests.packet.switches import Switch, spec_of
+
+PORTS = ("p0", "vf0", "vf1", "ext-in", "ext-out")
+BASE = EXTENDED.replace("    vf0:\n", "    vf0:\n    vf1:\n")
+
+
+def edited(*changes: tuple[str, str]) -> str:
+    """The spec, changed."""
+    text = BASE
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+F2 = "- {name: f2, ipv4: 192.0.2.12, mac: '02:00:00:00:01:02'}"
+F3 = "- {name: f3, ipv4: 192.0.2.13, mac: '02:00:00:00:01:03'}\n"
+F4 = "- {name: f4, ipv4: 192.0.2.14, mac: '02:00:00:00:01:04', port: vf0}\n"
+NO_EXTENSION = edited(
+    ("  extension:\n    ingress: {port: ext-in}\n    egress: {port: ext-out}\n", ""),
+    ("    ipv4: 192.0.2.2\n    ipv6: '2001:db8::2'\n", ""),
+    (", forwarding: ipip", ""), ("    selection: spray\n", ""),
+)  # fmt: skip
+SIIT = edited(
+    ("vips:\n", "  six:\n    slots: 16\n    backends:\n"
+     "      - {name: x1, ipv6: '2001:db8:53::11', mac: '02:00:00:00:04:01'}\n"
+     "      - {name: x2, ipv6: '2001:db8:53::12', mac: '02:00:00:00:04:02', port: vf1}\n"
+     "      - {name: x3, ipv6: '2001:db8:53::13', mac: '02:00:00:00:04:03', port: vf0}\nvips:\n"),
+    ("pool: far, forwarding: ipip", "pool: six, forwarding: siit"),
+)  # fmt: skip
+ALL_MOVED = edited(
+    ("mac: '02:00:00:00:01:01'}", "mac: '02:00:00:00:11:01', port: vf1}"),
+    ("192.0.2.11,", "192.0.2.111,"), ("192.0.2.12,", "192.0.2.112,"), ("192.0.2.13,", "192.0.2.113,"),
+    ("mac: '02:00:00:00:01:02'}", "mac: '02:00:00:00:11:02', port: vf1}"),
+    ("mac: '02:00:00:00:01:03'}", "mac: '02:00:00:00:11:03', port: vf1}"),
+    ("pool: sprayed}", "pool: near}"),
+)  # fmt: skip
+SPECS = {
+    "base": BASE,
+    "weights": edited((F2, F2.replace("}", ", weight: 5}"))),
+    "backend behind another port": edited((F3, F3 + "      " + F4)),
+    "backends swapped": edited((F3, F4)),
+    "all backends elsewhere": ALL_MOVED,
+    "tunnel to none": edited((", forwarding: ipip", "")),
+    "plain to tunnel": edited(("pool: near}", "pool: near, forwarding: ipip}"), ("far, forwarding: ipip", "far")),
+    "spray to slots": edited(("    selection: spray\n", "")),
+    "slots to client": edited(("  near:\n", "  near:\n    selection: client\n")),
+    "VIP renumbered": edited(("198.51.100.53", "198.51.100.63")),
+    "siit": SIIT,
+    "siit with other backends": SIIT.replace("x1,", "y1,").replace("53::11", "53::21").replace("04:01", "04:11"),
+    "siit with a backend renamed": SIIT.replace("x3,", "y3,"),
+    "no extension": NO_EXTENSION,
+    "other address of a backend": edited(("192.0.2.12,", "192.0.2.112,"), ("'02:00:00:00:01:02'", "'02:00:00:00:01:42'")),
+}  # fmt: skip
+PAIRS = [("base", name) for name in SPECS if name != "base"] + [
+    ("siit", "siit with other backends"), ("siit", "siit with a backend renamed"), ("siit", "no extension"),
+    ("siit with other backends", "siit with a backend renamed"),
+    ("all backends elsewhere", "backends swapped"), ("all backends elsewhere", "no extension"),
+    ("backend behind another port", "plain to tunnel"), ("VIP renumbered", "all backends elsewhere"),
+    ("other address of a backend", "spray to slots"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def crossing(shared: Switch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Crossing, Relay]]:
+    shared.expected += ["Dropped", "receive error", "Connection reset"]
+    folder = tmp_path_factory.mktemp("x")
+    extension = build_plan(spec_of(BASE)).extension
+    assert extension is not None
+    extension.services.clear()
+    extension.targets.clear()
+    with Beside(extension) as beside, Relay(folder / "control.sock", beside._exchange) as relay:
+        yield Crossing(shared, beside, folder), relay
+
+
+TRANSLATED = re.compile(
+    "the extension: Ether / IPv6 / UDP .*:domain > 64:ff9b::|the extension: Ether / IPv6 / TCP .*:domain >"
+)
+
+
+def ends_translation(old: str, new: str) -> bool:
+    """Whether a VIP whose answers were translated is served by the extension otherwise: then those under way are lost."""
+    return "forwarding: siit" in old and "pool: far, forwarding: ipip" in new
+
+
+def change(crossing: Crossing, relay: Relay, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From one spec to another, with packets at every step."""
+    first, second = (spec_of(captured(text, crossing.folder, PORTS)) for text in (old, new))
+    where = Where(crossing.switch.database, extension=str(relay.path))
+    deploy(first, where, Options(grace=0))
+    crossing.watch(first, second)
+    crossing.lost.clear()
+    crossing.moments.clear()
+    bundle, load, steps = OpenFlow.bundle, Program.load, iter(range(100))
+
+    def sent(self: OpenFlow, lines: list[str]) -> None:
+        crossing.moment(f"{next(steps)} before a bundle")
+        bundle(self, lines)
+        if any("table=63," in line for line in lines):
+            crossing.turn()
+        crossing.moment(f"{next(steps)} after a bundle")
+
+    def loaded(self: Program, program: dict[str, Any]) -> dict[str, Any]:
+        crossing.moment(f"{next(steps)} before a load")
+        answer = load(self, program)
+        crossing.moment(f"{next(steps)} after a load")
+        return answer
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OpenFlow, "bundle", sent)
+        patch.setattr(Program, "load", loaded)
+        patch.setattr(Sending, "_pause", staticmethod(lambda seconds, asked: crossing.pause() if seconds > 1 else None))
+        deploy(second, where, Options(grace=2))
+        crossing.moment("in the end")
+    assert [line for line in crossing.lost if not (ends_translation(old, new) and TRANSLATED.search(line))] == []
+    assert verify(second, where.remote, extension=where.extension) == []
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS, ids=[" to ".join(pair) for pair in PAIRS])
+def test_every_packet_arrives(
+    one: str, other: str, crossing: tuple[Crossing, Relay], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There and back."""
+    change(*crossing, SPECS[one], SPECS[other], monkeypatch)
+    change(*crossing, SPECS[other], SPECS[one], monkeypatch)
+
+
+MISTAKES: dict[str, tuple[str, str, Callable[[pytest.MonkeyPatch], None]]] = {
+    "the new program at once": (
+        "base", "tunnel to none",
+        lambda patch: patch.setattr(programs, "both", lambda old, new, dark: programs.Both(new, ())),
+    ),
+    "nothing sent ahead": (
+        "base", "backend behind another port",
+        lambda patch: patch.setattr(Handover, "ways", altered(lambda ways: replace(ways, ahead=()))),
+    ),
+    "nothing stays": (
+        "all backends elsewhere", "no extension",
+        lambda patch: patch.setattr(handover, "_staying", lambda *_: ()),
+    ),
+}  # fmt: skip
+
+
+def altered(change: Callable[[Ways], Ways]) -> Callable[..., Ways]:
+    original = Handover.ways
+    return lambda *args: change(original(*args))
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_would_be_seen(
+    mistake: str, crossing: tuple[Crossing, Relay], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other, make = MISTAKES[mistake]
+    with monkeypatch.context() as patch:
+        make(patch)
+        with pytest.raises(AssertionError):
+            change(*crossing, SPECS[one], SPECS[other], patch)
+    assert crossing[0].lost

@@ -1,0 +1,106 @@
+"""Programs of the extension as values: equality, differences, and one that serves what two serve."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from typing import Any
+
+import pytest
+
+from dnsteer.switch import programs
+from dnsteer.switch.tools import SwitchError
+
+BUDGETS = {"vips": 16, "slots": 64, "backends": 16, "counters": 80}
+A = {"name": "p/a/192.0.2.1", "mac": "02:00:00:00:00:0a", "address": "192.0.2.1"}
+B = {"name": "p/b/192.0.2.2", "mac": "02:00:00:00:00:0b", "address": "192.0.2.2"}
+PLAIN = {"name": "q/c", "mac": "02:00:00:00:00:0c"}
+SIX = {"name": "s/x/2001:db8::1", "mac": "02:00:00:00:00:0d", "address": "2001:db8::1"}
+SEVEN = {"name": "s/y/2001:db8::2", "mac": "02:00:00:00:00:0e", "address": "2001:db8::2"}
+
+
+def vip(name: str, address: str, *slots: dict[str, str], forward: str = "ipip", **more: Any) -> dict[str, Any]:
+    return {
+        "name": name, "family": "ipv6" if ":" in address else "ipv4", "address": address, "protocol": "udp", "port": 53,
+        "select": "slots", "forward": forward, "slots": [b["name"] for b in slots], **more,
+    }  # fmt: skip
+
+
+def program(*vips: dict[str, Any], backends: tuple[dict[str, str], ...], **more: Any) -> programs.Value:
+    return {
+        "version": 1, "ports": {"in": "i", "out": "o"}, "budgets": BUDGETS, "backends": list(backends), "vips": list(vips),
+        **more,
+    }  # fmt: skip
+
+
+TUNNEL = {"mac": "02:00:00:00:00:53", "ipv4": "192.0.2.254"}
+ONE = program(vip("one", "198.51.100.1", A, B), backends=(A, B), tunnel=TUNNEL)
+TWO = program(vip("two", "198.51.100.2", PLAIN, forward="l2"), backends=(PLAIN,))
+
+
+def test_order_spelling_and_origin_make_no_other_program() -> None:
+    other = copy.deepcopy(ONE)
+    other["about"] = "from elsewhere"
+    other["backends"] = [{**B, "mac": B["mac"].upper()}, A]
+    assert programs.same(ONE, other)
+    assert list(programs.differences(ONE, other)) == []
+
+
+def test_both_is_the_new_one_with_what_only_the_old_one_serves() -> None:
+    both = programs.both(ONE, TWO)
+    assert [v["name"] for v in both.program["vips"]] == ["two", "one"]
+    assert both.program["backends"] == [PLAIN, A, B]
+    assert both.program["tunnel"] == TUNNEL
+    assert programs.same(programs.both(ONE, ONE).program, ONE)
+    assert programs.both(ONE, TWO, dark={("198.51.100.1", "udp", 53)}).program == TWO
+
+
+def test_backends_that_changed_their_place() -> None:
+    """By its address a server stays the same one, whatever its name and MAC; without an address its MAC tells."""
+    moved = {**A, "mac": "02:00:00:00:00:1a"}
+    renamed = {**B, "name": "p/bb/192.0.2.2"}
+    new = program(vip("three", "198.51.100.3", moved, renamed), backends=(moved, renamed))
+    both = programs.both(ONE, new).program
+    assert both["backends"] == [moved, renamed]
+    assert both["vips"][1]["slots"] == [moved["name"], renamed["name"]]
+    other = {**PLAIN, "mac": "02:00:00:00:00:1c"}
+    both = programs.both(TWO, program(vip("four", "198.51.100.4", other, forward="l2"), backends=(other,))).program
+    assert both["backends"] == [other, {**PLAIN, "name": "q/c~0"}]
+    assert both["vips"][1]["slots"] == ["q/c~0"]
+
+
+def test_translated_answers_still_come_through() -> None:
+    old = program(vip("t", "198.51.100.5", SIX, SEVEN, forward="siit"), backends=(SIX, SEVEN))
+    new = program(vip("t", "198.51.100.5", SEVEN, forward="siit"), backends=(SEVEN,))
+    assert programs.both(old, new).program["backends"] == [SEVEN, SIX]
+    other = program(vip("u", "198.51.100.6", SEVEN, forward="siit"), backends=(SEVEN,))
+    both = programs.both(old, other)
+    assert both.left_out == ("t",)  # nothing would tell whose answers they are
+    assert [v["name"] for v in both.program["vips"]] == ["u"]
+
+
+def test_names_that_are_taken() -> None:
+    new = program(vip("one", "198.51.100.9", A), backends=(A,), tunnel=TUNNEL)
+    both = programs.both(ONE, new).program
+    assert [v["name"] for v in both["vips"]] == ["one", "one~0"]
+
+
+@pytest.mark.parametrize(("have", "want"), list(itertools.product([ONE, TWO], repeat=2)))
+def test_no_difference_is_the_same(have: programs.Value, want: programs.Value) -> None:
+    assert (not list(programs.differences(have, want))) == programs.same(have, want)
+
+
+def test_what_hardware_does_counts() -> None:
+    slots = [{"backend": B["name"]}, {"backend": B["name"]}]
+    found = programs.readable({"program": ONE, "services": [{"vip": "one", "slots": slots}]}, "it")
+    (difference,) = programs.differences(found, ONE)
+    assert difference.key == ("198.51.100.1", "udp", 53)
+    assert difference.detail == f"slot 0: 1 go to {B['name']}, should to {A['name']}"
+
+
+@pytest.mark.parametrize(
+    "dump", [{}, {"program": {}}, {"program": ONE, "services": [{}]}, {"program": 1, "services": []}]
+)
+def test_a_dump_that_is_none(dump: dict[str, Any]) -> None:
+    with pytest.raises(SwitchError, match="found no program in its answer"):
+        programs.readable(dump, "it")
