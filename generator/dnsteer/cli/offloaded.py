@@ -91,6 +91,9 @@ def _show(loaded: Loaded, seen: Observation) -> None:
         out.print(f"{command}:", markup=False)
         for line in text.splitlines():
             out.print(f"    {line}", markup=False)
+    if seen.beyond:
+        between = " and ".join(seen.beyond)
+        out.print(f"what the extension does between {between} is no datapath flow: dnsteer status has its counters")
     unreadable = f"; {len(seen.unreadable)} that cannot be read" if seen.unreadable else ""
     if not seen.flows:
         found = (

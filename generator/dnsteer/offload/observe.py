@@ -71,13 +71,17 @@ class Observed:
 
 @dataclass
 class Observation:
-    """All datapath flows of the spec's ports. *extras* is what further commands of the switch said."""
+    """All datapath flows of the spec's ports. *extras* is what further commands of the switch said.
+
+    *beyond* names the ports of the extension, between which what is done is no datapath flow.
+    """
 
     profile: Profile
     flows: list[Observed]
     unreadable: list[Unreadable] = field(default_factory=list)
     extras: dict[str, str] = field(default_factory=dict)
     settings: list[str] = field(default_factory=list)
+    beyond: tuple[str, ...] = ()
 
     @property
     def missing(self) -> list[Observed]:
@@ -118,6 +122,7 @@ class Observation:
             "learnt": [{"about": why, "in_hardware": a, "not": b} for why, a, b in self.learnt],
             "surprising": [o.as_json() for o in self.surprising],
             "unreadable": [asdict(u) for u in self.unreadable],
+            "extension_ports": list(self.beyond),
             "extras": self.extras,
         }
 
@@ -152,7 +157,9 @@ def observe(
     # Upstream's command must be told which datapath, where there are several; NVIDIA's take no such argument.
     args = {STATISTICS: (running.datapath,)}
     extras = {command: _told(switch, command, *args.get(command, ())) for command in EXTRAS if command in known}
-    return Observation(profile, flows, unreadable, extras, list(_settings(loaded, profile, running)))
+    part = plan.extension
+    beyond = (part.ingress.name, part.egress.name) if part is not None and part.services else ()
+    return Observation(profile, flows, unreadable, extras, list(_settings(loaded, profile, running)), beyond)
 
 
 def dump(switch: Commands, datapath: str) -> list[tuple[Flow | Unreadable, Verdict]]:
