@@ -131,6 +131,17 @@ def test_masks_of_all_sorts_of_queries_together(
     assert (Looks(plan).port_bits, found.total) == (bits, most)
 
 
+def test_the_extensions_vips_are_named_where_they_are_too_many() -> None:
+    loaded = mixed(["slots", "hashed", "client"], "nat", True)
+    said = why_many(loaded, mask_bound(build_plan(loaded)))
+    apart = "are told from the others: with these on a switch of their own it is at most"
+    assert said == [
+        f"VIPs that the extension serves (client) {apart} 19",
+        f"answers for siit VIPs (six) {apart} 18",
+        "with all of this at most 16",
+    ]
+
+
 def test_what_comes_back_from_the_extension_shares_masks_with_what_is_dropped() -> None:
     """Also where it leaves by several ports, told by the backend's MAC address."""
     text = (ROOT / "examples" / "spray.yaml").read_text()

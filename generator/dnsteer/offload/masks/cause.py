@@ -9,7 +9,7 @@ from functools import partial
 from dnsteer.offload.masks.bound import Bound, mask_bound
 from dnsteer.plan.build import build_plan
 from dnsteer.spec.load import Loaded
-from dnsteer.spec.meaning import slot_count
+from dnsteer.spec.meaning import extended, slot_count
 from dnsteer.spec.model import Forwarding, Selection, Vip
 
 _MOST = 3
@@ -67,6 +67,21 @@ def _one_way(loaded: Loaded) -> tuple[str, Loaded] | None:
     return said, max((_with(loaded, vips={**spec.vips, **_by(hashed, way)}) for way in ways), key=_total)
 
 
+def _apart(loaded: Loaded, *, siit: bool) -> tuple[str, Loaded] | None:
+    """Without the VIPs that the extension serves: those whose answers it translates, or all others of them."""
+    spec = loaded.spec
+    found = [
+        name
+        for name, vip in spec.vips.items()
+        if extended(spec.pools[vip.pool], vip.forwarding) and (vip.forwarding is Forwarding.SIIT) == siit
+    ]
+    if not found or len(found) == len(spec.vips):
+        return None
+    what = "answers for siit VIPs" if siit else "VIPs that the extension serves"
+    said = f"{what} ({', '.join(found)}) are told from the others: with these on a switch of their own"
+    return said, _with(loaded, vips={name: vip for name, vip in spec.vips.items() if name not in found})
+
+
 def _by(vips: dict[str, Vip], way: Forwarding) -> dict[str, Vip]:
     return {name: vip.model_copy(update={"forwarding": way}) for name, vip in vips.items()}
 
@@ -75,4 +90,8 @@ def _with(loaded: Loaded, **changes: object) -> Loaded:
     return replace(loaded, spec=loaded.spec.model_copy(update=changes))
 
 
-_CHANGES: tuple[Change, ...] = (*(partial(_one_number, selection=selection) for selection in Selection), _one_way)
+_CHANGES: tuple[Change, ...] = (
+    *(partial(_one_number, selection=selection) for selection in Selection),
+    _one_way,
+    *(partial(_apart, siit=siit) for siit in (False, True)),
+)
