@@ -108,6 +108,7 @@ def test_the_extension_drops_what_nobody_is_left_for() -> None:
     assert way.extension is not None
     assert way.extension.verdict == "dropped"
     assert (way.extension.pipes, way.extension.target, way.back, way.out) == (("classifier",), None, (), ())
+    assert "nobody is left" in way.why
 
 
 NAMED = [*(load_spec(EXAMPLES / f"{name}.yaml") for name in ("own-ports", "ipip", "siit")), EVERYTHING]

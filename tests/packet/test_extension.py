@@ -60,6 +60,15 @@ def test_without_an_extension_none_is_named() -> None:
     assert (report.extension, report.extended) == ("", 0)
 
 
+def test_an_extension_that_no_vip_needs_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    text = (ROOT / "examples" / "client-hash.yaml").read_text()
+    text = text.replace("    selection: client\n    hash_fields: [src_ip]\n", "")
+    report = check(check_document(parse_document("spec.yaml", text)))
+    assert report.ok, report.failures[:1]
+    assert (report.extension, report.extended) == ("", 0)
+
+
 def of_table(name: str) -> Callable[[Flow], bool]:
     return lambda flow: flow.table == PIPELINE.tables[name].number and bool(flow.priority)
 

@@ -165,6 +165,18 @@ def test_a_pool_that_is_down_keeps_its_slots() -> None:
     assert tuple(six) == assign({"a": 1, "c": 2}, len(six))
 
 
+def test_a_pool_that_is_down_and_drops_is_not_served() -> None:
+    spec = SLOTS.replace("  some:\n", "  some:\n    on_all_down: drop\n").replace(
+        "weight: 3}", "weight: 3, state: down}"
+    )
+    query = raw(ether(VIPS) / udp(C6, 9, "2001:db8::1", 53)), raw(ether(VIPS) / udp(C4, 9, "192.0.2.1", 53))
+    some = Reference(load(spec.replace("STATE", ", state: down")))
+    assert all(some.expect("p0", data).options for data in query)  # a is left
+    none = Reference(load(spec.replace("STATE", ", state: down").replace("0b:01}", "0b:01, state: down}")))
+    assert [none.expect("p0", data).options for data in query] == [frozenset(), frozenset()]
+    assert "nobody is left" in none.expect("p0", query[0]).why
+
+
 def test_answers_of_servers_behind_an_uplink_do_not_pass() -> None:
     answer = ether("02:00:00:00:00:52") / udp("192.0.2.1", 53, C4, 9)
     assert not Reference(load(SLOTS.replace("STATE", ""))).expect("p0", raw(answer)).options

@@ -117,6 +117,12 @@ def test_every_backend_of_a_translated_vip_answers_and_sends_fragments() -> None
     assert set(kept) == {"drop"}
 
 
+def test_services_that_nobody_is_left_for_are_asked() -> None:
+    asked = [v.name.split(",")[0] for v, _ in CHECKED if "nobody is left for" in v.name]
+    assert asked == [f"query for {service.label}" for service in REFERENCE.dark.values()]
+    assert {service.vip for service in REFERENCE.dark.values()} == {"gone", "lost"}
+
+
 def expected(bond: object, *names: str) -> Expectation:
     takers = tuple((Frame(name, b""), name) for name in names)
     return Expectation(frozenset(frame for frame, _ in takers), "", bond=bond, takers=takers)  # type: ignore[arg-type]

@@ -37,7 +37,7 @@ class Harness:
         self.plan = plan
         part = plan.extension
         # Before the switch is there: without the program there is nothing to start.
-        self.beside = Beside(part) if part is not None else None
+        self.beside = Beside(part) if part is not None and part.services else None
         self.crossed = 0
         self._beyond = {part.ingress.name: IN, part.egress.name: OUT} if part is not None else {}
         self._ports = [*(port.name for port in plan.ports), *self._beyond]

@@ -49,6 +49,8 @@ class Reference:
         """Where the virtual gateways are."""
         self.services: dict[tuple[bytes, int, int], Service] = {}
         """Every service by packed address, protocol number and port."""
+        self.dark: dict[tuple[bytes, int, int], Service] = {}
+        """The same for services that nobody is left for."""
         self.beyond = Beyond(spec)
         """What the extension does."""
         self._uplinks = frozenset(switch.uplinks)
@@ -71,8 +73,7 @@ class Reference:
         reached = targets(pool, vip.forwarding, 4 if len(address) == 4 else 6)
         for what in endpoints(vip):
             service = service_of(name, vip, pool, address, what, table)
-            if table:
-                self.services[address, service.protocol, service.port] = service
+            (self.services if table else self.dark)[address, service.protocol, service.port] = service
             if service.nat:
                 self._translate(service, reached)
             elif service.mode is Forwarding.SIIT:
@@ -143,8 +144,12 @@ class Reference:
             return sure(port, neighbors.echo_reply(packet, self.mac), "echo reply of a VIP")
         if packet.piece is not Piece.WHOLE:
             return dropped("query in fragments")
-        service = self.services.get((packet.destination, packet.protocol, packet.dport))
+        key = packet.destination, packet.protocol, packet.dport
+        service = self.services.get(key)
         if service is None:
+            dark = self.dark.get(key)
+            if dark is not None:
+                return dropped(f"query for {dark.label}, which nobody is left for")
             return dropped("for the balancer, but for no service of it")
         if service.extended:
             return self.beyond.query(packet, service)

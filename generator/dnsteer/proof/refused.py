@@ -48,6 +48,10 @@ def _all(scene: Scene) -> Refused:
                 uplink,
                 craft.query(talk, service.protocol),
             )
+    for service in scene.reference.dark.values():
+        uplink = scene.uplink()
+        data = craft.query(scene.asks(service, uplink), service.protocol)
+        yield f"query for {service.label}, which nobody is left for, by {uplink}", uplink, data
     for service in scene.examples():
         yield from _queries(scene, service)
     for post in scene.example_posts():
