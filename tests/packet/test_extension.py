@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -315,3 +318,32 @@ def test_the_command_explains_the_way_through() -> None:
     named = run("explain", ROOT / "examples" / "client-hash.yaml", "--cookie", cookie)
     assert named.out.startswith(f"{cookie}: extension, ")
     assert named.out.endswith("$.switch.extension\n")
+
+
+HELD = """
+import sys
+from pathlib import Path
+from dnsteer.plan.build import build_plan
+from dnsteer.proof.harness import Harness
+from dnsteer.spec.load import load_spec
+with Harness(build_plan(load_spec(Path(sys.argv[1])))) as switch:
+    print(switch.beside._process.pid, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_the_program_ends_with_whoever_started_it(number: signal.Signals, tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", HELD, str(ROOT / "examples" / "spray.yaml")]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "generator"), "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        program = Path("/proc", holder.stdout.readline().strip())
+        assert program.exists()
+        holder.send_signal(number)
+    deadline = time.monotonic() + 10
+    while program.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not program.exists()
