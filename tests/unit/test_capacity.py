@@ -293,7 +293,8 @@ SHAPE = {
         {
             "vip": "str", "services": "list", "family": "str", "direction": "str", "mode": "str", "selection": "str",
             "slots": "int", "rules": "int", "passes": "int", "depth": "int", "rewrites": "int", "conntrack": "bool",
-            "offloaded": "str", "hops": "list", "bytes_longer": "float", "latency_us": {"low_load": ESTIMATE, "loaded": ESTIMATE},
+            "offloaded": "str", "hops": "list", "bytes_longer": "float",
+            "latency_us": {"low_load": ESTIMATE, "loaded": ESTIMATE},
             "frames": [
                 {
                     "frame": "str", "bytes": "float", "mpps": ESTIMATE, "gbps": ESTIMATE, "link_share": "float",

@@ -1,4 +1,4 @@
-"""Where the extension's programs are: `dnsteer-ext`, which serves, and `dnsteer-ext-frames`, which proves without devices."""
+"""Where the extension's programs are: `dnsteer-ext`, which serves, and `dnsteer-ext-frames`, which proves."""
 
 from __future__ import annotations
 

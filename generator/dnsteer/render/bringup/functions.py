@@ -37,8 +37,8 @@ class Function:
 def functions_of(switch: Switch, physical: Mapping[str, str]) -> tuple[Function, ...]:
     """All functions; *physical* has the PCI addresses of the uplinks, as far as they are known.
 
-    The extension's are found by what its ports say of their device (`representor=sf[8]`, or a name such as pf0sf8), then among
-    the trusted ones of the spec, in its order; else they are made on the first uplink.
+    The extension's are found by what its ports say of their device (`representor=sf[8]`, or a name such as pf0sf8), then
+    among the trusted ones of the spec, in its order; else they are made on the first uplink.
     """
     part = switch.bringup or BringUp()
     found = [Function(f.uplink, f.number, f.mac, f.trust) for f in part.functions]
