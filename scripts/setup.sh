@@ -11,7 +11,7 @@ packages="$packages dpdk openvswitch-switch-dpdk librte-mempool-ring23 librte-ne
 # The software model of DOCA Flow and its tests, in datapath_ext.
 packages="$packages meson ninja-build gcc libc6-dev pkg-config libjansson-dev valgrind"
 # The program of backends that takes packets out of tunnels, in datapath_ext/decap.
-packages="$packages clang libbpf-dev linux-libc-dev"
+packages="$packages clang libclang-rt-14-dev libbpf-dev linux-libc-dev"
 
 missing=""
 for package in $packages; do
