@@ -23,7 +23,7 @@ from dnsteer.plan.looks import Looks
 from dnsteer.render.flows import Flow, Group, flows_of, parse_flow
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import Loaded, check_document, load_spec
-from dnsteer.spec.meaning import slot_count
+from dnsteer.spec.meaning import extended, slot_count
 from dnsteer.spec.model import Forwarding, Selection
 from dnsteer.switch.masks import mask_of, prefix, show
 from tests.strategies import loaded_from, specs
@@ -59,6 +59,8 @@ def test_no_spec_makes_masks_for_prefix_lengths(loaded: Loaded) -> None:
     # One more for each family and further number of slots, and one where hashed queries are forwarded in both ways.
     # Of a further width of the hash: one for the usual way, and for each family of translated addresses.
     more = 3 * max(0, len({slots for _, slots in hashed}) - 1) + (len({way for way, _ in hashed}) == 2)
+    beyond = {way is Forwarding.SIIT for way, pool in used if extended(pool, way)}
+    more += 2 * len(beyond) if hashed else 0  # beside a hash, one for each family, and two for answers to translate
     assert found.total <= 16 + 2 * max(0, len(widths) - 1) + more
 
 
