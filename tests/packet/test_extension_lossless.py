@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,7 +22,7 @@ from dnsteer.switch.program import Program
 from dnsteer.switch.sending import Sending
 from dnsteer.switch.verify import verify
 from tests.packet.crossing import Crossing, Relay, captured
-from tests.packet.extended import EXTENDED
+from tests.packet.extended import EXTENDED, program_for
 from tests.packet.switches import Switch, spec_of
 
 PORTS = ("p0", "vf0", "vf1", "ext-in", "ext-out")
@@ -101,9 +103,17 @@ TRANSLATED = re.compile(
 )
 
 
-def ends_translation(old: str, new: str) -> bool:
-    """Whether a VIP whose answers were translated is served by the extension otherwise: then those under way are lost."""
-    return "forwarding: siit" in old and "pool: far, forwarding: ipip" in new
+def made_anew(old: str, new: str) -> bool:
+    """Whether a VIP whose answers are translated is not changed in place: the answers under way may be lost then.
+
+    The program builds it beside the old one, which takes its entries for answers along.
+    """
+    was, becomes = ({programs.key_of(v): v for v in program_for(text)["vips"]} for text in (old, new))
+
+    def shape(vip: dict[str, Any]) -> tuple[Any, ...]:
+        return *(vip.get(k) for k in ("forward", "select", "hash_fields")), len(vip["slots"])
+
+    return any(v["forward"] == "siit" and shape(becomes.get(key, v)) != shape(v) for key, v in was.items())
 
 
 def change(crossing: Crossing, relay: Relay, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +145,7 @@ def change(crossing: Crossing, relay: Relay, old: str, new: str, monkeypatch: py
         patch.setattr(Sending, "_pause", staticmethod(lambda seconds, asked: crossing.pause() if seconds > 1 else None))
         deploy(second, where, Options(grace=2))
         crossing.moment("in the end")
-    assert [line for line in crossing.lost if not (ends_translation(old, new) and TRANSLATED.search(line))] == []
+    assert [line for line in crossing.lost if not (made_anew(old, new) and TRANSLATED.search(line))] == []
     assert verify(second, where.remote, extension=where.extension) == []
 
 
@@ -146,6 +156,46 @@ def test_every_packet_arrives(
     """There and back."""
     change(*crossing, SPECS[one], SPECS[other], monkeypatch)
     change(*crossing, SPECS[other], SPECS[one], monkeypatch)
+
+
+BACKENDS = [  # name, IPv4, IPv6, MAC
+    (f"b{i}", f"192.0.2.{100 + i}", f"2001:db8:53::{100 + i}", f"02:00:00:00:07:{i:02x}") for i in range(8)
+]  # fmt: skip
+
+
+def drawn(draw: random.Random) -> str:
+    """A spec with VIPs of all kinds. Each pool has backends of its own, so that translated answers lead to one VIP."""
+    text = BASE[: BASE.index("pools:\n")] + "pools:\n"
+    backends = draw.sample(BACKENDS, len(BACKENDS))
+    vips = ""
+    for name in draw.sample(["one", "two", "three"], draw.randint(1, 3)):
+        mode = draw.choice(["dsr", "nat", "ipip", "siit"])
+        choices = ["source-port", "client", "dp-hash", "spray"]
+        selection = draw.choice(choices[:2] if mode in ("siit", "ipip") else choices[::2] if mode == "nat" else choices)
+        services = "{protocol: udp, port: 53}" if selection == "spray" else "dns"
+        text += f"  {name}:\n    selection: {selection}\n    slots: {draw.choice([8, 16])}\n    backends:\n"
+        mine, backends = backends[:2], backends[2:]
+        for backend, ipv4, ipv6, mac in mine:
+            place = draw.choice(["", ", port: vf0", ", port: vf1"])
+            weight = draw.randint(1, 3)
+            text += (
+                f"      - {{name: {backend}, ipv4: {ipv4}, ipv6: '{ipv6}', mac: '{mac}', weight: {weight}{place}}}\n"
+            )
+        family = "" if mode == "siit" else f", '2001:db8:1::{len(vips)}'" if draw.random() < 0.3 else ""
+        address = {"one": 61, "two": 62, "three": 63}[name]
+        vips += f"  {name}: {{addresses: [198.51.100.{address}{family}], services: [{services}], pool: {name}, "
+        vips += f"forwarding: {mode}}}\n"
+    return text + "vips:\n" + vips
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("DNSTEER_CHANGES", "5"))))
+def test_random_changes(seed: int, crossing: tuple[Crossing, Relay], monkeypatch: pytest.MonkeyPatch) -> None:
+    """From any spec to any other."""
+    draw = random.Random(f"changes {seed}")
+    old, new = drawn(draw), drawn(draw)
+    while programs.both(program_for(old), program_for(new)).left_out:  # what leaves then leaves a moment earlier
+        new = drawn(draw)
+    change(*crossing, old, new, monkeypatch)
 
 
 MISTAKES: dict[str, tuple[str, str, Callable[[pytest.MonkeyPatch], None]]] = {

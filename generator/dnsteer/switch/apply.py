@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from dnsteer.switch.handover import Handover
 
 _EXTENSION = PIPELINE.tables["extension"].number
+_SHORT = 5.0
+"""Seconds for an extension that is not needed: a switch that waits for its flows must not wait for it."""
 
 
 @dataclass(frozen=True)
@@ -147,8 +149,9 @@ class Apply:
         from dnsteer.switch.program import Program
 
         needed = self.reach.needed and extension is not None and bool(extension.services)
+        patience = self.base.timeout if needed else min(self.base.timeout, _SHORT)
         try:
-            return look(self.plan, Program(path, self.base.timeout), needed=needed)
+            return look(self.plan, Program(path, patience), needed=needed)
         except UnavailableError as err:
             raise UnavailableError(f"{err}; nothing was changed") from None
 
