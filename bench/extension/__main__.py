@@ -59,6 +59,14 @@ def main() -> None:
     options = parser.parse_args()
     parts = options.parts.split(",")
     report: dict[str, Any] = {"machine": machine()}
+    try:
+        _measure(options, parts, report)
+    finally:  # what was measured is shown, whatever happens to the rest
+        json.dump(report, sys.stdout, indent=2)
+        sys.stdout.write("\n")
+
+
+def _measure(options: argparse.Namespace, parts: list[str], report: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if "program" in parts:
@@ -71,8 +79,6 @@ def main() -> None:
             report["one_socket"] = one_socket.run(folder, say)
         if "reload" in parts:
             report["reload"] = reload.run(folder, options.reloads, options.updates, options.seed, say)
-    json.dump(report, sys.stdout, indent=2)
-    sys.stdout.write("\n")
 
 
 if __name__ == "__main__":

@@ -64,8 +64,11 @@ def _updates(loaded: Any, count: int, dice: random.Random) -> dict[str, Any]:
                 place = dice.randrange(len(vip["slots"]))
                 vip["slots"][place] = dice.choice([n for n in names if n != vip["slots"][place]])
             else:
-                first, other = dice.sample(names, 2)
-                next(b for b in changed["backends"] if b["name"] == first).update(ends[other])
+                one, other = dice.sample(names, 2)
+                for backend in changed["backends"]:  # they change places: an address is of one backend
+                    backend.update(
+                        ends[other if backend["name"] == one else one if backend["name"] == other else backend["name"]]
+                    )
             begin = time.monotonic()
             ask({"command": "load", "program": changed})
             (slots if number % 2 else backends).append(time.monotonic() - begin)
