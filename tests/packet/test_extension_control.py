@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -385,6 +387,20 @@ def test_without_an_extension_nothing_of_it_is_loaded(do: Run, shared: Switch, t
         done = subprocess.run(argv, capture_output=True, text=True, check=False, env=env)
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines()[-1] == "[]", words
+
+
+def test_a_stuck_program(do: Run, extension: Extension) -> None:
+    """What only looks tells it soon."""
+    good(do("apply", EXTENDED))
+    extension.stop(signal.SIGSTOP)
+    try:
+        start = time.monotonic()
+        stuck = do("status", "--no-rates")
+        assert time.monotonic() - start < 12
+        assert stuck.code == Exit.DIFFERENT and "does not answer within 3 s; is it stuck?" in stuck.out
+    finally:
+        extension.stop(signal.SIGCONT)
+    good(do("status", "--no-rates"))
 
 
 @pytest.mark.parametrize("kind", ["none", "file", "no folder", "database", "long"])

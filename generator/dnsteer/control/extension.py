@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,10 +38,10 @@ def elsewhere(plan: Plan) -> tuple[int, ...]:
     return tuple(m.number for m in plan.members if m.selection != "dp-hash" and m.number not in here)
 
 
-def program_for(switch: Switch, spec: Spec) -> Program:
+def program_for(switch: Switch, spec: Spec, patience: float = math.inf) -> Program:
     """The extension, by the socket that was given or the spec's."""
     part = spec.switch.extension
-    return Program(socket_path(switch.extension, part.control if part else ""), switch.timeout)
+    return Program(socket_path(switch.extension, part.control if part else ""), min(switch.timeout, patience))
 
 
 def for_state(switch: Switch, state: State, overlay: Overlay) -> Handover:

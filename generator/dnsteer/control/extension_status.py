@@ -18,6 +18,8 @@ from dnsteer.spec.model import Spec
 from dnsteer.switch.handover import faults_of
 from dnsteer.switch.tools import SwitchError
 
+_PATIENCE = 3.0
+"""Seconds: who wants to know how all stands should not wait long for one that is stuck."""
 _WORD = {"ipv4": "IPv4", "ipv6": "IPv6"}
 
 
@@ -72,7 +74,7 @@ class ExtensionView:
 
 def look(switch: Switch, spec: Spec) -> ExtensionView:
     """How it stands now."""
-    program = program_for(switch, spec)
+    program = program_for(switch, spec, _PATIENCE)
     try:
         answer = program.status()
         return ExtensionView(program.path, answer=answer, faults=list(faults_of(program, answer)))
@@ -88,7 +90,7 @@ def why(err: SwitchError | PermissionError) -> str:
 def take(switch: Switch, spec: Spec, members: Iterable[Membership]) -> tuple[Sample, dict[str, Any]]:
     """Its counters now, as those of flows, and what it dropped. Nothing when it cannot be asked: a look says so."""
     try:
-        answer = program_for(switch, spec).counters()
+        answer = program_for(switch, spec, _PATIENCE).counters()
         found = dict(_counts(answer, spec, {m.title: m for m in members}, time.monotonic()))
         return found, answer["dropped"]
     except (SwitchError, PermissionError, KeyError, TypeError, AttributeError):

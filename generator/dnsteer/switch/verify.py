@@ -24,6 +24,8 @@ _BUCKET = re.compile(r"bucket=bucket_id:(\d+),(.*?)(?=,bucket=|$)")
 _TABLE_NAMES = {t.number: t.name for t in PIPELINE.tables.values()}
 _MOST_SLOTS = 16
 _TRIES = 5
+_PATIENCE = 5.0
+"""Seconds for the extension: that it is stuck is only one of the differences."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,8 @@ def _program_drift(loaded: Loaded, plan: Plan, given: str | None, timeout: float
     from dnsteer.switch.program import Program, socket_path
 
     part, line = loaded.spec.switch.extension, loaded.document.line(("switch", "extension"))
-    found = handover.look(plan, Program(socket_path(given, part.control if part else ""), timeout), needed=False)
+    program = Program(socket_path(given, part.control if part else ""), min(timeout, _PATIENCE))
+    found = handover.look(plan, program, needed=False)
     if found.away is not None:
         denied = found.away if isinstance(found.away, PermissionError) else None
         said = f"{denied.filename}: {denied.strerror}; run as root or as the owner" if denied else str(found.away)
