@@ -1,0 +1,90 @@
+"""Masks of specs that have VIPs behind the extension, beside others or alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from dnsteer.offload.masks.bound import mask_bound
+from dnsteer.offload.masks.cause import why_many
+from dnsteer.plan.build import build_plan
+from dnsteer.plan.looks import Looks
+from dnsteer.spec.document import parse_document
+from dnsteer.spec.load import Loaded, check_document
+from tests.strategies import loaded_from
+
+ROOT = Path(__file__).resolve().parents[2]
+SORTS = {"slots": "source-port", "hashed": "dp-hash", "client": "client"}
+
+
+def mixed(sorts: Sequence[str], forwarding: str, siit: bool) -> Loaded:
+    """A spec of both families with a pool of each of these sorts, and one more whose answers the extension translates."""
+    pools: dict[str, object] = {}
+    vips: dict[str, object] = {}
+    for n, sort in enumerate(sorts, 1):
+        backend = {"name": "a", "ipv4": f"10.53.0.{n}", "ipv6": f"2001:db8:53::{n}", "mac": f"02:00:00:00:01:0{n}"}
+        pools[sort] = {"slots": 16, "selection": SORTS[sort], "backends": [backend]}
+        vips[sort] = {
+            "addresses": [f"198.51.100.{n}", f"2001:db8:1::{n}"], "services": ["dns"], "pool": sort,
+            "forwarding": "dsr" if sort == "client" else forwarding,
+        }  # fmt: skip
+    if siit:
+        backend = {"name": "a", "ipv6": "2001:db8:53::66", "mac": "02:00:00:00:01:66"}
+        pools["six"] = {"slots": 16, "backends": [backend]}
+        vips["six"] = {"addresses": ["198.51.100.66"], "services": ["dns"], "pool": "six", "forwarding": "siit"}
+    switch = {
+        "flavor": "ovs-netdev", "bridge": "br-dns", "mac": "02:00:00:00:00:53",
+        "gateways": ["10.53.0.254", "2001:db8:53::ffff"], "uplinks": {"p0": {"next_hop": "02:00:00:00:00:fe"}},
+        "extension": {"ingress": {"port": "ext-in"}, "egress": {"port": "ext-out"}},
+    }  # fmt: skip
+    return loaded_from({"apiVersion": "dnsteer/v1", "switch": switch, "pools": pools, "vips": vips})
+
+
+@pytest.mark.parametrize(
+    ("sorts", "forwarding", "siit", "bits", "most"),
+    [
+        (["client"], "dsr", False, 12, 11),
+        (["client"], "dsr", True, 12, 12),
+        (["slots", "client"], "nat", False, 12, 15),
+        (["slots"], "nat", True, 12, 16),
+        (["slots", "hashed"], "dsr", True, 12, 16),
+        (["slots", "client"], "nat", True, 0, 16),
+        (["hashed", "client"], "nat", False, 0, 16),
+        (["hashed"], "nat", True, 0, 17),
+        (["slots", "hashed", "client"], "dsr", True, 12, 17),
+        (["slots", "hashed", "client"], "nat", True, 0, 20),
+    ],
+)  # fmt: skip
+def test_masks_of_all_sorts_of_queries_together(
+    sorts: list[str], forwarding: str, siit: bool, bits: int, most: int
+) -> None:
+    """None of them multiplies with another, and the low bits of ports come first where there is room for their mask."""
+    plan = build_plan(mixed(sorts, forwarding, siit))
+    found = mask_bound(plan)
+    assert not [str(part) for part in found.parts if part.many]
+    assert (Looks(plan).port_bits, found.total) == (bits, most)
+
+
+def test_the_extensions_vips_are_named_where_they_are_too_many() -> None:
+    loaded = mixed(["slots", "hashed", "client"], "nat", True)
+    said = why_many(loaded, mask_bound(build_plan(loaded)))
+    apart = "are told from the others: with these on a switch of their own it is at most"
+    assert said == [
+        f"VIPs that the extension serves (client) {apart} 19",
+        f"answers for siit VIPs (six) {apart} 18",
+        "with all of this at most 16",
+    ]
+
+
+def test_what_comes_back_from_the_extension_shares_masks_with_what_is_dropped() -> None:
+    """Also where it leaves by several ports, told by the backend's MAC address."""
+    text = (ROOT / "examples" / "spray.yaml").read_text()
+    several = text.replace("    p0:\n", "    p0:\n    p1:\n")
+    for n, uplink in enumerate(("p1", "p0", "p0"), 1):
+        several = several.replace(f"01:0{n}", f"01:0{n}, port: {uplink}")
+    plans = [build_plan(check_document(parse_document("spec.yaml", t))) for t in (text, several)]
+    assert [len(plan.extension.exits) for plan in plans if plan.extension] == [1, 3]
+    one, other = map(mask_bound, plans)
+    assert {*one.boxes} == {*other.boxes}
