@@ -146,7 +146,7 @@ def test_kill_at_every_step(kind: str, where: Where, shared: Switch, extension: 
     assert steps >= (8 if kind == "drain" else 12)
 
 
-@pytest.mark.parametrize("first", [4, 6, 9])
+@pytest.mark.parametrize("first", [6])
 def test_kill_of_what_ends_a_kill(first: int, where: Where, shared: Switch, extension: Extension) -> None:
     """Also the verb that ends what was cut off may be cut off."""
     old = held(shared, extension)
