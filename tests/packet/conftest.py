@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dnsteer.switch import tls
-from tests.packet.command import FARM, OTHER, SLOW, fresh, on, spec_file
+from tests.packet.command import FARM, OTHER, SLOW, Ran, fresh, on, run, spec_file
+from tests.packet.extended import Extension, Run
 from tests.packet.secure import make_certificates
 from tests.packet.switches import Switch, unexpected
 
@@ -64,3 +66,28 @@ def no_tls_files() -> Iterator[None]:
     tls.use(None)
     yield
     tls.use(None)
+
+
+@pytest.fixture
+def extension(tmp_path: Path) -> Iterator[Extension]:
+    """A running dnsteer-ext."""
+    with Extension(tmp_path) as it:
+        yield it
+
+
+@pytest.fixture
+def do(shared: Switch, extension: Extension, tmp_path: Path) -> Run:
+    """The command, on an empty switch; what begins as a spec is written to a file."""
+    fresh(shared)
+
+    def ran(*args: Any) -> Ran:
+        words = []
+        for arg in args:
+            if str(arg).startswith("apiVersion"):
+                (tmp_path / "spec.yaml").write_text(arg)
+                arg = tmp_path / "spec.yaml"
+            words.append(arg)
+        more = ["--grace", "0"] if words[0] in ("apply", "plan", "rollback") and "--plan" not in words else []
+        return run(*words, *more, "--db", shared.database, "--extension", extension.socket)
+
+    return ran

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,7 +17,8 @@ from dnsteer.plan.build import build_plan
 from dnsteer.render.program import program_of
 from dnsteer.switch.extended import program
 from dnsteer.switch.interrupts import ends_with_parent
-from tests.packet.switches import spec_of
+from tests.packet.command import Ran
+from tests.packet.switches import Switch, spec_of
 
 # An extension behind one port, with VIPs that it serves and one that it does not.
 EXTENDED = """\
@@ -60,6 +62,16 @@ vips:
   plain: {addresses: [198.51.100.55], services: [dns], pool: near}
 """
 START = 20.0
+
+
+HEAVY = EXTENDED.replace("'02:00:00:00:01:02'}", "'02:00:00:00:01:02', weight: 2}")
+DSR = EXTENDED.replace(", forwarding: ipip", "")
+NO_EXTENSION = DSR.replace("    selection: spray\n", "").replace(
+    EXTENDED[EXTENDED.index("  extension:\n") : EXTENDED.index("pools:\n")], ""
+)
+
+Run = Callable[..., Ran]
+"""The command, as the fixture `do` runs it."""
 
 
 def program_for(text: str = EXTENDED) -> dict[str, Any]:
@@ -144,3 +156,13 @@ class Extension:
     def loads(self) -> int:
         """How many programs it has run."""
         return int(self.ask("status")["loads"])
+
+
+def good(done: Ran) -> Ran:
+    assert done.code == 0, done.err
+    return done
+
+
+def held(switch: Switch, extension: Extension) -> tuple[object, ...]:
+    """All that there is, without the times."""
+    return (*switch.tables(), switch.ports(), extension.program)

@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +15,10 @@ import pytest
 
 from dnsteer.cli.output import Exit
 from tests.packet.absent import make_overdue
-from tests.packet.command import Ran, all_of, fresh, run
-from tests.packet.extended import EXTENDED, Extension, program_for
+from tests.packet.command import all_of, fresh
+from tests.packet.extended import DSR, EXTENDED, HEAVY, NO_EXTENSION, Extension, Run, good, held, program_for
 from tests.packet.switches import ROOT, Switch
 
-Run = Callable[..., Ran]
-HEAVY = EXTENDED.replace("'02:00:00:00:01:02'}", "'02:00:00:00:01:02', weight: 2}")
-DSR = EXTENDED.replace(", forwarding: ipip", "")
-NO_EXTENSION = DSR.replace("    selection: spray\n", "").replace(
-    EXTENDED[EXTENDED.index("  extension:\n") : EXTENDED.index("pools:\n")], ""
-)
 VARIANTS = [
     EXTENDED, HEAVY, DSR, NO_EXTENSION,
     EXTENDED.replace("    selection: spray\n", "    selection: client\n"),
@@ -37,40 +28,6 @@ VARIANTS = [
 ]  # fmt: skip
 TUNNELED = "VIP tunneled 198.51.100.53 port 53/udp"
 EXPECTED = ["Broken pipe", "UNKNOWN_GROUP", "bad JSON-RPC message", "Protocol error"]
-
-
-@pytest.fixture
-def extension(tmp_path: Path) -> Iterator[Extension]:
-    with Extension(tmp_path) as it:
-        yield it
-
-
-@pytest.fixture
-def do(shared: Switch, extension: Extension, tmp_path: Path) -> Run:
-    """The command, on an empty switch; what begins as a spec is written to a file."""
-    fresh(shared)
-
-    def ran(*args: Any) -> Ran:
-        words = []
-        for arg in args:
-            if str(arg).startswith("apiVersion"):
-                (tmp_path / "spec.yaml").write_text(arg)
-                arg = tmp_path / "spec.yaml"
-            words.append(arg)
-        more = ["--grace", "0"] if words[0] in ("apply", "plan", "rollback") and "--plan" not in words else []
-        return run(*words, *more, "--db", shared.database, "--extension", extension.socket)
-
-    return ran
-
-
-def good(done: Ran) -> Ran:
-    assert done.code == 0, done.err
-    return done
-
-
-def held(switch: Switch, extension: Extension) -> tuple[object, ...]:
-    """All that there is, without the times."""
-    return (*switch.tables(), switch.ports(), extension.program)
 
 
 def last_load(extension: Extension) -> dict[str, Any]:
@@ -241,63 +198,6 @@ def test_a_refused_load_changes_nothing(do: Run, shared: Switch, extension: Exte
     assert do("verify", EXTENDED).code == 0
 
 
-def test_without_the_program(do: Run, shared: Switch, extension: Extension) -> None:
-    good(do("apply", EXTENDED))
-    extension.kill()
-    before = all_of(shared)
-    for words in (("apply", HEAVY, "--yes"), ("apply", EXTENDED), ("drain", "far/f1"), ("rollback", "1", "--yes")):
-        done = do(*words)
-        assert done.code == Exit.UNAVAILABLE, words
-        assert "nobody listens there; is it running?" in done.err and "dnsteer-ext --check" in done.err
-        assert all_of(shared) == before
-    plan = do("plan", HEAVY)
-    assert plan.code == Exit.DIFFERENT and "what changes in it is not known, and an apply needs it" in plan.err
-    away = do("verify", EXTENDED)
-    assert away.code == Exit.DIFFERENT and "extension away: extension (" in away.out
-    due = do("due")
-    assert due.code == Exit.UNAVAILABLE
-    # Without VIPs of its own it is not needed.
-    good(do("apply", NO_EXTENSION, "--yes"))
-    assert do("verify", NO_EXTENSION).code == 0
-
-
-def test_restore_without_the_program(do: Run, shared: Switch, extension: Extension) -> None:
-    """The tables come back all the same; the extension gets its program when it is there."""
-    good(do("apply", EXTENDED))
-    good(do("drain", "far/f1"))
-    before = held(shared, extension)
-    extension.kill()
-    shared.kill_switch()
-    shared.start_switch()
-    done = do("restore")
-    assert done.code == Exit.UNAVAILABLE
-    assert "state 1 is back, but not its program in the extension" in done.err
-    assert (*shared.tables(), shared.ports()) == before[:3]
-    extension.start()
-    assert do("restore", "--dry-run").out == "br-dns: state 1 would be brought back (1 change)\n"
-    assert good(do("restore")).out == "br-dns: state 1 is back\n"
-    assert held(shared, extension) == before
-
-
-def test_a_restart_of_the_program(do: Run, shared: Switch, extension: Extension) -> None:
-    """`due` notices it, be its file old or new, and looks no further when all is well."""
-    good(do("apply", EXTENDED))
-    good(do("drain", "far/f1"))
-    before = held(shared, extension)
-    for start in (None, program_for(EXTENDED), extension.ask("dump")["program"]):
-        extension.kill()
-        if start is not None:
-            extension.write(start)
-        extension.start()
-        right = start is not None and extension.program == before[-1]
-        dry = good(do("due", "--dry-run"))
-        assert ("would get it again" in dry.out) is not right and extension.loads == 1
-        due = good(do("due"))
-        assert ("has it again" in due.out) is not right
-        assert held(shared, extension) == before and extension.loads == 2
-        assert good(do("due")).out == "" and extension.loads == 2
-
-
 def test_due_takes_back_what_others_steered(do: Run, extension: Extension, shared: Switch) -> None:
     good(do("apply", EXTENDED))
     before = held(shared, extension)
@@ -387,68 +287,3 @@ def test_without_an_extension_nothing_of_it_is_loaded(do: Run, shared: Switch, t
         done = subprocess.run(argv, capture_output=True, text=True, check=False, env=env)
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines()[-1] == "[]", words
-
-
-def test_a_stuck_program(do: Run, extension: Extension) -> None:
-    """What only looks tells it soon."""
-    good(do("apply", EXTENDED))
-    extension.stop(signal.SIGSTOP)
-    try:
-        start = time.monotonic()
-        stuck = do("status", "--no-rates")
-        assert time.monotonic() - start < 12
-        assert stuck.code == Exit.DIFFERENT and "does not answer within 3 s; is it stuck?" in stuck.out
-    finally:
-        extension.stop(signal.SIGCONT)
-    good(do("status", "--no-rates"))
-
-
-@pytest.mark.parametrize("kind", ["none", "file", "no folder", "database", "long"])
-def test_a_wrong_socket(kind: str, do: Run, shared: Switch, extension: Extension, tmp_path: Path) -> None:
-    good(do("apply", EXTENDED))
-    before = all_of(shared)
-    path, said, code = {
-        "none": (tmp_path / "none", "there is no such socket; is it running?", Exit.UNAVAILABLE),
-        "file": (tmp_path / "spec.yaml", "nobody listens there", Exit.UNAVAILABLE),
-        "no folder": (tmp_path / "spec.yaml" / "x", "there is no such socket", Exit.UNAVAILABLE),
-        "database": (shared.dir / "db.sock", "the connection ended", Exit.UNAVAILABLE),
-        "long": (tmp_path / ("x" * 120), "too long", Exit.UNAVAILABLE),
-    }[kind]
-    done = run("apply", tmp_path / "spec.yaml", "--db", shared.database, "--extension", path)
-    assert (done.code, all_of(shared)) == (code, before), done.err
-    assert said in done.err and "nothing was changed" in done.err
-
-
-def test_where_the_socket_is(
-    do: Run, shared: Switch, extension: Extension, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By the option, else the environment variable, else the spec."""
-    spec = tmp_path / "spec.yaml"
-    spec.write_text(
-        EXTENDED.replace("    ipv4: 192.0.2.2\n", f"    ipv4: 192.0.2.2\n    control: {extension.socket}\n")
-    )
-    good(run("apply", spec, "--db", shared.database))
-    monkeypatch.setenv("DNSTEER_EXTENSION_SOCKET", str(tmp_path / "elsewhere"))
-    assert f"the extension at {tmp_path}/elsewhere" in run("apply", spec, "--db", shared.database).err
-    monkeypatch.setenv("DNSTEER_EXTENSION_SOCKET", "")
-    good(run("apply", spec, "--db", shared.database))
-    good(do("apply", spec.read_text()))
-
-
-def test_permission(do: Run, shared: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
-    good(do("apply", EXTENDED))
-    before = all_of(shared)
-    connect = socket.socket.connect
-
-    def refused(self: socket.socket, address: Any) -> None:
-        if str(address).endswith("control.sock"):
-            raise PermissionError(13, "Permission denied")
-        connect(self, address)
-
-    monkeypatch.setattr(socket.socket, "connect", refused)
-    for words in (("apply", HEAVY, "--yes"), ("drain", "far/f1")):
-        done = do(*words)
-        assert done.code == Exit.NO_PERMISSION and "control.sock: Permission denied; run as root" in done.err
-    assert all_of(shared) == before
-    assert do("status", "--no-rates").code == Exit.DIFFERENT
-    assert "Permission denied" in do("restore").err

@@ -29,7 +29,7 @@ from dnsteer.switch.tools import SwitchError, UnavailableError
 from dnsteer.switch.verify import verify
 from tests.packet.command import all_of, fresh
 from tests.packet.crossing import Relay
-from tests.packet.extended import EXTENDED, Extension
+from tests.packet.extended import EXTENDED, Extension, held
 from tests.packet.switches import Switch, spec_of
 
 FORK = multiprocessing.get_context("fork")
@@ -44,12 +44,6 @@ Work = Callable[[Where], object]
 
 
 @pytest.fixture
-def extension(tmp_path: Path) -> Iterator[Extension]:
-    with Extension(tmp_path) as it:
-        yield it
-
-
-@pytest.fixture
 def where(shared: Switch, extension: Extension) -> Where:
     """With the old spec applied after the new one."""
     fresh(shared)
@@ -57,10 +51,6 @@ def where(shared: Switch, extension: Extension) -> Where:
     deploy(NEW, at, QUICK)
     deploy(OLD, at, QUICK)
     return at
-
-
-def held(switch: Switch, extension: Extension) -> tuple[object, ...]:
-    return (*switch.tables(), switch.ports(), extension.program)
 
 
 def cut_off(step: int, work: Work, where: Where) -> bool:

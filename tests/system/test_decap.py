@@ -2,211 +2,51 @@
 
 from __future__ import annotations
 
-import ctypes
-import fcntl
 import json
 import os
 import random
 import socket
-import struct
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import ExitStack
 from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 from scapy.layers.inet import ICMP, IP, TCP, UDP, IPOption_NOP
 from scapy.layers.inet6 import ICMPv6ND_RA, IPv6, IPv6ExtHdrDestOpt, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop
-from scapy.layers.l2 import ARP, GRE, Dot1Q, Ether
-from scapy.packet import Packet, Raw
+from scapy.layers.l2 import ARP, GRE, Dot1Q
+from scapy.packet import Raw
 
 from dnsteer.lab import command, decap
 from dnsteer.lab.command import inside, run
 from dnsteer.lab.errors import CommandError, MissingProgramError
+from tests.system.decap_net import Net, Tap, build_network, echo_tcp, echo_udp, end, tunnel_device, within, xdp_mode
+from tests.system.tunneled import (
+    BALANCER,
+    BALANCER_MAC,
+    CLIENT,
+    ETHERNET,
+    FAMILIES,
+    REMOTES,
+    SERVER,
+    SERVER_MAC,
+    TAKEN_OFF,
+    VIP,
+    changed,
+    ethernet,
+    ip,
+    outer,
+    query,
+    resummed,
+    tunneled,
+    without_outer,
+)
 
 pytestmark = pytest.mark.system
 root = pytest.mark.root("network namespaces, raw sockets and XDP")
-
-SERVER_MAC, BALANCER_MAC = "02:00:00:00:01:01", "02:00:00:00:00:53"
-SERVER = {4: "192.0.2.11", 6: "2001:db8::11"}
-BALANCER = {4: "192.0.2.1", 6: "2001:db8::1"}
-CLIENT = {4: "198.51.100.7", 6: "2001:db8:ffff::7"}
-VIP = {4: "203.0.113.53", 6: "2001:db8:53::53"}
-REMOTES = ("192.0.2.0/29", "2001:db8::/125")
-FAMILIES = {"4in4": (4, 4), "6in4": (6, 4), "4in6": (4, 6), "6in6": (6, 6)}
-TAKEN_OFF = tuple(FAMILIES)
-ETHERNET = 14
-
-
-# Packets.
-
-
-def ethernet() -> Packet:
-    return Ether(src=BALANCER_MAC, dst=SERVER_MAC)
-
-
-def ip(version: int, source: str, destination: str, **fields: object) -> Packet:
-    return (IP if version == 4 else IPv6)(src=source, dst=destination, **fields)
-
-
-def outer(inner: int, version: int, **fields: object) -> Packet:
-    """The tunnel's header, as the balancer makes it."""
-    protocol = {4: 4, 6: 41}[inner]
-    fields = {"proto" if version == 4 else "nh": protocol, **fields}
-    return ip(version, str(fields.pop("src", BALANCER[version])), str(fields.pop("dst", SERVER[version])), **fields)
-
-
-def query(version: int, payload: bytes = b"question", port: int = 40001, **fields: object) -> Packet:
-    return ip(version, CLIENT[version], VIP[version], **fields) / UDP(sport=port, dport=53) / Raw(payload)
-
-
-def tunneled(family: str, payload: bytes = b"question", **fields: object) -> bytes:
-    inner, version = FAMILIES[family]
-    return bytes(ethernet() / outer(inner, version, **fields) / query(inner, payload))
-
-
-def changed(frame: bytes, at: int, value: bytes) -> bytes:
-    return frame[:at] + value + frame[at + len(value) :]
-
-
-def resummed(frame: bytes, at: int = ETHERNET) -> bytes:
-    """The frame with the right checksum in the IPv4 header at *at*."""
-    header = changed(frame[at : at + (frame[at] & 15) * 4], 10, bytes(2))
-    total = sum(struct.unpack(f"!{len(header) // 2}H", header))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return changed(frame, at + 10, (~total & 0xFFFF).to_bytes(2, "big"))
-
-
-def without_outer(frame: bytes, family: str) -> bytes:
-    """What the kernel is to get: the same MAC addresses, the inner packet's type, and the inner packet."""
-    inner, version = FAMILIES[family]
-    kind = b"\x08\x00" if inner == 4 else b"\x86\xdd"
-    return frame[:12] + kind + frame[ETHERNET + (20 if version == 4 else 40) :]
-
-
-# The network: a name server, and the wire to it, which is a raw socket.
-
-_LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-@contextmanager
-def within(namespace: str) -> Iterator[None]:
-    """This thread's new sockets are in *namespace*; they stay there afterwards."""
-    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-    there = os.open(f"/run/netns/{namespace}", os.O_RDONLY)
-    try:
-        assert _LIBC.setns(there, 0x40000000) == 0
-        yield
-        assert _LIBC.setns(home, 0x40000000) == 0
-    finally:
-        os.close(there)
-        os.close(home)
-
-
-class Tap:
-    """Whole frames of a device: sent, and received by it."""
-
-    def __init__(self, namespace: str, device: str = "eth0") -> None:
-        with within(namespace):
-            self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
-            self.socket.bind((device, 3))
-
-    def send(self, frame: bytes) -> None:
-        self.socket.send(frame)
-
-    def receive(self, wanted: Callable[[bytes], bool] = lambda _: True, timeout: float = 3) -> bytes:
-        deadline = time.monotonic() + timeout
-        while True:
-            self.socket.settimeout(max(0.001, deadline - time.monotonic()))
-            frame, address = self.socket.recvfrom(65536)
-            if address[2] != socket.PACKET_OUTGOING and wanted(frame):
-                return frame
-
-    def empty(self) -> None:
-        self.socket.setblocking(False)
-        with suppress(BlockingIOError):
-            while True:
-                self.socket.recv(65536)
-
-
-def echo_udp(sock: socket.socket) -> None:
-    with suppress(OSError):
-        while (received := sock.recvfrom(65536))[1]:  # there is no client when it was shut down
-            sock.sendto(*received)
-
-
-def echo_tcp(listener: socket.socket) -> None:
-    listener.listen()
-    with suppress(OSError):
-        while True:
-            with listener.accept()[0] as connection:
-                while data := connection.recv(65536):
-                    connection.sendall(data)
-
-
-def end(sock: socket.socket) -> None:
-    with suppress(OSError):  # a socket without a peer still wakes up
-        sock.shutdown(socket.SHUT_RDWR)
-    sock.close()
-
-
-@dataclass(frozen=True)
-class Net:
-    server: str
-    client: str
-    wire: Tap  # sends to the server, receives its answers
-    arrived: Tap  # what the server's kernel got from the device
-
-    def control(self, *arguments: str) -> str:
-        tool = decap.sources_dir() / "decapctl.py"
-        return run(inside(self.server, [sys.executable, str(tool), *arguments]))
-
-    def counts(self) -> dict[str, int]:
-        shown: dict[str, int] = json.loads(self.control("show", "eth0"))["packets"]
-        return shown
-
-    def counted(self, before: dict[str, int]) -> dict[str, int]:
-        return {name: n - before[name] for name, n in self.counts().items() if n != before[name]}
-
-    def through(self, frame: bytes) -> bytes:
-        self.wire.send(frame)
-        return self.arrived.receive()
-
-
-def build_network(server: str, wire: str, client: str) -> None:
-    for space in (server, wire, client):
-        run(["ip", "netns", "add", space])
-        run(["ip", "-n", space, "link", "set", "lo", "up"])
-    for space in (wire, client):  # nothing comes from these but what the tests send
-        run(
-            inside(space, ["sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1"])
-        )
-    run(["ip", "-n", server, "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", wire])
-    run(inside(server, ["sysctl", "-qw", "net.ipv4.conf.all.rp_filter=1", "net.ipv4.conf.eth0.rp_filter=1"]))
-    run(["ip", "-n", server, "link", "set", "eth0", "address", SERVER_MAC])
-    run(["ip", "-n", wire, "link", "set", "eth0", "address", BALANCER_MAC])
-    for space in (server, wire):
-        run(inside(space, ["ethtool", "-K", "eth0", "tx", "off", "tso", "off", "gso", "off", "gro", "off"]))
-    run(["ip", "-n", wire, "link", "set", "eth0", "up"])
-    for version, length in ((4, 24), (6, 64)):
-        run(["ip", "-n", server, "address", "add", f"{SERVER[version]}/{length}", "dev", "eth0",
-             *(["nodad"] if version == 6 else [])])  # fmt: skip
-        run(["ip", "-n", server, "address", "add", VIP[version], "dev", "lo"])
-    run(["ip", "-n", server, "link", "set", "eth0", "up"])
-    for version in (4, 6):
-        run(["ip", "-n", server, "neighbor", "add", BALANCER[version], "lladdr", BALANCER_MAC, "dev", "eth0"])
-        run(["ip", "-n", server, f"-{version}", "route", "add", "default", "via", BALANCER[version]])
-
-
-def xdp_mode(server: str) -> int:
-    shown = json.loads(run(["ip", "-j", "-n", server, "link", "show", "eth0"]))
-    return int(shown[0]["xdp"]["mode"])
 
 
 @pytest.fixture(scope="module")
@@ -252,9 +92,6 @@ def quiet(net: Net) -> Net:
     net.arrived.empty()
     net.wire.empty()
     return net
-
-
-# Tests.
 
 
 @root
@@ -439,50 +276,6 @@ def test_damaged_at_random(quiet: Net) -> None:
     assert {name: counted.get(name, 0) for name in TAKEN_OFF} == taken
     assert all(n > 100 for n in taken.values())
     assert sum(counted.values()) == sent
-
-
-@contextmanager
-def tunnel_device(net: Net, family: str) -> Iterator[None]:
-    """The client's network device, whose packets go to the server in tunnels; answers come as they are."""
-    inner, version = FAMILIES[family]
-    head = bytes(ethernet())[:12] + (b"\x08\x00" if version == 4 else b"\x86\xdd")
-    stop = threading.Event()
-    with within(net.client):
-        device = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
-        fcntl.ioctl(
-            device, 0x400454CA, struct.pack("16sH22x", b"tun0", 0x1001)
-        )  # TUNSETIFF, without packet information
-    run(inside(net.client, ["sysctl", "-qw", "net.ipv6.conf.tun0.disable_ipv6=0"]))
-    run(["ip", "-n", net.client, "link", "set", "tun0", "mtu", "1460", "up"])
-    length, nodad = ("32", []) if inner == 4 else ("128", ["nodad"])
-    run(["ip", "-n", net.client, "address", "add", f"{CLIENT[inner]}/{length}", "dev", "tun0", *nodad])
-    run(["ip", "-n", net.client, "route", "add", VIP[inner], "dev", "tun0"])
-
-    def out() -> None:
-        while not stop.is_set():
-            with suppress(BlockingIOError):
-                packet = os.read(device, 65536)
-                if packet[0] >> 4 == inner:  # the device's own neighbour discovery is not for the server
-                    net.wire.socket.send(head + bytes(outer(inner, version) / Raw(packet)))
-                continue
-            time.sleep(0.0005)
-
-    def back() -> None:
-        kind = b"\x08\x00" if inner == 4 else b"\x86\xdd"
-        while not stop.is_set():
-            with suppress(TimeoutError, BlockingIOError):
-                os.write(device, net.wire.receive(lambda f: f[12:14] == kind, timeout=0.2)[ETHERNET:])
-
-    threads = [threading.Thread(target=part) for part in (out, back)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-        os.close(device)
 
 
 @root
