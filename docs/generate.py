@@ -115,8 +115,9 @@ ends with such flows, and a table matches nothing that they leave out. What this
   make is bounded by the low bits of the port that `protect` looks at first (4,096, and 15 for each slot of a service),
   except for ICMP, ARP and neighbour discovery, which always showed all of a packet. They leave when idle (`max-idle`) and
   are kept below `flow-limit`.
-- Pools with other numbers of slots have masks of their own, one for each number and family. A spec with pools of both
-  selections and NAT looks at whole destination ports at once, to stay within 16: then a VIP may have 65,535 of these for each transport.
+- Pools with other numbers of slots have masks of their own, one for each number and family. A spec with NAT VIPs and queries
+  of several sorts in both families (source-port and dp-hash, or the extension as well) looks at whole destination ports at
+  once, to stay within 16: then a VIP may have 65,535 of these for each transport.
 """
 
 

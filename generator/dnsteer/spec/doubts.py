@@ -75,11 +75,10 @@ def _extension(scope: Scope) -> Iterator[Finding]:
     for name, vip in through:
         more = _longer(spec, vip)
         if more and mtu < USUAL_MTU + more:
-            way = "tunnels" if vip.forwarding is Forwarding.IPIP else "translation"
             yield scope.finding(
                 ("vips", name, "forwarding"), f"{vip.forwarding.value}, and links of {mtu} bytes ({said})",
                 f"links of at least {USUAL_MTU + more} bytes from the switch to the backends of pool {vip.pool}",
-                f"{way} make queries {more} bytes longer, and what is longer than the link is lost: full segments of "
+                f"tunnels make queries {more} bytes longer, and what is longer than the link is lost: full segments of "
                 "TCP are; queries over UDP never are that long",
             )  # fmt: skip
 
@@ -89,9 +88,10 @@ USUAL_MTU = 1500
 
 
 def _longer(spec: Spec, vip: Vip) -> int:
-    """By how many bytes the extension makes the longest queries of a VIP longer."""
-    if vip.forwarding is Forwarding.SIIT:
-        return IPV6_HEADER - IPV4_HEADER
+    """By how many bytes the extension makes full segments towards a VIP too long for the links that they came by.
+
+    Those that a translation makes longer are not: the servers ask for segments that fit their IPv6 links (RFC 9293, 3.7.1).
+    """
     if vip.forwarding is not Forwarding.IPIP:
         return 0
     families = {meaning.family_of(a) for a in vip.addresses}
