@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -78,3 +79,12 @@ def written(folder: Path, text: str, *changes: tuple[str, str]) -> Path:
 def settings(text: str, *changes: tuple[str, str]) -> dict[str, str]:
     """Keys of other_config and their values."""
     return {s.key: s.value for s in setup(text, *changes).settings}
+
+
+def analyzed(unit: Path) -> tuple[int, str]:
+    """Exit code and complaints of `systemd-analyze verify`, which knows the units beside this one and the system's."""
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", unit.name], capture_output=True, text=True, check=False, timeout=60,
+        env={"SYSTEMD_UNIT_PATH": f"{unit.parent}:", "PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    return done.returncode, done.stderr

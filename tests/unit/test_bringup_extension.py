@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,11 +14,10 @@ from dnsteer.control.inspection.machine import Machine
 from dnsteer.render.bringup.files import EXTENSION_UNIT, rendered, scripts_of
 from dnsteer.render.bringup.functions import Function
 from dnsteer.spec.errors import SpecError
-from tests.unit.bringup_cases import DOCA, setup, written
+from tests.unit.bringup_cases import DOCA, analyzed, setup, written
 from tests.unit.test_bringup_check import REMOTE, BlueField
 from tests.unit.test_bringup_scripts import P0
 
-ROOT = Path(__file__).resolve().parents[2]
 EXT = """\
 apiVersion: dnsteer/v1
 switch:
@@ -138,17 +138,25 @@ def test_notes_say_what_has_not_run() -> None:
     assert "ovs-netdev has no scalable functions" in note and "software model" in note
 
 
-def service(text: str) -> list[str]:
-    return [line for line in text.partition("[Service]\n")[2].splitlines() if line]
-
-
-def test_the_unit_is_the_programs_own_but_for_its_order() -> None:
-    own = (ROOT / "datapath_ext" / "systemd" / EXTENSION_UNIT).read_text()
-    assert service(rendered(setup(EXT))[EXTENSION_UNIT]) == service(own)
+def test_the_unit_serves_at_the_specs_socket_and_asks_for_what_the_file_does_not_have() -> None:
+    text = rendered(setup(EXT))[EXTENSION_UNIT]
+    assert f"ExecStart=/usr/bin/dnsteer-ext --program {PROGRAM} --socket /run/dnsteer-ext/control.sock\n" in text
+    assert "ExecStartPost=-/usr/bin/systemctl --no-block start dnsteer-due.service\n" in text
+    assert "RuntimeDirectory=dnsteer-ext\nRuntimeDirectoryMode=0700\n" in text
     other = ("ipv4: 192.0.2.2", "ipv4: 192.0.2.2\n    control: /var/lib/ext/sock")
     text = rendered(setup(EXT, other))[EXTENSION_UNIT]
     assert "--socket /var/lib/ext/sock" in text and "ReadWritePaths=/var/lib/ext" in text
     assert "RuntimeDirectory" not in text
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze")
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    folder = written(tmp_path / "here", EXT)
+    unit = folder / EXTENSION_UNIT
+    unit.write_text(unit.read_text().replace("/usr/bin/dnsteer-ext", "/bin/true"))
+    assert analyzed(unit) == (0, "")
+    unit.write_text(unit.read_text().replace("Type=notify", "Type=notice"))
+    assert "notice" in analyzed(unit)[1]
 
 
 @pytest.mark.parametrize("changes", [(), (KERNEL,), DPDK, NETDEV, (("    mtu: 1600\n", ""),)])

@@ -1,10 +1,9 @@
 /* Hardware that accepts an operation and refuses it when it completes: what was to be added is not there, what was to be
  * updated is as it was. The linker puts the functions here in place of the shim's. */
 #include "change.h"
-#include "pipe.h"
 #include "report.h"
 #include "rig.h"
-#include "shim.h"
+#include "wraps.h"
 
 enum { FAKES_MAX = 64 };
 
@@ -40,33 +39,6 @@ static doca_error_t hand_out_fake(struct doca_flow_pipe_entry **entry)
         *entry = (struct doca_flow_pipe_entry *)(void *)&fakes[fake_count++];
     return DOCA_SUCCESS;
 }
-
-bool __real_flow_queued(struct flow_port *port, doca_error_t result, struct fault *fault, const char *what);
-bool __wrap_flow_queued(struct flow_port *port, doca_error_t result, struct fault *fault, const char *what);
-doca_error_t __real_shim_basic_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match, uint8_t template,
-                                   const struct doca_flow_actions *actions, void *context,
-                                   struct doca_flow_pipe_entry **entry);
-doca_error_t __wrap_shim_basic_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match, uint8_t template,
-                                   const struct doca_flow_actions *actions, void *context,
-                                   struct doca_flow_pipe_entry **entry);
-doca_error_t __real_shim_basic_update(struct doca_flow_pipe *pipe, uint8_t template,
-                                      const struct doca_flow_actions *actions, struct doca_flow_pipe_entry *entry);
-doca_error_t __wrap_shim_basic_update(struct doca_flow_pipe *pipe, uint8_t template,
-                                      const struct doca_flow_actions *actions, struct doca_flow_pipe_entry *entry);
-doca_error_t __real_shim_control_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match,
-                                     const struct doca_flow_match *mask, const struct doca_flow_actions *actions,
-                                     const struct doca_flow_actions *actions_mask,
-                                     const struct doca_flow_monitor *monitor, uint32_t priority,
-                                     const struct doca_flow_fwd *fwd, void *context, struct doca_flow_pipe_entry **entry);
-doca_error_t __wrap_shim_control_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match,
-                                     const struct doca_flow_match *mask, const struct doca_flow_actions *actions,
-                                     const struct doca_flow_actions *actions_mask,
-                                     const struct doca_flow_monitor *monitor, uint32_t priority,
-                                     const struct doca_flow_fwd *fwd, void *context, struct doca_flow_pipe_entry **entry);
-doca_error_t __real_shim_remove(struct doca_flow_pipe_entry *entry);
-doca_error_t __wrap_shim_remove(struct doca_flow_pipe_entry *entry);
-bool __real_count_entry(struct doca_flow_pipe_entry *entry, uint64_t *packets, uint64_t *bytes);
-bool __wrap_count_entry(struct doca_flow_pipe_entry *entry, uint64_t *packets, uint64_t *bytes);
 
 bool __wrap_flow_queued(struct flow_port *port, doca_error_t result, struct fault *fault, const char *what)
 {
