@@ -5,7 +5,7 @@ BIN := .venv/bin
 SPEC ?= examples/quickstart.yaml
 DB := unix:/run/dnsteer-lab/db.sock
 
-.PHONY: help setup extension demo test lint fmt docs golden bench-render bench-slots bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext ext fuzz-ext coverage-ext wheel clean
+.PHONY: help setup extension demo test lint fmt docs golden bench-render bench-slots bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext ext fuzz-ext valgrind-ext coverage-ext wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
@@ -79,6 +79,9 @@ ext: setup ## build and test the DOCA Flow program and its software model, under
 
 fuzz-ext: setup ## ten minutes of libFuzzer for each of the extension's four targets
 	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/fuzz-ext.sh
+
+valgrind-ext: setup ## the extension's tests under valgrind
+	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/valgrind-ext.sh
 
 coverage-ext: setup ## lines of the extension's program that its tests run (JSON)
 	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/coverage-ext.sh

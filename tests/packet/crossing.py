@@ -132,7 +132,7 @@ class Crossing:
     def moment(self, name: str) -> None:
         """Let queries and answers arrive that were under way, and send new ones."""
         self.moments.append(name)
-        self.switch.appctl("revalidator/wait")  # the datapath has by then what the tables have
+        self.switch.appctl("revalidator/purge")  # what comes now meets the tables as they are now
         late, self._under = self._under, Under()
         queries = [
             (self._uplink, self._query(end, source, i))

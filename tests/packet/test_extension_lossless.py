@@ -88,7 +88,8 @@ PAIRS = [("base", name) for name in SPECS if name != "base"] + [
 
 @pytest.fixture(scope="module")
 def crossing(shared: Switch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Crossing, Relay]]:
-    shared.expected += ["Dropped", "receive error", "Connection reset"]
+    # The last: a round of the revalidator, while all megaflows are taken away.
+    shared.expected += ["Dropped", "receive error", "Connection reset", "failed to flow_get"]
     folder = tmp_path_factory.mktemp("x")
     extension = build_plan(spec_of(BASE)).extension
     assert extension is not None
@@ -103,17 +104,10 @@ TRANSLATED = re.compile(
 )
 
 
-def made_anew(old: str, new: str) -> bool:
-    """Whether a VIP whose answers are translated is not changed in place: the answers under way may be lost then.
-
-    The program builds it beside the old one, which takes its entries for answers along.
-    """
-    was, becomes = ({programs.key_of(v): v for v in program_for(text)["vips"]} for text in (old, new))
-
-    def shape(vip: dict[str, Any]) -> tuple[Any, ...]:
-        return *(vip.get(k) for k in ("forward", "select", "hash_fields")), len(vip["slots"])
-
-    return any(v["forward"] == "siit" and shape(becomes.get(key, v)) != shape(v) for key, v in was.items())
+def translates_no_more(old: str, new: str) -> bool:
+    """Whether the extension stops to translate for a VIP that it goes on to serve: answers under way may be lost then."""
+    was, becomes = ({programs.key_of(v): v["forward"] for v in program_for(text)["vips"]} for text in (old, new))
+    return any(way == "siit" and becomes.get(key, way) != "siit" for key, way in was.items())
 
 
 def change(crossing: Crossing, relay: Relay, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +139,7 @@ def change(crossing: Crossing, relay: Relay, old: str, new: str, monkeypatch: py
         patch.setattr(Sending, "_pause", staticmethod(lambda seconds, asked: crossing.pause() if seconds > 1 else None))
         deploy(second, where, Options(grace=2))
         crossing.moment("in the end")
-    assert [line for line in crossing.lost if not (made_anew(old, new) and TRANSLATED.search(line))] == []
+    assert [line for line in crossing.lost if not (translates_no_more(old, new) and TRANSLATED.search(line))] == []
     assert verify(second, where.remote, extension=where.extension) == []
 
 
@@ -188,7 +182,7 @@ def drawn(draw: random.Random) -> str:
     return text + "vips:\n" + vips
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("DNSTEER_CHANGES", "2"))))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("DNSTEER_CHANGES", "4"))))
 def test_random_changes(seed: int, crossing: tuple[Crossing, Relay], monkeypatch: pytest.MonkeyPatch) -> None:
     """From any spec to any other."""
     draw = random.Random(f"changes {seed}")

@@ -187,6 +187,7 @@ def test_a_changed_slot_flow_moves_exactly_its_clients(state: lab.LabState, load
         connections.check()
         change_slot_flows(state, names, moved, target)
         try:
+            in_the_datapath()
             start = counters.read()
             after, checked = clients.ask(), connections.check()
             time.sleep(0.1)
@@ -221,6 +222,11 @@ def change_slot_flows(state: lab.LabState, names: tuple[str, ...], slots: tuple[
     openvswitch.ofctl(state.bridge, "mod-flows", "-", stdin="\n".join(lines) + "\n")
 
 
+def in_the_datapath() -> None:
+    """Wait until the switch's megaflows are what its tables say."""
+    openvswitch.appctl("revalidator/wait")
+
+
 @contextmanager
 def dropping(state: lab.LabState, slot: int) -> Iterator[None]:
     """Drop the queries of *slot* by a flow put in by hand."""
@@ -240,6 +246,7 @@ def test_clients_without_answer_are_named(state: lab.LabState, loaded: Loaded) -
     with Clients(state, V4, SLOTS) as clients, Connections(state, V4, SLOTS) as connections:
         clients.ask()
         with dropping(state, slot):
+            in_the_datapath()
             said, checked = clients.ask(wait=0.2), connections.check(wait=0.5)
         lost = {p for p in clients.ports if slot_of(p, SLOTS) == slot}
         assert set(said.unanswered) == set(said.first_try_lost) == lost
