@@ -66,7 +66,7 @@ bench-capacity: setup ## errors of the capacity model at every published measure
 bench-datapath: setup ## cycles per packet and Mpps of the pipelines on OVS-DPDK, one core (root; JSON)
 	$(BIN)/python -m bench.datapath
 
-bench-ext: extension ## the extension: each mode under load, one socket, changes, its program by itself (root; JSON)
+bench-ext: extension ## the extension: each mode under load, one socket, many clients, changes, its program by itself (root; JSON)
 	$(BIN)/python -m bench.extension
 
 wheel: setup ## build the wheel and try it in a clean environment

@@ -1,7 +1,7 @@
-"""The extension: each mode under load, one socket sprayed, changes under load, and the program by itself. Prints JSON.
+"""The extension: each mode under load, one socket, many clients, changes under load, and the program by itself: JSON.
 
-python -m bench.extension [--seconds 60] [--parts modes,socket,reload,program] [--seed N]. Needs root (the lab) but for the
-last part. Fuzzing and coverage of the program: scripts/fuzz-ext.sh, scripts/coverage-ext.sh.
+python -m bench.extension [--seconds 60] [--parts modes,socket,clients,reload,program] [--seed N]. Needs root (the lab) but
+for the last part. Fuzzing and coverage of the program: scripts/fuzz-ext.sh, scripts/coverage-ext.sh.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench.extension import one_socket, reload
+from bench.extension import many_clients, one_socket, reload
 from bench.extension.running import EXAMPLES, ROOT, example, lab_of, report_of
 from bench.machine import machine
 
-PARTS = ("modes", "socket", "reload", "program")
+PARTS = ("modes", "socket", "clients", "reload", "program")
 
 
 def say(text: str) -> None:
@@ -77,6 +77,9 @@ def _measure(options: argparse.Namespace, parts: list[str], report: dict[str, An
         if "socket" in parts:
             say("one socket")
             report["one_socket"] = one_socket.run(folder, say)
+        if "clients" in parts:
+            say("many clients")
+            report["many_clients"] = many_clients.run(say)
         if "reload" in parts:
             report["reload"] = reload.run(folder, options.reloads, options.updates, options.seed, say)
 

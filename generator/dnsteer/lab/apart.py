@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import sys
 from collections import Counter
 from dataclasses import dataclass
@@ -23,8 +24,12 @@ from dnsteer.lab.zone import WHOAMI
 
 ASKS = 4
 """Queries of each client."""
-_FIRST_PORT = 50_000
+CLIENTS = 1024
+"""How many of the addresses ask, unless said otherwise."""
+_PORTS = range(50_000, 65_000)
 """Source ports where the hash sees them: outside of dnsperf's."""
+_PACE = 500
+"""Queries a second at the least."""
 
 
 @dataclass(frozen=True)
@@ -61,33 +66,33 @@ class Clients:
         return found
 
 
-def addresses(lab: LabState, version: int) -> list[str]:
-    """The many addresses of the first client in an IP version."""
-    networks = [ip_network(text) for text in lab.client().many]
-    return [str(address) for network in networks if network.version == version for address in network]
+def addresses(lab: LabState, version: int, number: int = CLIENTS) -> list[str]:
+    """So many addresses of the first client in an IP version, always the same ones; drawn, as a hash may like rows."""
+    network = next(n for n in map(ip_network, lab.client().many) if n.version == version)
+    return [str(network[i]) for i in random.Random(version).sample(range(network.num_addresses), number)]
 
 
-def ask_all(lab: LabState, target: Target, expected: Expectation) -> Clients:
-    """Ask *target* from every address."""
-    locals_ = addresses(lab, target.address.version)
+def ask_from(lab: LabState, target: Target, expected: Expectation, number: int = CLIENTS, times: int = ASKS) -> Clients:
+    """Ask *target* from so many addresses, so many times from each."""
+    locals_ = addresses(lab, target.address.version, number)
     transport = target.endpoint.protocol.value
     ports = [0] * len(locals_)
-    times = ASKS
     if "src_port" in target.hash_fields:
-        ports = [_FIRST_PORT + number for number in range(len(locals_))]
-        times = 1 if transport == "tcp" else ASKS  # a TCP port rests after use
+        ports = [_PORTS[i % len(_PORTS)] for i in range(number)]
+        times = 1 if transport == "tcp" else times  # a TCP port rests after use
     asks = [(local, port) for _ in range(times) for local, port in zip(locals_, ports, strict=True)]
     given = {
         "server": str(target.address), "port": target.endpoint.port, "transport": transport, "name": WHOAMI, "asks": asks,
     }  # fmt: skip
     argv = [sys.executable, "-I", str(Path(whoami.__file__).resolve())]
-    said: list[str | None] = json.loads(run(inside(lab.client().namespace, argv), stdin=json.dumps(given), timeout=60))
+    said: list[str | None] = json.loads(
+        run(inside(lab.client().namespace, argv), stdin=json.dumps(given), timeout=60 + len(asks) / _PACE)
+    )
     servers: dict[str, set[str]] = {local: set() for local in locals_}
     for (local, _), server in zip(asks, said, strict=True):
         if server is not None:
             servers[local].add(server)
     parts = expected.parts(target.pool, target.reached)
-    number = len(locals_)
     return Clients(
         target.label,
         number,

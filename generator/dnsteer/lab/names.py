@@ -26,6 +26,10 @@ DNSPERF_PORTS = range(10240, 49152)
 """Source ports that dnsperf is given; other programs of a client take theirs from above."""
 
 
+MANY_ADDRESSES = (IPv4Network("198.19.0.0/16"), IPv6Network("2001:2:0:ffff::/112"))
+"""65,536 further addresses of the first client in each family, where the spec tells clients apart by their address."""
+
+
 def client_addresses(index: int) -> tuple[IPv4Address, IPv6Address]:
     """Addresses of the client of the uplink number *index*, from the benchmark ranges (RFC 2544, RFC 5180)."""
     return IPv4Address(f"198.18.{index}.2"), IPv6Address(f"2001:2:0:{index:x}::2")
@@ -34,11 +38,6 @@ def client_addresses(index: int) -> tuple[IPv4Address, IPv6Address]:
 def direct_addresses(index: int) -> tuple[IPv4Address, IPv6Address]:
     """Second addresses of that client: it asks a backend directly, past the VIPs, from these."""
     return IPv4Address(f"198.18.{index}.3"), IPv6Address(f"2001:2:0:{index:x}::3")
-
-
-def many_addresses(index: int) -> tuple[IPv4Network, IPv6Network]:
-    """Networks of 64 further addresses of that client, where the spec tells clients apart by their address."""
-    return IPv4Network(f"198.18.{index}.64/26"), IPv6Network(f"2001:2:0:{index:x}::40/122")
 
 
 def db_target() -> str:

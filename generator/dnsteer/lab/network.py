@@ -27,7 +27,11 @@ _SYSCTLS = (
 _LAYER_2 = ("net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
 # Where the machine has br_netfilter, for containers, its bridges read IP headers, and drop what they do not like.
 _NO_FILTER = tuple(f"net.bridge.bridge-nf-call-{kind}=0" for kind in ("iptables", "ip6tables", "arptables"))
-_CLIENT = (f"net.ipv4.ip_local_port_range={names.DNSPERF_PORTS.stop} 65535", "net.ipv4.tcp_tw_reuse=1")
+_CLIENT = (
+    f"net.ipv4.ip_local_port_range={names.DNSPERF_PORTS.stop} 65535",
+    "net.ipv4.tcp_tw_reuse=1",
+    "net.ipv6.ip_nonlocal_bind=1",  # its many addresses are a route to itself, which IPv6 does not take for its own
+)
 _ROUTER = ("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
 # A server that owns a VIP must not answer ARP for it: the VIP is at the balancer's MAC for everyone else.
 _SERVER = ("net.ipv4.conf.all.arp_ignore=1", "net.ipv4.conf.all.arp_announce=2")
@@ -132,7 +136,7 @@ class _Network:
         self._plug(self.topology.fabrics[client.uplink], space, "eth0", client.mac)
         self.sysctls[space] += _CLIENT
         setup += [_address(a, "eth0") for a in (*client.addresses, *client.direct)]
-        setup += [_address(a, "eth0") for network in client.many for a in network]
+        setup += [f"route add local {network} dev lo" for network in client.many]
         v4, v6 = client.addresses
         d4, d6 = client.direct
         vips = dict.fromkeys(a for vip in self.topology.spec.vips.values() for a in vip.addresses)

@@ -152,7 +152,7 @@ def plan(spec: Spec) -> Topology:
             names.client_addresses(i),
             names.direct_addresses(i),
             next(macs),
-            names.many_addresses(i) if told_apart else (),
+            names.MANY_ADDRESSES if told_apart and not i else (),
         )
         for i, name in enumerate(asked)
     ]
@@ -310,10 +310,10 @@ def _check(topology: Topology) -> None:
                     "the lab has a namespace for each: give one of them another MAC"
                 )
     own = {a for c in topology.clients for a in (*c.addresses, *c.direct)}
-    own |= {a for c in topology.clients for network in c.many for a in network}
+    many = [network for c in topology.clients for network in c.many]
     theirs = [*spec.switch.gateways, *(a for v in spec.vips.values() for a in v.addresses)]
     theirs += [a for _, s in topology.servers() for a in s.addresses]
-    clash = sorted(own.intersection(theirs), key=str)
+    clash = sorted((a for a in theirs if a in own or any(a in network for network in many)), key=str)
     if clash:
         raise TopologyError(f"{clash[0]} of the spec is the address of a client of the lab: use another one")
 
