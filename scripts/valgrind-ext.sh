@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 build=${VALGRIND_BUILD:-build/valgrind}
-check="valgrind --quiet --leak-check=full --errors-for-leak-kinds=definite --error-exitcode=99"
+check="valgrind --quiet --vgdb=no --leak-check=full --errors-for-leak-kinds=definite --error-exitcode=99"
 
 [ -f "$build/build.ninja" ] || meson setup -Ddoca=model "$build" datapath_ext >&2
 meson compile -C "$build" >&2
