@@ -12,6 +12,8 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +29,8 @@ from dnsteer.spec import meaning
 from dnsteer.spec.load import Loaded
 from dnsteer.spec.model import Forwarding, Spec
 from dnsteer.switch.megaflows import read_counters
+from dnsteer.switch.private import PrivateSwitch
+from dnsteer.switch.rpc import Rpc
 from tests.packet.switches import Switch
 
 CLIENT, PREFIX = "198.18.0.9", "64:ff9b::c612:9"
@@ -132,7 +136,6 @@ class Crossing:
     def moment(self, name: str) -> None:
         """Let queries and answers arrive that were under way, and send new ones."""
         self.moments.append(name)
-        self.switch.appctl("revalidator/purge")  # what comes now meets the tables as they are now
         late, self._under = self._under, Under()
         queries = [
             (self._uplink, self._query(end, source, i))
@@ -257,6 +260,22 @@ class Crossing:
                     at += _HEAD.size + length
             self._offsets[file.stem] = at
         return out
+
+
+def revalidated(switch: PrivateSwitch) -> None:
+    """Wait until the datapath has what the tables have: two rounds, as the first may have begun before the tables changed.
+
+    The switch sees that it may answer only when something else wakes it, every half second at the latest: so it is asked
+    something else meanwhile.
+    """
+    other = Rpc(f"unix:{switch.dir}/vswitchd.ctl", "the switch", 10)
+    with ThreadPoolExecutor(1) as beside, closing(other):
+        for _ in range(2):
+            done = beside.submit(switch.appctl, "revalidator/wait")
+            while not done.done():
+                other.call("version", [], 10)
+                time.sleep(0.005)
+            done.result()
 
 
 def captured(text: str, folder: Path, ports: Iterable[str]) -> str:
