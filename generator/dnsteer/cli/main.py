@@ -93,6 +93,7 @@ def run() -> None:
         exec("")  # the interpreter would else end itself by SIGINT if this came inside of an exec(), as in dataclasses
         _say("; ".join(["interrupted", *_left_by_interrupt()]))
     _drop_unwritten()
+    gc.freeze()  # else the interpreter searches a million objects for garbage on its way out
     sys.exit(code)
 
 

@@ -130,31 +130,23 @@ def _neighbors(ctx: Context) -> None:
 
 def _services(ctx: Context) -> None:
     for name, vip in ctx.spec.vips.items():
-        pool = ctx.spec.pools[vip.pool]
-        endpoints = list(meaning.endpoints(vip))
+        pool, mode = ctx.spec.pools[vip.pool], vip.forwarding.value
+        extended = meaning.extended(pool, vip.forwarding)
+        bits = 0 if extended else _slot_bits(ctx.spec, pool)
+        endpoints = [(e, e.protocol.value) for e in meaning.endpoints(vip)]
         for address in vip.addresses:
             family, text = meaning.family_of(address), str(address)
-            bits = 0 if meaning.extended(pool, vip.forwarding) else _slot_bits(ctx.spec, pool)
-            for e in endpoints:
+            number = ctx.pools[slots_key(vip.pool, pool, meaning.reach(vip, family))]
+            for e, protocol in endpoints:
                 subject = ctx.subject(
                     Category.SERVICE,
-                    ctx.vips[f"{name}/{text}/{e.protocol.value}/{e.port}"],
-                    f"VIP {name} {text} port {e.port}/{e.protocol.value}",
+                    ctx.vips[f"{name}/{text}/{protocol}/{e.port}"],
+                    f"VIP {name} {text} port {e.port}/{protocol}",
                     ("vips", name, "services", e.index),
                 )
+                target = e.target_port if e.target_port != e.port else 0
                 ctx.plan.services.append(
-                    ServiceRow(
-                        subject,
-                        text,
-                        family,
-                        e.protocol.value,
-                        e.port,
-                        e.target_port if e.target_port != e.port else 0,
-                        ctx.pools[slots_key(vip.pool, pool, meaning.reach(vip, family))],
-                        vip.forwarding.value,
-                        bits,
-                        meaning.extended(pool, vip.forwarding),
-                    )
+                    ServiceRow(subject, text, family, protocol, e.port, target, number, mode, bits, extended)
                 )
 
 

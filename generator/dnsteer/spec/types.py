@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from functools import lru_cache
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
@@ -122,7 +123,11 @@ def _address(value: Any, families: str) -> Address:
     example = {"46": "192.0.2.53 or 2001:db8::53", "4": "192.0.2.53", "6": "2001:db8::53"}[families]
     kind = {"46": "an IP address", "4": "an IPv4 address", "6": "an IPv6 address"}[families]
     expected = f"{kind} such as {example}"
-    text = _text(value, expected)
+    return _read_address(_text(value, expected), families, kind, expected)
+
+
+@lru_cache(maxsize=1 << 16)  # an apply reads the spec before as well, which has nearly the same addresses
+def _read_address(text: str, families: str, kind: str, expected: str) -> Address:
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

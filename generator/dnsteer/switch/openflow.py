@@ -161,14 +161,14 @@ class OpenFlow:
             return self._read(*printing.result(), known)
 
     @staticmethod
-    def _read(ports: str, flows: str, groups: str, known: Collection[str]) -> Tables:
+    def _read(ports: str, flows: str, groups: str, known: frozenset[str]) -> Tables:
         tables = Tables()
         # Not --names: once tables are named, that prints their names as well, and differently from version to version.
         names = {m[1]: port_name(m[2]) for m in map(_PORT.match, ports.splitlines()) if m}
-        for line in flows.splitlines():
-            line = line.strip()
-            if line in known:  # nearly all, so looked at first
-                tables.same.add(line)
+        lines = [line.strip() for line in flows.splitlines()]
+        tables.same.update(known.intersection(lines))  # nearly all
+        for line in lines:
+            if line in tables.same:
                 continue
             if "in_port=" in line or "output:" in line:
                 line = _PORT_USE.sub(lambda m: m[1] + names.get(m[2], m[2]), line)
