@@ -16,7 +16,7 @@ from dnsteer.control.outlook import counted
 from dnsteer.control.where import Switch as Where
 from dnsteer.plan.absence import Absence, Overlay
 from dnsteer.render.flows import parse_flow
-from dnsteer.switch.openflow import Changes
+from dnsteer.switch.changes import Changes
 from dnsteer.switch.record import Record
 from tests.packet.absent import make_overdue, overlay
 from tests.packet.command import FARM, fresh, nothing_changes, on, spec_file, state_rows

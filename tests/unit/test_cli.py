@@ -117,8 +117,8 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, command: Command) -> No
 
 def test_addresses_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     """rich would draw emoji in them."""
-    out.print("2001:db8:a:b::1", markup=False)
-    err.print("2001:db8:a:b::1", markup=False)
+    out.print("2001:db8:a:b::1")
+    err.print("2001:db8:a:b::1")
     assert capsys.readouterr() == ("2001:db8:a:b::1\n", "2001:db8:a:b::1\n")
 
 

@@ -106,10 +106,10 @@ def due(switch: Switch, bridge: Bridge = None, dry_run: DryRun = False, json: Js
         return
     for name in done.restored:
         what = f"{'would be' if dry_run else 'are'} brought back"
-        out.print(f"{name}: the tables were not those of the record and {what}", markup=False)
+        out.print(f"{name}: the tables were not those of the record and {what}")
     for name in done.loaded:
         what = "would get" if dry_run else "has"
-        out.print(f"{name}: the extension did not have the program of the record and {what} it again", markup=False)
+        out.print(f"{name}: the extension did not have the program of the record and {what} it again")
     for change in done.changes:
         _report(change, "", dry_run, json, "")
     if failed:
@@ -155,15 +155,15 @@ def _report(change: Change, name: str, dry_run: bool, json: bool, nothing: str) 
         print_json({**change.as_json(), **about, "dry_run": dry_run})
         return
     for warning in change.warnings:
-        err.print(f"warning: {warning}", markup=False)
+        err.print(f"warning: {warning}")
     if not change.edited:
         are, it = ("were", "they were") if change.are == "are" else ("was", "it was")
         put = f"{change.what} {'would be' if dry_run else are} put right, as {it} not what the record says"
         said = put if change.repaired else "nothing to change"
-        out.print(f"{change.bridge}: {said}; {nothing}", markup=False)
+        out.print(f"{change.bridge}: {said}; {nothing}")
         return
     verb = "would change" if dry_run else "changed"
-    out.print("\n".join(f"{change.bridge}: {verb}: {escape(line)}" for line in change.words()), markup=False)
+    out.print("\n".join(f"{change.bridge}: {verb}: {escape(line)}" for line in change.words()))
 
 
 def _drain_on(switch: Switch, first: Change, pool: str, backend: str, json: bool) -> None:

@@ -66,7 +66,7 @@ def _write(setup: Setup, folder: Path, force: bool, json: bool) -> dict[str, obj
     if not json:
         show_files(texts, states, folder)
         for note in setup.notes:
-            out.print(f"note: {note}", markup=False)
+            out.print(f"note: {note}")
     settings = [
         {"key": s.key, "value": s.value, "why": s.why, "source": s.source, "at_start": s.at_start}
         for s in setup.settings
@@ -93,8 +93,8 @@ def _show(items: list[Item]) -> None:
 
     wide = max(len(item.name) for item in items)
     for item in items:
-        out.print(escape(f"{_WORD[item.state]:<11}  {item.name:<{wide}}  {item.found}"), markup=False)
+        out.print(escape(f"{_WORD[item.state]:<11}  {item.name:<{wide}}  {item.found}"))
         if item.todo and item.state != "ok":
-            out.print(escape(f"{'':<13}to do: {item.todo}"), markup=False)
+            out.print(escape(f"{'':<13}to do: {item.todo}"))
     counts = Counter(item.state for item in items)
     out.print(f"{counts['ok']} ok, {counts['missing']} missing, {counts['unknown']} that cannot be told")

@@ -95,7 +95,7 @@ def capacity(
             return
         _print(after, before, settings or [])
         if plot is not None:
-            out.print(f"\n{plot}: drawn", markup=False)
+            out.print(f"\n{plot}: drawn")
 
 
 class _Ask:
@@ -138,7 +138,7 @@ class _Ask:
 
         quiet = self._json or not sys.stderr.isatty()
         columns = (SpinnerColumn(), TextColumn("{task.completed} packets through the private switch"))
-        with Progress(*columns, console=err, transient=True, disable=quiet) as progress:
+        with Progress(*columns, console=err.rich, transient=True, disable=quiet) as progress:
             task = progress.add_task("capacity", total=None)
             paths = paths_of(loaded, lambda n: progress.advance(task, n))
         setup = set_up(loaded, paths, hardware=hardware, **self._options)  # type: ignore[arg-type]
@@ -162,4 +162,4 @@ def _can_plot(file: Path, json: bool) -> None:
 def _print(after: Report, before: Report | None, settings: Sequence[str]) -> None:
     from dnsteer.cli.capacity_view import view
 
-    out.print(view(after, before, settings), soft_wrap=False)
+    out.rich.print(view(after, before, settings), soft_wrap=False)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dnsteer.cli.output import Exit, Json, SpecFile, err, load, out, print_json
+from dnsteer.cli.output import Exit, Json, SpecFile, check, err, load, out, print_json
 from dnsteer.cli.switched import DryRun, Note, Yes, confirm, on_switch, progress
 from dnsteer.control.where import GRACE, Switch
 from dnsteer.spec.errors import escape
 
 if TYPE_CHECKING:
+    from dnsteer.control.ahead import Ahead
     from dnsteer.control.deploy import Deployed
     from dnsteer.control.outlook import Outlook
+    from dnsteer.spec.load import Loaded
 
 Adopt = Annotated[bool, typer.Option("--adopt", help="Take over a bridge that dnsteer did not make.")]
 Rename = Annotated[
@@ -42,16 +46,17 @@ def plan(
     json: Json = False,
 ) -> None:  # fmt: skip
     """Say what an apply would change on the switch. Changes nothing; exit code 0: nothing to do, 2: changes."""
-    from dnsteer.control import planfile
-    from dnsteer.control.deploy import Options, look
+    with _loaded(spec, switch, json) as (loaded, ahead):
+        from dnsteer.control import planfile
+        from dnsteer.control.deploy import Options, look
 
-    options = Options(adopt, rename, note, grace)
-    outlook = look(load(spec, json), switch, options)
+        options = Options(adopt, rename, note, grace)
+        outlook = look(loaded, switch, options, ahead=ahead)
     if output is not None:
         planfile.write(outlook, switch, options, output)
     show(outlook, verbose=verbose, json=json)
     if output is not None and not json:
-        out.print(f"plan written to {output}; to do exactly this: dnsteer apply --plan {output}", markup=False)
+        out.print(f"plan written to {output}; to do exactly this: dnsteer apply --plan {output}")
     raise typer.Exit(Exit.DIFFERENT if outlook.changed else Exit.OK)
 
 
@@ -65,9 +70,6 @@ def apply(
     yes: Yes = False, dry_run: DryRun = False, json: Json = False,
 ) -> None:  # fmt: skip
     """Bring a running switch to the spec: the bridge by OVSDB, flows and groups in one atomic bundle."""
-    from dnsteer.control import planfile
-    from dnsteer.control.deploy import Options, deploy, look
-
     if (spec is None) == (plan is None):
         raise typer.BadParameter("give a SPEC, or --plan FILE, and not both")
     if plan is not None:
@@ -75,19 +77,35 @@ def apply(
             raise typer.BadParameter(
                 "--adopt, --rename, --note and --grace belong to the plan: give them to dnsteer plan"
             )
+        from dnsteer.control import planfile
+
         value = planfile.read(plan)
         if dry_run:
             show(planfile.look_again(value, plan, switch), verbose=False, json=json)
             return
         done = planfile.carry_out(value, plan, switch, confirm=confirm(yes, json), progress=progress(json))
     elif spec is not None:
-        options = Options(adopt, rename, note, grace)
-        loaded = load(spec, json)
-        if dry_run:
-            show(look(loaded, switch, options), verbose=False, json=json)
-            return
-        done = deploy(loaded, switch, options, confirm=confirm(yes, json), progress=progress(json))
+        with _loaded(spec, switch, json) as (loaded, ahead):
+            from dnsteer.control.deploy import Options, deploy, look
+
+            options = Options(adopt, rename, note, grace)
+            if dry_run:
+                show(look(loaded, switch, options, ahead=ahead), verbose=False, json=json)
+                return
+            done = deploy(loaded, switch, options, confirm=confirm(yes, json), ahead=ahead, progress=progress(json))
     report(done, json)
+
+
+@contextmanager
+def _loaded(spec: Path, switch: Switch, json: bool) -> Iterator[tuple[Loaded, Ahead]]:
+    """The spec, and the switch's tables: it prints them while the spec is checked and what that takes is imported."""
+    from dnsteer.control.ahead import Ahead
+    from dnsteer.spec.document import bridge_of, read_document
+
+    with Ahead(switch) as ahead:
+        document = read_document(spec)
+        ahead.begin(bridge_of(document))
+        yield check(document, json), ahead
 
 
 def show(outlook: Outlook, *, verbose: bool, json: bool) -> None:
@@ -99,16 +117,14 @@ def show(outlook: Outlook, *, verbose: bool, json: bool) -> None:
         return
     bridge = outlook.loaded.spec.switch.bridge
     for warning in (*outlook.warnings, *outlook.ask):
-        err.print(f"warning: {escape(warning)}", markup=False)
+        err.print(f"warning: {escape(warning)}")
     if not outlook.changed:
         out.print(f"{bridge}: nothing to change")
         return
-    out.print(
-        "\n".join([f"{bridge}: would change", *(f"  {escape(line)}" for line in sentences(outlook))]), markup=False
-    )
-    out.print(f"  on the switch: {', '.join(counted(outlook.prepared.todo)) or 'no flow or group'}", markup=False)
+    out.print("\n".join([f"{bridge}: would change", *(f"  {escape(line)}" for line in sentences(outlook))]))
+    out.print(f"  on the switch: {', '.join(counted(outlook.prepared.todo)) or 'no flow or group'}")
     if verbose:
-        out.print("\n".join(details(outlook.prepared.todo)), markup=False)
+        out.print("\n".join(details(outlook.prepared.todo)))
 
 
 def report(done: Deployed, json: bool) -> None:
@@ -121,12 +137,12 @@ def report(done: Deployed, json: bool) -> None:
         print_json({**value, "changed": changed, "state": done.state, "counts": counts(done.applied.flows)})
         return
     for warning in done.outlook.warnings:
-        err.print(f"warning: {escape(warning)}", markup=False)
+        err.print(f"warning: {escape(warning)}")
     if not changed:
         out.print(f"{bridge}: nothing to change")
         return
     said = escape("; ".join([*sentences(done.outlook), *counted(done.applied.flows)]))
-    out.print(f"{bridge}: applied as state {done.state}; {said}", markup=False)
+    out.print(f"{bridge}: applied as state {done.state}; {said}")
 
 
 def verify(
@@ -172,6 +188,6 @@ def verify(
     else:
         for d in drift:
             at = f" ({loaded.file}:{d.line})" if d.line else ""
-            out.print(f"{d.kind}: {d.about}{at}: {d.detail}", markup=False)
+            out.print(f"{d.kind}: {d.about}{at}: {d.detail}")
         out.print(f"{bridge}: {len(drift)} difference{'s' if len(drift) > 1 else ''}")
     raise typer.Exit(Exit.DIFFERENT if drift else Exit.OK)

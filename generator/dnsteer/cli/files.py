@@ -57,7 +57,7 @@ def show_files(texts: Mapping[str, str], states: Mapping[str, State], folder: Pa
     """Say of each file what became of it."""
     for name, state in states.items():
         lines = f"{len(texts[name].splitlines())} lines, " if name in texts else ""
-        out.print(f"{folder / name}: {lines}{state}", markup=False)
+        out.print(f"{folder / name}: {lines}{state}")
 
 
 def schema() -> None:

@@ -36,14 +36,14 @@ def history(switch: Switch, bridge: Bridge = None, json: Json = False) -> None:
         return
     for s in found:
         if not isinstance(s, State):
-            out.print(f"   damaged: {escape(str(s))}", markup=False)
+            out.print(f"   damaged: {escape(str(s))}")
             continue
         mark, note = ("*" if s.number == standing.number else " "), f"  {s.note}" if s.note else ""
         ended = f"  (ended: {', '.join(f'{a.kind} of {a.name}' for a in s.ended)})" if s.ended else ""
         line = f"{s.number:>4}  {s.time}  {s.by}  {s.file}  {s.digest[:12]}{note}{ended}"
-        out.print(f"{mark} {escape(line)}", markup=False)
+        out.print(f"{mark} {escape(line)}")
     if not found:
-        out.print(f"{standing.bridge}: no state is recorded", markup=False)
+        out.print(f"{standing.bridge}: no state is recorded")
 
 
 def _as_json(state: Any, current: int) -> dict[str, Any]:
@@ -112,4 +112,4 @@ def restore(
         print_json({"ok": True, "changed": any(d.changed for d in done), "bridges": bridges, "dry_run": dry_run})
         return
     for d in done:
-        out.print(f"{d.bridge}: {d.text}", markup=False)
+        out.print(f"{d.bridge}: {d.text}")

@@ -19,7 +19,7 @@ def register(parent: typer.Typer) -> None:
 
 
 def _say(text: str) -> None:
-    out.print(text, markup=False)
+    out.print(text)
 
 
 @app.command()
@@ -50,7 +50,7 @@ def status(json: Json = False) -> None:
         if json:
             print_json(asdict(state) if state is not None else None)
         else:
-            lab.print_status(out, state)
+            lab.print_status(out.rich, state)
 
 
 @app.command()
@@ -66,6 +66,6 @@ def demo(
 
     with reporting():
         loaded = load(spec)
-        result = lab_demo.run(loaded.spec, report, console=out, seconds=seconds)
+        result = lab_demo.run(loaded.spec, report, console=out.rich, seconds=seconds)
     if not result.ok:
         raise typer.Exit(Exit.ERROR)

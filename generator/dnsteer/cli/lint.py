@@ -84,10 +84,10 @@ def _explain(text: str) -> None:
     if code is None:
         known = "\n".join(f"  {c.code}  {c.severity.value:<7}  {c.title}" for c in CODES.values())
         fail(f"--explain: found {text!r}; the codes are\n{known}", Exit.USAGE)
-    if out.is_terminal:
-        out.print(Markdown(code.page()))
+    if out.rich.is_terminal:
+        out.rich.print(Markdown(code.page()))
     else:
-        out.print(code.page(), markup=False, end="")
+        out.print(code.page(), end="")
 
 
 def _write_sarif(file: Path, report: Report) -> None:
@@ -95,7 +95,7 @@ def _write_sarif(file: Path, report: Report) -> None:
 
     text = json_module.dumps(sarif(report.examination.loaded.file, report.findings), indent=2) + "\n"
     if file == Path("-"):
-        out.print(text, markup=False, end="")
+        out.print(text, end="")
     else:
         file.write_text(text, encoding="utf-8")
 
@@ -103,7 +103,7 @@ def _write_sarif(file: Path, report: Report) -> None:
 def _show(report: Report, verbose: bool) -> None:
     """For people: the paths, what runs in software, the findings, and the totals."""
     seen = report.examination
-    out.print(f"{seen.loaded.file} on {seen.profile.title}", markup=False)
+    out.print(f"{seen.loaded.file} on {seen.profile.title}")
     _show_paths(report)
     _show_remarks(report, verbose)
     _show_program(report)
@@ -120,9 +120,9 @@ def _show_kinds(heading: str, found: Mapping[str, Counter[str]]) -> None:
         out.print(heading)
     for kind, reasons in found.items():
         for reason, count in reasons.most_common(_MOST_ALIKE):
-            out.print(f"  {_KINDS[kind]:<12} {count:>5} flows  {reason}", markup=False)
+            out.print(f"  {_KINDS[kind]:<12} {count:>5} flows  {reason}")
         if len(reasons) > _MOST_ALIKE:
-            out.print(f"  {_KINDS[kind]:<12}        {len(reasons) - _MOST_ALIKE} more reasons (--json)", markup=False)
+            out.print(f"  {_KINDS[kind]:<12}        {len(reasons) - _MOST_ALIKE} more reasons (--json)")
 
 
 CPUS = {"ovs-doca": "the CPU (on a BlueField: the Arm cores)"}
@@ -142,7 +142,7 @@ def _show_remarks(report: Report, verbose: bool) -> None:
             about.setdefault((text, source), []).append(path.vip)
     for (text, source), vips in about.items():
         whose = "" if {*vips} == {path.vip for path in report.paths} else f" ({', '.join(dict.fromkeys(vips))})"
-        out.print(f"rests on{whose}: {text} [{source}]", markup=False)
+        out.print(f"rests on{whose}: {text} [{source}]")
 
 
 def _show_program(report: Report) -> None:
@@ -151,7 +151,7 @@ def _show_program(report: Report) -> None:
 
     said = said_of_the_program(report.examination)
     if said:
-        out.print(said, markup=False)
+        out.print(said)
 
 
 def _show_paths(report: Report) -> None:
@@ -175,8 +175,9 @@ def _show_paths(report: Report) -> None:
         by = ["switch"] if extended else []
         table.add_row(*head, *by, path.offloaded, path.certainty, *(f"{n:,}" for n in numbers))
     # As wide as what it says, however narrow the terminal: a broken line is better than half a name.
-    table.width = out.measure(table, options=out.options.update(width=_WIDTH)).maximum
-    out.print(table)
+    options = out.rich.options.update(width=_WIDTH)
+    table.width = out.rich.measure(table, options=options).maximum
+    out.rich.print(table)
     if len(report.paths) > _MOST_PATHS:
         out.print(f"{len(report.paths) - _MOST_PATHS} more (--json)\n")
 
@@ -206,17 +207,17 @@ def _show_findings(report: Report, verbose: bool) -> None:
 def _show_finding(report: Report, finding: Finding, verbose: bool) -> None:
     file = report.examination.loaded.file
     severity = "accepted" if finding.accepted else finding.code.severity.value
-    out.print(f"{file}:{finding.line}: {finding.code.code} {severity}: {finding.text}", markup=False)
+    out.print(f"{file}:{finding.line}: {finding.code.code} {severity}: {finding.text}")
     if finding.accepted:
-        out.print(f"    accepted: {finding.accepted}", markup=False)
+        out.print(f"    accepted: {finding.accepted}")
         return
     if finding.advice:
-        out.print(f"    to do: {finding.advice}", markup=False)
+        out.print(f"    to do: {finding.advice}")
     if verbose:
         for reason in finding.reasons:
-            out.print(f"    because: {reason.text} [{report.source(reason)}, {reason.certainty}]", markup=False)
+            out.print(f"    because: {reason.text} [{report.source(reason)}, {reason.certainty}]")
         for flow in finding.flows:
-            out.print(f"    flow: {flow}", markup=False)
+            out.print(f"    flow: {flow}")
 
 
 def _shares(report: Report) -> str:

@@ -52,13 +52,12 @@ def _require_tables(loaded: Loaded, switch: Switch, json: bool) -> None:
 
     Else what others made, or nothing at all, would pass for the spec's flows.
     """
-    from dnsteer.spec.load import digest
     from dnsteer.switch.record import Record
 
     bridge = loaded.spec.switch.bridge
     with Record(switch.remote, switch.timeout) as record:
         standing = record.standing(bridge)
-    ours = standing is not None and standing.digest == digest(loaded.spec)
+    ours = standing is not None and standing.digest == loaded.digest
     if standing is None or not ours or switch.client(bridge).marker() != standing.marker:
         fail(
             f"{bridge}: its tables are not this spec's; apply it first (verify without --offload shows what differs)",
@@ -70,27 +69,27 @@ def _require_tables(loaded: Loaded, switch: Switch, json: bool) -> None:
 def _show(loaded: Loaded, seen: Observation) -> None:
     bridge = loaded.spec.switch.bridge
     for text in seen.settings:
-        out.print(f"setting: {text}", markup=False)
+        out.print(f"setting: {text}")
     for observed in seen.missing[:_MOST]:
-        out.print(f"not in hardware ({observed.actual}): {_whose(observed)}", markup=False)
-        out.print(f"    {observed.flow.text}", markup=False)
+        out.print(f"not in hardware ({observed.actual}): {_whose(observed)}")
+        out.print(f"    {observed.flow.text}")
     if len(seen.missing) > _MOST:
         out.print(f"{len(seen.missing) - _MOST} more that should be in hardware (--json)")
     for observed in seen.surprising[:_MOST]:
-        out.print(f"in hardware, though {seen.profile.name} says that it cannot be: {_whose(observed)}", markup=False)
-        out.print(f"    {observed.predicted.why_software}", markup=False)
+        out.print(f"in hardware, though {seen.profile.name} says that it cannot be: {_whose(observed)}")
+        out.print(f"    {observed.predicted.why_software}")
     for strange in seen.unreadable[:_MOST]:
-        out.print(f"cannot be read ({strange.problem}): {strange.text}", markup=False)
+        out.print(f"cannot be read ({strange.problem}): {strange.text}")
     for why, here, not_here in seen.learnt:
-        out.print(f"not published, and seen here: {here} flows in hardware, {not_here} not: {why}", markup=False)
+        out.print(f"not published, and seen here: {here} flows in hardware, {not_here} not: {why}")
     said_no = [o for o in seen.flows if o.predicted.verdict in ("no", "partial") and not o.surprising]
     software = Counter(o.predicted.why_software for o in said_no)
     for why, count in software.most_common(_MOST) if seen.profile.hardware else ():
-        out.print(f"in software, as it must be: {count} flows: {why}", markup=False)
+        out.print(f"in software, as it must be: {count} flows: {why}")
     for command, text in seen.extras.items():
-        out.print(f"{command}:", markup=False)
+        out.print(f"{command}:")
         for line in text.splitlines():
-            out.print(f"    {line}", markup=False)
+            out.print(f"    {line}")
     if seen.beyond:
         between = " and ".join(seen.beyond)
         out.print(f"what the extension does between {between} is no datapath flow: dnsteer status has its counters")
@@ -104,7 +103,6 @@ def _show(loaded: Loaded, seen: Observation) -> None:
     out.print(
         f"{bridge}: {len(seen.flows)} datapath flows: {seen.count('yes')} in hardware, {seen.count('partial')} partly, "
         f"{seen.count('no')} in software{unreadable}; " + _verdict(seen),
-        markup=False,
     )
 
 

@@ -8,16 +8,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
 
 import typer
-from rich.console import Console
 
 from dnsteer.spec.errors import SpecError, escape
 from dnsteer.switch.tools import NotPermittedError, SwitchError, UnavailableError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from dnsteer.spec.document import Document
     from dnsteer.spec.load import Loaded
 
 
@@ -33,11 +36,39 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-# No emoji: rich would draw one in 2001:db8:a:b::1.
-out = Console(highlight=False, soft_wrap=True, emoji=False)
-if not out.is_terminal and "COLUMNS" not in os.environ:
-    out.width = 200  # in files and pipes rich would take 80, and tables lose columns
-err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+_OBEYED = dict.fromkeys([7, 8, 11, 12, 13])  # bell, backspace, vertical tab, form feed, carriage return
+
+
+class Stream:
+    """Standard output or standard error: lines as they stand, and tables by rich."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def file(self) -> TextIO:
+        """The stream."""
+        stream: TextIO = getattr(sys, self._name)
+        return stream
+
+    def print(self, text: str, end: str = "\n") -> None:
+        """Print *text* without what a terminal would obey."""
+        self.file.write(text.translate(_OBEYED) + end)
+        self.file.flush()
+
+    @cached_property
+    def rich(self) -> Console:
+        """For tables and the like; imported only then, since the quick verbs print lines."""
+        from rich import console as of_rich
+
+        # No emoji: rich would draw one in 2001:db8:a:b::1.
+        console = of_rich.Console(stderr=self._name == "stderr", highlight=False, soft_wrap=True, emoji=False)
+        if not console.is_terminal and "COLUMNS" not in os.environ:
+            console.width = 200  # in files and pipes rich would take 80, and tables lose columns
+        return console
+
+
+out, err = Stream("stdout"), Stream("stderr")
 
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, a YAML file.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
@@ -54,7 +85,7 @@ def fail(message: str, code: Exit, *, as_json: bool = False) -> NoReturn:
         print_json({"ok": False, "error": message})
     else:
         lines = [escape(line) for line in message.splitlines()]  # nothing that a terminal would obey
-        err.print("\n".join(["dnsteer: " + lines[0], *lines[1:]]), markup=False)
+        err.print("\n".join(["dnsteer: " + lines[0], *lines[1:]]))
     raise typer.Exit(code)
 
 
@@ -71,7 +102,7 @@ def reporting(as_json: bool = False) -> Iterator[None]:
         if as_json:
             print_json({"ok": False, "errors": [f.as_json(error.file) for f in error.findings], "more": error.more})
         else:
-            err.print(error.text(), markup=False)
+            err.print(error.text())
         raise typer.Exit(Exit.ERROR) from None
     except UnavailableError as error:
         fail(str(error), Exit.UNAVAILABLE, as_json=as_json)
@@ -97,12 +128,19 @@ def _where(error: OSError) -> str:
 
 def load(file: Path, as_json: bool = False) -> Loaded:
     """Load the spec and print its warnings."""
-    from dnsteer.spec.load import load_spec  # here, since the quick verbs do without
+    from dnsteer.spec.document import read_document  # here, since the quick verbs do without
 
-    loaded = load_spec(file)
+    return check(read_document(file), as_json)
+
+
+def check(document: Document, as_json: bool = False) -> Loaded:
+    """Check a spec that was read, and print its warnings."""
+    from dnsteer.spec.load import check_document
+
+    loaded = check_document(document)
     if not as_json:
         from dnsteer.plan.selection import uneven
 
         for warning in (*loaded.warnings, *uneven(loaded)):
-            err.print(f"warning: {warning.text(loaded.file)}", markup=False)
+            err.print(f"warning: {warning.text(loaded.file)}")
     return loaded

@@ -44,28 +44,28 @@ def check(
             TextColumn("{task.completed} packets through the private switch"),
             TimeElapsedColumn(),
         )
-        with Progress(*columns, console=err, transient=True, disable=json or not sys.stderr.isatty()) as progress:
+        with Progress(*columns, console=err.rich, transient=True, disable=json or not sys.stderr.isatty()) as progress:
             task = progress.add_task("check", total=None)
             report = run_check(loaded, per_service=sample, progress=lambda n: progress.advance(task, n))
     if json:
         print_json(report.as_json())
         raise typer.Exit(Exit.OK if report.ok else Exit.ERROR)
     for failure in report.failures:
-        out.print(f"FAILED {failure.vector} at {failure.port}: {failure.problem}", markup=False)
+        out.print(f"FAILED {failure.vector} at {failure.port}: {failure.problem}")
         for line in failure.detail:
-            out.print(f"    {line}", markup=False)
+            out.print(f"    {line}")
     for complaint in report.complaints:
-        out.print(f"FAILED the switch's log: {complaint}", markup=False)
+        out.print(f"FAILED the switch's log: {complaint}")
     kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(report.packets.items()))
     total = sum(report.packets.values())
-    out.print(f"{loaded.file}: {report.flows} flows, {report.groups} groups on Open vSwitch {report.ovs}", markup=False)
+    out.print(f"{loaded.file}: {report.flows} flows, {report.groups} groups on Open vSwitch {report.ovs}")
     out.print(f"  {total} packets ({kinds})")
     out.print(
         f"  {report.megaflows} megaflows, {report.masks} masks, {report.recirculations} recirculations "
         f"for queries and answers"
     )
     if report.extension:
-        out.print(f"  {report.extended} packets through the extension, {report.extension}", markup=False)
+        out.print(f"  {report.extended} packets through the extension, {report.extension}")
     if report.ok:
         out.print(f"  every byte as the spec says; {report.seconds:.1f} s")
         return
@@ -111,7 +111,7 @@ def _cookie(spec: SpecFile, text: str, json: bool) -> None:
         print_json({"cookie": hex(number), "object": subject.title, "line": subject.line, "path": path})
     else:
         where = f"{loaded.file}:{subject.line} {show_path(subject.path)}"
-        out.print(f"0x{number:x}: {subject.title}, {where}", markup=False)
+        out.print(f"0x{number:x}: {subject.title}, {where}")
 
 
 def _endpoint(option: str, text: str) -> tuple[Address, int]:
@@ -142,25 +142,25 @@ _NOTES = {
 
 def _show(way: Way, file: str) -> None:
     """Print the way of a query."""
-    out.print(f"query    {way.query}, in by {way.ingress}", markup=False)
+    out.print(f"query    {way.query}, in by {way.ingress}")
     chosen = f"slot {way.slot}" if way.slot is not None else "none"
     if way.slot is None and way.backend:
         chosen = f"slot {_CHOSEN.get(way.selection, 'chosen')}"
-    out.print(f"slot     {chosen}", markup=False)
-    out.print(f"backend  {way.backend or 'none'}  ({way.why})", markup=False)
+    out.print(f"slot     {chosen}")
+    out.print(f"backend  {way.backend or 'none'}  ({way.why})")
     _show_steps(way.steps, file)
     part = way.extension
     if part is not None:
-        out.print(f"extension {part.verdict} by {part.why}", markup=False)
-        out.print(f"  pipes     {' > '.join(part.pipes)}", markup=False)
+        out.print(f"extension {part.verdict} by {part.why}")
+        out.print(f"  pipes     {' > '.join(part.pipes)}")
         if part.target is not None:
-            out.print(f"  target    {part.target}, in {part.share} of {part.slots} slots", markup=False)
+            out.print(f"  target    {part.target}, in {part.share} of {part.slots} slots")
         for port_name, frame in part.gave:
-            out.print(f"  gave      {port_name}: {frame}", markup=False)
+            out.print(f"  gave      {port_name}: {frame}")
         _show_steps(way.back, file)
     out.print(f"passes   {way.passes}")
     for port_name, frame in way.out or (("nowhere", "dropped"),):
-        out.print(f"out      {port_name}: {frame}", markup=False)
+        out.print(f"out      {port_name}: {frame}")
     if way.backend and way.selection in _NOTES:
         out.print(f"note     {_NOTES[way.selection]}")
 
@@ -168,8 +168,8 @@ def _show(way: Way, file: str) -> None:
 def _show_steps(steps: tuple[Step, ...], file: str) -> None:
     for step in steps:
         at = f"{file}:{step.line}" if step.line else ""
-        out.print(f"  {step.table:<9} {step.match}", markup=False)
-        out.print(f"            {step.about}  {at}  cookie 0x{step.cookie:x}", markup=False)
+        out.print(f"  {step.table:<9} {step.match}")
+        out.print(f"            {step.about}  {at}  cookie 0x{step.cookie:x}")
 
 
 def _query(spec: SpecFile, client: str, vip: str, uplink: str | None, json: bool) -> None:

@@ -78,7 +78,7 @@ def status(
 def _print(found: Status) -> None:
     from dnsteer.cli.status_view import view
 
-    out.print(view(found, out.width), soft_wrap=False)
+    out.rich.print(view(found, out.rich.width), soft_wrap=False)
 
 
 def _code(found: Status) -> Exit:
@@ -122,7 +122,7 @@ def _watch_as_json(observer: Observer, found: Status | str) -> None:
 
 
 def _watch_on_screen(observer: Observer, last: Status) -> None:
-    if not out.is_terminal or out.is_dumb_terminal:
+    if not out.rich.is_terminal or out.rich.is_dumb_terminal:
         _watch_as_text(observer, last)
     from rich.console import Console
     from rich.live import Live
@@ -141,7 +141,7 @@ def _watch_on_screen(observer: Observer, last: Status) -> None:
 def _watch_as_text(observer: Observer, found: Status | str) -> NoReturn:
     while True:
         if isinstance(found, str):
-            out.print(f"away: {escape(found)}", markup=False)
+            out.print(f"away: {escape(found)}")
         else:
             _print(found)
         sys.stdout.flush()

@@ -65,7 +65,7 @@ def on_switch(verb: Callable[..., None]) -> Callable[..., None]:
 
 def progress(json: bool) -> Progress:
     """Progress on standard error, none with JSON."""
-    return silent if json else lambda text: err.print(text, markup=False)
+    return silent if json else lambda text: err.print(text)
 
 
 def confirm(yes: bool, json: bool) -> Confirm | None:
@@ -76,7 +76,7 @@ def confirm(yes: bool, json: bool) -> Confirm | None:
         if json or not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise SwitchError(f"{why}\nnothing was changed; if that is meant: --yes")
         would = "\n  ".join(["would change:", *map(escape, words)])
-        err.print(f"{would}\n{why}", markup=False)
+        err.print(f"{would}\n{why}")
         if not typer.confirm("Go on?", err=True):
             raise SwitchError("nothing was changed")
 

@@ -23,9 +23,10 @@ from dnsteer.plan.pipeline import PIPELINE
 from dnsteer.plan.subject import Subject
 from dnsteer.render.engine import register_value
 from dnsteer.render.flows import flow_lines, groups_of, render_table
+from dnsteer.switch.changes import changes
 from dnsteer.switch.fence import RestartedError, send
 from dnsteer.switch.interrupts import put_off
-from dnsteer.switch.openflow import OpenFlow, Tables, UnconfirmedError, changes
+from dnsteer.switch.openflow import OpenFlow, Tables, UnconfirmedError
 from dnsteer.switch.record import Record
 from dnsteer.switch.state import Standing, State
 from dnsteer.switch.tools import SwitchError

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dnsteer import __version__
 from dnsteer.control import movement
+from dnsteer.control.ahead import Ahead
 from dnsteer.control.back import Back, chosen, out_again, put_in
 from dnsteer.control.differences import Difference, differences
 from dnsteer.control.outlook import Outlook, sentences
@@ -19,10 +20,11 @@ from dnsteer.control.recorded import Journal, NoJournal, as_settled, reach, sett
 from dnsteer.control.vanishing import vanishing, vanishing_flows
 from dnsteer.control.where import GRACE, MOVED_ON, WAITS, Confirm, Progress, Switch, expire, now, silent, stamp, who
 from dnsteer.plan.absence import NO_OVERLAY, Absence, Overlay
-from dnsteer.spec.load import Loaded, digest
+from dnsteer.spec.load import Loaded
 from dnsteer.spec.model import Spec
 from dnsteer.switch import database as db
 from dnsteer.switch.apply import Apply, Prepared
+from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.record import Record
 from dnsteer.switch.sending import Applied
 from dnsteer.switch.state import DamagedError, Standing, State
@@ -58,13 +60,13 @@ class Deployment:
     """A deployment under way, with the record open: look first, then carry it out."""
 
     def __init__(
-        self, target: Loaded | Back, switch: Switch, record: Record, base: db.Database, standing: Standing | None,
-        options: Options, time: datetime, progress: Progress, *, change: bool,
+        self, target: Loaded | Back, switch: Switch, client: OpenFlow, record: Record, base: db.Database,
+        standing: Standing | None, options: Options, time: datetime, progress: Progress, *, change: bool,
     ) -> None:  # fmt: skip
         loaded, note = _target(target, record, standing, options)
         bridge = loaded.spec.switch.bridge
         was = standing.overlay if standing else NO_OVERLAY
-        spec_digest = digest(loaded.spec)
+        spec_digest = loaded.digest
         old = _old(record, standing)
         same = standing is not None and old is not None and old.digest == spec_digest and old.version == __version__
         system, switch_name = record.switch()
@@ -79,7 +81,7 @@ class Deployment:
         stale = not same or not written or overlay != was or bool(name and name != switch_name)
         spec_before = cache(lambda: _spec_before(old))
         how = reach(switch, loaded.spec, spec_before, needed=change)
-        work = Apply(loaded, overlay, base, switch.client(bridge), NoJournal(), progress, options.grace, how)
+        work = Apply(loaded, overlay, base, client, NoJournal(), progress, options.grace, how)
         prepared = work.prepare(adopt=options.adopt, meanwhile=(lambda: None) if same else spec_before)
         members = tuple(work.plan.members)
         if same and old is not None:
@@ -140,6 +142,7 @@ def deployment(
     options: Options = Options(),
     *,
     change: bool,
+    ahead: Ahead | None = None,
     progress: Progress = silent,
     time: datetime | None = None,
 ) -> Iterator[Deployment]:
@@ -147,7 +150,8 @@ def deployment(
 
     Raises SwitchError, or UnavailableError when the switch cannot be reached.
     """
-    with _much_is_kept(), Record(switch.remote, switch.timeout) as record:
+    ahead = ahead or Ahead(switch)
+    with _much_is_kept(), ahead.record() as record:
         bridge = record.the_bridge(target.bridge).bridge if isinstance(target, Back) else target.spec.switch.bridge
         if change:
             record.lock(bridge)
@@ -156,8 +160,9 @@ def deployment(
         if standing is not None:
             standing = _settled(switch, record, standing, progress) if change else as_settled(switch, standing)
         with db.Database(switch.remote, switch.timeout) as base:
+            client = ahead.client(standing) or switch.client(bridge)
             at = time or now()
-            work = Deployment(target, switch, record, base, standing, options, at, progress, change=change)
+            work = Deployment(target, switch, client, record, base, standing, options, at, progress, change=change)
             if cut_off:
                 work.outlook.warnings.append("a change was cut off; the next verb that changes something ends it first")
             yield work
@@ -185,16 +190,17 @@ def deploy(
     *,
     check: Callable[[Outlook], None] = lambda _: None,
     confirm: Confirm | None = None,
+    ahead: Ahead | None = None,
     progress: Progress = silent,
 ) -> Deployed:
     """Make the switch what the spec says, with its overlay. *confirm* is asked where much is at stake.
 
-    *check* sees what would be done, and may raise. Nobody is kept from the switch while somebody thinks: it is looked at
-    again afterwards, and asked again when it has changed.
+    *ahead* may have the tables already. *check* sees what would be done, and may raise. Nobody is kept from the switch while
+    somebody thinks: it is looked at again afterwards, and asked again when it has changed.
     """
     said_yes_to: object = None
     while True:
-        with deployment(target, switch, options, change=True, progress=progress) as work:
+        with deployment(target, switch, options, change=True, ahead=ahead, progress=progress) as work:
             outlook = work.outlook
             check(outlook)
             asks = confirm is not None and outlook.changed and outlook.ask
@@ -207,9 +213,9 @@ def deploy(
         said_yes_to = basis
 
 
-def look(target: Loaded | Back, switch: Switch, options: Options = Options()) -> Outlook:
+def look(target: Loaded | Back, switch: Switch, options: Options = Options(), *, ahead: Ahead | None = None) -> Outlook:
     """What `deploy` would do. Changes nothing."""
-    with deployment(target, switch, options, change=False) as work:
+    with deployment(target, switch, options, change=False, ahead=ahead) as work:
         return work.outlook
 
 
@@ -245,7 +251,7 @@ def _differences(
     old: State | None, spec_before: Callable[[], Spec | None], loaded: Loaded, prepared: Prepared
 ) -> tuple[list[Difference], list[str]]:
     """What differs between the spec that is applied and the new one; and what of it takes answers from clients."""
-    if old is not None and old.digest == digest(loaded.spec):
+    if old is not None and old.digest == loaded.digest:
         return [], []
     spec = spec_before()
     if spec is not None:

@@ -12,7 +12,7 @@ from dnsteer.control.differences import Difference
 from dnsteer.plan.absence import Overlay
 from dnsteer.spec.load import Loaded
 from dnsteer.switch.apply import Prepared
-from dnsteer.switch.openflow import Changes
+from dnsteer.switch.changes import Changes
 from dnsteer.switch.state import Standing, State
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from dnsteer.plan.ways import add_egress, add_returns
 from dnsteer.spec import meaning
 from dnsteer.spec.errors import Path
 from dnsteer.spec.families import ANY, FAMILIES, Reach
-from dnsteer.spec.load import Loaded, digest
+from dnsteer.spec.load import Loaded
 from dnsteer.spec.model import Forwarding, Pool, Selection, Spec, State, Switch
 
 _WORD = {"ipv4": "IPv4", "ipv6": "IPv6"}
@@ -37,7 +37,7 @@ def build_plan(loaded: Loaded, overlay: Overlay = NO_OVERLAY) -> Plan:
     switch = spec.switch
     backends = number_names((f"{p}/{b.name}" for p, pool in spec.pools.items() for b in pool.backends), 24)
     pipeline = Subject(cookie(Category.PIPELINE, 0), "pipeline", ("switch",), loaded.document.line(("switch",)))
-    key = digest(spec)
+    key = loaded.digest
     plan = Plan(switch.bridge, switch.mac, meaning.gateway_mac(switch), pipeline, key, marker(key, overlay))
     plan.subjects[pipeline.cookie] = pipeline
     ctx = Context(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from dnsteer.plan.extension import Extension
 from dnsteer.plan.membership import Membership
@@ -57,14 +56,6 @@ class ServiceRow:
     extended: bool = False
 
 
-class SlotRow(NamedTuple):
-    """A slot, its cookie and the name of its backend."""
-
-    cookie: int
-    slot: int
-    owner: str
-
-
 @dataclass(frozen=True)
 class SlotTable:
     """The slots of a pool (in one family where its families have different backends).
@@ -78,17 +69,16 @@ class SlotTable:
     backends: Mapping[str, Subject] = field(default_factory=dict)
 
     @property
-    def rows(self) -> Iterator[SlotRow]:
-        """One row a slot."""
-        first = cookie(Category.SLOT, self.members.number << 16)
-        return (SlotRow(first | slot, slot, owner) for slot, owner in enumerate(self.owners))
+    def cookie(self) -> int:
+        """The cookie of slot 0; that of another has its number in the lowest 16 bits."""
+        return cookie(Category.SLOT, self.members.number << 16)
 
     def subject(self, slot: int) -> Subject:
         """The subject of one slot."""
         owner = self.owners[slot]
         at = self.backends[owner]
         title = f"{self.members.title} slot {slot} -> {owner}"
-        return Subject(cookie(Category.SLOT, self.members.number << 16 | slot), title, at.path, at.line)
+        return Subject(self.cookie | slot, title, at.path, at.line)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ from dnsteer.plan.objects import Plan
 from dnsteer.proof.beside import IN, OUT, Beside, Crossing
 from dnsteer.proof.reference import Frame
 from dnsteer.render.flows import groups_of, lines_of
+from dnsteer.switch.changes import changes
 from dnsteer.switch.megaflows import Counters, Megaflow, read_counters, read_megaflows
-from dnsteer.switch.openflow import OpenFlow, changes
+from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.tools import SwitchError
 

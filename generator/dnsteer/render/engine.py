@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -13,7 +13,7 @@ import jinja2
 from dnsteer import __version__
 from dnsteer.plan import pipeline
 from dnsteer.plan.extension import PREFIX
-from dnsteer.plan.objects import SlotRow
+from dnsteer.plan.objects import SlotTable
 from dnsteer.plan.subject import Subject
 
 
@@ -41,27 +41,40 @@ def flow_line(owner: Subject | int, table: pipeline.Table, priority: int, match:
 
 
 def slot_lines(
-    rows: Iterable[SlotRow], table: pipeline.Table, priority: int, match: str, actions: Mapping[str, str]
+    slots: SlotTable, table: pipeline.Table, priority: int, match: str, actions: Mapping[str, str]
 ) -> list[str]:
-    """The flows of slots: *match* ends with the slot's value, and its backend's name says which *actions*.
+    """The flows of a pool's slots: *match* ends with the slot's value, and its backend's name says which *actions*.
 
     All at once, since a large switch has 100,000 of them: one by one they take longer than all else of the tables.
     """
+    cookie = f"cookie=0x{slots.cookie >> 16:x}"
     head = f", table={table.number}, priority={priority},{match}"
     tails = {backend: f" actions={those}" for backend, those in actions.items()}
-    return [f"cookie=0x{cookie:x}{head}{register_value(slot)}{tails[owner]}" for cookie, slot, owner in rows]
+    texts = zip(_slot_texts(len(slots.owners)), slots.owners, strict=True)
+    return [f"{cookie}{low}{head}{value}{tails[owner]}" for (low, value), owner in texts]
+
+
+@cache
+def _slot_texts(count: int) -> list[tuple[str, str]]:
+    """The end of each slot's cookie, and its register's value; the same in all pools of one size."""
+    return [(f"{slot:04x}", register_value(slot)) for slot in range(count)]
+
+
+def bits(low: int, high: int) -> str:
+    """Some bits of a field as ovs-ofctl prints them."""
+    return f"[{low}]" if low == high else f"[{low}..{high}]"
 
 
 def look(*names: str) -> str:
     """Actions that look at fields, by copying them to where nobody reads: `udp_dst`, or `udp_dst[0..11]` for some bits."""
     moves = []
     for name in names:
-        field, mark, bits = name.partition("[")
+        field, mark, part = name.partition("[")
         nxm, width = pipeline.LOOKS[field]
-        low, _, high = bits.rstrip("]").partition("..")
+        low, _, high = part.rstrip("]").partition("..")
         count = int(high or low) - int(low) + 1 if mark else width
-        to = "" if count == _WIDEST else "[0]" if count == 1 else f"[0..{count - 1}]"
-        moves.append(f"move:{nxm}{mark}{bits}{'' if mark else '[]'}->{pipeline.LOOKED}{to or '[]'}")
+        to = "" if count == _WIDEST else bits(0, count - 1)
+        moves.append(f"move:{nxm}{mark}{part}{'' if mark else '[]'}->{pipeline.LOOKED}{to or '[]'}")
     return ",".join(moves)
 
 
@@ -81,6 +94,7 @@ def environment() -> jinja2.Environment:
     )
     env.filters["flow"] = flow_line  # a filter, since Jinja2 takes far longer to call a function than a filter
     env.filters["slots"] = slot_lines
+    env.filters["bits"] = bits
     env.filters["reg"] = register_value
     env.filters["port"] = port_name
     env.globals.update(

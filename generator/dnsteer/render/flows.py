@@ -73,14 +73,10 @@ def parse_flow(line: str) -> Flow:
 _FLAGS = frozenset(["idle_timeout", "hard_timeout", "importance"])
 
 
-def _bits(low: int, high: int) -> str:
-    return f"[{low}]" if low == high else f"[{low}..{high}]"
-
-
 def render_table(plan: Plan, table: Table, file: str = "spec", *, notes: bool = True) -> str:
     """One table's flows with comments. *file* is the spec's name in them. Without *notes* what is many has none."""
     template = environment().get_template(f"tables/{table.number:02d}-{table.name}.j2")
-    return template.render(plan=plan, looks=Looks(plan), bits=_bits, place=_placer(file), notes=notes)
+    return template.render(plan=plan, looks=Looks(plan), place=_placer(file), notes=notes)
 
 
 def _placer(file: str) -> Callable[[Subject], str]:

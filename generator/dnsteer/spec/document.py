@@ -51,6 +51,13 @@ class Document:
         return self.lines.get(path, 1)
 
 
+def bridge_of(doc: Document) -> str:
+    """The name of the bridge, as far as an unchecked document says one; else empty."""
+    switch = doc.value.get("switch") if isinstance(doc.value, dict) else None
+    bridge = switch.get("bridge") if isinstance(switch, dict) else None
+    return bridge if isinstance(bridge, str) else ""
+
+
 def read_document(file: FilePath) -> Document:
     """Read and parse *file*.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path as FilePath
 from typing import Any
@@ -40,6 +41,11 @@ class Loaded:
     def file(self) -> str:
         """The file's name as it was given."""
         return self.document.file
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells this spec from others, see `digest`; reckoned once."""
+        return digest(self.spec)
 
 
 def load_spec(file: FilePath) -> Loaded:

@@ -24,9 +24,10 @@ from dnsteer.render.flows import groups_of, lines_of
 from dnsteer.spec.load import Loaded
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
+from dnsteer.switch.changes import Changes, changes, lost, way_back
 from dnsteer.switch.fence import has_fence, makes_fence
 from dnsteer.switch.interrupts import put_off
-from dnsteer.switch.openflow import Changes, OpenFlow, Tables, changes, lost, way_back
+from dnsteer.switch.openflow import OpenFlow, Tables
 from dnsteer.switch.sending import Applied, Sending
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
@@ -199,8 +200,11 @@ class Apply:
     def _tables_before(self, before: db.Bridge | None, meanwhile: Callable[[], object]) -> Tables:
         """The tables, where there are any that can be read."""
         if before is None or br.lacks_protocol(before):
+            self.client.end_dump()
             return Tables()
         other = br.other_datapath(self.want, before)
+        if other:
+            self.client.end_dump()  # which may have failed for that
         try:
             self.client.wait(0 if other else self.base.timeout)
         except UnavailableError:

@@ -24,7 +24,8 @@ from dnsteer.render.engine import port_name, register_value
 from dnsteer.render.flows import Flow, parse_flow
 from dnsteer.render.program import program_of
 from dnsteer.switch import programs
-from dnsteer.switch.openflow import Changes, Tables, is_ours, refuse_blocked
+from dnsteer.switch.changes import Changes, refuse_blocked
+from dnsteer.switch.openflow import Tables, is_ours
 from dnsteer.switch.program import Program, RefusedError
 from dnsteer.switch.tools import SwitchError
 

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import filterfalse
+from typing import TYPE_CHECKING
 
 from dnsteer.plan.numbers import OBJECT_BITS
 from dnsteer.plan.pipeline import COOKIE_TAG, GROUP_BASE, GROUP_LAST, PIPELINE
 from dnsteer.render.engine import port_name
 from dnsteer.render.flows import Flow, Group, parse_flow
-from dnsteer.switch.tools import CommandError, SwitchError, TimedOutError, UnavailableError, program, run
+from dnsteer.switch.tools import CommandError, Running, SwitchError, TimedOutError, UnavailableError, program
+
+if TYPE_CHECKING:
+    from dnsteer.switch.tls import Tls
 
 PROTOCOL = "OpenFlow15"
 """Bundles, bucket ids and a group's selection method all need version 1.4 or 1.5; the bridge keeps its other versions."""
@@ -34,7 +41,6 @@ _PARSE = re.compile(r"ovs-ofctl: -:(\d+): (.*)")
 _ERROR = re.compile(r"Error (\w+) for: (.*?)$(?=\n(?:Error |ovs-ofctl: |[0-9a-f]{8}  )|\Z)", re.S | re.M)
 _WARNING = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z\|\d+\|\w+\|(?:WARN|ERR)\|(.*)")
 _STATE, _OBJECT = PIPELINE.tables["state"].number, (1 << OBJECT_BITS) - 1
-_WAY_BACK = frozenset(PIPELINE.tables[name].number for name in ("ingress", "return", "fragment", "egress"))
 _LOOK = 0.01
 _LINES_PER_SECOND = 500
 """A switch takes tens of thousands; one that is slower than this counts as stuck."""
@@ -84,6 +90,20 @@ class Tables:
         return ",".join(filter(None, [head, flags, flow.match])) + f" actions={flow.actions}"
 
 
+class _Printing:
+    """Dumps under way at the same time, to be closed."""
+
+    def __init__(self, start: Mapping[str, Callable[[], Running]], result: Callable[[Running, str], str]) -> None:
+        self._result = result
+        with ExitStack() as all_of_them:
+            self._running = {name: all_of_them.enter_context(begin()) for name, begin in start.items()}
+            self.close = all_of_them.pop_all().close
+
+    def texts(self) -> list[str]:
+        """What each printed."""
+        return [self._result(running, name) for name, running in self._running.items()]
+
+
 class OpenFlow:
     """One bridge, reached by its management socket or any other ovs-ofctl target.
 
@@ -95,26 +115,33 @@ class OpenFlow:
         self.target = target
         self._env = env
         self._timeout = timeout
+        self._begun: _Printing | None = None
 
     def ofctl(self, *args: str, names: bool = False, stdin: str | None = None, timeout: float | None = None) -> str:
         """Run ovs-ofctl; *args* start with the command, then the options after the target."""
-        show = "--names" if names else "--no-names"
-        options, secure = ["-O", PROTOCOL, show, "--no-stats"], None
-        if self.target.startswith("ssl:"):
-            from dnsteer.switch import tls  # only here: see there
+        with self._start(*args, names=names, stdin=stdin, timeout=timeout) as running:
+            return self._result(running, args[0])
 
-            secure = tls.require(f"OpenFlow at {self.target}")
-            options += secure.arguments()
+    def _start(
+        self, *args: str, names: bool = False, stdin: str | None = None, timeout: float | None = None
+    ) -> Running:
+        show = "--names" if names else "--no-names"
+        secure = self._secure().arguments() if self.target.startswith("ssl:") else []
+        return Running(
+            ["ovs-ofctl", "-O", PROTOCOL, show, "--no-stats", *secure, args[0], self.target, *args[1:]],
+            env=self._env, stdin=stdin, timeout=timeout or self._timeout,
+        )  # fmt: skip
+
+    def _result(self, running: Running, command: str) -> str:
         try:
-            return run(
-                ["ovs-ofctl", *options, args[0], self.target, *args[1:]],
-                env=self._env, stdin=stdin, timeout=timeout or self._timeout,
-            )  # fmt: skip
+            return running.result()
         except CommandError as err:
-            m = _NO_SOCKET.search(err.said)
-            if secure and m and m[1] in _NO_HANDSHAKE:
-                raise tls.failure(f"OpenFlow at {self.target}", secure, err.said) from None
-            raise self._explained(err, args[0]) from None
+            raise self._explained(err, command) from None
+
+    def _secure(self) -> Tls:
+        from dnsteer.switch import tls  # only here: see there
+
+        return tls.require(f"OpenFlow at {self.target}")
 
     def _explained(self, err: CommandError, command: str) -> Exception:
         """The failure of ovs-ofctl as an error that says what to do."""
@@ -124,6 +151,10 @@ class OpenFlow:
                 f"or have {PROTOCOL}"
             )
         m = _NO_SOCKET.search(err.said)
+        if m and m[1] in _NO_HANDSHAKE and self.target.startswith("ssl:"):
+            from dnsteer.switch import tls
+
+            return tls.failure(f"OpenFlow at {self.target}", self._secure(), err.said)
         if m and m[1] in ("Permission denied", "Operation not permitted"):
             return PermissionError(13, m[1], self.target.removeprefix("unix:"))
         if m:
@@ -135,6 +166,8 @@ class OpenFlow:
 
     def wait(self, patience: float) -> None:
         """Wait until the switch has the bridge's OpenFlow, which it makes a moment after the bridge."""
+        if self._begun is not None:
+            return  # it is being asked
         deadline = time.monotonic() + patience
         while True:
             try:
@@ -146,30 +179,46 @@ class OpenFlow:
                 return
             time.sleep(_LOOK)
 
-    def dump(self, expected: Callable[[], Collection[str]] | None = None, only: str = "") -> Tables:
+    def begin_dump(self) -> None:
+        """Let the switch print its tables now, for the next dump(). Without one, end_dump() must follow."""
+        self._begun = self._print()
+
+    def end_dump(self) -> None:
+        """Give up what was begun."""
+        if self._begun is not None:
+            self._begun.close()
+            self._begun = None
+
+    def dump(self, expected: Callable[[], Collection[str]] = tuple, only: str = "") -> Tables:
         """All flows, with ports by name, and all groups; with *only* a match, the flows that have it, ports by number.
 
         *expected* gives the lines that our flows should have; it runs while the switch prints.
         """
-        if expected is None:
-            return self._read(*self._print(only), frozenset())
-        from concurrent.futures import ThreadPoolExecutor  # here, since the quick verbs do without
-
-        with ThreadPoolExecutor(1) as pool:
-            printing = pool.submit(self._print, only)
-            known = frozenset(expected())
-            return self._read(*printing.result(), known)
+        if only:
+            return self._read(set(), flows=self.ofctl("dump-flows", only))
+        if self._begun is None:
+            with closing(self._print()) as printing:
+                known = set(expected())
+                return self._read(known, *printing.texts())
+        known = set(expected())
+        try:
+            return self._read(known, *self._begun.texts())
+        except TimedOutError:
+            raise
+        except SwitchError:  # such as of a switch that was just started again
+            self.end_dump()
+            self.wait(self._timeout)
+            return self.dump(lambda: known)
+        finally:
+            self.end_dump()
 
     @staticmethod
-    def _read(ports: str, flows: str, groups: str, known: frozenset[str]) -> Tables:
-        tables = Tables()
+    def _read(known: set[str], ports: str = "", flows: str = "", groups: str = "") -> Tables:
         # Not --names: once tables are named, that prints their names as well, and differently from version to version.
         names = {m[1]: port_name(m[2]) for m in map(_PORT.match, ports.splitlines()) if m}
-        lines = [line.strip() for line in flows.splitlines()]
-        tables.same.update(known.intersection(lines))  # nearly all
-        for line in lines:
-            if line in tables.same:
-                continue
+        lines = list(map(str.strip, flows.splitlines()))
+        tables = Tables(known.intersection(lines))  # nearly all
+        for line in filterfalse(tables.same.__contains__, lines):
             if "in_port=" in line or "output:" in line:
                 line = _PORT_USE.sub(lambda m: m[1] + names.get(m[2], m[2]), line)
             if line in known:
@@ -187,11 +236,13 @@ class OpenFlow:
                 (tables.groups if ours else tables.other_groups)[number] = Group(number, m[1])
         return tables
 
-    def _print(self, only: str) -> tuple[str, str, str]:
-        """What the switch prints of its ports, flows and groups."""
-        if only:
-            return "", self.ofctl("dump-flows", only), ""  # short, and maybe the first that the switch is asked
-        return self.ofctl("dump-ports-desc"), self._patiently("dump-flows"), self._patiently("dump-groups")
+    def _print(self) -> _Printing:
+        long = max(self._timeout, 60)  # the switch has answered by then, about its ports
+        wanted = {"dump-ports-desc": self._timeout, "dump-flows": long, "dump-groups": long}
+        return _Printing(
+            {command: partial(self._start, command, timeout=timeout) for command, timeout in wanted.items()},
+            self._result,
+        )
 
     def marker(self) -> int | None:
         """The number that the tables carry (plan.absence.marker); None when they carry none."""
@@ -202,10 +253,6 @@ class OpenFlow:
         """One group."""
         found = [m for m in map(_GROUP.match, self.ofctl("dump-groups", str(number)).splitlines()) if m]
         return Group(number, found[0][1]) if found else None
-
-    def _patiently(self, *command: str) -> str:
-        """A dump, which may be long: the switch has just answered, so it is there."""
-        return self.ofctl(*command, timeout=max(self._timeout, 60))
 
     def bundle(self, lines: Sequence[str]) -> None:
         """Send flow and group changes as one transaction: all of them or none.
@@ -243,93 +290,3 @@ def _read_flow(line: str) -> tuple[Flow, str]:
         if m is None:
             raise
         return parse_flow(head[: m.start()] + head[m.end() :] + mark + actions), m[0]
-
-
-@dataclass(frozen=True)
-class Changes:
-    """What must change for the tables to be as planned. *restore* are lines that bring back flows and groups of others."""
-
-    add: tuple[Flow, ...]
-    replace: tuple[Flow, ...]
-    remove: tuple[Flow, ...]
-    add_groups: tuple[Group, ...]
-    replace_groups: tuple[Group, ...]
-    remove_groups: tuple[Group, ...]
-    restore: tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        flows = len(self.add) + len(self.replace) + len(self.remove)
-        return flows + len(self.add_groups) + len(self.replace_groups) + len(self.remove_groups) + len(self.restore)
-
-    def in_two(self) -> tuple[Changes, Changes]:
-        """What can be done at once, and what must wait until the answers under way have passed.
-
-        A backend that leaves still has queries. With NAT their answers need the flows that lead back, or they are lost.
-        """
-        later = tuple(f for f in self.remove if f.table in _WAY_BACK)
-        rest = replace(self, remove=tuple(f for f in self.remove if f.table not in _WAY_BACK))
-        return rest, Changes((), (), later, (), (), ())
-
-    def bundle(self) -> list[str]:
-        """The lines of the bundle. Groups come before the flows that use them, and leave after them.
-
-        Flows leave first, so that tables with a limit need no room for both.
-        """
-        # A changed group is sent whole: insert- and remove-buckets lose slots in OVS before 3.6 (ovs-issues 357).
-        return [
-            *self.restore,
-            *(f"flow delete_strict {f.spec()}" for f in self.remove),
-            *(f"group add {g.text}" for g in self.add_groups),
-            *(f"group modify {g.text}" for g in self.replace_groups),
-            *(f"flow add {f.line()}" for f in (*self.add, *self.replace)),
-            *(f"group delete group_id={g.number}" for g in self.remove_groups),
-        ]
-
-
-def refuse_blocked(flows: Iterable[Flow], have: Tables) -> None:
-    """Raise SwitchError where a flow that is not ours stands exactly where one of ours must go."""
-    blocked = [have.other[f.key] for f in flows if f.key in have.other]
-    if blocked:
-        shown = "; ".join(have.line(f) for f in blocked[:3])
-        raise SwitchError(f"{len(blocked)} flow(s) that are not dnsteer's stand where its flows must go: {shown}")
-
-
-def changes(lines: Collection[str], groups: Iterable[Group], have: Tables) -> Changes:
-    """What turns *have* into the flows of *lines* and *groups*.
-
-    Raises SwitchError where a flow that is not ours is in the way.
-    """
-    want = {f.key: f for f in map(parse_flow, (line for line in lines if line not in have.same))}
-    stale = {f.key: f for f in map(parse_flow, have.same.difference(lines))}
-    there = {**stale, **have.flows}
-    want_groups = {g.number: g for g in groups}
-    refuse_blocked(want.values(), have)
-    return Changes(
-        add=tuple(f for k, f in want.items() if k not in there),
-        replace=tuple(f for k, f in want.items() if k in there and (there[k] != f or k in have.flags)),
-        remove=tuple(f for k, f in there.items() if k not in want),
-        add_groups=tuple(g for n, g in want_groups.items() if n not in have.groups),
-        replace_groups=tuple(g for n, g in want_groups.items() if n in have.groups and have.groups[n] != g),
-        remove_groups=tuple(g for n, g in have.groups.items() if n not in want_groups),
-    )
-
-
-def lost(before: Tables, now: Tables) -> tuple[str, ...]:
-    """Lines of a bundle that bring back what others had in the tables *before*, and what is gone *now*."""
-    groups = [g for n, g in before.other_groups.items() if n not in now.other_groups]
-    flows = [f for k, f in before.other.items() if k not in now.other]
-    return (*(f"group add {g.text}" for g in groups), *(f"flow add {before.line(f)}" for f in flows))
-
-
-def way_back(before: Tables, now: Tables) -> list[str]:
-    """Lines of a bundle that make the tables what they were *before*."""
-    groups = [g for n, g in before.groups.items() if n not in now.groups]
-    were, are = before.all_flows(), now.all_flows()
-    flows = [f for k, f in were.items() if are.get(k) != f]
-    strange = [f for k, f in are.items() if k not in were]  # such as of a port's old number
-    return [
-        *lost(before, now),
-        *(f"group add {g.text}" for g in groups),
-        *(f"flow add {before.line(f)}" for f in flows),
-        *(f"flow delete_strict {f.spec()}" for f in strange),
-    ]

@@ -68,6 +68,10 @@ class Record:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection, and with it the lock."""
         self._rpc.close()
 
     def bridges(self) -> list[str]:
@@ -92,7 +96,7 @@ class Record:
 
     def standing(self, bridge: str) -> Standing | None:
         """How the bridge stands; None when there is none of that name."""
-        columns = ["_uuid", "external_ids", "flow_tables"]
+        columns = ["_uuid", "_version", "external_ids", "flow_tables"]
         found, system = self._transact(
             {"op": "select", "table": "Bridge", "where": [["name", "==", bridge]], "columns": columns},
             {
@@ -107,6 +111,7 @@ class Record:
         row, top = found["rows"][0], system["rows"][0]
         return Standing(
             uuid=row["_uuid"][1],
+            version=row["_version"][1],
             bridge=bridge,
             ids=dict(row["external_ids"][1]),
             flow_tables={number: ref[1] for number, ref in row["flow_tables"][1]},

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 from dnsteer.plan.objects import Plan
 from dnsteer.plan.subject import Subject
 from dnsteer.spec.load import Loaded
+from dnsteer.switch.changes import Changes
 from dnsteer.switch.fence import RestartedError, send
-from dnsteer.switch.openflow import Changes, OpenFlow, RejectedError, Tables, UnconfirmedError
+from dnsteer.switch.openflow import OpenFlow, RejectedError, Tables, UnconfirmedError
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
 if TYPE_CHECKING:

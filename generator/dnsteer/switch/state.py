@@ -133,9 +133,13 @@ class Pending:
 
 @dataclass(frozen=True)
 class Standing:
-    """How a bridge stands in OVSDB. *slots* has the row of each recorded state, by its place in the ring."""
+    """How a bridge stands in OVSDB. *slots* has the row of each recorded state, by its place in the ring.
+
+    *version* is another one after each change of the bridge's row.
+    """
 
     uuid: str
+    version: str
     bridge: str
     ids: Mapping[str, str]
     flow_tables: Mapping[int, str]

@@ -6,8 +6,10 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import IO
 
 from dnsteer.switch.interrupts import are_put_off, ends_with_parent
@@ -61,6 +63,61 @@ def schema_file() -> Path:
     raise UnavailableError("vswitch.ovsschema is not installed; install Open vSwitch's common files")
 
 
+class Running:
+    """A program that runs, with all of *stdin* or nothing. It ends with its context, and when we do.
+
+    *timeout* is how long it may take, in seconds from its start.
+    """
+
+    def __init__(
+        self,
+        args: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+        timeout: float = 60,
+    ) -> None:
+        self.args = args
+        self._timeout = timeout
+        self._deadline = time.monotonic() + timeout
+        argv = [program(args[0]), *args[1:]]
+        # Files in memory, not pipes: a pipe for the input would end early when we are killed, and half of the changes
+        # would look like all; one for the output needs us for every 32 KiB, which takes long while we are busy.
+        self._printed = _in_memory()
+        with _in_memory() as text:
+            text.write(stdin or "")
+            text.seek(0)
+            self._process = subprocess.Popen(
+                argv, stdin=text, stdout=self._printed, stderr=subprocess.PIPE, text=True, errors="replace",
+                env={**os.environ, **(env or {})}, preexec_fn=ends_with_parent(signal.SIGKILL, deaf=are_put_off()),
+            )  # fmt: skip
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._printed.close()
+        if self._process.stderr is not None:
+            self._process.stderr.close()
+
+    def result(self) -> str:
+        """Wait for the end: what it printed. Raises CommandError with its message when it failed, and TimedOutError."""
+        try:
+            _, said = self._process.communicate(timeout=max(0, self._deadline - time.monotonic()))
+        except subprocess.TimeoutExpired as err:
+            raise TimedOutError(
+                f"{self.args[0]} did not finish within {self._timeout:g} s; is Open vSwitch stuck?"
+            ) from err
+        if self._process.returncode != 0:
+            raise CommandError(self.args, said.strip() or f"exit status {self._process.returncode}")
+        self._printed.seek(0)
+        return self._printed.read()
+
+
 def run(
     args: Sequence[str], *, env: Mapping[str, str] | None = None, stdin: str | None = None, timeout: float = 60
 ) -> str:
@@ -68,24 +125,8 @@ def run(
 
     Raises CommandError with its message when it fails, and TimedOutError when it takes too long.
     """
-    argv = [program(args[0]), *args[1:]]
-    # Files in memory, not pipes: a pipe for the input would end early when we are killed, and half of the changes would look
-    # like all; one for the output needs us for every 32 KiB, which takes long while we are busy with something else.
-    with _in_memory() as text, _in_memory() as printed:
-        text.write(stdin or "")
-        text.seek(0)
-        try:
-            done = subprocess.run(
-                argv, stdin=text, stdout=printed, stderr=subprocess.PIPE, text=True, errors="replace",
-                timeout=timeout, env={**os.environ, **(env or {})}, check=False,
-                preexec_fn=ends_with_parent(signal.SIGKILL, deaf=are_put_off()),
-            )  # fmt: skip
-        except subprocess.TimeoutExpired as err:
-            raise TimedOutError(f"{args[0]} did not finish within {timeout:g} s; is Open vSwitch stuck?") from err
-        if done.returncode != 0:
-            raise CommandError(args, done.stderr.strip() or f"exit status {done.returncode}")
-        printed.seek(0)
-        return printed.read()
+    with Running(args, env=env, stdin=stdin, timeout=timeout) as running:
+        return running.result()
 
 
 def _in_memory() -> IO[str]:

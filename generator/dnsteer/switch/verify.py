@@ -12,10 +12,11 @@ from dnsteer.plan.build import build_plan
 from dnsteer.plan.objects import Plan
 from dnsteer.plan.pipeline import PIPELINE
 from dnsteer.render.flows import Flow, Group, groups_of, lines_of, parse_flow
-from dnsteer.spec.load import Loaded, digest
+from dnsteer.spec.load import Loaded
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
-from dnsteer.switch.openflow import Changes, OpenFlow, Tables, changes
+from dnsteer.switch.changes import Changes, changes
+from dnsteer.switch.openflow import OpenFlow, Tables
 from dnsteer.switch.record import Record
 from dnsteer.switch.state import DIGEST_KEY, Standing
 from dnsteer.switch.tools import UnavailableError, openflow_target
@@ -108,7 +109,7 @@ def _bridge_drift(loaded: Loaded, have: db.Bridge | None) -> Iterator[Drift]:
             path = br.path_of_port(loaded.spec, port.name)
             yield Drift("port gone", f"port {port.name}", "its network device is gone", line(path))
     applied = have.external_ids.get(DIGEST_KEY)
-    if applied != digest(loaded.spec):
+    if applied != loaded.digest:
         said = f"another spec was applied (digest {applied[:16]})" if applied else "no spec was applied"
         yield Drift("record", f"bridge {want.name}", said)
 

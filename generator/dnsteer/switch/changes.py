@@ -1,0 +1,104 @@
+"""What must change for a bridge's tables to be as planned, and what brings tables back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from itertools import filterfalse
+
+from dnsteer.plan.pipeline import PIPELINE
+from dnsteer.render.flows import Flow, Group, parse_flow
+from dnsteer.switch.openflow import Tables
+from dnsteer.switch.tools import SwitchError
+
+_WAY_BACK = frozenset(PIPELINE.tables[name].number for name in ("ingress", "return", "fragment", "egress"))
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What must change for the tables to be as planned. *restore* are lines that bring back flows and groups of others."""
+
+    add: tuple[Flow, ...]
+    replace: tuple[Flow, ...]
+    remove: tuple[Flow, ...]
+    add_groups: tuple[Group, ...]
+    replace_groups: tuple[Group, ...]
+    remove_groups: tuple[Group, ...]
+    restore: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        flows = len(self.add) + len(self.replace) + len(self.remove)
+        return flows + len(self.add_groups) + len(self.replace_groups) + len(self.remove_groups) + len(self.restore)
+
+    def in_two(self) -> tuple[Changes, Changes]:
+        """What can be done at once, and what must wait until the answers under way have passed.
+
+        A backend that leaves still has queries. With NAT their answers need the flows that lead back, or they are lost.
+        """
+        later = tuple(f for f in self.remove if f.table in _WAY_BACK)
+        rest = replace(self, remove=tuple(f for f in self.remove if f.table not in _WAY_BACK))
+        return rest, Changes((), (), later, (), (), ())
+
+    def bundle(self) -> list[str]:
+        """The lines of the bundle. Groups come before the flows that use them, and leave after them.
+
+        Flows leave first, so that tables with a limit need no room for both.
+        """
+        # A changed group is sent whole: insert- and remove-buckets lose slots in OVS before 3.6 (ovs-issues 357).
+        return [
+            *self.restore,
+            *(f"flow delete_strict {f.spec()}" for f in self.remove),
+            *(f"group add {g.text}" for g in self.add_groups),
+            *(f"group modify {g.text}" for g in self.replace_groups),
+            *(f"flow add {f.line()}" for f in (*self.add, *self.replace)),
+            *(f"group delete group_id={g.number}" for g in self.remove_groups),
+        ]
+
+
+def refuse_blocked(flows: Iterable[Flow], have: Tables) -> None:
+    """Raise SwitchError where a flow that is not ours stands exactly where one of ours must go."""
+    blocked = [have.other[f.key] for f in flows if f.key in have.other]
+    if blocked:
+        shown = "; ".join(have.line(f) for f in blocked[:3])
+        raise SwitchError(f"{len(blocked)} flow(s) that are not dnsteer's stand where its flows must go: {shown}")
+
+
+def changes(lines: Collection[str], groups: Iterable[Group], have: Tables) -> Changes:
+    """What turns *have* into the flows of *lines* and *groups*.
+
+    Raises SwitchError where a flow that is not ours is in the way.
+    """
+    want = {f.key: f for f in map(parse_flow, filterfalse(have.same.__contains__, lines))}
+    stale = {f.key: f for f in map(parse_flow, have.same.difference(lines))}
+    there = {**stale, **have.flows}
+    want_groups = {g.number: g for g in groups}
+    refuse_blocked(want.values(), have)
+    return Changes(
+        add=tuple(f for k, f in want.items() if k not in there),
+        replace=tuple(f for k, f in want.items() if k in there and (there[k] != f or k in have.flags)),
+        remove=tuple(f for k, f in there.items() if k not in want),
+        add_groups=tuple(g for n, g in want_groups.items() if n not in have.groups),
+        replace_groups=tuple(g for n, g in want_groups.items() if n in have.groups and have.groups[n] != g),
+        remove_groups=tuple(g for n, g in have.groups.items() if n not in want_groups),
+    )
+
+
+def lost(before: Tables, now: Tables) -> tuple[str, ...]:
+    """Lines of a bundle that bring back what others had in the tables *before*, and what is gone *now*."""
+    groups = [g for n, g in before.other_groups.items() if n not in now.other_groups]
+    flows = [f for k, f in before.other.items() if k not in now.other]
+    return (*(f"group add {g.text}" for g in groups), *(f"flow add {before.line(f)}" for f in flows))
+
+
+def way_back(before: Tables, now: Tables) -> list[str]:
+    """Lines of a bundle that make the tables what they were *before*."""
+    groups = [g for n, g in before.groups.items() if n not in now.groups]
+    were, are = before.all_flows(), now.all_flows()
+    flows = [f for k, f in were.items() if are.get(k) != f]
+    strange = [f for k, f in are.items() if k not in were]  # such as of a port's old number
+    return [
+        *lost(before, now),
+        *(f"group add {g.text}" for g in groups),
+        *(f"flow add {before.line(f)}" for f in flows),
+        *(f"flow delete_strict {f.spec()}" for f in strange),
+    ]

@@ -1,0 +1,142 @@
+"""The tables that are printed ahead of an apply: taken once, and never when something has changed meanwhile."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dnsteer.cli.output import Exit
+from dnsteer.control.ahead import Ahead
+from dnsteer.control.deploy import Deployed, deploy
+from dnsteer.control.where import Switch as Where
+from dnsteer.spec.document import bridge_of, parse_document
+from dnsteer.switch import openflow
+from dnsteer.switch.record import Record
+from dnsteer.switch.tools import Running
+from tests.packet.command import FARM, OTHER, on, spec_file
+from tests.packet.switches import BRIDGE, Switch, cli, processes_naming, spec_of
+
+EXPECTED = ["Broken pipe", "Connection reset"]
+
+
+@pytest.fixture
+def dumps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The commands of ovs-ofctl that are run."""
+    found: list[str] = []
+
+    class Noted(Running):
+        def __init__(self, args: Any, **more: Any) -> None:
+            found.append(next(a for a in args if a.startswith(("dump-", "bundle"))))
+            super().__init__(args, **more)
+
+    monkeypatch.setattr(openflow, "Running", Noted)
+    return found
+
+
+def deployed(switch: Switch, text: str, meanwhile: Callable[[], object] = lambda: None) -> Deployed:
+    where = Where(switch.database)
+    with Ahead(where) as ahead:
+        ahead.begin(BRIDGE)
+        meanwhile()
+        return deploy(spec_of(text), where, ahead=ahead)
+
+
+def as_planned(switch: Switch, folder: Path, text: str) -> bool:
+    return on(switch)("verify", spec_file(folder, text)).code == Exit.OK
+
+
+def test_the_switch_is_asked_once(applied: Switch, tmp_path: Path, dumps: list[str]) -> None:
+    done = on(applied)("apply", spec_file(tmp_path, OTHER), "--yes")
+    assert done.code == 0, done.err
+    # Flows alone a second time: the fence, just before the bundle is sent.
+    assert [d for d in dumps if d != "bundle"].count("dump-groups") == 1
+    assert dumps[:3] == ["dump-ports-desc", "dump-flows", "dump-groups"]
+    assert as_planned(applied, tmp_path, OTHER)
+
+
+@pytest.mark.parametrize("text", [FARM, OTHER])
+def test_a_change_meanwhile_is_seen(applied: Switch, tmp_path: Path, dumps: list[str], text: str) -> None:
+    deployed(applied, text, lambda: on(applied)("down", "farm/ns1", "--yes"))
+    assert dumps.count("dump-groups") >= 2
+    assert as_planned(applied, tmp_path, text)
+
+
+def test_a_change_that_was_taken_back_meanwhile_is_seen(applied: Switch) -> None:
+    where = Where(applied.database)
+    with Ahead(where) as ahead:
+        ahead.begin(BRIDGE)
+        with Record(applied.database) as record:
+            assert ahead.client(record.standing(BRIDGE)) is not None
+            assert on(applied)("down", "farm/ns1", "--yes").code == 0
+            assert on(applied)("up", "farm/ns1").code == 0
+            assert ahead.client(record.standing(BRIDGE)) is None
+
+
+def test_nothing_is_begun_in_the_middle_of_a_change(applied: Switch, tmp_path: Path) -> None:
+    with Record(applied.database) as record, Ahead(Where(applied.database)) as ahead:
+        record.lock(BRIDGE)
+        standing = record.standing(BRIDGE)
+        assert standing is not None
+        record.begin(standing, record.state(standing, standing.number), standing.overlay)
+        ahead.begin(BRIDGE)
+        now = record.standing(BRIDGE)
+        assert now is not None
+        assert ahead.client(now) is None
+        record.take_back(now)
+    assert as_planned(applied, tmp_path, FARM)
+
+
+def test_a_switch_that_was_started_again_meanwhile_gets_all(switch: Switch, tmp_path: Path) -> None:
+    switch.expected = EXPECTED
+    assert on(switch)("apply", spec_file(tmp_path), "--yes").code == 0
+
+    def restart() -> None:
+        switch.kill_switch()
+        switch.start_switch()
+
+    deployed(switch, OTHER, restart)
+    assert as_planned(switch, tmp_path, OTHER)
+
+
+@pytest.fixture
+def stuck(tmp_path: Path) -> Iterator[Switch]:
+    """A switch with the spec FARM, whose ovs-vswitchd is stopped."""
+    with Switch() as switch:
+        assert on(switch)("apply", spec_file(tmp_path), "--yes").code == 0
+        daemon = switch._processes["ovs-vswitchd"]
+        daemon.send_signal(signal.SIGSTOP)
+        try:
+            yield switch
+        finally:
+            daemon.send_signal(signal.SIGCONT)
+
+
+def test_a_bad_spec_is_said_at_once(stuck: Switch, tmp_path: Path) -> None:
+    bad = spec_file(tmp_path, old="weight: 2", new="weight: -2")
+    began = time.monotonic()
+    done = cli("apply", bad, "--db", stuck.database, "--timeout", "50")
+    assert time.monotonic() - began < 25
+    assert done.returncode == Exit.ERROR
+    assert "weight" in done.stderr
+    assert [p for p in processes_naming(str(stuck.dir)) if "ovs-ofctl" in p] == []
+
+
+def test_a_stuck_switch_is_waited_for_once(stuck: Switch, tmp_path: Path) -> None:
+    conf = stuck.conf()
+    began = time.monotonic()
+    done = cli("apply", spec_file(tmp_path, OTHER), "--db", stuck.database, "--timeout", "10", "--yes")
+    assert time.monotonic() - began < 18
+    assert done.returncode == Exit.UNAVAILABLE
+    assert "is Open vSwitch stuck?" in done.stderr
+    assert stuck.conf() == conf
+    assert [p for p in processes_naming(str(stuck.dir)) if "ovs-ofctl" in p] == []
+
+
+def test_the_bridge_of_an_unchecked_document() -> None:
+    for text, bridge in {FARM: BRIDGE, "switch: {bridge: 3}": "", "switch: []": "", "[1]": "", "x": ""}.items():
+        assert bridge_of(parse_document("spec.yaml", text)) == bridge
