@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from dnsteer.plan.extension import Extension
 from dnsteer.plan.membership import Membership
@@ -37,9 +38,8 @@ class NeighborRow:
     echo: bool
 
 
-@dataclass(frozen=True)
-class ServiceRow:
-    """A service of a VIP address. *target_port* is 0 when the port stays.
+class ServiceRow(NamedTuple):
+    """A service of a VIP address; a tuple, as Subject is. *target_port* is 0 when the port stays.
 
     *slot_bits* is 0 when a group selects the slot, or the extension, which serves it when it is *extended*.
     """

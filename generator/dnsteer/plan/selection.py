@@ -37,10 +37,12 @@ def uneven(loaded: Loaded) -> Iterator[Finding]:
     }
     for name, pool in loaded.spec.pools.items():
         slots = meaning.slot_count(loaded.spec, pool)
+        judged: dict[str, int] = {}
         for family in (each for each in (*FAMILIES, ANY) if (name, each) in asked):
             weights = {b.name: b.weight for b in meaning.members(pool, family)}
-            if not any(weights.values()):
+            if not any(weights.values()) or weights == judged:
                 continue
+            judged = weights
             backend, error = worst_share(weights, slots)
             if abs(error) > SHARE_TOLERANCE:
                 path = ("pools", name)

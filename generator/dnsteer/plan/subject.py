@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from dnsteer.spec.errors import Path
 
 
-@dataclass(frozen=True)
-class Subject:
-    """The object of the spec that a flow stands for: what it is called, and where in the spec it is."""
+class Subject(NamedTuple):
+    """The object of the spec that a flow stands for: what it is called, and where in the spec it is.
+
+    A tuple, since there is one for each service of each VIP, and it is made four times as fast as a frozen dataclass.
+    """
 
     cookie: int
     title: str

@@ -73,10 +73,15 @@ def parse_flow(line: str) -> Flow:
 _FLAGS = frozenset(["idle_timeout", "hard_timeout", "importance"])
 
 
-def render_table(plan: Plan, table: Table, file: str = "spec", *, notes: bool = True) -> str:
-    """One table's flows with comments. *file* is the spec's name in them. Without *notes* what is many has none."""
+def render_table(
+    plan: Plan, table: Table, file: str = "spec", *, notes: bool = True, looks: Looks | None = None
+) -> str:
+    """One table's flows with comments. *file* is the spec's name in them. Without *notes* what is many has none.
+
+    *looks* are those of the plan, where several tables are rendered.
+    """
     template = environment().get_template(f"tables/{table.number:02d}-{table.name}.j2")
-    return template.render(plan=plan, looks=Looks(plan), place=_placer(file), notes=notes)
+    return template.render(plan=plan, looks=looks or Looks(plan), place=_placer(file), notes=notes)
 
 
 def _placer(file: str) -> Callable[[Subject], str]:
@@ -93,17 +98,18 @@ def _placer(file: str) -> Callable[[Subject], str]:
 
 def render_flows(plan: Plan, file: str = "spec") -> str:
     """All tables' flows with comments, in pipeline order."""
-    parts = []
+    parts, looks = [], Looks(plan)
     for table in TABLES:
         leads = ", ".join(f"{n} ({PIPELINE.tables[n].number})" for n in table.next) or "out"
         head = f"# table {table.number} {table.name}: {table.does}; leads to {leads}"
-        parts.append(f"{head}\n{render_table(plan, table, file)}")
+        parts.append(f"{head}\n{render_table(plan, table, file, looks=looks)}")
     return "\n".join(parts)
 
 
 def lines_of(plan: Plan) -> list[str]:
     """All flows of the plan, each as the line that a switch prints."""
-    return [line for table in TABLES for line in flow_lines(render_table(plan, table, notes=False))]
+    looks = Looks(plan)
+    return [line for table in TABLES for line in flow_lines(render_table(plan, table, notes=False, looks=looks))]
 
 
 def flows_of(plan: Plan) -> list[Flow]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
@@ -124,6 +125,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.loader = _Loader(text)
+        self._next: Callable[[], Any] = self.loader.get_event
         self.lines: dict[Path, int] = {}
         self.findings: list[Finding] = []
         self.values = 0
@@ -148,9 +150,6 @@ class _Reader:
             self.loader.dispose()
         return None
 
-    def _next(self) -> Any:
-        return self.loader.get_event()
-
     def _find(self, event: Any, path: Path, found: str, expected: str, hint: str) -> None:
         self.findings.append(Finding(_line(event), path, found, expected, hint))
         if len(self.findings) > MAX_FINDINGS:
@@ -158,31 +157,33 @@ class _Reader:
 
     def _value(self, event: Any, path: Path) -> Any:
         """The value that begins with *event*; reads up to its end."""
-        self.lines.setdefault(path, _line(event))
+        self.lines.setdefault(path, event.start_mark.line + 1)
         self.values += 1
         if self.values > MAX_VALUES:
             self._find(event, (), f"more than {MAX_VALUES} values", "a spec of at most that many", "split it by switch")
             raise _GiveUpError
-        if isinstance(event, events.AliasEvent):
+        kind = type(event)
+        if kind is events.AliasEvent:
             hint = "write the value out; a reader then sees what each object has"
             self._find(event, path, f'the YAML alias "*{shorten(event.anchor or "")}"', "the value itself", hint)
             return None
-        self._undecorated(event, path)
-        if isinstance(event, events.ScalarEvent):
+        if event.anchor is not None or event.tag is not None:
+            self._decorated(event, path)
+        if kind is events.ScalarEvent:
             return _scalar(event.value) if event.implicit[0] else event.value
         if len(path) >= MAX_DEPTH:
             found = f"more than {MAX_DEPTH} levels of nesting"
             self._find(event, path[:3], found, "a spec; it needs six levels", "look for brackets that are not closed")
             raise _GiveUpError
-        if isinstance(event, events.MappingStartEvent):
+        if kind is events.MappingStartEvent:
             return self._mapping(path)
         out: list[Any] = []
-        while not isinstance(child := self._next(), events.SequenceEndEvent):
+        while type(child := self._next()) is not events.SequenceEndEvent:
             out.append(self._value(child, (*path, len(out))))
         return out
 
-    def _undecorated(self, event: Any, path: Path) -> None:
-        """Refuse what may stand before a value."""
+    def _decorated(self, event: Any, path: Path) -> None:
+        """Refuse what stands before a value."""
         if event.anchor is not None:
             hint = "remove it; aliases, which refer to it, are not accepted either"
             self._find(event, path, f'the YAML anchor "&{shorten(event.anchor)}"', "a value without anchor", hint)
@@ -194,8 +195,8 @@ class _Reader:
 
     def _mapping(self, path: Path) -> dict[str, Any]:
         out: dict[str, Any] = {}
-        while not isinstance(event := self._next(), events.MappingEndEvent):
-            if not isinstance(event, events.ScalarEvent):
+        while (kind := type(event := self._next())) is not events.MappingEndEvent:
+            if kind is not events.ScalarEvent:
                 if not isinstance(event, events.AliasEvent):
                     hint = 'put quotes around a key that begins with "[", "{" or "?"'
                     self._find(event, path, "a key that is a list or mapping", "a key that is a plain word", hint)
@@ -203,9 +204,10 @@ class _Reader:
                 self._value(self._next(), (*path, "?"))
                 continue
             key = event.value
-            self._undecorated(event, (*path, key))
             here = (*path, key)
-            first = self.lines.setdefault(here, _line(event))
+            if event.anchor is not None or event.tag is not None:
+                self._decorated(event, here)
+            first = self.lines.setdefault(here, event.start_mark.line + 1)
             content = self._next()
             if key == "<<" and event.implicit[0]:
                 self._find(event, path, "a YAML merge key (<<)", "the keys themselves", "write them out")

@@ -68,8 +68,10 @@ def changes(lines: Collection[str], groups: Iterable[Group], have: Tables) -> Ch
 
     Raises SwitchError where a flow that is not ours is in the way.
     """
-    want = {f.key: f for f in map(parse_flow, filterfalse(have.same.__contains__, lines))}
-    stale = {f.key: f for f in map(parse_flow, have.same.difference(lines))}
+    missing = list(filterfalse(have.same.__contains__, lines))
+    want = {f.key: f for f in map(parse_flow, missing)}
+    more = len(have.same) + len(missing) > len(lines)  # else there is nothing to look for
+    stale = {f.key: f for f in map(parse_flow, have.same.difference(lines) if more else ())}
     there = {**stale, **have.flows}
     want_groups = {g.number: g for g in groups}
     refuse_blocked(want.values(), have)
