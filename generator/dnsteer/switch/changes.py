@@ -64,7 +64,7 @@ def refuse_blocked(flows: Iterable[Flow], have: Tables) -> None:
 
 
 def changes(lines: Collection[str], groups: Iterable[Group], have: Tables) -> Changes:
-    """What turns *have* into the flows of *lines* and *groups*.
+    """What turns *have* into the flows of *lines*, which has each once, and *groups*.
 
     Raises SwitchError where a flow that is not ours is in the way.
     """
