@@ -14,7 +14,6 @@ from dnsteer.cli.output import Exit
 from dnsteer.control.ahead import Ahead
 from dnsteer.control.deploy import Deployed, deploy
 from dnsteer.control.where import Switch as Where
-from dnsteer.spec.document import bridge_of, parse_document
 from dnsteer.switch import openflow
 from dnsteer.switch.record import Record
 from dnsteer.switch.tools import Running
@@ -53,8 +52,7 @@ def as_planned(switch: Switch, folder: Path, text: str) -> bool:
 def test_the_switch_is_asked_once(applied: Switch, tmp_path: Path, dumps: list[str]) -> None:
     done = on(applied)("apply", spec_file(tmp_path, OTHER), "--yes")
     assert done.code == 0, done.err
-    # Flows alone a second time: the fence, just before the bundle is sent.
-    assert [d for d in dumps if d != "bundle"].count("dump-groups") == 1
+    assert dumps.count("dump-groups") == 1
     assert dumps[:3] == ["dump-ports-desc", "dump-flows", "dump-groups"]
     assert as_planned(applied, tmp_path, OTHER)
 
@@ -103,6 +101,11 @@ def test_a_switch_that_was_started_again_meanwhile_gets_all(switch: Switch, tmp_
     assert as_planned(switch, tmp_path, OTHER)
 
 
+def asking(switch: Switch) -> list[str]:
+    """The programs that ask the switch something."""
+    return [p for p in processes_naming(str(switch.dir)) if "ovs-ofctl" in p]
+
+
 @pytest.fixture
 def stuck(tmp_path: Path) -> Iterator[Switch]:
     """A switch with the spec FARM, whose ovs-vswitchd is stopped."""
@@ -123,7 +126,7 @@ def test_a_bad_spec_is_said_at_once(stuck: Switch, tmp_path: Path) -> None:
     assert time.monotonic() - began < 25
     assert done.returncode == Exit.ERROR
     assert "weight" in done.stderr
-    assert [p for p in processes_naming(str(stuck.dir)) if "ovs-ofctl" in p] == []
+    assert asking(stuck) == []
 
 
 def test_a_stuck_switch_is_waited_for_once(stuck: Switch, tmp_path: Path) -> None:
@@ -134,9 +137,11 @@ def test_a_stuck_switch_is_waited_for_once(stuck: Switch, tmp_path: Path) -> Non
     assert done.returncode == Exit.UNAVAILABLE
     assert "is Open vSwitch stuck?" in done.stderr
     assert stuck.conf() == conf
-    assert [p for p in processes_naming(str(stuck.dir)) if "ovs-ofctl" in p] == []
+    assert asking(stuck) == []
 
 
-def test_the_bridge_of_an_unchecked_document() -> None:
-    for text, bridge in {FARM: BRIDGE, "switch: {bridge: 3}": "", "switch: []": "", "[1]": "", "x": ""}.items():
-        assert bridge_of(parse_document("spec.yaml", text)) == bridge
+def test_what_nobody_took_ends_with_the_context(stuck: Switch) -> None:
+    with Ahead(Where(stuck.database)) as ahead:
+        ahead.begin(BRIDGE)
+        assert len(asking(stuck)) == 3
+    assert asking(stuck) == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dnsteer.spec.document import MAX_BYTES, parse_document
+from dnsteer.spec.document import MAX_BYTES, bridge_of, parse_document
 from dnsteer.spec.errors import MAX_FINDINGS, SpecError
 from dnsteer.spec.load import digest, load_spec
 from tests.unit.spec_text import SPEC, changed, load
@@ -232,3 +232,11 @@ def test_findings_come_in_the_order_of_the_lines_and_end() -> None:
     assert len(lines) == MAX_FINDINGS
     assert lines == sorted(lines)
     assert caught.value.text().endswith(f"{MAX_FINDINGS} and more errors in spec.yaml; nothing was changed")
+
+
+@pytest.mark.parametrize(
+    ("text", "bridge"),
+    [(SPEC, "br-dns"), ("switch: {bridge: 3}", ""), ("switch: []", ""), ("switch: {}", ""), ("[1]", ""), ("x", "")],
+)
+def test_the_bridge_of_an_unchecked_document(text: str, bridge: str) -> None:
+    assert bridge_of(parse_document("spec.yaml", text)) == bridge

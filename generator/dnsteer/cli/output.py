@@ -36,7 +36,7 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-_OBEYED = dict.fromkeys([7, 8, 11, 12, 13])  # bell, backspace, vertical tab, form feed, carriage return
+_MOVES = dict.fromkeys([7, 8, 11, 12, 13])  # bell, backspace, vertical tab, form feed, carriage return
 
 
 class Stream:
@@ -52,8 +52,8 @@ class Stream:
         return stream
 
     def print(self, text: str, end: str = "\n") -> None:
-        """Print *text* without what a terminal would obey."""
-        self.file.write(text.translate(_OBEYED) + end)
+        """Print *text* without the characters that move a cursor or ring; what others wrote goes through `escape` before."""
+        self.file.write(text.translate(_MOVES) + end)
         self.file.flush()
 
     @cached_property

@@ -157,7 +157,7 @@ class _Reader:
 
     def _value(self, event: Any, path: Path) -> Any:
         """The value that begins with *event*; reads up to its end."""
-        self.lines.setdefault(path, event.start_mark.line + 1)
+        self.lines.setdefault(path, event.start_mark.line + 1)  # as _line, which takes longer to call
         self.values += 1
         if self.values > MAX_VALUES:
             self._find(event, (), f"more than {MAX_VALUES} values", "a spec of at most that many", "split it by switch")
