@@ -1,6 +1,6 @@
 """Change under load: everything that changes of a running switch do to its clients. Prints JSON. Needs root (the lab).
 
-python -m bench.change [--changes 200] [--parts quick,campaign,crash] [--seed N]
+python -m bench.change [--changes 200] [--parts quick,quiet,campaign,crash] [--seed N]
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench.change import campaign, crash, quick
+from bench.change import campaign, crash, quick, quiet
 from bench.change.load import QPS
+from bench.change.priority import niceness_counts
 from bench.change.world import World
 from bench.machine import machine
 from dnsteer import lab
 
-PARTS = ("quick", "campaign", "crash")
+PARTS = ("quick", "quiet", "campaign", "crash")
+QUIET_SECONDS = 30.0
 
 
 def say(text: str) -> None:
@@ -30,13 +32,14 @@ def say(text: str) -> None:
 
 def in_lab(work: Callable[[lab.LabState], dict[str, Any]]) -> dict[str, Any]:
     """Do *work* in a lab that has all servers of the campaign."""
-    lab.up(World(random.Random(0)).spec(), progress=say)
-    try:
-        state = lab.status()
-        assert state is not None
-        return work(state)
-    finally:
-        lab.down()
+    with niceness_counts():
+        lab.up(World(random.Random(0)).spec(), progress=say)
+        try:
+            state = lab.status()
+            assert state is not None
+            return work(state)
+        finally:
+            lab.down()
 
 
 def main() -> None:
@@ -56,6 +59,9 @@ def main() -> None:
         if "quick" in parts:
             say("quick changes on a large switch")
             report["quick"] = quick.run(folder, options.rounds)
+        if "quiet" in parts:
+            say("the load of the campaign without changes")
+            report["quiet"] = in_lab(lambda state: quiet.run(state, seconds=QUIET_SECONDS, qps=options.qps))
         if "campaign" in parts:
             say("random changes under load")
             report["campaign"] = in_lab(

@@ -23,7 +23,7 @@ from bench.change.load import QPS, TCP_QPS, SteadyLoad
 from bench.change.ports import slot_of
 from bench.change.priority import prefer
 from bench.change.tcp import Connections
-from bench.change.world import PERMANENT, SLOTS, Step, World, least, whole
+from bench.change.world import PERMANENT, SLOTS, Step, World, least, slots_behind, whole
 from dnsteer.control.absent import change_overlay
 from dnsteer.control.back import state_to_roll_back_to
 from dnsteer.control.deploy import Options, deploy
@@ -204,8 +204,8 @@ def run(
     prefer(lab)
     with ExitStack() as stack:
         campaign = Campaign(lab, seed, stack)
-        addresses = [address for found in campaign.addresses.values() for address in found]
-        load = stack.enter_context(SteadyLoad(lab, addresses, max(SLOTS.values()), qps=qps, tcp_qps=TCP_QPS))
+        load = stack.enter_context(SteadyLoad(lab, slots_behind(), qps=qps, tcp_qps=TCP_QPS))
+        load.prefer()
         time.sleep(2)
         for number in range(changes):
             campaign.change()

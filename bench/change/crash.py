@@ -20,7 +20,7 @@ from bench.change.clients import Clients, wrong
 from bench.change.load import SteadyLoad
 from bench.change.ports import slot_of
 from bench.change.priority import prefer
-from bench.change.world import PERMANENT, SLOTS, World, whole
+from bench.change.world import SLOTS, World, slots_behind, whole
 from dnsteer.lab import names, openvswitch, status
 from dnsteer.lab.state import LabState
 from dnsteer.switch.private import PrivateSwitch
@@ -117,34 +117,35 @@ def kill_daemon(lab: LabState, folder: Path, daemon: str, kills: int, seed: int,
     found: Counter[str] = Counter()
     away: list[float] = []
     at = 0
-    with Clients(lab, whole()["vips"]["dns"]["addresses"][0], SLOTS["one"]) as clients:
-        addresses = [a for name in PERMANENT for a in whole()["vips"][name]["addresses"]]
-        with SteadyLoad(lab, addresses, max(SLOTS.values()), qps=qps, tcp_qps=0) as load:
-            time.sleep(2)
-            states, lasts = _both(files, db, database)  # an apply takes longer under load
-            for _ in range(kills):
-                process = dnsteer("apply", str(files[1 - at]), "--yes", "--grace", "0.2", *db)
-                time.sleep(chance.uniform(0, lasts * 1.05))
-                openvswitch.crash(daemon)
-                crashed = time.monotonic()
-                start()
-                prefer(status() or lab)
-                code, _ = finish(process)
-                must("restore", *db)
-                away.append(time.monotonic() - crashed)
-                now = look(database)
-                if now not in states:
-                    found["between"] += 1
-                    must("apply", str(files[at]), "--yes", *db)
-                    continue
-                found[f"{'old' if states.index(now) == at else 'new'}, apply ended with {code}"] += 1
-                at = states.index(now)
-                world = World(random.Random(0), value=two_states()[at])
-                table = world.owners(world.spec(), "one")
-                expected = {port: table[slot_of(port, SLOTS["one"])] for port in clients.ports}
-                found["clients answered wrongly"] += len(wrong(clients.ask().backends, expected))
-                time.sleep(1)
-            steady = load.stop()
+    with (
+        Clients(lab, whole()["vips"]["dns"]["addresses"][0], SLOTS["one"]) as clients,
+        SteadyLoad(lab, slots_behind(), qps=qps, tcp_qps=0) as load,
+    ):
+        time.sleep(2)
+        states, lasts = _both(files, db, database)  # an apply takes longer under load
+        for _ in range(kills):
+            process = dnsteer("apply", str(files[1 - at]), "--yes", "--grace", "0.2", *db)
+            time.sleep(chance.uniform(0, lasts * 1.05))
+            openvswitch.crash(daemon)
+            crashed = time.monotonic()
+            start()
+            prefer(status() or lab)
+            code, _ = finish(process)
+            must("restore", *db)
+            away.append(time.monotonic() - crashed)
+            now = look(database)
+            if now not in states:
+                found["between"] += 1
+                must("apply", str(files[at]), "--yes", *db)
+                continue
+            found[f"{'old' if states.index(now) == at else 'new'}, apply ended with {code}"] += 1
+            at = states.index(now)
+            world = World(random.Random(0), value=two_states()[at])
+            table = world.owners(world.spec(), "one")
+            expected = {port: table[slot_of(port, SLOTS["one"])] for port in clients.ports}
+            found["clients answered wrongly"] += len(wrong(clients.ask().backends, expected))
+            time.sleep(1)
+        steady = load.stop()
     return {
         "daemon": daemon,
         "kills": kills,

@@ -93,7 +93,7 @@ class Probes:
                 f"{len(failed)} connections cannot be opened before the change, for example {min(failed.items())}"
             )
         asked: list[Answers] = []
-        with SteadyLoad(self._lab, self._addresses, self.slots, qps=qps, tcp_qps=tcp_qps) as load:
+        with SteadyLoad(self._lab, dict.fromkeys(self._addresses, self.slots), qps=qps, tcp_qps=tcp_qps) as load:
             time.sleep(LEAD)
             before = self.clients.ask()
             self.connections.check()

@@ -13,7 +13,7 @@ import time
 from types import TracebackType
 from typing import Any
 
-from bench.change.priority import prefer_process
+from bench.change.priority import PROBING, prefer_process
 from dnsteer.lab.command import environment
 from dnsteer.lab.errors import CommandError, LabError
 from dnsteer.lab.state import LabState
@@ -36,7 +36,7 @@ class Helper:
             self._argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
             env={**environment(), "PYTHONPATH": path},
         )  # fmt: skip
-        prefer_process(self._process.pid)  # short work, and late it would say nothing about the switch
+        prefer_process(self._process.pid, PROBING)
 
     def __enter__(self) -> Helper:
         return self

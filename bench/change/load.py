@@ -9,17 +9,18 @@ shows the outage as well.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
 
+from bench.change.priority import LOADING, prefer_process
 from dnsteer.lab import traffic
 from dnsteer.lab.errors import LabError
 from dnsteer.lab.state import LabState
 from dnsteer.lab.traffic import Load, LoadResult, RunningLoad
 
-QPS = 22_000
+QPS = 24_000
 """Queries a second by UDP, over all addresses."""
 TCP_QPS = 500
 OUTSTANDING, TCP_OUTSTANDING = 100, 20
@@ -68,18 +69,17 @@ class Steady:
 
 
 class SteadyLoad:
-    """dnsperf to each of *addresses* at a client, from now until `stop`. As a context manager it ends with the block.
+    """dnsperf to each address of *slots* at a client, from now until `stop`. As a context manager it ends with the block.
 
-    By UDP its source ports reach every slot of a pool of *slots* slots alike (the lowest bit of a port chooses nothing), or
-    256 slots when there are more: `Clients` reach them all. By TCP they are whatever the kernel gives. Raises LabError for
-    a rate that is not positive or more addresses than queries under way.
+    *slots* has for each address the number of slots of the pool behind it. By UDP the source ports reach all of them alike
+    (the lowest bit of a port chooses nothing), or 256 of them when there are more: `Clients` reach them all. By TCP they are
+    whatever the kernel gives. Raises LabError for a rate that is not positive or more addresses than queries under way.
     """
 
     def __init__(
         self,
         lab: LabState,
-        addresses: Sequence[str],
-        slots: int,
+        slots: Mapping[str, int],
         *,
         qps: int = QPS,
         tcp_qps: int = TCP_QPS,
@@ -87,12 +87,12 @@ class SteadyLoad:
         port: int = 53,
         uplink: str | None = None,
     ) -> None:
-        if not addresses or qps < len(addresses) or outstanding < len(addresses) > TCP_OUTSTANDING:
-            raise LabError(f"{qps} queries a second, {outstanding} under way, to {len(addresses)} addresses: too few")
+        if not slots or qps < len(slots) or outstanding < len(slots) > TCP_OUTSTANDING:
+            raise LabError(f"{qps} queries a second, {outstanding} under way, to {len(slots)} addresses: too few")
         self._udp: list[RunningLoad] = []
         self._tcp: list[RunningLoad] = []
         with ExitStack() as stack:
-            for number, address in enumerate(addresses):
+            for number, (address, count) in enumerate(slots.items()):
                 for transport, rate, limit, into in (
                     ("udp", qps, outstanding, self._udp),
                     ("tcp", tcp_qps, TCP_OUTSTANDING, self._tcp),
@@ -100,10 +100,10 @@ class SteadyLoad:
                     if not rate:
                         continue
                     # TCP: setting up more connections takes time and shows no more.
-                    sockets = min(max(128, 2 * slots), _MOST_SOCKETS) if transport == "udp" else 128
+                    sockets = min(max(128, 2 * count), _MOST_SOCKETS) if transport == "udp" else 128
                     load = Load(
                         address, port, transport, clients=sockets, threads=-(-sockets // traffic.MAX_CLIENTS),
-                        outstanding=_part(limit, number, len(addresses)), max_qps=_part(rate, number, len(addresses)),
+                        outstanding=_part(limit, number, len(slots)), max_qps=_part(rate, number, len(slots)),
                         seconds=LONGEST, timeout=_TIMEOUT, report_seconds=1.0, any_ports=transport == "tcp", uplink=uplink,
                     )  # fmt: skip
                     into.append(stack.enter_context(traffic.start_dnsperf(lab, load)))
@@ -116,6 +116,11 @@ class SteadyLoad:
         self, kind: type[BaseException] | None, err: BaseException | None, where: TracebackType | None
     ) -> None:
         self._stack.close()
+
+    def prefer(self) -> None:
+        """Let it run before what is measured, in a lab that runs before both; without, its rate gives way to the changes."""
+        for running in (*self._udp, *self._tcp):
+            prefer_process(running.pid, LOADING)
 
     def stop(self) -> Steady:
         """End it and count. Takes a little over two seconds, so that what is lost by now is known to be.

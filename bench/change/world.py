@@ -71,6 +71,12 @@ def whole() -> dict[str, Any]:
     }
 
 
+def slots_behind() -> dict[str, int]:
+    """The addresses of the VIPs that are always there, each with the number of slots of its pool."""
+    vips = whole()["vips"]
+    return {address: SLOTS[pool] for name, pool in PERMANENT.items() for address in vips[name]["addresses"]}
+
+
 @dataclass(frozen=True)
 class Step:
     """A change: its kind, and the words of the command after `dnsteer`; with *applies* the spec is applied."""

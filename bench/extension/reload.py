@@ -14,6 +14,7 @@ from bench.change.load import SteadyLoad
 from bench.extension.running import apply, control, example, lab_of
 from dnsteer.plan.build import build_plan
 from dnsteer.render.program import program_of
+from dnsteer.spec import meaning
 from dnsteer.spec.load import load_spec
 
 QPS = 20_000
@@ -23,12 +24,13 @@ def run(folder: Path, reloads: int, updates: int, seed: int, say: Callable[[str]
     """*reloads* applies of other weights and *updates* loads that change a slot or a backend in place, all under load."""
     spec = example("ipip")
     loaded = load_spec(spec)
-    addresses = [str(a) for a in loaded.spec.vips["dns"].addresses]
+    slots = meaning.slot_count(loaded.spec, loaded.spec.pools["authoritative"])
+    behind = {str(a): slots for a in loaded.spec.vips["dns"].addresses}
     dice = random.Random(seed)
     out: dict[str, Any] = {"seed": seed}
     with lab_of(spec, say) as state:
         say(f"{reloads} applies under load")
-        load = SteadyLoad(state, addresses, loaded.spec.pools["authoritative"].slots or 0, qps=QPS, tcp_qps=0)
+        load = SteadyLoad(state, behind, qps=QPS, tcp_qps=0)
         with load:
             times = []
             for number in range(reloads):
@@ -41,7 +43,7 @@ def run(folder: Path, reloads: int, updates: int, seed: int, say: Callable[[str]
             out["applies"] = {**_times(times), **_loss(load)}
         apply(spec)
         say(f"{updates} updates in place under load")
-        load = SteadyLoad(state, addresses, 64, qps=QPS, tcp_qps=0)
+        load = SteadyLoad(state, behind, qps=QPS, tcp_qps=0)
         with load:
             out["updates"] = {**_updates(loaded, updates, dice), **_loss(load)}
     return out

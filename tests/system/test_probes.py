@@ -20,7 +20,7 @@ from bench.change.effect import Probes
 from bench.change.inside import Helper
 from bench.change.load import SteadyLoad
 from bench.change.ports import PROBE_PORTS, slot_of, source_ports
-from bench.change.priority import prefer
+from bench.change.priority import LOADING, SERVING, niceness_counts, prefer
 from bench.change.question import backend_of, number_of, query
 from bench.change.tcp import Connections
 
@@ -45,15 +45,16 @@ def loaded() -> Loaded:
 
 @pytest.fixture(scope="module")
 def state(loaded: Loaded, no_lab: None) -> Iterator[lab.LabState]:
-    built = lab.up(loaded.spec)
-    try:
-        assert apply(built)
-        now = lab.status()
-        assert now is not None
-        prefer(now)
-        yield now
-    finally:
-        lab.down()
+    with niceness_counts():
+        built = lab.up(loaded.spec)
+        try:
+            assert apply(built)
+            now = lab.status()
+            assert now is not None
+            prefer(now)
+            yield now
+        finally:
+            lab.down()
 
 
 def apply(state: lab.LabState) -> bool:
@@ -266,7 +267,7 @@ def test_a_load_is_steady_and_counted(state: lab.LabState, loaded: Loaded) -> No
     with Clients(state, V4, SLOTS) as clients:
         clients.ask()
         before = counters.read()
-        with SteadyLoad(state, [V4, V6], SLOTS, qps=8000, tcp_qps=200) as load:
+        with SteadyLoad(state, {V4: SLOTS, V6: SLOTS}, qps=8000, tcp_qps=200) as load:
             asked = 0
             for _ in range(3):
                 time.sleep(0.5)
@@ -287,7 +288,7 @@ def test_a_load_is_steady_and_counted(state: lab.LabState, loaded: Loaded) -> No
 
 @pytest.mark.root("network namespaces and raw sockets")
 def test_a_load_shows_what_is_lost(state: lab.LabState) -> None:
-    with SteadyLoad(state, [V4], SLOTS, qps=2000, tcp_qps=0) as load:
+    with SteadyLoad(state, {V4: SLOTS}, qps=2000, tcp_qps=0) as load:
         time.sleep(0.3)
         with dropping(state, 5):
             time.sleep(0.5)
@@ -303,9 +304,29 @@ def test_the_lab_runs_before_others(state: lab.LabState) -> None:
     # The process that serves, not only the one that the pidfile names.
     serving = [t for t in Path("/proc").glob("[0-9]*/comm") if t.read_text() == "nsd: server 1\n"]
     assert len(serving) >= 4
-    assert {os.sched_getscheduler(int(t.parent.name)) for t in serving} == {os.SCHED_RR}
+    assert {niceness(int(t.parent.name)) for t in serving} == {SERVING}
     switch = next(p.pid for p in state.processes if p.program == "ovs-vswitchd")
-    assert os.sched_getscheduler(switch) == os.SCHED_RR
+    threads = [int(t.name) for t in Path(f"/proc/{switch}/task").iterdir()]
+    assert len(threads) > 1
+    assert {niceness(thread) for thread in threads} == {SERVING}
+
+
+@pytest.mark.root("network namespaces and raw sockets")
+def test_a_load_runs_before_others_when_asked(state: lab.LabState) -> None:
+    with SteadyLoad(state, {V4: SLOTS}, qps=500, tcp_qps=50) as load:
+        time.sleep(0.5)
+        running = [t.parent for t in Path("/proc").glob("[0-9]*/comm") if t.read_text() == "dnsperf\n"]
+        assert len(running) == 2
+        assert {niceness(int(p.name)) for p in running} == {os.getpriority(os.PRIO_PROCESS, 0)}
+        load.prefer()
+        threads = [int(t.name) for p in running for t in (p / "task").iterdir()]
+        assert len(threads) > len(running)
+        assert {niceness(thread) for thread in threads} == {LOADING}
+
+
+def niceness(thread: int) -> int:
+    """Of a thread or process."""
+    return os.getpriority(os.PRIO_PROCESS, thread)
 
 
 @pytest.mark.root("network namespaces and raw sockets")

@@ -175,6 +175,11 @@ class RunningLoad:
     ) -> None:
         self.kill()
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
     def done(self, within: float = 0.0) -> bool:
         """Whether it has ended, or does so within that many seconds."""
         if self._output is None:
