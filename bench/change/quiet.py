@@ -14,7 +14,7 @@ from bench.change.counters import Counters
 from bench.change.load import QPS, TCP_QPS, SteadyLoad
 from bench.change.priority import prefer
 from bench.change.tcp import Checked, Connections
-from bench.change.world import PERMANENT, SLOTS, Step, slots_behind, whole
+from bench.change.world import Step, slots_behind, whole
 from dnsteer import lab
 
 
@@ -26,9 +26,10 @@ def run(state: lab.LabState, *, seconds: float, qps: int = QPS) -> dict[str, Any
     checks: list[Checked] = []
     with ExitStack() as stack:
         behind = slots_behind()
-        clients = [stack.enter_context(Clients(state, address, slots)) for address, slots in behind.items()]
-        held = whole()["vips"]["dns"]["addresses"][0]
-        connections = stack.enter_context(Connections(state, held, SLOTS[PERMANENT["dns"]]))
+        # The first VIP by IPv4 and the last one by IPv6, as in the campaign: from the same source ports.
+        asked = list(behind.items())[0 :: len(behind) - 1]
+        clients = [stack.enter_context(Clients(state, address, slots)) for address, slots in asked]
+        connections = stack.enter_context(Connections(state, *asked[0]))
         first = [c.ask() for c in clients]
         counters = Counters(state)
         before = counters.read()
