@@ -47,3 +47,6 @@ if ! cksum pyproject.toml | cmp -s - .venv/ready; then
     .venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
     cksum pyproject.toml >.venv/ready
 fi
+# pip compiles what it installs, but dnsteer is used from here. Where Python may not write its bytecode beside the sources
+# (PYTHONDONTWRITEBYTECODE, or another user's checkout), every start would compile all modules again.
+.venv/bin/python -m compileall -q generator/dnsteer

@@ -25,11 +25,14 @@ QPS = 24_000
 TCP_QPS = 500
 OUTSTANDING, TCP_OUTSTANDING = 100, 20
 """Queries under way, over all addresses: with the probes' no more than the raw sockets of the lab's switch hold."""
-LONGEST = 1800.0
+LONGEST = 3600.0
 """Seconds after which a load ends by itself."""
 _TIMEOUT = 2
 _MOST_SOCKETS = 2 * traffic.MAX_CLIENTS
 """Sockets of one dnsperf. Each 256 take a thread, and more than two threads spend their time on each other."""
+_CONNECTING = 0.25
+"""Seconds in which a dnsperf opens its TCP connections, all at once: several, or one beside the UDP, would be more packets
+than a raw socket of the lab's switch holds."""
 _GOOD = ("NOERROR", "NXDOMAIN")
 
 
@@ -92,13 +95,11 @@ class SteadyLoad:
         self._udp: list[RunningLoad] = []
         self._tcp: list[RunningLoad] = []
         with ExitStack() as stack:
-            for number, (address, count) in enumerate(slots.items()):
-                for transport, rate, limit, into in (
-                    ("udp", qps, outstanding, self._udp),
-                    ("tcp", tcp_qps, TCP_OUTSTANDING, self._tcp),
-                ):
-                    if not rate:
-                        continue
+            for transport, rate, limit, into in (
+                ("tcp", tcp_qps, TCP_OUTSTANDING, self._tcp),
+                ("udp", qps, outstanding, self._udp),
+            ):
+                for number, (address, count) in enumerate(slots.items() if rate else ()):
                     # TCP: setting up more connections takes time and shows no more.
                     sockets = min(max(128, 2 * count), _MOST_SOCKETS) if transport == "udp" else 128
                     load = Load(
@@ -107,6 +108,8 @@ class SteadyLoad:
                         seconds=LONGEST, timeout=_TIMEOUT, report_seconds=1.0, any_ports=transport == "tcp", uplink=uplink,
                     )  # fmt: skip
                     into.append(stack.enter_context(traffic.start_dnsperf(lab, load)))
+                    if transport == "tcp":
+                        time.sleep(_CONNECTING)
             self._stack = stack.pop_all()
 
     def __enter__(self) -> SteadyLoad:
@@ -146,7 +149,7 @@ def _total(parts: Sequence[LoadResult]) -> Total:
         return Total()
     seconds = max(p.seconds for p in parts)
     completed = sum(p.completed for p in parts)
-    # The loads begin within milliseconds of each other, so that the seconds are the same ones. In the first they start.
+    # The loads begin at about the same time (UDP milliseconds apart, TCP a second in all). In the first second they start.
     rates = [sum(rates) for rates in zip(*(p.rates for p in parts), strict=False)][1:]
     return Total(
         sent=sum(p.sent for p in parts),
