@@ -27,7 +27,7 @@ def run(state: lab.LabState, *, seconds: float, qps: int = QPS) -> dict[str, Any
     with ExitStack() as stack:
         behind = slots_behind()
         # The first VIP by IPv4 and the last one by IPv6, as in the campaign: from the same source ports.
-        asked = list(behind.items())[0 :: len(behind) - 1]
+        asked = [list(behind.items())[number] for number in (0, -1)]
         clients = [stack.enter_context(Clients(state, address, slots)) for address, slots in asked]
         connections = stack.enter_context(Connections(state, *asked[0]))
         first = [c.ask() for c in clients]

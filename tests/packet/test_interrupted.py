@@ -54,6 +54,7 @@ def kill_after(seconds: float, spec: Loaded, database: str) -> float | None:
     child.start()
     child.join(seconds)
     took = None if child.is_alive() else time.monotonic() - start
+    assert took is None or child.exitcode == 0
     child.kill()
     child.join()
     return took

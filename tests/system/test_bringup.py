@@ -28,6 +28,8 @@ from tests.packet.switches import cli
 PROGRAM = Path("/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk")
 PAGES = Path("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages")
 KEPT = Path("/run/dnsteer-bringup")
+NEEDED = 128
+"""Pages for the 256 MB that the spec gives to Open vSwitch."""
 SLOTS = 64
 CORE = max(os.sched_getaffinity(0))
 
@@ -173,6 +175,16 @@ def bring_up(switch: Real, far: socket.socket, kind: str) -> None:
     assert found["port p0"] == found["bridge br-dns"] == found["other_config:flow-limit"] == "ok"
 
 
+def pages_given(count: int) -> int:
+    """How many more huge pages the kernel gives when it is asked for so many; it has them back then."""
+    before = PAGES.read_text()
+    try:
+        PAGES.write_text(str(int(before) + count))
+        return int(PAGES.read_text()) - int(before)
+    finally:
+        PAGES.write_text(before)
+
+
 @pytest.fixture
 def dpdk(tmp_path: Path) -> Iterator[tuple[Real, socket.socket]]:
     """OVS-DPDK with huge pages, and a wire; everything is put back afterwards."""
@@ -180,18 +192,16 @@ def dpdk(tmp_path: Path) -> Iterator[tuple[Real, socket.socket]]:
         pytest.skip(f"this machine is brought up already ({KEPT}); this test would take that back")
     if not PAGES.exists():
         pytest.skip("this kernel has no huge pages of 2 MB")
+    given = pages_given(NEEDED)
+    if given < NEEDED:
+        pytest.skip(f"asked by the test itself, the kernel gives {given} of {NEEDED} huge pages")
     name = f"dnst-bringup-{os.getpid()}"
     port = '{options: {dpdk-devargs: "net_pcap0,rx_iface_in=p0,tx_iface=p0"}}'
     more = f"memory: [256]\n    pmd_cores: [{CORE}]\n    dpdk_extra: --no-telemetry --file-prefix={name}"
     with wire(name) as far:
         real = Real(str(PROGRAM), tmp_path, SPEC.format(flavor="ovs-dpdk", port=port, more=more), name)
         with ExitStack() as stack:
-            try:
-                stack.enter_context(real)
-            except SwitchError as error:
-                if "pages of 2048 kB" in str(error):
-                    pytest.skip(f"the kernel gives no huge pages: {error}")
-                raise
+            stack.enter_context(real)
             try:
                 yield real, far
             finally:

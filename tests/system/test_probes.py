@@ -20,7 +20,7 @@ from bench.change.effect import Probes
 from bench.change.inside import Helper
 from bench.change.load import SteadyLoad
 from bench.change.ports import PROBE_PORTS, slot_of, source_ports
-from bench.change.priority import LOADING, SERVING, niceness_counts, prefer
+from bench.change.priority import LOADING, PROBING, SERVING, niceness_counts, prefer
 from bench.change.question import backend_of, number_of, query
 from bench.change.tcp import Connections
 
@@ -309,23 +309,30 @@ def test_the_lab_runs_before_others(state: lab.LabState) -> None:
     threads = [int(t.name) for t in Path(f"/proc/{switch}/task").iterdir()]
     assert len(threads) > 1
     assert {niceness(thread) for thread in threads} == {SERVING}
+    with Clients(state, V4, SLOTS, ports=[1024]):
+        assert [niceness(pid) for pid in running("-f", "bench.change.asker")] == [PROBING]
 
 
 @pytest.mark.root("network namespaces and raw sockets")
 def test_a_load_runs_before_others_when_asked(state: lab.LabState) -> None:
     with SteadyLoad(state, {V4: SLOTS}, qps=500, tcp_qps=50) as load:
         time.sleep(0.5)
-        running = [t.parent for t in Path("/proc").glob("[0-9]*/comm") if t.read_text() == "dnsperf\n"]
-        assert len(running) == 2
-        assert {niceness(int(p.name)) for p in running} == {os.getpriority(os.PRIO_PROCESS, 0)}
+        loads = running("-x", "dnsperf")
+        assert len(loads) == 2
+        assert {niceness(pid) for pid in loads} == {niceness(0)}
         load.prefer()
-        threads = [int(t.name) for p in running for t in (p / "task").iterdir()]
-        assert len(threads) > len(running)
+        threads = [int(t.name) for pid in loads for t in Path(f"/proc/{pid}/task").iterdir()]
+        assert len(threads) > len(loads)
         assert {niceness(thread) for thread in threads} == {LOADING}
 
 
+def running(how: str, name: str) -> list[int]:
+    """The processes that pgrep finds by name."""
+    return [int(pid) for pid in subprocess.run(["pgrep", how, name], stdout=subprocess.PIPE, check=True).stdout.split()]
+
+
 def niceness(thread: int) -> int:
-    """Of a thread or process."""
+    """Of a thread or process; 0 is this one."""
     return os.getpriority(os.PRIO_PROCESS, thread)
 
 
