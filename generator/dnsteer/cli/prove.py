@@ -12,6 +12,7 @@ import typer
 from dnsteer.cli.output import Exit, Json, SpecFile, err, fail, load, out, print_json, reporting
 
 if TYPE_CHECKING:
+    from dnsteer.proof.check import Report
     from dnsteer.proof.explain import Step, Way
     from dnsteer.spec.types import Address
 
@@ -41,12 +42,16 @@ def check(
         loaded = load(spec, json)
         columns = (
             SpinnerColumn(),
-            TextColumn("{task.completed} packets through the private switch"),
+            TextColumn("{task.completed} of about {task.total} packets through the private switch"),
             TimeElapsedColumn(),
         )
         with Progress(*columns, console=err.rich, transient=True, disable=json or not sys.stderr.isatty()) as progress:
             task = progress.add_task("check", total=None)
-            report = run_check(loaded, per_service=sample, progress=lambda n: progress.advance(task, n))
+
+            def tell(count: int, queries: int) -> None:
+                progress.update(task, advance=count, total=queries)
+
+            report = run_check(loaded, per_service=sample, progress=tell)
     if json:
         print_json(report.as_json())
         raise typer.Exit(Exit.OK if report.ok else Exit.ERROR)
@@ -56,21 +61,33 @@ def check(
             out.print(f"    {line}")
     for complaint in report.complaints:
         out.print(f"FAILED the switch's log: {complaint}")
+    for note in report.notes:
+        out.print(f"note: {note}")
     kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(report.packets.items()))
     total = sum(report.packets.values())
     out.print(f"{loaded.file}: {report.flows} flows, {report.groups} groups on Open vSwitch {report.ovs}")
-    out.print(f"  {total} packets ({kinds})")
+    out.print(f"  {total} packets ({kinds}); {report.coverage}")
     out.print(
         f"  {report.megaflows} megaflows, {report.masks} masks, {report.recirculations} recirculations "
         f"for queries and answers"
     )
     if report.extension:
         out.print(f"  {report.extended} packets through the extension, {report.extension}")
-    if report.ok:
-        out.print(f"  every byte as the spec says; {report.seconds:.1f} s")
-        return
-    out.print(f"  {report.failed} packets did not fare as the spec says; {report.seconds:.1f} s")
-    raise typer.Exit(Exit.ERROR)
+    out.print(f"  {verdict(report)}; {report.seconds:.1f} s")
+    if not report.ok:
+        raise typer.Exit(Exit.ERROR)
+
+
+def verdict(report: Report) -> str:
+    """The result of a check in one phrase."""
+    found = []
+    if report.failed:
+        found.append(f"{report.failed} {'findings' if report.failed > 1 else 'finding'} against the spec")
+    if report.complaints:
+        found.append(
+            f"{len(report.complaints)} {'warnings' if len(report.complaints) > 1 else 'warning'} of the switch"
+        )
+    return f"FAILED: {', '.join(found)}" if found else "every byte as the spec says"
 
 
 def explain(

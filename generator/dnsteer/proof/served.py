@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from ipaddress import ip_address
 
 from dnsteer.plan.overlay import overlay
@@ -48,7 +49,7 @@ class Service:
     owners: tuple[Target, ...]
     """The backends that own at least one slot, in the order of their first."""
 
-    @property
+    @cached_property
     def label(self) -> str:
         """The service in a reader's words."""
         return f"{self.vip} {ip_address(self.address)} {_NAMES[self.protocol]}/{self.port}"

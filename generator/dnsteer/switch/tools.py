@@ -31,7 +31,7 @@ class UnavailableError(SwitchError):
 
 
 class TimedOutError(UnavailableError):
-    """A program of Open vSwitch did not end in time and was killed."""
+    """Open vSwitch took too long: a program that was killed then, or a daemon that is stuck or gets no time."""
 
 
 class CommandError(SwitchError):
