@@ -15,6 +15,8 @@ from dnsteer.switch.masks import Mask, mask_of_match
 _COUNTER = re.compile(r"^\s*packets? (received|recirculations): (\d+)", re.M)
 _VALUE = re.compile(r"(?<=[=(])(0x[0-9a-f]+|\d[\d.]*|[0-9a-f]*:[0-9a-f:.]*)(?:/([0-9a-fx.:]+))?(?=[,)])")
 """A number or an address that a field has to be, and the mask."""
+_UFID = re.compile(r"^ufid:[0-9a-f-]+, ")
+_FIRST_PASS = re.compile(r"\brecirc_id\(0(x0)?\)")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _MOST_SHAPES = 4096
 _MASKS: dict[str, Mask] = {}  # of matches by their shape: the match without its values
@@ -51,7 +53,7 @@ class Megaflow:
     @property
     def recirculated(self) -> bool:
         """Whether it is one of a later pass."""
-        return not self.key.startswith("recirc_id(0)")
+        return _FIRST_PASS.search(self.key) is None
 
 
 def read_megaflows(text: str) -> list[Megaflow]:
@@ -62,7 +64,7 @@ def read_megaflows(text: str) -> list[Megaflow]:
 def read_megaflow(line: str) -> Megaflow:
     """Read one line of dpctl/dump-flows -m."""
     text, _, actions = line.partition(", actions:")
-    match = text[text.index("recirc_id(") :].partition(", packets:")[0]
+    match = _UFID.sub("", text).partition(", packets:")[0]
     return Megaflow(text, _mask_of(match), actions.split(", dp-extra-info")[0], _VALUE.sub(_counting_bits, match))
 
 
