@@ -118,6 +118,7 @@ def show(outlook: Outlook, *, verbose: bool, json: bool) -> None:
     bridge = outlook.loaded.spec.switch.bridge
     for warning in (*outlook.warnings, *outlook.ask):
         err.print(f"warning: {escape(warning)}")
+    _print_notes(outlook)
     if not outlook.changed:
         out.print(f"{bridge}: nothing to change")
         return
@@ -125,6 +126,11 @@ def show(outlook: Outlook, *, verbose: bool, json: bool) -> None:
     out.print(f"  on the switch: {', '.join(counted(outlook.prepared.todo)) or 'no flow or group'}")
     if verbose:
         out.print("\n".join(details(outlook.prepared.todo)))
+
+
+def _print_notes(outlook: Outlook) -> None:
+    for note in outlook.notes:
+        err.print(f"note: {escape(note)}")
 
 
 def report(done: Deployed, json: bool) -> None:
@@ -138,6 +144,7 @@ def report(done: Deployed, json: bool) -> None:
         return
     for warning in done.outlook.warnings:
         err.print(f"warning: {escape(warning)}")
+    _print_notes(done.outlook)
     if not changed:
         out.print(f"{bridge}: nothing to change")
         return

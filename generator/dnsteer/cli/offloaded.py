@@ -37,7 +37,7 @@ def show_offload(loaded: Loaded, switch: Switch, flavor: str | None, control: st
 
     profile = profile_named(flavor, loaded)
     running = read_running(switch.remote, loaded.spec.switch.bridge, switch.timeout)
-    _require_tables(loaded, switch, json)
+    loaded = _as_applied(loaded, switch, json)
     with Unixctl(control_socket(switch.remote, control), switch.timeout) as vswitchd:
         seen = observe(loaded, profile, vswitchd, running)
     if json:
@@ -47,16 +47,18 @@ def show_offload(loaded: Loaded, switch: Switch, flavor: str | None, control: st
     raise typer.Exit(Exit.OK if seen.ok else Exit.DIFFERENT)
 
 
-def _require_tables(loaded: Loaded, switch: Switch, json: bool) -> None:
-    """Leave with an error where the tables are not the spec's, by the record and by the number that they carry.
+def _as_applied(loaded: Loaded, switch: Switch, json: bool) -> Loaded:
+    """The spec with the slots that its pools have there. Leave with an error where the tables are not the spec's.
 
-    Else what others made, or nothing at all, would pass for the spec's flows.
+    That is by the record and by the number that they carry: else what others made, or nothing at all, would pass for them.
     """
+    from dnsteer.plan.kept import keep_slots
     from dnsteer.switch.record import Record
 
     bridge = loaded.spec.switch.bridge
     with Record(switch.remote, switch.timeout) as record:
         standing = record.standing(bridge)
+        loaded = keep_slots(loaded, record.pools(standing))
     ours = standing is not None and standing.digest == loaded.digest
     if standing is None or not ours or switch.client(bridge).marker() != standing.marker:
         fail(
@@ -64,6 +66,7 @@ def _require_tables(loaded: Loaded, switch: Switch, json: bool) -> None:
             Exit.ERROR,
             as_json=json,
         )
+    return loaded
 
 
 def _show(loaded: Loaded, seen: Observation) -> None:

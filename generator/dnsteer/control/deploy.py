@@ -20,6 +20,7 @@ from dnsteer.control.recorded import Journal, NoJournal, as_settled, reach, sett
 from dnsteer.control.vanishing import vanishing, vanishing_flows
 from dnsteer.control.where import GRACE, MOVED_ON, WAITS, Confirm, Progress, Switch, expire, now, silent, stamp, who
 from dnsteer.plan.absence import NO_OVERLAY, Absence, Overlay
+from dnsteer.plan.kept import keep_slots, notes
 from dnsteer.spec.load import Loaded
 from dnsteer.spec.model import Spec
 from dnsteer.switch import database as db
@@ -63,11 +64,13 @@ class Deployment:
         self, target: Loaded | Back, switch: Switch, client: OpenFlow, record: Record, base: db.Database,
         standing: Standing | None, options: Options, time: datetime, progress: Progress, *, change: bool,
     ) -> None:  # fmt: skip
-        loaded, note = _target(target, record, standing, options)
-        bridge = loaded.spec.switch.bridge
+        asked, note = _target(target, record, standing, options)
+        bridge = asked.spec.switch.bridge
         was = standing.overlay if standing else NO_OVERLAY
-        spec_digest = loaded.digest
         old = _old(record, standing)
+        known = old.members if old is not None else ()
+        loaded = keep_slots(asked, known)
+        spec_digest = loaded.digest
         same = standing is not None and old is not None and old.digest == spec_digest and old.version == __version__
         system, switch_name = record.switch()
         _guard(loaded.spec.switch.name or "", switch_name, options.rename)
@@ -113,6 +116,7 @@ class Deployment:
             named=_named(switch_name, name),
             ended=[f"{a.kind} of {a.name} is over (it was until {a.until})" for a in over]
             + [f"{a.kind} of {a.name} ends: the spec does not have that backend" for a in ended],
+            notes=notes(asked.spec, known),
             returned=[f"{a.kind} of {a.name} is back, which ended when the backend left{_why(a)}" for a in back],
         )  # fmt: skip
 

@@ -30,7 +30,7 @@ class Outlook:
     """What a deployment would do. *old* is the state that is applied now, None when there is none that can be read.
 
     *differences* are those of the specs. *named* is what becomes of the switch's name. *ended* are absences that end, and
-    *returned* such as ended with a state that is gone back from, all in words.
+    *returned* such as ended with a state that is gone back from, all in words. *notes* are to be known, and no change.
     """
 
     loaded: Loaded
@@ -48,6 +48,7 @@ class Outlook:
     program: ProgramChange | None = None
     ended: list[str] = field(default_factory=list)
     returned: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def changed(self) -> bool:
@@ -133,6 +134,7 @@ def as_json(outlook: Outlook, *, verbose: bool) -> dict[str, Any]:
         "returned": outlook.returned,
         "asks": outlook.ask,
         "warnings": outlook.warnings,
+        "notes": outlook.notes,
         "counts": counts(outlook.prepared.todo),
     }
     if outlook.program is not None:

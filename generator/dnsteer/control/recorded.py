@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from dnsteer import __version__
 from dnsteer.control.where import GRACE, Progress, Switch
 from dnsteer.plan.absence import Overlay
+from dnsteer.plan.kept import keep_slots, keep_slots_of
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import SpecError
 from dnsteer.spec.load import Loaded, check_document
@@ -25,7 +26,8 @@ from dnsteer.switch.tools import SwitchError
 def load_state(state: State) -> Loaded:
     """The spec of a recorded state. Raises SwitchError when this version of dnsteer no longer takes it."""
     try:
-        return check_document(parse_document(f"{state.file} (state {state.number})", state.text))
+        loaded = check_document(parse_document(f"{state.file} (state {state.number})", state.text))
+        return keep_slots(loaded, state.members)
     except SpecError as err:
         raise SwitchError(
             f"state {state.number} was applied by dnsteer {state.version}, and {__version__} does not take its spec:\n"
@@ -37,9 +39,10 @@ def spec_of(state: State) -> Spec:
     """The spec of a recorded state, only to compare it. Raises SwitchError when this version no longer takes it."""
     try:
         # Without the checks of what it means, which take as long again: it was applied.
-        return Spec.model_validate(parse_document(state.file, state.text).value)
+        spec = Spec.model_validate(parse_document(state.file, state.text).value)
     except (SpecError, ValidationError) as err:
         raise SwitchError(f"state {state.number}: {err}") from None
+    return keep_slots_of(spec, state.members)
 
 
 @dataclass

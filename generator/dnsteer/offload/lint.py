@@ -20,6 +20,7 @@ from dnsteer.offload.path import Path, Verdict
 from dnsteer.offload.profile import profile
 from dnsteer.offload.said import finding, plain, why
 from dnsteer.offload.services import of_services
+from dnsteer.offload.slot_numbers import of_slot_numbers
 from dnsteer.offload.through import of_the_extension
 from dnsteer.offload.whole import of_scans, of_the_settings, of_the_whole
 from dnsteer.spec.errors import Path as SpecPath
@@ -132,6 +133,7 @@ def lint(seen: Examination) -> Report:
     found += of_the_extension(seen)
     found += of_masks(seen, bound)
     found += of_scans(seen, flows)
+    found += of_slot_numbers(seen)
     found += _of_unreadable(seen)
     return Report(seen, ordered(accept(found, seen.loaded, _is_own(seen))), seen.paths, bound, rules, flows)
 

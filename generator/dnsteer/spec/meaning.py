@@ -28,9 +28,10 @@ class FlavorLimits:
     why_no_dp_hash: str = ""
 
 
-SOURCE_PORT_SLOTS = 1024
+SOURCE_PORT_SLOTS = 256
 """Slots of a pool that names none, unless the switch's hash selects. A constant: a number that followed the members would
-change with them, and then most slots move. With 1024 a change moves 2 % more slots than it must (docs/slots.md)."""
+change with them, and then most slots move. A change moves 3 % more slots than it must; with 1024 slots it is 2 %, for four
+times the hardware rules (docs/slots.md)."""
 
 MAX_PORTS = 65_279
 """OpenFlow numbers the ports of a bridge from 1 to 0xfeff."""

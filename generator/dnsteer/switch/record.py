@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from dnsteer.plan.absence import Overlay
+from dnsteer.plan.membership import Membership
 from dnsteer.switch.rpc import Rpc, parse_remote
 from dnsteer.switch.state import (
     DIGEST_KEY,
@@ -168,6 +169,13 @@ class Record:
                 "in OVSDB were changed by hand; an apply of the spec makes a new state"
             )
         raise SwitchError(f"there is no state {number} in the record of bridge {standing.bridge}; see: dnsteer history")
+
+    def pools(self, standing: Standing | None) -> tuple[Membership, ...]:
+        """The pools as they were applied last; none where nothing was, or where that cannot be read."""
+        try:
+            return self.state(standing, standing.number).members if standing is not None and standing.number else ()
+        except DamagedError:
+            return ()
 
     def lock(self, bridge: str) -> None:
         """Be the only dnsteer that changes the bridge, until this connection ends. Raises SwitchError when it is not.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from dnsteer.plan.absence import NO_OVERLAY
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.plan.build import build_plan
+from dnsteer.plan.kept import keep_slots
 from dnsteer.plan.objects import Plan
 from dnsteer.plan.pipeline import PIPELINE
 from dnsteer.render.flows import Flow, Group, groups_of, lines_of, parse_flow
@@ -54,7 +55,8 @@ def verify(
     for _ in range(_TRIES):
         with Record(remote, timeout) as record:
             standing = record.standing(loaded.spec.switch.bridge)
-            drift = _drift(loaded, standing, remote, openflow, ignore_foreign, timeout, extension)
+            applied = keep_slots(loaded, record.pools(standing))
+            drift = _drift(applied, standing, remote, openflow, ignore_foreign, timeout, extension)
             again = record.standing(loaded.spec.switch.bridge)
         if not drift or again is None or standing is None or again.ids == standing.ids:
             break  # else somebody changed the switch meanwhile, and what was read are two different things
