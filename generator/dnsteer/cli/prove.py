@@ -34,22 +34,21 @@ def check(
     ] = None,
 ) -> None:
     """Prove the spec on a private ovs-vswitchd: every byte of every kind of packet, both ways."""
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     from dnsteer.proof.check import check as run_check
 
     with reporting(json):
         loaded = load(spec, json)
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.completed} of about {task.total} packets through the private switch"),
-            TimeElapsedColumn(),
-        )
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
         with Progress(*columns, console=err.rich, transient=True, disable=json or not sys.stderr.isatty()) as progress:
-            task = progress.add_task("check", total=None)
+            task, sent = progress.add_task("starting a private switch", total=None), 0
 
             def tell(count: int, queries: int) -> None:
-                progress.update(task, advance=count, total=queries)
+                nonlocal sent
+                sent += count
+                words = f"{sent:,} packets, of about {max(sent, queries):,}"
+                progress.update(task, completed=sent, total=max(sent, queries), description=words)
 
             report = run_check(loaded, per_service=sample, progress=tell)
     if json:
