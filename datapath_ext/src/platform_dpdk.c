@@ -1,4 +1,4 @@
-/* DPDK below the SDK. Nobody has compiled or run this yet: there was no SDK where it was written. */
+/* DPDK below the SDK. Tests compile it, and run it on functions that record their calls; it has not run on a card. */
 #include "platform.h"
 
 #include <doca_dpdk.h>
