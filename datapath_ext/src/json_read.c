@@ -7,22 +7,37 @@
 
 enum { VALUES_MAX = 1 << 21, NESTED_MAX = 1 << 17, SHOWN = 76 };
 
+/* What follows the string of which this is the inside. */
+static const char *skip_string(const char *at, const char *end)
+{
+    for (;;) {
+        const char *quote = memchr(at, '"', (size_t)(end - at)), *escape = quote;
+
+        if (quote == NULL)
+            return end;
+        while (escape > at && escape[-1] == '\\')
+            escape--;
+        at = quote + 1;
+        if ((quote - escape) % 2 == 0) /* nothing escapes it */
+            return at;
+    }
+}
+
 /* How many values a text has, and how many of them are objects and arrays; of no JSON, anything. */
 static void count_values(const char *text, size_t length, size_t *values, size_t *nested)
 {
-    bool quoted = false;
+    const char *end = text + length;
 
     *values = 1;
     *nested = 0;
-    for (size_t i = 0; i < length; i++)
-        if (text[i] == '"') {
-            quoted = !quoted;
-        } else if (quoted) {
-            i += text[i] == '\\';
-        } else {
-            *nested += text[i] == '{' || text[i] == '[';
-            *values += text[i] == '{' || text[i] == '[' || text[i] == ',';
-        }
+    while (text < end) {
+        char c = *text++;
+
+        if (c == '"')
+            text = skip_string(text, end);
+        *nested += c == '{' || c == '[';
+        *values += c == '{' || c == '[' || c == ',';
+    }
 }
 
 json_t *read_json(const char *text, size_t length, const char *what, const char *expected, struct fault *fault)
