@@ -140,7 +140,7 @@ def path_of(spec: Spec, deviation: Deviation) -> Path:
     """Where the spec names what a setting belongs to."""
     if deviation.is_port:
         return path_of_port(spec, deviation.name)
-    return () if deviation.about == "switch" else _BRIDGE
+    return _BRIDGE if deviation.about.startswith("bridge ") else ()
 
 
 def _unnamed(want: WantedBridge, have: db.Bridge) -> dict[int, str]:

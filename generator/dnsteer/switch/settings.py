@@ -15,6 +15,7 @@ from dnsteer.plan.bridge import WantedBridge
 from dnsteer.plan.objects import Plan
 from dnsteer.plan.pipeline import PIPELINE
 from dnsteer.plan.sizes import sizes_of
+from dnsteer.render.bringup.settings import flow_limit
 from dnsteer.spec.model import Flavor, Spec
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ OTHERS = "ports of others"
 """A setting that is no column: ports of the bridge that are not in the spec."""
 WAITS = "switch waits"
 """The kind of difference that a switch makes which forwards nothing until it is restored."""
-_SAMPLES = "every datapath flow takes samples, and is not offloaded"
+_SAMPLES = "every datapath flow takes samples too, which hardware may not do"
 _NAMED = ("name", "target", "targets", "type")  # the first of these columns stands for a row that is referred to
 
 
@@ -73,7 +74,8 @@ class Setting:
 
     *default* is what it is when nobody sets it, which is what is wanted. *does* says what else comes of it. *matters* tells
     whether another value is one to name. *mend* is the command that puts it right, where that does not follow from the rest:
-    {bridge} and {name} stand for the bridge and what the setting belongs to. *word* is what `ovs-ofctl` takes.
+    {bridge} and {name} stand for the bridge and what the setting belongs to. *word* is what `ovs-ofctl` takes. *numbers* are
+    those of the switch and the spec that *does* and *mend* have places for.
     """
 
     place: Place
@@ -85,15 +87,16 @@ class Setting:
     word: str = ""
     kind: str = ""
     matters: Callable[[str, Seen], bool] = lambda _value, _seen: True
+    numbers: Callable[[Seen], Mapping[str, int]] = lambda _seen: {}
 
     def arguments(self, name: str) -> tuple[str, ...]:
         """The command and arguments of ovs-ofctl that put it right, after the bridge."""
         return ("mod-port", name, self.word) if self.place is Place.OPENFLOW_PORT else (self.name, self.word)
 
-    def command(self, bridge: str, name: str) -> str:
+    def command(self, bridge: str, name: str, numbers: Mapping[str, object]) -> str:
         """The command that puts it right."""
         if self.mend:
-            return self.mend.format(bridge=bridge, name=name)
+            return self.mend.format(bridge=bridge, name=name, **numbers)
         if self.word:
             first, *rest = self.arguments(name)
             return " ".join(["ovs-ofctl -O OpenFlow15", first, bridge, *rest])
@@ -114,6 +117,11 @@ def _too_few(value: str, seen: Seen) -> bool:
     return not value.isdigit() or int(value) < seen.datapath_flows()
 
 
+def _flow_limits(seen: Seen) -> Mapping[str, int]:
+    needed = seen.datapath_flows()
+    return {"needed": needed, "limit": flow_limit(needed)}
+
+
 def _active(value: str, _seen: Seen) -> bool:
     return any(not target.startswith(_PASSIVE) for target in value.split(", "))
 
@@ -124,8 +132,9 @@ SETTINGS: tuple[Setting, ...] = (
         mend="dnsteer restore", kind=WAITS, matters=lambda value, _: value == "true",
     ),
     Setting(
-        Place.SWITCH, "other_config:flow-limit", "fewer datapath flows than all clients of the spec need: packets of the "
-        "rest take the slow way", matters=_too_few,
+        Place.SWITCH, "other_config:flow-limit", "all clients of the spec need {needed} datapath flows: packets of "
+        "the rest take the slow way", mend="ovs-vsctl set Open_vSwitch . other_config:flow-limit={limit}", matters=_too_few,
+        numbers=_flow_limits,
     ),
     Setting(
         Place.SWITCH, "other_config:hw-offload", "nothing is offloaded to the NIC", default="true",
@@ -133,11 +142,15 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(Place.BRIDGE, "stp_enable", "spanning tree blocks ports", Level.SET, "false"),
     Setting(Place.BRIDGE, "rstp_enable", "spanning tree blocks ports", Level.SET, "false"),
-    Setting(Place.BRIDGE, "mirrors", "copies of frames leave by another port, and mirrored flows are not offloaded"),
+    Setting(Place.BRIDGE, "mirrors", "copies of frames leave by another port too, which hardware may not do"),
     Setting(Place.BRIDGE, "netflow", "each client's address and port makes a datapath flow of its own"),
     Setting(Place.BRIDGE, "sflow", _SAMPLES),
     Setting(Place.BRIDGE, "ipfix", _SAMPLES),
-    Setting(Place.BRIDGE, "controller", "it can change flows, groups and ports at any time", matters=_active),
+    Setting(
+        Place.BRIDGE, "controller", "it can change flows, groups and ports; Open vSwitch empties all tables when the first "
+        "one comes and when the last one goes", mend="ovs-vsctl del-controller {bridge}, then dnsteer restore",
+        matters=_active,
+    ),
     Setting(
         Place.BRIDGE, "other_config:hwaddr",
         "it is the MAC address of the bridge's own port; that of the VIPs is switch.mac of the spec",
@@ -217,6 +230,7 @@ class Deviation:
     bridge: str
     name: str
     found: str
+    numbers: Mapping[str, int]
 
     @property
     def about(self) -> str:
@@ -242,8 +256,9 @@ class Deviation:
         verb = "are" if self.setting.name == OTHERS else "is"
         should = f", should be {self.setting.default}" if self.setting.default else ""
         by = "dnsteer apply puts it right; or" if self.setting.level is Level.SET else "to change it"
-        command = self.setting.command(self.bridge, self.name)
-        return f"{self.setting.name} {verb} {self.found or 'not set'}{should}: {self.setting.does}; {by}: {command}"
+        command = self.setting.command(self.bridge, self.name, self.numbers)
+        does = self.setting.does.format(**self.numbers)
+        return f"{self.setting.name} {verb} {self.found or 'not set'}{should}: {does}; {by}: {command}"
 
     @property
     def todo(self) -> str:
@@ -263,7 +278,7 @@ def deviations(seen: Seen, *levels: Level) -> Iterator[Deviation]:
             continue
         for name, value in _values(setting, seen):
             if value != setting.default and setting.matters(value, seen):
-                yield Deviation(setting, seen.have.name, name, value)
+                yield Deviation(setting, seen.have.name, name, value, setting.numbers(seen))
 
 
 def _values(setting: Setting, seen: Seen) -> Iterator[tuple[str, str]]:
