@@ -76,4 +76,7 @@ def digest(spec: Spec) -> str:
     Comments, format, the spelling of addresses and the order of an object's keys do not change it. The order in which
     objects are listed does (it is the order of the flows).
     """
-    return hashlib.sha256(spec.model_dump_json(exclude=_ABOUT).encode()).hexdigest()
+    about = _ABOUT
+    if spec.switch.vlans == "untagged":  # so the digest is what it was before the key was there
+        about = {**_ABOUT, "switch": {*_ABOUT["switch"], "vlans"}}
+    return hashlib.sha256(spec.model_dump_json(exclude=about).encode()).hexdigest()
