@@ -49,7 +49,8 @@ PARTS: tuple[tuple[str, type[Any]], ...] = (
 
 # Why a flow of each table and shape is there. A shape without an explanation fails the build of the page.
 EXPLAIN = {
-    "ingress arp": "ARP at this port goes to the responders. Register 6 says that it came in by an uplink, where VIPs are answered for.",
+    "ingress arp": "ARP at this port goes to the responders. Register 6 says that it came in by an uplink, where VIPs are answered for. "
+    "`vlan_tci=0x0000/0x0fff` here and below: frames without a VLAN ID alone; `switch.vlans: any` leaves it out.",
     "ingress icmp": "ICMP to one of our MACs goes to the echo responders. Fragments do not: they show no type.",
     "ingress icmp6 ns": "Neighbour solicitations go to the responders as ARP does.",
     "ingress icmp6": "Other ICMPv6 goes where ICMP goes.",
