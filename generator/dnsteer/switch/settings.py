@@ -140,6 +140,10 @@ SETTINGS: tuple[Setting, ...] = (
         Place.SWITCH, "other_config:hw-offload", "nothing is offloaded to the NIC", default="true",
         mend="ovs-vsctl set Open_vSwitch . other_config:hw-offload=true, then restart ovs-vswitchd", matters=_hardware,
     ),
+    Setting(
+        Place.SWITCH, "other_config:vlan-limit", "frames with two VLAN tags may be served too",
+        matters=lambda value, _: value != "1",
+    ),
     Setting(Place.BRIDGE, "stp_enable", "spanning tree blocks ports", Level.SET, "false"),
     Setting(Place.BRIDGE, "rstp_enable", "spanning tree blocks ports", Level.SET, "false"),
     Setting(Place.BRIDGE, "mirrors", "copies of frames leave by another port too, which hardware may not do"),
