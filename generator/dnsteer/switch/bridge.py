@@ -157,7 +157,8 @@ def refuse_foreign(base: db.Database, want: WantedBridge, have: db.Bridge | None
     elif not have.ours and not adopt:
         raise SwitchError(
             f"bridge {want.name} exists and is not dnsteer's: it was made by somebody else. Name another bridge in the "
-            f"spec, or take it over with --adopt (its ports, flows and groups stay, its fail mode becomes {FAIL_MODE}, spanning tree ends)"
+            f"spec, or take it over with --adopt (its ports, flows and groups stay, its fail mode becomes {FAIL_MODE}, "
+            "spanning tree ends)"
         )
     for port in want.ports:
         holder = base.holder(port.name)
