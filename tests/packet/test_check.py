@@ -121,7 +121,7 @@ BREAKS = {
     ),
     "queries are let in at a backend's port": (
         "own-ports",
-        lambda f: f.match == "in_port=vf0,dl_dst=02:00:00:00:00:52",
+        lambda f: f.match == f"in_port=vf0{_UNTAGGED},dl_dst=02:00:00:00:00:52",
         lambda f: replace(f, match="in_port=vf0", actions="set_field:0x1->reg4,goto_table:10"),
     ),
     "answers leave by the wrong MAC": (
