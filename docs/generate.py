@@ -22,7 +22,7 @@ from dnsteer.plan.pipeline import (
 from dnsteer.render.flows import Flow, flows_of
 from dnsteer.spec import bringup, extension, linting, model
 from dnsteer.spec.load import load_spec
-from dnsteer.switch.settings import SETTINGS, Level
+from dnsteer.switch.settings import SETTINGS
 
 DOCS = Path(__file__).resolve().parent
 EXAMPLE = "examples/one-armed-nat.yaml"
@@ -186,7 +186,6 @@ These change nothing for flows like dnsteer's, which never use the action NORMAL
 def settings_page() -> str:
     """What a switch can be told beside flows and groups, and what becomes of it."""
     numbers = {"needed": "so many", "limit": "N"}
-    levels = {Level.SET: "set", Level.NAMED: "named", Level.WARNED: "warned"}
     out = [
         MADE + SETTINGS_HEAD,
         "## The settings\n\n| setting | of | wanted | level | with another value | changed by |\n|---|---|---|---|---|---|",
@@ -195,7 +194,7 @@ def settings_page() -> str:
         command = s.command("BRIDGE", "NAME", numbers)
         by = f"`{command}`" if command.startswith(("ovs-", "dnsteer")) and "," not in command else command
         out.append(
-            f"| `{s.name}` | {s.place.value} | {s.default or 'not set'} | {levels[s.level]} | {s.does.format(**numbers)} | {by} |"
+            f"| `{s.name}` | {s.place.value} | {s.default or 'not set'} | {s.level.value} | {s.does.format(**numbers)} | {by} |"
         )
     return "\n".join(out) + "\n" + SETTINGS_TAIL
 

@@ -45,11 +45,11 @@ class Place(Enum):
 
 
 class Level(Enum):
-    """What becomes of a setting that is otherwise: *SET* and *NAMED* are differences, *WARNED* is none."""
+    """What becomes of a setting that is otherwise: a difference that apply puts right, a difference, or a warning."""
 
-    SET = "difference, put right by apply"
-    NAMED = "difference"
-    WARNED = "warning"
+    SET = "set"
+    NAMED = "named"
+    WARNED = "warned"
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,9 @@ class Setting:
 
     *default* is what it is when nobody sets it, which is what is wanted. *does* says what else comes of it. *matters* tells
     whether another value is one to name. *mend* is the command that puts it right, where that does not follow from the rest:
-    {bridge} and {name} stand for the bridge and what the setting belongs to. *word* is what `ovs-ofctl` takes. *numbers* are
-    those of the switch and the spec that *does* and *mend* have places for.
+    {bridge} and {name} stand for the bridge and what the setting belongs to. *word* is what `ovs-ofctl` takes, *bit* what
+    its dump of a port has. *numbers* are those of the switch and the spec that *does* and *mend* have places for. What is SET
+    is a truth value of the bridge, or by OpenFlow.
     """
 
     place: Place
@@ -85,6 +86,7 @@ class Setting:
     default: str = ""
     mend: str = ""
     word: str = ""
+    bit: str = ""
     kind: str = ""
     matters: Callable[[str, Seen], bool] = lambda _value, _seen: True
     numbers: Callable[[Seen], Mapping[str, int]] = lambda _seen: {}
@@ -183,12 +185,17 @@ SETTINGS: tuple[Setting, ...] = (
         Place.OPENFLOW, "set-frags", "what becomes of fragments is not what the flows say", Level.SET, "normal",
         word="normal",
     ),
-    Setting(Place.OPENFLOW_PORT, "no-receive", "what comes in by it is dropped", Level.SET, "false", word="receive"),
-    Setting(Place.OPENFLOW_PORT, "no-forward", "what should leave by it is dropped", Level.SET, "false", word="forward"),
+    Setting(
+        Place.OPENFLOW_PORT, "no-receive", "what comes in by it is dropped", Level.SET, "false", word="receive",
+        bit="NO_RECV",
+    ),
+    Setting(
+        Place.OPENFLOW_PORT, "no-forward", "what should leave by it is dropped", Level.SET, "false", word="forward",
+        bit="NO_FWD",
+    ),
 )  # fmt: skip
 """All of them. What takes a value of its own from the spec (types, options, names of tables) is not here: see bridge."""
 
-_BITS = {"no-receive": "NO_RECV", "no-forward": "NO_FWD"}  # as dump-ports-desc has them
 _TABLES = {t.number: t.name for t in PIPELINE.tables.values()}
 
 
@@ -304,7 +311,7 @@ def _values(setting: Setting, seen: Seen) -> Iterator[tuple[str, str]]:
     elif place is Place.OPENFLOW_PORT:
         for port in seen.want.ports:
             if seen.tables is not None and port.name in seen.tables.bits:
-                yield port.name, _text(_BITS[setting.name] in seen.tables.bits[port.name])
+                yield port.name, _text(setting.bit in seen.tables.bits[port.name])
     else:
         for port in seen.want.ports:
             now = have.ports.get(port.name)
