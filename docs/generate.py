@@ -1,4 +1,4 @@
-"""Write docs/spec.md and docs/pipeline.md from the code. `--check` writes nothing and fails when a page is stale."""
+"""Write docs/spec.md, docs/pipeline.md and docs/settings.md from the code. `--check` writes nothing and fails when a page is stale."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from dnsteer.plan.pipeline import (
 from dnsteer.render.flows import Flow, flows_of
 from dnsteer.spec import bringup, extension, linting, model
 from dnsteer.spec.load import load_spec
+from dnsteer.switch.settings import SETTINGS
 
 DOCS = Path(__file__).resolve().parent
 EXAMPLE = "examples/one-armed-nat.yaml"
@@ -48,7 +49,8 @@ PARTS: tuple[tuple[str, type[Any]], ...] = (
 
 # Why a flow of each table and shape is there. A shape without an explanation fails the build of the page.
 EXPLAIN = {
-    "ingress arp": "ARP at this port goes to the responders. Register 6 says that it came in by an uplink, where VIPs are answered for.",
+    "ingress arp": "ARP at this port goes to the responders. Register 6 says that it came in by an uplink, where VIPs are answered for. "
+    "`vlan_tci=0x0000/0x0fff` here and below: frames without a VLAN ID alone; `switch.vlans: any` leaves it out.",
     "ingress icmp": "ICMP to one of our MACs goes to the echo responders. Fragments do not: they show no type.",
     "ingress icmp6 ns": "Neighbour solicitations go to the responders as ARP does.",
     "ingress icmp6": "Other ICMPv6 goes where ICMP goes.",
@@ -141,6 +143,60 @@ def spec_page() -> str:
     for name, entries in model.SHORTHANDS.items():
         out.append(f"| `{name}` | {', '.join(f'{protocol.value}/{port}' for protocol, port in entries)} |")
     return "\n".join(out) + "\n"
+
+
+SETTINGS_HEAD = """# Settings of the switch
+
+Flows and groups are not all that decides what becomes of a packet. This page lists what else `dnsteer verify` and `dnsteer status` look
+at, and what they make of it. The list is `SETTINGS` in `generator/dnsteer/switch/settings.py`: a setting more is one entry there.
+
+| level | `verify`, exit code | `plan` and `apply` | why |
+|---|---|---|---|
+| set | difference, 2 | set it to what is wanted | it is dnsteer's: with another value the bridge does not do what its flows say |
+| named | difference, 2 | warn of it, and change nothing | traffic stops, but it is another's to put right: whoever took a port down may work on it |
+| warned | warning, 0 | warn of it, and change nothing | somebody may want it, such as a limit against floods, and dnsteer did not set it |
+
+Each message has what was found and the command that changes it. In `status` the first two are `drift:` and make the exit code 2, warnings
+do not; with `--json` they are `drift` and `warnings`. `--ignore-foreign` says nothing about the ports of others.
+
+`apply` sets what is dnsteer's after the tables are the new ones, and before the record says so: a port that was kept from forwarding meets no
+old flow, and an apply that is refused leaves all of it as it was. `restore` sets it too.
+"""
+
+SETTINGS_TAIL = """
+## Also looked at, with values from the spec
+
+Set: the bridge's `datapath_type`, `fail_mode` (secure), OpenFlow 1.5 among its `protocols` and the names of its tables; `type` and `options` of
+its ports; the marks in `external_ids`. Named: a port that is missing, not open, or whose network device is gone, and one that is part of a bond.
+
+## What lasts
+
+OVSDB keeps settings over a restart of ovs-vswitchd. What OpenFlow alone has (ports' bits, fragments) is back at Open vSwitch's defaults then,
+which are what is wanted.
+
+## Not looked at
+
+These change nothing for flows like dnsteer's, which never use the action NORMAL (tried with packets where it says so): `mcast_snooping_enable`,
+`other_config:forward-bpdu`, `protected`, BFD and LLDP of a port (tried); CFM, MAC table, `flood_vlans`, the OpenFlow bits `no-flood` and
+`no-packet-in`, and meters that no flow names. Bits of the bridge's own port are nobody's concern: no flow uses it. The MTU is bring-up's
+(`dnsteer bringup --check`), what is in hardware `dnsteer verify --offload`'s.
+"""
+
+
+def settings_page() -> str:
+    """What a switch can be told beside flows and groups, and what becomes of it."""
+    numbers = {"needed": "so many", "limit": "N"}
+    out = [
+        MADE + SETTINGS_HEAD,
+        "## The settings\n\n| setting | of | wanted | level | with another value | changed by |\n|---|---|---|---|---|---|",
+    ]
+    for s in SETTINGS:
+        command = s.command("BRIDGE", "NAME", numbers)
+        by = f"`{command}`" if command.startswith(("ovs-", "dnsteer")) and "," not in command else command
+        out.append(
+            f"| `{s.name}` | {s.place.value} | {s.default or 'not set'} | {s.level.value} | {s.does.format(**numbers)} | {by} |"
+        )
+    return "\n".join(out) + "\n" + SETTINGS_TAIL
 
 
 def _default(field: Any) -> str:
@@ -256,7 +312,8 @@ def _shape(table: str, flow: Flow) -> str:
 def main() -> int:
     """Write the pages, or with --check compare them."""
     stale = []
-    for name, text in (("spec.md", spec_page()), ("pipeline.md", pipeline_page())):
+    pages = {"spec.md": spec_page(), "pipeline.md": pipeline_page(), "settings.md": settings_page()}
+    for name, text in pages.items():
         file = DOCS / name
         if "--check" in sys.argv:
             if not file.exists() or file.read_text() != text:

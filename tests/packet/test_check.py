@@ -15,7 +15,8 @@ from dnsteer.plan.pipeline import PIPELINE
 from dnsteer.proof import harness
 from dnsteer.proof.check import check
 from dnsteer.render.flows import Flow, parse_flow
-from dnsteer.spec.load import Loaded, load_spec
+from dnsteer.spec.document import parse_document
+from dnsteer.spec.load import Loaded, check_document, load_spec
 from tests.strategies import specs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,6 +28,22 @@ def test_examples_are_proven(file: Path) -> None:
     report = check(load_spec(file))
     assert report.ok, report.failures[:1]
     assert {"query", "drop", "echo", "neighbor", "odd"} <= set(report.packets)
+
+
+@pytest.mark.parametrize("example", ["own-ports", "siit"])
+def test_all_vlans_are_proven(example: str) -> None:
+    """Tagged frames pass then, each with its tag."""
+    text = (ROOT / "examples" / f"{example}.yaml").read_text()
+    served, dropped = (
+        check(
+            check_document(parse_document("spec.yaml", text.replace("  uplinks:", f"  vlans: {vlans}\n  uplinks:", 1)))
+        )
+        for vlans in ("any", "untagged")
+    )
+    assert served.ok, served.failures[:1]
+    assert dropped.ok, dropped.failures[:1]
+    assert served.packets["odd"] > dropped.packets["odd"]
+    assert served.masks == dropped.masks
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
@@ -47,6 +64,7 @@ def _tables(*names: str) -> set[int]:
     return {PIPELINE.tables[name].number for name in names}
 
 
+_UNTAGGED = ",vlan_tci=0x0000/0x0fff"
 BREAKS = {
     # what is broken: (example, whether a flow is touched, what becomes of it: None removes it)
     "a slot names another backend": (
@@ -55,6 +73,23 @@ BREAKS = {
         lambda f: replace(f, actions="drop"),
     ),
     "a responder is missing": ("quickstart", lambda f: f.match.startswith("arp,reg6"), None),
+    **{
+        f"{what} in every VLAN": (
+            "quickstart",
+            lambda f, shape=shape: f.table in _tables("ingress") and f.priority in (200, 300, 310) and shape(f),
+            lambda f: replace(f, match=f.match.replace(_UNTAGGED, "")),
+        )
+        for what, shape in (
+            ("ARP is answered", lambda f: f.match.startswith("arp,")),
+            ("solicitations are answered", lambda f: "icmp_type=135" in f.match),
+            ("echo requests are answered", lambda f: f.match.startswith("icmp,")),
+            (
+                "echo requests over IPv6 are answered",
+                lambda f: f.match.startswith("icmp6,") and "icmp_type" not in f.match,
+            ),
+            ("queries are served", lambda f: f.priority == 200),
+        )
+    },
     "the advertisement's flags are wrong": (
         "quickstart",
         lambda f: "nd_reserved" in f.actions and f.priority == 100,
@@ -88,7 +123,7 @@ BREAKS = {
     ),
     "queries are let in at a backend's port": (
         "own-ports",
-        lambda f: f.match == "in_port=vf0,dl_dst=02:00:00:00:00:52",
+        lambda f: f.match == f"in_port=vf0{_UNTAGGED},dl_dst=02:00:00:00:00:52",
         lambda f: replace(f, match="in_port=vf0", actions="set_field:0x1->reg4,goto_table:10"),
     ),
     "answers leave by the wrong MAC": (

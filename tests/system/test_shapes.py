@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from dnsteer import lab
-from dnsteer.lab import names, traffic
+from dnsteer.lab import names, openvswitch, traffic
 from dnsteer.lab.command import inside, run
 from dnsteer.lab.zone import LARGE, WHOAMI
 from dnsteer.plan.selection import slots_of
 from dnsteer.spec import meaning
 from dnsteer.spec.load import Loaded, load_spec
 from dnsteer.spec.model import Forwarding, Selection
+from dnsteer.switch.verify import Drift
 from tests.system.lab_specs import apply_in_lab, drift_in_lab
 
 pytestmark = [
@@ -99,12 +100,37 @@ def test_vips_and_gateways_answer_ping(shape: Up) -> None:
         run(inside(server.namespace, ["ping", "-c", "2", "-i", "0.2", "-W", "2", str(gateway)]))
 
 
+def drift_after(loaded: Loaded, kind: str) -> list[Drift]:
+    """What differs, as soon as something of a kind does; empty: as soon as nothing does. The switch takes its time."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        drift = drift_in_lab(loaded)
+        if [d.kind for d in drift if d.kind == kind] == ([kind] if kind else [d.kind for d in drift]):
+            break
+        time.sleep(0.1)
+    return drift
+
+
+def test_a_port_that_is_down_is_named_with_the_command_that_brings_it_up(shape: Up) -> None:
+    loaded, state = shape
+    uplink = next(iter(loaded.spec.switch.uplinks))
+    run(inside(names.SWITCH_NAMESPACE, ["ip", "link", "set", uplink, "down"]))
+    (found,) = (d for d in drift_after(loaded, "port down") if not d.warns)
+    assert found.kind == "port down"
+    assert uplink in found.about
+    assert found.line
+    bridge = loaded.spec.switch.bridge
+    assert found.detail.endswith(f": ovs-ofctl -O OpenFlow15 mod-port {bridge} {uplink} up")
+    openvswitch.ofctl(bridge, "mod-port", uplink, "up")
+    assert drift_after(loaded, "") == []
+    for _, address, transport in places(loaded):
+        assert traffic.ask(state, address, WHOAMI, "TXT", transport=transport) is not None
+
+
 def test_a_port_that_is_gone_is_named(shape: Up) -> None:
     """Last of the file: it takes the switch's first uplink away."""
     loaded, _ = shape
     uplink = next(iter(loaded.spec.switch.uplinks))
     run(inside(names.SWITCH_NAMESPACE, ["ip", "link", "delete", uplink]))
-    deadline = time.monotonic() + 5
-    while not (drift := drift_in_lab(loaded)) and time.monotonic() < deadline:
-        time.sleep(0.1)  # the switch notices in its own time
+    drift = drift_after(loaded, "port gone")
     assert any(d.kind == "port gone" and uplink in d.about and d.line for d in drift), drift

@@ -104,7 +104,8 @@ V4_NEAR, V6_NEAR, V4_FAR, V4_OWN, V6_OWN = "192.0.2.1", "2001:db8::1", "192.0.2.
 V4_NAT, V6_NAT, V4_HASHED, V6_HASHED, V4_WHOLE = "192.0.2.4", "2001:db8::4", "192.0.2.5", "2001:db8::5", "192.0.2.6"
 B4, B6 = "10.0.0.12", "2001:db8:a::12"
 
-tag = Dot1Q(vlan=100, prio=5)
+tag = Dot1Q(vlan=0, prio=5)
+"""Of a frame that has a priority, and no VLAN ID."""
 pad = {"options": [PadN(optdata=bytes(4))]}
 
 

@@ -57,6 +57,28 @@ def outcome(port: str, frame: Packet | bytes) -> set[tuple[str, bytes]]:
     return {(option.port, option.data) for option in REFERENCE.expect(port, raw(frame)).options}
 
 
+PASSING = [case for case in [*QUERIES, *ANSWERS, *NEIGHBORS, *ECHOES] if case.leaves and "tag" not in case.what]
+ANY_VLAN = Reference(load(SPEC.replace("  uplinks:", "  vlans: any\n  uplinks:", 1)))
+VLAN_100, INNER = bytes.fromhex("8100a064"), bytes.fromhex("81000007")
+
+
+@pytest.mark.parametrize("case", PASSING, ids=lambda case: f"{case.port} {case.what}")
+def test_only_untagged_frames_are_served(case: Case) -> None:
+    """Queries, answers, ARP, solicitations and echo alike; where the spec wants any VLAN, each keeps its tag."""
+
+    def tagged(data: bytes, tags: bytes = VLAN_100) -> bytes:
+        return data[:12] + tags + data[12:]
+
+    comes = raw(case.comes)
+    assert outcome(case.port, comes) != set()
+    assert outcome(case.port, tagged(comes)) == set()
+    expectation = ANY_VLAN.expect(case.port, tagged(comes))
+    found = {(option.port, option.data) for option in expectation.options}
+    assert found == {(port, tagged(raw(frame))) for port, frame in case.leaves}
+    for reference in (REFERENCE, ANY_VLAN):
+        assert not reference.expect(case.port, tagged(comes, VLAN_100 + INNER)).options
+
+
 @pytest.mark.parametrize(
     "case",
     [

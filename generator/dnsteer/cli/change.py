@@ -156,7 +156,7 @@ def verify(
     switch: Switch,
     spec: SpecFile,
     ignore_foreign: Annotated[
-        bool, typer.Option("--ignore-foreign", help="Say nothing about flows that are not dnsteer's.")
+        bool, typer.Option("--ignore-foreign", help="Say nothing about flows and ports that are not dnsteer's.")
     ] = False,
     offload: Annotated[
         bool, typer.Option("--offload", help="Look instead at what is in hardware, and name what should be and is not.")
@@ -183,18 +183,23 @@ def verify(
         return
     from dnsteer.switch.verify import verify as run_verify
 
-    drift = run_verify(
+    found = run_verify(
         loaded, switch.remote, openflow=switch.openflow, ignore_foreign=ignore_foreign, timeout=switch.timeout,
         extension=switch.extension,
     )  # fmt: skip
     bridge = loaded.spec.switch.bridge
+    drift, warnings = [d for d in found if not d.warns], [d for d in found if d.warns]
     if json:
-        print_json({"ok": not drift, "drift": [d.as_json() for d in drift]})
-    elif not drift:
+        print_json({
+            "ok": not drift, "drift": [d.as_json() for d in drift], "warnings": [d.as_json() for d in warnings],
+        })  # fmt: skip
+        raise typer.Exit(Exit.DIFFERENT if drift else Exit.OK)
+    for d in warnings:
+        err.print(f"warning: {escape(d.text(loaded.file))}")
+    for d in drift:
+        out.print(escape(d.text(loaded.file)))
+    if not drift:
         out.print(f"{bridge}: as the spec says")
     else:
-        for d in drift:
-            at = f" ({loaded.file}:{d.line})" if d.line else ""
-            out.print(f"{d.kind}: {d.about}{at}: {d.detail}")
         out.print(f"{bridge}: {len(drift)} difference{'s' if len(drift) > 1 else ''}")
     raise typer.Exit(Exit.DIFFERENT if drift else Exit.OK)

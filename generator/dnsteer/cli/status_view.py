@@ -117,8 +117,7 @@ def _findings(status: Status) -> Iterator[Text]:
     if status.drift:
         file = status.reading.state.file if status.reading.state else ""
         for d in status.drift:
-            at = f" ({file}:{d.line})" if d.line else ""
-            yield Text(escape(f"drift: {d.kind}: {d.about}{at}: {d.detail}"), style="yellow")
+            yield Text(escape(f"drift: {d.text(file)}"), style="yellow")
         more = (status.drift_count or 0) - len(status.drift)
         if more:
             yield Text(f"drift: and {more} more: dnsteer verify SPEC", style="yellow")

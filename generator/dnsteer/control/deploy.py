@@ -110,7 +110,8 @@ class Deployment:
         self.outlook = Outlook(
             loaded, prepared, system, standing, old, overlay, differ, found,
             ask=unread + gone + movement.reasons_to_ask(found, before, was, members, overlay),
-            warnings=[*movement.dark_pools(members, overlay), *unknown, *([WAITS] if waits else []), *faults],
+            warnings=[*movement.dark_pools(members, overlay), *unknown, *([WAITS] if waits else []), *faults,
+                      *prepared.warnings],
             record=stale,
             program=program,
             named=_named(switch_name, name),

@@ -98,7 +98,7 @@ def sentences(outlook: Outlook) -> list[str]:
     words = [outlook.named] if outlook.named else []
     words += [d.text for d in outlook.differences]
     words += [move.text() for move in outlook.moves]
-    words += [f"OVSDB: {d.todo}" for d in outlook.prepared.differ]
+    words += [f"{d.by}: {d.todo}" for d in outlook.prepared.differ]
     words += outlook.ended + outlook.returned
     if not words and (outlook.prepared.todo or outlook.prepared.loads):
         words.append("the spec is the one that is applied; the switch differs from it and is put right")

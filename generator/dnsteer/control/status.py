@@ -14,6 +14,7 @@ from dnsteer.control.reading import Reading, read_record
 from dnsteer.control.vips import VipView, view_vips
 from dnsteer.control.where import WAITS, Switch, now
 from dnsteer.switch.openflow import OpenFlow
+from dnsteer.switch.settings import WAITS as KIND_WAITS
 from dnsteer.switch.state import STATE_KEY
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
@@ -223,7 +224,7 @@ class Observer:
         took = time.monotonic() - start
         again = time.monotonic() + max(_VERIFY_AGAIN, took * _VERIFY_SHARE)
         # What was cut off is told of its own.
-        told = ("interrupted", "extension away", "extension degraded")
+        told = ("interrupted", "extension away", "extension degraded", KIND_WAITS)
         self._drift = reading.same_as, again, [d for d in found if d.kind not in told]
 
     def _load(self, reading: Reading) -> Loaded | None:
@@ -253,7 +254,10 @@ class Observer:
         status.pools = view_pools(members, reading.overlay, rates, time_now)
         status.vips = view_vips(loaded.spec, rates) if loaded else []
         if self._drift is not None:
-            status.drift, status.drift_count = list(self._drift[2][:MOST_DRIFT]), len(self._drift[2])
+            drift = [d for d in self._drift[2] if not d.warns]
+            status.drift, status.drift_count = drift[:MOST_DRIFT], len(drift)
+            file = reading.state.file if reading.state else ""
+            status.warnings += [d.text(file) for d in self._drift[2] if d.warns]
         if reading.overlay is not None:
             status.warnings += movement.dark_pools(members, reading.overlay)
             status.warnings += [

@@ -39,6 +39,7 @@ def build_plan(loaded: Loaded, overlay: Overlay = NO_OVERLAY) -> Plan:
     pipeline = Subject(cookie(Category.PIPELINE, 0), "pipeline", ("switch",), loaded.document.line(("switch",)))
     key = loaded.digest
     plan = Plan(switch.bridge, switch.mac, meaning.gateway_mac(switch), pipeline, key, marker(key, overlay))
+    plan.any_vlan = switch.vlans == "any"
     plan.subjects[pipeline.cookie] = pipeline
     ctx = Context(
         loaded,

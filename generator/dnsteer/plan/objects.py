@@ -185,6 +185,7 @@ class Plan:
 
     members: list[Membership] = field(default_factory=list)
     extension: Extension | None = None
+    any_vlan: bool = False
 
     @property
     def state(self) -> Subject:

@@ -69,10 +69,12 @@ def sizes_of(spec: Spec, plan: Plan) -> Sizes:
     for row in plan.nat_returns:
         ways = 1 if at[row.backend].port else uplinks
         rules["answers", row.family] += ways * (told_apart if row.family == "ipv6" else 1)
-    own = {(vip.pool, str(a)) for vip in spec.vips.values() for a in vip.addresses}
+    pools: dict[str, set[str]] = {}
+    for vip in spec.vips.values():
+        for a in vip.addresses:
+            pools.setdefault(str(a), set()).add(vip.pool)
     for answer in plan.dsr_returns:
-        pools = {pool for pool, address in own if address == answer.vip}
-        members = [b for p in pools for b in meaning.members(spec.pools[p], answer.family)]
+        members = [b for p in pools[answer.vip] for b in meaning.members(spec.pools[p], answer.family)]
         behind = {(b.mac, b.port) for b in members if b.port in spec.switch.ports}
         rules["answers", answer.family] += len(behind) * len(answer.protocols)
     if part is not None:

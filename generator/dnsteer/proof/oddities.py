@@ -41,6 +41,7 @@ def _ip_sorts(version: int, protocol: int) -> dict[str, Build]:
     found = {
         "with a VLAN tag": with_header(tag=Dot1Q(vlan=100, prio=5)),
         "with a priority tag": with_header(tag=Dot1Q(vlan=0, prio=3)),
+        "with two VLAN tags": with_header(tag=Dot1Q(vlan=0, prio=3) / Dot1Q(vlan=100)),
     }
     if version == 4:
         found["of one hop"] = with_header(ttl=1)

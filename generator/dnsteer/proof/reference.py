@@ -53,6 +53,7 @@ class Reference:
         """The same for services that nobody is left for."""
         self.beyond = Beyond(spec)
         """What the extension does."""
+        self._any_vlan = switch.vlans == "any"
         self._uplinks = frozenset(switch.uplinks)
         self._exits = {place: exit_of(switch, place) for place in [*switch.uplinks, *switch.ports]}
         self._gateways = frozenset(address.packed for address in switch.gateways)
@@ -106,6 +107,10 @@ class Reference:
             packet = parse(data)
         except MalformedError as err:
             return dropped(f"malformed: {err}")
+        if packet.tags > 1:
+            return dropped("two VLAN tags")
+        if packet.vlan and not self._any_vlan:
+            return dropped(f"of VLAN {packet.vlan}, which the switch does not serve")
         if packet.ethertype == ARP:
             return self._arp(port, packet)
         if packet.ethertype not in (IPV4, IPV6):

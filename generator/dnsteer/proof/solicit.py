@@ -114,11 +114,12 @@ def neighbors(scene: Scene) -> Iterator[Vector]:
 
 
 def _odd_neighbors(scene: Scene, port: str, address: bytes, where: str) -> Iterator[Vector]:
-    tag = Dot1Q(vlan=100, prio=5)
+    tag, priority = Dot1Q(vlan=100, prio=5), Dot1Q(vlan=0, prio=3)
     if len(address) == 4:
         found = {
             "ARP request to another MAC": arp(scene, port, address, to=_STRANGE),
             "tagged ARP request": arp(scene, port, address, tag=tag),
+            "ARP request with a priority tag": arp(scene, port, address, tag=priority),
             "padded ARP request": arp(scene, port, address) + bytes(18),
             "ARP probe": arp(scene, port, address, psrc="0.0.0.0", hwsrc="02:fc:fd:00:00:02"),
         }
@@ -126,11 +127,12 @@ def _odd_neighbors(scene: Scene, port: str, address: bytes, where: str) -> Itera
         found = {
             "solicitation to another MAC": solicitation(scene, port, address, to=_STRANGE),
             "tagged solicitation": solicitation(scene, port, address, tag=tag),
+            "solicitation with a priority tag": solicitation(scene, port, address, tag=priority),
             "solicitation with traffic class and flow label": solicitation(scene, port, address, tc=0xC0, fl=0xABCDE),
             "unicast solicitation": solicitation(scene, port, address, dst=address_text(address)),
         }
     for name, data in found.items():
-        yield Vector(f"{name} for {where}", port, data, "odd")
+        yield scene.judged(f"{name} for {where}", port, data, "odd")
 
 
 def echoes(scene: Scene) -> Iterator[Vector]:
@@ -150,6 +152,7 @@ def echoes(scene: Scene) -> Iterator[Vector]:
 def _odd_echoes(scene: Scene, port: str, address: bytes, mac: bytes, where: str) -> Iterator[Vector]:
     found = {
         "tagged echo request": echo(scene, port, address, mac, tag=Dot1Q(vlan=100, prio=5)),
+        "echo request with a priority tag": echo(scene, port, address, mac, tag=Dot1Q(vlan=0, prio=3)),
         "large odd echo request": echo(scene, port, address, mac, length=1401),
     }
     if len(address) == 4:
@@ -162,4 +165,4 @@ def _odd_echoes(scene: Scene, port: str, address: bytes, mac: bytes, where: str)
             scene, port, address, mac, hlim=255, tc=0xBB, fl=0xABCDE
         )
     for name, data in found.items():
-        yield Vector(f"{name} to {where}", port, data, "odd")
+        yield scene.judged(f"{name} to {where}", port, data, "odd")

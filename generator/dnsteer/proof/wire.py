@@ -39,6 +39,7 @@ class Piece(Enum):
 class Packet:
     """A frame and the places of its headers. Addresses are packed; ports are -1 where there are none.
 
+    *vlan* is the VLAN ID of the outer tag, 0 without one; *tags* is their number.
     *fragment_header*: IPv6 has one, be it that of a whole packet.
     """
 
@@ -54,6 +55,8 @@ class Packet:
     destination: bytes = b""
     sport: int = -1
     dport: int = -1
+    vlan: int = 0
+    tags: int = 0
 
     @property
     def payload(self) -> bytes:
@@ -66,12 +69,13 @@ def parse(data: bytes) -> Packet:
     """Find the headers of an Ethernet frame; VLAN tags are skipped. Raises MalformedError."""
     if len(data) < 14:
         raise MalformedError("shorter than an Ethernet header")
-    at = 12
+    at, tags = 12, 0
     ethertype = int.from_bytes(data[at : at + 2], "big")
     while ethertype in _VLAN_TAGS:
-        at += 4
+        at, tags = at + 4, tags + 1
         ethertype = int.from_bytes(data[at : at + 2], "big")
-    packet = Packet(data, ethertype, at + 2)
+    vlan = int.from_bytes(data[14:16], "big") & 0xFFF if tags else 0
+    packet = Packet(data, ethertype, at + 2, vlan=vlan, tags=tags)
     if ethertype == IPV4:
         _parse_ipv4(packet)
     elif ethertype == IPV6:

@@ -108,11 +108,13 @@ def digest(spec: Spec, kept: Mapping[str, int] = MappingProxyType({})) -> str:
     Comments, format, the spelling of addresses and the order of an object's keys do not change it. The order in which
     objects are listed does (it is the order of the flows).
     """
-    numbers = {}
+    numbers: dict[str, int | None] = {}
     for name, pool in spec.pools.items():
         if (pool.slots is None and pool.selection is not Selection.DP_HASH) or name in kept:
             number = kept.get(name) or meaning.slot_count(spec, pool)
             # When it was what every pool got, it was not told; what was applied then is to have the same digest today.
             numbers[name] = None if number == _UNTOLD else number
-    told = with_slots(spec, numbers)
-    return hashlib.sha256(told.model_dump_json(exclude=_ABOUT).encode()).hexdigest()
+    about = _ABOUT
+    if spec.switch.vlans == "untagged":  # so the digest is what it was before the key was there
+        about = {**_ABOUT, "switch": {*_ABOUT["switch"], "vlans"}}
+    return hashlib.sha256(with_slots(spec, numbers).model_dump_json(exclude=about).encode()).hexdigest()

@@ -179,6 +179,12 @@ class Switch(Part):
         description="Virtual gateway addresses, one per backend network and family. Backends whose answers pass the "
         "switch use them as their default route; the switch answers ARP and neighbour solicitations for them.",
     )
+    vlans: Literal["untagged", "any"] = Field(
+        default="untagged",
+        description="Which frames VIPs and gateways are there for. `untagged`: those without a VLAN ID (a tag that has a "
+        "priority alone does not count); what has one is dropped, ARP requests too. `any`: those of every VLAN, each with "
+        "its tag.",
+    )
     uplinks: Annotated[dict[Interface, Annotated[Uplink, MayBeEmpty()]], Field(min_length=1), ByName()] = Field(
         description="Ports towards the network, by name."
     )

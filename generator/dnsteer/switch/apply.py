@@ -9,7 +9,7 @@ a kill -9 leaves is mended by the next apply, since each starts from what the sw
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -29,6 +29,7 @@ from dnsteer.switch.fence import has_fence, makes_fence
 from dnsteer.switch.interrupts import put_off
 from dnsteer.switch.openflow import OpenFlow, Tables
 from dnsteer.switch.sending import Applied, Sending
+from dnsteer.switch.settings import WAITS, Level, Seen, deviations, put_right
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
 if TYPE_CHECKING:
@@ -66,17 +67,21 @@ class Journal(Protocol):
 
 @dataclass(frozen=True)
 class Prepared:
-    """What an apply would do: the differences in OVSDB, in the tables and in the extension, from what is there."""
+    """What an apply would do: the differences in OVSDB, in the tables and in the extension, from what is there.
+
+    *warnings* are of settings that are not dnsteer's.
+    """
 
     before: db.Bridge | None
     differ: list[br.Difference]
     tables: Tables
     todo: Changes
     program: Handover | None = None
+    warnings: Sequence[str] = ()
 
     @property
     def settings(self) -> list[str]:
-        """What would be done in OVSDB, in words."""
+        """What would be done beside tables and program, in words."""
         return [d.todo for d in self.differ]
 
     @property
@@ -136,7 +141,17 @@ class Apply:
         tables = self._tables_before(before, meanwhile)
         todo = changes(self.lines, groups_of(self.plan), tables)
         program = self._handover(todo)
-        return Prepared(before, br.differences(self.loaded.spec, self.want, before), tables, todo, program)
+        differ = br.differences(self.loaded.spec, self.want, before)
+        warnings: list[str] = []
+        if before is not None:
+            seen = self._seen(before, tables)
+            differ += br.settings(seen)
+            found = deviations(seen, Level.NAMED, Level.WARNED)
+            warnings = [f"{d.about}: {d.detail}" for d in found if d.kind != WAITS]  # which who deploys warns of
+        return Prepared(before, differ, tables, todo, program, warnings)
+
+    def _seen(self, have: db.Bridge, tables: Tables) -> Seen:
+        return Seen(self.loaded.spec, self.plan, self.want, have, self.base.config(), tables)
 
     def _handover(self, todo: Changes) -> Handover | None:
         """What becomes of the extension's program, where there is an extension or was one."""
@@ -190,12 +205,14 @@ class Apply:
                     if before is None:
                         self.journal.begin()
                     self.sending.send(done, now, what.program, asked)
+                    tables = now
             else:
                 self.sending.fenced = has_fence(what.tables)
                 self.base.wait_for_ports(self.want.name, [p.name for p in self.want.ports])
                 asked = end.enter_context(put_off())
                 self.sending.send(done, what.tables, what.program, asked)
-            return self._finish(done)
+                tables = what.tables
+            return self._finish(done, tables)
 
     def _tables_before(self, before: db.Bridge | None, meanwhile: Callable[[], object]) -> Tables:
         """The tables, where there are any that can be read."""
@@ -264,7 +281,8 @@ class Apply:
         elif follow:
             self.base.wait_for_switch()
 
-    def _finish(self, done: Applied) -> Applied:
+    def _finish(self, done: Applied, tables: Tables) -> Applied:
+        """What comes after the bundle, so that a port which was kept from forwarding meets the new tables; the record."""
         have = self.base.bridge(self.want.name)
         if have is None:
             raise SwitchError(f"bridge {self.want.name} was removed meanwhile")
@@ -272,7 +290,8 @@ class Apply:
         if not done.changed:
             return done
         try:
-            settings = br.finish(self.base, self.want, have)
+            settings = put_right(self._seen(have, tables), self.base, self.client.ofctl)
+            settings = br.finish(self.base, self.want, have) or settings
             self.journal.commit()
         except SwitchError as err:
             raise type(err)(f"the tables are the new ones, but {err}; apply again to finish") from None

@@ -11,6 +11,7 @@ from dnsteer.spec.errors import Path
 from dnsteer.spec.model import Spec
 from dnsteer.switch import database as db
 from dnsteer.switch.openflow import PROTOCOL
+from dnsteer.switch.settings import Deviation, Level, Seen, deviations
 from dnsteer.switch.state import OWNER_KEY
 from dnsteer.switch.tools import SwitchError
 
@@ -23,7 +24,7 @@ FAIL_MODE = "secure"
 class Difference:
     """What OVSDB has otherwise than the spec wants it: for verify the kind and detail, for apply what to do about it.
 
-    *first* tells whether flows can only be sent afterwards.
+    *first* tells whether flows can only be sent afterwards. *by* is what apply does it by.
     """
 
     kind: str
@@ -32,6 +33,7 @@ class Difference:
     todo: str
     path: Path
     first: bool = True
+    by: str = "OVSDB"
 
 
 def differences(spec: Spec, want: WantedBridge, have: db.Bridge | None) -> list[Difference]:
@@ -67,6 +69,10 @@ def _of_ports(spec: Spec, want: WantedBridge, have: db.Bridge) -> Iterator[Diffe
         about, path = f"port {port.name}", path_of_port(spec, port.name)
         if now is None:
             yield Difference("port missing", about, "is not on the bridge", f"add port {port.name}", path)
+            continue
+        if now.port != port.name:
+            detail = f"is part of the bond {now.port}; to change it: ovs-vsctl del-port {want.name} {now.port}"
+            yield Difference("port changed", about, detail, f"interface {port.name} of bond {now.port}", path)
             continue
         if not now.ours:
             yield Difference("port changed", about, "does not carry dnsteer's mark", f"adopt port {port.name}", path)
@@ -114,6 +120,29 @@ def disturbs_tables(want: WantedBridge, have: db.Bridge) -> bool:
     return any((now.type or "system") != p.type or dict(now.options) != dict(p.options) for now, p in there)
 
 
+def settings(seen: Seen) -> list[Difference]:
+    """All settings beside flows, groups and ports that apply must change."""
+    return [
+        Difference(
+            d.kind,
+            d.about,
+            d.detail,
+            d.todo,
+            path_of(seen.spec, d),
+            first=False,
+            by="OpenFlow" if d.setting.word else "OVSDB",
+        )
+        for d in deviations(seen, Level.SET)
+    ]
+
+
+def path_of(spec: Spec, deviation: Deviation) -> Path:
+    """Where the spec names what a setting belongs to."""
+    if deviation.is_port:
+        return path_of_port(spec, deviation.name)
+    return _BRIDGE if deviation.about.startswith("bridge ") else ()
+
+
 def _unnamed(want: WantedBridge, have: db.Bridge) -> dict[int, str]:
     """Tables whose names differ."""
     return {n: name for n, name in want.table_names.items() if n not in have.tables or have.tables[n].name != name}
@@ -128,7 +157,8 @@ def refuse_foreign(base: db.Database, want: WantedBridge, have: db.Bridge | None
     elif not have.ours and not adopt:
         raise SwitchError(
             f"bridge {want.name} exists and is not dnsteer's: it was made by somebody else. Name another bridge in the "
-            f"spec, or take it over with --adopt (its ports, flows and groups stay, its fail mode becomes {FAIL_MODE})"
+            f"spec, or take it over with --adopt (its ports, flows and groups stay, its fail mode becomes {FAIL_MODE}, "
+            "spanning tree ends)"
         )
     for port in want.ports:
         holder = base.holder(port.name)

@@ -7,7 +7,7 @@ import queue
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, ClassVar
 from uuid import UUID
@@ -17,6 +17,7 @@ from ovsdbapp.backend.ovs_idl import connection, idlutils
 from ovsdbapp.schema.open_vswitch import impl_idl
 
 from dnsteer.switch.rpc import Rpc, hang_up, parse_remote
+from dnsteer.switch.settings import REFERRED, Place, columns_of, read_row
 from dnsteer.switch.state import OWNER_KEY
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
@@ -24,12 +25,14 @@ DEFAULT_DB = "unix:/var/run/openvswitch/db.sock"
 
 # What is read of the database. The rest stays there: statistics of a thousand ports arrive every few seconds.
 _COLUMNS = {
-    "Open_vSwitch": ["bridges", "cur_cfg", "next_cfg"],
+    "Open_vSwitch": ["bridges", "cur_cfg", "next_cfg", "other_config"],
     "Bridge": ["name", "ports", "datapath_type", "fail_mode", "protocols", "flow_tables", "external_ids"],
     "Port": ["name", "interfaces", "external_ids"],
-    "Interface": ["name", "type", "options", "ofport", "error", "ifindex", "link_state"],
+    "Interface": ["name", "type", "options", "ofport", "error", "ifindex", "link_state", "mac_in_use"],
     "Flow_Table": ["name"],
+    **REFERRED,
 }
+_NO_MAC = "00:00:00:00:00:00"
 _CLOSE = 0.5
 _LOOK = 0.005
 
@@ -41,7 +44,8 @@ logging.getLogger("ovsdbapp").addHandler(logging.NullHandler())
 class Interface:
     """An interface as OVSDB has it. *ofport* is None until the switch opened it, -1 when it could not.
 
-    *gone* says that its device vanished afterwards: the switch keeps the number then, but has neither index nor link.
+    *gone* says that its device vanished afterwards: the switch keeps the number then, but has neither index, link nor
+    address. *settings* are those of settings.SETTINGS.
     """
 
     name: str
@@ -52,6 +56,17 @@ class Interface:
     error: str
     ours: bool
     gone: bool
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the switch opened it."""
+        return (self.ofport or 0) > 0
+
+    @property
+    def is_down(self) -> bool:
+        """Whether it is administratively down."""
+        return self.settings.get("admin_state") == "down"
 
 
 @dataclass(frozen=True)
@@ -60,6 +75,7 @@ class FlowTable:
 
     uuid: UUID
     name: str
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -73,6 +89,7 @@ class Bridge:
     protocols: tuple[str, ...]
     ports: Mapping[str, Interface]
     tables: Mapping[int, FlowTable]
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ours(self) -> bool:
@@ -139,8 +156,11 @@ class Database:
             from dnsteer.switch import tls
 
             tls.set_up_ovs_library(f"OVSDB at {self.remote}")
+        own: dict[str, list[str]] = {place.value: columns_of(place) for place in Place}
         for table, columns in _COLUMNS.items():
-            helper.register_columns(table, columns)
+            known = helper.schema_json["tables"][table]["columns"]
+            wanted = dict.fromkeys([*columns, *own.get(table, [])])
+            helper.register_columns(table, [column for column in wanted if column in known])
         idl = _Idl(self.remote, helper)
         self._connection = connection.Connection(idl=idl, timeout=timeout)
         try:
@@ -207,6 +227,11 @@ class Database:
             row = next((r for r in tables["Bridge"].rows.values() if r.name == name), None)
             return None if row is None else _bridge(row)
 
+    def config(self) -> dict[str, str]:
+        """The settings of the whole switch (other_config)."""
+        with self._reading() as tables:
+            return dict(next(iter(tables["Open_vSwitch"].rows.values())).other_config)
+
     def holder(self, name: str) -> str | None:
         """The bridge that has a port or interface of that name."""
         with self._reading() as tables:
@@ -265,7 +290,8 @@ def _bridge(row: Any) -> Bridge:
             iface.ofport[0] if iface.ofport else None,
             iface.error[0] if iface.error else "",
             OWNER_KEY in port.external_ids,
-            iface.ifindex == [0] and iface.link_state == ["down"],
+            iface.ifindex == [0] and iface.link_state == ["down"] and iface.mac_in_use in ([], [_NO_MAC]),
+            {**read_row(port, Place.PORT), **read_row(iface, Place.INTERFACE)},
         )
         for port in row.ports
         for iface in port.interfaces
@@ -277,5 +303,9 @@ def _bridge(row: Any) -> Bridge:
         row.fail_mode[0] if row.fail_mode else "",
         tuple(row.protocols),
         ports,
-        {number: FlowTable(t.uuid, t.name[0] if t.name else "") for number, t in row.flow_tables.items()},
+        {
+            number: FlowTable(t.uuid, t.name[0] if t.name else "", read_row(t, Place.TABLE))
+            for number, t in row.flow_tables.items()
+        },
+        read_row(row, Place.BRIDGE),
     )

@@ -28,6 +28,7 @@ Key = tuple[int, int, str]
 
 _PORT = re.compile(r"\s*(\d+|LOCAL)\((.+)\): addr:")
 _PORT_USE = re.compile(r"(\bin_port=|\boutput:)(\w+)")
+_CONFIG = re.compile(r"\s*config:\s*(.*)")
 _GROUP = re.compile(r"\s*(group_id=(\d+),.*\S)")
 # What stands between table and match in a dump, beyond the priority. Flows of ours have none of it.
 _FLAGS = re.compile(
@@ -70,6 +71,7 @@ class Tables:
 
     *same* are the lines of ours that the reader expected; they are many, and reading them further would take longer than all
     else. *flows* are our other flows. *flags* are time-outs and the like of flows that have any; no flow of ours should.
+    *bits* are the settings of each port, such as NO_FWD; *fragments* is how fragments are handled, empty where not asked.
     """
 
     same: set[str] = field(default_factory=set)
@@ -78,6 +80,8 @@ class Tables:
     other: dict[Key, Flow] = field(default_factory=dict)
     other_groups: dict[int, Group] = field(default_factory=dict)
     flags: dict[Key, str] = field(default_factory=dict)
+    bits: dict[str, frozenset[str]] = field(default_factory=dict)
+    fragments: str = ""
 
     def all_flows(self) -> dict[Key, Flow]:
         """All flows of ours."""
@@ -213,11 +217,11 @@ class OpenFlow:
             self.end_dump()
 
     @staticmethod
-    def _read(known: set[str], ports: str = "", flows: str = "", groups: str = "") -> Tables:
+    def _read(known: set[str], ports: str = "", flows: str = "", groups: str = "", fragments: str = "") -> Tables:
         # Not --names: once tables are named, that prints their names as well, and differently from version to version.
-        names = {m[1]: port_name(m[2]) for m in map(_PORT.match, ports.splitlines()) if m}
+        names, bits = _read_ports(ports)
         lines = list(map(str.strip, flows.splitlines()))
-        tables = Tables(known.intersection(lines))  # nearly all
+        tables = Tables(known.intersection(lines), bits=bits, fragments=fragments.strip())  # nearly all
         for line in filterfalse(tables.same.__contains__, lines):
             if "in_port=" in line or "output:" in line:
                 line = _PORT_USE.sub(lambda m: m[1] + names.get(m[2], m[2]), line)
@@ -238,7 +242,7 @@ class OpenFlow:
 
     def _print(self) -> _Printing:
         long = max(self._timeout, 60)  # the switch has answered by then, about its ports
-        wanted = {"dump-ports-desc": self._timeout, "dump-flows": long, "dump-groups": long}
+        wanted = {"dump-ports-desc": self._timeout, "dump-flows": long, "dump-groups": long, "get-frags": long}
         return _Printing(
             {command: partial(self._start, command, timeout=timeout) for command, timeout in wanted.items()},
             self._result,
@@ -266,6 +270,20 @@ class OpenFlow:
             raise UnconfirmedError(str(err)) from None
         except CommandError as err:
             raise _refusal(err, lines) from None
+
+
+def _read_ports(text: str) -> tuple[dict[str, str], dict[str, frozenset[str]]]:
+    """Names of ports by number as flows have them, and settings of ports by name."""
+    names: dict[str, str] = {}
+    bits: dict[str, frozenset[str]] = {}
+    name = ""
+    for line in text.splitlines():
+        if m := _PORT.match(line):
+            name = m[2]
+            names[m[1]] = port_name(name)
+        elif name and (m := _CONFIG.match(line)):
+            bits[name] = frozenset(m[1].split()) - {"0"}
+    return names, bits
 
 
 def _refusal(err: CommandError, lines: Sequence[str]) -> SwitchError:

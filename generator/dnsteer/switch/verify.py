@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dnsteer.plan.absence import NO_OVERLAY
 from dnsteer.plan.bridge import wanted_bridge
@@ -19,6 +19,7 @@ from dnsteer.switch import database as db
 from dnsteer.switch.changes import Changes, changes
 from dnsteer.switch.openflow import OpenFlow, Tables
 from dnsteer.switch.record import Record
+from dnsteer.switch.settings import OTHERS, Level, Seen, deviations
 from dnsteer.switch.state import DIGEST_KEY, Standing
 from dnsteer.switch.tools import UnavailableError, openflow_target
 
@@ -32,12 +33,21 @@ _PATIENCE = 5.0
 
 @dataclass(frozen=True)
 class Drift:
-    """One difference: its kind, what it is about, the detail, and the line of the spec (0: not in the spec)."""
+    """One difference: its kind, what it is about, the detail, and the line of the spec (0: not in the spec).
+
+    *warns*: it is none, but a setting that is not dnsteer's and changes what becomes of packets.
+    """
 
     kind: str
     about: str
     detail: str
     line: int = 0
+    warns: bool = False
+
+    def text(self, file: str) -> str:
+        """As a sentence; *file* is the spec's."""
+        at = f" ({file}:{self.line})" if self.line else ""
+        return f"{'' if self.warns else f'{self.kind}: '}{self.about}{at}: {self.detail}"
 
     def as_json(self) -> dict[str, object]:
         """The drift as a JSON object."""
@@ -48,7 +58,7 @@ def verify(
     loaded: Loaded, remote: str, *, openflow: str | None = None, ignore_foreign: bool = False, timeout: float = 10,
     extension: str | None = None,
 ) -> list[Drift]:  # fmt: skip
-    """All differences between the switch at *remote* and the spec; with an extension also of its program.
+    """All differences between the switch at *remote* and the spec, with an extension also of its program; then warnings.
 
     *extension* is its control socket, where that is not the spec's. Raises SwitchError or UnavailableError.
     """
@@ -68,20 +78,24 @@ def _drift(
     extension: str | None,
 ) -> list[Drift]:  # fmt: skip
     plan = build_plan(loaded, standing.overlay if standing else NO_OVERLAY)
+    want = wanted_bridge(loaded.spec)
     with db.Database(remote, timeout) as base:
-        have = base.bridge(plan.bridge)
+        have, config = base.bridge(plan.bridge), base.config()
     drift = [*_other_switch(loaded, standing), *_bridge_drift(loaded, have), *_interrupted(standing)]
     if plan.extension is not None and plan.extension.services:
         drift += _program_drift(loaded, plan, extension, timeout)
-    if have is None or br.lacks_protocol(have):
-        return drift  # there are no tables, or none that can be read
+    if have is None:
+        return drift
+    seen = Seen(loaded.spec, plan, want, have, config, None)
+    if br.lacks_protocol(have):
+        return [*drift, *_settings(loaded, seen, ignore_foreign)]  # its tables cannot be read
     try:
         client = OpenFlow(openflow_target(remote, plan.bridge, openflow), timeout=timeout)
         lines = dict.fromkeys(lines_of(plan))
         tables = client.dump(lambda: lines)
     except UnavailableError:
-        if br.other_datapath(wanted_bridge(loaded.spec), have):
-            return drift
+        if br.other_datapath(want, have):
+            return [*drift, *_settings(loaded, seen, ignore_foreign)]
         raise
     groups = groups_of(plan)
     wanted = {parse_flow(line).key for line in lines} if tables.other else set()
@@ -93,7 +107,18 @@ def _drift(
                 Drift("foreign flow", f"table {_TABLE_NAMES[flow.table]}", f"not dnsteer's: {tables.line(flow)}")
             )
     todo = changes(lines, groups, tables)
-    return [*drift, *_flow_drift(plan, todo, tables), *_group_drift(plan, todo, tables.groups)]
+    drift += [*_flow_drift(plan, todo, tables), *_group_drift(plan, todo, tables.groups)]
+    return [*drift, *_settings(loaded, replace(seen, tables=tables), ignore_foreign)]
+
+
+def _settings(loaded: Loaded, seen: Seen, ignore_foreign: bool) -> Iterator[Drift]:
+    """Settings that are otherwise: first the differences, then what there is to warn of."""
+    for d in [*deviations(seen, Level.SET, Level.NAMED), *deviations(seen, Level.WARNED)]:
+        if d.setting.name == OTHERS and ignore_foreign:
+            continue
+        path = br.path_of(loaded.spec, d)
+        line = loaded.document.line(path) if path else 0
+        yield Drift(d.kind, d.about, d.detail, line, warns=d.setting.level is Level.WARNED)
 
 
 def _bridge_drift(loaded: Loaded, have: db.Bridge | None) -> Iterator[Drift]:
@@ -109,7 +134,8 @@ def _bridge_drift(loaded: Loaded, have: db.Bridge | None) -> Iterator[Drift]:
             yield Drift("port not open", f"port {port.name}", why, line(br.path_of_port(loaded.spec, port.name)))
         elif now is not None and now.gone:
             path = br.path_of_port(loaded.spec, port.name)
-            yield Drift("port gone", f"port {port.name}", "its network device is gone", line(path))
+            detail = "its network device is gone; bring it back, then: dnsteer restore"
+            yield Drift("port gone", f"port {port.name}", detail, line(path))
     applied = have.external_ids.get(DIGEST_KEY)
     if applied != loaded.digest:
         said = f"another spec was applied (digest {applied[:16]})" if applied else "no spec was applied"

@@ -12,7 +12,7 @@ REGISTERS = 16
 STAGES = 4
 """The classifier looks at metadata, then layer 2, 3 and 4, and stops at the first that excludes a match."""
 
-_L2 = ("dl_dst", "dl_src", "dl_type", "vlan_pcp")
+_L2 = ("dl_dst", "dl_src", "dl_type", "vlan_pcp", "vlan_tci")
 _L4 = ("nd_target", "arp_sha", "arp_tha", "tcp_flags", "tp_src", "tp_dst", "igmp_group_ip4")
 _L3 = (
     "nw_src", "nw_dst", "ipv6_src", "ipv6_dst", "ipv6_label", "nw_frag", "nw_tos", "nw_ttl", "nw_proto",
@@ -41,7 +41,7 @@ def width(field: str) -> int:
     """Bits of a field."""
     if field.startswith("reg"):
         return 32
-    return {"in_port": 32, "dl_type": 16}.get(field) or WIDTHS[field]
+    return {"in_port": 32, "dl_type": 16, "vlan_tci": 16}.get(field) or WIDTHS[field]
 
 
 def whole(field: str) -> int:
@@ -68,9 +68,9 @@ def _spellings() -> dict[str, str]:
         "ND_TLL": "arp_tha", "PKT_MARK": "pkt_mark", "CT_STATE": "ct_state", "CT_ZONE": "ct_zone", "CT_MARK": "ct_mark",
         "CT_LABEL": "ct_label", "DP_HASH": "dp_hash",
     }  # fmt: skip
-    # VLAN fields are missing on purpose: the datapath always matches the identifier, whatever the flows do.
+    # Of a VLAN tag there is the identifier alone, which is in no mask: the datapath always matches it, whatever flows do.
     plain = {
-        "in_port": "in_port", "dl_type": "dl_type", "eth_type": "dl_type",
+        "in_port": "in_port", "vlan_tci": "vlan_tci", "dl_type": "dl_type", "eth_type": "dl_type",
         "eth_dst": "dl_dst", "eth_src": "dl_src", "ip_src": "nw_src", "ip_dst": "nw_dst",
         "arp_spa": "nw_src", "arp_tpa": "nw_dst", "arp_op": "nw_proto", "ip_frag": "nw_frag", "nd_sll": "arp_sha",
         "nd_tll": "arp_tha", "icmp_type": "tp_src", "icmp_code": "tp_dst", "icmpv6_type": "tp_src",

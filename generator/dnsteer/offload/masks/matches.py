@@ -21,6 +21,7 @@ class Bits(NamedTuple):
 Match = Mapping[str, Bits]
 """What a flow matches, by field."""
 
+_VLAN_ID = 0x0FFF
 _KINDS: dict[str, tuple[int, int | None]] = {
     "ip": (IPV4, None), "ipv6": (IPV6, None), "arp": (ARP, None), "rarp": (RARP, None), "icmp": (IPV4, ICMP),
     "icmp6": (IPV6, ICMPV6), "tcp": (IPV4, TCP), "udp": (IPV4, UDP), "tcp6": (IPV6, TCP), "udp6": (IPV6, UDP),
@@ -63,6 +64,10 @@ def _add(found: dict[str, Bits], name: str, text: str) -> None:
         bits = fields.whole(place.field)
         if slash:
             bits = prefix(width, int(mask)) if mask.isdecimal() and width >= 32 else fields.number(place.field, mask)
+        if place.field == "vlan_tci" and bits & ~_VLAN_ID:
+            raise UnknownError(
+                f"match {name}={text} is not in the model of the classifier: it looks at more than the VLAN ID"
+            )
         found[place.field] = Bits(fields.number(place.field, value) & bits, bits)
 
 

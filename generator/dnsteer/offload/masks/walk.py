@@ -1,7 +1,7 @@
 """All ways of all packets through the tables, and what was looked at on each.
 
-Packets are told apart by port, ethertype, protocol, fragment and destination MAC, as far as flows match these; of every
-other field nothing is known until a flow matches or writes it. Where the walk knows too little it takes all that is
+Packets are told apart by port, ethertype, VLAN, protocol, fragment and destination MAC, as far as flows match these; of
+every other field nothing is known until a flow matches or writes it. Where the walk knows too little it takes all that is
 possible, so it may find masks that no packet makes, but none that is made is missing. (What it leaves out: hashes that
 collide by chance.)
 """
@@ -103,16 +103,18 @@ class Walk:
                     partial.add(name)
         ports: list[int | str] = [*sorted(map(str, values["in_port"])), ""]
         macs = [None] if "dl_dst" in partial else [*values["dl_dst"], _OTHER]
+        vlans = [*values["vlan_tci"], _OTHER] if values["vlan_tci"] else [None]
         protocols = [None] if "nw_proto" in partial else [*values["nw_proto"], _OTHER]
         zero = {f"reg{n}": Bits(0, fields.whole(f"reg{n}")) for n in range(fields.REGISTERS)}
         for ethertype in {ARP, IPV4, IPV6, *map(_number, values["dl_type"]), _OTHER}:
             ip = ethertype in (IPV4, IPV6)
-            for port, mac, protocol, fragment in product(
-                ports, macs, protocols if ip else [None], _FRAGMENTS if ip else [None]
+            for port, mac, vlan, protocol, fragment in product(
+                ports, macs, vlans, protocols if ip else [None], _FRAGMENTS if ip else [None]
             ):
                 known = dict(zero)
                 for name, value in (
-                    ("in_port", port), ("dl_type", ethertype), ("dl_dst", mac), ("nw_proto", protocol),
+                    ("in_port", port), ("dl_type", ethertype), ("dl_dst", mac), ("vlan_tci", vlan),
+                    ("nw_proto", protocol),
                     ("nw_frag", fragment),
                 ):  # fmt: skip
                     if value is not None:

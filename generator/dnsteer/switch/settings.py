@@ -1,0 +1,340 @@
+"""What a switch can be told beside flows and groups that stops or changes traffic, as one list: `SETTINGS`.
+
+To add a setting is one entry there: it is then read, named by `verify` and `status`, and put right by `apply` where it is
+dnsteer's. The docs' table is made from the list (docs/settings.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from dnsteer.plan.bridge import WantedBridge
+from dnsteer.plan.objects import Plan
+from dnsteer.plan.pipeline import PIPELINE
+from dnsteer.plan.sizes import sizes_of
+from dnsteer.render.bringup.settings import flow_limit
+from dnsteer.spec.model import Flavor, Spec
+
+if TYPE_CHECKING:
+    from dnsteer.switch import database as db
+    from dnsteer.switch.openflow import Tables
+
+_PASSIVE = ("ptcp:", "pssl:", "punix:")
+_NORMAL_ONLY = "dnsteer's flows do not look at it: frames pass as they come, with their tags"
+OTHERS = "ports of others"
+"""A setting that is no column: ports of the bridge that are not in the spec."""
+WAITS = "switch waits"
+"""The kind of difference that a switch makes which forwards nothing until it is restored."""
+_SAMPLES = "every datapath flow takes samples too, which hardware may not do"
+_NAMED = ("name", "target", "targets", "type")  # the first of these columns stands for a row that is referred to
+
+
+class Place(Enum):
+    """What a setting belongs to: tables of OVSDB, and the bridge and its ports by OpenFlow."""
+
+    SWITCH = "Open_vSwitch"
+    BRIDGE = "Bridge"
+    TABLE = "Flow_Table"
+    PORT = "Port"
+    INTERFACE = "Interface"
+    OPENFLOW = "OpenFlow, bridge"
+    OPENFLOW_PORT = "OpenFlow, port"
+
+
+class Level(Enum):
+    """What becomes of a setting that is otherwise: a difference that apply puts right, a difference, or a warning."""
+
+    SET = "set"
+    NAMED = "named"
+    WARNED = "warned"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was read of a switch. *tables* is None where there are none that can be read."""
+
+    spec: Spec
+    plan: Plan
+    want: WantedBridge
+    have: db.Bridge
+    config: Mapping[str, str]
+    tables: Tables | None
+
+    def datapath_flows(self) -> int:
+        """How many datapath flows all clients can cause."""
+        return sizes_of(self.spec, self.plan).total
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting. *name* is its column, or column:key; or what ovs-ofctl calls it.
+
+    *default* is what it is when nobody sets it, which is what is wanted. *does* says what else comes of it. *matters* tells
+    whether another value is one to name. *mend* is the command that puts it right, where that does not follow from the rest:
+    {bridge} and {name} stand for the bridge and what the setting belongs to. *word* is what `ovs-ofctl` takes, *bit* what
+    its dump of a port has. *numbers* are those of the switch and the spec that *does* and *mend* have places for. What is SET
+    is a truth value of the bridge, or by OpenFlow.
+    """
+
+    place: Place
+    name: str
+    does: str
+    level: Level = Level.WARNED
+    default: str = ""
+    mend: str = ""
+    word: str = ""
+    bit: str = ""
+    kind: str = ""
+    matters: Callable[[str, Seen], bool] = lambda _value, _seen: True
+    numbers: Callable[[Seen], Mapping[str, int]] = lambda _seen: {}
+
+    def arguments(self, name: str) -> tuple[str, ...]:
+        """The command and arguments of ovs-ofctl that put it right, after the bridge."""
+        return ("mod-port", name, self.word) if self.place is Place.OPENFLOW_PORT else (self.name, self.word)
+
+    def command(self, bridge: str, name: str, numbers: Mapping[str, object]) -> str:
+        """The command that puts it right."""
+        if self.mend:
+            return self.mend.format(bridge=bridge, name=name, **numbers)
+        if self.word:
+            first, *rest = self.arguments(name)
+            return " ".join(["ovs-ofctl -O OpenFlow15", first, bridge, *rest])
+        column, _, key = self.name.partition(":")
+        record = {Place.SWITCH: ".", Place.BRIDGE: bridge}.get(self.place, name)
+        if key:
+            return f"ovs-vsctl remove {self.place.value} {record} {column} {key}"
+        if self.default:
+            return f"ovs-vsctl set {self.place.value} {record} {column}={self.default}"
+        return f"ovs-vsctl clear {self.place.value} {record} {column}"
+
+
+def _hardware(_value: str, seen: Seen) -> bool:
+    return seen.spec.switch.flavor is not Flavor.OVS_NETDEV
+
+
+def _too_few(value: str, seen: Seen) -> bool:
+    return not value.isdigit() or int(value) < seen.datapath_flows()
+
+
+def _flow_limits(seen: Seen) -> Mapping[str, int]:
+    needed = seen.datapath_flows()
+    return {"needed": needed, "limit": flow_limit(needed)}
+
+
+def _active(value: str, _seen: Seen) -> bool:
+    return any(not target.startswith(_PASSIVE) for target in value.split(", "))
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        Place.SWITCH, "other_config:flow-restore-wait", "the switch forwards nothing until it is cleared", Level.NAMED,
+        mend="dnsteer restore", kind=WAITS, matters=lambda value, _: value == "true",
+    ),
+    Setting(
+        Place.SWITCH, "other_config:flow-limit", "all clients of the spec need {needed} datapath flows: packets of "
+        "the rest take the slow way", mend="ovs-vsctl set Open_vSwitch . other_config:flow-limit={limit}", matters=_too_few,
+        numbers=_flow_limits,
+    ),
+    Setting(
+        Place.SWITCH, "other_config:hw-offload", "nothing is offloaded to the NIC", default="true",
+        mend="ovs-vsctl set Open_vSwitch . other_config:hw-offload=true, then restart ovs-vswitchd", matters=_hardware,
+    ),
+    Setting(
+        Place.SWITCH, "other_config:vlan-limit", "frames with two VLAN tags may be served too",
+        matters=lambda value, _: value != "1",
+    ),
+    Setting(Place.BRIDGE, "stp_enable", "spanning tree blocks ports", Level.SET, "false"),
+    Setting(Place.BRIDGE, "rstp_enable", "spanning tree blocks ports", Level.SET, "false"),
+    Setting(Place.BRIDGE, "mirrors", "copies of frames leave by another port too, which hardware may not do"),
+    Setting(Place.BRIDGE, "netflow", "each client's address and port makes a datapath flow of its own"),
+    Setting(Place.BRIDGE, "sflow", _SAMPLES),
+    Setting(Place.BRIDGE, "ipfix", _SAMPLES),
+    Setting(
+        Place.BRIDGE, "controller", "it can change flows, groups and ports; Open vSwitch empties all tables when the first "
+        "one comes and when the last one goes", mend="ovs-vsctl del-controller {bridge}, then dnsteer restore",
+        matters=_active,
+    ),
+    Setting(
+        Place.BRIDGE, "other_config:hwaddr",
+        "it is the MAC address of the bridge's own port; that of the VIPs is switch.mac of the spec",
+    ),
+    Setting(
+        Place.BRIDGE, OTHERS, "what comes in by a port that the spec does not have is dropped",
+        mend="ovs-vsctl del-port {bridge} PORT",
+    ),
+    Setting(
+        Place.TABLE, "flow_limit", "flows beyond it are refused, or push out others (overflow_policy): changes may fail",
+    ),
+    Setting(Place.TABLE, "prefixes", "datapath flows may have other masks than lint says"),
+    Setting(
+        Place.INTERFACE, "admin_state", "nothing passes it", Level.NAMED, "up",
+        mend="ovs-ofctl -O OpenFlow15 mod-port {bridge} {name} up", kind="port down",
+    ),
+    Setting(Place.INTERFACE, "link_state", "nothing passes it until the link is there", default="up",
+            mend="see its cable, or the device at the other end"),
+    Setting(Place.INTERFACE, "ingress_policing_rate", "kbit/s: what comes in faster is dropped", default="0"),
+    Setting(Place.INTERFACE, "ingress_policing_kpkts_rate", "1,000 packets/s: what comes in faster is dropped", default="0"),
+    Setting(Place.PORT, "qos", "what leaves faster than it allows waits or is dropped"),
+    Setting(Place.PORT, "tag", _NORMAL_ONLY),
+    Setting(Place.PORT, "trunks", _NORMAL_ONLY),
+    Setting(Place.PORT, "vlan_mode", _NORMAL_ONLY),
+    Setting(
+        Place.OPENFLOW, "set-frags", "what becomes of fragments is not what the flows say", Level.SET, "normal",
+        word="normal",
+    ),
+    Setting(
+        Place.OPENFLOW_PORT, "no-receive", "what comes in by it is dropped", Level.SET, "false", word="receive",
+        bit="NO_RECV",
+    ),
+    Setting(
+        Place.OPENFLOW_PORT, "no-forward", "what should leave by it is dropped", Level.SET, "false", word="forward",
+        bit="NO_FWD",
+    ),
+)  # fmt: skip
+"""All of them. What takes a value of its own from the spec (types, options, names of tables) is not here: see bridge."""
+
+_TABLES = {t.number: t.name for t in PIPELINE.tables.values()}
+
+
+def columns_of(place: Place) -> list[str]:
+    """The columns of a table of OVSDB that the list needs."""
+    names = (s.name.partition(":")[0] for s in SETTINGS if s.place is place and " " not in s.name)
+    return list(dict.fromkeys(names))
+
+
+REFERRED = {
+    "Mirror": ["name"], "NetFlow": ["targets"], "sFlow": ["targets"], "IPFIX": ["targets"], "Controller": ["target"],
+    "QoS": ["type"],
+}  # fmt: skip
+"""Tables of OVSDB whose rows are named by a column."""
+
+
+def read_row(row: Any, place: Place) -> dict[str, str]:
+    """The settings of a row of OVSDB as text; empty: not set. What the database has no column for is left out."""
+    out: dict[str, str] = {}
+    for setting in SETTINGS:
+        column, _, key = setting.name.partition(":")
+        if setting.place is place and hasattr(row, column):
+            value = getattr(row, column)
+            out[setting.name] = _text(value.get(key, "") if key else value)
+    return out
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_text, value))
+    if isinstance(value, (str, int)):
+        return str(value)
+    return next((_text(getattr(value, name)) for name in _NAMED if hasattr(value, name)), "set")
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """A setting that is otherwise: whose it is, and what was found."""
+
+    setting: Setting
+    bridge: str
+    name: str
+    found: str
+    numbers: Mapping[str, int]
+
+    @property
+    def about(self) -> str:
+        """What it is about, in words."""
+        place = self.setting.place
+        if place is Place.SWITCH:
+            return "switch"
+        return f"bridge {self.bridge}" if place in (Place.BRIDGE, Place.OPENFLOW) else f"{_noun(place)} {self.name}"
+
+    @property
+    def kind(self) -> str:
+        """The kind of difference."""
+        return self.setting.kind or f"{self.about.partition(' ')[0]} changed"
+
+    @property
+    def is_port(self) -> bool:
+        """Whether it is about a port of the spec."""
+        return self.setting.place in (Place.PORT, Place.INTERFACE, Place.OPENFLOW_PORT)
+
+    @property
+    def detail(self) -> str:
+        """What was found, what is wanted, what comes of it, and what to do."""
+        verb = "are" if self.setting.name == OTHERS else "is"
+        should = f", should be {self.setting.default}" if self.setting.default else ""
+        by = "dnsteer apply puts it right; or" if self.setting.level is Level.SET else "to change it"
+        command = self.setting.command(self.bridge, self.name, self.numbers)
+        does = self.setting.does.format(**self.numbers)
+        return f"{self.setting.name} {verb} {self.found or 'not set'}{should}: {does}; {by}: {command}"
+
+    @property
+    def todo(self) -> str:
+        """What apply does about it."""
+        whose = f"{self.about}: " if self.is_port else ""
+        return f"{whose}{self.setting.name} {self.found} -> {self.setting.default}"
+
+
+def _noun(place: Place) -> str:
+    return "table" if place is Place.TABLE else "port"
+
+
+def deviations(seen: Seen, *levels: Level) -> Iterator[Deviation]:
+    """All settings that are otherwise and matter, of these levels."""
+    for setting in SETTINGS:
+        if setting.level not in levels:
+            continue
+        for name, value in _values(setting, seen):
+            if value != setting.default and setting.matters(value, seen):
+                yield Deviation(setting, seen.have.name, name, value, setting.numbers(seen))
+
+
+def _values(setting: Setting, seen: Seen) -> Iterator[tuple[str, str]]:
+    """The values of a setting, each with whose it is."""
+    place, have = setting.place, seen.have
+    if place is Place.SWITCH:
+        yield "", seen.config.get(setting.name.partition(":")[2], "")
+    elif setting.name == OTHERS:
+        yield "", ", ".join(_others(seen))
+    elif place is Place.BRIDGE:
+        yield "", have.settings.get(setting.name, setting.default)
+    elif place is Place.TABLE:
+        for number, table in have.tables.items():
+            if number in _TABLES:
+                yield table.name or str(number), table.settings.get(setting.name, setting.default)
+    elif place is Place.OPENFLOW:
+        if seen.tables is not None and seen.tables.fragments:
+            yield "", seen.tables.fragments
+    elif place is Place.OPENFLOW_PORT:
+        for port in seen.want.ports:
+            if seen.tables is not None and port.name in seen.tables.bits:
+                yield port.name, _text(setting.bit in seen.tables.bits[port.name])
+    else:
+        for port in seen.want.ports:
+            now = have.ports.get(port.name)
+            if now is None or not now.is_open or now.gone or (setting.name == "link_state" and now.is_down):
+                continue
+            yield (now.port if place is Place.PORT else port.name), now.settings.get(setting.name) or setting.default
+
+
+def _others(seen: Seen) -> list[str]:
+    """Ports of the bridge that are nobody's in the spec. Those with our mark are differences of their own."""
+    wanted = {p.name for p in seen.want.ports} | {seen.have.name}
+    return sorted(name for name, now in seen.have.ports.items() if name not in wanted and not now.ours)
+
+
+def put_right(seen: Seen, base: db.Database, ofctl: Callable[..., str]) -> bool:
+    """Set what is dnsteer's to what it should be. Whether there was anything in OVSDB. Raises SwitchError."""
+    in_database = []
+    for found in deviations(seen, Level.SET):
+        if found.setting.word:
+            ofctl(*found.setting.arguments(found.name))
+        else:
+            in_database.append((found.setting.name, found.setting.default == "true"))
+    if in_database:
+        with base.transaction() as txn:
+            txn.add(base.api.db_set("Bridge", seen.have.name, *in_database))
+    return bool(in_database)
