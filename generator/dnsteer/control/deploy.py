@@ -16,7 +16,7 @@ from dnsteer.control.ahead import Ahead
 from dnsteer.control.back import Back, chosen, out_again, put_in
 from dnsteer.control.differences import Difference, differences
 from dnsteer.control.outlook import Outlook, sentences
-from dnsteer.control.recorded import Journal, NoJournal, as_settled, reach, settle, spec_of
+from dnsteer.control.recorded import Journal, NoJournal, as_settled, forget, reach, settle, spec_of
 from dnsteer.control.vanishing import vanishing, vanishing_flows
 from dnsteer.control.where import GRACE, MOVED_ON, WAITS, Confirm, Progress, Switch, expire, now, silent, stamp, who
 from dnsteer.plan.absence import NO_OVERLAY, Absence, Overlay
@@ -28,7 +28,7 @@ from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.record import Record
 from dnsteer.switch.sending import Applied
 from dnsteer.switch.state import DamagedError, Standing, State
-from dnsteer.switch.tools import SwitchError, UnavailableError
+from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 
 if TYPE_CHECKING:
     from dnsteer.control.extension import ProgramChange
@@ -169,18 +169,18 @@ def deployment(
 
 
 def _settled(switch: Switch, record: Record, standing: Standing, progress: Progress) -> Standing:
-    """The bridge after what was cut off is ended; or, where that cannot be, forgotten: the deployment makes all anew."""
+    """The bridge after what was cut off is ended; or, where the switch does not take that, replaced by this deployment."""
     try:
         return settle(switch, record, standing, progress)
-    except UnavailableError:
+    except (UnavailableError, UnwrittenError):
         raise
     except SwitchError as err:
         after = record.standing(standing.bridge)
         if after is None or after.pending is None:
             raise
+        settled = forget(switch, record, after)
         progress(f"a change that was cut off cannot be ended, and is replaced: {err}")
-        record.take_back(after)
-        return record.the_bridge(standing.bridge)
+        return settled
 
 
 def deploy(

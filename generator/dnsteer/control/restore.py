@@ -15,7 +15,7 @@ from dnsteer.control.where import Progress, Switch, one_of, silent
 from dnsteer.switch.interrupts import put_off
 from dnsteer.switch.record import Record
 from dnsteer.switch.state import BusyError, DamagedError, Standing
-from dnsteer.switch.tools import SwitchError, UnavailableError
+from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 
 _NOTHING = "nothing was applied here"
 
@@ -55,12 +55,23 @@ def restore(
         # Another dnsteer at work may be a restore whose tables are not there yet: clearing it then would show them empty.
         busy = any(isinstance(err, BusyError) for err in failed)
         if not dry_run and not busy:
-            with put_off(), Record(switch.remote, switch.timeout) as record:
-                record.let_wait(False)
+            failed += _let_forward(switch)
     if failed:
         rest = [f"{d.bridge}: {d.text}" for d in done]
         raise one_of(failed, ["flow-restore-wait was left as it is; restore again", *rest] if busy else rest)
     return done or [Restored("no bridge", False, _NOTHING)]
+
+
+def _let_forward(switch: Switch) -> list[SwitchError]:
+    """Clear flow-restore-wait. That it cannot be is no reason to say nothing of what else failed."""
+    try:
+        with put_off(), Record(switch.remote, switch.timeout) as record:
+            record.let_wait(False)
+    except UnwrittenError as err:
+        return [
+            UnwrittenError(f"flow-restore-wait cannot be cleared: {err}; until it is, a switch that was started forwards nothing")
+        ]
+    return []
 
 
 def _restore(switch: Switch, bridge: str, dry_run: bool, progress: Progress) -> Restored:

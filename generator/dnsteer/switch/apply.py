@@ -10,7 +10,7 @@ a kill -9 leaves is mended by the next apply, since each starts from what the sw
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
@@ -29,7 +29,8 @@ from dnsteer.switch.fence import has_fence, makes_fence
 from dnsteer.switch.interrupts import put_off
 from dnsteer.switch.openflow import OpenFlow, Tables
 from dnsteer.switch.sending import Applied, Sending
-from dnsteer.switch.tools import SwitchError, UnavailableError
+from dnsteer.switch.state import STILL_BEGUN
+from dnsteer.switch.tools import SwitchError, UnavailableError, reworded
 
 if TYPE_CHECKING:
     from dnsteer.switch.handover import Handover
@@ -160,18 +161,33 @@ class Apply:
         """Do what was prepared."""
         try:
             if what.before is not None and (what.changed or self.journal.stale):
-                with put_off():  # else nobody would know whether it was written
-                    self.journal.begin()
+                self._begin()
             return self._carry_out(what)
         except BaseException as err:
-            if not self.sending.sent and what.before is not None:
-                with put_off(), suppress(SwitchError):  # left as it is, the next verb does it
-                    self.journal.take_back()
+            said = self._take_back() if not self.sending.sent and what.before is not None else ""
             if isinstance(err, KeyboardInterrupt) and not str(err):
                 failed = err.__context__ if isinstance(err.__context__, SwitchError) else None
                 end = "by then the change was made" if self.sending.sent else "nothing was changed"
-                raise KeyboardInterrupt(str(failed or end)) from None
+                raise KeyboardInterrupt("; ".join(filter(None, [str(failed or end), said]))) from None
+            if said and isinstance(err, SwitchError):
+                raise reworded(err, f"{err}; {said}") from None
             raise
+
+    def _begin(self) -> None:
+        try:
+            with put_off():  # else nobody would know whether it was written
+                self.journal.begin()
+        except SwitchError as err:
+            raise reworded(err, f"{err}; nothing was changed") from None
+
+    def _take_back(self) -> str:
+        """Forget the change that was begun and not made. What could not be, in words: the next verb does it then."""
+        try:
+            with put_off():
+                self.journal.take_back()
+        except SwitchError as err:
+            return STILL_BEGUN.format(err)
+        return ""
 
     def _carry_out(self, what: Prepared) -> Applied:
         before, todo = what.before, what.todo
@@ -247,9 +263,8 @@ class Apply:
             if isinstance(err, KeyboardInterrupt):
                 raise KeyboardInterrupt(end) from None
             if isinstance(err, SwitchError):
-                kind = UnavailableError if isinstance(err, UnavailableError) else SwitchError
                 said = str(err).removesuffix("; nothing was changed")
-                raise kind(f"{said}; {end}") from None
+                raise reworded(err, f"{said}; {end}") from None
             raise
 
     def _undo(self, before: db.Bridge | None, tables: Tables, *, follow: bool) -> None:
@@ -275,7 +290,7 @@ class Apply:
             settings = br.finish(self.base, self.want, have)
             self.journal.commit()
         except SwitchError as err:
-            raise type(err)(f"the tables are the new ones, but {err}; apply again to finish") from None
+            raise reworded(err, f"the tables are the new ones, but {err}; apply again to finish") from None
         if settings or done.settings:
             self.base.wait_for_switch()  # else the server's next news would find nobody, which it logs as an error
         return done

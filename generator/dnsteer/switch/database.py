@@ -18,7 +18,7 @@ from ovsdbapp.schema.open_vswitch import impl_idl
 
 from dnsteer.switch.rpc import Rpc, hang_up, parse_remote
 from dnsteer.switch.state import OWNER_KEY
-from dnsteer.switch.tools import SwitchError, UnavailableError
+from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 
 DEFAULT_DB = "unix:/var/run/openvswitch/db.sock"
 
@@ -190,7 +190,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
-        """One transaction of ovsdbapp's commands: all of them or none. Raises SwitchError with the server's reason."""
+        """One transaction of ovsdbapp's commands: all of them or none. Raises UnwrittenError with the server's reason."""
         try:
             with self.api.transaction(check_error=True, log_errors=False) as txn:
                 yield txn
@@ -199,7 +199,7 @@ class Database:
                 f"OVSDB at {self.remote} did not answer a change within {self.timeout:g} s: it has all of it or nothing"
             ) from None
         except (exceptions.OvsdbAppException, RuntimeError) as err:
-            raise SwitchError(f"OVSDB at {self.remote} refused a change: {err}") from err
+            raise UnwrittenError(f"OVSDB at {self.remote} refused a change: {err}") from err
 
     def bridge(self, name: str) -> Bridge | None:
         """The bridge of that name."""

@@ -14,7 +14,7 @@ from dnsteer.spec.load import Loaded
 from dnsteer.switch.changes import Changes
 from dnsteer.switch.fence import RestartedError, send
 from dnsteer.switch.openflow import OpenFlow, RejectedError, Tables, UnconfirmedError
-from dnsteer.switch.tools import SwitchError, UnavailableError
+from dnsteer.switch.tools import SwitchError, reworded
 
 if TYPE_CHECKING:
     from dnsteer.switch.handover import Handover, Ways
@@ -199,5 +199,4 @@ class Sending:
 def _worded(err: SwitchError | PermissionError, before: str, after: str) -> SwitchError | PermissionError:
     if isinstance(err, PermissionError):
         return err
-    kind = UnavailableError if isinstance(err, UnavailableError) else SwitchError
-    return kind(f"{before}{err}{after}")
+    return reworded(err, f"{before}{err}{after}")

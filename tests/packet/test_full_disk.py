@@ -1,0 +1,191 @@
+"""OVSDB that cannot write, at every step of a change: what was asked for last stays in force, and nothing is claimed too early.
+
+The database's file is limited in size, which the server meets as a full disk: a write that crosses the limit fails, and one that
+still fits succeeds.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dnsteer.cli.output import Exit
+from dnsteer.switch.openflow import OpenFlow
+from dnsteer.switch.record import Record
+from dnsteer.switch.tools import program
+from tests.packet.absent import overlay
+from tests.packet.command import FARM, OTHER, SLOW, Ran, fresh, on, spec_file
+from tests.packet.switches import BRIDGE, Switch, unexpected
+
+FORK = multiprocessing.get_context("fork")
+REFUSED = ["write failed", "Broken pipe", "Connection reset", "is already up", "receive error", "connection dropped"]
+CLAIMS = ("is put right", "is back", "applied as state", "changed:", "the switch has state")
+NEVER = resource.RLIM_INFINITY
+IGNORING = "#!/bin/sh\ntrap '' XFSZ\nexec {real} \"$@\"\n"
+
+
+class Limited(Switch):
+    """Its database's file can be kept from growing."""
+
+    def room(self, size: int | None) -> None:
+        """Leave so many bytes; None: enough."""
+        limit = NEVER if size is None else (self.dir / "conf.db").stat().st_size + size
+        resource.prlimit(self._processes["ovsdb-server"].pid, resource.RLIMIT_FSIZE, (limit, NEVER))
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Limited]:
+    folder = tmp_path_factory.mktemp("path")  # a process that crosses its limit is killed, unless it ignores that
+    script = folder / "ovsdb-server"
+    script.write_text(IGNORING.format(real=program("ovsdb-server")))
+    script.chmod(0o755)
+    with pytest.MonkeyPatch().context() as patch:
+        patch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        private = Limited()
+        with private:
+            private.expected = [*SLOW, *REFUSED]
+            yield private
+            assert unexpected(private) == []
+
+
+@pytest.fixture
+def full(disk: Limited, tmp_path: Path) -> Iterator[Limited]:
+    """With FARM applied after OTHER; there is room."""
+    if not disk.bridges() or not disk._control:
+        disk.vsctl("--no-wait", "init")
+    fresh(disk)
+    for text in (OTHER, FARM):
+        assert on(disk)("apply", spec_file(tmp_path, text), "--yes").code == 0
+    disk.conf()  # ovs-vswitchd has written what it had to
+    yield disk
+    disk.room(None)
+
+
+def pending(switch: Switch) -> bool:
+    return "dnsteer-pending" in switch.vsctl("--no-wait", "get", "Bridge", BRIDGE, "external_ids")
+
+
+Verb = tuple[object, ...]
+Owner = tuple[Any, str]
+BEGIN, BUNDLE, COMMIT = (Record, "begin"), (OpenFlow, "bundle"), (Record, "commit")
+
+
+def change(kind: str, tmp_path: Path) -> Verb:
+    """A change away from FARM with ns2 drained, which moves slots."""
+    other = tmp_path / "other.yaml"
+    other.write_text(OTHER)
+    return {
+        "drain": ("drain", "farm/ns1", "--yes"), "undrain": ("undrain", "farm/ns2"), "apply": ("apply", other, "--yes"),
+        "rollback": ("rollback", "--yes"),
+    }[kind]  # fmt: skip
+
+
+KINDS = ("drain", "undrain", "apply", "rollback")
+
+
+def at(owner: Owner, what: Callable[[], None], patch: pytest.MonkeyPatch) -> None:
+    """Let something happen just before a step."""
+    original = getattr(*owner)
+
+    def stepped(*args: Any, **more: Any) -> Any:
+        what()
+        return original(*args, **more)
+
+    patch.setattr(*owner, stepped)
+
+
+def while_full(switch: Switch, tmp_path: Path) -> None:
+    """Every verb: each says that OVSDB cannot write, or changes nothing; none claims what is not so."""
+    tables = switch.tables()
+    verbs: list[Verb] = [
+        ("status", "--no-verify", "--interval", "0.5s"), ("due",), ("apply", spec_file(tmp_path), "--yes"), ("restore",),
+        ("drain", "spare/sp1", "--yes"), ("undrain", "farm/ns1"), ("down", "farm/ns3", "--yes"), ("rollback", "--yes"), ("due",),
+    ]  # fmt: skip
+    for verb in verbs:
+        done = on(switch)(*verb)
+        assert switch.tables() == tables, (verb, done)
+        if verb[0] != "status" and pending(switch):
+            assert done.code == Exit.ERROR, (verb, done)
+            assert "write failed" in done.err, (verb, done)
+            assert not any(claim in done.out + done.err for claim in CLAIMS), (verb, done)
+
+
+ENDS: tuple[Verb, ...] = (("due",), ("restore",), ("undrain", "spare/sp1"))
+
+
+def in_force(switch: Switch, tables: object, out: set[str], spec: Path) -> None:
+    """The tables are those, the record says so, and nothing is under way."""
+    assert switch.tables() == tables
+    assert {f"{a['pool']}/{a['backend']}" for a in overlay(switch)} == out
+    assert not pending(switch)
+    done = on(switch)("verify", spec)
+    assert done.code == 0, done
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["goes on", "is killed"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_disk_that_fills_at_a_step(
+    kind: str, killed: bool, full: Limited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the change is begun, before its bundle, before it is confirmed; the process goes on, or is killed there."""
+    for number, step in enumerate((BEGIN, BUNDLE, COMMIT)):
+        assert on(full)("drain", "farm/ns2", "--yes").code == 0
+        before, verb = full.tables(), change(kind, tmp_path)
+
+        def fill() -> None:
+            full.room(0)
+            if killed:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        with monkeypatch.context() as patch:
+            at(step, fill, patch)
+            if killed:
+                child = FORK.Process(target=on(full), args=verb)
+                child.start()
+                child.join()
+                assert child.exitcode == -signal.SIGKILL
+            else:
+                done = on(full)(*verb)
+                assert done.code == Exit.ERROR, done
+                assert ("nothing was changed" in done.err) is (step is BEGIN), done
+        after = full.tables()
+        # The bundle needs no room: from it on the change is what was asked for, and not undone.
+        made = step is COMMIT or (step is BUNDLE and not killed)
+        assert (after != before) is made
+        assert pending(full) is (step is not BEGIN)
+        while_full(full, tmp_path)
+        full.room(None)
+        ended = on(full)(*ENDS[(number + KINDS.index(kind)) % len(ENDS)])
+        assert ended.code == 0, ended
+        out = {"drain": {"farm/ns1", "farm/ns2"}, "undrain": set[str]()}.get(kind, {"farm/ns2"}) if made else {"farm/ns2"}
+        other = made and kind in ("apply", "rollback")
+        in_force(full, after, out, tmp_path / "other.yaml" if other else spec_file(tmp_path))
+        for back in ("farm/ns1", "farm/ns2"):
+            assert on(full)("undrain", back).code == 0
+        assert on(full)("apply", spec_file(tmp_path), "--yes").code == 0
+
+
+def test_whatever_room_is_left(full: Limited, tmp_path: Path) -> None:
+    """Writes are of different length: one may still fit where the one before it did not."""
+    ends, before = [], full.tables()
+    for number, room in enumerate(range(0, 1400, 70)):
+        full.room(room)
+        done = on(full)("drain", "farm/ns1", "--note", "kernel")
+        after = full.tables()
+        moved = after != before
+        assert moved or "nothing was changed" in done.err, done
+        ends.append((moved, done.code))
+        if done.code:
+            while_full(full, tmp_path)
+        full.room(None)
+        assert on(full)(*ENDS[number % len(ENDS)]).code == 0
+        in_force(full, after, {"farm/ns1"} if moved else set(), spec_file(tmp_path))
+        assert on(full)("undrain", "farm/ns1").code == 0
+    assert set(ends) == {(False, Exit.ERROR), (True, Exit.ERROR), (True, 0)}  # else it was no limit of all of them
