@@ -164,8 +164,8 @@ def as_settled(switch: Switch, standing: Standing) -> Standing:
 def _holds(switch: Switch, standing: Standing, pending: Pending) -> bool:
     """Whether a change that was cut off is made: the tables are not those of before.
 
-    Where they are neither, since ovs-vswitchd was started anew, nobody can tell how far it came, and it was asked for. A first
-    apply alone is left undone then.
+    Where they are neither, since ovs-vswitchd was started anew, nobody can tell how far it came, and it was asked for. A
+    first apply alone is left undone then.
     """
     found = switch.client(standing.bridge).marker()
     return found == pending.marker or (found != standing.marker and bool(standing.number))
@@ -184,8 +184,8 @@ def settle(switch: Switch, record: Record, standing: Standing, progress: Progres
         _settle(switch, record, standing, pending, progress)
     except UnwrittenError as err:
         raise UnwrittenError(
-            f"a change that was cut off cannot be ended: {err}; nothing of it is forgotten: the first verb that can write the "
-            "record ends it"
+            f"a change that was cut off cannot be ended: {err}; nothing of it is forgotten: the first verb that can write "
+            "the record ends it"
         ) from None
     after = record.standing(standing.bridge)
     if after is None:
@@ -241,7 +241,7 @@ def _make(switch: Switch, record: Record, standing: Standing, pending: Pending, 
 
 
 def forget(switch: Switch, record: Record, standing: Standing) -> Standing:
-    """Let an apply replace a change that was cut off and cannot be ended; who is out stays out. How the bridge stands then."""
+    """Let an apply replace a change that cannot be ended; who is out stays out. How the bridge stands then."""
     pending = standing.pending
     if pending is not None and pending.number == standing.number and _holds(switch, standing, pending):
         record.commit(standing, pending)

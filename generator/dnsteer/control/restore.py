@@ -69,7 +69,9 @@ def _let_forward(switch: Switch) -> list[SwitchError]:
             record.let_wait(False)
     except UnwrittenError as err:
         return [
-            UnwrittenError(f"flow-restore-wait cannot be cleared: {err}; until it is, a switch that was started forwards nothing")
+            UnwrittenError(
+                f"flow-restore-wait cannot be cleared: {err}; until it is, a switch that was started forwards nothing"
+            )
         ]
     return []
 

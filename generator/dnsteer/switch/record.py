@@ -212,7 +212,13 @@ class Record:
         return pending
 
     def commit(
-        self, standing: Standing, pending: Pending, state: State | None = None, *, name: str = "", more_to_do: bool = False
+        self,
+        standing: Standing,
+        pending: Pending,
+        state: State | None = None,
+        *,
+        name: str = "",
+        more_to_do: bool = False,
     ) -> None:
         """Write down that it happened. *state* is given when it is another one than before, *name* when the switch has one.
 
