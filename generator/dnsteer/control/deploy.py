@@ -99,6 +99,7 @@ class Deployment:
             found += movement.moved_vips(old.vips, state.vips, {m.pool: m.slots for m in members})
             spec_then = None if same or loaded.spec.switch.extension is None else spec_before()
             found += movement.rehashed(spec_then, loaded.spec) if spec_then else []
+        found_small = prepared.fragment.warning if prepared.fragment is not None and not change else ""
         differ, gone = ([], []) if same else _differences(old, spec_before, loaded, prepared)
         unread = _unread(standing, old, prepared)
         waits = standing.waits if standing else record.other_config().get("flow-restore-wait") == "true"
@@ -107,7 +108,8 @@ class Deployment:
         self.outlook = Outlook(
             loaded, prepared, system, standing, old, overlay, differ, found,
             ask=unread + gone + movement.reasons_to_ask(found, before, was, members, overlay),
-            warnings=[*movement.dark_pools(members, overlay), *unknown, *([WAITS] if waits else []), *faults],
+            warnings=[*movement.dark_pools(members, overlay), *unknown, *([WAITS] if waits else []), *faults,
+                      *([found_small] if found_small else [])],
             record=stale,
             program=program,
             named=_named(switch_name, name),
@@ -119,6 +121,7 @@ class Deployment:
     def carry_out(self) -> Deployed:
         """Do it."""
         applied = self.work.carry_out(self.outlook.prepared)
+        self.outlook.warnings += applied.warnings
         pending = self.journal.pending
         return Deployed(self.outlook, applied, pending.number if pending else self.journal.state.number)
 

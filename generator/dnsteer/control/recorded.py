@@ -139,7 +139,10 @@ def apply_state(
         journal = Journal(record, bridge, state, overlay, wanted=True)
         how = reach(switch, loaded.spec, needed=needed)
         work = Apply(loaded, overlay, base, switch.client(bridge), journal, progress, GRACE, how)
-        return work.carry_out(work.prepare(adopt=True))
+        applied = work.carry_out(work.prepare(adopt=True))
+    for warning in applied.warnings:
+        progress(f"warning: {warning}")
+    return applied
 
 
 def look_at_state(switch: Switch, state: State, overlay: Overlay) -> Prepared:

@@ -106,7 +106,7 @@ def _foreseen(switch: Switch, record: Record, standing: Standing) -> Restored:
     what = look_at_state(switch, record.state(standing, number), standing.overlay)
     if what.program is not None and what.program.away is not None:
         raise _without(what.program.away, f"{standing.bridge}: the extension would not get its program")
-    n = len(what.todo) + len(what.differ) + what.loads
+    n = len(what.todo) + len(what.settings) + what.loads
     text = f"state {number} would be brought back ({n} change{'s' if n != 1 else ''})" if n else f"has state {number}"
     end = ", and a change that was cut off would be settled" if cut_off else ""
     return Restored(standing.bridge, bool(n) or cut_off, text + end, number)

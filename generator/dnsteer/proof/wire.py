@@ -39,7 +39,7 @@ class Piece(Enum):
 class Packet:
     """A frame and the places of its headers. Addresses are packed; ports are -1 where there are none.
 
-    *fragment_header*: IPv6 has one, be it that of a whole packet.
+    *fragment_header*: IPv6 has one, be it that of a whole packet. *more*: IPv4 says that more fragments follow.
     """
 
     data: bytes
@@ -50,6 +50,7 @@ class Packet:
     l4: int = 0
     piece: Piece = Piece.WHOLE
     fragment_header: bool = False
+    more: bool = False
     source: bytes = b""
     destination: bytes = b""
     sport: int = -1
@@ -100,6 +101,7 @@ def _parse_ipv4(packet: Packet) -> None:
     packet.protocol = data[l3 + 9]
     packet.source, packet.destination = data[l3 + 12 : l3 + 16], data[l3 + 16 : l3 + 20]
     packet.piece = Piece.LATER if place & 0x1FFF else Piece.FIRST if place & 0x2000 else Piece.WHOLE
+    packet.more = bool(place & 0x2000)
 
 
 def _parse_ipv6(packet: Packet) -> None:

@@ -24,6 +24,7 @@ from dnsteer.render.flows import groups_of, lines_of
 from dnsteer.spec.load import Loaded
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
+from dnsteer.switch import smallest
 from dnsteer.switch.changes import Changes, changes, lost, way_back
 from dnsteer.switch.fence import has_fence, makes_fence
 from dnsteer.switch.interrupts import put_off
@@ -67,18 +68,23 @@ class Journal(Protocol):
 
 @dataclass(frozen=True)
 class Prepared:
-    """What an apply would do: the differences in OVSDB, in the tables and in the extension, from what is there."""
+    """What an apply would do: the differences in OVSDB, in the tables and in the extension, from what is there.
+
+    *fragment* is the tracker's smallest one, where it matters and there is a bridge.
+    """
 
     before: db.Bridge | None
     differ: list[br.Difference]
     tables: Tables
     todo: Changes
     program: Handover | None = None
+    fragment: smallest.Smallest | None = None
 
     @property
     def settings(self) -> list[str]:
-        """What would be done in OVSDB, in words."""
-        return [d.todo for d in self.differ]
+        """What would be done in OVSDB, and set in the switch, in words."""
+        found = self.fragment
+        return [*(d.todo for d in self.differ), *([found.todo] if found is not None and found.differs else [])]
 
     @property
     def loads(self) -> bool:
@@ -88,7 +94,7 @@ class Prepared:
     @property
     def changed(self) -> bool:
         """Whether anything would be done."""
-        return bool(self.differ) or bool(self.todo) or self.loads
+        return bool(self.settings) or bool(self.todo) or self.loads
 
 
 class Apply:
@@ -137,7 +143,17 @@ class Apply:
         tables = self._tables_before(before, meanwhile)
         todo = changes(self.lines, groups_of(self.plan), tables)
         program = self._handover(todo)
-        return Prepared(before, br.differences(self.loaded.spec, self.want, before), tables, todo, program)
+        differ, size = br.differences(self.loaded.spec, self.want, before), self._smallest
+        fragment = self._tracker.look(size) if size is not None and before is not None else None
+        return Prepared(before, differ, tables, todo, program, fragment)
+
+    @property
+    def _smallest(self) -> int | None:
+        return smallest.wanted(self.plan, self.want.datapath_type)
+
+    @property
+    def _tracker(self) -> smallest.Tracker:
+        return smallest.Tracker(self.base.remote, self.base.timeout)
 
     def _handover(self, todo: Changes) -> Handover | None:
         """What becomes of the extension's program, where there is an extension or was one."""
@@ -211,7 +227,17 @@ class Apply:
                 self.base.wait_for_ports(self.want.name, [p.name for p in self.want.ports])
                 asked = end.enter_context(put_off())
                 self.sending.send(done, what.tables, what.program, asked)
+            self._let_fragments_pass(what, done)
             return self._finish(done)
+
+    def _let_fragments_pass(self, what: Prepared, done: Applied) -> None:
+        """Have the connection tracker take fragments as small as it can; one that cannot be told is only noted."""
+        size, found = self._smallest, what.fragment
+        if size is None:
+            return
+        if found is None or found.differs or what.differ:  # a bridge that was made anew may have a new datapath
+            found = self._tracker.put_right(size)
+        done.warnings += [found.warning] if found.warning else []
 
     def _tables_before(self, before: db.Bridge | None, meanwhile: Callable[[], object]) -> Tables:
         """The tables, where there are any that can be read."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from dnsteer.plan.objects import Plan
@@ -28,13 +28,17 @@ _NONE = Changes((), (), (), (), (), ())
 
 @dataclass
 class Applied:
-    """What an apply did. *loaded*: the extension has another program. *away* is why it does not have the one it should."""
+    """What an apply did. *loaded*: the extension has another program. *away* is why it does not have the one it should.
+
+    *warnings* are what is not as it should be, and keeps no query from its backend.
+    """
 
     settings: list[str]
     flows: Changes
     recorded: bool = False
     loaded: bool = False
     away: SwitchError | PermissionError | None = None
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def changed(self) -> bool:

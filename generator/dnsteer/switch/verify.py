@@ -15,6 +15,7 @@ from dnsteer.render.flows import Flow, Group, groups_of, lines_of, parse_flow
 from dnsteer.spec.load import Loaded
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
+from dnsteer.switch import smallest
 from dnsteer.switch.changes import Changes, changes
 from dnsteer.switch.openflow import OpenFlow, Tables
 from dnsteer.switch.record import Record
@@ -81,6 +82,7 @@ def _drift(
         if br.other_datapath(wanted_bridge(loaded.spec), have):
             return drift
         raise
+    drift += _fragment_drift(loaded, plan, remote, timeout)
     groups = groups_of(plan)
     wanted = {parse_flow(line).key for line in lines} if tables.other else set()
     for key, flow in list(tables.other.items()):
@@ -125,6 +127,18 @@ def _interrupted(standing: Standing | None) -> Iterator[Drift]:
     if standing is not None and standing.pending is not None:
         detail = "a change was begun and not finished; the next verb that changes something, or restore, finishes it"
         yield Drift("interrupted", f"bridge {standing.bridge}", detail)
+
+
+def _fragment_drift(loaded: Loaded, plan: Plan, remote: str, timeout: float) -> Iterator[Drift]:
+    """That the connection tracker takes other fragments than it should, where that can be told."""
+    size = smallest.wanted(plan, wanted_bridge(loaded.spec).datapath_type)
+    found = smallest.Tracker(remote, timeout).look(size) if size is not None else None
+    if found is None or not found.differs:
+        return
+    first = next(row.vip for row in plan.fragments if row.family == "ipv4")
+    name = next(name for name, vip in loaded.spec.vips.items() if first in map(str, vip.addresses))
+    detail = f"{smallest.NAME} is {found.now} bytes, should be {size}: NAT answers in smaller ones are lost"
+    yield Drift("setting", f"VIP {name}", detail, loaded.document.line(("vips", name)))
 
 
 def _flow_drift(plan: Plan, todo: Changes, have: Tables) -> Iterator[Drift]:

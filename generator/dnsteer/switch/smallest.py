@@ -1,0 +1,126 @@
+"""The smallest IPv4 fragment that a datapath's connection tracker takes: answers by NAT in smaller ones are lost.
+
+Open vSwitch takes none below 1,200 bytes by default, and can be told to take some down to 400. It forgets that with the
+datapath, so at each start of ovs-vswitchd. The kernel's tracker, and IPv6, which goes past the tracker, have no such limit.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from dnsteer.plan.objects import Plan
+from dnsteer.switch.tools import NotPermittedError, SwitchError, UnavailableError
+from dnsteer.switch.unixctl import Unixctl, control_socket
+
+SMALLEST = 400
+"""Bytes, IP header included: the least that Open vSwitch can be told. The last one of a datagram may be shorter."""
+DEFAULT = 1200
+NAME = "the connection tracker's smallest IPv4 fragment"
+_USERSPACE = "netdev"
+_FOUND = re.compile(r"min v4 frag size: (\d+)")
+_PATIENCE = 5.0
+
+
+def wanted(plan: Plan, datapath_type: str) -> int | None:
+    """What it must be, in bytes; None where no fragment of the plan goes through such a tracker."""
+    tracked = any(row.family == "ipv4" for row in plan.fragments)
+    return SMALLEST if tracked and datapath_type == _USERSPACE else None
+
+
+def arguments(size: int, datapath_type: str = _USERSPACE) -> list[str]:
+    """Those of ovs-appctl that set it."""
+    return ["dpctl/ipf-set-min-frag", f"{datapath_type}@ovs-{datapath_type}", "v4", str(size)]
+
+
+def reading(datapath_type: str = _USERSPACE) -> list[str]:
+    """The arguments of ovs-appctl that print it, among others."""
+    return ["dpctl/ipf-get-status", f"{datapath_type}@ovs-{datapath_type}"]
+
+
+def found_in(text: str) -> int:
+    """What is printed. Raises SwitchError where it is not in there."""
+    found = _FOUND.search(text)
+    if found is None:
+        raise SwitchError(f"{reading()[0]} does not tell {NAME}")
+    return int(found[1])
+
+
+@dataclass(frozen=True)
+class Smallest:
+    """What it is and should be, in bytes. *now* is None where that cannot be told, and *why* says why."""
+
+    wanted: int
+    now: int | None
+    why: str = ""
+
+    @property
+    def differs(self) -> bool:
+        """Whether it is known to be another one."""
+        return self.now not in (None, self.wanted)
+
+    @property
+    def todo(self) -> str:
+        """What must change, in words."""
+        return f"{NAME} {self.now} -> {self.wanted} bytes"
+
+    @property
+    def warning(self) -> str:
+        """That it cannot be told, or set, and what to do; empty where neither is so."""
+        if not self.why:
+            return ""
+        is_now = f"is {self.now} bytes" if self.now else f"is not known, and by default {DEFAULT} bytes"
+        return (
+            f"{NAME} {is_now}, and should be {self.wanted} ({self.why}): NAT answers in smaller ones are lost; on the "
+            f"switch itself: dnsteer restore, or ovs-appctl {' '.join(arguments(self.wanted))}"
+        )
+
+
+class Tracker:
+    """The tracker of the userspace datapath of the ovs-vswitchd beside the OVSDB at *remote*.
+
+    It may take *timeout* seconds to answer, and at most 5. Raises SwitchError or its kinds where it cannot be reached.
+    """
+
+    def __init__(self, remote: str, timeout: float) -> None:
+        self._remote = remote
+        self._timeout = min(timeout, _PATIENCE)
+
+    def read(self) -> int:
+        """What it is, in bytes."""
+        return found_in(self._ask(reading()))
+
+    def set(self, size: int) -> None:
+        """Make it *size* bytes."""
+        self._ask(arguments(size))
+
+    def look(self, size: int) -> Smallest:
+        """What it is, where it should be *size*. Raises nothing."""
+        try:
+            return Smallest(size, self.read())
+        except SwitchError as err:
+            return Smallest(size, None, str(err))
+
+    def put_right(self, size: int) -> Smallest:
+        """Make it *size* where it is not; as it was, with *why* where it could not be set. Raises nothing."""
+        was = self.look(size)
+        if not was.differs:
+            return was
+        try:
+            self.set(size)
+        except SwitchError as err:
+            return Smallest(size, was.now, str(err))
+        return was
+
+    def _ask(self, words: list[str]) -> str:
+        if not self._remote.startswith("unix:"):
+            raise UnavailableError(f"ovs-vswitchd's control socket is not reached by way of {self._remote}")
+        try:
+            path = control_socket(self._remote)
+        except UnavailableError:
+            raise UnavailableError(f"there is no control socket of an ovs-vswitchd beside {self._remote}") from None
+        try:
+            with Unixctl(path, self._timeout) as control:
+                return control.run(*words)
+        except PermissionError as err:
+            raise NotPermittedError(f"{err.filename}: {err.strerror}; run as root or as the owner") from None
