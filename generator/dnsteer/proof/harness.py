@@ -14,11 +14,11 @@ from types import TracebackType
 
 from scapy.utils import RawPcapReader
 
+from dnsteer.plan import smallest
 from dnsteer.plan.objects import Plan
 from dnsteer.proof.beside import IN, OUT, Beside, Crossing
 from dnsteer.proof.reference import Frame
 from dnsteer.render.flows import groups_of, lines_of
-from dnsteer.switch import smallest
 from dnsteer.switch.changes import changes
 from dnsteer.switch.megaflows import Counters, Megaflow, read_counters, read_megaflows
 from dnsteer.switch.openflow import OpenFlow
@@ -70,7 +70,7 @@ class Harness:
             args += ["--", "add-port", plan.bridge, port, "--", "set", "Interface", port]
             args += ["type=dummy", f"options:tx_pcap={self._capture(port)}"]
         switch.vsctl(*args)
-        switch.appctl(*smallest.arguments(smallest.SMALLEST, "dummy"))  # as a bring-up and an apply set it
+        switch.appctl(*smallest.setting(smallest.SMALLEST, "dummy"))  # as a bring-up and an apply set it
         self.openflow = OpenFlow(f"unix:{switch.dir}/{plan.bridge}.mgmt", switch.env)
         lines, groups = dict.fromkeys(lines_of(plan)), groups_of(plan)
         self.openflow.bundle(changes(lines, groups, self.openflow.dump()).bundle())

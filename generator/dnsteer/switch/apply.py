@@ -20,11 +20,11 @@ from dnsteer.plan.bridge import WantedBridge, wanted_bridge
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.objects import Plan
 from dnsteer.plan.pipeline import PIPELINE
+from dnsteer.plan.smallest import wanted
 from dnsteer.render.flows import groups_of, lines_of
 from dnsteer.spec.load import Loaded
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
-from dnsteer.switch import smallest
 from dnsteer.switch.changes import Changes, changes, lost, way_back
 from dnsteer.switch.fence import has_fence, makes_fence
 from dnsteer.switch.interrupts import put_off
@@ -32,6 +32,7 @@ from dnsteer.switch.openflow import OpenFlow, Tables
 from dnsteer.switch.sending import Applied, Sending
 from dnsteer.switch.state import STILL_BEGUN
 from dnsteer.switch.tools import SwitchError, UnavailableError, reworded
+from dnsteer.switch.tracker import Smallest, Tracker
 
 if TYPE_CHECKING:
     from dnsteer.switch.handover import Handover
@@ -78,7 +79,7 @@ class Prepared:
     tables: Tables
     todo: Changes
     program: Handover | None = None
-    fragment: smallest.Smallest | None = None
+    fragment: Smallest | None = None
 
     @property
     def settings(self) -> list[str]:
@@ -149,11 +150,11 @@ class Apply:
 
     @property
     def _smallest(self) -> int | None:
-        return smallest.wanted(self.plan, self.want.datapath_type)
+        return wanted(self.plan, self.want.datapath_type)
 
     @property
-    def _tracker(self) -> smallest.Tracker:
-        return smallest.Tracker(self.base.remote, self.base.timeout)
+    def _tracker(self) -> Tracker:
+        return Tracker(self.base.remote, self.base.timeout)
 
     def _handover(self, todo: Changes) -> Handover | None:
         """What becomes of the extension's program, where there is an extension or was one."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dnsteer.plan import smallest
 from dnsteer.plan.absence import NO_OVERLAY
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.plan.build import build_plan
@@ -15,12 +16,12 @@ from dnsteer.render.flows import Flow, Group, groups_of, lines_of, parse_flow
 from dnsteer.spec.load import Loaded
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
-from dnsteer.switch import smallest
 from dnsteer.switch.changes import Changes, changes
 from dnsteer.switch.openflow import OpenFlow, Tables
 from dnsteer.switch.record import Record
 from dnsteer.switch.state import DIGEST_KEY, Standing
 from dnsteer.switch.tools import UnavailableError, openflow_target
+from dnsteer.switch.tracker import Tracker
 
 _BUCKET = re.compile(r"bucket=bucket_id:(\d+),(.*?)(?=,bucket=|$)")
 _TABLE_NAMES = {t.number: t.name for t in PIPELINE.tables.values()}
@@ -132,7 +133,7 @@ def _interrupted(standing: Standing | None) -> Iterator[Drift]:
 def _fragment_drift(loaded: Loaded, plan: Plan, remote: str, timeout: float) -> Iterator[Drift]:
     """That the connection tracker takes other fragments than it should, where that can be told."""
     size = smallest.wanted(plan, wanted_bridge(loaded.spec).datapath_type)
-    found = smallest.Tracker(remote, timeout).look(size) if size is not None else None
+    found = Tracker(remote, timeout).look(size) if size is not None else None
     if found is None or not found.differs:
         return
     first = next(row.vip for row in plan.fragments if row.family == "ipv4")

@@ -1,49 +1,16 @@
-"""The smallest IPv4 fragment that a datapath's connection tracker takes: answers by NAT in smaller ones are lost.
-
-Open vSwitch takes none below 1,200 bytes by default, and can be told to take some down to 400. It forgets that with the
-datapath, so at each start of ovs-vswitchd. The kernel's tracker, and IPv6, which goes past the tracker, have no such limit.
-"""
+"""What the connection tracker's smallest IPv4 fragment is in a running switch, and making it what it should be."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-from dnsteer.plan.objects import Plan
+from dnsteer.plan.smallest import DEFAULT, NAME, reading, setting
 from dnsteer.switch.tools import NotPermittedError, SwitchError, UnavailableError
 from dnsteer.switch.unixctl import Unixctl, control_socket
 
-SMALLEST = 400
-"""Bytes, IP header included: the least that Open vSwitch can be told. The last one of a datagram may be shorter."""
-DEFAULT = 1200
-NAME = "the connection tracker's smallest IPv4 fragment"
-_USERSPACE = "netdev"
 _FOUND = re.compile(r"min v4 frag size: (\d+)")
 _PATIENCE = 5.0
-
-
-def wanted(plan: Plan, datapath_type: str) -> int | None:
-    """What it must be, in bytes; None where no fragment of the plan goes through such a tracker."""
-    tracked = any(row.family == "ipv4" for row in plan.fragments)
-    return SMALLEST if tracked and datapath_type == _USERSPACE else None
-
-
-def arguments(size: int, datapath_type: str = _USERSPACE) -> list[str]:
-    """Those of ovs-appctl that set it."""
-    return ["dpctl/ipf-set-min-frag", f"{datapath_type}@ovs-{datapath_type}", "v4", str(size)]
-
-
-def reading(datapath_type: str = _USERSPACE) -> list[str]:
-    """The arguments of ovs-appctl that print it, among others."""
-    return ["dpctl/ipf-get-status", f"{datapath_type}@ovs-{datapath_type}"]
-
-
-def found_in(text: str) -> int:
-    """What is printed. Raises SwitchError where it is not in there."""
-    found = _FOUND.search(text)
-    if found is None:
-        raise SwitchError(f"{reading()[0]} does not tell {NAME}")
-    return int(found[1])
 
 
 @dataclass(frozen=True)
@@ -72,7 +39,7 @@ class Smallest:
         is_now = f"is {self.now} bytes" if self.now else f"is not known, and by default {DEFAULT} bytes"
         return (
             f"{NAME} {is_now}, and should be {self.wanted} ({self.why}): NAT answers in smaller ones are lost; on the "
-            f"switch itself: dnsteer restore, or ovs-appctl {' '.join(arguments(self.wanted))}"
+            f"switch itself: dnsteer restore, or ovs-appctl {' '.join(setting(self.wanted))}"
         )
 
 
@@ -88,11 +55,11 @@ class Tracker:
 
     def read(self) -> int:
         """What it is, in bytes."""
-        return found_in(self._ask(reading()))
+        return _found_in(self._ask(reading()))
 
     def set(self, size: int) -> None:
         """Make it *size* bytes."""
-        self._ask(arguments(size))
+        self._ask(setting(size))
 
     def look(self, size: int) -> Smallest:
         """What it is, where it should be *size*. Raises nothing."""
@@ -124,3 +91,10 @@ class Tracker:
                 return control.run(*words)
         except PermissionError as err:
             raise NotPermittedError(f"{err.filename}: {err.strerror}; run as root or as the owner") from None
+
+
+def _found_in(text: str) -> int:
+    found = _FOUND.search(text)
+    if found is None:
+        raise SwitchError(f"{reading()[0]} does not tell {NAME}")
+    return int(found[1])
