@@ -13,8 +13,9 @@ from dnsteer.plan.build import build_plan
 from dnsteer.plan.sizes import sizes_of
 from dnsteer.proof.check import check
 from dnsteer.spec.load import load_spec
+from tests.packet.limited import REFUSED, enduring, leave
 from tests.packet.switches import EXAMPLES, Running, cli, spec_of, unexpected
-from tests.unit.bringup_cases import DOCA, NETDEV, settings, written
+from tests.unit.bringup_cases import DOCA, KERNEL, NETDEV, settings, written
 
 NO_NAT = (", forwarding: nat", "")
 NOISE = ["Connection reset by peer", "connection dropped"]
@@ -98,6 +99,27 @@ def test_a_running_switch_is_not_restarted_unasked_and_not_forgotten(scripts: Sc
     scripts.switch.kill_switch()
     scripts.switch.start_switch()
     assert scripts.run("30-openvswitch.sh") == (0, [], "")
+
+
+def test_a_restart_that_is_needed_is_not_forgotten_on_a_full_disk(tmp_path: Path) -> None:
+    """Wherever the disk fills: what the running switch must be restarted for is written before it is changed."""
+    with enduring(tmp_path), Running() as running:
+        running.expected = [*NOISE, *REFUSED]
+        scripts = Scripts(running, tmp_path)
+        scripts.render(NETDEV)
+        assert scripts.run("30-openvswitch.sh")[0] == 0
+        failed = [0, 0]
+        for room in range(0, 2000, 140):
+            for nth, text in enumerate((KERNEL, NETDEV)):  # there and back: one key is read at the start alone
+                running.vsctl("remove", "Open_vSwitch", ".", "external_ids", "dnsteer-restart")
+                scripts.render(text)
+                leave(running, room)
+                failed[nth] += scripts.run("30-openvswitch.sh")[0] == 1
+                leave(running, None)
+                assert scripts.run("30-openvswitch.sh")[0] == 3, (room, nth)
+                assert scripts.run("30-openvswitch.sh")[:2] == (3, [])
+        assert min(failed) >= 3
+        assert unexpected(running) == []
 
 
 def test_what_was_set_before_comes_back(scripts: Scripts) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import resource
 import signal
 import subprocess
 import time
@@ -22,54 +21,35 @@ from dnsteer.cli.output import Exit
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.record import Record
-from dnsteer.switch.tools import program
 from tests.packet.absent import overlay
 from tests.packet.command import FARM, OTHER, SLOW, fresh, on, spec_file
+from tests.packet.limited import REFUSED, enduring, leave
 from tests.packet.switches import BRIDGE, Switch, unexpected
 
 FORK = multiprocessing.get_context("fork")
-REFUSED = [
-    "write failed", "I/O error", "Broken pipe", "Connection reset", "is already up", "receive error", "connection dropped",
-    "flow_limit", "TABLE_FULL",
+OTHERS = [
+    "Broken pipe", "Connection reset", "is already up", "receive error", "connection dropped", "flow_limit", "TABLE_FULL",
 ]  # fmt: skip
 CLAIMS = ("is put right", "is back", "applied as state", "changed:", "the switch has state")
-NEVER = resource.RLIM_INFINITY
-IGNORING = "#!/bin/sh\ntrap '' XFSZ\nexec {real} \"$@\"\n"
-
-
-class Limited(Switch):
-    """Its database's file can be kept from growing."""
-
-    def room(self, size: int | None) -> None:
-        """Leave so many bytes; None: enough."""
-        limit = NEVER if size is None else (self.dir / "conf.db").stat().st_size + size
-        resource.prlimit(self._processes["ovsdb-server"].pid, resource.RLIMIT_FSIZE, (limit, NEVER))
 
 
 @pytest.fixture(scope="module")
-def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Limited]:
-    folder = tmp_path_factory.mktemp("path")  # a process that crosses its limit is killed, unless it ignores that
-    script = folder / "ovsdb-server"
-    script.write_text(IGNORING.format(real=program("ovsdb-server")))
-    script.chmod(0o755)
-    with pytest.MonkeyPatch().context() as patch:
-        patch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-        private = Limited()
-        with private:
-            private.expected = [*SLOW, *REFUSED]
-            yield private
-            assert unexpected(private) == []
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Switch]:
+    with enduring(tmp_path_factory.mktemp("path")), Switch() as private:
+        private.expected = [*SLOW, *REFUSED, *OTHERS]
+        yield private
+        assert unexpected(private) == []
 
 
 @pytest.fixture
-def full(disk: Limited, tmp_path: Path) -> Iterator[Limited]:
+def full(disk: Switch, tmp_path: Path) -> Iterator[Switch]:
     """With FARM applied after OTHER; there is room."""
     fresh(disk)
     for text in (OTHER, FARM):
         assert on(disk)("apply", spec_file(tmp_path, text), "--yes").code == 0
     disk.conf()  # ovs-vswitchd has written what it had to
     yield disk
-    disk.room(None)
+    leave(disk, None)
 
 
 def pending(switch: Switch) -> bool:
@@ -136,7 +116,7 @@ def in_force(switch: Switch, tables: object, out: set[str], spec: Path) -> None:
 @pytest.mark.parametrize("killed", [False, True], ids=["goes on", "is killed"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_disk_that_fills_at_a_step(
-    kind: str, killed: bool, full: Limited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, killed: bool, full: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before the change is begun, before its bundle, before it is confirmed; the process goes on, or is killed there."""
     for number, step in enumerate((BEGIN, BUNDLE, COMMIT)):
@@ -144,7 +124,7 @@ def test_a_disk_that_fills_at_a_step(
         before, verb = full.tables(), change(kind, tmp_path)
 
         def fill() -> None:
-            full.room(0)
+            leave(full, 0)
             if killed:
                 os.kill(os.getpid(), signal.SIGKILL)
 
@@ -165,7 +145,7 @@ def test_a_disk_that_fills_at_a_step(
         assert (after != before) is made
         assert pending(full) is (step is not BEGIN)
         while_full(full, tmp_path)
-        full.room(None)
+        leave(full, None)
         ended = on(full)(*ENDS[(number + KINDS.index(kind)) % len(ENDS)])
         assert ended.code == 0, ended
         out = (
@@ -178,11 +158,11 @@ def test_a_disk_that_fills_at_a_step(
         assert on(full)("apply", spec_file(tmp_path), "--yes").code == 0
 
 
-def test_whatever_room_is_left(full: Limited, tmp_path: Path) -> None:
+def test_whatever_room_is_left(full: Switch, tmp_path: Path) -> None:
     """Writes are of different length: one may still fit where the one before it did not."""
     ends, before = [], full.tables()
     for number, room in enumerate(range(0, 1400, 100)):
-        full.room(room)
+        leave(full, room)
         done = on(full)("drain", "farm/ns1", "--note", "kernel")
         after = full.tables()
         moved = after != before
@@ -190,7 +170,7 @@ def test_whatever_room_is_left(full: Limited, tmp_path: Path) -> None:
         ends.append((moved, done.code))
         if done.code:
             while_full(full, tmp_path)
-        full.room(None)
+        leave(full, None)
         assert on(full)(*ENDS[number % len(ENDS)]).code == 0
         in_force(full, after, {"farm/ns1"} if moved else set(), spec_file(tmp_path))
         assert on(full)("undrain", "farm/ns1").code == 0
@@ -212,14 +192,14 @@ def wait_for_bridge(switch: Switch) -> None:
 
 @pytest.mark.parametrize("kind", [None, "drain", "apply"])
 def test_a_restart_while_the_disk_is_full(
-    kind: str | None, full: Limited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str | None, full: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tables come back, and are those of the last change, though it could not be confirmed."""
     with monkeypatch.context() as patch:
-        at(COMMIT, lambda: full.room(0), patch)
+        at(COMMIT, lambda: leave(full, 0), patch)
         if kind is not None:
             assert on(full)(*change(kind, tmp_path)).code == Exit.ERROR
-    full.room(0)
+    leave(full, 0)
     tables = full.tables()
     restart(full)
     wait_for_bridge(full)
@@ -229,7 +209,7 @@ def test_a_restart_while_the_disk_is_full(
     status = on(full)("status", "--interval", "0.5s")
     said = "the tables are already what it wanted" if kind else "tables   as recorded"
     assert said in status.out + status.err, status
-    full.room(None)
+    leave(full, None)
     assert on(full)("due").code == 0
     in_force(
         full,
@@ -239,14 +219,14 @@ def test_a_restart_while_the_disk_is_full(
     )
 
 
-def test_a_switch_that_waits_on_a_full_disk_is_told_of(full: Limited) -> None:
+def test_a_switch_that_waits_on_a_full_disk_is_told_of(full: Switch) -> None:
     full.vsctl("set", "Open_vSwitch", ".", "other_config:flow-restore-wait=true")
-    full.room(0)
+    leave(full, 0)
     done = on(full)("restore")
     assert done.code == Exit.ERROR
     assert "flow-restore-wait cannot be cleared" in done.err
     assert "forwards nothing" in done.err
-    full.room(None)
+    leave(full, None)
     assert on(full)("restore").code == 0
     assert "flow-restore-wait" not in full.vsctl("get", "Open_vSwitch", ".", "other_config")
 
@@ -258,7 +238,7 @@ def server(switch: Switch, *command: str) -> None:
 
 @pytest.mark.parametrize("step", [BEGIN, COMMIT], ids=["begin", "commit"])
 def test_a_server_that_takes_no_writes(
-    step: Owner, full: Limited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step: Owner, full: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A database that became the standby of another one; the same as with a full disk."""
     before = full.tables()
@@ -284,15 +264,15 @@ def test_a_server_that_takes_no_writes(
 
 
 def test_a_state_that_the_switch_does_not_take_after_a_restart(
-    full: Limited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    full: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then it is the one of before, whole."""
     before, larger = full.tables(), tmp_path / "larger.yaml"
     larger.write_text(FARM.replace("    slots: 32\n", "    slots: 256\n"))
     with monkeypatch.context() as patch:
-        at(COMMIT, lambda: full.room(0), patch)
+        at(COMMIT, lambda: leave(full, 0), patch)
         assert on(full)("apply", larger, "--yes").code == Exit.ERROR
-    full.room(None)
+    leave(full, None)
     row = full.vsctl("get", "Bridge", BRIDGE, "flow_tables:30").strip()
     full.vsctl("set", "Flow_Table", row, "flow_limit=60", "overflow_policy=refuse")
     restart(full)

@@ -227,8 +227,8 @@ class Database:
                     return
             if time.monotonic() > deadline:
                 raise UnavailableError(
-                    f"ovs-vswitchd did not follow the database within {self.timeout:g} s; is it running? "
-                    f"(--timeout waits longer)"
+                    f"ovs-vswitchd did not follow the database within {self.timeout:g} s; is it running? With a full disk "
+                    f"it cannot write there that it did (--timeout waits longer)"
                 )
             time.sleep(_LOOK)
 
@@ -250,7 +250,7 @@ class Database:
             if time.monotonic() > deadline:
                 raise UnavailableError(
                     f"the switch did not open {', '.join(waiting)} within {self.timeout:g} s; is ovs-vswitchd running? "
-                    f"(--timeout waits longer)"
+                    f"With a full disk it cannot write into OVSDB that it did (--timeout waits longer)"
                 )
             time.sleep(_LOOK)
 
