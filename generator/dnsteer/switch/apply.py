@@ -222,17 +222,21 @@ class Apply:
                     asked = end.enter_context(put_off())
                     if before is None:
                         self.journal.begin()
+                    self._let_fragments_pass(what, done)
                     self.sending.send(done, now, what.program, asked)
             else:
                 self.sending.fenced = has_fence(what.tables)
                 self.base.wait_for_ports(self.want.name, [p.name for p in self.want.ports])
                 asked = end.enter_context(put_off())
+                self._let_fragments_pass(what, done)
                 self.sending.send(done, what.tables, what.program, asked)
-            self._let_fragments_pass(what, done)
             return self._finish(done)
 
     def _let_fragments_pass(self, what: Prepared, done: Applied) -> None:
-        """Have the connection tracker take fragments as small as it can; one that cannot be told is only noted."""
+        """Have the connection tracker take fragments as small as it can; that it cannot be told is only noted.
+
+        Before the bundle, so that no answer is lost. It stays where that fails: nothing needs larger ones.
+        """
         size, found = self._smallest, what.fragment
         if size is None:
             return
