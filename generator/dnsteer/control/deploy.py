@@ -16,7 +16,7 @@ from dnsteer.control.ahead import Ahead
 from dnsteer.control.back import Back, chosen, out_again, put_in
 from dnsteer.control.differences import Difference, differences
 from dnsteer.control.outlook import Outlook, sentences
-from dnsteer.control.recorded import Journal, NoJournal, as_settled, reach, settle, spec_of
+from dnsteer.control.recorded import Journal, NoJournal, as_settled, forget, reach, settle, spec_of
 from dnsteer.control.vanishing import vanishing, vanishing_flows
 from dnsteer.control.where import GRACE, MOVED_ON, WAITS, Confirm, Progress, Switch, expire, now, silent, stamp, who
 from dnsteer.plan.absence import NO_OVERLAY, Absence, Overlay
@@ -29,7 +29,7 @@ from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.record import Record
 from dnsteer.switch.sending import Applied
 from dnsteer.switch.state import DamagedError, Standing, State
-from dnsteer.switch.tools import SwitchError, UnavailableError
+from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 
 if TYPE_CHECKING:
     from dnsteer.control.extension import ProgramChange
@@ -102,6 +102,7 @@ class Deployment:
             found += movement.moved_vips(old.vips, state.vips, {m.pool: m.slots for m in members})
             spec_then = None if same or loaded.spec.switch.extension is None else spec_before()
             found += movement.rehashed(spec_then, loaded.spec) if spec_then else []
+        found_small = prepared.fragment.warning if prepared.fragment is not None and not change else ""
         differ, gone = ([], []) if same else _differences(old, spec_before, loaded, prepared)
         unread = _unread(standing, old, prepared)
         waits = standing.waits if standing else record.other_config().get("flow-restore-wait") == "true"
@@ -111,7 +112,7 @@ class Deployment:
             loaded, prepared, system, standing, old, overlay, differ, found,
             ask=unread + gone + movement.reasons_to_ask(found, before, was, members, overlay),
             warnings=[*movement.dark_pools(members, overlay), *unknown, *([WAITS] if waits else []), *faults,
-                      *prepared.warnings],
+                      *prepared.warnings, *([found_small] if found_small else [])],
             record=stale,
             program=program,
             named=_named(switch_name, name),
@@ -124,6 +125,7 @@ class Deployment:
     def carry_out(self) -> Deployed:
         """Do it."""
         applied = self.work.carry_out(self.outlook.prepared)
+        self.outlook.warnings += applied.warnings
         pending = self.journal.pending
         return Deployed(self.outlook, applied, pending.number if pending else self.journal.state.number)
 
@@ -174,18 +176,18 @@ def deployment(
 
 
 def _settled(switch: Switch, record: Record, standing: Standing, progress: Progress) -> Standing:
-    """The bridge after what was cut off is ended; or, where that cannot be, forgotten: the deployment makes all anew."""
+    """The bridge after what was cut off is ended; or, where the switch does not take that, replaced by this deployment."""
     try:
         return settle(switch, record, standing, progress)
-    except UnavailableError:
+    except (UnavailableError, UnwrittenError):
         raise
     except SwitchError as err:
         after = record.standing(standing.bridge)
         if after is None or after.pending is None:
             raise
+        settled = forget(switch, record, after)
         progress(f"a change that was cut off cannot be ended, and is replaced: {err}")
-        record.take_back(after)
-        return record.the_bridge(standing.bridge)
+        return settled
 
 
 def deploy(

@@ -99,6 +99,8 @@ def sentences(outlook: Outlook) -> list[str]:
     words += [d.text for d in outlook.differences]
     words += [move.text() for move in outlook.moves]
     words += [f"{d.by}: {d.todo}" for d in outlook.prepared.differ]
+    fragment = outlook.prepared.fragment
+    words += [fragment.todo] if fragment is not None and fragment.differs else []
     words += outlook.ended + outlook.returned
     if not words and (outlook.prepared.todo or outlook.prepared.loads):
         words.append("the spec is the one that is applied; the switch differs from it and is put right")

@@ -6,7 +6,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import islice
 from typing import Any
 
 from dnsteer.plan.build import build_plan
@@ -18,6 +17,7 @@ from dnsteer.proof.reference import Expectation, Frame, Reference
 from dnsteer.proof.scene import Scene
 from dnsteer.proof.show import differences, summary
 from dnsteer.proof.vectors import Vector, batches
+from dnsteer.proof.wire import parse
 from dnsteer.spec.load import Loaded
 from dnsteer.switch.complaints import sort_out
 from dnsteer.switch.masks import Mask
@@ -177,10 +177,22 @@ def _by_kind(stream: Iterable[Vector]) -> tuple[list[Vector], list[Vector]]:
     return load, rest
 
 
-def _chunks(items: Sequence[Vector]) -> Iterable[list[Vector]]:
-    stream = iter(items)
-    while chunk := list(islice(stream, _CHUNK)):
-        yield chunk
+def _chunks(items: Sequence[Vector]) -> Iterable[Sequence[Vector]]:
+    start = 0
+    while start < len(items):
+        end = start + _CHUNK
+        while end < len(items) and _of_one_datagram(items[end - 1], items[end]):
+            end += 1
+        yield items[start:end]
+        start = end
+
+
+def _of_one_datagram(one: Vector, other: Vector) -> bool:
+    """Whether two frames are fragments that leave only together. Every datagram has a client of its own."""
+    if not one.kind == other.kind == "fragment":
+        return False
+    a, b = parse(one.data), parse(other.data)
+    return (a.source, a.destination) == (b.source, b.destination)
 
 
 def _run(harness: Harness, reference: Reference, chunk: Sequence[Vector], report: Report, choices: Choices) -> None:

@@ -13,6 +13,7 @@ from types import TracebackType
 
 from scapy.utils import RawPcapReader
 
+from dnsteer.plan import smallest
 from dnsteer.plan.objects import Plan
 from dnsteer.proof.beside import IN, OUT, Beside, Crossing
 from dnsteer.proof.reference import Frame
@@ -74,6 +75,7 @@ class Harness:
         switch.vsctl(*args)
         # Beside flow-limit there is a limit of its own, which begins at 10,000 and follows the revalidator's speed.
         switch.appctl("upcall/set-flow-limit", _KEPT["flow-limit"])
+        switch.appctl(*smallest.setting(smallest.SMALLEST, "dummy"))  # as a bring-up and an apply set it
         self.openflow = OpenFlow(f"unix:{switch.dir}/{plan.bridge}.mgmt", switch.env)
         lines, groups = dict.fromkeys(lines_of(plan)), groups_of(plan)
         self.openflow.bundle(changes(lines, groups, self.openflow.dump()).bundle())

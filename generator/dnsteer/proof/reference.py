@@ -27,7 +27,9 @@ from dnsteer.proof.served import (
 from dnsteer.proof.wire import ARP, IPV4, IPV6, UDP, MalformedError, Packet, Piece, parse, rewritten
 from dnsteer.spec.model import Forwarding, Pool, Spec, Vip
 
-__all__ = ["Expectation", "Frame", "Reference", "Service", "Target"]
+SMALLEST = 400
+"""Bytes of an IPv4 fragment that is translated, header included; the last one of a datagram may be shorter."""
+__all__ = ["SMALLEST", "Expectation", "Frame", "Reference", "Service", "Target"]
 
 
 @dataclass(frozen=True)
@@ -198,6 +200,8 @@ class Reference:
                 return dropped("a fragment of no backend whose fragments are restored")
             if packet.protocol != UDP and not _later_ipv6(packet):
                 return dropped("a fragment of another protocol than UDP")
+            if packet.ethertype == IPV4 and packet.more and packet.end - packet.l3 < SMALLEST:
+                return dropped(f"an IPv4 fragment of fewer than {SMALLEST} bytes, and not the last one")
             source = (pieces.address, _port_of(pieces, packet.sport))
             why = f"{packet.piece.value} of an answer for {ip_address(pieces.address)}"
         leave = self._exits[port]

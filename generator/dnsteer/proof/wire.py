@@ -40,7 +40,7 @@ class Packet:
     """A frame and the places of its headers. Addresses are packed; ports are -1 where there are none.
 
     *vlan* is the VLAN ID of the outer tag, 0 without one; *tags* is their number.
-    *fragment_header*: IPv6 has one, be it that of a whole packet.
+    *fragment_header*: IPv6 has one, be it that of a whole packet. *more*: IPv4 says that more fragments follow.
     """
 
     data: bytes
@@ -51,6 +51,7 @@ class Packet:
     l4: int = 0
     piece: Piece = Piece.WHOLE
     fragment_header: bool = False
+    more: bool = False
     source: bytes = b""
     destination: bytes = b""
     sport: int = -1
@@ -104,6 +105,7 @@ def _parse_ipv4(packet: Packet) -> None:
     packet.protocol = data[l3 + 9]
     packet.source, packet.destination = data[l3 + 12 : l3 + 16], data[l3 + 16 : l3 + 20]
     packet.piece = Piece.LATER if place & 0x1FFF else Piece.FIRST if place & 0x2000 else Piece.WHOLE
+    packet.more = bool(place & 0x2000)
 
 
 def _parse_ipv6(packet: Packet) -> None:

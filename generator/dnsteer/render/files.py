@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from dnsteer import __version__
+from dnsteer.plan import smallest
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.objects import Plan
@@ -44,7 +45,7 @@ def rendered(loaded: Loaded) -> dict[str, str]:
     )
     flows = render_flows(plan, file)
     texts = {
-        "bridge.sh": _bridge_script(loaded, file),
+        "bridge.sh": _bridge_script(loaded, plan, file),
         "groups.txt": head.format(what="Groups", how="add-groups", name="groups.txt") + render_groups(plan, file),
         "flows.txt": head.format(what="Flows", how="add-flows", name="flows.txt") + flows,
         "bundle.txt": head.format(what="All tables and groups", how="bundle", name="bundle.txt") + _bundle(plan, flows),
@@ -122,11 +123,15 @@ def _bundle(plan: Plan, flows: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _bridge_script(loaded: Loaded, file: str) -> str:
+def _bridge_script(loaded: Loaded, plan: Plan, file: str) -> str:
     env = environment()
     env.filters.setdefault("shell", shlex.quote)
     env.filters.setdefault("ovsdb_string", json.dumps)
     bridge = wanted_bridge(loaded.spec)
     return env.get_template("files/bridge.sh.j2").render(
-        bridge=bridge, file=file, flavor=loaded.spec.switch.flavor.value
+        bridge=bridge,
+        file=file,
+        flavor=loaded.spec.switch.flavor.value,
+        smallest=smallest,
+        size=smallest.wanted(plan, bridge.datapath_type),
     )
