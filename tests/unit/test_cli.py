@@ -148,10 +148,21 @@ def test_no_output_at_all() -> None:
     assert (closed.stdout, closed.stderr) == ("0\n", "")
 
 
-@pytest.mark.parametrize("verb", ["schema", "version", "version --json"])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "schema",
+        "version",
+        "version --json",
+        f"check {SPEC} --sample 1",
+        f"check {SPEC} --sample 1 --json",
+        f"lint {SPEC} --flavor ovs-doca",
+        f"explain {SPEC} --client 198.51.100.7:40001 --vip 192.0.2.53:53/udp",
+    ],
+)
 def test_output_that_cannot_be_written(verb: str) -> None:
     done = shell(f"dnsteer {verb} >/dev/full; echo $?")
-    assert (done.stdout, done.stderr) == ("1\n", "dnsteer: output: No space left on device\n")
+    assert (done.stdout, done.stderr) == ("1\n", "dnsteer: standard output: No space left on device\n")
 
 
 @pytest.mark.parametrize("kind", ["bash", "zsh", "fish"])

@@ -87,8 +87,9 @@ def capacity(
             fail(str(error), Exit.USAGE, as_json=json)
         if plot is not None:
             from dnsteer.offload.capacity.plot import draw
+            from dnsteer.render.writing import write_file
 
-            plot.write_bytes(draw(after, before))
+            write_file(plot, draw(after, before))
         if json:
             shown = before.as_json() if before else None
             print_json({"ok": True, **after.as_json(), "set": settings or [], "before": shown})

@@ -46,6 +46,8 @@ def plan(
     json: Json = False,
 ) -> None:  # fmt: skip
     """Say what an apply would change on the switch. Changes nothing; exit code 0: nothing to do, 2: changes."""
+    if output == Path("-"):
+        raise typer.BadParameter("found -o -; expected a file: the plan's words go to standard output")
     with _loaded(spec, switch, json) as (loaded, ahead):
         from dnsteer.control import planfile
         from dnsteer.control.deploy import Options, look

@@ -92,12 +92,13 @@ def _explain(text: str) -> None:
 
 def _write_sarif(file: Path, report: Report) -> None:
     from dnsteer.offload.sarif import sarif
+    from dnsteer.render.writing import write_file
 
     text = json_module.dumps(sarif(report.examination.loaded.file, report.findings), indent=2) + "\n"
     if file == Path("-"):
         out.print(text, end="")
     else:
-        file.write_text(text, encoding="utf-8")
+        write_file(file, text)
 
 
 def _show(report: Report, verbose: bool) -> None:

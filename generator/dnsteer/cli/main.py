@@ -81,8 +81,9 @@ def run() -> None:
     except BrokenPipeError:  # whoever reads has seen enough
         code = code or _ERROR
     except OSError as error:  # such as a full disk under standard output
-        code = _ERROR
-        _say(f"output: {error.strerror or error}")
+        if not code:  # else it was said, and what was not written is tried again here
+            _say(f"{error.filename or 'standard output'}: {error.strerror or error}")
+        code = code or _ERROR
     except Exception:
         if not _asked:
             raise

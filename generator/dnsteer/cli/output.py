@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO, cast
 
 import typer
 
@@ -39,11 +39,17 @@ class Exit(IntEnum):
 _MOVES = dict.fromkeys([7, 8, 11, 12, 13])  # bell, backspace, vertical tab, form feed, carriage return
 
 
+_STREAMS = {"stdout": "standard output", "stderr": "standard error"}
+
+
 class Stream:
-    """Standard output or standard error: lines as they stand, and tables by rich."""
+    """Standard output or standard error: lines as they stand, and tables by rich. Errors of writing name it."""
 
     def __init__(self, name: str) -> None:
         self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
 
     @property
     def file(self) -> TextIO:
@@ -53,8 +59,27 @@ class Stream:
 
     def print(self, text: str, end: str = "\n") -> None:
         """Print *text* without the characters that move a cursor or ring; what others wrote goes through `escape` before."""
-        self.file.write(text.translate(_MOVES) + end)
-        self.file.flush()
+        self.write(text.translate(_MOVES) + end)
+        self.flush()
+
+    def write(self, text: str) -> int:
+        """Write *text* as it is. Raises OSError."""
+        with self._named():
+            return self.file.write(text)
+
+    def flush(self) -> None:
+        """Write what was kept back. Raises OSError."""
+        with self._named():
+            self.file.flush()
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OSError(error.errno, error.strerror or str(error), _STREAMS[self._name]) from error
 
     @cached_property
     def rich(self) -> Console:
@@ -62,7 +87,7 @@ class Stream:
         from rich import console as of_rich
 
         # No emoji: rich would draw one in 2001:db8:a:b::1.
-        console = of_rich.Console(stderr=self._name == "stderr", highlight=False, soft_wrap=True, emoji=False)
+        console = of_rich.Console(file=cast("TextIO", self), highlight=False, soft_wrap=True, emoji=False)
         if not console.is_terminal and "COLUMNS" not in os.environ:
             console.width = 200  # in files and pipes rich would take 80, and tables lose columns
         return console
@@ -76,7 +101,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 def print_json(value: Any) -> None:
     """Print *value* as JSON."""
-    sys.stdout.write(json.dumps(value, indent=2) + "\n")
+    out.write(json.dumps(value, indent=2) + "\n")
+    out.flush()
 
 
 def fail(message: str, code: Exit, *, as_json: bool = False) -> NoReturn:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from dnsteer import __version__
 from dnsteer.control.deploy import Deployed, Options, deploy, look
 from dnsteer.control.outlook import Outlook, as_json, hash_of
 from dnsteer.control.where import Confirm, Progress, Switch, now, silent, stamp, who
+from dnsteer.render.writing import write_file
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import Loaded, check_document
 from dnsteer.switch.tools import SwitchError
@@ -21,7 +21,7 @@ _AGAIN = "look again with: dnsteer plan"
 
 
 def write(outlook: Outlook, switch: Switch, options: Options, file: Path) -> None:
-    """Write the plan file, whole or not at all. Raises OSError."""
+    """Write the plan file, whole or not at all. Raises OSError that names it."""
     content = {
         "format": FORMAT,
         "version": __version__,
@@ -34,17 +34,7 @@ def write(outlook: Outlook, switch: Switch, options: Options, file: Path) -> Non
         "spec": {"file": outlook.loaded.file, "text": outlook.loaded.document.text},
     }
     text = json.dumps({**content, "sum": hash_of(content)}, indent=1) + "\n"
-    if file.exists() and not file.is_file():  # a device or a pipe
-        file.write_text(text)
-        return
-    target = file.resolve()  # of a link, what it leads to
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        temporary.write_text(text)
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    write_file(file, text)
 
 
 def read(file: Path) -> dict[str, Any]:
