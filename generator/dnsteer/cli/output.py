@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from dnsteer.spec.document import Document
+    from dnsteer.spec.errors import Finding
     from dnsteer.spec.load import Loaded
 
 
@@ -95,7 +96,9 @@ class Stream:
 
 out, err = Stream("stdout"), Stream("stderr")
 
-SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, a YAML file.", show_default=False)]
+SPEC_HELP = "The spec, a YAML file; - for standard input."
+SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help=SPEC_HELP, show_default=False)]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show each warning, also where many are alike.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
@@ -152,21 +155,32 @@ def _where(error: OSError) -> str:
     return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
 
 
-def load(file: Path, as_json: bool = False) -> Loaded:
-    """Load the spec and print its warnings."""
+def load(file: Path, as_json: bool = False, verbose: bool = False) -> Loaded:
+    """Load the spec and print its warnings, those that are alike on one line unless *verbose*."""
     from dnsteer.spec.document import read_document  # here, since the quick verbs do without
 
-    return check(read_document(file), as_json)
+    return check(read_document(file), as_json, verbose)
 
 
-def check(document: Document, as_json: bool = False) -> Loaded:
-    """Check a spec that was read, and print its warnings."""
+def check(document: Document, as_json: bool = False, verbose: bool = False) -> Loaded:
+    """Check a spec that was read, and print its warnings as `load` does."""
+    from dnsteer.spec.errors import together
     from dnsteer.spec.load import check_document
 
     loaded = check_document(document)
     if not as_json:
-        from dnsteer.plan.selection import uneven
-
-        for warning in (*loaded.warnings, *uneven(loaded)):
-            err.print(f"warning: {warning.text(loaded.file)}")
+        found = _warnings(loaded)
+        for text in [w.text(loaded.file) for w in found] if verbose else together(found, loaded.file):
+            err.print(f"warning: {text}")
     return loaded
+
+
+def spec_warnings(loaded: Loaded) -> dict[str, Any]:
+    """All warnings about the spec, for JSON."""
+    return {"spec_warnings": [w.as_json(loaded.file) for w in _warnings(loaded)]}
+
+
+def _warnings(loaded: Loaded) -> list[Finding]:
+    from dnsteer.plan.selection import uneven
+
+    return [*loaded.warnings, *uneven(loaded)]

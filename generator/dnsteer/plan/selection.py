@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from dnsteer.plan.absence import Absence
@@ -37,16 +37,32 @@ def uneven(loaded: Loaded) -> Iterator[Finding]:
     }
     for name, pool in loaded.spec.pools.items():
         slots = meaning.slot_count(loaded.spec, pool)
-        judged: dict[str, int] = {}
-        for family in (each for each in (*FAMILIES, ANY) if (name, each) in asked):
-            weights = {b.name: b.weight for b in meaning.members(pool, family)}
-            if not any(weights.values()) or weights == judged:
-                continue
-            judged = weights
-            backend, error = worst_share(weights, slots)
-            if abs(error) > SHARE_TOLERANCE:
-                path = ("pools", name)
-                found = f"{slots} slots, which give backend {backend} {float(error):+.1%} against its weight"
-                hint = "name more slots, a power of two, if the difference matters"
-                yield Finding(loaded.document.line(path), path, found, "shares within 2 % of the weights'", hint)
-                break
+        families = [each for each in (*FAMILIES, ANY) if (name, each) in asked]
+        weights = [{b.name: b.weight for b in meaning.members(pool, family)} for family in families]
+        judged = [each for each in weights if any(each.values())]
+        off = (worst_share(each, slots) for each in judged)
+        worst = next(((backend, error) for backend, error in off if abs(error) > SHARE_TOLERANCE), None)
+        if worst is not None:
+            path = ("pools", name)
+            found = f"{slots} slots, which give backend {worst[0]} {float(worst[1]):+.1%} against its weight"
+            yield Finding(
+                loaded.document.line(path), path, found, "shares within 2 % of the weights'",
+                _more_slots(judged, slots, meaning.most_slots(loaded.spec, pool)),
+                "pools with shares that are more than 2 % off their weights'",
+            )  # fmt: skip
+
+
+def _more_slots(pool: Sequence[Mapping[str, int]], slots: int, most: int) -> str:
+    """What to do about uneven shares of a *pool*, given by its weights in each family: how many slots mend them."""
+    nearest, left = 0, Fraction(0)
+    for size in (1 << n for n in range(slots.bit_length(), most.bit_length())):
+        error = max(abs(worst_share(weights, size)[1]) for weights in pool)
+        if not nearest or error < left:
+            nearest, left = size, error
+        if error <= SHARE_TOLERANCE:
+            moves = "but a changed number moves most clients"
+            return f"if the difference matters: slots: {size} (within {float(error):.1%}), {moves}"
+    can = f"the most that it can have is {most}"
+    if nearest:
+        can = f"slots: {nearest} comes nearest (within {float(left):.1%}), and {can}"
+    return f"{can}: give the backends weights that are nearer to each other, or split the pool"

@@ -62,7 +62,7 @@ def check_document(doc: Document) -> Loaded:
     try:
         spec = Spec.model_validate(doc.value)
     except ValidationError as err:
-        raise SpecError(doc.file, findings_of(err, doc)) from None
+        raise SpecError(doc.file, findings_of(err, doc), err.error_count()) from None
     scope = Scope(spec, doc)
     findings = list(islice((finding for check in _CHECKS for finding in check(scope)), MAX_FINDINGS + 1))
     if findings:

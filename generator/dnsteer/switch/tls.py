@@ -44,6 +44,9 @@ class Tls:
         """Read the files. Raises SwitchError that names the file, what is wrong with it and what to do."""
         for option, file in zip(_OPTIONS, (self.private_key, self.certificate, self.ca_cert), strict=True):
             try:
+                if file.exists() and not file.is_file():  # a pipe would be waited for
+                    why = f"{option}: found {file}, which is no file; give a PEM file that this user can read"
+                    raise SwitchError(why)
                 file.open("rb").close()
             except OSError as err:
                 why = f"{option}: {file}: {err.strerror}; give a PEM file that this user can read"
