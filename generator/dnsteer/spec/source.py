@@ -18,6 +18,7 @@ PATIENCE = 5.0
 """Seconds that a writer of a pipe may take to open it."""
 
 _POLL = 50  # milliseconds
+_CHUNK = 1 << 20
 _NOT_FILES = (
     (stat.S_ISDIR, "a directory", "name a file in it"),
     (stat.S_ISSOCK, "a socket", "check the path"),
@@ -64,7 +65,7 @@ def _read(file: Path, most: int) -> bytes:
         if stat.S_ISFIFO(mode):
             return _read_pipe(handle, most)
         data = bytearray()
-        while len(data) < most and (chunk := stream.read(most - len(data))):
+        while len(data) < most and (chunk := stream.read(min(_CHUNK, most - len(data)))):
             data += chunk
         return bytes(data)
 
@@ -83,7 +84,7 @@ def _read_pipe(pipe: int, most: int) -> bytes:
     data, opened = bytearray(), False
     while len(data) < most:
         try:
-            chunk = os.read(pipe, most - len(data))
+            chunk = os.read(pipe, min(_CHUNK, most - len(data)))
         except BlockingIOError:  # somebody has it open and has yet to write
             opened = True
             poll.poll()
