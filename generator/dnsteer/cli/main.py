@@ -133,7 +133,8 @@ def _run() -> int:
             from dnsteer.cli.completion import show
 
             return show(NAME, named)
-        code: Any = application(first)(prog_name=NAME, standalone_mode=False)
+        verb = "version" if first == "--version" else first  # which needs none: one is loaded sooner than all
+        code: Any = application(verb)(prog_name=NAME, standalone_mode=False)
     except usage_error as error:
         error.show()  # type: ignore[attr-defined]
         return _USAGE
