@@ -329,7 +329,7 @@ def test_notes_tell_what_is_not_in_the_figures() -> None:
         return " ".join(asked(paths, text=text, **more).notes)
 
     assert "not counted in depth" in notes()
-    assert "--set switch.flavor=ovs-doca" in notes([replace(BASE, offloaded="no")], SPEC)
+    assert "--flavor ovs-doca" in notes([replace(BASE, offloaded="no")], SPEC)
     assert "dnsteer lint says why" in notes([replace(BASE, offloaded="partial")])
     assert "more than 4000000" in notes([replace(BASE, rules=5_000_000)])
     assert "more than the card's 16" in notes(arm_cores=17)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dnsteer.cli.offloaded import profile_named
-from dnsteer.cli.output import Exit, Json, err, fail, load, out, print_json, reporting
+from dnsteer.cli.output import SPEC_HELP, Exit, Json, err, fail, load, out, print_json, reporting, spec_warnings
 
 if TYPE_CHECKING:
     from dnsteer.offload.findings import Finding
@@ -30,9 +30,7 @@ def register(app: typer.Typer) -> None:
 
 
 def lint(
-    spec: Annotated[
-        Path | None, typer.Argument(metavar="SPEC", help="The spec, a YAML file.", show_default=False)
-    ] = None,
+    spec: Annotated[Path | None, typer.Argument(metavar="SPEC", help=SPEC_HELP, show_default=False)] = None,
     flavor: Annotated[
         str | None,
         typer.Option(
@@ -62,12 +60,12 @@ def lint(
         from dnsteer.offload.findings import worst
         from dnsteer.offload.lint import lint as run_lint
 
-        loaded = load(spec, json)
+        loaded = load(spec, json, verbose)
         report = run_lint(examine(loaded, profile_named(flavor, loaded)))
         if sarif is not None:
             _write_sarif(sarif, report)
         if json:
-            print_json(report.as_json())
+            print_json({**report.as_json(), **spec_warnings(loaded)})
         elif sarif != Path("-"):
             _show(report, verbose)
     severity = worst(report.findings)
@@ -92,12 +90,13 @@ def _explain(text: str) -> None:
 
 def _write_sarif(file: Path, report: Report) -> None:
     from dnsteer.offload.sarif import sarif
+    from dnsteer.render.writing import write_file
 
     text = json_module.dumps(sarif(report.examination.loaded.file, report.findings), indent=2) + "\n"
     if file == Path("-"):
         out.print(text, end="")
     else:
-        file.write_text(text, encoding="utf-8")
+        write_file(file, text)
 
 
 def _show(report: Report, verbose: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dnsteer.cli.output import Exit, Json, SpecFile, err, fail, load, out, print_json, reporting
+from dnsteer.cli.output import Exit, Json, SpecFile, Verbose, err, fail, load, out, print_json, reporting, spec_warnings
 
 if TYPE_CHECKING:
     from dnsteer.proof.check import Report
@@ -32,6 +32,7 @@ def check(
             min=1, metavar="N", help="Send packets for N slots of each service instead of all; for huge specs."
         ),
     ] = None,
+    verbose: Verbose = False,
 ) -> None:
     """Prove the spec on a private ovs-vswitchd: every byte of every kind of packet, both ways."""
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -39,7 +40,7 @@ def check(
     from dnsteer.proof.check import check as run_check
 
     with reporting(json):
-        loaded = load(spec, json)
+        loaded = load(spec, json, verbose)
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
         with Progress(*columns, console=err.rich, transient=True, disable=json or not sys.stderr.isatty()) as progress:
             task, sent = progress.add_task("starting a private switch", total=None), 0
@@ -52,7 +53,7 @@ def check(
 
             report = run_check(loaded, per_service=sample, progress=tell)
     if json:
-        print_json(report.as_json())
+        print_json({**report.as_json(), **spec_warnings(loaded)})
         raise typer.Exit(Exit.OK if report.ok else Exit.ERROR)
     for failure in report.failures:
         out.print(f"FAILED {failure.vector} at {failure.port}: {failure.problem}")
@@ -97,19 +98,20 @@ def explain(
     ] = None,
     uplink: Annotated[str | None, typer.Option(help="Uplink that the query comes in by; the first by default.")] = None,
     cookie: Annotated[str | None, typer.Option(metavar="0x...", help="Name the object behind a flow's cookie.")] = None,
+    verbose: Verbose = False,
     json: Json = False,
 ) -> None:
     """Say which backend a client gets and through which flows, or what a cookie stands for."""
     with reporting(json):
         if cookie is not None and client is None and vip is None:
-            _cookie(spec, cookie, json)
+            _cookie(spec, cookie, json, verbose)
         elif client is not None and vip is not None and cookie is None:
-            _query(spec, client, vip, uplink, json)
+            _query(spec, client, vip, uplink, json, verbose)
         else:
             fail("give either --client and --vip, or --cookie", Exit.USAGE)
 
 
-def _cookie(spec: SpecFile, text: str, json: bool) -> None:
+def _cookie(spec: SpecFile, text: str, json: bool, verbose: bool) -> None:
     from dnsteer.proof.explain import explain_cookie, is_tagged
     from dnsteer.spec.errors import show_path
 
@@ -117,14 +119,14 @@ def _cookie(spec: SpecFile, text: str, json: bool) -> None:
         number = int(text, 16)
     except ValueError:
         fail(f"--cookie: found {text!r}; expected a hexadecimal number such as 0xd453020000006ff4", Exit.USAGE)
-    loaded = load(spec, json)
+    loaded = load(spec, json, verbose)
     subject = explain_cookie(loaded, number)
     if subject is None:
         why = "an object that this spec does not have" if is_tagged(number) else "no cookie of dnsteer's"
         fail(f"0x{number:x}: {why}", Exit.ERROR)
     if json:
-        path = show_path(subject.path)
-        print_json({"cookie": hex(number), "object": subject.title, "line": subject.line, "path": path})
+        value = {"object": subject.title, "line": subject.line, "path": show_path(subject.path)}
+        print_json({"cookie": hex(number), **value, **spec_warnings(loaded)})
     else:
         where = f"{loaded.file}:{subject.line} {show_path(subject.path)}"
         out.print(f"0x{number:x}: {subject.title}, {where}")
@@ -188,7 +190,7 @@ def _show_steps(steps: tuple[Step, ...], file: str) -> None:
         out.print(f"            {step.about}  {at}  cookie 0x{step.cookie:x}")
 
 
-def _query(spec: SpecFile, client: str, vip: str, uplink: str | None, json: bool) -> None:
+def _query(spec: SpecFile, client: str, vip: str, uplink: str | None, json: bool, verbose: bool) -> None:
     from dnsteer.proof.explain import explain_query
     from dnsteer.spec.model import Protocol
 
@@ -199,14 +201,14 @@ def _query(spec: SpecFile, client: str, vip: str, uplink: str | None, json: bool
     address, port = _endpoint("--vip", where)
     if source.version != address.version:
         fail("--client and --vip are of different families", Exit.USAGE)
-    loaded = load(spec, json)
+    loaded = load(spec, json, verbose)
     uplinks = list(loaded.spec.switch.uplinks)
     ingress = uplink or uplinks[0]
     if ingress not in uplinks:
         fail(f"--uplink: found {ingress!r}; expected one of {', '.join(uplinks)}", Exit.USAGE)
     way = explain_query(loaded, source, sport, address, port, Protocol(protocol), ingress)
     if json:
-        print_json(asdict(way))
+        print_json({**asdict(way), **spec_warnings(loaded)})
     else:
         _show(way, loaded.file)
     if not way.as_expected:

@@ -13,7 +13,7 @@ from dnsteer.offload.findings import Finding
 from dnsteer.offload.said import finding
 from dnsteer.plan.selection import used_weights, worst_of
 from dnsteer.spec import meaning
-from dnsteer.spec.model import MAX_SLOTS, Pool, Selection
+from dnsteer.spec.model import Pool
 
 GOOD_SHARE = Fraction(2, 100)
 """A share that is off by this, relative to its weight's, is good enough: less than what resolvers differ by."""
@@ -64,8 +64,7 @@ def of_slot_numbers(seen: Examination) -> Iterator[Finding]:
 def _better(seen: Examination, pool: Pool, sets: Sequence[Mapping[str, int]], rules: int) -> int | None:
     """The number of slots that would serve a pool better; None where it is good as it is. *rules*: for each slot."""
     slots = meaning.slot_count(seen.loaded.spec, pool)
-    limits = meaning.FLAVOR_LIMITS[seen.loaded.spec.switch.flavor]
-    most = limits.max_dp_hash_slots if pool.selection is Selection.DP_HASH else MAX_SLOTS
+    most = meaning.most_slots(seen.loaded.spec, pool)
     error = abs(worst_of(sets, slots)[1])
     numbers = [1 << bits for bits in range(most.bit_length()) if 1 << bits <= most]
     if error > GOOD_SHARE:

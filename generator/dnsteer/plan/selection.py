@@ -53,10 +53,30 @@ def worst_of(sets: Sequence[Mapping[str, int]], slots: int) -> tuple[str, Fracti
 def uneven(loaded: Loaded) -> Iterator[Finding]:
     """Pools with too few slots for their weights: the backend whose share is furthest off, one finding a pool."""
     for name, sets in used_weights(loaded.spec).items():
-        slots = meaning.slot_count(loaded.spec, loaded.spec.pools[name])
+        pool = loaded.spec.pools[name]
+        slots = meaning.slot_count(loaded.spec, pool)
         backend, error = worst_of(sets, slots)
         if abs(error) > SHARE_TOLERANCE:
             path = ("pools", name)
             found = f"{slots} slots, which give backend {backend} {float(error):+.1%} against its weight"
-            hint = "name more slots, a power of two, if the difference matters"
-            yield Finding(loaded.document.line(path), path, found, "shares within 10 % of the weights'", hint)
+            yield Finding(
+                loaded.document.line(path), path, found, "shares within 10 % of the weights'",
+                _more_slots(sets, slots, meaning.most_slots(loaded.spec, pool)),
+                "pools with shares that are more than 10 % off their weights'",
+            )  # fmt: skip
+
+
+def _more_slots(sets: Sequence[Mapping[str, int]], slots: int, most: int) -> str:
+    """What to do about uneven shares of a pool, given by its *sets* of weights: how many slots mend them."""
+    nearest, left = 0, Fraction(0)
+    for size in (1 << n for n in range(slots.bit_length(), most.bit_length())):
+        error = abs(worst_of(sets, size)[1])
+        if not nearest or error < left:
+            nearest, left = size, error
+        if error <= SHARE_TOLERANCE:
+            moves = "but a changed number moves most clients"
+            return f"if the difference matters: slots: {size} (within {float(error):.1%}), {moves}"
+    can = f"the most that it can have is {most}"
+    if nearest:
+        can = f"slots: {nearest} comes nearest (within {float(left):.1%}), and {can}"
+    return f"{can}: give the backends weights that are nearer to each other, or split the pool"

@@ -75,7 +75,7 @@ def check_document(doc: Document) -> Loaded:
     try:
         spec = Spec.model_validate(doc.value)
     except ValidationError as err:
-        raise SpecError(doc.file, findings_of(err, doc)) from None
+        raise SpecError(doc.file, findings_of(err, doc), err.error_count()) from None
     scope = Scope(spec, doc)
     _refuse(scope, _CHECKS)
     return Loaded(spec, doc, tuple(doubts(scope)))

@@ -6,7 +6,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dnsteer.spec.families import Family, Reach
-from dnsteer.spec.model import SHORTHANDS, Backend, Flavor, Forwarding, Pool, Protocol, Selection, Spec, Switch, Vip
+from dnsteer.spec.model import (
+    MAX_SLOTS,
+    SHORTHANDS,
+    Backend,
+    Flavor,
+    Forwarding,
+    Pool,
+    Protocol,
+    Selection,
+    Spec,
+    Switch,
+    Vip,
+)
 from dnsteer.spec.types import Address
 
 
@@ -125,6 +137,12 @@ def slot_count(spec: Spec, pool: Pool) -> int:
     if pool.selection is Selection.DP_HASH:
         return FLAVOR_LIMITS[spec.switch.flavor].max_dp_hash_slots
     return SOURCE_PORT_SLOTS
+
+
+def most_slots(spec: Spec, pool: Pool) -> int:
+    """The most slots that *pool* can name."""
+    hashed = pool.selection is Selection.DP_HASH
+    return FLAVOR_LIMITS[spec.switch.flavor].max_dp_hash_slots if hashed else MAX_SLOTS
 
 
 def answers_leave_by(switch: Switch, ingress: str) -> str | None:

@@ -135,10 +135,7 @@ def _notes(loaded: Loaded, setup: Setup, paths: Sequence[Path]) -> Iterable[str]
             "programs"
         )
     if setup.flavor.value == "ovs-netdev":
-        yield (
-            "ovs-netdev forwards in software, so on the card's Arm cores; what hardware would do: "
-            "--set switch.flavor=ovs-doca"
-        )
+        yield ("ovs-netdev forwards in software, so on the card's Arm cores; what hardware would do: --flavor ovs-doca")
     elif any(path.offloaded in ("no", "partial") for path in paths):
         yield "paths that are not offloaded are forwarded by the Arm cores; dnsteer lint says why"
     if facts is not None and setup.entries > facts.max_entries.value:
