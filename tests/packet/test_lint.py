@@ -274,7 +274,7 @@ def test_sarif_and_explain_and_wrong_names(tmp_path: Path) -> None:
 
 
 def test_a_spec_of_the_userspace_datapath_is_judged_for_hardware() -> None:
-    """Its own flavor has none: that would be a refusal. The first line says so; a flavor that is asked for is what is judged."""
+    """Its own flavor has none, and the first line says so. A flavor that is asked for is what is judged."""
     asked = dnsteer("lint", str(QUICKSTART), "--flavor", "ovs-doca").stdout.splitlines()
     first, *rest = dnsteer("lint", str(QUICKSTART)).stdout.splitlines()
     assert first == f"{QUICKSTART}: flavor ovs-netdev has no hardware; judged as ovs-doca (else: --flavor ovs-netdev)"

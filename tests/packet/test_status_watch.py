@@ -97,7 +97,9 @@ def test_a_terminal_is_left_as_it_was(switch: Switch) -> None:
         until(b"dnsteer: interrupted")
         process.wait(PATIENCE)
         assert process.returncode == 130
-    assert shown.index(b"\x1b[?1049h") < shown.rindex(SHOW_CURSOR) < shown.rindex(MAIN_SCREEN) < shown.rindex(b"dnsteer:")
+    assert (
+        shown.index(b"\x1b[?1049h") < shown.rindex(SHOW_CURSOR) < shown.rindex(MAIN_SCREEN) < shown.rindex(b"dnsteer:")
+    )
     assert b"Traceback" not in shown
     assert termios.tcgetattr(theirs) == before
     os.close(ours)

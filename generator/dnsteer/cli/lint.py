@@ -36,7 +36,8 @@ def lint(
     flavor: Annotated[
         str | None,
         typer.Option(
-            metavar="F", help="Flavor or profile to judge by, such as ovs-doca or ovs-doca-2; the spec's by default, and "
+            metavar="F",
+            help="Flavor or profile to judge by, such as ovs-doca or ovs-doca-2; the spec's by default, and "
             "ovs-doca for ovs-netdev, which has no hardware.",
         ),
     ] = None,
@@ -104,7 +105,7 @@ def _write_sarif(file: Path, report: Report) -> None:
 
 
 def _show(report: Report, verbose: bool, instead: str | None) -> None:
-    """For people: the paths, what runs in software, the findings, and the totals. *instead*: the flavor judged by default."""
+    """For people: the paths, what runs in software, the findings, and the totals; by the flavor *instead* of the spec's."""
     seen = report.examination
     if instead is not None:
         own = seen.loaded.spec.switch.flavor.value
