@@ -107,7 +107,7 @@ def test_totals_come_first_and_fit_on_a_screen_whatever_the_number_of_vips() -> 
     assert lines[2] == "totals: VIPs in equal parts, each pool as if the card were for it alone"
     rows = [line.split() for line in lines[4:17]]
     assert [row[:3] for row in rows] == [["(all)", "300", "38,400"], *([f"p{n}", "25", "3,200"] for n in range(12))]
-    figures = r"\d\d\.\d M \(\d\d\.\d \.\. \d\d\.\d\) +\d\.\d\d M \(.*\) +eSwitch packet rate; "
+    figures = r" \d\d\.\d M.* \d\.\d\d M.* eSwitch packet rate; "
     assert all(re.search(figures, line) for line in lines[4:17])
     assert len(lines) < 50
     assert not re.search(r"\bv\d+ ", "\n".join(lines)) and any(line.endswith("each VIP: -v") for line in lines)
