@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from ipaddress import ip_address
 
+from dnsteer.plan.absence import NO_OVERLAY, Overlay
 from dnsteer.proof import neighbors
 from dnsteer.proof.beyond import Beyond
 from dnsteer.proof.outcome import Expectation, Frame, dropped, sure
@@ -39,9 +40,9 @@ class _Pieces:
 
 
 class Reference:
-    """The promise of a spec, packet by packet."""
+    """The promise of a spec, and of who is out besides by the overlay, packet by packet."""
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: Spec, overlay: Overlay = NO_OVERLAY) -> None:
         switch = spec.switch
         self.mac = packed_mac(switch.mac)
         """Where the VIPs are."""
@@ -65,7 +66,9 @@ class Reference:
             for address in vip.addresses:
                 key = (vip.pool, vip.forwarding, address.version)
                 if key not in tables:
-                    tables[key] = table_of(spec, spec.pools[vip.pool], vip.forwarding, address.version)
+                    tables[key] = table_of(
+                        spec, spec.pools[vip.pool], vip.forwarding, address.version, overlay.of(vip.pool)
+                    )
                 self._add(name, vip, spec.pools[vip.pool], address.packed, tables[key])
 
     def _add(self, name: str, vip: Vip, pool: Pool, address: bytes, table: tuple[Target, ...]) -> None:
