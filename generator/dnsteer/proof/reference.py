@@ -118,8 +118,8 @@ class Reference:
             mac = self._told(port, wanted)
             if mac is None:
                 return dropped("solicitation for an address that is not told here")
-            reply = neighbors.advertisement(packet, mac, router=wanted in self._gateways)
-            return sure(port, reply, "neighbour advertisement")
+            replies = neighbors.advertisements(packet, mac, router=wanted in self._gateways)
+            return Expectation(frozenset(Frame(port, reply) for reply in replies), "neighbour advertisement")
         to_mac = data[0:6]
         if to_mac == self.mac:
             return self._query(port, packet) if port in self._uplinks else dropped("query at a port that is no uplink")
@@ -157,18 +157,21 @@ class Reference:
         if service.extended:
             return self.beyond.query(packet, service)
         if service.hashed:
-            options = frozenset(self._forwarded(port, packet, service, each) for each in service.owners)
-            return Expectation(options, f"query for {service.label}, any slot")
+            options = (self._forwarded(port, packet, service, each) for each in service.owners)
+            return Expectation(frozenset().union(*options), f"query for {service.label}, any slot")
         slot = (packet.sport >> 1) % len(service.slots)
         backend = service.slots[slot]
         why = f"query for {service.label}, slot {slot} of {len(service.slots)}: backend {backend.name}"
-        return Expectation(frozenset((self._forwarded(port, packet, service, backend),)), why, slot, backend.name)
+        return Expectation(self._forwarded(port, packet, service, backend), why, slot, backend.name)
 
-    def _forwarded(self, port: str, packet: Packet, service: Service, backend: Target) -> Frame:
+    def _forwarded(self, port: str, packet: Packet, service: Service, backend: Target) -> frozenset[Frame]:
         leaves = port if backend.port is None else backend.port
         from_mac = self.mac if leaves in self._uplinks else packet.data[6:12]
         destination = (backend.address, service.target_port) if service.nat else None
-        return Frame(leaves, rewritten(packet, backend.mac, from_mac, destination=destination))
+        macs = backend.mac, from_mac
+        return frozenset(
+            Frame(leaves, rewritten(packet, *macs, destination=destination, stale=stale)) for stale in _stale(packet)
+        )
 
     def _answer(self, port: str, packet: Packet) -> Expectation:
         if neighbors.is_echo_request(packet):
@@ -202,7 +205,16 @@ class Reference:
         if leave is None:
             return dropped(f"{why}; but no uplink has a next hop")
         uplink, next_hop = leave
-        return sure(uplink, rewritten(packet, next_hop, self.mac, source=source), why)
+        macs = next_hop, self.mac
+        return Expectation(
+            frozenset(Frame(uplink, rewritten(packet, *macs, source=source, stale=stale)) for stale in _stale(packet)),
+            why,
+        )
+
+
+def _stale(packet: Packet) -> tuple[bool, ...]:
+    """Whether the transport checksum may be left as it was for the old addresses: docs/forwarding.md, atomic fragments."""
+    return (False, True) if packet.atomic else (False,)
 
 
 def _later_ipv6(packet: Packet) -> bool:
