@@ -78,7 +78,7 @@ def test_who_is_out_counts_and_the_slots_own_backend_is_named(applied: Switch, t
 
 def test_of_a_drain_on_its_way_each_slot_goes_where_the_switch_sends_it(applied: Switch) -> None:
     dnsteer = on(applied)
-    out(Where(applied.database), "farm/ns2", over=1000.0, ago=500)
+    out(Where(applied.database), "farm/ns2", over=100_000.0, ago=50_000)
     assert dnsteer("due").code == 0
     mine = [n for n, owner in enumerate(OWN) if owner == "ns2"]
     now = {slot: really(applied, slot) for slot in mine}
