@@ -22,7 +22,7 @@ demo: extension ## the main job: prove, run in a lab, load with real DNS queries
 test: extension lint ext ## lint and all tests (system tests need root)
 	$(BIN)/python -m pytest -n auto
 
-lint: setup ## formatting, types, import direction, generated docs, YAML, shell
+lint: extension ## formatting, types, import direction, generated docs and outputs in them, YAML, shell
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -36,7 +36,7 @@ fmt: setup ## format the Python code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: setup ## regenerate the generated pages
+docs: extension ## regenerate the generated pages, and the outputs of commands in README.md and docs
 	$(BIN)/python docs/generate.py
 
 golden: setup ## regenerate the golden files and expected errors; read the diff

@@ -89,7 +89,7 @@ def test_the_table_names_limits_ranges_and_sources(command: Command, monkeypatch
     assert "dns queries IPv4 udp/53 tcp/53  dsr, source-port" in shown
     assert "not offloaded: on the Arm cores" in shown
     assert re.search(
-        r"imix +362 +<= \d\.\d\d +not known +<= \d\d\.\d +\d+% +Arm cores +extrapolation 1,2,3,4 a,b", shown
+        r"imix +362 +<= \d\.\d\d +not known +<= \d\d\.\d +\d+% +Arm cores; extrapolation 1,2,3,4 a,b", shown
     )
     assert "what hardware would do: --flavor ovs-doca" in shown
     assert "middlebox" in shown

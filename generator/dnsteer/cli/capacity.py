@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dnsteer.cli.offloaded import profile_named
-from dnsteer.cli.output import Exit, Json, SpecFile, Verbose, err, fail, load, out, print_json, reporting, spec_warnings
+from dnsteer.cli.output import Exit, Json, SpecFile, err, fail, load, out, print_json, reporting, spec_warnings
 from dnsteer.spec.model import Flavor, Hardware
 
 if TYPE_CHECKING:
@@ -67,10 +67,14 @@ def capacity(
         Path | None,
         typer.Option(metavar="FILE", help="Draw rate against frame size and against pipe depth, as SVG."),
     ] = None,
-    verbose: Verbose = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show each kind of path by frame size, and each VIP.")
+    ] = False,
     json: Json = False,
 ) -> None:  # fmt: skip
     """Predict packets, bits and queries per second, latency and new connections on a BlueField, and say what limits them.
+
+    Totals first: all pools and each of them. By frame size: --frame, or --verbose with every VIP.
 
     Rests on published measurements only: nothing is measured here. Each figure says whether it is a reading, an
     interpolation or an extrapolation, and of what. The model: docs/capacity.md.
@@ -102,7 +106,11 @@ def capacity(
             shown = before.as_json() if before else None
             print_json({"ok": True, **after.as_json(), "set": settings or [], "before": shown, **spec_warnings(loaded)})
             return
-        _print(after, before, settings or [])
+        from dnsteer.cli.capacity_view import view
+
+        paths = verbose or bool(frame)
+        shown_as = view(after, before, settings or [], width=out.rich.width, paths=paths, vips=verbose)
+        out.rich.print(shown_as, soft_wrap=False)
         if plot is not None:
             out.print(f"\n{plot}: drawn")
 
@@ -172,9 +180,3 @@ def _can_plot(file: Path, json: bool) -> None:
         fail(f"--plot: there is no folder {file.parent}", Exit.ERROR, as_json=json)
     if not has_library():
         fail("--plot needs matplotlib, which is not installed: pip install 'dnsteer[plot]'", Exit.ERROR, as_json=json)
-
-
-def _print(after: Report, before: Report | None, settings: Sequence[str]) -> None:
-    from dnsteer.cli.capacity_view import view
-
-    out.rich.print(view(after, before, settings), soft_wrap=False)

@@ -34,7 +34,9 @@ def lint(
     flavor: Annotated[
         str | None,
         typer.Option(
-            metavar="F", help="Flavor or profile to judge by, such as ovs-doca or ovs-doca-2; the spec's by default."
+            metavar="F",
+            help="Flavor or profile to judge by, such as ovs-doca or ovs-doca-2; the spec's by default, and "
+            "ovs-doca for ovs-netdev, which has no hardware.",
         ),
     ] = None,
     sarif: Annotated[
@@ -59,15 +61,17 @@ def lint(
         from dnsteer.offload.examine import examine
         from dnsteer.offload.findings import worst
         from dnsteer.offload.lint import lint as run_lint
+        from dnsteer.offload.profile import JUDGED_AS
 
         loaded = load(spec, json, verbose)
-        report = run_lint(examine(loaded, profile_named(flavor, loaded)))
+        instead = JUDGED_AS.get(loaded.spec.switch.flavor.value) if flavor is None else None
+        report = run_lint(examine(loaded, profile_named(flavor or instead, loaded)))
         if sarif is not None:
             _write_sarif(sarif, report)
         if json:
             print_json({**report.as_json(), **spec_warnings(loaded)})
         elif sarif != Path("-"):
-            _show(report, verbose)
+            _show(report, verbose, instead)
     severity = worst(report.findings)
     if severity is not None:
         raise typer.Exit(Exit.ERROR if severity is Severity.ERROR else Exit.DIFFERENT)
@@ -99,9 +103,12 @@ def _write_sarif(file: Path, report: Report) -> None:
         write_file(file, text)
 
 
-def _show(report: Report, verbose: bool) -> None:
-    """For people: the paths, what runs in software, the findings, and the totals."""
+def _show(report: Report, verbose: bool, instead: str | None) -> None:
+    """For people: the paths, what runs in software, the findings, and the totals; by the flavor *instead* of the spec's."""
     seen = report.examination
+    if instead is not None:
+        own = seen.loaded.spec.switch.flavor.value
+        out.print(f"{seen.loaded.file}: flavor {own} has no hardware; judged as {instead} (else: --flavor {own})")
     out.print(f"{seen.loaded.file} on {seen.profile.title}")
     _show_paths(report)
     _show_remarks(report, verbose)

@@ -30,7 +30,8 @@ _asked: list[int] = []  # signals that asked to end
 _VERBS = {
     "files": ("render", "schema", "version"),
     "bringup": ("bringup",),
-    "prove": ("check", "explain"),
+    "prove": ("check",),
+    "explain": ("explain",),
     "lint": ("lint",),
     "capacity": ("capacity",),
     "change": ("plan", "apply", "verify"),

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
@@ -116,6 +117,14 @@ def fail(message: str, code: Exit, *, as_json: bool = False) -> NoReturn:
         lines = [escape(line) for line in message.splitlines()]  # nothing that a terminal would obey
         err.print("\n".join(["dnsteer: " + lines[0], *lines[1:]]))
     raise typer.Exit(code)
+
+
+def utc(time: str) -> str:
+    """A recorded time, in UTC, to the minute."""
+    try:
+        return datetime.fromisoformat(time).astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return escape(time)
 
 
 interrupted: list[str] = []

@@ -47,11 +47,12 @@ class ServerState:
 
 @dataclass(frozen=True)
 class Process:
-    """A process of the lab: the program, its id, and the namespace it lives in."""
+    """A process of the lab: the program, its id, the namespace it lives in, and of a name server's the server's name."""
 
     program: str
     pid: int
     namespace: str
+    server: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Queries and answers that look unusual and are forwarded like any other."""
+"""Queries and answers that look unusual: most are forwarded like any other."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from scapy.layers.inet import TCP, UDP, IPOption_Router_Alert
-from scapy.layers.inet6 import IPv6ExtHdrDestOpt, IPv6ExtHdrHopByHop, PadN
+from scapy.layers.inet6 import IPv6ExtHdrDestOpt, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, PadN
 from scapy.layers.l2 import Dot1Q
 from scapy.packet import Packet, Raw
 
@@ -57,6 +57,13 @@ def _ip_sorts(version: int, protocol: int) -> dict[str, Build]:
         padding = {"options": [PadN(optdata=bytes(4))]}
         found["with hop-by-hop options"] = with_header(between=IPv6ExtHdrHopByHop(**padding))
         found["with destination options"] = with_header(between=IPv6ExtHdrDestOpt(**padding))
+        found.update(
+            (name, with_header(between=IPv6ExtHdrFragment(**bits)))
+            for name, bits in {
+                "as an atomic fragment": {"id": 1},
+                "as an atomic fragment with a reserved bit": {"id": 2, "res2": 1},
+            }.items()
+        )
     return found
 
 
