@@ -42,8 +42,8 @@ def probes(
         str | None, typer.Option(metavar="POOL/BACKEND", help="Ask this backend itself, and not through the VIPs.")
     ] = None,
     address: Annotated[
-        list[Address] | None,
-        typer.Option(metavar="ADDR", parser=_address, help="Only these addresses; with --backend: in place of the spec's."),
+        list[str] | None,
+        typer.Option(metavar="ADDR", help="Only these addresses; with --backend: in place of the spec's."),
     ] = None,
     skip: Annotated[
         list[str] | None, typer.Option(metavar="PROTO/PORT", help="Leave this service out, such as tcp/853.")
@@ -57,7 +57,7 @@ def probes(
     """Say what a client asks, and from which source port, so that each backend answers by each service. Asks nothing."""
     from dnsteer.control.probes import Wanted, of_backend, through_vips
 
-    wanted = Wanted(tuple(address or ()), {_service(each) for each in skip or ()}, ports)
+    wanted = Wanted([_address(each) for each in address or ()], {_service(each) for each in skip or ()}, ports)
     if backend is None:
         found = through_vips(switch, bridge, wanted)
     else:

@@ -115,7 +115,9 @@ def of_backend(switch: Switch, bridge: str | None, pool: str, backend: str, want
             transport = _transport(endpoint, wanted.skip, where, out.unasked)
             if transport:
                 served[transport, endpoint.target_port] = None
-    out.questions = [Question(str(a), transport, port, "", pool, backend) for a in addresses for transport, port in served]
+    out.questions = [
+        Question(str(a), transport, port, "", pool, backend) for a in addresses for transport, port in served
+    ]
     return out
 
 

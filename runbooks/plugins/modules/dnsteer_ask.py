@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import re
+import shutil
 import socket
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from itertools import compress
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -15,8 +17,8 @@ DOCUMENTATION = """
 module: dnsteer_ask
 short_description: ask DNS questions with kdig or dig
 description:
-  - Asks the questions that C(dnsteer probes --json) names, several at a time, each from the source port that leads to its backend.
-  - Fails unless every one is answered as expected. Stops asking after 20 that are not. Changes nothing.
+  - Asks the questions that C(dnsteer probes --json) names, several at a time, each from a source port that leads to its backend.
+  - Fails where the program is missing, and unless every question is answered as expected. Stops asking after 20 that are not.
   - A source port that is in use at the host is passed over for the next one.
 author: dnsteer
 version_added: 0.1.0
@@ -26,6 +28,10 @@ options:
     type: list
     elements: dict
     required: true
+  host:
+    description: Name of the host that asks, for messages.
+    type: str
+    default: ""
   program:
     description: A program that takes dig's arguments.
     type: str
@@ -77,8 +83,10 @@ asked:
 MOST_FAILURES = 20
 _SECONDS = 60
 """A program that takes longer has lost its way."""
+_SAID = 400
+"""Characters of a program's output that are repeated."""
 _TAKEN = re.compile("can't assign address|address (already )?in use", re.IGNORECASE)
-_WILDCARD = {4: (socket.AF_INET, "0.0.0.0"), 6: (socket.AF_INET6, "::")}  # noqa: S104 - asks, and serves nobody
+_WILDCARD = {4: (socket.AF_INET, "0.0.0.0"), 6: (socket.AF_INET6, "::")}
 
 
 class Asking:
@@ -96,7 +104,7 @@ class Asking:
         for turn in range(self.params["count"]):
             with ThreadPoolExecutor(self.params["at_once"]) as pool:
                 answered = list(pool.map(lambda q, turn=turn: self._ask(q, turn), open_questions))
-            open_questions = [q for q, good in zip(open_questions, answered) if good]
+            open_questions = list(compress(open_questions, answered))
 
     def _ask(self, question: dict[str, Any], turn: int) -> bool:
         """Ask it, from the source ports that belong to this turn until one is free; whether the answer is good."""
@@ -134,7 +142,8 @@ class Asking:
         except subprocess.TimeoutExpired:
             return False, f"did not end within {_SECONDS} s"
         good = done.returncode == 0 and re.search(self.params["expect"], done.stdout) is not None
-        return good, "; ".join(text for text in (done.stdout.strip(), done.stderr.strip()) if text) or "no output"
+        said = " ".join(f"{done.stdout} {done.stderr}".split())
+        return good, said if len(said) <= _SAID else f"{said[:_SAID]} ..."
 
     def problem(self) -> str:
         """What failed, in words; empty when nothing did."""
@@ -142,7 +151,7 @@ class Asking:
             return ""
         names = list(dict.fromkeys(name for name, _ in self.failed))
         more = f", and no more was asked after {MOST_FAILURES}" if len(self.failed) >= MOST_FAILURES else ""
-        return f"no good answer from {', '.join(names)}{more}; {self.failed[0][1]}"
+        return f"no good answer at {self.params['host']} from {', '.join(names)}{more}; {self.failed[0][1]}"
 
 
 def _version(question: dict[str, Any]) -> int:
@@ -175,6 +184,7 @@ def main() -> None:
     """Run the module."""
     spec = {
         "questions": {"type": "list", "elements": "dict", "required": True},
+        "host": {"type": "str", "default": ""},
         "program": {"type": "str", "default": "kdig"},
         "name": {"type": "str", "default": "."},
         "type": {"type": "str", "default": "NS"},
@@ -185,15 +195,15 @@ def main() -> None:
         "at_once": {"type": "int", "default": 8},
     }
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
-    asking = Asking(module.params)
-    try:
-        asking.ask_all()
-    except OSError as error:
+    program = module.params["program"]
+    module.params["host"] = module.params["host"] or socket.gethostname()
+    if shutil.which(program) is None:
         module.fail_json(
-            msg=f"{module.params['program']}: {error.strerror}; install it on {socket.gethostname()} (Debian: knot-dnsutils "
-            "for kdig, bind9-dnsutils for dig), or name another program with dnsteer_dig",
-            asked=asking.asked,
-        )
+            msg=f"there is no program {program} at {module.params['host']}: install it (Debian: knot-dnsutils has kdig, "
+            "bind9-dnsutils has dig), or name another one with dnsteer_dig", asked=0,
+        )  # fmt: skip
+    asking = Asking(module.params)
+    asking.ask_all()
     problem = asking.problem()
     if problem:
         module.fail_json(msg=problem, asked=asking.asked)
