@@ -42,7 +42,8 @@ REQUIRED: dict[str, dict[str, Any]] = {
 _TARGETS = {"dnsteer_targets": "dpus"}
 _YES = {"dnsteer_yes": True}
 _PROBE = {
-    "dnsteer_probe_host": "client", "dnsteer_probe_name": "example.", "dnsteer_probe_type": "A", "dnsteer_probe_count": 1,
+    "dnsteer_probe_host": "client", "dnsteer_probe_name": "example.", "dnsteer_probe_type": "A",
+    "dnsteer_probe_count": 1,
     "dnsteer_probe_skip": ["tcp/53"], "dnsteer_probe_expect": "NXDOMAIN",
 }  # fmt: skip
 OPTIONAL: dict[str, dict[str, Any]] = {
@@ -51,8 +52,8 @@ OPTIONAL: dict[str, dict[str, Any]] = {
         "dnsteer_bringup_folder": "/etc/dnsteer/scripts", "dnsteer_bringup_strict": False,
     },
     "collect-diagnostics.yml": {
-        **_TARGETS, "dnsteer_archives": "archives", "dnsteer_folder": "/etc/dnsteer", "dnsteer_ovs_rundir": "/run/openvswitch",
-        "dnsteer_ovs_logdir": "/run/openvswitch", "dnsteer_log_lines": 5,
+        **_TARGETS, "dnsteer_archives": "archives", "dnsteer_folder": "/etc/dnsteer", "dnsteer_log_lines": 5,
+        "dnsteer_ovs_rundir": "/run/openvswitch", "dnsteer_ovs_logdir": "/run/openvswitch",
     },
     "deploy.yml": {
         **_TARGETS, **_YES, **_PROBE, "dnsteer_spec": "specs/dpu-1.yaml", "dnsteer_canary": "dpu-1", "dnsteer_serial": [1],
@@ -62,7 +63,8 @@ OPTIONAL: dict[str, dict[str, Any]] = {
         **_TARGETS, **_YES, "dnsteer_state": "drained", "dnsteer_over": "1s", "dnsteer_for": "1h", "dnsteer_note": "disk",
     },
     "install.yml": {
-        **_TARGETS, "dnsteer_wheel": "wheel", "dnsteer_venv": "/opt/other", "dnsteer_python": sys.executable,
+        **_TARGETS, "dnsteer_wheel": "wheel", "dnsteer_venv": "/opt/other", "dnsteer_bin": "/opt/other/bin/dnsteer",
+        "dnsteer_python": sys.executable,
         "dnsteer_pip_options": ["--no-index", "--no-deps", "--no-compile"], "dnsteer_ovs_package": "ovs",
         "dnsteer_units_from": str(RUNBOOKS.parent / "ovs" / "systemd"), "dnsteer_db": "unix:/run/openvswitch/db.sock",
         "dnsteer_openflow": "unix:/run/openvswitch/br-dns.mgmt",
@@ -99,7 +101,7 @@ PLAIN: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Variables that no condition of a playbook asks for: they are left out together, all others one at a time."""
 NO_INDEX = {"dnsteer_pip_options", "dnsteer_environment"}
-"""Of install.yml: without them it would fetch packages from the network."""
+"""Of install.yml: without them, and with a wheel, it would fetch packages from the network."""
 _weights = cycle((2, 3, 4, 5))
 
 
@@ -130,14 +132,13 @@ class Bench:
             self.apply(SPEC)
         if playbook == "rollback.yml":
             self.apply(another())
-        given = {name: given[name] for name in given}
+        given = dict(given)
         if given.get("dnsteer_rollback_to"):
             state = self.record().state
             assert state is not None
             given["dnsteer_rollback_to"] = state.number - 1
         if given.get("dnsteer_wheel"):
             given["dnsteer_wheel"] = make_wheel(folder).name
-            given["dnsteer_bin"] = given.get("dnsteer_venv", "/opt/dnsteer") + "/bin/dnsteer"
         if given.get("dnsteer_hook_tasks"):
             given["dnsteer_hook_tasks"] = folder / "hook.yml"
         return self.site.play(playbook, **given)

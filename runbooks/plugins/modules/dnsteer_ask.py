@@ -17,8 +17,8 @@ DOCUMENTATION = """
 module: dnsteer_ask
 short_description: ask DNS questions with kdig or dig
 description:
-  - Asks the questions that C(dnsteer probes --json) names, several at a time, each from a source port that leads to its backend.
-  - Fails where the program is missing, and unless every question is answered as expected. Stops asking after 20 that are not.
+  - Asks the questions that C(dnsteer probes --json) names, several at a time, each from a port that leads to its backend.
+  - Fails where the program is missing, and unless every question is answered as expected. Stops after 20 that are not.
   - A source port that is in use at the host is passed over for the next one.
 author: dnsteer
 version_added: 0.1.0
