@@ -23,7 +23,7 @@ import yaml
 from tests.packet.test_bringup import NOISE, Running
 from tests.system.playing import RUNBOOKS, Site, write_command
 
-NETNS = "dnsteer-runbooks"
+NETNS = f"dnsteer-runbooks-{os.getpid()}"
 OLD, NEW = "192.0.2.53", "192.0.2.54"
 SPEC = """\
 apiVersion: dnsteer/v1
@@ -103,7 +103,6 @@ def _network(folder: Path) -> Iterator[None]:
         f'    logfile: "{folder}/nsd.log"\n    rrl-ratelimit: 0\n    server-count: 1\n'
         'remote-control:\n    control-enable: no\nzone:\n    name: "."\n    zonefile: "zone"\n'
     )
-    subprocess.run(["ip", "netns", "del", NETNS], capture_output=True, check=False, timeout=30)
     run("ip", "netns", "add", NETNS)
     server = None
     try:

@@ -177,6 +177,7 @@ def test_rolling_upgrade_stops_at_a_hook_that_fails_and_does_not_go_on_by_itself
         "When it is well again: `ansible-playbook drain-backend.yml -e dnsteer_pool=authoritative"
         " -e dnsteer_backend=ns2 -e dnsteer_state=undrained`"
     ), played.output
+    assert "\\n" not in played.output
     assert deployed.backends() == {**EVERY_ONE_UP, "ns2": "drained"}
     for backend in ("ns2", "ns3"):
         deployed.take_out(backend, "down")
