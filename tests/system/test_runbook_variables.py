@@ -92,7 +92,10 @@ PLAIN: dict[str, tuple[str, ...]] = {
         "dnsteer_probe_count", "dnsteer_probe_skip", "dnsteer_probe_expect",
     ),
     "drain-backend.yml": ("dnsteer_targets", "dnsteer_yes", "dnsteer_note"),
-    "install.yml": ("dnsteer_targets", "dnsteer_python", "dnsteer_ovs_package", "dnsteer_units_from"),
+    "install.yml": (
+        "dnsteer_targets", "dnsteer_bin", "dnsteer_python", "dnsteer_ovs_package", "dnsteer_units_from", "dnsteer_db",
+        "dnsteer_openflow",
+    ),
     "rollback.yml": ("dnsteer_targets", "dnsteer_yes"),
     "rolling-upgrade.yml": (
         "dnsteer_yes", "dnsteer_over", "dnsteer_note", "dnsteer_for", "dnsteer_health_tries",
