@@ -14,7 +14,7 @@ from dnsteer.control.where import Switch
 from dnsteer.spec.errors import escape
 from dnsteer.spec.types import Address
 
-_MOST = 100
+_MOST = 1000
 
 
 def _address(text: str) -> Address:
