@@ -38,6 +38,7 @@ _VERBS = {
     "absent": ("drain", "undrain", "down", "up", "due"),
     "history": ("history", "show", "rollback", "restore"),
     "status": ("status",),
+    "probes": ("probes",),
     "lab": ("lab",),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from dnsteer.spec.families import Family, Reach
 from dnsteer.spec.model import (
@@ -91,6 +92,13 @@ def endpoints(vip: Vip) -> Iterator[Endpoint]:
                 yield Endpoint(protocol, port, port, index)
         else:
             yield Endpoint(entry.protocol, entry.port, entry.target_port or entry.port, index)
+
+
+def spoken(endpoint: Endpoint) -> Literal["dns", "dot", "doq", "doh"]:
+    """What clients speak at a service, by its port: 853 is that of DoT and DoQ, 443 that of DoH, any other plain DNS's."""
+    if endpoint.port == 853:
+        return "dot" if endpoint.protocol is Protocol.TCP else "doq"
+    return "doh" if endpoint.port == 443 else "dns"
 
 
 def gateway_mac(switch: Switch) -> str:
