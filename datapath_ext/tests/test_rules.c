@@ -152,6 +152,7 @@ static void an_entry_may_not_change_a_fixed_forward(void)
     struct doca_flow_fwd one = to_port(1), drop = to_drop(), kernel = {.type = DOCA_FLOW_FWD_TARGET}, open;
     struct doca_flow_pipe_cfg *cfg;
     struct doca_flow_pipe *pipe;
+    struct frame frame;
 
     bench_up("vnf,hws", 2);
     cfg = bench_cfg(0, "fixed", DOCA_FLOW_PIPE_BASIC, true);
@@ -174,8 +175,13 @@ static void an_entry_may_not_change_a_fixed_forward(void)
                   DOCA_ERROR_INVALID_VALUE, "still leaves its target open");
     CHECK_OK(doca_flow_get_target(DOCA_FLOW_TARGET_KERNEL, &kernel.target));
     doca_flow_model_set_strict(true);
-    CHECK_REFUSED(doca_flow_pipe_basic_add_entry(0, pipe, &all, 0, NULL, NULL, &kernel, 0, NULL, NULL),
-                  DOCA_ERROR_NOT_SUPPORTED, "unproven: entry with a forward of type 5");
+    CHECK_REFUSED(doca_flow_pipe_basic_add_entry(0, pipe, &all, 0, NULL, NULL, &drop, 0, NULL, NULL),
+                  DOCA_ERROR_NOT_SUPPORTED, "unproven: entry with a forward of type 4");
+    /* The kernel among ports: XenoFlow does that. */
+    CHECK_OK(doca_flow_pipe_basic_add_entry(0, pipe, &all, 0, NULL, NULL, &kernel, 0, NULL, NULL));
+    bench_process(0);
+    frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 7, 53);
+    bench_expect(0, &frame, DOCA_FLOW_MODEL_KERNEL);
     bench_down();
 }
 

@@ -11,24 +11,35 @@ static const uint8_t *value_in(const struct doca_flow_match *match, struct place
     return (const uint8_t *)match + section_in_match(place.section) + place.field->offset;
 }
 
-/* Members that the model would silently ignore are refused instead. */
-static doca_error_t check_known(const struct doca_flow_match *match)
+static bool any(const void *bytes, size_t size)
 {
-    const struct doca_flow_parser_meta *parser = &match->parser_meta;
+    return !bytes_are(bytes, size, 0);
+}
+
+/* Members that the model would silently ignore are refused instead. `wanted` has the bits that count: the mask, or
+ * the values where there is none. What it leaves 0 is ignored, whatever the match says there. */
+static doca_error_t check_known(const struct doca_flow_match *match, const struct doca_flow_match *wanted)
+{
+    const struct doca_flow_parser_meta *parser = &wanted->parser_meta;
     const struct doca_flow_header_format *formats[2] = {&match->outer, &match->inner};
+    const struct doca_flow_header_format *counts[2] = {&wanted->outer, &wanted->inner};
+    enum doca_flow_tun_type tun = match->tun.type != DOCA_FLOW_TUN_NONE ? match->tun.type : wanted->tun.type;
 
     if (parser->ipsec_syndrome || parser->ipsec_ar_syndrome || parser->psp_syndrome)
         return refuse(DOCA_ERROR_NOT_SUPPORTED, "a match on IPsec or PSP syndromes; the model has no cryptography");
     for (unsigned i = 0; i < 2; i++)
-        if (formats[i]->l4_type_ext == DOCA_FLOW_L4_TYPE_EXT_ROCE_V2)
+        if ((formats[i]->l4_type_ext == DOCA_FLOW_L4_TYPE_EXT_ROCE_V2 ||
+             counts[i]->l4_type_ext == DOCA_FLOW_L4_TYPE_EXT_ROCE_V2) &&
+            any(&counts[i]->roce_v2, sizeof(counts[i]->roce_v2)))
             return refuse(DOCA_ERROR_NOT_SUPPORTED, "a match on RoCE headers; the model does not parse them");
-    if (match->tun.type != DOCA_FLOW_TUN_NONE && match->tun.type != DOCA_FLOW_TUN_VXLAN &&
-        match->tun.type != DOCA_FLOW_TUN_IP_IN_IP)
+    if (!any(&wanted->tun, sizeof(wanted->tun)))
+        return DOCA_SUCCESS;
+    if (tun != DOCA_FLOW_TUN_NONE && tun != DOCA_FLOW_TUN_VXLAN && tun != DOCA_FLOW_TUN_IP_IN_IP)
         return refuse(DOCA_ERROR_NOT_SUPPORTED, "a match with tunnel type %d; the model parses VXLAN and IP-in-IP",
-                      (int)match->tun.type);
-    if (match->tun.type == DOCA_FLOW_TUN_VXLAN &&
-        (match->tun.vxlan_type != DOCA_FLOW_TUN_EXT_VXLAN_STANDARD || match->tun.vxlan_gbp_group_policy_id != 0 ||
-         match->tun.vxlan_gpe_flags != 0))
+                      (int)tun);
+    if (tun == DOCA_FLOW_TUN_VXLAN &&
+        (match->tun.vxlan_type != DOCA_FLOW_TUN_EXT_VXLAN_STANDARD || wanted->tun.vxlan_gpe_flags != 0 ||
+         wanted->tun.vxlan_gpe_next_protocol != 0))
         return refuse(DOCA_ERROR_NOT_SUPPORTED, "a match on VXLAN-GPE or VXLAN-GBP; the model parses plain VXLAN");
     return DOCA_SUCCESS;
 }
@@ -147,9 +158,9 @@ doca_error_t matcher_create(enum match_rule rule, const struct doca_flow_match *
 
     memset(matcher, 0, sizeof(*matcher));
     if (match != NULL)
-        result = check_known(match);
-    if (result == DOCA_SUCCESS && mask != NULL)
-        result = check_known(mask);
+        result = check_known(match, mask != NULL ? mask : match);
+    else if (mask != NULL)
+        result = check_known(mask, mask);
     selectors(matcher, mask);
     selectors(matcher, match);
     if (result == DOCA_SUCCESS)
