@@ -156,7 +156,10 @@ def wrong_facts(text: str) -> dict[str, str]:
     """The facts, wrong in one place each; the name says where."""
     changes = {
         "constness": ("  struct doca_flow_actions * actions\n", "  const struct doca_flow_actions * actions\n"),
-        "constness of a list": ("  struct doca_flow_ordered_list_element * e", "  const struct doca_flow_ordered_list_element * e"),
+        "constness of a list": (
+            "  struct doca_flow_ordered_list_element *",
+            "  const struct doca_flow_ordered_list_element *",
+        ),
         "value": ("DOCA_FLOW_FWD_TARGET = 5", "DOCA_FLOW_FWD_TARGET = 6"),
         "order": ("  doca_be32_t src_ip\n  doca_be32_t dst_ip\n", "  doca_be32_t dst_ip\n  doca_be32_t src_ip\n"),
         "a member more": ("  uint32_t aging_sec\n", "  uint32_t aging_sec\n  uint64_t more\n"),
