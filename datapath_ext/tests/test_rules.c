@@ -284,11 +284,23 @@ static void what_the_mask_leaves_out_is_ignored(void)
     frame_packet(&frame, "192.0.2.1", "192.0.2.2", 6, 7, 53);
     bench_expect(0, &frame, DOCA_FLOW_MODEL_MISSED);
     doca_flow_pipe_destroy(pipe);
+    cfg = bench_cfg(0, "all ones", DOCA_FLOW_PIPE_BASIC, true);
+    memset(&match, 0xff, sizeof(match));
+    CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, &match, &mask));
+    pipe = bench_create(cfg, &one, NULL);
+    CHECK_OK(doca_flow_pipe_basic_add_entry(0, pipe, &entry, 0, NULL, NULL, NULL, 0, NULL, NULL));
+    bench_process(0);
+    bench_expect(0, &frame, DOCA_FLOW_MODEL_MISSED);
+    frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 7, 53);
+    bench_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
+    doca_flow_pipe_destroy(pipe);
 
     /* With the mask, each of them counts, and the model cannot do it. */
     for (unsigned i = 0; i < 3; i++) {
         struct doca_flow_match wanted = mask;
 
+        match.outer.l4_type_ext = DOCA_FLOW_L4_TYPE_EXT_ROCE_V2;
+        match.tun.type = DOCA_FLOW_TUN_GRE;
         if (i == 0)
             wanted.parser_meta.psp_syndrome = 1;
         else if (i == 1)

@@ -73,7 +73,8 @@ static bool classify(enum match_rule rule, const struct field *field, const uint
     }
 }
 
-static void selectors(struct matcher *matcher, const struct doca_flow_match *match)
+/* A selector counts although its mask is 0, but then all ones select nothing: the rest of the header is ignored too. */
+static void selectors(struct matcher *matcher, const struct doca_flow_match *match, bool masked)
 {
     const struct doca_flow_header_format *formats[2];
 
@@ -82,9 +83,13 @@ static void selectors(struct matcher *matcher, const struct doca_flow_match *mat
     formats[0] = &match->outer;
     formats[1] = &match->inner;
     for (unsigned i = 0; i < 2; i++) {
-        if (formats[i]->l3_type != DOCA_FLOW_L3_TYPE_NONE)
+        bool any_l3 = masked && (unsigned)formats[i]->l3_type == UINT32_MAX;
+        bool any_l4 = masked && (unsigned)formats[i]->l4_type_ext == UINT32_MAX;
+
+        if (formats[i]->l3_type != DOCA_FLOW_L3_TYPE_NONE && !(any_l3 && matcher->l3[i] == DOCA_FLOW_L3_TYPE_NONE))
             matcher->l3[i] = formats[i]->l3_type;
-        if (formats[i]->l4_type_ext != DOCA_FLOW_L4_TYPE_EXT_NONE)
+        if (formats[i]->l4_type_ext != DOCA_FLOW_L4_TYPE_EXT_NONE &&
+            !(any_l4 && matcher->l4[i] == DOCA_FLOW_L4_TYPE_EXT_NONE))
             matcher->l4[i] = formats[i]->l4_type_ext;
     }
 }
@@ -161,8 +166,8 @@ doca_error_t matcher_create(enum match_rule rule, const struct doca_flow_match *
         result = check_known(match, mask != NULL ? mask : match);
     else if (mask != NULL)
         result = check_known(mask, mask);
-    selectors(matcher, mask);
-    selectors(matcher, match);
+    selectors(matcher, mask, false);
+    selectors(matcher, match, mask != NULL);
     if (result == DOCA_SUCCESS)
         result = check_selectors(matcher);
     for (enum section section = 0; section <= SECTION_INNER && result == DOCA_SUCCESS; section++) {
