@@ -1,5 +1,6 @@
 /* client (this process) a -- b [program] c -- d server (this process). Queries in flight are kept at a number, as load
  * tools for DNS do: what comes out makes room for what goes in. With one in flight, that is the latency. */
+#include <doca_bitfield.h>
 #include <errno.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>

@@ -80,7 +80,7 @@ static void start_port(unsigned number)
         CHECK_OK(doca_flow_port_cfg_set_dev_rep(cfg, reps[number]));
     else
         CHECK_OK(doca_flow_port_cfg_set_dev(cfg, devices[number]));
-    for (enum doca_flow_resource type = 0; type < DOCA_FLOW_RESOURCE_MAX; type++)
+    for (enum doca_flow_resource type = 0; type <= DOCA_FLOW_RESOURCE_IPSEC_SA; type++)
         CHECK_OK(doca_flow_port_cfg_set_nr_resources(cfg, type, BENCH_BUDGET));
     CHECK_OK(doca_flow_port_start(cfg, &bench_port[number]));
     CHECK_OK(doca_flow_port_cfg_destroy(cfg));

@@ -2,6 +2,7 @@
 #ifndef TESTS_BENCH_H_
 #define TESTS_BENCH_H_
 
+#include <doca_bitfield.h>
 #include <doca_flow.h>
 #include <doca_flow_model.h>
 

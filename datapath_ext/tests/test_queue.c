@@ -156,6 +156,7 @@ static void bounds_entries_operations_and_counters(void)
     struct doca_flow_pipe_entry *entry;
     struct doca_flow_fwd two = to_port(1);
     struct doca_flow_pipe *pipe;
+    struct seen seen = {0};
 
     bench_up("vnf,hws", 2);
     pipe = ports_pipe(2, NULL);
@@ -165,11 +166,23 @@ static void bounds_entries_operations_and_counters(void)
     doca_flow_pipe_destroy(pipe);
 
     pipe = ports_pipe(4096, NULL);
+    /* What waits in a pipe that goes leaves its room in the queue to others. */
+    for (uint16_t i = 0; i < 100; i++)
+        CHECK_OK(add(pipe, i, 1, DOCA_FLOW_ENTRY_FLAGS_WAIT_FOR_BATCH, &seen, NULL));
+    doca_flow_pipe_destroy(pipe);
+    pipe = ports_pipe(4096, NULL);
+    /* The depth bounds what waits for its batch, not what was pushed and waits to be reported. */
     for (uint16_t i = 0; i < 128; i++)
-        CHECK_OK(add(pipe, i, 1, 0, NULL, NULL));
-    CHECK_REFUSED(add(pipe, 128, 1, 0, NULL, NULL), DOCA_ERROR_DRIVER, "holds 128 operations");
+        CHECK_OK(add(pipe, i, 1, DOCA_FLOW_ENTRY_FLAGS_WAIT_FOR_BATCH, &seen, NULL));
+    CHECK_REFUSED(add(pipe, 128, 1, DOCA_FLOW_ENTRY_FLAGS_WAIT_FOR_BATCH, &seen, NULL), DOCA_ERROR_DRIVER,
+                  "holds 128 operations");
     bench_process(0);
-    CHECK_OK(add(pipe, 128, 1, 0, NULL, NULL));
+    for (uint16_t i = 128; i < 500; i++)
+        CHECK_OK(add(pipe, i, 1, i % 100 == 0 ? 0 : DOCA_FLOW_ENTRY_FLAGS_WAIT_FOR_BATCH, &seen, NULL));
+    CHECK_EQ(seen.adds, 128);
+    CHECK_OK(doca_flow_entries_process(bench_port[0], 0, 0, 500));
+    CHECK_EQ(seen.adds, 500);
+    CHECK_EQ(seen.errors, 0);
     doca_flow_pipe_destroy(pipe);
 
     pipe = ports_pipe(4096, &monitor);

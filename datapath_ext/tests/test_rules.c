@@ -152,6 +152,7 @@ static void an_entry_may_not_change_a_fixed_forward(void)
     struct doca_flow_fwd one = to_port(1), drop = to_drop(), kernel = {.type = DOCA_FLOW_FWD_TARGET}, open;
     struct doca_flow_pipe_cfg *cfg;
     struct doca_flow_pipe *pipe;
+    struct frame frame;
 
     bench_up("vnf,hws", 2);
     cfg = bench_cfg(0, "fixed", DOCA_FLOW_PIPE_BASIC, true);
@@ -174,8 +175,13 @@ static void an_entry_may_not_change_a_fixed_forward(void)
                   DOCA_ERROR_INVALID_VALUE, "still leaves its target open");
     CHECK_OK(doca_flow_get_target(DOCA_FLOW_TARGET_KERNEL, &kernel.target));
     doca_flow_model_set_strict(true);
-    CHECK_REFUSED(doca_flow_pipe_basic_add_entry(0, pipe, &all, 0, NULL, NULL, &kernel, 0, NULL, NULL),
-                  DOCA_ERROR_NOT_SUPPORTED, "unproven: entry with a forward of type 5");
+    CHECK_REFUSED(doca_flow_pipe_basic_add_entry(0, pipe, &all, 0, NULL, NULL, &drop, 0, NULL, NULL),
+                  DOCA_ERROR_NOT_SUPPORTED, "unproven: entry with a forward of type 4");
+    /* The kernel among ports: XenoFlow does that. */
+    CHECK_OK(doca_flow_pipe_basic_add_entry(0, pipe, &all, 0, NULL, NULL, &kernel, 0, NULL, NULL));
+    bench_process(0);
+    frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 7, 53);
+    bench_expect(0, &frame, DOCA_FLOW_MODEL_KERNEL);
     bench_down();
 }
 
@@ -246,6 +252,69 @@ static void a_loop_of_pipes_ends(void)
     bench_down();
 }
 
+/* What the mask leaves 0 is ignored, also where the model would refuse it if it counted; published programs fill
+ * structures with all ones and choose by the mask. */
+static void what_the_mask_leaves_out_is_ignored(void)
+{
+    struct doca_flow_match match = {0}, mask = {0}, entry = {0};
+    struct doca_flow_actions set = {0}, set_mask = {0}, *templates[] = {&set}, *masks[] = {&set_mask};
+    struct doca_flow_fwd one = to_port(1);
+    struct doca_flow_pipe_cfg *cfg;
+    struct doca_flow_pipe *pipe;
+    struct frame frame;
+
+    bench_up("vnf,hws", 2);
+    cfg = bench_cfg(0, "masked", DOCA_FLOW_PIPE_BASIC, true);
+    memset(&match.parser_meta, 0xff, sizeof(match.parser_meta));
+    match.outer.l4_type_ext = DOCA_FLOW_L4_TYPE_EXT_ROCE_V2;
+    match.outer.roce_v2.bth.opcode = 7;
+    match.tun = (struct doca_flow_tun){.type = DOCA_FLOW_TUN_GRE, .protocol = 1};
+    mask.parser_meta.outer_l4_type = (enum doca_flow_l4_meta)UINT32_MAX;
+    CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, &match, &mask));
+    set.parser_meta.random = UINT16_MAX;
+    set.outer.eth.dst_mac[5] = 9;
+    set_mask.outer.eth.dst_mac[5] = 0xff;
+    CHECK_OK(doca_flow_pipe_cfg_set_actions(cfg, templates, masks, NULL, 1));
+    pipe = bench_create(cfg, &one, NULL);
+    entry.parser_meta.outer_l4_type = DOCA_FLOW_L4_META_UDP;
+    CHECK_OK(doca_flow_pipe_basic_add_entry(0, pipe, &entry, 0, NULL, NULL, NULL, 0, NULL, NULL));
+    bench_process(0);
+    frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 7, 53);
+    bench_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
+    frame_packet(&frame, "192.0.2.1", "192.0.2.2", 6, 7, 53);
+    bench_expect(0, &frame, DOCA_FLOW_MODEL_MISSED);
+    doca_flow_pipe_destroy(pipe);
+    cfg = bench_cfg(0, "all ones", DOCA_FLOW_PIPE_BASIC, true);
+    memset(&match, 0xff, sizeof(match));
+    CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, &match, &mask));
+    pipe = bench_create(cfg, &one, NULL);
+    CHECK_OK(doca_flow_pipe_basic_add_entry(0, pipe, &entry, 0, NULL, NULL, NULL, 0, NULL, NULL));
+    bench_process(0);
+    bench_expect(0, &frame, DOCA_FLOW_MODEL_MISSED);
+    frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 7, 53);
+    bench_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
+    doca_flow_pipe_destroy(pipe);
+
+    /* With the mask, each of them counts, and the model cannot do it. */
+    for (unsigned i = 0; i < 3; i++) {
+        struct doca_flow_match wanted = mask;
+
+        match.outer.l4_type_ext = DOCA_FLOW_L4_TYPE_EXT_ROCE_V2;
+        match.tun.type = DOCA_FLOW_TUN_GRE;
+        if (i == 0)
+            wanted.parser_meta.psp_syndrome = 1;
+        else if (i == 1)
+            wanted.outer.roce_v2.bth.opcode = UINT8_MAX;
+        else
+            wanted.tun.protocol = UINT16_MAX;
+        cfg = bench_cfg(0, "wanted", DOCA_FLOW_PIPE_BASIC, true);
+        CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, &match, &wanted));
+        CHECK_EQ(doca_flow_pipe_create(cfg, &one, NULL, &pipe), DOCA_ERROR_NOT_SUPPORTED);
+        CHECK_OK(doca_flow_pipe_cfg_destroy(cfg));
+    }
+    bench_down();
+}
+
 RUN_TESTS(TEST(refuses_what_cannot_be), TEST(configures_modes), TEST(strict_refuses_what_is_unproven),
           TEST(an_entry_may_not_change_a_fixed_forward), TEST(explicit_masks_choose_whose_value_counts),
-          TEST(default_misses_go_where_told), TEST(a_loop_of_pipes_ends))
+          TEST(what_the_mask_leaves_out_is_ignored), TEST(default_misses_go_where_told), TEST(a_loop_of_pipes_ends))

@@ -2,6 +2,8 @@
 #ifndef DOCA_BITFIELD_H_
 #define DOCA_BITFIELD_H_
 
+#include <arpa/inet.h>
+
 #include <doca_types.h>
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__

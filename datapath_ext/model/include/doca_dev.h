@@ -6,6 +6,7 @@
 
 #include <doca_compat.h>
 #include <doca_error.h>
+#include <doca_types.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -26,12 +27,6 @@ enum doca_devinfo_rep_filter {
     DOCA_DEVINFO_REP_FILTER_ALL = 0,
     DOCA_DEVINFO_REP_FILTER_NET = 1 << 1,
     DOCA_DEVINFO_REP_FILTER_EMULATED = 1 << 2,
-};
-
-enum doca_pci_func_type {
-    DOCA_PCI_FUNC_TYPE_PF = 0,
-    DOCA_PCI_FUNC_TYPE_VF = 1,
-    DOCA_PCI_FUNC_TYPE_SF = 2,
 };
 
 struct doca_dev;
@@ -58,6 +53,8 @@ doca_error_t doca_devinfo_rep_create_list(struct doca_dev *dev, int filter, stru
                                           uint32_t *count);
 doca_error_t doca_devinfo_rep_destroy_list(struct doca_devinfo_rep **list);
 doca_error_t doca_devinfo_rep_get_vuid(const struct doca_devinfo_rep *info, char *vuid, uint32_t size);
+doca_error_t doca_devinfo_rep_get_pci_func_type(const struct doca_devinfo_rep *info, enum doca_pci_func_type *type);
+doca_error_t doca_devinfo_rep_get_sf_index(const struct doca_devinfo_rep *info, uint32_t *index);
 doca_error_t doca_devinfo_rep_is_equal_pci_addr(const struct doca_devinfo_rep *info, const char *pci_addr,
                                                 uint8_t *equal);
 doca_error_t doca_dev_rep_open(struct doca_devinfo_rep *info, struct doca_dev_rep **rep);

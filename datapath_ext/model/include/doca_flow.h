@@ -32,6 +32,7 @@ struct doca_flow_pipe_cfg;
 struct doca_flow_pipe_entry;
 struct doca_flow_port;
 struct doca_flow_port_cfg;
+struct doca_flow_tune_cfg;
 
 typedef void (*doca_flow_entry_process_cb)(struct doca_flow_pipe_entry *entry, uint16_t pipe_queue,
                                            enum doca_flow_entry_status status, enum doca_flow_entry_op op,
@@ -63,6 +64,9 @@ doca_error_t doca_flow_cfg_set_rss_key(struct doca_flow_cfg *cfg, const uint8_t 
 doca_error_t doca_flow_cfg_set_definitions(struct doca_flow_cfg *cfg, const struct doca_flow_definitions *defs);
 doca_error_t doca_flow_cfg_set_resource_mode(struct doca_flow_cfg *cfg, const enum doca_flow_resource_mode mode);
 doca_error_t doca_flow_cfg_set_tune_cfg(struct doca_flow_cfg *cfg, struct doca_flow_tune_cfg *tune_cfg);
+doca_error_t doca_flow_tune_cfg_create(struct doca_flow_tune_cfg **tune_cfg);
+doca_error_t doca_flow_tune_cfg_destroy(struct doca_flow_tune_cfg *tune_cfg);
+doca_error_t doca_flow_tune_cfg_set_profile(struct doca_flow_tune_cfg *tune_cfg, enum doca_flow_tune_profile profile);
 doca_error_t doca_flow_init(struct doca_flow_cfg *cfg);
 void doca_flow_destroy(void);
 

@@ -8,9 +8,6 @@
 #include <doca_compat.h>
 #include <doca_error.h>
 
-#define DOCA_FLOW_CRYPTO_HEADER_LEN_MAX 128
-#define DOCA_FLOW_CRYPTO_KEY_LEN_MAX 32
-
 enum doca_flow_crypto_resource_type {
     DOCA_FLOW_CRYPTO_RESOURCE_NONE = 0,
     DOCA_FLOW_CRYPTO_RESOURCE_IPSEC_SA,
@@ -40,6 +37,7 @@ enum doca_flow_crypto_encap_net_type {
     DOCA_FLOW_CRYPTO_HEADER_PSP_TUNNEL,
     DOCA_FLOW_CRYPTO_HEADER_PSP_OVER_IPV4,
     DOCA_FLOW_CRYPTO_HEADER_PSP_OVER_IPV6,
+    DOCA_FLOW_CRYPTO_HEADER_NON_ESP_MARKER,
 };
 
 enum doca_flow_crypto_key_type {
@@ -47,33 +45,27 @@ enum doca_flow_crypto_key_type {
     DOCA_FLOW_CRYPTO_KEY_256,
 };
 
-struct doca_flow_crypto_encap_action {
-    enum doca_flow_crypto_encap_action_type action_type;
-    enum doca_flow_crypto_encap_net_type net_type;
-    uint16_t icv_size;
-    uint16_t data_size;
-    uint8_t encap_data[DOCA_FLOW_CRYPTO_HEADER_LEN_MAX];
+enum doca_flow_crypto_icv_len {
+    DOCA_FLOW_CRYPTO_ICV_LENGTH_8 = 0,
+    DOCA_FLOW_CRYPTO_ICV_LENGTH_12,
+    DOCA_FLOW_CRYPTO_ICV_LENGTH_16,
 };
 
-struct doca_flow_crypto_action {
-    enum doca_flow_crypto_action_type action_type;
-    enum doca_flow_crypto_resource_type resource_type;
-    uint32_t crypto_id;
+enum doca_flow_crypto_replay_win_size {
+    DOCA_FLOW_CRYPTO_REPLAY_WIN_SIZE_32 = 0,
+    DOCA_FLOW_CRYPTO_REPLAY_WIN_SIZE_64,
+    DOCA_FLOW_CRYPTO_REPLAY_WIN_SIZE_128,
+    DOCA_FLOW_CRYPTO_REPLAY_WIN_SIZE_256,
+};
+
+enum doca_flow_crypto_sn_offload_type {
+    DOCA_FLOW_CRYPTO_SN_OFFLOAD_INC = 0,
+    DOCA_FLOW_CRYPTO_SN_OFFLOAD_AR,
 };
 
 struct doca_flow_crypto_key_cfg {
     enum doca_flow_crypto_key_type key_type;
     uint32_t *key;
-};
-
-struct doca_flow_resource_ipsec_sa_cfg {
-    struct doca_flow_crypto_key_cfg key_cfg;
-    uint64_t implicit_iv;
-    uint32_t salt;
-};
-
-struct doca_flow_resource_psp_cfg {
-    struct doca_flow_crypto_key_cfg key_cfg;
 };
 
 #endif

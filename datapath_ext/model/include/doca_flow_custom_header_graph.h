@@ -12,7 +12,7 @@ struct doca_dev;
 struct doca_flow_custom_header_graph;
 struct doca_flow_custom_header_graph_arc;
 
-enum doca_flow_custom_header_graph_node {
+enum doca_flow_custom_header_graph_node_type {
     DOCA_FLOW_CUSTOM_HEADER_GRAPH_NODE_MAC = 5,
     DOCA_FLOW_CUSTOM_HEADER_GRAPH_NODE_IP = 10,
     DOCA_FLOW_CUSTOM_HEADER_GRAPH_NODE_IPV4 = 11,
@@ -36,10 +36,10 @@ doca_error_t doca_flow_custom_header_graph_arc_create(struct doca_flow_custom_he
                                                       struct doca_flow_custom_header_graph_arc **arc);
 doca_error_t doca_flow_custom_header_graph_arc_destroy(struct doca_flow_custom_header_graph_arc *arc);
 doca_error_t doca_flow_custom_header_graph_arc_set_src(struct doca_flow_custom_header_graph_arc *arc,
-                                                       enum doca_flow_custom_header_graph_node node, uint32_t value,
+                                                       enum doca_flow_custom_header_graph_node_type node, uint32_t value,
                                                        struct doca_flow_custom_header *header);
 doca_error_t doca_flow_custom_header_graph_arc_set_dst(struct doca_flow_custom_header_graph_arc *arc,
-                                                       enum doca_flow_custom_header_graph_node node,
+                                                       enum doca_flow_custom_header_graph_node_type node,
                                                        struct doca_flow_custom_header *header);
 doca_error_t doca_flow_custom_header_graph_arc_set_transition(struct doca_flow_custom_header_graph_arc *arc,
                                                               bool transition);

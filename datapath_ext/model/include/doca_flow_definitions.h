@@ -16,9 +16,9 @@ struct doca_flow_definitions_cfg;
 
 doca_error_t doca_flow_definitions_cfg_create(struct doca_flow_definitions_cfg **cfg);
 doca_error_t doca_flow_definitions_cfg_destroy(struct doca_flow_definitions_cfg *cfg);
-doca_error_t doca_flow_definitions_create(const struct doca_flow_definitions_cfg *cfg,
+doca_error_t doca_flow_definitions_create(struct doca_flow_definitions_cfg *cfg,
                                           struct doca_flow_definitions **defs);
-doca_error_t doca_flow_definitions_destroy(struct doca_flow_definitions *defs);
+void doca_flow_definitions_destroy(struct doca_flow_definitions *defs);
 /* Bytes [offset, offset + size) of the program's own structure hold the field that `opcode` names. */
 doca_error_t doca_flow_definitions_add_field(struct doca_flow_definitions *defs, const char *opcode, uint32_t offset,
                                              uint32_t size);

@@ -49,7 +49,6 @@ enum doca_flow_resource {
     DOCA_FLOW_RESOURCE_ENCAP,
     DOCA_FLOW_RESOURCE_DECAP,
     DOCA_FLOW_RESOURCE_IPSEC_SA,
-    DOCA_FLOW_RESOURCE_MAX,
 };
 
 enum doca_flow_shared_resource_type {
@@ -60,7 +59,6 @@ enum doca_flow_shared_resource_type {
     DOCA_FLOW_SHARED_RESOURCE_ENCAP,
     DOCA_FLOW_SHARED_RESOURCE_DECAP,
     DOCA_FLOW_SHARED_RESOURCE_IPSEC_SA,
-    DOCA_FLOW_SHARED_RESOURCE_MAX,
 };
 
 enum doca_flow_resource_mode {
@@ -83,8 +81,8 @@ enum doca_flow_entry_status {
 
 /* Flags of operations on entries: at most one of them. */
 enum doca_flow_entry_flags {
-    DOCA_FLOW_ENTRY_FLAGS_NO_WAIT = 1 << 0,
-    DOCA_FLOW_ENTRY_FLAGS_WAIT_FOR_BATCH = 1 << 1,
+    DOCA_FLOW_ENTRY_FLAGS_NO_WAIT = 1U << 0,
+    DOCA_FLOW_ENTRY_FLAGS_WAIT_FOR_BATCH = 1U << 1,
 };
 
 enum doca_flow_pipe_op {
@@ -149,6 +147,30 @@ enum doca_flow_l4_meta {
     DOCA_FLOW_L4_META_UDP,
     DOCA_FLOW_L4_META_ICMP, /* of either IP version */
     DOCA_FLOW_L4_META_ESP,
+};
+
+/* Of parser_meta.psp_syndrome and ipsec_syndrome. */
+enum doca_flow_crypto_syndrome {
+    DOCA_FLOW_CRYPTO_SYNDROME_OK = 0,
+    DOCA_FLOW_CRYPTO_SYNDROME_ICV_FAIL,
+    DOCA_FLOW_CRYPTO_SYNDROME_BAD_TRAILER,
+};
+
+enum doca_flow_match_tcp_flags {
+    DOCA_FLOW_MATCH_TCP_FLAG_FIN = 1 << 0,
+    DOCA_FLOW_MATCH_TCP_FLAG_SYN = 1 << 1,
+    DOCA_FLOW_MATCH_TCP_FLAG_RST = 1 << 2,
+    DOCA_FLOW_MATCH_TCP_FLAG_PSH = 1 << 3,
+    DOCA_FLOW_MATCH_TCP_FLAG_ACK = 1 << 4,
+    DOCA_FLOW_MATCH_TCP_FLAG_URG = 1 << 5,
+    DOCA_FLOW_MATCH_TCP_FLAG_ECE = 1 << 6,
+    DOCA_FLOW_MATCH_TCP_FLAG_CWR = 1 << 7,
+};
+
+/* Bits of doca_flow_header_format.l2_valid_headers. */
+enum doca_flow_l2_valid_header {
+    DOCA_FLOW_L2_VALID_HEADER_VLAN_0 = 1 << 0,
+    DOCA_FLOW_L2_VALID_HEADER_VLAN_1 = 1 << 1,
 };
 
 enum doca_flow_action_type {

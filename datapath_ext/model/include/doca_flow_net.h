@@ -2,10 +2,9 @@
 #ifndef DOCA_FLOW_NET_H_
 #define DOCA_FLOW_NET_H_
 
-#include <netinet/in.h>
 #include <stdbool.h>
+#include <stdint.h>
 
-#include <doca_bitfield.h>
 #include <doca_types.h>
 
 #ifdef __cplusplus
@@ -17,16 +16,20 @@ extern "C" {
 #define DOCA_FLOW_ETHER_TYPE_IPV6 0x86DD
 #define DOCA_FLOW_ETHER_TYPE_ARP 0x0806
 #define DOCA_FLOW_ETHER_TYPE_VLAN 0x8100
+#define DOCA_FLOW_ETHER_TYPE_QINQ 0x88A8
 #define DOCA_FLOW_ETHER_TYPE_TEB 0x6558
 
 #define DOCA_FLOW_PROTO_ICMP 1
 #define DOCA_FLOW_PROTO_IPV4 4
 #define DOCA_FLOW_PROTO_TCP 6
+#define DOCA_FLOW_PROTO_IB_BTH 16
 #define DOCA_FLOW_PROTO_UDP 17
 #define DOCA_FLOW_PROTO_IPV6 41
 #define DOCA_FLOW_PROTO_GRE 47
 #define DOCA_FLOW_PROTO_ESP 50
 #define DOCA_FLOW_PROTO_ICMP6 58
+#define DOCA_FLOW_PROTO_IP4_IN_IP 4
+#define DOCA_FLOW_PROTO_IP6_IN_IP 41
 
 /* UDP destination ports, in host order. */
 #define DOCA_FLOW_VXLAN_DEFAULT_PORT 4789
@@ -37,33 +40,23 @@ extern "C" {
 #define DOCA_FLOW_ROCEV2_DEFAULT_PORT 4791
 #define DOCA_FLOW_PSP_DEFAULT_PORT 1000
 
-#define DOCA_FLOW_VLAN_MAX 2
 #define DOCA_FLOW_MPLS_LABELS_MAX 5
-#define DOCA_FLOW_GENEVE_OPTION_MAX 63
+#define DOCA_FLOW_GENEVE_OPT_LEN_MAX 63
 #define DOCA_FLOW_ETHER_ADDR_LEN 6
 #define DOCA_FLOW_IB_BTH_DST_QP_LEN 3
-
-#define DOCA_FLOW_IP4_FLAG_MORE_FRAGMENTS (1U << 13)
-#define DOCA_FLOW_IP4_FLAG_DONT_FRAGMENT (1U << 14)
+#define DOCA_FLOW_IB_BTH_PSN_LEN 3
+#define DOCA_FLOW_CRYPTO_KEY_LEN_MAX 32
+#define DOCA_FLOW_CRYPTO_HEADER_LEN_MAX 114 /* Ethernet with 2 tags, IPv4 with options, UDP, PSP */
 
 #define DOCA_FLOW_VXLAN_GPE_TYPE_IPV4 1
 #define DOCA_FLOW_VXLAN_GPE_TYPE_IPV6 2
 #define DOCA_FLOW_VXLAN_GPE_TYPE_ETH 3
 #define DOCA_FLOW_GTP_EXT_PSC 0x85
 
-#define DOCA_FLOW_MATCH_TCP_FLAG_FIN (1U << 0)
-#define DOCA_FLOW_MATCH_TCP_FLAG_SYN (1U << 1)
-#define DOCA_FLOW_MATCH_TCP_FLAG_RST (1U << 2)
-#define DOCA_FLOW_MATCH_TCP_FLAG_PSH (1U << 3)
-#define DOCA_FLOW_MATCH_TCP_FLAG_ACK (1U << 4)
-#define DOCA_FLOW_MATCH_TCP_FLAG_URG (1U << 5)
-#define DOCA_FLOW_MATCH_TCP_FLAG_ECE (1U << 6)
-#define DOCA_FLOW_MATCH_TCP_FLAG_CWR (1U << 7)
-
-/* Bits of doca_flow_header_format.l2_valid_headers. */
-enum doca_flow_l2_valid_header {
-    DOCA_FLOW_L2_VALID_HEADER_VLAN_0 = 1 << 0,
-    DOCA_FLOW_L2_VALID_HEADER_VLAN_1 = 1 << 1,
+/* Of an IPv4 header's flags_fragment_offset, in host order. */
+enum doca_flow_ip_fragment_flags {
+    DOCA_FLOW_IP4_FLAG_MORE_FRAGMENTS = 1 << 13,
+    DOCA_FLOW_IP4_FLAG_DONT_FRAGMENT = 1 << 14,
 };
 
 /* Which member of the l3 union of a header is meant. It selects; it does not filter packets. */
@@ -165,8 +158,12 @@ struct doca_flow_header_icmp {
 
 struct doca_flow_header_ib_bth {
     uint8_t opcode;
-    uint8_t flags1;
+    uint8_t sempt;
+    doca_be16_t pkey;
+    uint8_t flags0;
     uint8_t dest_qp[DOCA_FLOW_IB_BTH_DST_QP_LEN];
+    uint8_t flags1;
+    uint8_t psn[DOCA_FLOW_IB_BTH_PSN_LEN];
 };
 
 struct doca_flow_header_roce_v2 {
@@ -210,10 +207,12 @@ struct doca_flow_tun {
         struct {
             enum doca_flow_tun_ext_vxlan_type vxlan_type;
             union {
-                uint8_t vxlan_gpe_next_protocol;
+                struct {
+                    uint8_t vxlan_gpe_flags;
+                    uint8_t vxlan_gpe_next_protocol;
+                };
                 doca_be16_t vxlan_gbp_group_policy_id;
             };
-            uint8_t vxlan_gpe_flags;
             doca_be32_t vxlan_tun_id; /* the VNI in the lower 24 bits */
             uint8_t vxlan_tun_rsvd1;
         };
@@ -232,9 +231,9 @@ struct doca_flow_tun {
             };
         };
         struct {
+            doca_be32_t gtp_teid;
             uint8_t gtp_next_ext_hdr_type;
             uint8_t gtp_ext_psc_qfi;
-            doca_be32_t gtp_teid;
         };
         struct {
             doca_be32_t esp_spi;
@@ -243,28 +242,9 @@ struct doca_flow_tun {
         struct doca_flow_header_mpls mpls[DOCA_FLOW_MPLS_LABELS_MAX];
         struct {
             struct doca_flow_header_geneve geneve;
-            union doca_flow_geneve_option geneve_options[DOCA_FLOW_GENEVE_OPTION_MAX];
+            union doca_flow_geneve_option geneve_options[DOCA_FLOW_GENEVE_OPT_LEN_MAX];
         };
         struct doca_flow_header_psp psp;
-    };
-};
-
-struct doca_flow_header_format {
-    struct doca_flow_header_eth eth;
-    uint16_t l2_valid_headers;
-    struct doca_flow_header_eth_vlan eth_vlan[DOCA_FLOW_VLAN_MAX];
-    enum doca_flow_l3_type l3_type;
-    union {
-        struct doca_flow_header_ip4 ip4;
-        struct doca_flow_header_ip6 ip6;
-    };
-    enum doca_flow_l4_type_ext l4_type_ext;
-    union {
-        struct doca_flow_header_icmp icmp;
-        struct doca_flow_header_udp udp;
-        struct doca_flow_header_tcp tcp;
-        struct doca_flow_header_l4_port transport;
-        struct doca_flow_header_roce_v2 roce_v2;
     };
 };
 

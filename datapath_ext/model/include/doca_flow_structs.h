@@ -48,6 +48,27 @@ struct doca_flow_parser_meta {
     uint8_t inner_l4_checksum_ok;
 };
 
+#define DOCA_FLOW_VLAN_MAX 2
+
+struct doca_flow_header_format {
+    struct doca_flow_header_eth eth;
+    uint16_t l2_valid_headers;
+    struct doca_flow_header_eth_vlan eth_vlan[DOCA_FLOW_VLAN_MAX];
+    enum doca_flow_l3_type l3_type;
+    union {
+        struct doca_flow_header_ip4 ip4;
+        struct doca_flow_header_ip6 ip6;
+    };
+    enum doca_flow_l4_type_ext l4_type_ext;
+    union {
+        struct doca_flow_header_icmp icmp;
+        struct doca_flow_header_udp udp;
+        struct doca_flow_header_tcp tcp;
+        struct doca_flow_header_l4_port transport;
+        struct doca_flow_header_roce_v2 roce_v2;
+    };
+};
+
 struct doca_flow_match {
     struct doca_flow_meta meta;
     struct doca_flow_parser_meta parser_meta;
@@ -106,7 +127,7 @@ struct doca_flow_resource_decap_cfg {
     struct doca_flow_header_eth_vlan eth_vlan[DOCA_FLOW_VLAN_MAX];
 };
 
-struct doca_flow_vlan_action {
+struct doca_flow_push_vlan_action {
     doca_be16_t eth_type;
     struct doca_flow_header_eth_vlan vlan_hdr;
 };
@@ -114,8 +135,27 @@ struct doca_flow_vlan_action {
 struct doca_flow_push_action {
     enum doca_flow_push_action_type type;
     union {
-        struct doca_flow_vlan_action vlan;
+        struct doca_flow_push_vlan_action vlan;
     };
+};
+
+struct doca_flow_crypto_action {
+    enum doca_flow_crypto_action_type action_type;
+    enum doca_flow_crypto_resource_type resource_type;
+    union {
+        struct {
+            bool sn_en;
+        } ipsec_sa;
+    };
+    uint32_t crypto_id;
+};
+
+struct doca_flow_crypto_encap_action {
+    enum doca_flow_crypto_encap_action_type action_type;
+    enum doca_flow_crypto_encap_net_type net_type;
+    uint16_t icv_size;
+    uint16_t data_size;
+    uint8_t encap_data[DOCA_FLOW_CRYPTO_HEADER_LEN_MAX];
 };
 
 struct doca_flow_nat64_action {
@@ -141,6 +181,12 @@ struct doca_flow_actions {
     bool has_push;
     struct doca_flow_push_action push;
     struct doca_flow_nat64_action nat64;
+    bool has_crypto_encap;
+    struct doca_flow_crypto_encap_action crypto_encap;
+    struct doca_flow_crypto_action crypto;
+};
+
+struct doca_flow_crypto {
     bool has_crypto_encap;
     struct doca_flow_crypto_encap_action crypto_encap;
     struct doca_flow_crypto_action crypto;
@@ -199,6 +245,22 @@ struct doca_flow_resource_meter_cfg {
     };
 };
 
+struct doca_flow_resource_psp_cfg {
+    struct doca_flow_crypto_key_cfg key_cfg;
+};
+
+struct doca_flow_resource_ipsec_sa_cfg {
+    struct doca_flow_crypto_key_cfg key_cfg;
+    uint32_t salt;
+    uint64_t implicit_iv;
+    enum doca_flow_crypto_icv_len icv_len;
+    enum doca_flow_crypto_sn_offload_type sn_offload_type;
+    enum doca_flow_crypto_replay_win_size win_size;
+    bool esn_en;
+    uint64_t sn_initial;
+    uint32_t lifetime_threshold;
+};
+
 struct doca_flow_shared_resource_cfg {
     union {
         struct doca_flow_resource_meter_cfg meter_cfg;
@@ -236,20 +298,20 @@ struct doca_flow_ordered_list_element {
     enum doca_flow_ordered_list_element_type type;
     union {
         struct {
-            const struct doca_flow_actions *actions;
-            const struct doca_flow_actions *actions_mask;
-            const struct doca_flow_action_descs *action_descs;
+            struct doca_flow_actions *actions;
+            struct doca_flow_actions *actions_mask;
+            struct doca_flow_action_descs *action_descs;
         };
-        const struct doca_flow_monitor *monitor;
-        const struct doca_flow_nat64_action *nat64;
-        const struct doca_flow_crypto_action *crypto;
+        struct doca_flow_monitor *monitor;
+        struct doca_flow_nat64_action *nat64;
+        struct doca_flow_crypto *crypto;
     };
 };
 
 struct doca_flow_ordered_list {
     uint32_t idx; /* its place among the pipe's lists */
     uint32_t size;
-    const struct doca_flow_ordered_list_element *elements;
+    struct doca_flow_ordered_list_element *elements;
 };
 
 struct doca_flow_resource_query {
@@ -272,10 +334,6 @@ struct doca_flow_entropy_format {
     };
     bool is_transport;
     struct doca_flow_header_l4_port transport;
-};
-
-struct doca_flow_tune_cfg {
-    enum doca_flow_tune_profile profile;
 };
 
 #endif

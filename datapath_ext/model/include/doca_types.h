@@ -10,4 +10,10 @@ typedef __be16 doca_be16_t;
 typedef __be32 doca_be32_t;
 typedef __be64 doca_be64_t;
 
+enum doca_pci_func_type {
+    DOCA_PCI_FUNC_TYPE_PF = 0,
+    DOCA_PCI_FUNC_TYPE_VF,
+    DOCA_PCI_FUNC_TYPE_SF,
+};
+
 #endif

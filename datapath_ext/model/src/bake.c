@@ -30,15 +30,17 @@ static doca_error_t add_op(struct action_set *set, const struct op *op)
     return DOCA_SUCCESS;
 }
 
-static doca_error_t check_known(const struct doca_flow_actions *actions)
+/* `wanted` has the bits that count: the mask, or the values where there is none. */
+static doca_error_t check_known(const struct doca_flow_actions *actions, const struct doca_flow_actions *wanted)
 {
     if (actions->has_crypto_encap || actions->crypto.action_type != DOCA_FLOW_CRYPTO_ACTION_NONE)
         return refuse(DOCA_ERROR_NOT_SUPPORTED, "actions with cryptography; the model has none");
-    if (!bytes_are(&actions->parser_meta, sizeof(actions->parser_meta), 0))
+    if (!bytes_are(&wanted->parser_meta, sizeof(wanted->parser_meta), 0))
         return refuse(DOCA_ERROR_INVALID_VALUE, "actions that set parser_meta; it is read-only");
-    if (actions->outer.l4_type_ext == DOCA_FLOW_L4_TYPE_EXT_ROCE_V2)
+    if (actions->outer.l4_type_ext == DOCA_FLOW_L4_TYPE_EXT_ROCE_V2 &&
+        !bytes_are(&wanted->outer.roce_v2, sizeof(wanted->outer.roce_v2), 0))
         return refuse(DOCA_ERROR_NOT_SUPPORTED, "actions on RoCE headers; the model does not parse them");
-    if (actions->tun.type != DOCA_FLOW_TUN_NONE &&
+    if (actions->tun.type != DOCA_FLOW_TUN_NONE && !bytes_are(&wanted->tun, sizeof(wanted->tun), 0) &&
         (actions->tun.type != DOCA_FLOW_TUN_VXLAN || actions->tun.vxlan_type != DOCA_FLOW_TUN_EXT_VXLAN_STANDARD))
         return refuse(DOCA_ERROR_NOT_SUPPORTED, "actions on the header of tunnel type %d; the model modifies plain "
                       "VXLAN only", (int)actions->tun.type);
@@ -272,7 +274,7 @@ doca_error_t actions_bake(const struct action_template *shape, enum bake_mode mo
     doca_error_t result;
 
     memset(set, 0, sizeof(*set));
-    result = check_known(&shape->actions);
+    result = check_known(&shape->actions, shape->has_mask ? &shape->mask : &shape->actions);
     if (result == DOCA_SUCCESS)
         result = bake_decap(&baking, port);
     if (result == DOCA_SUCCESS)

@@ -6,17 +6,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <doca_bitfield.h>
 #include <doca_error.h>
 #include <doca_flow.h>
 #include <doca_flow_model.h>
 
 enum { PORTS_MAX = 256, QUEUE_DEPTH_DEFAULT = 128, JUMPS_MAX = 64 };
+/* How many types of resources there are: the API's enumerations have no name for it. */
+enum { RESOURCE_KINDS = DOCA_FLOW_RESOURCE_IPSEC_SA + 1, SHARED_RESOURCE_KINDS = DOCA_FLOW_SHARED_RESOURCE_IPSEC_SA + 1 };
 
 struct doca_flow_cfg {
     uint16_t queues;
     uint32_t queue_depth;
-    uint32_t budget[DOCA_FLOW_RESOURCE_MAX];
-    uint32_t shared[DOCA_FLOW_SHARED_RESOURCE_MAX];
+    uint32_t budget[RESOURCE_KINDS];
+    uint32_t shared[SHARED_RESOURCE_KINDS];
     enum doca_flow_resource_mode resource_mode;
     bool mode_set;
     bool switch_mode;
@@ -29,7 +32,7 @@ struct doca_flow_cfg {
 struct library {
     bool running;
     struct doca_flow_cfg cfg;
-    uint32_t used[DOCA_FLOW_RESOURCE_MAX]; /* of the budget, in system mode */
+    uint32_t used[RESOURCE_KINDS]; /* of the budget, in system mode */
     struct doca_flow_port *ports[PORTS_MAX];
     unsigned port_count;
     uint64_t unproven;

@@ -214,7 +214,7 @@ doca_error_t doca_flow_custom_header_graph_arc_destroy(struct doca_flow_custom_h
 
 doca_error_t
 doca_flow_custom_header_graph_arc_set_src(struct doca_flow_custom_header_graph_arc *arc,
-                                          enum doca_flow_custom_header_graph_node node, uint32_t value,
+                                          enum doca_flow_custom_header_graph_node_type node, uint32_t value,
                                           struct doca_flow_custom_header *header)
 {
     (void)arc, (void)node, (void)value, (void)header;
@@ -223,7 +223,7 @@ doca_flow_custom_header_graph_arc_set_src(struct doca_flow_custom_header_graph_a
 
 doca_error_t
 doca_flow_custom_header_graph_arc_set_dst(struct doca_flow_custom_header_graph_arc *arc,
-                                          enum doca_flow_custom_header_graph_node node,
+                                          enum doca_flow_custom_header_graph_node_type node,
                                           struct doca_flow_custom_header *header)
 {
     (void)arc, (void)node, (void)header;

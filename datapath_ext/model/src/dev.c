@@ -1,7 +1,5 @@
 #include "dev.h"
 
-#include <ctype.h>
-#include <net/if.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,6 +68,13 @@ static struct doca_devinfo *offer(const char *name)
     return &devices[device_count++];
 }
 
+static bool offer_any(const char *name)
+{
+    const char *comma = strchr(name, ',');
+
+    return comma != NULL ? offer_rep(name, comma) : offer(name) != NULL;
+}
+
 doca_error_t doca_flow_model_device_add(const char *name)
 {
     bool done;
@@ -77,7 +82,7 @@ doca_error_t doca_flow_model_device_add(const char *name)
     if (name == NULL)
         return refuse(DOCA_ERROR_INVALID_VALUE, "device_add without a name");
     model_lock();
-    done = strchr(name, ',') != NULL ? offer_rep(name, strchr(name, ',')) : offer(name) != NULL;
+    done = offer_any(name);
     model_unlock();
     return done ? DOCA_SUCCESS : refuse(DOCA_ERROR_INVALID_VALUE, "device_add of \"%s\": no name of 1 to %d bytes, or "
                                         "more than %d devices", name, NAME_MAX_ - 1, DEVICES_MAX);
@@ -94,7 +99,7 @@ static void offer_wished(void)
         if (length > 0 && length < sizeof(name)) {
             memcpy(name, wish, length);
             name[length] = '\0';
-            (void)offer(name);
+            (void)offer_any(name);
         }
         wish += length + strspn(wish + length, " ");
     }
@@ -219,6 +224,16 @@ const char *dev_name(const struct doca_dev *dev)
     return dev->info->name;
 }
 
+const char *info_name(const struct doca_devinfo *info)
+{
+    return info != NULL ? info->name : NULL;
+}
+
+const char *rep_info_name(const struct doca_devinfo_rep *info)
+{
+    return info != NULL ? info->name : NULL;
+}
+
 int dev_port(const struct doca_dev *dev)
 {
     return dev->port;
@@ -235,94 +250,6 @@ struct doca_dev *dev_by_port(int port)
         if (devices[i].dev != NULL && devices[i].dev->port == port)
             return devices[i].dev;
     return NULL;
-}
-
-/* "pci/08:00.0", "08:00.0" and "0000:08:00.0" all give the last one; "" for other names. */
-static void pci_address(const char *name, char *address)
-{
-    address[0] = '\0';
-    if (strncmp(name, "pci/", 4) == 0)
-        name += 4;
-    if (strlen(name) == 7 && name[2] == ':' && name[5] == '.') {
-        memcpy(address, "0000:", 5);
-        memcpy(address + 5, name, 8);
-    } else if (strlen(name) == 12 && name[4] == ':' && name[7] == ':' && name[10] == '.') {
-        memcpy(address, name, 13);
-    }
-}
-
-doca_error_t doca_devinfo_get_pci_addr_str(const struct doca_devinfo *info, char *pci_addr)
-{
-    if (info == NULL || pci_addr == NULL)
-        return refuse(DOCA_ERROR_INVALID_VALUE, "devinfo_get_pci_addr_str without a device or a place");
-    pci_address(info->name, pci_addr);
-    return DOCA_SUCCESS;
-}
-
-doca_error_t doca_devinfo_is_equal_pci_addr(const struct doca_devinfo *info, const char *pci_addr, uint8_t *equal)
-{
-    char own[DOCA_DEVINFO_PCI_ADDR_SIZE], other[DOCA_DEVINFO_PCI_ADDR_SIZE];
-
-    if (info == NULL || pci_addr == NULL || equal == NULL)
-        return refuse(DOCA_ERROR_INVALID_VALUE, "devinfo_is_equal_pci_addr without a device, an address or a place");
-    pci_address(info->name, own);
-    pci_address(pci_addr, other);
-    *equal = own[0] != '\0' && strcmp(own, other) == 0;
-    return DOCA_SUCCESS;
-}
-
-static doca_error_t put_name(const char *name, char *target, uint32_t size)
-{
-    if (target == NULL || strlen(name) >= size)
-        return refuse(DOCA_ERROR_INVALID_VALUE, "no room for the device's name");
-    memcpy(target, name, strlen(name) + 1);
-    return DOCA_SUCCESS;
-}
-
-doca_error_t doca_devinfo_get_iface_name(const struct doca_devinfo *info, char *name, uint32_t size)
-{
-    if (info == NULL)
-        return refuse(DOCA_ERROR_INVALID_VALUE, "devinfo_get_iface_name without a device");
-    return put_name(info->name, name, size);
-}
-
-doca_error_t doca_devinfo_get_ibdev_name(const struct doca_devinfo *info, char *name, uint32_t size)
-{
-    return doca_devinfo_get_iface_name(info, name, size);
-}
-
-doca_error_t doca_devinfo_get_ipv4_addr(const struct doca_devinfo *info, uint8_t *address, uint32_t size)
-{
-    (void)address;
-    (void)size;
-    return refuse(DOCA_ERROR_NOT_SUPPORTED, "device %s has no IPv4 address of its own",
-                  info != NULL ? info->name : "(none)");
-}
-
-doca_error_t doca_devinfo_get_mac_addr(const struct doca_devinfo *info, uint8_t *address, uint32_t size)
-{
-    (void)address;
-    (void)size;
-    return refuse(DOCA_ERROR_NOT_SUPPORTED, "device %s has no MAC address of its own",
-                  info != NULL ? info->name : "(none)");
-}
-
-doca_error_t doca_devinfo_get_pci_func_type(const struct doca_devinfo *info, enum doca_pci_func_type *type)
-{
-    if (info == NULL || type == NULL)
-        return refuse(DOCA_ERROR_INVALID_VALUE, "devinfo_get_pci_func_type without a device or a place");
-    *type = strncmp(info->name, "aux", 3) == 0 ? DOCA_PCI_FUNC_TYPE_SF : DOCA_PCI_FUNC_TYPE_PF;
-    return DOCA_SUCCESS;
-}
-
-doca_error_t doca_devinfo_get_sf_index(const struct doca_devinfo *info, uint32_t *index)
-{
-    const char *slash = info != NULL ? strchr(info->name, '/') : NULL;
-
-    if (slash == NULL || index == NULL || strncmp(info->name, "aux", 3) != 0 || !isdigit((unsigned char)slash[1]))
-        return refuse(DOCA_ERROR_INVALID_VALUE, "devinfo_get_sf_index of a device not named aux/NUMBER");
-    *index = (uint32_t)strtoul(slash + 1, NULL, 10);
-    return DOCA_SUCCESS;
 }
 
 doca_error_t doca_devinfo_rep_create_list(struct doca_dev *dev, int filter, struct doca_devinfo_rep ***list,
@@ -351,21 +278,5 @@ doca_error_t doca_devinfo_rep_create_list(struct doca_dev *dev, int filter, stru
 doca_error_t doca_devinfo_rep_destroy_list(struct doca_devinfo_rep **list)
 {
     free((void *)list);
-    return DOCA_SUCCESS;
-}
-
-doca_error_t doca_devinfo_rep_get_vuid(const struct doca_devinfo_rep *info, char *vuid, uint32_t size)
-{
-    if (info == NULL)
-        return refuse(DOCA_ERROR_INVALID_VALUE, "devinfo_rep_get_vuid without a representor");
-    return put_name(info->name, vuid, size);
-}
-
-doca_error_t doca_devinfo_rep_is_equal_pci_addr(const struct doca_devinfo_rep *info, const char *pci_addr,
-                                                uint8_t *equal)
-{
-    if (info == NULL || pci_addr == NULL || equal == NULL)
-        return refuse(DOCA_ERROR_INVALID_VALUE, "devinfo_rep_is_equal_pci_addr without a representor or a place");
-    *equal = strcmp(info->name, pci_addr) == 0;
     return DOCA_SUCCESS;
 }

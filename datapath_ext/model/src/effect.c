@@ -88,7 +88,7 @@ void effect_clear(struct doca_flow_port *port, struct effect *effect)
 
 static void each_budget(struct doca_flow_port *port, const struct effect *effect, bool give)
 {
-    const bool held[DOCA_FLOW_RESOURCE_MAX] = {
+    const bool held[RESOURCE_KINDS] = {
         [DOCA_FLOW_RESOURCE_METER] = effect->watch.own_meter,
         [DOCA_FLOW_RESOURCE_COUNTER] = effect->watch.own_counter,
         [DOCA_FLOW_RESOURCE_ENCAP] = effect->took_encap,
@@ -96,7 +96,7 @@ static void each_budget(struct doca_flow_port *port, const struct effect *effect
     };
     bool by_port = model.cfg.resource_mode == DOCA_FLOW_RESOURCE_MODE_PORT;
 
-    for (unsigned type = 0; type < DOCA_FLOW_RESOURCE_MAX; type++) {
+    for (unsigned type = 0; type < RESOURCE_KINDS; type++) {
         if (held[type] && give)
             budget_give(port, (enum doca_flow_resource)type);
         else if (held[type])

@@ -200,12 +200,15 @@ doca_error_t forward_merge(const struct doca_flow_pipe *pipe, const struct doca_
         return forward_create(&given->fwd, forward);
     }
     if (given->given && given->fwd.type != DOCA_FLOW_FWD_NONE && given->fwd.type != DOCA_FLOW_FWD_CHANGEABLE) {
-        if (entry->type != given->fwd.type) {
+        /* A published balancer gives one slot of a pipe of ports to the kernel. */
+        bool host = entry->type == DOCA_FLOW_FWD_TARGET && given->fwd.type == DOCA_FLOW_FWD_PORT;
+
+        if (entry->type != given->fwd.type && !host) {
             result = unproven("entry with a forward of type %d in pipe %s, which declares changeable forwards of "
                               "type %d", (int)entry->type, pipe->cfg.name, (int)given->fwd.type);
             if (result != DOCA_SUCCESS)
                 return result;
-        } else {
+        } else if (!host) {
             result = complete(pipe, &fwd);
             if (result != DOCA_SUCCESS)
                 return result;

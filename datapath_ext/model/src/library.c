@@ -96,7 +96,7 @@ doca_error_t doca_flow_cfg_set_mode_args(struct doca_flow_cfg *cfg, const char *
 doca_error_t doca_flow_cfg_set_nr_shared_resource(struct doca_flow_cfg *cfg, uint32_t nr_shared_resource,
                                                   enum doca_flow_shared_resource_type type)
 {
-    if (cfg == NULL || (unsigned)type >= DOCA_FLOW_SHARED_RESOURCE_MAX)
+    if (cfg == NULL || (unsigned)type >= SHARED_RESOURCE_KINDS)
         return no_cfg("set_nr_shared_resource");
     cfg->shared[type] = nr_shared_resource;
     return DOCA_SUCCESS;
@@ -155,11 +155,6 @@ doca_error_t doca_flow_cfg_set_resource_mode(struct doca_flow_cfg *cfg, const en
         return no_cfg("set_resource_mode");
     cfg->resource_mode = mode;
     return DOCA_SUCCESS;
-}
-
-doca_error_t doca_flow_cfg_set_tune_cfg(struct doca_flow_cfg *cfg, struct doca_flow_tune_cfg *tune_cfg)
-{
-    return cfg != NULL && tune_cfg != NULL ? DOCA_SUCCESS : no_cfg("set_tune_cfg");
 }
 
 doca_error_t doca_flow_init(struct doca_flow_cfg *cfg)

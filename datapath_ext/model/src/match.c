@@ -11,24 +11,35 @@ static const uint8_t *value_in(const struct doca_flow_match *match, struct place
     return (const uint8_t *)match + section_in_match(place.section) + place.field->offset;
 }
 
-/* Members that the model would silently ignore are refused instead. */
-static doca_error_t check_known(const struct doca_flow_match *match)
+static bool any(const void *bytes, size_t size)
 {
-    const struct doca_flow_parser_meta *parser = &match->parser_meta;
+    return !bytes_are(bytes, size, 0);
+}
+
+/* Members that the model would silently ignore are refused instead. `wanted` has the bits that count: the mask, or
+ * the values where there is none. What it leaves 0 is ignored, whatever the match says there. */
+static doca_error_t check_known(const struct doca_flow_match *match, const struct doca_flow_match *wanted)
+{
+    const struct doca_flow_parser_meta *parser = &wanted->parser_meta;
     const struct doca_flow_header_format *formats[2] = {&match->outer, &match->inner};
+    const struct doca_flow_header_format *counts[2] = {&wanted->outer, &wanted->inner};
+    enum doca_flow_tun_type tun = match->tun.type != DOCA_FLOW_TUN_NONE ? match->tun.type : wanted->tun.type;
 
     if (parser->ipsec_syndrome || parser->ipsec_ar_syndrome || parser->psp_syndrome)
         return refuse(DOCA_ERROR_NOT_SUPPORTED, "a match on IPsec or PSP syndromes; the model has no cryptography");
     for (unsigned i = 0; i < 2; i++)
-        if (formats[i]->l4_type_ext == DOCA_FLOW_L4_TYPE_EXT_ROCE_V2)
+        if ((formats[i]->l4_type_ext == DOCA_FLOW_L4_TYPE_EXT_ROCE_V2 ||
+             counts[i]->l4_type_ext == DOCA_FLOW_L4_TYPE_EXT_ROCE_V2) &&
+            any(&counts[i]->roce_v2, sizeof(counts[i]->roce_v2)))
             return refuse(DOCA_ERROR_NOT_SUPPORTED, "a match on RoCE headers; the model does not parse them");
-    if (match->tun.type != DOCA_FLOW_TUN_NONE && match->tun.type != DOCA_FLOW_TUN_VXLAN &&
-        match->tun.type != DOCA_FLOW_TUN_IP_IN_IP)
+    if (!any(&wanted->tun, sizeof(wanted->tun)))
+        return DOCA_SUCCESS;
+    if (tun != DOCA_FLOW_TUN_NONE && tun != DOCA_FLOW_TUN_VXLAN && tun != DOCA_FLOW_TUN_IP_IN_IP)
         return refuse(DOCA_ERROR_NOT_SUPPORTED, "a match with tunnel type %d; the model parses VXLAN and IP-in-IP",
-                      (int)match->tun.type);
-    if (match->tun.type == DOCA_FLOW_TUN_VXLAN &&
-        (match->tun.vxlan_type != DOCA_FLOW_TUN_EXT_VXLAN_STANDARD || match->tun.vxlan_gbp_group_policy_id != 0 ||
-         match->tun.vxlan_gpe_flags != 0))
+                      (int)tun);
+    if (tun == DOCA_FLOW_TUN_VXLAN &&
+        (match->tun.vxlan_type != DOCA_FLOW_TUN_EXT_VXLAN_STANDARD || wanted->tun.vxlan_gpe_flags != 0 ||
+         wanted->tun.vxlan_gpe_next_protocol != 0))
         return refuse(DOCA_ERROR_NOT_SUPPORTED, "a match on VXLAN-GPE or VXLAN-GBP; the model parses plain VXLAN");
     return DOCA_SUCCESS;
 }
@@ -62,7 +73,8 @@ static bool classify(enum match_rule rule, const struct field *field, const uint
     }
 }
 
-static void selectors(struct matcher *matcher, const struct doca_flow_match *match)
+/* A selector counts although its mask is 0, but then all ones select nothing: the rest of the header is ignored too. */
+static void selectors(struct matcher *matcher, const struct doca_flow_match *match, bool masked)
 {
     const struct doca_flow_header_format *formats[2];
 
@@ -71,9 +83,13 @@ static void selectors(struct matcher *matcher, const struct doca_flow_match *mat
     formats[0] = &match->outer;
     formats[1] = &match->inner;
     for (unsigned i = 0; i < 2; i++) {
-        if (formats[i]->l3_type != DOCA_FLOW_L3_TYPE_NONE)
+        bool any_l3 = masked && (unsigned)formats[i]->l3_type == UINT32_MAX;
+        bool any_l4 = masked && (unsigned)formats[i]->l4_type_ext == UINT32_MAX;
+
+        if (formats[i]->l3_type != DOCA_FLOW_L3_TYPE_NONE && !(any_l3 && matcher->l3[i] == DOCA_FLOW_L3_TYPE_NONE))
             matcher->l3[i] = formats[i]->l3_type;
-        if (formats[i]->l4_type_ext != DOCA_FLOW_L4_TYPE_EXT_NONE)
+        if (formats[i]->l4_type_ext != DOCA_FLOW_L4_TYPE_EXT_NONE &&
+            !(any_l4 && matcher->l4[i] == DOCA_FLOW_L4_TYPE_EXT_NONE))
             matcher->l4[i] = formats[i]->l4_type_ext;
     }
 }
@@ -147,11 +163,11 @@ doca_error_t matcher_create(enum match_rule rule, const struct doca_flow_match *
 
     memset(matcher, 0, sizeof(*matcher));
     if (match != NULL)
-        result = check_known(match);
-    if (result == DOCA_SUCCESS && mask != NULL)
-        result = check_known(mask);
-    selectors(matcher, mask);
-    selectors(matcher, match);
+        result = check_known(match, mask != NULL ? mask : match);
+    else if (mask != NULL)
+        result = check_known(mask, mask);
+    selectors(matcher, mask, false);
+    selectors(matcher, match, mask != NULL);
     if (result == DOCA_SUCCESS)
         result = check_selectors(matcher);
     for (enum section section = 0; section <= SECTION_INNER && result == DOCA_SUCCESS; section++) {

@@ -68,7 +68,7 @@ doca_error_t doca_flow_definitions_cfg_destroy(struct doca_flow_definitions_cfg 
     return DOCA_SUCCESS;
 }
 
-doca_error_t doca_flow_definitions_create(const struct doca_flow_definitions_cfg *cfg,
+doca_error_t doca_flow_definitions_create(struct doca_flow_definitions_cfg *cfg,
                                           struct doca_flow_definitions **defs)
 {
     if (cfg == NULL || defs == NULL)
@@ -77,10 +77,9 @@ doca_error_t doca_flow_definitions_create(const struct doca_flow_definitions_cfg
     return *defs != NULL ? DOCA_SUCCESS : refuse(DOCA_ERROR_NO_MEMORY, "no memory for definitions");
 }
 
-doca_error_t doca_flow_definitions_destroy(struct doca_flow_definitions *defs)
+void doca_flow_definitions_destroy(struct doca_flow_definitions *defs)
 {
     free(defs);
-    return DOCA_SUCCESS;
 }
 
 doca_error_t doca_flow_definitions_add_field(struct doca_flow_definitions *defs, const char *opcode, uint32_t offset,

@@ -20,7 +20,7 @@ struct doca_flow_port_cfg {
     uint16_t priv_size;
     enum doca_flow_port_operation_state state;
     uint32_t actions_mem_size;
-    uint32_t budget[DOCA_FLOW_RESOURCE_MAX];
+    uint32_t budget[RESOURCE_KINDS];
 };
 
 enum operation_kind { OPERATION_ADD, OPERATION_UPDATE, OPERATION_REMOVE };
@@ -30,17 +30,17 @@ struct operation {
     struct operation *next;
     struct doca_flow_pipe_entry *entry;
     enum operation_kind kind;
-    bool pushed;
 };
 
 struct queue {
     struct operation *first, **last;
-    uint32_t length;
+    struct operation *waiting; /* the first that was not pushed yet; all behind it wait too */
+    uint32_t wait_count;
 };
 
 struct doca_flow_port {
     struct doca_flow_port_cfg cfg;
-    uint32_t used[DOCA_FLOW_RESOURCE_MAX];
+    uint32_t used[RESOURCE_KINDS];
     struct doca_flow_port *pair;
     uint8_t *priv;
     struct doca_flow_pipe *pipes; /* list, latest first */

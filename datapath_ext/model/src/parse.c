@@ -15,7 +15,7 @@ static bool l4_checksum_ok(const struct packet *packet, const struct layer *laye
 
     if (layer->l4 == DOCA_FLOW_L4_META_UDP) {
         if (be16_get(l4 + 6) == 0)
-            return layer->l3 == DOCA_FLOW_L3_META_IPV4; /* "none", which only IPv4 has */
+            return true; /* "none": over IPv6 too, as public packets have it */
         length = be16_get(l4 + 4);
     }
     sum += length;

@@ -87,7 +87,7 @@ doca_error_t doca_flow_port_cfg_set_actions_mem_size(struct doca_flow_port_cfg *
 doca_error_t doca_flow_port_cfg_set_nr_resources(struct doca_flow_port_cfg *cfg, enum doca_flow_resource type,
                                                  uint32_t nr_resources)
 {
-    if (cfg == NULL || (unsigned)type >= DOCA_FLOW_RESOURCE_MAX)
+    if (cfg == NULL || (unsigned)type >= RESOURCE_KINDS)
         return no_cfg("set_nr_resources");
     cfg->budget[type] = nr_resources;
     return DOCA_SUCCESS;

@@ -14,9 +14,12 @@ doca_error_t queue_check(struct doca_flow_port *port, uint16_t queue, uint32_t f
         return refuse(DOCA_ERROR_INVALID_VALUE, "%s on queue %u; the library has %u", what, queue, model.cfg.queues);
     if ((flags & ~both) != 0 || flags == both)
         return refuse(DOCA_ERROR_INVALID_VALUE, "%s with flags 0x%x; NO_WAIT or WAIT_FOR_BATCH", what, flags);
-    if (port->queues[queue].length >= model.cfg.queue_depth)
-        return refuse(DOCA_ERROR_DRIVER, "%s: queue %u holds %u operations; doca_flow_entries_process() empties it",
-                      what, queue, model.cfg.queue_depth);
+    /* What was pushed leaves the queue by itself and only waits to be reported: a public program with the default
+     * depth of 128 adds 150 entries before it processes them. */
+    if (port->queues[queue].wait_count >= model.cfg.queue_depth)
+        return refuse(DOCA_ERROR_DRIVER, "%s: queue %u holds %u operations that were not pushed; one without "
+                      "WAIT_FOR_BATCH, or doca_flow_entries_process(), pushes them", what, queue,
+                      model.cfg.queue_depth);
     return DOCA_SUCCESS;
 }
 
@@ -25,7 +28,6 @@ static void take_effect(struct operation *operation)
     struct doca_flow_pipe_entry *entry = operation->entry;
     struct effect *update = entry->update;
 
-    operation->pushed = true;
     switch (operation->kind) {
     case OPERATION_ADD:
         entry->active = true;
@@ -51,9 +53,11 @@ static void take_effect(struct operation *operation)
 
 static void push(struct queue *queue)
 {
-    for (struct operation *operation = queue->first; operation != NULL; operation = operation->next)
-        if (!operation->pushed)
-            take_effect(operation);
+    while (queue->waiting != NULL) {
+        take_effect(queue->waiting);
+        queue->waiting = queue->waiting->next;
+    }
+    queue->wait_count = 0;
 }
 
 doca_error_t queue_put(struct doca_flow_pipe_entry *entry, uint16_t queue_id, enum operation_kind kind, bool wait)
@@ -76,7 +80,9 @@ doca_error_t queue_put(struct doca_flow_pipe_entry *entry, uint16_t queue_id, en
     }
     *queue->last = operation;
     queue->last = &operation->next;
-    queue->length++;
+    queue->wait_count++;
+    if (queue->waiting == NULL)
+        queue->waiting = operation;
     entry->pending++;
     entry->status = DOCA_FLOW_ENTRY_STATUS_IN_PROCESS;
     if (!wait)
@@ -96,16 +102,20 @@ void queue_forget(struct doca_flow_port *port, const struct doca_flow_pipe *pipe
     for (uint16_t i = 0; i < model.cfg.queues; i++) {
         struct queue *queue = &port->queues[i];
         struct operation **link = &queue->first;
+        bool waits = false;
 
         while (*link != NULL) {
             struct operation *operation = *link;
 
+            waits = waits || operation == queue->waiting;
             if (operation->entry->pipe != pipe || (entry != NULL && operation->entry != entry)) {
                 link = &operation->next;
                 continue;
             }
             *link = operation->next;
-            queue->length--;
+            if (operation == queue->waiting)
+                queue->waiting = operation->next;
+            queue->wait_count -= waits;
             free(operation);
         }
         queue->last = link;
@@ -123,7 +133,6 @@ static void complete(struct queue *queue, uint16_t queue_id)
     queue->first = operation->next;
     if (queue->first == NULL)
         queue->last = &queue->first;
-    queue->length--;
     entry->pending--;
     free(operation);
 
@@ -169,8 +178,8 @@ doca_error_t doca_flow_entries_process(struct doca_flow_port *port, uint16_t pip
         return result;
     }
     queue = &port->queues[pipe_queue];
-    push(queue);
     while (queue->first != NULL && (max_processed_entries == 0 || done < max_processed_entries)) {
+        push(queue); /* also what a callback has queued */
         complete(queue, pipe_queue);
         done++;
     }

@@ -5,7 +5,7 @@
 
 #include "objects.h"
 
-static const char *const resource_names[DOCA_FLOW_RESOURCE_MAX] = {"meter", "counter", "RSS",     "PSP",
+static const char *const resource_names[RESOURCE_KINDS] = {"meter", "counter", "RSS",     "PSP",
                                                                    "encap", "decap",   "IPsec SA"};
 
 /* In system mode, shared resources are the library's, whichever port asks. */
@@ -94,7 +94,7 @@ static void slot_clear(struct shared_resource *slot)
 
 void shared_clear(struct shared_table *table)
 {
-    for (unsigned type = 0; type < DOCA_FLOW_SHARED_RESOURCE_MAX; type++) {
+    for (unsigned type = 0; type < SHARED_RESOURCE_KINDS; type++) {
         for (uint32_t id = 0; id < table->count[type]; id++) {
             slot_clear(table->slots[type][id]);
             free(table->slots[type][id]);
@@ -106,7 +106,7 @@ void shared_clear(struct shared_table *table)
 
 static doca_error_t check_type(enum doca_flow_shared_resource_type type)
 {
-    if ((unsigned)type >= DOCA_FLOW_SHARED_RESOURCE_MAX)
+    if ((unsigned)type >= SHARED_RESOURCE_KINDS)
         return refuse(DOCA_ERROR_INVALID_VALUE, "shared resource type %u", (unsigned)type);
     if (type == DOCA_FLOW_SHARED_RESOURCE_PSP || type == DOCA_FLOW_SHARED_RESOURCE_IPSEC_SA)
         return refuse(DOCA_ERROR_NOT_SUPPORTED, "shared %s; the model has no cryptography", resource_names[type]);

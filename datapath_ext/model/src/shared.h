@@ -5,6 +5,7 @@
 #include <doca_error.h>
 #include <doca_flow.h>
 
+#include "core.h"
 #include "meter.h"
 #include "tunnel.h"
 
@@ -17,8 +18,8 @@ struct shared_resource {
 };
 
 struct shared_table {
-    struct shared_resource **slots[DOCA_FLOW_SHARED_RESOURCE_MAX];
-    uint32_t count[DOCA_FLOW_SHARED_RESOURCE_MAX];
+    struct shared_resource **slots[SHARED_RESOURCE_KINDS];
+    uint32_t count[SHARED_RESOURCE_KINDS];
 };
 
 /* Takes one resource of the port (of the library, in system mode), or refuses with DRIVER. */
