@@ -5,7 +5,7 @@ BIN := .venv/bin
 SPEC ?= examples/quickstart.yaml
 DB := unix:/run/dnsteer-lab/db.sock
 
-.PHONY: help setup extension demo test lint fmt docs golden bench-render bench-slots bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext ext fuzz-ext valgrind-ext coverage-ext wheel clean
+.PHONY: help setup extension demo test lint fmt docs golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext ext fuzz-ext valgrind-ext coverage-ext wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
@@ -22,7 +22,7 @@ demo: extension ## the main job: prove, run in a lab, load with real DNS queries
 test: extension lint ext ## lint and all tests (system tests need root)
 	$(BIN)/python -m pytest -n auto
 
-lint: setup ## formatting, types, import direction, generated docs, YAML, shell
+lint: extension ## formatting, types, import direction, generated docs and outputs in them, YAML, shell
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -36,7 +36,7 @@ fmt: setup ## format the Python code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: setup ## regenerate the generated pages
+docs: extension ## regenerate the generated pages, and the outputs of commands in README.md and docs
 	$(BIN)/python docs/generate.py
 
 golden: setup ## regenerate the golden files and expected errors; read the diff
@@ -47,6 +47,12 @@ bench-render: setup ## load, validate, plan, render and apply 1,000 and 10,000 V
 
 bench-slots: setup ## movement and balance of slots against other algorithms (JSON)
 	$(BIN)/python -m bench.slots
+
+bench-slot-number: setup ## rules, upcalls and revalidation by the number of slots (JSON)
+	$(BIN)/python -m bench.slot_number
+
+bench-check: setup ## check of large specs, whole processes (JSON)
+	$(BIN)/python -m bench.check
 
 bench-megaflows: setup ## megaflows, masks and passes with 5,000 clients (JSON)
 	$(BIN)/python -m bench.megaflows

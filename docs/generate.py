@@ -1,11 +1,18 @@
-"""Write docs/spec.md, docs/pipeline.md and docs/settings.md from the code. `--check` writes nothing and fails when a page is stale."""
+"""Write docs/spec.md, pipeline.md and settings.md from the code, and the outputs of commands in README.md and other pages.
+
+`--check` writes nothing and fails when a page is stale.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
+
+import outputs
 
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.numbers import OBJECT_BITS, Category
@@ -309,20 +316,47 @@ def _shape(table: str, flow: Flow) -> str:
     return f"{first} {word}".rstrip()
 
 
+PAGES = {"spec.md": spec_page, "pipeline.md": pipeline_page, "settings.md": settings_page}
+"""The pages that the code makes whole."""
+
+
+def pages_with_outputs() -> list[str]:
+    """The pages that people write and that may show outputs."""
+    made = {f"docs/{name}" for name in PAGES}
+    found = [str(file.relative_to(DOCS.parent)) for file in (DOCS.parent / "README.md", *sorted(DOCS.glob("*.md")))]
+    return [name for name in found if name not in made]
+
+
 def main() -> int:
-    """Write the pages, or with --check compare them."""
-    stale = []
-    pages = {"spec.md": spec_page(), "pipeline.md": pipeline_page(), "settings.md": settings_page()}
-    for name, text in pages.items():
-        file = DOCS / name
-        if "--check" in sys.argv:
-            if not file.exists() or file.read_text() != text:
-                stale.append(f"docs/{name}")
-        else:
-            file.write_text(text)
-    if stale:
-        sys.stderr.write(f"stale: {', '.join(stale)}; run: make docs\n")
-    return 1 if stale else 0
+    """Write the pages and the outputs in the others, or with --check compare them."""
+    root, wrong = DOCS.parent, []
+    texts = {f"docs/{name}": make() for name, make in PAGES.items()}
+    with ProcessPoolExecutor(max_workers=2) as pool:
+        made = {name: pool.submit(outputs.page, root, name) for name in pages_with_outputs()}
+        for name, future in made.items():
+            try:
+                texts[name] = future.result()
+            except outputs.OutputError as error:
+                wrong.append(str(error))
+    for name, text in texts.items():
+        file = root / name
+        if not file.exists() or file.read_text(encoding="utf-8") != text:
+            if "--check" in sys.argv:
+                wrong.append(f"stale: {name}{_first_difference(file, text)}; run: make docs")
+            else:
+                file.write_text(text, encoding="utf-8")
+    for line in wrong:
+        sys.stderr.write(f"{line}\n")
+    return 1 if wrong else 0
+
+
+def _first_difference(file: Path, text: str) -> str:
+    """Where a page is stale: the first line that would change, as it is and as it would be."""
+    old, new = (file.read_text(encoding="utf-8").split("\n") if file.exists() else []), text.split("\n")
+    for n, (a, b) in enumerate(zip_longest(old, new, fillvalue=""), 1):
+        if a != b:
+            return f":{n}\n  is        {a.strip()}\n  should be {b.strip()}\n "
+    return ""
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
 #include "shim.h"
 
 static const char *const stray_names[STRAYS] = {"malformed_ipv4", "malformed_ipv6", "ipv4_checksum", "fragment",
-                                                "other"};
+                                                "fragment", "other"};
 
 const char *stray_name(enum stray stray)
 {
@@ -52,13 +52,18 @@ static bool add_stray(struct classifier *classifier, enum stray stray, struct fa
         mask.parser_meta.outer_l3_ok = UINT8_MAX;
         mask.parser_meta.outer_ip4_checksum_ok = UINT8_MAX;
         break;
-    case STRAY_FRAGMENT:
+    case STRAY_FRAGMENT4:
+    case STRAY_FRAGMENT6:
+        match.parser_meta.outer_l3_type = stray == STRAY_FRAGMENT4 ? DOCA_FLOW_L3_META_IPV4 : DOCA_FLOW_L3_META_IPV6;
+        mask.parser_meta.outer_l3_type = (enum doca_flow_l3_meta)UINT32_MAX;
         match.parser_meta.outer_l3_ok = 1;
         mask.parser_meta.outer_l3_ok = UINT8_MAX;
-        match.parser_meta.outer_ip4_checksum_ok = 1;
-        mask.parser_meta.outer_ip4_checksum_ok = UINT8_MAX;
         match.parser_meta.outer_ip_fragmented = 1;
         mask.parser_meta.outer_ip_fragmented = UINT8_MAX;
+        if (stray == STRAY_FRAGMENT4) { /* IPv6 has no header checksum, and this bit is 0 then */
+            match.parser_meta.outer_ip4_checksum_ok = 1;
+            mask.parser_meta.outer_ip4_checksum_ok = UINT8_MAX;
+        }
         break;
     case STRAY_OTHER:
     case STRAYS:

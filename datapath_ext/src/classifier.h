@@ -5,7 +5,7 @@
 
 #include "pipe.h"
 
-enum stray { STRAY_IP4, STRAY_IP6, STRAY_CHECKSUM, STRAY_FRAGMENT, STRAY_OTHER, STRAYS };
+enum stray { STRAY_IP4, STRAY_IP6, STRAY_CHECKSUM, STRAY_FRAGMENT4, STRAY_FRAGMENT6, STRAY_OTHER, STRAYS };
 
 /* Two levels, so that an entry can be put beside the one it replaces: whichever wins, a packet meets one of them. */
 enum { PRIORITY_STRAY = 0, PRIORITY_HIGH = 1, PRIORITY_LOW = 2, PRIORITY_REST = 7 };
@@ -26,6 +26,7 @@ bool classifier_add_answer(struct classifier *classifier, const struct vip *vip,
                            uint32_t id, uint32_t priority, struct doca_flow_pipe *next,
                            struct doca_flow_pipe_entry **entry, struct fault *fault);
 
+/* Fragments of both IP versions have the same name. */
 const char *stray_name(enum stray stray);
 
 #endif

@@ -27,6 +27,21 @@ void client_close(struct client *client)
     *client = (struct client){.fd = -1};
 }
 
+bool client_is_busy(const struct client *client)
+{
+    return client->in_length > 0 || client->out != NULL;
+}
+
+void client_give_way(struct client *client)
+{
+    static const char gone[] = "{\"ok\":false,\"error\":\"request: found no end of the line, and another client needed "
+                               "the place of the one that was silent longest\"}\n";
+
+    if (client->fd >= 0 && client->in_length > 0 && client->out == NULL)
+        (void)send(client->fd, gone, sizeof(gone) - 1, MSG_NOSIGNAL);
+    client_close(client);
+}
+
 /* False when the connection is over. */
 static bool transmit(struct client *client)
 {

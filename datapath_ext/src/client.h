@@ -20,5 +20,9 @@ struct pollfd client_wants(const struct client *client);
  * client does not read. */
 bool client_serve(struct client *client, struct engine *engine);
 void client_close(struct client *client);
+/* Whether part of a request has come in, or part of an answer has not gone out. */
+bool client_is_busy(const struct client *client);
+/* Closes the connection for another client's sake, and tells it so if it is in the middle of a request. */
+void client_give_way(struct client *client);
 
 #endif

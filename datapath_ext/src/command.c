@@ -21,10 +21,10 @@ static json_t *no_memory(json_t *answer, struct fault *fault)
 static json_t *run_load(struct engine *engine, struct reader *reader, struct fault *fault)
 {
     const struct dataplane *dataplane = &engine->dataplane;
-    const json_t *json = reader_member(reader, "program", "a program", true);
+    json_t *json = json_object_get(reader->object, "program");
     struct program *program;
 
-    if (json == NULL || !reader_close(reader))
+    if (reader_member(reader, "program", "a program", true) == NULL || !reader_close(reader))
         return NULL;
     program = program_read(json, fault);
     if (program == NULL) {
@@ -90,19 +90,22 @@ static json_t *run_request(struct engine *engine, const json_t *request, bool *s
     return answer;
 }
 
+json_t *command_answer(struct engine *engine, const json_t *request, bool *stop, struct fault *fault)
+{
+    json_t *answer = NULL;
+
+    *stop = false;
+    if (request != NULL)
+        answer = run_request(engine, request, stop, fault);
+    return answer != NULL ? answer : json_pack("{s:b, s:s}", "ok", 0, "error", fault->text);
+}
+
 json_t *command_run(struct engine *engine, const char *line, size_t length, bool *stop)
 {
     struct fault fault = {0};
-    json_error_t error = {0};
-    json_t *request = json_loadb(line, length, JSON_REJECT_DUPLICATES, &error), *answer = NULL;
+    json_t *request = read_bounded(line, length, "request", "an object", &fault);
+    json_t *answer = command_answer(engine, request, stop, &fault);
 
-    *stop = false;
-    if (request == NULL)
-        (void)fault_set(&fault, "request: found no JSON (column %d: %s), expected an object", error.column, error.text);
-    else
-        answer = run_request(engine, request, stop, &fault);
     json_decref(request);
-    if (answer == NULL)
-        answer = json_pack("{s:b, s:s}", "ok", 0, "error", fault.text);
     return answer;
 }

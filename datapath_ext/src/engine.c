@@ -134,25 +134,26 @@ static bool drain_vip(json_t *slots, const char *backend, unsigned *moved)
 
 bool engine_drain(struct engine *engine, const char *backend, unsigned *slots, struct fault *fault)
 {
-    json_t *copy = json_deep_copy(engine->program->source), *vip;
+    bool known = false, drained = true;
     struct program *program;
-    bool known = false;
+    json_t *copy, *vip;
     size_t i;
 
     *slots = 0;
+    for (size_t b = 0; b < engine->program->backend_count && !known; b++)
+        known = strcmp(engine->program->backends[b].name, backend) == 0;
+    if (!known)
+        return fault_set(fault, "drain: there is no backend %s", backend);
+    copy = json_deep_copy(engine->program->source);
     if (copy == NULL)
         return fault_set(fault, "no memory for a program");
-    for (size_t b = 0; b < engine->program->backend_count; b++)
-        known = known || strcmp(engine->program->backends[b].name, backend) == 0;
-    if (!known)
-        (void)fault_set(fault, "drain: there is no backend %s", backend);
     json_array_foreach(json_object_get(copy, "vips"), i, vip)
-        if (known && !drain_vip(json_object_get(vip, "slots"), backend, slots)) {
-            known = false;
+        if (drained && !drain_vip(json_object_get(vip, "slots"), backend, slots)) {
+            drained = false;
             (void)fault_set(fault, "drain: backend %s is the only one of vip %s", backend,
                             engine->program->vips[i].name);
         }
-    program = known ? program_read(copy, fault) : NULL;
+    program = drained ? program_read(copy, fault) : NULL;
     json_decref(copy);
     if (program == NULL || !engine_load(engine, program, fault))
         return false;

@@ -11,7 +11,7 @@ enum {
     QUEUE_DEPTH = 1024,
     QUEUE_FULL = QUEUE_DEPTH / 2, /* time to empty it */
     WAIT_US = 10000,
-    WAITS = 500,                  /* of 10 ms without progress: then hardware hangs */
+    WAITS = 500,                  /* of WAIT_US without progress: then hardware hangs */
     ACTION_BYTES = 128,           /* of memory per entry with actions */
 };
 
@@ -37,7 +37,8 @@ bool flow_wait(struct flow_port *port, struct fault *fault)
         doca_error_t result;
 
         before = port->outstanding;
-        result = doca_flow_entries_process(port->port, 0, WAIT_US, 0);
+        /* As many as are outstanding: with more, or with 0, the library waits until the timeout. */
+        result = doca_flow_entries_process(port->port, 0, WAIT_US, port->outstanding);
         if (result != DOCA_SUCCESS)
             return fault_doca(fault, result, "completing operations of port %s", port->name);
         idle = port->outstanding < before ? 0 : idle + 1;
@@ -205,9 +206,9 @@ void flow_down(struct flow *flow)
             (void)doca_flow_port_stop(flow->ports[i].port);
     if (flow->initialised)
         doca_flow_destroy();
+    platform_down(); /* DPDK's ports use the devices */
     for (unsigned i = PORTS; i-- > 0;)
         if (flow->ports[i].dev != NULL)
             (void)doca_dev_close(flow->ports[i].dev);
-    platform_down();
     memset(flow, 0, sizeof(*flow));
 }

@@ -101,11 +101,11 @@ static bool open_engine(struct frames *frames, struct program *program, struct f
 /* The load that opens the ports; its answer has the form of any other's. */
 static json_t *first_load(struct frames *frames, struct reader *reader, struct fault *fault)
 {
-    const json_t *json = reader_member(reader, "program", "a program", true);
+    json_t *json = json_object_get(reader->object, "program");
     const struct dataplane *dataplane = &frames->engine.dataplane;
     struct program *program;
 
-    if (json == NULL || !reader_close(reader))
+    if (reader_member(reader, "program", "a program", true) == NULL || !reader_close(reader))
         return NULL;
     program = program_read(json, fault);
     if (program == NULL || !open_engine(frames, program, fault))
@@ -135,19 +135,17 @@ static json_t *before_program(struct frames *frames, const json_t *request, bool
 
 static json_t *run_line(struct frames *frames, const char *line, size_t length, bool *stop)
 {
-    json_error_t error = {0};
-    json_t *request = json_loadb(line, length, JSON_REJECT_DUPLICATES, &error), *answer = NULL;
     struct fault fault = {0};
+    /* Not bounded: there may be any number of frames, and whoever started us sends them. */
+    json_t *request = read_json(line, length, "request", "an object", &fault), *answer = NULL;
 
     *stop = false;
     if (request != NULL && !frames->open)
         answer = before_program(frames, request, stop, &fault);
     else if (json_object_get(request, "frames") != NULL)
         answer = frames_batch(request, &fault);
-    else if (frames->open)
-        answer = command_run(&frames->engine, line, length, stop);
-    else
-        (void)fault_set(&fault, "request: found no JSON (column %d: %s), expected an object", error.column, error.text);
+    else if (request != NULL)
+        answer = command_answer(&frames->engine, request, stop, &fault);
     json_decref(request);
     return answer != NULL ? answer : json_pack("{s:b, s:s}", "ok", 0, "error", fault.text);
 }

@@ -5,16 +5,92 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { VALUES_MAX = 1 << 21, NESTED_MAX = 1 << 17, SHOWN = 76 };
+
+/* What follows the string of which this is the inside. */
+static const char *skip_string(const char *at, const char *end)
+{
+    for (;;) {
+        const char *quote = memchr(at, '"', (size_t)(end - at)), *escape = quote;
+
+        if (quote == NULL)
+            return end;
+        while (escape > at && escape[-1] == '\\')
+            escape--;
+        at = quote + 1;
+        if ((quote - escape) % 2 == 0) /* nothing escapes it */
+            return at;
+    }
+}
+
+/* How many values a text has, and how many of them are objects and arrays; of no JSON, anything. */
+static void count_values(const char *text, size_t length, size_t *values, size_t *nested)
+{
+    const char *end = text + length;
+
+    *values = 1;
+    *nested = 0;
+    while (text < end) {
+        char c = *text++;
+
+        if (c == '"')
+            text = skip_string(text, end);
+        *nested += c == '{' || c == '[';
+        *values += c == '{' || c == '[' || c == ',';
+    }
+}
+
+json_t *read_json(const char *text, size_t length, const char *what, const char *expected, struct fault *fault)
+{
+    json_error_t error = {0};
+    json_t *json = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+
+    if (json == NULL)
+        (void)fault_set(fault, "%s: found no JSON (line %d, column %d: %s), expected %s", what, error.line, error.column,
+                        error.text, expected);
+    return json;
+}
+
+json_t *read_bounded(const char *text, size_t length, const char *what, const char *expected, struct fault *fault)
+{
+    size_t values, nested;
+
+    count_values(text, length, &values, &nested);
+    if (values <= VALUES_MAX && nested <= NESTED_MAX)
+        return read_json(text, length, what, expected, fault);
+    (void)fault_set(fault, "%s: found %zu values, %zu of them objects and arrays, expected %d and %d at most: no "
+                    "program has more", what, values, nested, (int)VALUES_MAX, (int)NESTED_MAX);
+    return NULL;
+}
+
+/* The first bytes of a value's text, until they do not fit. */
+struct shown {
+    char text[SHOWN + 1];
+    size_t length;
+    bool whole;
+};
+
+static int take_text(const char *text, size_t length, void *context)
+{
+    struct shown *shown = context;
+    size_t room = SHOWN - shown->length, taken = length < room ? length : room;
+
+    memcpy(shown->text + shown->length, text, taken);
+    shown->length += taken;
+    shown->whole = taken == length;
+    return shown->whole ? 0 : -1; /* that ends it */
+}
+
 /* At most 80 bytes of the value, so that one line says it. */
 static void show(const json_t *found, char *text, size_t size)
 {
-    char *dump = found != NULL ? json_dumps(found, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    struct shown shown = {.whole = true};
+    bool done = found != NULL && json_dump_callback(found, take_text, &shown, JSON_COMPACT | JSON_ENCODE_ANY) == 0;
 
-    if (dump == NULL)
+    if (!done && shown.whole)
         (void)snprintf(text, size, "%s", found != NULL ? "something" : "nothing");
     else
-        (void)snprintf(text, size, "%.76s%s", dump, strlen(dump) > 76 ? "..." : "");
-    free(dump);
+        (void)snprintf(text, size, "%s%s", shown.text, shown.whole ? "" : "...");
 }
 
 bool read_refuse(const struct reader *reader, const char *key, const json_t *found, const char *expected)

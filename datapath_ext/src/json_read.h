@@ -16,6 +16,12 @@ struct reader {
     struct fault *fault;
 };
 
+/* NULL, and a fault that starts with `what`, if the text is no JSON. */
+json_t *read_json(const char *text, size_t length, const char *what, const char *expected, struct fault *fault);
+/* The same, for text of which nothing is known: refused if it has more values than any program. They are counted before
+ * they are parsed: parsed, each takes up to hundreds of bytes. */
+json_t *read_bounded(const char *text, size_t length, const char *what, const char *expected, struct fault *fault);
+
 /* The value was not what was expected. Always false. */
 bool read_refuse(const struct reader *reader, const char *key, const json_t *found, const char *expected);
 

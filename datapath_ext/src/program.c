@@ -1,5 +1,6 @@
 #include "program.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,6 +181,9 @@ static bool read_lists(struct reader *reader, struct program *program)
     if (!read_array(reader, "backends", "an array of backends", &backends) ||
         !read_array(reader, "vips", "an array of VIPs", &vips))
         return false;
+    if (json_array_size(backends) > BACKENDS_MAX)
+        return fault_set(reader->fault, "$.backends: found %zu backends, expected %d at most", json_array_size(backends),
+                         (int)BACKENDS_MAX);
     program->backends = calloc(json_array_size(backends) + 1, sizeof(*program->backends));
     program->vips = calloc(json_array_size(vips) + 1, sizeof(*program->vips));
     program->backend_numbers = json_object();
@@ -213,7 +217,7 @@ static bool read_program(const json_t *json, struct program *program, struct fau
            read_lists(&reader, program) && reader_close(&reader) && program_check(program, fault);
 }
 
-struct program *program_read(const json_t *json, struct fault *fault)
+struct program *program_read(json_t *json, struct fault *fault)
 {
     struct program *program = calloc(1, sizeof(*program));
 
@@ -221,8 +225,8 @@ struct program *program_read(const json_t *json, struct fault *fault)
         (void)fault_set(fault, "no memory for the program");
         return NULL;
     }
-    program->source = json_deep_copy(json);
-    if (program->source == NULL)
+    program->source = json_incref(json);
+    if (json == NULL)
         (void)fault_set(fault, "$: found nothing, expected a program");
     else if (read_program(program->source, program, fault))
         return program;
@@ -230,32 +234,37 @@ struct program *program_read(const json_t *json, struct fault *fault)
     return NULL;
 }
 
-static struct program *read_loaded(json_t *json, const json_error_t *error, struct fault *fault)
+static struct program *read_text(const char *text, size_t length, const char *what, struct fault *fault)
 {
-    struct program *program;
+    json_t *json = read_bounded(text, length, what, "a program", fault);
+    struct program *program = json != NULL ? program_read(json, fault) : NULL;
 
-    if (json == NULL) {
-        (void)fault_set(fault, "line %d, column %d: found no JSON (%s), expected a program", error->line, error->column,
-                        error->text);
-        return NULL;
-    }
-    program = program_read(json, fault);
     json_decref(json);
     return program;
 }
 
 struct program *program_read_text(const char *text, size_t length, struct fault *fault)
 {
-    json_error_t error = {0};
-
-    return read_loaded(json_loadb(text, length, JSON_REJECT_DUPLICATES, &error), &error, fault);
+    return read_text(text, length, "$", fault);
 }
 
 struct program *program_read_file(const char *path, struct fault *fault)
 {
-    json_error_t error = {0};
+    FILE *file = fopen(path, "re");
+    struct program *program = NULL;
+    char *text = NULL;
+    size_t size = 0;
+    ssize_t length;
 
-    return read_loaded(json_load_file(path, JSON_REJECT_DUPLICATES, &error), &error, fault);
+    length = file != NULL ? getdelim(&text, &size, '\0', file) : -1; /* no JSON has a NUL: this is all of it */
+    if (length < 0 && (file == NULL || !feof(file)))
+        (void)fault_set(fault, "%s: %s", path, strerror(errno));
+    else
+        program = read_text(length > 0 ? text : "", length > 0 ? (size_t)length : 0, path, fault);
+    if (file != NULL)
+        (void)fclose(file);
+    free(text);
+    return program;
 }
 
 void program_free(struct program *program)

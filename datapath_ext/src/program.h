@@ -9,6 +9,7 @@
 #include "fault.h"
 
 enum { PROGRAM_VERSION = 1, COUNTERS_OWN = 16, SLOTS_MAX = 32768 /* the source port has 15 bits that choose */ };
+enum { BACKENDS_MAX = 1 << 16 };
 enum { NAME_CHARACTERS = 160, NAME_SIZE = 4 * NAME_CHARACTERS + 1 /* UTF-8 */ };
 
 enum select {
@@ -76,8 +77,9 @@ struct program {
     struct program *next; /* for whoever keeps several */
 };
 
-/* NULL, and a fault that names the JSON path, what was found and what was expected. */
-struct program *program_read(const json_t *json, struct fault *fault);
+/* NULL, and a fault that names the JSON path, what was found and what was expected. The program keeps the JSON, which
+ * nobody may change from then on. */
+struct program *program_read(json_t *json, struct fault *fault);
 struct program *program_read_text(const char *text, size_t length, struct fault *fault);
 struct program *program_read_file(const char *path, struct fault *fault);
 void program_free(struct program *program);

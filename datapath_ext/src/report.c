@@ -89,10 +89,11 @@ static json_t *count_vip(struct service *service, struct fault *fault)
 static bool count_strays(const struct classifier *classifier, json_t *object)
 {
     for (enum stray stray = STRAY_IP4; stray < STRAYS; stray++) {
+        json_int_t before = json_integer_value(json_object_get(object, stray_name(stray)));
         uint64_t packets, bytes;
 
         if (!count_entry(classifier->strays[stray], &packets, &bytes) ||
-            json_object_set_new(object, stray_name(stray), json_integer((json_int_t)packets)) != 0)
+            json_object_set_new(object, stray_name(stray), json_integer(before + (json_int_t)packets)) != 0)
             return false;
     }
     return true;

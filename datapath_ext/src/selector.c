@@ -70,20 +70,21 @@ static bool create(struct selector *selector, struct flow_port *port, struct doc
     struct doca_flow_fwd fwd = fwd_pipe(slots), drop = fwd_drop();
     char name[64];
     struct pipe_spec spec = {.name = name, .entries = key->slot_count, .mask = &mask, .templates = {&slot},
-                             .template_count = 1, .fwd = &fwd, .miss = &drop};
+                             .template_count = 1, .fwd = &fwd};
 
     (void)snprintf(name, sizeof(name), "%s%u-%s", select_name(key->select), key->slot_count,
                    forward_name(key->forward));
     slot.meta.u32[0] = UINT32_MAX;
     if (key->select == SELECT_SLOTS) {
         spec.type = DOCA_FLOW_PIPE_BASIC;
+        spec.miss = &drop;
         spec.match = &match;
         select_ports(&match, key->protocol)->src_port = UINT16_MAX;
         select_ports(&mask, key->protocol)->src_port = DOCA_HTOBE16((uint16_t)((key->slot_count - 1) << 1));
         if (key->slot_count == 1) /* no bit chooses: everything is slot 0 */
             memset(&match, 0, sizeof(match));
     } else {
-        spec.type = DOCA_FLOW_PIPE_HASH;
+        spec.type = DOCA_FLOW_PIPE_HASH; /* every hash has its entry, so there is no miss */
         hash_mask(key, &mask);
     }
     return pipe_create(port, &spec, &selector->pipe, fault);

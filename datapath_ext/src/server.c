@@ -127,7 +127,7 @@ void server_close(struct server *server)
     free(server);
 }
 
-/* A free place, or that of the client that has been silent longest and waits for nothing. */
+/* A free place, or that of the client that has been silent longest, also in the middle of a request. */
 static struct client *find_place(struct server *server)
 {
     struct client *place = NULL;
@@ -137,7 +137,7 @@ static struct client *find_place(struct server *server)
 
         if (client->fd < 0)
             return client;
-        if (client->in_length == 0 && client->out == NULL && (place == NULL || client->turn < place->turn))
+        if (place == NULL || client->turn < place->turn)
             place = client;
     }
     return place;
@@ -146,16 +146,14 @@ static struct client *find_place(struct server *server)
 static void take_client(struct server *server)
 {
     int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    struct client *place = fd >= 0 ? find_place(server) : NULL;
+    struct client *place;
 
     if (fd < 0)
         return;
-    if (place == NULL) { /* whoever connects to a house full of work sees it at once */
+    place = find_place(server);
+    if (client_is_busy(place))
         log_event(LOG_WARNING, "too_many_clients", "{s:i}", "most", (int)CLIENTS);
-        (void)close(fd);
-        return;
-    }
-    client_close(place);
+    client_give_way(place);
     place->fd = fd;
     place->turn = ++server->turn;
 }

@@ -10,9 +10,9 @@
 static bool open_list(struct flow_port *port, enum doca_flow_l3_type from, struct doca_flow_pipe *next,
                       struct doca_flow_pipe **pipe, struct fault *fault)
 {
-    const struct doca_flow_nat64_action nat64 = {.original_l3_type = from};
-    const struct doca_flow_ordered_list_element element = {.type = DOCA_FLOW_ORDERED_LIST_ELEMENT_NAT64,
-                                                           .nat64 = &nat64};
+    /* Not const: the SDK's pointers to them are not. */
+    struct doca_flow_nat64_action nat64 = {.original_l3_type = from};
+    struct doca_flow_ordered_list_element element = {.type = DOCA_FLOW_ORDERED_LIST_ELEMENT_NAT64, .nat64 = &nat64};
     struct doca_flow_ordered_list list = {.size = 1, .elements = &element};
     struct doca_flow_fwd fwd = fwd_pipe(next);
     struct pipe_spec spec = {.name = from == DOCA_FLOW_L3_TYPE_IP4 ? "to-ipv6" : "to-ipv4",

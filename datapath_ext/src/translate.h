@@ -1,6 +1,7 @@
 /* NAT64: IPv4 clients, IPv6-only backends. The ordered list's NAT64 element, the only face of it that a public program
  * shows, puts 64:ff9b::/96 in front of both addresses; the next pipe puts the backend's address in. Answers go the
- * other way round: back to IPv4, then the VIP as their source. No state: the client is in the IPv6 address. */
+ * other way round, which no public program shows: back to IPv4, then the VIP as their source. No state: the client is in
+ * the IPv6 address. */
 #ifndef TRANSLATE_H_
 #define TRANSLATE_H_
 

@@ -1,4 +1,6 @@
 /* Queues and callbacks, updates and removals, resizing, aging, budgets, counters. */
+#include <time.h>
+
 #include "bench.h"
 
 static struct doca_flow_pipe *ports_pipe(uint32_t entries, const struct doca_flow_monitor *monitor)
@@ -48,6 +50,44 @@ static void reports_when_asked_and_not_before(void)
     CHECK_EQ(seen.errors, 0);
     bench_down();
     CHECK_EQ(seen.removals, 0); /* nothing is called back on the way down */
+}
+
+static uint64_t now_us(void)
+{
+    struct timespec now = {0};
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+/* How long it takes, in microseconds. */
+static uint64_t process(uint64_t timeout_us, uint32_t most)
+{
+    uint64_t before = now_us();
+
+    CHECK_OK(doca_flow_entries_process(bench_port[0], 0, timeout_us, most));
+    return now_us() - before;
+}
+
+static void waits_for_as_many_as_it_is_told(void)
+{
+    const uint64_t hour = 3600000000, some = 20000;
+    struct doca_flow_pipe *pipe;
+    struct seen seen = {0};
+
+    bench_up("vnf,hws", 2);
+    pipe = ports_pipe(64, NULL);
+    for (uint16_t i = 0; i < 6; i++)
+        CHECK_OK(add(pipe, i, 1, DOCA_FLOW_ENTRY_FLAGS_NO_WAIT, &seen, NULL));
+    (void)process(hour, 3); /* they are there */
+    CHECK_EQ(seen.adds, 3);
+    CHECK(process(some, 4) >= some); /* one more than there are */
+    CHECK_EQ(seen.adds, 6);
+    CHECK(process(some, 0) >= some); /* no limit but the timeout */
+    CHECK_OK(add(pipe, 6, 1, DOCA_FLOW_ENTRY_FLAGS_NO_WAIT, &seen, NULL));
+    (void)process(0, 0);
+    CHECK_EQ(seen.adds, 7);
+    bench_down();
 }
 
 static void batches_wait(void)
@@ -230,6 +270,6 @@ static void forgets_pipes_that_are_gone(void)
     bench_down();
 }
 
-RUN_TESTS(TEST(reports_when_asked_and_not_before), TEST(batches_wait), TEST(updates_and_removes),
-          TEST(bounds_entries_operations_and_counters), TEST(counts_hits_and_misses), TEST(ages_entries),
+RUN_TESTS(TEST(reports_when_asked_and_not_before), TEST(waits_for_as_many_as_it_is_told), TEST(batches_wait),
+          TEST(updates_and_removes), TEST(bounds_entries_operations_and_counters), TEST(counts_hits_and_misses), TEST(ages_entries),
           TEST(forgets_pipes_that_are_gone))

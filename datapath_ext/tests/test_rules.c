@@ -90,7 +90,7 @@ static void strict_refuses_what_is_unproven(void)
     struct doca_flow_actions encap = {0}, halves = {0}, *encaps[] = {&encap}, *half[] = {&halves};
     struct doca_flow_action_desc desc = {.type = DOCA_FLOW_ACTION_COPY};
     struct doca_flow_action_descs descs = {.nb_action_desc = 1, .desc_array = &desc}, *desc_list[] = {&descs};
-    struct doca_flow_fwd fwd = to_port(1);
+    struct doca_flow_fwd fwd = to_port(1), drop = to_drop();
 
     encap.encap_type = DOCA_FLOW_RESOURCE_TYPE_NON_SHARED;
     encap.encap_cfg.encap.tun.type = DOCA_FLOW_TUN_IP_IN_IP;
@@ -114,6 +114,11 @@ static void strict_refuses_what_is_unproven(void)
         CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, NULL, &key));
         CHECK_EQ(try_create(cfg, &fwd, NULL), expected);
 
+        cfg = bench_cfg(0, "a miss of a hash pipe", DOCA_FLOW_PIPE_HASH, false);
+        CHECK_OK(doca_flow_pipe_cfg_set_nr_entries(cfg, 2));
+        CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, NULL, &key));
+        CHECK_EQ(try_create(cfg, &fwd, &drop), expected);
+
         cfg = bench_cfg(0, "encap in a hash pipe", DOCA_FLOW_PIPE_HASH, false);
         CHECK_OK(doca_flow_pipe_cfg_set_nr_entries(cfg, 2));
         CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, NULL, &key));
@@ -136,7 +141,7 @@ static void strict_refuses_what_is_unproven(void)
         CHECK_EQ(doca_flow_pipe_cfg_set_hash_map_algorithm(cfg, DOCA_FLOW_PIPE_HASH_MAP_ALGORITHM_ROUND_ROBIN),
                  expected);
         CHECK_OK(doca_flow_pipe_cfg_destroy(cfg));
-        CHECK(doca_flow_model_unproven() >= before + 5);
+        CHECK(doca_flow_model_unproven() >= before + 6);
         bench_down();
     }
 }

@@ -13,6 +13,7 @@ from pathlib import Path
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import Loaded, check_document
 from dnsteer.switch.private import PrivateSwitch
+from dnsteer.switch.rpc import Rpc
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -146,6 +147,20 @@ class Switch(PrivateSwitch):
     def bridges(self) -> list[str]:
         """The bridges."""
         return self.vsctl("list-br").split()
+
+
+class Running(Switch):
+    """A private switch whose ovs-vswitchd is found by its pid file, as ovs-appctl and scripts find it."""
+
+    def start_switch(self) -> None:
+        (self.dir / "ovs-vswitchd.pid").unlink(missing_ok=True)
+        control = self.dir / "vswitchd.ctl"
+        argv = ["ovs-vswitchd", self.database, "--enable-dummy=override", "--disable-system", f"--unixctl={control}"]
+        argv += [f"--pidfile={self.dir}/ovs-vswitchd.pid", f"--log-file={self.dir}/vswitchd.log"]
+        self._spawn([*argv, "-vconsole:off", "-vsyslog:off"], control)
+        (self.dir / f"ovs-vswitchd.{self._processes['ovs-vswitchd'].pid}.ctl").symlink_to(control)
+        self._control = Rpc(f"unix:{control}", "the private ovs-vswitchd", 10)
+        self.vsctl("set", "Open_vSwitch", ".", "external_ids:started=yes")
 
 
 LATE = "Unreasonably long"

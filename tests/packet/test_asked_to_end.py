@@ -23,7 +23,7 @@ from dnsteer.switch.record import Record
 from dnsteer.switch.tools import program
 from dnsteer.switch.verify import verify
 from tests.packet.applying import apply
-from tests.packet.switches import LARGE, ROOT, SMALL, Switch, processes_naming, spec_of
+from tests.packet.switches import LARGE, ROOT, SMALL, Switch, cli, processes_naming, spec_of
 from tests.packet.test_interrupted import MOMENTS, ONE, ONE_TEXT, PARTING, before, ports_of, switch_has
 
 BEFORE = [name for name in MOMENTS if name not in ("before the bundle", "before the record")]
@@ -148,6 +148,43 @@ def test_check_asked_to_end_leaves_nothing(folder: Path, tmp_path: Path) -> None
         assert list(folder.iterdir()) == []
         assert processes_naming(f"{folder}/") == []
     assert ended >= 4
+
+
+LONG = {
+    "lint": [],
+    "capacity": ["--hardware", "bluefield-3"],
+    "explain": ["--client", "198.51.100.7:40001", "--vip", "198.51.100.53:53/udp"],
+}
+
+
+@pytest.mark.parametrize("verb", LONG)
+def test_verbs_with_a_private_switch_that_are_asked_to_end_say_so(verb: str, folder: Path, tmp_path: Path) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(LARGE)
+    run = Run(folder, verb, spec, *LONG[verb])
+    deadline = time.monotonic() + 20
+    while not list(folder.glob("dnsteer-*/db.sock")) and time.monotonic() < deadline:  # the switch is being started
+        assert run.process.poll() is None
+        time.sleep(0.002)
+    assert run.end(signal.SIGINT, group=True) == (130, "dnsteer: interrupted\n")
+    assert list(folder.iterdir()) == []
+
+
+def test_a_gradual_drain_asked_to_end_says_what_goes_on(switch: Switch, folder: Path, tmp_path: Path) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(SMALL)
+    assert cli("apply", spec, "--db", switch.database).returncode == 0
+    run = Run(folder, "drain", "farm/ns1", "--over", "100s", "--db", switch.database)
+    deadline = time.monotonic() + 20
+    while (
+        "dnsteer-overlay" not in switch.vsctl("get", "Bridge", "br-dns", "external_ids") and time.monotonic() < deadline
+    ):
+        assert run.process.poll() is None
+        time.sleep(0.05)
+    time.sleep(0.5)  # the drain is on its way
+    code, said = run.end(signal.SIGINT, group=False)
+    last = said.splitlines()[-1]
+    assert (code, last) == (130, "dnsteer: interrupted; farm/ns1 stays as far drained as it is; `due` goes on with it")
 
 
 def test_apply_asked_to_end_changes_all_or_nothing(switch: Switch, folder: Path, tmp_path: Path) -> None:

@@ -59,6 +59,22 @@ def test_what_if_the_quickstart_were_offloaded(command: Command, tmp_path: Path)
     assert not picture or (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
 
 
+@pytest.mark.parametrize(
+    ("asked", "flavor", "offloaded"),
+    [("ovs-doca", "ovs-doca", "yes"), ("ovs-doca-2", "ovs-doca", "yes"), ("ovs-netdev", "ovs-netdev", "no")],
+)
+def test_another_flavor_judges(asked: str, flavor: str, offloaded: str, command: Command) -> None:
+    """As lint has it: the spec stays as it is, the flows are judged by what is known of the other flavor."""
+    card = [QUICKSTART, "--hardware", "bluefield-3", "--frame", "query", "--json"]
+    code, shown, said = command(*card, "--flavor", asked)
+    assert (code, said) == (0, "")
+    found = json.loads(shown)
+    assert (found["flavor"], found["before"]) == (flavor, None)
+    assert {p["offloaded"] for p in found["paths"]} == {offloaded}
+    own = json.loads(command(*card)[1]) if asked == "ovs-netdev" else None
+    assert own in (None, found)
+
+
 def _installed() -> set[str]:
     import importlib.util
 
@@ -73,9 +89,9 @@ def test_the_table_names_limits_ranges_and_sources(command: Command, monkeypatch
     assert "dns queries IPv4 udp/53 tcp/53  dsr, source-port" in shown
     assert "not offloaded: on the Arm cores" in shown
     assert re.search(
-        r"imix +362 +<= \d\.\d\d +not known +<= \d\d\.\d +\d+% +Arm cores +extrapolation 1,2,3,4 a,b", shown
+        r"imix +362 +<= \d\.\d\d +not known +<= \d\d\.\d +\d+% +Arm cores; extrapolation 1,2,3,4 a,b", shown
     )
-    assert "what hardware would do: --set switch.flavor=ovs-doca" in shown
+    assert "what hardware would do: --flavor ovs-doca" in shown
     assert "middlebox" in shown
     assert "doi:10.1109/TC.2024.3500372" in shown
 
@@ -98,6 +114,8 @@ USAGE = {
     "--plot a.png": "--plot: found 'a.png'; expected a file name that ends in .svg",
     "--query-bytes 5": "'--query-bytes'",
     "--arm-cores 0": "'--arm-cores'",
+    "--hardware bluefield-3 --flavor ovs": "--flavor: found 'ovs'; expected one of ovs-doca, ovs-doca-2",
+    "--hardware bluefield-3 --flavor ovs-doca --set switch.flavor=ovs-kernel": "--flavor and --set switch.flavor both say",
 }
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from dnsteer.plan.objects import Plan
 from dnsteer.plan.pipeline import PIPELINE
 from dnsteer.proof import harness
 from dnsteer.proof.check import check
@@ -151,13 +153,14 @@ BREAKS = {
 }
 
 
-@pytest.mark.parametrize("what", BREAKS)
-def test_broken_flows_are_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    example, touches, change = BREAKS[what]
+def break_flows(
+    monkeypatch: pytest.MonkeyPatch, touches: Callable[[Flow], object], change: Callable[[Flow], Flow] | None
+) -> list[Flow]:
+    """Have the switch load flows that were changed (None: removed) where *touches* says so; these, once it has."""
     original = harness.lines_of
     touched: list[Flow] = []
 
-    def broken(plan):
+    def broken(plan: Plan) -> list[str]:
         flows = []
         for flow in map(parse_flow, original(plan)):
             if touches(flow):
@@ -170,6 +173,13 @@ def test_broken_flows_are_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> No
         return [flow.line() for flow in flows]
 
     monkeypatch.setattr(harness, "lines_of", broken)
+    return touched
+
+
+@pytest.mark.parametrize("what", BREAKS)
+def test_broken_flows_are_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    example, touches, change = BREAKS[what]
+    touched = break_flows(monkeypatch, touches, change)
     report = check(load_spec(ROOT / "examples" / f"{example}.yaml"))
     assert touched
     assert not report.ok

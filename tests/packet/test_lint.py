@@ -271,3 +271,16 @@ def test_sarif_and_explain_and_wrong_names(tmp_path: Path) -> None:
     flavor = dnsteer("lint", str(QUICKSTART), "--flavor", "ovs-magic")
     assert flavor.returncode == 64 and "ovs-doca-2" in flavor.stderr
     assert dnsteer("lint").returncode == 64
+
+
+def test_a_spec_of_the_userspace_datapath_is_judged_for_hardware() -> None:
+    """Its own flavor has none, and the first line says so. A flavor that is asked for is what is judged."""
+    asked = dnsteer("lint", str(QUICKSTART), "--flavor", "ovs-doca").stdout.splitlines()
+    first, *rest = dnsteer("lint", str(QUICKSTART)).stdout.splitlines()
+    assert first == f"{QUICKSTART}: flavor ovs-netdev has no hardware; judged as ovs-doca (else: --flavor ovs-netdev)"
+    assert rest == asked
+    told = json.loads(dnsteer("lint", str(QUICKSTART), "--json").stdout)
+    assert (told["flavor"], told["profile"], told["offloaded_share"]) == ("ovs-netdev", "ovs-doca-3", 1.0)
+    soft = dnsteer("lint", str(QUICKSTART), "--flavor", "ovs-netdev").stdout
+    assert soft.splitlines()[0] == f"{QUICKSTART} on Open vSwitch with the userspace datapath"
+    assert "DNS005 note: Open vSwitch with the userspace datapath: the CPU forwards everything" in soft

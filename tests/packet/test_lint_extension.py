@@ -38,7 +38,7 @@ def test_the_program_takes_what_is_said(example: str) -> None:
     slots = sum(sum(n) for name, n in pipes.items() if name.startswith("slots-"))
     ends = sum(sum(n) for name, n in pipes.items() if name in ("encap4", "encap6", "translated"))
     assert (slots, ends, counters_of(part)) == (used["slots"][0], used["backends"][0], used["counters"][0])
-    assert pipes["classifier (queries)"] == [used["vips"][0] + 5]
+    assert pipes["classifier (queries)"] == [used["vips"][0] + 6]
 
 
 @pytest.mark.parametrize("example", EXTENDED)
@@ -111,7 +111,10 @@ def test_the_finding_says_plainly_that_nothing_has_run() -> None:
     assert told.path == ("vips", "dns4")
     assert told.text.startswith("queries and answers of dns4 over IPv4 (tcp/53, udp/53): the extension handles them")
     assert "whether hardware takes that is unknown; none of it has run on a BlueField" in told.text
+    assert told.text.endswith("; no public program shows the translation of answers, from IPv6 to IPv4")
     assert "siit needs DOCA 3.3" in told.advice
+    (tunnel,) = found_as(report("ipip", "ovs-doca"), "DNS060")
+    assert tunnel.text.endswith("the whole is in none")
     (twice,) = found_as(report("ipip", "ovs-doca"), "DNS061")
     assert "p0 to ext-in and ext-out to p0, and 5 pipes" in twice.text and "40 bytes longer" in twice.text
 
@@ -152,13 +155,15 @@ def test_text_and_json(tmp_path: Path) -> None:
     assert done.returncode == 0
     rows = [line.split() for line in done.stdout.splitlines() if line.split()[:2] == ["extension", "unknown"]]
     assert len(rows) == 4 and all(row[:3] == ["extension", "unknown", "unknown"] for row in rows)
-    assert "407 entries of its pipes (14 in classifiers, 128 in selectors, 256 for slots, 9 for tunnels)" in done.stdout
+    assert "409 entries of its pipes (16 in classifiers, 128 in selectors, 256 for slots, 9 for tunnels)" in done.stdout
     assert "100 % of the VIPs' datapath flows in hardware, not counting the extension's" in done.stdout
     told = json.loads(dnsteer("lint", str(ROOT / "examples" / "ipip.yaml"), "--flavor", "ovs-doca", "--json").stdout)
     part = build_plan(load_spec(ROOT / "examples" / "ipip.yaml")).extension
     assert part is not None and told["extension"]["entries"] == entries(pipes_of(part))
     assert (told["extension"]["offload"], told["extension"]["certainty"]) == ("unknown", "unknown")
-    assert "none of it has run on a BlueField" in told["extension"]["about"]
+    assert told["extension"]["about"].endswith(
+        "none of it has run on a BlueField; its parts are in public programs or documents, the whole is in none"
+    )
     assert {hop["by"] for path in told["paths"] for hop in path["hops"]} == {"switch", "extension"}
     plain = json.loads(dnsteer("lint", str(ROOT / "examples" / "quickstart.yaml"), "--json").stdout)
     assert plain["extension"] is None and all(path["hops"] == [] for path in plain["paths"])

@@ -92,6 +92,7 @@ def test_no_column_of_a_prediction_is_lost_in_a_pipe(tmp_path: Path, monkeypatch
     file = tmp_path / "spec.yaml"
     file.write_text(ON_DOCA.replace("  dns: {", f"  {63 * 'x'}: {{"))
     monkeypatch.delitem(ENV, "COLUMNS")
-    done = dnsteer("capacity", str(file), "--hardware", "bluefield-3")
+    done = dnsteer("capacity", str(file), "--hardware", "bluefield-3", "-v")
     heading = next(line for line in done.stdout.splitlines() if line.startswith("VIP "))
     assert heading.split()[-1] == "basis"
+    assert re.search(rf"^{63 * 'x'} +IPv4 .* extrapolation \d", done.stdout, re.M)

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -286,3 +287,38 @@ def test_a_program_that_hangs_is_ended() -> None:
         tools.run(["sleep", "30"], timeout=0.2)
     assert time.monotonic() - start < 2
     assert subprocess.run(["pgrep", "-P", str(os.getpid()), "-x", "sleep"], check=False).returncode == 1
+
+
+def test_what_a_killed_process_left_is_removed_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = "import sys\nfrom dnsteer.switch.private import PrivateSwitch\nwith PrivateSwitch() as it:\n"
+    script += "    print(it.dir, flush=True)\n    sys.stdin.read()\n"
+    folder = Path(tempfile.mkdtemp(prefix="t-"))  # tmp_path is too long for sockets
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    found: dict[str, Path] = {}
+    processes: dict[str, subprocess.Popen[str]] = {}
+    for name in ("killed", "runs", "kept"):
+        env = {**os.environ, **({"DNSTEER_KEEP": "1"} if name == "kept" else {})}
+        process = subprocess.Popen(
+            [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
+        )
+        assert process.stdout is not None
+        found[name], processes[name] = Path(process.stdout.readline().strip()), process
+    stranger = folder / "dnsteer-notes"
+    stranger.mkdir()
+    for name in ("killed", "kept"):
+        processes[name].kill()
+        processes[name].communicate()
+        deadline = time.monotonic() + 5
+        while processes_naming(f"{found[name]}/") and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert all(path.exists() for path in found.values())
+    with Switch() as switch:
+        assert {path.name for path in folder.iterdir()} == {
+            found["runs"].name, found["kept"].name, switch.dir.name, stranger.name
+        }  # fmt: skip
+    processes["runs"].communicate("")
+    assert not found["runs"].exists()
+    tools.shutil.rmtree(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -102,3 +103,10 @@ def test_options_cost_nothing_without_a_remote() -> None:
     env = {"PYTHONPATH": str(ROOT / "generator")}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
     assert done.stdout == "set()\n"
+
+
+def test_a_pipe_is_not_waited_for(pki: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    tls.use(Tls(tmp_path / "pipe", pki / "client.pem", pki / "ca.pem"))
+    with pytest.raises(SwitchError, match=r"--private-key: .*/pipe: a pipe, a socket or a device; give a PEM file"):
+        Database("ssl:127.0.0.1:1")

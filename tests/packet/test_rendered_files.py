@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from dnsteer.spec.load import Loaded, load_spec
 from dnsteer.switch.database import Database
 from dnsteer.switch.verify import verify
 from tests.packet.applying import apply
-from tests.packet.switches import BRIDGE, EXAMPLES, LARGE, SMALL, Switch, spec_of
+from tests.packet.switches import BRIDGE, EXAMPLES, LARGE, SMALL, Running, Switch, spec_of, unexpected
 
 SPECS = {**{f.stem: load_spec(f) for f in sorted(EXAMPLES.glob("*.yaml"))}, "large": spec_of(LARGE)}
 # Values as people write them for DPDK and DOCA, and worse.
@@ -28,6 +29,16 @@ ODD = {
     "empty": "",
     "letters": "grün",
 }
+
+
+@pytest.fixture
+def switch() -> Iterator[Switch]:
+    """One that ovs-appctl finds, as on a machine."""
+    with Running() as private:
+        private.expected = ["Connection reset by peer", "connection dropped"]
+        yield private
+        found = unexpected(private)
+    assert found == []
 
 
 def shell(switch: Switch, folder: Path, *argv: str) -> str:

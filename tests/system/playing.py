@@ -10,7 +10,7 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,8 @@ from dnsteer.spec.load import load_spec
 ROOT = Path(__file__).parents[2]
 RUNBOOKS = ROOT / "runbooks"
 QUICKSTART = ROOT / "examples" / "quickstart.yaml"
-ANSIBLE = Path(sys.executable).with_name("ansible-playbook")
+ANSIBLE = Path(os.environ.get("DNSTEER_TEST_ANSIBLE") or Path(sys.executable).with_name("ansible-playbook"))
+"""Of this environment; with DNSTEER_TEST_ANSIBLE that of another version."""
 ADDRESSES = "[192.0.2.53, 2001:db8::53]"
 SWITCHES = ("dpu-1", "dpu-2")
 """Two names of the lab's one switch, so that there is one to spare when the canary fails."""
@@ -75,6 +76,8 @@ class Site:
     """A controller with its inventory, and the lab as its network."""
 
     folder: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    """More for ansible-playbook."""
 
     @property
     def switch(self) -> Switch:
@@ -101,9 +104,10 @@ class Site:
             *options,
         ]
         argv += ["-e", json.dumps({k: str(v) if isinstance(v, Path) else v for k, v in variables.items()})]
-        home = {"ANSIBLE_CONFIG": str(RUNBOOKS / "ansible.cfg"), "ANSIBLE_HOME": str(self.folder / "ansible")}
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False, cwd=self.folder,
-                              env={**os.environ, **home, "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8"})  # fmt: skip
+        home = {"ANSIBLE_CONFIG": str(RUNBOOKS / "ansible.cfg"), "ANSIBLE_HOME": str(self.folder / "ansible"),
+                "ANSIBLE_NOCOLOR": "1"}  # fmt: skip
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False, cwd=self.folder,
+                              env={**os.environ, **home, "LC_ALL": "C.UTF-8", **self.environment})  # fmt: skip
         return Played(done.returncode, done.stdout + done.stderr)
 
     def apply(self, spec: Path) -> None:
@@ -203,6 +207,7 @@ def write_inventory(folder: Path) -> None:
         "ansible_python_interpreter": sys.executable,
         "ansible_remote_tmp": str(folder / "remote"),
         "dnsteer_bin": str(folder / "dnsteer"),
+        "dnsteer_check_bin": str(folder / "dnsteer"),
         "dnsteer_db": names.db_target(),
         "dnsteer_folder": str(folder / "etc-{{ inventory_hostname }}"),
         "dnsteer_probe_name": "h0.dnsteer.test",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from dnsteer import lab
 from dnsteer.lab import names, processes, topology, traffic
@@ -101,6 +103,49 @@ def test_up_status_second_up_down() -> None:
     lab.down()
     assert_nothing_left()
     lab.down()
+
+
+SHARED = """\
+apiVersion: dnsteer/v1
+switch:
+  flavor: ovs-netdev
+  bridge: br-dns
+  mac: 02:00:00:00:00:53
+  gateways: [10.53.0.1]
+  uplinks: {p0: {next_hop: 02:00:00:00:00:fe}}
+pools:
+  far:
+    backends:  # two behind one router, one not
+      - {name: r1, ipv4: 10.54.0.31, mac: 02:00:00:00:05:05}
+      - {name: r2, ipv4: 10.54.0.32, mac: 02:00:00:00:05:05}
+      - {name: s1, ipv4: 10.54.0.33, mac: 02:00:00:00:05:06}
+vips:
+  dns: {addresses: [198.51.100.3], services: [dns], pool: far, forwarding: nat}
+"""
+
+
+def test_status_shows_the_processes_of_name_servers_that_share_a_mac(tmp_path: Path) -> None:
+    file = tmp_path / "spec.yaml"
+    file.write_text(SHARED)
+    built = lab.up(load_spec(file).spec)
+    places = {s.name: s.namespace for s in built.servers}
+    assert places["r1"] == places["r2"] != places["s1"]
+    pid = {s.name: int((names.RUN_DIR / f"ns{s.index}" / "nsd.pid").read_text()) for s in built.servers}
+    assert {p.server: p.pid for p in built.processes if p.program == "nsd"} == pid
+
+    def rows() -> dict[str, str]:
+        said = io.StringIO()
+        lab.print_status(Console(file=said, width=120), lab.status())
+        cells = [[c.strip() for c in line.split("│")[1:-1]] for line in said.getvalue().splitlines()]
+        return {row[0].removeprefix("name server "): row[-1] for row in cells if row and row[0].startswith("name")}
+
+    assert rows() == {name: f"nsd {number}" for name, number in pid.items()}
+    os.kill(pid["r2"], signal.SIGKILL)
+    time.sleep(0.1)
+    assert rows() == {"r1": f"nsd {pid['r1']}", "r2": "none", "s1": f"nsd {pid['s1']}"}
+    broken = lab.status()
+    assert broken is not None
+    assert broken.problem == "processes have ended: nsd (2 of 3 run); without a process: r2"
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.02, 0.06])

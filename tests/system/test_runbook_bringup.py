@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -49,4 +50,5 @@ def test_bringup_once_and_again_and_what_is_missing_is_said(controller: Site, sw
     looked = controller.play("bringup.yml", "--check", **given)
     assert (looked.code, looked.changed("here")) == (0, 0), looked.output
     assert looked.said("missing: other_config:dpdk-init: not set; should be true; run 30-openvswitch.sh"), looked.output
+    assert len(re.findall(r"^ +- '?missing: ", looked.output, re.MULTILINE)) > 1, looked.output
     assert (tmp_path / "scripts" / "bringup.sh").read_text() == before

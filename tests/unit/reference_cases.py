@@ -276,8 +276,26 @@ ANSWERS = [
         "p1", ether(HOP1, VIPS) / over(V6_NAT, C6) / IPv6ExtHdrFragment(offset=9, nh=58) / Body,
     ),
     passes(
-        "first fragment from any port", "p1", ether(GATEWAY) / udp(B4, 999, C4, 9, flags="MF"),
-        "p1", ether(HOP1, VIPS) / udp(V4_NAT, 53, C4, 9, flags="MF"),
+        "first fragment from any port, 400 bytes",
+        "p1", ether(GATEWAY) / over(B4, C4, flags="MF") / UDP(sport=999, dport=9) / Raw(bytes(372)),
+        "p1", ether(HOP1, VIPS) / over(V4_NAT, C4, flags="MF") / UDP(sport=53, dport=9) / Raw(bytes(372)),
+    ),
+    passes(
+        "later fragment of 400 bytes",
+        "p1", ether(GATEWAY) / over(B4, C4, flags="MF", frag=99, proto=17) / Raw(bytes(380)),
+        "p1", ether(HOP1, VIPS) / over(V4_NAT, C4, flags="MF", frag=99, proto=17) / Raw(bytes(380)),
+    ),
+    passes(
+        "short last fragment", "p1", ether(GATEWAY) / over(B4, C4, frag=99, proto=17) / Body,
+        "p1", ether(HOP1, VIPS) / over(V4_NAT, C4, frag=99, proto=17) / Body,
+    ),
+    dropped(
+        "first fragment of 399 bytes",
+        "p1", ether(GATEWAY) / over(B4, C4, flags="MF") / UDP(sport=5353, dport=9) / Raw(bytes(371)),
+    ),
+    dropped(
+        "later fragment of 399 bytes",
+        "p1", ether(GATEWAY) / over(B4, C4, flags="MF", frag=99, proto=17) / Raw(bytes(379)),
     ),
     dropped("wrong source port", "p1", ether(GATEWAY) / udp(B4, 53, C4, 9)),
     dropped("wrong protocol", "p1", ether(GATEWAY) / tcp(B4, 5353, C4, 9)),

@@ -285,7 +285,8 @@ def keys(value: Any) -> Any:
 
 ESTIMATE = {"value": "float", "low": "float", "high": "float", "kind": "str", "rests_on": "list", "because": "list"}
 RATE = {**ESTIMATE, "limit": "str"}
-VIP = {"vip": "str", "family": "str", "queries_per_s": RATE, "new_connections_per_s": RATE}
+RATES = {"queries_per_s": RATE, "new_connections_per_s": RATE}
+VIP = {"vip": "str", "family": "str", **RATES}
 SHAPE = {
     "file": "str", "hardware": "str", "flavor": "str", "link_gbps": "float", "arm_cores": "int", "counters": "bool",
     "hardware_rules": "int", "dns_bytes": {"query": "int", "answer": "int"},
@@ -303,7 +304,9 @@ SHAPE = {
             ],
         }
     ],
-    "vips": [VIP], "all": {**VIP, "family": "NoneType"}, "notes": "list",
+    "vips": [VIP],
+    "pools": [{"pool": "str", "vips": "int", "hardware_rules": "int", **RATES}],
+    "all": {**VIP, "family": "NoneType"}, "notes": "list",
 }  # fmt: skip
 
 
@@ -329,7 +332,7 @@ def test_notes_tell_what_is_not_in_the_figures() -> None:
         return " ".join(asked(paths, text=text, **more).notes)
 
     assert "not counted in depth" in notes()
-    assert "--set switch.flavor=ovs-doca" in notes([replace(BASE, offloaded="no")], SPEC)
+    assert "--flavor ovs-doca" in notes([replace(BASE, offloaded="no")], SPEC)
     assert "dnsteer lint says why" in notes([replace(BASE, offloaded="partial")])
     assert "more than 4000000" in notes([replace(BASE, rules=5_000_000)])
     assert "more than the card's 16" in notes(arm_cores=17)

@@ -14,16 +14,17 @@ from dnsteer.cli.capacity_view import view
 from dnsteer.offload.capacity.bounds import Figures, figures, latencies
 from dnsteer.offload.capacity.report import Report
 from tests.unit.commands import Command
-from tests.unit.test_capacity import BASE, THREE, TWO, asked
+from tests.unit.test_capacity import BASE, DOCA, TCP, THREE, TWO, asked
 
 QUICKSTART = str(FilePath(__file__).resolve().parents[2] / "examples" / "quickstart.yaml")
+RATES = ["UDP queries/s", "new TCP conn./s"]
 CORES, UNKNOWN = replace(BASE, offloaded="no", rules=0), replace(BASE, offloaded="unknown")
 
 
-def shown(report: Report, before: Report | None = None) -> str:
-    """The text, on a wide screen."""
-    console = Console(file=io.StringIO(), width=200)
-    console.print(view(report, before, ["a=b"]))
+def shown(report: Report, before: Report | None = None, width: int = 200, detail: bool = True) -> str:
+    """The text, on a wide screen and in detail unless another is asked for."""
+    console = Console(file=io.StringIO(), width=width)
+    console.print(view(report, before, ["a=b"], width=width, paths=detail, vips=detail))
     text = console.file
     assert isinstance(text, io.StringIO)
     return text.getvalue()
@@ -32,20 +33,20 @@ def shown(report: Report, before: Report | None = None) -> str:
 def test_a_rate_of_the_cores_is_the_most_and_nothing_below_is_known() -> None:
     text = shown(asked([CORES]))
     assert re.search(r" 64 +<= 24\.9 +not known +<= 12\.8 ", text)
-    assert re.search(r"dns +IPv4 +<= \d+\.\d M +not known ", text)
+    assert re.search(r"dns +IPv4 +<= \d+\.\d M \(not known\) ", text)
 
 
 def test_where_offload_is_not_known_the_range_has_both_ends() -> None:
     text = shown(asked([UNKNOWN]))
     assert re.search(r" 64 +24\.9 +0\.0 \.\. 96\.7 +12\.8 ", text)
-    assert re.search(r"dns +IPv4 +\d+\.\d M +0\.0 \.\. 95\.0 ", text)
-    assert "not known " not in text.replace("offload not known: ", "")
+    assert re.search(r"dns +IPv4 +\d+\.\d M \(0\.0 \.\. 95\.0\) ", text)
+    assert "not known)" not in text.replace("offload not known: ", "")
     assert "<=" not in text
 
 
 def test_a_what_if_of_which_only_the_range_is_another_is_not_the_same() -> None:
-    assert re.search(r"dns +IPv4 +<= 23\.0 M -> 23\.0 M +0\.0 \.\. 95\.0 ", shown(asked([UNKNOWN]), asked([CORES])))
-    assert re.search(r"dns +IPv4 +23\.0 M +same ", shown(asked([UNKNOWN]), asked([UNKNOWN])))
+    assert re.search(r"dns IPv4 +<= 23\.0 M -> 23\.0 M \(0\.0 \.\. 95\.0\) ", shown(asked([UNKNOWN]), asked([CORES])))
+    assert re.search(r"dns IPv4 +23\.0 M \(same\) ", shown(asked([UNKNOWN]), asked([UNKNOWN])))
 
 
 def of(report: Report) -> Figures:
@@ -87,3 +88,48 @@ def test_a_picture_that_cannot_be_written_is_refused_before_the_work(
         (tmp_path / "dir.svg").mkdir(exist_ok=True)
         done = command("capacity", QUICKSTART, "--hardware", "bluefield-3", "--plot", str(file))
         assert done == (1, "", f"dnsteer: --plot: {why}\n")
+
+
+def many(vips: int, pools: int) -> Report:
+    """VIPs of one kind in pools by turns."""
+    names = [f"v{n}" for n in range(vips)]
+    one = "  p{n}:\n    slots: 64\n    backends: [{{name: b{n}, ipv4: 192.0.2.{m}, mac: '02:00:00:00:02:{n:02x}'}}]\n"
+    of = "".join(one.format(n=n, m=n + 1) for n in range(pools))
+    vip = "  {name}: {{addresses: [10.0.{a}.{b}], services: [dns], pool: p{pool}}}\n"
+    to = "".join(vip.format(name=name, a=n // 250, b=n % 250, pool=n % pools) for n, name in enumerate(names))
+    text = f"{DOCA[: DOCA.index('pools:')]}pools:\n{of}vips:\n{to}"
+    return asked([replace(p, vip=name) for name in names for p in (BASE, TCP)], text=text)
+
+
+def test_totals_come_first_and_fit_on_a_screen_whatever_the_number_of_vips() -> None:
+    report = many(300, 12)
+    lines = shown(report, width=120, detail=False).splitlines()
+    assert lines[2] == "totals: VIPs in equal parts, each pool as if the card were for it alone"
+    rows = [line.split() for line in lines[4:17]]
+    assert [row[:3] for row in rows] == [["(all)", "300", "38,400"], *([f"p{n}", "25", "3,200"] for n in range(12))]
+    figures = r" \d\d\.\d M.* \d\.\d\d M.* eSwitch packet rate; "
+    assert all(re.search(figures, line) for line in lines[4:17])
+    assert len(lines) < 50
+    assert not re.search(r"\bv\d+ ", "\n".join(lines)) and any(line.endswith("each VIP: -v") for line in lines)
+    whole = shown(report, detail=True)
+    assert {f"v{n}" for n in range(300)} <= set(re.findall(r"^v\d+(?= +IPv4 )", whole, re.M))
+    assert whole.count("v0, v1, v10, 297 more VIPs queries IPv4 udp/53 tcp/53  each dsr") == 1  # alike: shown once
+
+
+def test_the_total_of_a_pool_is_that_of_its_vips_alone() -> None:
+    report = many(3, 2)  # p0 has two
+    assert [(p.pool, p.vips, p.rules) for p in report.pools] == [("p0", 2, 256), ("p1", 1, 128)]
+    (alone,) = [v for v in report.vips if v.vip == "v1"]
+    assert (report.pools[1].rates.queries, report.pools[1].rates.connections) == (alone.queries, alone.connections)
+    told = report.as_json()["pools"]
+    assert [(p["pool"], p["vips"], p["hardware_rules"]) for p in told] == [("p0", 2, 256), ("p1", 1, 128)]
+    assert alone.queries is not None
+    assert told[1]["queries_per_s"]["limit"] == alone.queries.limit
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_no_figure_is_cut_on_a_narrow_screen(width: int) -> None:
+    lines = shown(many(30, 3), many(30, 3), width=width).splitlines()
+    assert all(len(line) <= width and "\u2026" not in line for line in lines)
+    heading = next(line for line in lines if line.startswith("pool ") and "basis" in line)
+    assert re.split("  +", heading.strip()) == ["pool", "VIPs", "rules", *RATES, "limited by; basis"]

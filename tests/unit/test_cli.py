@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from dnsteer import __version__
 from dnsteer.cli.output import Exit, err, out, reporting
-from tests.unit.commands import ENV, SPEC, Command, dnsteer, shell
+from tests.unit.commands import ENV, SPEC, Command, dnsteer, files_of_at_most, shell
+from tests.unit.test_docs import options
 
 CHANGING = ["apply", "rollback", "restore", "drain", "undrain", "down", "up", "due"]
 VERBS = [
@@ -148,10 +150,21 @@ def test_no_output_at_all() -> None:
     assert (closed.stdout, closed.stderr) == ("0\n", "")
 
 
-@pytest.mark.parametrize("verb", ["schema", "version", "version --json"])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "schema",
+        "version",
+        "version --json",
+        f"check {SPEC} --sample 1",
+        f"check {SPEC} --sample 1 --json",
+        f"lint {SPEC} --flavor ovs-doca",
+        f"explain {SPEC} --client 198.51.100.7:40001 --vip 192.0.2.53:53/udp",
+    ],
+)
 def test_output_that_cannot_be_written(verb: str) -> None:
     done = shell(f"dnsteer {verb} >/dev/full; echo $?")
-    assert (done.stdout, done.stderr) == ("1\n", "dnsteer: output: No space left on device\n")
+    assert (done.stdout, done.stderr) == ("1\n", "dnsteer: standard output: No space left on device\n")
 
 
 @pytest.mark.parametrize("kind", ["bash", "zsh", "fish"])
@@ -173,6 +186,82 @@ def test_completion_completes(place: Path, command: Command) -> None:
 
 def test_completion_of_an_unknown_shell(command: Command) -> None:
     assert command("--show-completion", "tcsh")[0] == 1
+    code, shown, said = command("--install-completion", "tcsh")
+    assert (code, shown) == (Exit.USAGE, "")
+    assert "found 'tcsh'; expected one of bash, zsh, fish" in said
+
+
+@pytest.mark.parametrize(("shell", "file"), [("bash", ".bash_completions/dnsteer.sh"), ("zsh", ".zfunc/_dnsteer")])
+def test_completion_is_installed(shell: str, file: str, tmp_path: Path) -> None:
+    done = dnsteer("--install-completion", shell, HOME=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{tmp_path / file}: installed; completion begins with the next shell\n"
+    assert "_DNSTEER_COMPLETE" in (tmp_path / file).read_text()
+
+
+@pytest.mark.parametrize("home", ["", "none", "relative", "file", "loop"])
+def test_completion_without_a_home(home: str, tmp_path: Path) -> None:
+    """The path is named with what to do about it, and no home directory is made."""
+    (tmp_path / "file").write_text("")
+    (tmp_path / "loop").symlink_to("loop")
+    before = sorted(tmp_path.iterdir())
+    value = home if home in ("", "relative") else str(tmp_path / home)
+    done = dnsteer("--install-completion", "bash", HOME=value)
+    assert (done.returncode, done.stdout) == (Exit.ERROR, "")
+    assert done.stderr == (
+        f"dnsteer: --install-completion: {value!r}, of the variable HOME, is no directory; set HOME to a directory that "
+        "this user can write to, or install by hand: dnsteer --show-completion bash > FILE\n"
+    )
+    assert sorted(tmp_path.iterdir()) == before
+    assert not Path("relative").exists()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion_that_cannot_be_installed_leaves_the_settings_of_the_shell(
+    shell: str, place: Path, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
+    monkeypatch.setenv("HOME", str(place))
+    settings = place / f".{shell}rc"
+    settings.write_text("alias ll='ls -l'\n" * 20)
+    with files_of_at_most(350):
+        code, shown, said = command("--install-completion", shell)
+    assert (code, shown) == (Exit.ERROR, "")
+    assert str(place) in said and "File too large" in said and "--show-completion bash > FILE" in said
+    assert settings.read_text() == "alias ll='ls -l'\n" * 20
+
+
+def test_the_version(command: Command) -> None:
+    assert command("--version") == (0, f"dnsteer {__version__}\n", "")
+
+
+LONG = "\N{LATIN SMALL LETTER E WITH ACUTE}" * 500
+NOTES = {
+    "x" * 501: "found 501 characters; expected at most 500",
+    "y" * 100_000: "found 100000 characters",
+    "two\nlines": "found the character '\\n'; expected one line",
+    "red \x1b[31m": "found the character '\\x1b'",
+    "\udcff": "found the character '\\udcff'",
+    "left \u202e right": "found the character '\\u202e'",
+}
+NOTED = ["apply SPEC", "plan SPEC", "rollback", "drain a/b", "down a/b"]
+
+
+@pytest.mark.parametrize("verb", NOTED)
+@pytest.mark.parametrize("note", NOTES, ids=lambda note: repr(note[:12]))
+def test_a_note_is_one_line_of_text(verb: str, note: str, place: Path, command: Command) -> None:
+    remote = ["--db", f"unix:{place}/none"]
+    code, shown, said = command(*verb.replace("SPEC", SPEC).split(), "--note", note, *remote)
+    assert (code, shown) == (Exit.USAGE, "")
+    assert NOTES[note] in " ".join(said.split())
+
+
+@pytest.mark.parametrize("verb", NOTED)
+def test_every_note_that_is_bounded_is_tried(verb: str, place: Path, command: Command) -> None:
+    """One that is just short enough gets as far as the switch, which is not there."""
+    remote = ["--db", f"unix:{place}/none"]
+    assert command(*verb.replace("SPEC", SPEC).split(), "--note", LONG, *remote)[0] == Exit.UNAVAILABLE
+    with_note = {v for v, given in options().items() if "--note" in given}
+    assert with_note == {v.split()[0] for v in NOTED}
 
 
 def test_ctrl_c_while_waiting_for_a_switch(place: Path) -> None:

@@ -13,7 +13,7 @@ from dnsteer.offload.flow import MAX_LINE, Flow, Unreadable, read_flow, read_flo
 from dnsteer.offload.judge import Around, judge
 from dnsteer.offload.profile import profile
 from dnsteer.switch.masks import mask_of_match
-from dnsteer.switch.megaflows import masks, read_megaflows
+from dnsteer.switch.megaflows import masks, read_megaflow, read_megaflows
 
 DUMPS = Path(__file__).parents[1] / "offload_dumps"
 FLAVORS = {"doca.txt": "ovs-doca-2", "dpdk.txt": "ovs-dpdk", "tc.txt": "ovs-kernel", "userspace.txt": "ovs-netdev"}
@@ -218,3 +218,21 @@ def test_masks_are_counted_the_same_in_both_forms() -> None:
         for match in ("udp(dst=53)", "tcp(dst=53)", "udp(dst=53/0xff)")
     )
     assert udp == tcp != low
+
+
+def test_megaflows_that_match_the_same_have_the_same_key() -> None:
+    """Bits that do not count are printed as the first packet had them."""
+    line = (
+        "ufid:{}, recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth(src={},dst=02:00:00:00:00:53),eth_type(0x0800),"
+        "ipv4(src={}/255.0.255.0,dst=192.0.2.53,proto=17/0,tos=0x3/0,frag=no),udp(src={}/0x7e,dst=53), packets:{}, "
+        "bytes:9, used:1.0s, actions:1"
+    )
+    eth = "02:00:00:00:00:01/ff:00:00:00:00:00"
+    one = line.format("5f0c4d10-0000-4000-8000-000000000001", eth, "198.51.100.7", 40001, 5)
+    same = line.format("5f0c4d10-0000-4000-8000-000000000002", eth.replace("1/", "9/"), "198.52.100.9", 40000, 6)
+    other = line.format("5f0c4d10-0000-4000-8000-000000000003", eth, "198.51.100.7", 40003, 5)
+    keys = [read_megaflow(text).key for text in (one, same, other)]
+    assert keys[0] == keys[1] != keys[2]
+    assert [read_megaflow(text).recirculated for text in (one, one.replace("recirc_id(0)", "recirc_id(0x2)"))] == [
+        False, True
+    ]  # fmt: skip

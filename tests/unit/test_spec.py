@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dnsteer.spec.document import MAX_BYTES, bridge_of, parse_document
-from dnsteer.spec.errors import MAX_FINDINGS, SpecError
+from dnsteer.spec.errors import MAX_FINDINGS, MAX_SHOWN, SpecError
 from dnsteer.spec.load import digest, load_spec
 from tests.unit.spec_text import SPEC, changed, load
 
@@ -185,12 +185,14 @@ def test_no_permission(tmp_path: Path) -> None:
     assert "found a file without read permission" in error_of(file)
 
 
-def test_no_permission_as_root(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_permission_as_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "spec.yaml").write_text(SPEC)
+
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refuse)
-    assert "found a file without read permission" in error_of(Path("spec.yaml"))
+    monkeypatch.setattr(os, "open", refuse)
+    assert "found a file without read permission" in error_of(tmp_path / "spec.yaml")
 
 
 @pytest.mark.parametrize("name", ["a\0b", "\udcff\ud800", "x" * 5000])
@@ -210,7 +212,10 @@ def test_too_large(tmp_path: Path) -> None:
 
 
 def test_too_large_without_end() -> None:
-    assert "found more than 8 MiB" in error_of(Path("/dev/zero"))
+    """What never ends is not read to its end."""
+    with Path("/dev/zero").open() as zero, pytest.MonkeyPatch().context() as patch:
+        patch.setattr("sys.stdin", zero)
+        assert "<stdin>: found more than 8 MiB" in error_of(Path("-"))
 
 
 def test_large_but_legal(tmp_path: Path) -> None:
@@ -231,7 +236,36 @@ def test_findings_come_in_the_order_of_the_lines_and_end() -> None:
     lines = [f.line for f in caught.value.findings]
     assert len(lines) == MAX_FINDINGS
     assert lines == sorted(lines)
-    assert caught.value.text().endswith(f"{MAX_FINDINGS} and more errors in spec.yaml; nothing was changed")
+    text, total = caught.value.text(), MAX_FINDINGS + 50
+    assert text.count("expected an IP address") == MAX_SHOWN
+    assert text.endswith(
+        f"{total} errors in spec.yaml, of which {MAX_SHOWN} are shown (with --json {MAX_FINDINGS}); nothing was changed"
+    )
+    assert caught.value.more == 50
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "count"),
+    [
+        ("".join(f"key{i}: 1\n" for i in range(100_000)), 99_004, "100004 errors"),  # four keys are missing
+        ("a: 1\n" * 20_000, 18_999, "19999 errors"),  # what the reader finds
+        ("", 0, "25 errors"),
+        (changed(("pool: ns", "pool: gone"), ("vips:\n", "vips:\n" + "".join(
+            f"  v{i}: {{addresses: [10.0.{i >> 8}.{i & 255}], services: [dns], pool: gone}}\n" for i in range(1200)
+        ))), 1, "more than 1000 errors"),  # what the rules find: the rest is not looked for
+    ],
+    ids=["keys", "twice", "few", "rules"],
+)  # fmt: skip
+def test_twenty_findings_are_shown_and_the_rest_is_counted(text: str, more: int, count: str) -> None:
+    text = text or changed(("pool: ns", "pool: ns" + "".join(f"\n    key{i}: 1" for i in range(25))))
+    with pytest.raises(SpecError) as caught:
+        load(text)
+    shown = caught.value.text().splitlines()
+    assert len([line for line in shown if line.startswith("spec.yaml:")]) == MAX_SHOWN
+    assert shown[-1].startswith(f"{count} in spec.yaml, of which {MAX_SHOWN} are shown (with --json ")
+    assert shown[-1].endswith("); nothing was changed")
+    assert caught.value.more == more
+    assert len(caught.value.findings) == (MAX_FINDINGS if more else 25)
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_members_and_slot_counts() -> None:
     spec = load(changed(("192.0.2.11", "192.0.2.11, ipv6: 2001:db8::b"))).spec
     pool = spec.pools["ns"]
     assert [[b.name for b in meaning.members(pool, family)] for family in FAMILIES] == [["a", "b"], ["a"]]
-    assert meaning.slot_count(spec, pool) == 1024
+    assert meaning.slot_count(spec, pool) == 256
     hashed = pool.model_copy(update={"selection": Selection.DP_HASH})
     assert meaning.slot_count(spec, hashed) == 256
     doca = spec.model_copy(update={"switch": spec.switch.model_copy(update={"flavor": Flavor.OVS_DOCA})})

@@ -241,7 +241,13 @@ def checksums_right(data: bytes) -> bool:
 @every_spec
 def test_checksums_are_right_coming_and_going(name: str) -> None:
     for vector, expectation in of_kind(name, "query", "answer", "odd", "echo"):
-        for data in (vector.data, *(inside(frame.data) for frame in expectation.options)):
+        leaving = [inside(frame.data) for frame in expectation.options]
+        packet = parse(vector.data)
+        if packet.fragment_header or (packet.ethertype == IPV6 and packet.l4 > packet.l3 + 40):
+            # One with a right checksum is always as good as one that Open vSwitch may leave wrong.
+            assert not leaving or packet.piece is not Piece.WHOLE or any(map(checksums_right, leaving)), vector.name
+            leaving = []
+        for data in (vector.data, *leaving):
             if parse(data).ethertype != ARP and ICMPv6ND_NS not in ip_of(data):
                 assert checksums_right(data), vector.name
 
@@ -254,7 +260,7 @@ def fragments(name: str) -> dict[tuple[int, bytes, bytes], Checked]:
             packet = parse(vector.data)
         except MalformedError:
             continue
-        if packet.piece is not Piece.WHOLE:
+        if packet.piece is not Piece.WHOLE and "reserved bit" not in vector.name:
             layer = ip_of(vector.data)
             ident = layer[IPv6ExtHdrFragment].id if IPv6ExtHdrFragment in layer else layer.id
             found[ident, packet.source, packet.destination].append((vector, expectation))

@@ -82,7 +82,8 @@ def test_chance_is_not_taken_for_a_mistake() -> None:
 
 UNFIT = [
     "query with a wrong header checksum for tunnels",
-    "query with the fragment header of a whole packet for tunnels",
+    "query as an atomic fragment for tunnels",
+    "query as an atomic fragment with a reserved bit for tunnels",
     "query of UDP length 7 for translated",
     "query of a TCP header of 15 words for near",
     "query of a TCP header of 4 words for near",

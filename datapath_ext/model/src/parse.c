@@ -94,7 +94,7 @@ static bool parse_ip6(const struct packet *packet, struct layer *layer)
         return false;
     total = 40U + be16_get(ip + 4);
     layer->l3 = DOCA_FLOW_L3_META_IPV6;
-    layer->l3_ok = layer->ip4_checksum_ok = total <= room;
+    layer->l3_ok = total <= room;
     room = layer->l3_ok ? total : room;
     layer->end = layer->l3_off + (uint32_t)room;
     layer->proto = ip[6];

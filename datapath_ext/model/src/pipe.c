@@ -118,6 +118,18 @@ static doca_error_t check_kind(const struct doca_flow_pipe *pipe)
     return DOCA_SUCCESS;
 }
 
+static doca_error_t check_miss(const struct doca_flow_pipe *pipe, const struct doca_flow_fwd *fwd_miss)
+{
+    doca_error_t result = forward_check_miss(fwd_miss);
+
+    if (result == DOCA_SUCCESS && fwd_miss != NULL)
+        result = forward_check(&pipe->cfg, fwd_miss);
+    if (result == DOCA_SUCCESS && fwd_miss != NULL && pipe->cfg.type == DOCA_FLOW_PIPE_HASH &&
+        (pipe->cfg.hash_algorithms & DOCA_FLOW_PIPE_HASH_MAP_ALGORITHM_FLOODING) == 0)
+        result = unproven("fwd_miss of hash pipe %s, which does not flood", pipe->cfg.name);
+    return result;
+}
+
 static doca_error_t fill(struct doca_flow_pipe *pipe, const struct doca_flow_fwd *fwd,
                          const struct doca_flow_fwd *fwd_miss)
 {
@@ -134,9 +146,7 @@ static doca_error_t fill(struct doca_flow_pipe *pipe, const struct doca_flow_fwd
     if (result == DOCA_SUCCESS && fwd != NULL)
         result = forward_check(&pipe->cfg, fwd);
     if (result == DOCA_SUCCESS)
-        result = forward_check_miss(fwd_miss);
-    if (result == DOCA_SUCCESS && fwd_miss != NULL)
-        result = forward_check(&pipe->cfg, fwd_miss);
+        result = check_miss(pipe, fwd_miss);
     if (result == DOCA_SUCCESS)
         result = forward_create(fwd, &pipe->forward);
     if (result == DOCA_SUCCESS)
@@ -275,9 +285,7 @@ doca_error_t doca_flow_pipe_update_miss(struct doca_flow_pipe *pipe, const struc
     if (pipe == NULL)
         return refuse(DOCA_ERROR_INVALID_VALUE, "pipe_update_miss without a pipe");
     model_lock();
-    result = forward_check_miss(fwd_miss);
-    if (result == DOCA_SUCCESS && fwd_miss != NULL)
-        result = forward_check(&pipe->cfg, fwd_miss);
+    result = check_miss(pipe, fwd_miss);
     if (result == DOCA_SUCCESS)
         result = forward_create(fwd_miss, &forward);
     if (result == DOCA_SUCCESS) {

@@ -1,6 +1,8 @@
 /* Operations on entries wait in queues: first until they are pushed, from when on they take effect, then until
  * doca_flow_entries_process() reports them. */
+#include <errno.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "objects.h"
 
@@ -141,13 +143,21 @@ static void complete(struct queue *queue, uint16_t queue_id)
         free(entry);
 }
 
+/* Operations that are not there yet will not come while we wait, except through another thread. */
+static void wait_out(uint64_t timeout_us)
+{
+    struct timespec left = {.tv_sec = (time_t)(timeout_us / 1000000), .tv_nsec = (long)(timeout_us % 1000000) * 1000};
+
+    while (nanosleep(&left, &left) != 0 && errno == EINTR)
+        ;
+}
+
 doca_error_t doca_flow_entries_process(struct doca_flow_port *port, uint16_t pipe_queue, uint64_t timeout,
                                        uint32_t max_processed_entries)
 {
     struct queue *queue;
     uint32_t done = 0;
 
-    (void)timeout; /* nothing is ever still on its way */
     if (port == NULL)
         return refuse(DOCA_ERROR_INVALID_VALUE, "entries_process without a port");
     model_lock();
@@ -166,6 +176,9 @@ doca_error_t doca_flow_entries_process(struct doca_flow_port *port, uint16_t pip
     }
     resize_finish(port, pipe_queue);
     model_unlock();
+    /* As the library does: it comes back early only if it has processed as many as it was asked for. */
+    if (max_processed_entries == 0 || done < max_processed_entries)
+        wait_out(timeout);
     return DOCA_SUCCESS;
 }
 

@@ -144,7 +144,7 @@ def test_lines(directory):
 
 
 def test_many_clients(directory):
-    """Silent ones make room; whoever is in the middle of a request does not."""
+    """Whoever has been silent longest makes room, also in the middle of a request or an answer."""
     with running(directory, PROGRAMS / "l2-slots.json") as it:
         silent = [it.connect() for _ in range(8)]
         assert it.ask(command="status")["ok"]
@@ -153,12 +153,24 @@ def test_many_clients(directory):
         busy = [it.connect() for _ in range(8)]
         for connection in busy:
             connection.sendall(b'{"command":')
+            time.sleep(0.05)  # so that they are served in this order
+        busy[0].sendall(b'"stat')  # not silent any more
         time.sleep(0.2)
-        with it.connect() as late:
-            assert late.recv(100) == b""
-        for connection in busy:
-            connection.sendall(b'"status"}\n')
+        for _ in range(10):
+            assert it.ask(command="status")["ok"]
+        lost = json.loads(busy[1].makefile().readline())
+        assert not lost["ok"] and "silent longest" in lost["error"], lost
+        for connection, rest in ((busy[0], b'us"}\n'), *((connection, b'"status"}\n') for connection in busy[2:])):
+            connection.sendall(rest)
             assert json.loads(connection.makefile().readline())["ok"]
+            connection.close()
+        assert it.ask(command="status")["ok"]
+        deaf = [it.connect() for _ in range(8)]
+        for connection in deaf:
+            connection.sendall(b'{"command":"dump"}\n' * 1000)  # and never reads
+        time.sleep(0.2)
+        assert it.ask(command="status")["ok"]
+        for connection in deaf:
             connection.close()
         assert "too_many_clients" in {event["event"] for event in it.events()}
 

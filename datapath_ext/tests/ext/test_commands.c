@@ -40,7 +40,7 @@ static json_t *run(const char *line)
 static void refuses_bad_requests(void)
 {
     rig_up("l2-slots");
-    refuse("", "request: found no JSON (column 0: '[' or '{' expected near end of file), expected an object");
+    refuse("", "request: found no JSON (line 1, column 0: '[' or '{' expected near end of file), expected an object");
     refuse("[]", "request: found [], expected an object");
     refuse("{}", "request.command: found nothing, expected one of \"load\", \"status\", \"counters\", \"dump\", \"drain\", "
                  "\"stop\"");

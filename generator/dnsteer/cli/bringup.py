@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dnsteer.cli.files import FOLDER, Force, show_files
-from dnsteer.cli.output import Exit, Json, SpecFile, fail, load, out, print_json, reporting
+from dnsteer.cli.output import Exit, Json, SpecFile, Verbose, fail, load, out, print_json, reporting, spec_warnings
 from dnsteer.cli.remote import Db
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def bringup(
     force: Force = False,
     check: Annotated[bool, typer.Option("--check", help="Look at this machine and say what is missing.")] = False,
     db: Db = "unix:/var/run/openvswitch/db.sock",
+    verbose: Verbose = False,
     json: Json = False,
 ) -> None:
     """Write scripts and units that make a machine ready for the switch, or look whether it is.
@@ -42,7 +43,8 @@ def bringup(
 
     result: dict[str, object] = {"ok": True}
     with reporting(json):
-        setup = setup_of(load(spec, json))
+        loaded = load(spec, json, verbose)
+        setup = setup_of(loaded)
         if folder is not None:
             result |= _write(setup, folder, force, json)
         items = _look(setup, db) if check else []
@@ -50,7 +52,7 @@ def bringup(
     if json:
         if check:
             result |= {"ok": not missing, "items": [item.as_json() for item in items]}
-        print_json(result)
+        print_json({**result, **spec_warnings(loaded)})
     elif check:
         _show(items)
     raise typer.Exit(Exit.DIFFERENT if missing else Exit.OK)

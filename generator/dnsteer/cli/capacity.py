@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dnsteer.cli.output import Exit, Json, SpecFile, err, fail, load, out, print_json, reporting
-from dnsteer.spec.model import Hardware
+from dnsteer.cli.offloaded import profile_named
+from dnsteer.cli.output import Exit, Json, SpecFile, err, fail, load, out, print_json, reporting, spec_warnings
+from dnsteer.spec.model import Flavor, Hardware
 
 if TYPE_CHECKING:
     from dnsteer.offload.capacity.report import Report
@@ -29,6 +30,12 @@ def capacity(
     spec: SpecFile,
     hardware: Annotated[
         Hardware | None, typer.Option(help="For this hardware; by default the spec's switch.hardware.")
+    ] = None,
+    flavor: Annotated[
+        str | None,
+        typer.Option(
+            metavar="F", help="Flavor or profile to judge by, such as ovs-doca or ovs-doca-2; the spec's by default."
+        ),
     ] = None,
     frame: Annotated[
         list[str] | None,
@@ -60,9 +67,14 @@ def capacity(
         Path | None,
         typer.Option(metavar="FILE", help="Draw rate against frame size and against pipe depth, as SVG."),
     ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show each kind of path by frame size, and each VIP.")
+    ] = False,
     json: Json = False,
 ) -> None:  # fmt: skip
     """Predict packets, bits and queries per second, latency and new connections on a BlueField, and say what limits them.
+
+    Totals first: all pools and each of them. By frame size: --frame, or --verbose with every VIP.
 
     Rests on published measurements only: nothing is measured here. Each figure says whether it is a reading, an
     interpolation or an extrapolation, and of what. The model: docs/capacity.md.
@@ -79,21 +91,26 @@ def capacity(
             _can_plot(plot, json)
         default = Sizes()
         sizes = Sizes(query_bytes or default.query, answer_bytes or default.answer)
-        ask = _Ask(hardware, arm_cores, counters, sizes, frames, json)
-        loaded = load(spec, json)
+        ask = _Ask(hardware, flavor, arm_cores, counters, sizes, frames, json)
+        loaded = load(spec, json, verbose)
         try:
             before, after = ask.reports(loaded, settings or [])
         except NoHardwareError as error:
             fail(str(error), Exit.USAGE, as_json=json)
         if plot is not None:
             from dnsteer.offload.capacity.plot import draw
+            from dnsteer.render.writing import write_file
 
-            plot.write_bytes(draw(after, before))
+            write_file(plot, draw(after, before))
         if json:
             shown = before.as_json() if before else None
-            print_json({"ok": True, **after.as_json(), "set": settings or [], "before": shown})
+            print_json({"ok": True, **after.as_json(), "set": settings or [], "before": shown, **spec_warnings(loaded)})
             return
-        _print(after, before, settings or [])
+        from dnsteer.cli.capacity_view import view
+
+        paths = verbose or bool(frame)
+        shown_as = view(after, before, settings or [], width=out.rich.width, paths=paths, vips=verbose)
+        out.rich.print(shown_as, soft_wrap=False)
         if plot is not None:
             out.print(f"\n{plot}: drawn")
 
@@ -102,9 +119,11 @@ class _Ask:
     """What is asked of a spec."""
 
     def __init__(
-        self, hardware: Hardware | None, arm_cores: int, counters: bool, sizes: object, frames: list[str], json: bool
-    ) -> None:
+        self, hardware: Hardware | None, flavor: str | None, arm_cores: int, counters: bool, sizes: object,
+        frames: list[str], json: bool,
+    ) -> None:  # fmt: skip
         self._hardware = hardware
+        self._flavor = flavor
         self._options = {"arm_cores": arm_cores, "counters": counters, "sizes": sizes}
         self._frames = frames
         self._json = json
@@ -122,6 +141,8 @@ class _Ask:
                 Exit.USAGE,
                 as_json=self._json,
             )
+        if self._flavor is not None and after.spec.switch.flavor != loaded.spec.switch.flavor:
+            fail("--flavor and --set switch.flavor both say by which: give one of them", Exit.USAGE, as_json=self._json)
         hardware = of(after, self._hardware)
         found = self._report(after, hardware)
         if not settings:
@@ -136,12 +157,14 @@ class _Ask:
         from dnsteer.offload.capacity.report import report
         from dnsteer.offload.capacity.setup import set_up
 
+        judge = profile_named(self._flavor, loaded, self._json)
         quiet = self._json or not sys.stderr.isatty()
         columns = (SpinnerColumn(), TextColumn("{task.completed} packets through the private switch"))
         with Progress(*columns, console=err.rich, transient=True, disable=quiet) as progress:
             task = progress.add_task("capacity", total=None)
-            paths = paths_of(loaded, lambda n: progress.advance(task, n))
-        setup = set_up(loaded, paths, hardware=hardware, **self._options)  # type: ignore[arg-type]
+            paths = paths_of(loaded, judge, lambda n: progress.advance(task, n))
+        flavor = Flavor(judge.flavor)
+        setup = set_up(loaded, paths, hardware=hardware, flavor=flavor, **self._options)  # type: ignore[arg-type]
         return report(loaded, setup, paths, self._frames)
 
 
@@ -157,9 +180,3 @@ def _can_plot(file: Path, json: bool) -> None:
         fail(f"--plot: there is no folder {file.parent}", Exit.ERROR, as_json=json)
     if not has_library():
         fail("--plot needs matplotlib, which is not installed: pip install 'dnsteer[plot]'", Exit.ERROR, as_json=json)
-
-
-def _print(after: Report, before: Report | None, settings: Sequence[str]) -> None:
-    from dnsteer.cli.capacity_view import view
-
-    out.rich.print(view(after, before, settings), soft_wrap=False)

@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dnsteer.cli.output import Exit, Json, SpecFile, check, err, load, out, print_json
+from dnsteer.cli.output import (
+    SPEC_HELP,
+    Exit,
+    Json,
+    SpecFile,
+    Verbose,
+    check,
+    err,
+    load,
+    out,
+    print_json,
+    spec_warnings,
+)
 from dnsteer.cli.switched import DryRun, Note, Yes, confirm, on_switch, progress
 from dnsteer.control.where import GRACE, Switch
 from dnsteer.spec.errors import escape
@@ -28,7 +40,7 @@ Grace = Annotated[
     float,
     typer.Option("--grace", metavar="SECONDS", min=0, help="How long answers of leaving NAT backends may still take."),
 ]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Flows and groups too.")]
+Details = Annotated[bool, typer.Option("-v", "--verbose", help="Flows and groups too, and each warning by itself.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -38,7 +50,7 @@ def register(app: typer.Typer) -> None:
 
 
 def plan(
-    switch: Switch, spec: SpecFile, verbose: Verbose = False, adopt: Adopt = False, rename: Rename = False, note: Note = "",
+    switch: Switch, spec: SpecFile, verbose: Details = False, adopt: Adopt = False, rename: Rename = False, note: Note = "",
     grace: Grace = GRACE,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a plan file, for apply --plan.")
@@ -46,7 +58,9 @@ def plan(
     json: Json = False,
 ) -> None:  # fmt: skip
     """Say what an apply would change on the switch. Changes nothing; exit code 0: nothing to do, 2: changes."""
-    with _loaded(spec, switch, json) as (loaded, ahead):
+    if output == Path("-"):
+        raise typer.BadParameter("found -o -; expected a file: the plan's words go to standard output")
+    with _loaded(spec, switch, json, verbose) as (loaded, ahead):
         from dnsteer.control import planfile
         from dnsteer.control.deploy import Options, look
 
@@ -63,11 +77,11 @@ def plan(
 def apply(
     switch: Switch,
     spec: Annotated[
-        Path | None, typer.Argument(metavar="SPEC", help="The spec, a YAML file; left out with --plan.", show_default=False)
+        Path | None, typer.Argument(metavar="SPEC", help=f"{SPEC_HELP[:-1]}; left out with --plan.", show_default=False)
     ] = None,
     plan: Annotated[Path | None, typer.Option("--plan", metavar="FILE", help="Apply exactly what a plan file says.")] = None,
     adopt: Adopt = False, rename: Rename = False, note: Note = "", grace: Grace = GRACE,
-    yes: Yes = False, dry_run: DryRun = False, json: Json = False,
+    yes: Yes = False, dry_run: DryRun = False, verbose: Verbose = False, json: Json = False,
 ) -> None:  # fmt: skip
     """Bring a running switch to the spec: the bridge by OVSDB, flows and groups in one atomic bundle."""
     if (spec is None) == (plan is None):
@@ -85,7 +99,7 @@ def apply(
             return
         done = planfile.carry_out(value, plan, switch, confirm=confirm(yes, json), progress=progress(json))
     elif spec is not None:
-        with _loaded(spec, switch, json) as (loaded, ahead):
+        with _loaded(spec, switch, json, verbose) as (loaded, ahead):
             from dnsteer.control.deploy import Options, deploy, look
 
             options = Options(adopt, rename, note, grace)
@@ -97,7 +111,7 @@ def apply(
 
 
 @contextmanager
-def _loaded(spec: Path, switch: Switch, json: bool) -> Iterator[tuple[Loaded, Ahead]]:
+def _loaded(spec: Path, switch: Switch, json: bool, verbose: bool) -> Iterator[tuple[Loaded, Ahead]]:
     """The spec, and the switch's tables: it prints them while the spec is checked and what that takes is imported."""
     from dnsteer.control.ahead import Ahead
     from dnsteer.spec.document import bridge_of, read_document
@@ -105,7 +119,7 @@ def _loaded(spec: Path, switch: Switch, json: bool) -> Iterator[tuple[Loaded, Ah
     with Ahead(switch) as ahead:
         document = read_document(spec)
         ahead.begin(bridge_of(document))
-        yield check(document, json), ahead
+        yield check(document, json, verbose), ahead
 
 
 def show(outlook: Outlook, *, verbose: bool, json: bool) -> None:
@@ -113,11 +127,12 @@ def show(outlook: Outlook, *, verbose: bool, json: bool) -> None:
     from dnsteer.control.outlook import as_json, counted, details, sentences
 
     if json:
-        print_json(as_json(outlook, verbose=verbose))
+        print_json({**as_json(outlook, verbose=verbose), **spec_warnings(outlook.loaded)})
         return
     bridge = outlook.loaded.spec.switch.bridge
     for warning in (*outlook.warnings, *outlook.ask):
         err.print(f"warning: {escape(warning)}")
+    _print_notes(outlook)
     if not outlook.changed:
         out.print(f"{bridge}: nothing to change")
         return
@@ -127,17 +142,23 @@ def show(outlook: Outlook, *, verbose: bool, json: bool) -> None:
         out.print("\n".join(details(outlook.prepared.todo)))
 
 
+def _print_notes(outlook: Outlook) -> None:
+    for note in outlook.notes:
+        err.print(f"note: {escape(note)}")
+
+
 def report(done: Deployed, json: bool) -> None:
     """Print what was changed."""
     from dnsteer.control.outlook import as_json, counted, counts, sentences
 
     bridge, changed = done.outlook.loaded.spec.switch.bridge, done.applied.changed
     if json:
-        value = as_json(done.outlook, verbose=False)
+        value = {**as_json(done.outlook, verbose=False), **spec_warnings(done.outlook.loaded)}
         print_json({**value, "changed": changed, "state": done.state, "counts": counts(done.applied.flows)})
         return
     for warning in done.outlook.warnings:
         err.print(f"warning: {escape(warning)}")
+    _print_notes(done.outlook)
     if not changed:
         out.print(f"{bridge}: nothing to change")
         return
@@ -162,13 +183,14 @@ def verify(
         str | None,
         typer.Option(metavar="PATH", help="With --offload: ovs-vswitchd's control socket; beside --db by default."),
     ] = None,
+    verbose: Verbose = False,
     json: Json = False,
 ) -> None:
     """Compare a running switch with the spec and its overlay, and name every difference. Changes nothing."""
     for option, value in (("--flavor", flavor), ("--control", control)):
         if value is not None and not offload:
             raise typer.BadParameter(f"found {option} without --offload; expected both, or neither")
-    loaded = load(spec, json)
+    loaded = load(spec, json, verbose)
     if offload:
         from dnsteer.cli.offloaded import show_offload
 
@@ -185,6 +207,7 @@ def verify(
     if json:
         print_json({
             "ok": not drift, "drift": [d.as_json() for d in drift], "warnings": [d.as_json() for d in warnings],
+            **spec_warnings(loaded),
         })  # fmt: skip
         raise typer.Exit(Exit.DIFFERENT if drift else Exit.OK)
     for d in warnings:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dnsteer import __version__
-from dnsteer.cli.output import Json, SpecFile, load, out, print_json, reporting
+from dnsteer.cli.output import Json, SpecFile, Verbose, load, out, print_json, reporting, spec_warnings
 
 if TYPE_CHECKING:
     from dnsteer.render.files import State
@@ -38,17 +38,19 @@ def render(
     spec: SpecFile,
     folder: Annotated[Path, FOLDER],
     force: Force = False,
+    verbose: Verbose = False,
     json: Json = False,
 ) -> None:
     """Write flows, groups, one bundle and the bridge set-up as files. Needs no switch."""
     from dnsteer.render.files import PROGRAM, rendered, write_files
 
     with reporting(json):
-        loaded = load(spec, json)
+        loaded = load(spec, json, verbose)
         texts = rendered(loaded)
         states = write_files(texts, folder, stale=[PROGRAM], force=force)
         if json:
-            print_json({"ok": True, "files": {n: len(t.encode()) for n, t in texts.items()}, "folder": str(folder)})
+            files = {n: len(t.encode()) for n, t in texts.items()}
+            print_json({"ok": True, "files": files, "folder": str(folder), **spec_warnings(loaded)})
             return
         show_files(texts, states, folder)
 

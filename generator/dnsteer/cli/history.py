@@ -68,10 +68,12 @@ def show_state(
     with Record(switch.remote, switch.timeout) as record:
         standing = record.the_bridge(bridge)
         state = record.state(standing, standing.number if number == "current" else int(number))
-    if output is None:
-        out.file.write(state.text)
+    if output is None or output == Path("-"):
+        out.write(state.text)
     else:
-        output.write_text(state.text)
+        from dnsteer.render.writing import write_file
+
+        write_file(output, state.text)
 
 
 def rollback(

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from dnsteer.cli.output import Exit, Json, SpecFile, load, out, print_json, reporting
+from dnsteer.cli.output import Exit, Json, SpecFile, Verbose, load, out, print_json, reporting
 
 app = typer.Typer(help="Run a spec in network namespaces with real name servers. Needs root.", no_args_is_help=True)
 
@@ -23,12 +23,12 @@ def _say(text: str) -> None:
 
 
 @app.command()
-def up(spec: SpecFile) -> None:
+def up(spec: SpecFile, verbose: Verbose = False) -> None:
     """Build the spec's network, start name servers and a private Open vSwitch. Then: apply."""
     from dnsteer import lab
 
     with reporting():
-        lab.up(load(spec).spec, progress=_say)
+        lab.up(load(spec, verbose=verbose).spec, progress=_say)
 
 
 @app.command()
@@ -60,12 +60,13 @@ def demo(
         "build/demo/report.json"
     ),
     seconds: Annotated[float, typer.Option(min=4, metavar="S", help="Seconds of load through the VIPs.")] = 24.0,
+    verbose: Verbose = False,
 ) -> None:
     """Load the lab with real queries, through the VIPs and straight to one server in turn, and compare."""
     from dnsteer.lab import demo as lab_demo
 
     with reporting():
-        loaded = load(spec)
+        loaded = load(spec, verbose=verbose)
         result = lab_demo.run(loaded.spec, report, console=out.rich, seconds=seconds)
     if not result.ok:
         raise typer.Exit(Exit.ERROR)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dnsteer.cli.offloaded import profile_named
-from dnsteer.cli.output import Exit, Json, err, fail, load, out, print_json, reporting
+from dnsteer.cli.output import SPEC_HELP, Exit, Json, err, fail, load, out, print_json, reporting, spec_warnings
 
 if TYPE_CHECKING:
     from dnsteer.offload.findings import Finding
@@ -30,13 +30,13 @@ def register(app: typer.Typer) -> None:
 
 
 def lint(
-    spec: Annotated[
-        Path | None, typer.Argument(metavar="SPEC", help="The spec, a YAML file.", show_default=False)
-    ] = None,
+    spec: Annotated[Path | None, typer.Argument(metavar="SPEC", help=SPEC_HELP, show_default=False)] = None,
     flavor: Annotated[
         str | None,
         typer.Option(
-            metavar="F", help="Flavor or profile to judge by, such as ovs-doca or ovs-doca-2; the spec's by default."
+            metavar="F",
+            help="Flavor or profile to judge by, such as ovs-doca or ovs-doca-2; the spec's by default, and "
+            "ovs-doca for ovs-netdev, which has no hardware.",
         ),
     ] = None,
     sarif: Annotated[
@@ -61,15 +61,17 @@ def lint(
         from dnsteer.offload.examine import examine
         from dnsteer.offload.findings import worst
         from dnsteer.offload.lint import lint as run_lint
+        from dnsteer.offload.profile import JUDGED_AS
 
-        loaded = load(spec, json)
-        report = run_lint(examine(loaded, profile_named(flavor, loaded)))
+        loaded = load(spec, json, verbose)
+        instead = JUDGED_AS.get(loaded.spec.switch.flavor.value) if flavor is None else None
+        report = run_lint(examine(loaded, profile_named(flavor or instead, loaded)))
         if sarif is not None:
             _write_sarif(sarif, report)
         if json:
-            print_json(report.as_json())
+            print_json({**report.as_json(), **spec_warnings(loaded)})
         elif sarif != Path("-"):
-            _show(report, verbose)
+            _show(report, verbose, instead)
     severity = worst(report.findings)
     if severity is not None:
         raise typer.Exit(Exit.ERROR if severity is Severity.ERROR else Exit.DIFFERENT)
@@ -92,17 +94,21 @@ def _explain(text: str) -> None:
 
 def _write_sarif(file: Path, report: Report) -> None:
     from dnsteer.offload.sarif import sarif
+    from dnsteer.render.writing import write_file
 
     text = json_module.dumps(sarif(report.examination.loaded.file, report.findings), indent=2) + "\n"
     if file == Path("-"):
         out.print(text, end="")
     else:
-        file.write_text(text, encoding="utf-8")
+        write_file(file, text)
 
 
-def _show(report: Report, verbose: bool) -> None:
-    """For people: the paths, what runs in software, the findings, and the totals."""
+def _show(report: Report, verbose: bool, instead: str | None) -> None:
+    """For people: the paths, what runs in software, the findings, and the totals; by the flavor *instead* of the spec's."""
     seen = report.examination
+    if instead is not None:
+        own = seen.loaded.spec.switch.flavor.value
+        out.print(f"{seen.loaded.file}: flavor {own} has no hardware; judged as {instead} (else: --flavor {own})")
     out.print(f"{seen.loaded.file} on {seen.profile.title}")
     _show_paths(report)
     _show_remarks(report, verbose)

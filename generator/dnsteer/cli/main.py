@@ -30,13 +30,15 @@ _asked: list[int] = []  # signals that asked to end
 _VERBS = {
     "files": ("render", "schema", "version"),
     "bringup": ("bringup",),
-    "prove": ("check", "explain"),
+    "prove": ("check",),
+    "explain": ("explain",),
     "lint": ("lint",),
     "capacity": ("capacity",),
     "change": ("plan", "apply", "verify"),
     "absent": ("drain", "undrain", "down", "up", "due"),
     "history": ("history", "show", "rollback", "restore"),
     "status": ("status",),
+    "probes": ("probes",),
     "lab": ("lab",),
 }
 
@@ -54,7 +56,15 @@ def application(verb: str | None = None) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(lambda: None)  # a command with a single verb would else be that verb
+
+    @app.callback()  # a command with a single verb would else be that verb
+    def _(
+        version: bool = typer.Option(
+            False, "--version", help="Show the version.", callback=_say_version, is_eager=True
+        ),
+    ) -> None:
+        pass
+
     known = any(verb in verbs for verbs in _VERBS.values())
     for name, verbs in _VERBS.items():
         if not known or verb in verbs:
@@ -62,6 +72,16 @@ def application(verb: str | None = None) -> typer.Typer:
     if known and verb != "lab":
         app.registered_commands = [c for c in app.registered_commands if c.name == verb]
     return app
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        import typer
+
+        from dnsteer import __version__
+
+        sys.stdout.write(f"{NAME} {__version__}\n")
+        raise typer.Exit
 
 
 def run() -> None:
@@ -81,8 +101,9 @@ def run() -> None:
     except BrokenPipeError:  # whoever reads has seen enough
         code = code or _ERROR
     except OSError as error:  # such as a full disk under standard output
-        code = _ERROR
-        _say(f"output: {error.strerror or error}")
+        if not code:  # else it was said, and what was not written is tried again here
+            _say(f"{error.filename or 'standard output'}: {error.strerror or error}")
+        code = code or _ERROR
     except Exception:
         if not _asked:
             raise
@@ -104,10 +125,18 @@ def _run() -> int:
     # Newer versions of typer carry click inside, older ones depend on it: this is UsageError in both.
     usage_error: type[Exception] = typer.BadParameter.__bases__[0]
     try:
-        if len(sys.argv) == 3 and sys.argv[1] == "--show-completion":
-            return _show_completion(sys.argv[2])
         first = sys.argv[1] if len(sys.argv) > 1 else None
-        code: Any = application(first)(prog_name=NAME, standalone_mode=False)
+        named = sys.argv[2] if len(sys.argv) == 3 else None
+        if first == "--install-completion" and len(sys.argv) <= 3:
+            from dnsteer.cli.completion import install_here
+
+            return install_here(NAME, named)
+        if first == "--show-completion" and named is not None:
+            from dnsteer.cli.completion import show
+
+            return show(NAME, named)
+        verb = "version" if first == "--version" else first  # which needs none: one is loaded sooner than all
+        code: Any = application(verb)(prog_name=NAME, standalone_mode=False)
     except usage_error as error:
         error.show()  # type: ignore[attr-defined]
         return _USAGE
@@ -116,15 +145,6 @@ def _run() -> int:
     except typer.Abort:
         code = _INTERRUPTED
     return int(code or 0)
-
-
-def _show_completion(shell: str) -> int:
-    """The completion script of the shell that is named: typer's own option looks which shell it runs under."""
-    from typer.completion import get_completion_script  # type: ignore[attr-defined]
-
-    script = get_completion_script(prog_name=NAME, complete_var=f"_{NAME.upper()}_COMPLETE", shell=shell)
-    sys.stdout.write(script + "\n")
-    return 0
 
 
 def _obey_requests_to_end() -> None:

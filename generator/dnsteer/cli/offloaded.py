@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from dnsteer.cli.output import Exit, fail, out, print_json
+from dnsteer.cli.output import Exit, fail, out, print_json, spec_warnings
 
 if TYPE_CHECKING:
     from dnsteer.control.where import Switch
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 _MOST = 10
 
 
-def profile_named(flavor: str | None, loaded: Loaded) -> Profile:
+def profile_named(flavor: str | None, loaded: Loaded, json: bool = False) -> Profile:
     """The profile of *flavor*, or of the spec's. Leaves with an error when there is none."""
     from dnsteer.offload.profile import NEWEST, profile, profile_names
 
     name = flavor or loaded.spec.switch.flavor.value
     known = dict.fromkeys([*NEWEST, *profile_names()])
     if name not in known:
-        fail(f"--flavor: found {name!r}; expected one of {', '.join(known)}", Exit.USAGE)
+        fail(f"--flavor: found {name!r}; expected one of {', '.join(known)}", Exit.USAGE, as_json=json)
     return profile(name)
 
 
@@ -35,28 +35,30 @@ def show_offload(loaded: Loaded, switch: Switch, flavor: str | None, control: st
     from dnsteer.offload.running import read_running
     from dnsteer.switch.unixctl import Unixctl, control_socket
 
-    profile = profile_named(flavor, loaded)
+    profile = profile_named(flavor, loaded, json)
     running = read_running(switch.remote, loaded.spec.switch.bridge, switch.timeout)
-    _require_tables(loaded, switch, json)
+    loaded = _as_applied(loaded, switch, json)
     with Unixctl(control_socket(switch.remote, control), switch.timeout) as vswitchd:
         seen = observe(loaded, profile, vswitchd, running)
     if json:
-        print_json(seen.as_json())
+        print_json({**seen.as_json(), **spec_warnings(loaded)})
     else:
         _show(loaded, seen)
     raise typer.Exit(Exit.OK if seen.ok else Exit.DIFFERENT)
 
 
-def _require_tables(loaded: Loaded, switch: Switch, json: bool) -> None:
-    """Leave with an error where the tables are not the spec's, by the record and by the number that they carry.
+def _as_applied(loaded: Loaded, switch: Switch, json: bool) -> Loaded:
+    """The spec with the slots that its pools have there. Leave with an error where the tables are not the spec's.
 
-    Else what others made, or nothing at all, would pass for the spec's flows.
+    That is by the record and by the number that they carry: else what others made, or nothing at all, would pass for them.
     """
+    from dnsteer.plan.kept import keep_slots
     from dnsteer.switch.record import Record
 
     bridge = loaded.spec.switch.bridge
     with Record(switch.remote, switch.timeout) as record:
         standing = record.standing(bridge)
+        loaded = keep_slots(loaded, record.pools(standing))
     ours = standing is not None and standing.digest == loaded.digest
     if standing is None or not ours or switch.client(bridge).marker() != standing.marker:
         fail(
@@ -64,6 +66,7 @@ def _require_tables(loaded: Loaded, switch: Switch, json: bool) -> None:
             Exit.ERROR,
             as_json=json,
         )
+    return loaded
 
 
 def _show(loaded: Loaded, seen: Observation) -> None:

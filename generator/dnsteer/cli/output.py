@@ -7,10 +7,11 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO, cast
 
 import typer
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from dnsteer.spec.document import Document
+    from dnsteer.spec.errors import Finding
     from dnsteer.spec.load import Loaded
 
 
@@ -39,11 +41,17 @@ class Exit(IntEnum):
 _MOVES = dict.fromkeys([7, 8, 11, 12, 13])  # bell, backspace, vertical tab, form feed, carriage return
 
 
+_STREAMS = {"stdout": "standard output", "stderr": "standard error"}
+
+
 class Stream:
-    """Standard output or standard error: lines as they stand, and tables by rich."""
+    """Standard output or standard error: lines as they stand, and tables by rich. Errors of writing name it."""
 
     def __init__(self, name: str) -> None:
         self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
 
     @property
     def file(self) -> TextIO:
@@ -53,8 +61,27 @@ class Stream:
 
     def print(self, text: str, end: str = "\n") -> None:
         """Print *text* without the characters that move a cursor or ring; what others wrote goes through `escape` before."""
-        self.file.write(text.translate(_MOVES) + end)
-        self.file.flush()
+        self.write(text.translate(_MOVES) + end)
+        self.flush()
+
+    def write(self, text: str) -> int:
+        """Write *text* as it is. Raises OSError."""
+        with self._named():
+            return self.file.write(text)
+
+    def flush(self) -> None:
+        """Write what was kept back. Raises OSError."""
+        with self._named():
+            self.file.flush()
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OSError(error.errno, error.strerror or str(error), _STREAMS[self._name]) from error
 
     @cached_property
     def rich(self) -> Console:
@@ -62,7 +89,7 @@ class Stream:
         from rich import console as of_rich
 
         # No emoji: rich would draw one in 2001:db8:a:b::1.
-        console = of_rich.Console(stderr=self._name == "stderr", highlight=False, soft_wrap=True, emoji=False)
+        console = of_rich.Console(file=cast("TextIO", self), highlight=False, soft_wrap=True, emoji=False)
         if not console.is_terminal and "COLUMNS" not in os.environ:
             console.width = 200  # in files and pipes rich would take 80, and tables lose columns
         return console
@@ -70,13 +97,16 @@ class Stream:
 
 out, err = Stream("stdout"), Stream("stderr")
 
-SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, a YAML file.", show_default=False)]
+SPEC_HELP = "The spec, a YAML file; - for standard input."
+SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help=SPEC_HELP, show_default=False)]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show each warning, also where many are alike.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
 def print_json(value: Any) -> None:
     """Print *value* as JSON."""
-    sys.stdout.write(json.dumps(value, indent=2) + "\n")
+    out.write(json.dumps(value, indent=2) + "\n")
+    out.flush()
 
 
 def fail(message: str, code: Exit, *, as_json: bool = False) -> NoReturn:
@@ -87,6 +117,14 @@ def fail(message: str, code: Exit, *, as_json: bool = False) -> NoReturn:
         lines = [escape(line) for line in message.splitlines()]  # nothing that a terminal would obey
         err.print("\n".join(["dnsteer: " + lines[0], *lines[1:]]))
     raise typer.Exit(code)
+
+
+def utc(time: str) -> str:
+    """A recorded time, in UTC, to the minute."""
+    try:
+        return datetime.fromisoformat(time).astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return escape(time)
 
 
 interrupted: list[str] = []
@@ -126,21 +164,32 @@ def _where(error: OSError) -> str:
     return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
 
 
-def load(file: Path, as_json: bool = False) -> Loaded:
-    """Load the spec and print its warnings."""
+def load(file: Path, as_json: bool = False, verbose: bool = False) -> Loaded:
+    """Load the spec and print its warnings, those that are alike on one line unless *verbose*."""
     from dnsteer.spec.document import read_document  # here, since the quick verbs do without
 
-    return check(read_document(file), as_json)
+    return check(read_document(file), as_json, verbose)
 
 
-def check(document: Document, as_json: bool = False) -> Loaded:
-    """Check a spec that was read, and print its warnings."""
+def check(document: Document, as_json: bool = False, verbose: bool = False) -> Loaded:
+    """Check a spec that was read, and print its warnings as `load` does."""
+    from dnsteer.spec.errors import together
     from dnsteer.spec.load import check_document
 
     loaded = check_document(document)
     if not as_json:
-        from dnsteer.plan.selection import uneven
-
-        for warning in (*loaded.warnings, *uneven(loaded)):
-            err.print(f"warning: {warning.text(loaded.file)}")
+        found = _warnings(loaded)
+        for text in [w.text(loaded.file) for w in found] if verbose else together(found, loaded.file):
+            err.print(f"warning: {text}")
     return loaded
+
+
+def spec_warnings(loaded: Loaded) -> dict[str, Any]:
+    """All warnings about the spec, for JSON."""
+    return {"spec_warnings": [w.as_json(loaded.file) for w in _warnings(loaded)]}
+
+
+def _warnings(loaded: Loaded) -> list[Finding]:
+    from dnsteer.plan.selection import uneven
+
+    return [*loaded.warnings, *uneven(loaded)]

@@ -37,7 +37,7 @@ Interval = Annotated[
         "to 0.6 s before and after): rates over 1 s are right within a few per cent.",
     ),
 ]  # fmt: skip
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Again and again, until Ctrl-C.")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Again and again, until Ctrl-C (exit code 130).")]
 NoVerify = Annotated[
     bool, typer.Option("--no-verify", help="Do not look for drift, which takes long on a large switch.")
 ]
@@ -57,7 +57,8 @@ def status(
 ) -> None:  # fmt: skip
     """Show how a switch stands: what was applied, who is out, what goes where, and what differs from the record.
 
-    Exit code 2: it differs, a change was cut off, or it waits for its flows; 69: it cannot be reached.
+    Exit code 2: it differs, a change was cut off, or it waits for its flows; 69: it cannot be reached;
+    130: ended by Ctrl-C.
     """
     from dnsteer.control.status import Observer
 
@@ -66,7 +67,6 @@ def status(
     observer = Observer(switch, bridge, interval=interval, check=not no_verify, rates=not no_rates)
     if watch:
         _watch(observer, json)
-        return
     found = observer.look()
     if json:
         print_json(found.as_json())
@@ -89,13 +89,12 @@ def _code(found: Status) -> Exit:
     return Exit.DIFFERENT if found.different else Exit.OK
 
 
-def _watch(observer: Observer, json: bool) -> None:
+def _watch(observer: Observer, json: bool) -> NoReturn:
     """Look until Ctrl-C. A switch that goes away is waited for, but the first look must succeed."""
-    try:
-        found = observer.look()
-        _watch_as_json(observer, found) if json else _watch_on_screen(observer, found)
-    except KeyboardInterrupt:
-        return  # the usual end
+    found = observer.look()
+    if json:
+        _watch_as_json(observer, found)
+    _watch_on_screen(observer, found)
 
 
 def _look_again(observer: Observer) -> Status | str:
@@ -113,7 +112,7 @@ def _look_again(observer: Observer) -> Status | str:
     return found
 
 
-def _watch_as_json(observer: Observer, found: Status | str) -> None:
+def _watch_as_json(observer: Observer, found: Status | str) -> NoReturn:
     while True:
         value: dict[str, Any] = {"ok": False, "error": found} if isinstance(found, str) else found.as_json()
         sys.stdout.write(json_module.dumps(value) + "\n")
@@ -121,7 +120,7 @@ def _watch_as_json(observer: Observer, found: Status | str) -> None:
         found = _look_again(observer)
 
 
-def _watch_on_screen(observer: Observer, last: Status) -> None:
+def _watch_on_screen(observer: Observer, last: Status) -> NoReturn:
     if not out.rich.is_terminal or out.rich.is_dumb_terminal:
         _watch_as_text(observer, last)
     from rich.console import Console

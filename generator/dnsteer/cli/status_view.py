@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any, TypeVar
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from dnsteer.cli.output import utc
 from dnsteer.control.pools import BackendView, PoolView
 from dnsteer.control.rates import Rate
 from dnsteer.control.status import Status
@@ -90,7 +91,7 @@ def _head(status: Status) -> Iterator[Text]:
     standing, state = status.reading.standing, status.reading.state
     yield _line("bridge", standing.bridge + (f" of switch {escape(standing.name)}" if standing.name else ""))
     if state is not None:
-        when, ago = f"{_when(state.time)} UTC", _ago(state.time)
+        when, ago = f"{utc(state.time)} UTC", _ago(state.time)
         yield _line("state", f"{state.number}, {escape(state.file)}, digest {state.digest[:_SHORT]}")
         yield _line("applied", f"{when} ({ago}) by {escape(state.by)} with dnsteer {escape(state.version)}")
         if state.note:
@@ -126,11 +127,11 @@ def _findings(status: Status) -> Iterator[Text]:
 def _absences(out: Sequence[Absence], width: int) -> Table:
     rows, moment = list[_Row](), now()
     for a in out:
-        until = Text(_when(a.until) if a.until else "")
+        until = Text(utc(a.until) if a.until else "")
         if a.expired(moment):
             until.append(" overdue", style="bold red")
         command = f"{a.kind} --over {a.over:g}s" if a.over else a.kind
-        rows.append((a.name, command, _when(a.since), until, Text(escape(a.by)), Text(escape(a.note))))
+        rows.append((a.name, command, utc(a.since), until, Text(escape(a.by)), Text(escape(a.note))))
     columns = ("out", "by command", "since (UTC)", "until (UTC)", "by", "note")
     return _table(columns, rows, width, left=columns)
 
@@ -230,14 +231,6 @@ def _verdict(status: Status) -> Text:
 def _extension_is(status: Status) -> str:
     away = status.extension is not None and status.extension.away
     return "the extension cannot be reached" if away else "the extension is degraded"
-
-
-def _when(time: str) -> str:
-    """A recorded time, in UTC, to the minute."""
-    try:
-        return datetime.fromisoformat(time).astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M")
-    except ValueError:
-        return escape(time)
 
 
 def _ago(time: str) -> str:

@@ -26,7 +26,28 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, even when mo
 NeverAsks = Annotated[
     bool, typer.Option("--yes", "-y", help="For scripts; giving a backend its own slots back is never asked about.")
 ]
-Note = Annotated[str, typer.Option("--note", metavar="TEXT", help="Why; shown by status and history.")]
+MOST_NOTE = 500
+
+
+def _note(text: str) -> str:
+    """A note, which stands in the switch's database and on one line of status and history."""
+    if len(text) > MOST_NOTE:
+        raise typer.BadParameter(f"found {len(text)} characters; expected at most {MOST_NOTE}")
+    strange = next((c for c in text if not c.isprintable()), None)
+    if strange is not None:
+        raise typer.BadParameter(
+            f"found the character {strange!a}; expected one line of text without control characters"
+        )
+    return text
+
+
+Note = Annotated[
+    str,
+    typer.Option(
+        "--note", metavar="TEXT", help=f"Why, in at most {MOST_NOTE} characters; shown by status and history.",
+        callback=_note,
+    ),
+]  # fmt: skip
 
 
 def _options(

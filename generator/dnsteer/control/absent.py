@@ -28,8 +28,8 @@ from dnsteer.switch.fence import RestartedError, send
 from dnsteer.switch.interrupts import put_off
 from dnsteer.switch.openflow import OpenFlow, Tables, UnconfirmedError
 from dnsteer.switch.record import Record
-from dnsteer.switch.state import Standing, State
-from dnsteer.switch.tools import SwitchError
+from dnsteer.switch.state import STILL_BEGUN, Standing, State
+from dnsteer.switch.tools import SwitchError, reworded
 
 if TYPE_CHECKING:
     from dnsteer.switch.handover import Handover
@@ -204,7 +204,10 @@ def _move(
     wanted = _plan(state, after, touched)
     todo = changes(_lines(wanted), groups_of(wanted), have)
     with put_off():  # it is short
-        pending = record.begin(standing, state, after)
+        try:
+            pending = record.begin(standing, state, after)
+        except SwitchError as err:
+            raise reworded(err, f"{err}; nothing was changed") from None
         if program is not None and program.loads:
             _load(record, standing, program)
         try:
@@ -212,15 +215,27 @@ def _move(
         except UnconfirmedError:
             raise  # maybe it is done: the next verb looks
         except SwitchError as err:
-            failed = program.back() if program is not None and program.loads else ""
-            record.take_back(standing)  # no state was begun
-            if failed:
-                raise SwitchError(f"{err}; {failed}") from None
+            failed = [program.back()] if program is not None and program.loads else []
+            said = "; ".join(filter(None, [*failed, _take_back(record, standing)]))
+            if said:
+                raise reworded(err, f"{err}; {said}") from None
             raise
         try:
             record.commit(standing, pending)
         except SwitchError as err:
-            raise type(err)(f"the slots have moved, but {err}; mend that and repeat the command") from None
+            raise reworded(
+                err, f"the slots have moved, but {err}; the record has that as under way: the first verb that can write it "
+                "ends it, dnsteer due or this one again"
+            ) from None  # fmt: skip
+
+
+def _take_back(record: Record, standing: Standing) -> str:
+    """Forget a change of the overlay that was not made. What could not be, in words."""
+    try:
+        record.take_back(standing)  # no state was begun
+    except SwitchError as err:
+        return STILL_BEGUN.format(err)
+    return ""
 
 
 def _load(record: Record, standing: Standing, program: Handover) -> None:
@@ -231,8 +246,10 @@ def _load(record: Record, standing: Standing, program: Handover) -> None:
         program.finish()
     except LostError as err:
         raise LostError(f"{err}; whether it has the new slots is not known: repeat the command") from None
-    except (SwitchError, PermissionError):
-        record.take_back(standing)
+    except (SwitchError, PermissionError) as err:
+        said = _take_back(record, standing)
+        if said and isinstance(err, SwitchError):
+            raise reworded(err, f"{err}; {said}") from None
         raise
 
 

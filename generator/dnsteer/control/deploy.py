@@ -16,10 +16,11 @@ from dnsteer.control.ahead import Ahead
 from dnsteer.control.back import Back, chosen, out_again, put_in
 from dnsteer.control.differences import Difference, differences
 from dnsteer.control.outlook import Outlook, sentences
-from dnsteer.control.recorded import Journal, NoJournal, as_settled, reach, settle, spec_of
+from dnsteer.control.recorded import Journal, NoJournal, as_settled, forget, reach, settle, spec_of
 from dnsteer.control.vanishing import vanishing, vanishing_flows
 from dnsteer.control.where import GRACE, MOVED_ON, WAITS, Confirm, Progress, Switch, expire, now, silent, stamp, who
 from dnsteer.plan.absence import NO_OVERLAY, Absence, Overlay
+from dnsteer.plan.kept import keep_slots, notes
 from dnsteer.spec.load import Loaded
 from dnsteer.spec.model import Spec
 from dnsteer.switch import database as db
@@ -28,7 +29,7 @@ from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.record import Record
 from dnsteer.switch.sending import Applied
 from dnsteer.switch.state import DamagedError, Standing, State
-from dnsteer.switch.tools import SwitchError, UnavailableError
+from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 
 if TYPE_CHECKING:
     from dnsteer.control.extension import ProgramChange
@@ -63,11 +64,13 @@ class Deployment:
         self, target: Loaded | Back, switch: Switch, client: OpenFlow, record: Record, base: db.Database,
         standing: Standing | None, options: Options, time: datetime, progress: Progress, *, change: bool,
     ) -> None:  # fmt: skip
-        loaded, note = _target(target, record, standing, options)
-        bridge = loaded.spec.switch.bridge
+        asked, note = _target(target, record, standing, options)
+        bridge = asked.spec.switch.bridge
         was = standing.overlay if standing else NO_OVERLAY
-        spec_digest = loaded.digest
         old = _old(record, standing)
+        known = old.members if old is not None else ()
+        loaded = keep_slots(asked, known)
+        spec_digest = loaded.digest
         same = standing is not None and old is not None and old.digest == spec_digest and old.version == __version__
         system, switch_name = record.switch()
         _guard(loaded.spec.switch.name or "", switch_name, options.rename)
@@ -99,6 +102,7 @@ class Deployment:
             found += movement.moved_vips(old.vips, state.vips, {m.pool: m.slots for m in members})
             spec_then = None if same or loaded.spec.switch.extension is None else spec_before()
             found += movement.rehashed(spec_then, loaded.spec) if spec_then else []
+        found_small = prepared.fragment.warning if prepared.fragment is not None and not change else ""
         differ, gone = ([], []) if same else _differences(old, spec_before, loaded, prepared)
         unread = _unread(standing, old, prepared)
         waits = standing.waits if standing else record.other_config().get("flow-restore-wait") == "true"
@@ -108,18 +112,20 @@ class Deployment:
             loaded, prepared, system, standing, old, overlay, differ, found,
             ask=unread + gone + movement.reasons_to_ask(found, before, was, members, overlay),
             warnings=[*movement.dark_pools(members, overlay), *unknown, *([WAITS] if waits else []), *faults,
-                      *prepared.warnings],
+                      *prepared.warnings, *([found_small] if found_small else [])],
             record=stale,
             program=program,
             named=_named(switch_name, name),
             ended=[f"{a.kind} of {a.name} is over (it was until {a.until})" for a in over]
             + [f"{a.kind} of {a.name} ends: the spec does not have that backend" for a in ended],
+            notes=notes(asked.spec, known),
             returned=[f"{a.kind} of {a.name} is back, which ended when the backend left{_why(a)}" for a in back],
         )  # fmt: skip
 
     def carry_out(self) -> Deployed:
         """Do it."""
         applied = self.work.carry_out(self.outlook.prepared)
+        self.outlook.warnings += applied.warnings
         pending = self.journal.pending
         return Deployed(self.outlook, applied, pending.number if pending else self.journal.state.number)
 
@@ -170,18 +176,18 @@ def deployment(
 
 
 def _settled(switch: Switch, record: Record, standing: Standing, progress: Progress) -> Standing:
-    """The bridge after what was cut off is ended; or, where that cannot be, forgotten: the deployment makes all anew."""
+    """The bridge after what was cut off is ended; or, where the switch does not take that, replaced by this deployment."""
     try:
         return settle(switch, record, standing, progress)
-    except UnavailableError:
+    except (UnavailableError, UnwrittenError):
         raise
     except SwitchError as err:
         after = record.standing(standing.bridge)
         if after is None or after.pending is None:
             raise
+        settled = forget(switch, record, after)
         progress(f"a change that was cut off cannot be ended, and is replaced: {err}")
-        record.take_back(after)
-        return record.the_bridge(standing.bridge)
+        return settled
 
 
 def deploy(

@@ -30,7 +30,7 @@ class Outlook:
     """What a deployment would do. *old* is the state that is applied now, None when there is none that can be read.
 
     *differences* are those of the specs. *named* is what becomes of the switch's name. *ended* are absences that end, and
-    *returned* such as ended with a state that is gone back from, all in words.
+    *returned* such as ended with a state that is gone back from, all in words. *notes* are to be known, and no change.
     """
 
     loaded: Loaded
@@ -48,6 +48,7 @@ class Outlook:
     program: ProgramChange | None = None
     ended: list[str] = field(default_factory=list)
     returned: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def changed(self) -> bool:
@@ -98,6 +99,8 @@ def sentences(outlook: Outlook) -> list[str]:
     words += [d.text for d in outlook.differences]
     words += [move.text() for move in outlook.moves]
     words += [f"{d.by}: {d.todo}" for d in outlook.prepared.differ]
+    fragment = outlook.prepared.fragment
+    words += [fragment.todo] if fragment is not None and fragment.differs else []
     words += outlook.ended + outlook.returned
     if not words and (outlook.prepared.todo or outlook.prepared.loads):
         words.append("the spec is the one that is applied; the switch differs from it and is put right")
@@ -133,6 +136,7 @@ def as_json(outlook: Outlook, *, verbose: bool) -> dict[str, Any]:
         "returned": outlook.returned,
         "asks": outlook.ask,
         "warnings": outlook.warnings,
+        "notes": outlook.notes,
         "counts": counts(outlook.prepared.todo),
     }
     if outlook.program is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,21 @@ from dnsteer import __version__
 from dnsteer.control.deploy import Deployed, Options, deploy, look
 from dnsteer.control.outlook import Outlook, as_json, hash_of
 from dnsteer.control.where import Confirm, Progress, Switch, now, silent, stamp, who
+from dnsteer.render.writing import write_file
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import Loaded, check_document
+from dnsteer.spec.source import UnreadableError, read_whole, shown
 from dnsteer.switch.tools import SwitchError
 
 FORMAT = "dnsteer plan 1"
+MAX_BYTES = 64 * 1024 * 1024
+"""Largest plan file read, in bytes: the spec, and a line for each thing that changes."""
+_MAKE = "make one with: dnsteer plan SPEC -o FILE"
 _AGAIN = "look again with: dnsteer plan"
 
 
 def write(outlook: Outlook, switch: Switch, options: Options, file: Path) -> None:
-    """Write the plan file, whole or not at all. Raises OSError."""
+    """Write the plan file, whole or not at all. Raises OSError that names it."""
     content = {
         "format": FORMAT,
         "version": __version__,
@@ -34,34 +38,32 @@ def write(outlook: Outlook, switch: Switch, options: Options, file: Path) -> Non
         "spec": {"file": outlook.loaded.file, "text": outlook.loaded.document.text},
     }
     text = json.dumps({**content, "sum": hash_of(content)}, indent=1) + "\n"
-    if file.exists() and not file.is_file():  # a device or a pipe
-        file.write_text(text)
-        return
-    target = file.resolve()  # of a link, what it leads to
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        temporary.write_text(text)
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    write_file(file, text)
 
 
 def read(file: Path) -> dict[str, Any]:
-    """Read a plan file. Raises SwitchError when it is none, was edited, or is of another version; OSError."""
+    """Read a plan file, standard input where it is `-`.
+
+    Raises SwitchError when it is none, was edited, or is of another version; OSError when it cannot be read.
+    """
+    name = shown(file)
     try:
-        value = json.loads(file.read_text())
+        data = read_whole(file, MAX_BYTES)
+    except UnreadableError as error:
+        raise SwitchError(f"{name}: found {error.found}; expected a plan file: {error.hint}") from None
+    if len(data) > MAX_BYTES:
+        raise SwitchError(f"{name}: found more than {MAX_BYTES >> 20} MiB; expected a plan file ({_MAKE})")
+    try:
+        value = json.loads(data)
     except (ValueError, RecursionError):
-        raise SwitchError(f"{file}: not a plan file (not JSON); make one with: dnsteer plan SPEC -o FILE") from None
+        raise SwitchError(f"{name}: not a plan file (not JSON); {_MAKE}") from None
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         found = value.get("format") if isinstance(value, dict) else type(value).__name__
-        raise SwitchError(
-            f"{file}: found format {found!r}, expected {FORMAT!r}; make one with: dnsteer plan SPEC -o FILE"
-        )
+        raise SwitchError(f"{name}: found format {found!r}, expected {FORMAT!r}; {_MAKE}")
     if value.pop("sum", None) != hash_of(value):
-        raise SwitchError(f"{file}: was edited after it was made; change the spec instead, and {_AGAIN}")
+        raise SwitchError(f"{name}: was edited after it was made; change the spec instead, and {_AGAIN}")
     if value["version"] != __version__:
-        raise SwitchError(f"{file}: was made by dnsteer {value['version']}, and this is {__version__}; {_AGAIN}")
+        raise SwitchError(f"{name}: was made by dnsteer {value['version']}, and this is {__version__}; {_AGAIN}")
     return value
 
 
@@ -90,7 +92,11 @@ def look_again(plan: dict[str, Any], file: Path, switch: Switch) -> Outlook:
 def _check(plan: dict[str, Any], file: Path, outlook: Outlook) -> None:
     moved = [what for what, value in outlook.basis().items() if plan["basis"].get(what) != value]
     if "switch" in moved:
-        raise SwitchError(f"{file}: is for another switch; this one's OVSDB has another identity. {_AGAIN} on it")
+        raise SwitchError(
+            f"{shown(file)}: is for another switch; this one's OVSDB has another identity. {_AGAIN} on it"
+        )
     if moved:
         what = ", ".join(moved)
-        raise SwitchError(f"{file}: the switch has moved on since (other now: {what}); nothing was changed; {_AGAIN}")
+        raise SwitchError(
+            f"{shown(file)}: the switch has moved on since (other now: {what}); nothing was changed; {_AGAIN}"
+        )

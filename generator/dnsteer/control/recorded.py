@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from dnsteer import __version__
 from dnsteer.control.where import GRACE, Progress, Switch
 from dnsteer.plan.absence import Overlay
+from dnsteer.plan.kept import keep_slots, keep_slots_of
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import SpecError
 from dnsteer.spec.load import Loaded, check_document
@@ -19,13 +20,14 @@ from dnsteer.switch.apply import Apply, Prepared, Reach
 from dnsteer.switch.record import Record
 from dnsteer.switch.sending import Applied
 from dnsteer.switch.state import DIGEST_KEY, OVERLAY_KEY, PENDING_KEY, STATE_KEY, Pending, Standing, State
-from dnsteer.switch.tools import SwitchError
+from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 
 
 def load_state(state: State) -> Loaded:
     """The spec of a recorded state. Raises SwitchError when this version of dnsteer no longer takes it."""
     try:
-        return check_document(parse_document(f"{state.file} (state {state.number})", state.text))
+        loaded = check_document(parse_document(f"{state.file} (state {state.number})", state.text))
+        return keep_slots(loaded, state.members)
     except SpecError as err:
         raise SwitchError(
             f"state {state.number} was applied by dnsteer {state.version}, and {__version__} does not take its spec:\n"
@@ -37,9 +39,10 @@ def spec_of(state: State) -> Spec:
     """The spec of a recorded state, only to compare it. Raises SwitchError when this version no longer takes it."""
     try:
         # Without the checks of what it means, which take as long again: it was applied.
-        return Spec.model_validate(parse_document(state.file, state.text).value)
+        spec = Spec.model_validate(parse_document(state.file, state.text).value)
     except (SpecError, ValidationError) as err:
         raise SwitchError(f"state {state.number}: {err}") from None
+    return keep_slots_of(spec, state.members)
 
 
 @dataclass
@@ -56,6 +59,8 @@ class Journal:
     wanted: bool
     pending: Pending | None = None
     name: str = ""
+    _goes_on: bool = False
+    _unwritten: bool = False
 
     @property
     def stale(self) -> bool:
@@ -70,20 +75,29 @@ class Journal:
         return standing
 
     def begin(self) -> None:
-        """Write down what is about to happen."""
-        self.pending = self.record.begin(self._standing, self.state, self.overlay)
+        """Write down what is about to happen. Raises UnwrittenError, unless the record says that already."""
+        standing, wanted = self._standing, Pending(self.state.number, self.state.digest, self.overlay)
+        self._goes_on = standing.pending == wanted
+        self._unwritten = False
+        try:
+            self.pending = self.record.begin(standing, self.state, self.overlay)
+        except UnwrittenError:
+            # A full disk must not keep the tables from what the record says: after a restart they would stay empty.
+            is_so = standing.pending is None and wanted == Pending(standing.number, standing.digest, standing.overlay)
+            if not (is_so or self._goes_on):
+                raise
+            self.pending, self._unwritten = wanted, is_so
 
     def commit(self) -> None:
         """Write down that it happened."""
         assert self.pending is not None
         standing = self._standing
-        self.record.commit(standing, self.pending, self.state)
-        if self.name and self.name != standing.name:
-            self.record.name_switch(standing, self.name)
+        if not self._unwritten or (self.name and self.name != standing.name):
+            self.record.commit(standing, self.pending, self.state, name=self.name)
 
     def take_back(self) -> None:
-        """Write down that it did not happen."""
-        if self.pending is not None:
+        """Write down that it did not happen. A change that was begun before this one stays begun."""
+        if self.pending is not None and not (self._goes_on or self._unwritten):
             self.record.take_back(self._standing)
 
 
@@ -128,7 +142,10 @@ def apply_state(
         journal = Journal(record, bridge, state, overlay, wanted=True)
         how = reach(switch, loaded.spec, needed=needed)
         work = Apply(loaded, overlay, base, switch.client(bridge), journal, progress, GRACE, how)
-        return work.carry_out(work.prepare(adopt=True))
+        applied = work.carry_out(work.prepare(adopt=True))
+    for warning in applied.warnings:
+        progress(f"warning: {warning}")
+    return applied
 
 
 def look_at_state(switch: Switch, state: State, overlay: Overlay) -> Prepared:
@@ -145,52 +162,105 @@ def as_settled(switch: Switch, standing: Standing) -> Standing:
     if pending is None:
         return standing
     ids = {k: v for k, v in standing.ids.items() if k != PENDING_KEY}
-    if switch.client(standing.bridge).marker() == pending.marker:
+    if _holds(switch, standing, pending):
         ids |= {STATE_KEY: str(pending.number), DIGEST_KEY: pending.digest, OVERLAY_KEY: pending.overlay.to_json()}
     return replace(standing, ids=ids)
+
+
+def _holds(switch: Switch, standing: Standing, pending: Pending) -> bool:
+    """Whether a change that was cut off is made: the tables are not those of before.
+
+    Where they are neither, since ovs-vswitchd was started anew, nobody can tell how far it came, and it was asked for. A
+    first apply alone is left undone then.
+    """
+    found = switch.client(standing.bridge).marker()
+    return found == pending.marker or (found != standing.marker and bool(standing.number))
 
 
 def settle(switch: Switch, record: Record, standing: Standing, progress: Progress) -> Standing:
     """End a change that was cut off, or take it back: whichever of the two the tables are. How the bridge stands then.
 
-    The lock must be held.
+    The lock must be held. Where they are neither, the change is made: see _holds. Raises UnwrittenError when OVSDB cannot be
+    written: the change stays begun, and nothing of it is forgotten.
     """
     pending = standing.pending
     if pending is None:
         return standing
-    found = switch.client(standing.bridge).marker()
-    done = found == pending.marker
-    if pending.number == standing.number and (done or found == standing.marker) and standing.extended:
-        _settle_extended(switch, record, standing, done, progress)
-    elif pending.number == standing.number and (done or found == standing.marker):
-        # Only the overlay: the tables are all that changed, and they are whole.
-        progress(f"a change that was cut off is {'complete' if done else 'undone'}: its record is put right")
-        if done:
-            record.commit(standing, pending)
-        else:
-            record.take_back(standing)
-    elif done:
-        progress(f"a change was cut off; the switch becomes state {pending.number}, which its tables are")
-        state = record.state(standing, pending.number)
-        # First, since it forwards that, whatever becomes of the rest.
-        record.commit(standing, pending, state, more_to_do=bool(state.extended))
-        _apply_again(switch, record, state, pending.overlay, progress)
-    elif standing.number:
-        progress(f"a change was cut off; the switch stays with state {standing.number}")
-        _apply_again(switch, record, record.state(standing, standing.number), standing.overlay, progress)
-    else:
-        record.take_back(standing)
+    try:
+        _settle(switch, record, standing, pending, progress)
+    except UnwrittenError as err:
+        raise UnwrittenError(
+            f"a change that was cut off cannot be ended: {err}; nothing of it is forgotten: the first verb that can write "
+            "the record ends it"
+        ) from None
     after = record.standing(standing.bridge)
     if after is None:
         raise SwitchError(f"bridge {standing.bridge} was removed meanwhile")
     return after
 
 
+def _settle(switch: Switch, record: Record, standing: Standing, pending: Pending, progress: Progress) -> None:
+    found = switch.client(standing.bridge).marker()
+    done, undone = found == pending.marker, found == standing.marker
+    only_overlay = pending.number == standing.number
+    if only_overlay and (done or undone) and standing.extended:
+        _settle_extended(switch, record, standing, done, progress)
+    elif only_overlay and done:
+        # The tables are all that changed, and they are whole.
+        record.commit(standing, pending)
+        progress("a change that was cut off is complete: its record is put right")
+    elif only_overlay and undone:
+        record.take_back(standing)
+        progress("a change that was cut off is undone: its record is put right")
+    elif done:
+        state = record.state(standing, pending.number)
+        # First, since it forwards that, whatever becomes of the rest.
+        record.commit(standing, pending, state, more_to_do=bool(state.extended))
+        progress(f"a change was cut off; the switch has state {pending.number}, which its tables are")
+        _apply_again(switch, record, state, pending.overlay, progress)
+    elif not standing.number:
+        record.take_back(standing)
+    elif undone:
+        _stay(switch, record, standing, progress)
+    else:
+        _make(switch, record, standing, pending, progress)
+
+
+def _stay(switch: Switch, record: Record, standing: Standing, progress: Progress) -> None:
+    """Make all what it was before the change."""
+    progress(f"a change was cut off; the switch stays with state {standing.number}")
+    _apply_again(switch, record, record.state(standing, standing.number), standing.overlay, progress)
+
+
+def _make(switch: Switch, record: Record, standing: Standing, pending: Pending, progress: Progress) -> None:
+    """Make a change of which the tables do not tell how far it came; a new state only where the switch takes it."""
+    progress("a change was cut off, and the tables are gone since: making it")
+    try:
+        _apply_again(switch, record, record.state(standing, pending.number), pending.overlay, progress)
+    except (UnavailableError, UnwrittenError):
+        raise
+    except SwitchError as err:
+        if pending.number == standing.number:
+            raise
+        progress(f"it cannot be made: {err}")
+        _stay(switch, record, standing, progress)
+
+
+def forget(switch: Switch, record: Record, standing: Standing) -> Standing:
+    """Let an apply replace a change that cannot be ended; who is out stays out. How the bridge stands then."""
+    pending = standing.pending
+    if pending is not None and pending.number == standing.number and _holds(switch, standing, pending):
+        record.commit(standing, pending)
+    else:
+        record.take_back(standing)
+    return record.the_bridge(standing.bridge)
+
+
 def _settle_extended(switch: Switch, record: Record, standing: Standing, done: bool, progress: Progress) -> None:
     """The same where the tables are one of the two, but the extension may be half-way."""
     pending = standing.pending
     assert pending is not None
-    progress(f"a change that was cut off is {'ended' if done else 'taken back'}")
+    progress(f"{'ending' if done else 'taking back'} a change that was cut off")
     overlay = pending.overlay if done else standing.overlay
     try:
         _apply_again(switch, record, record.state(standing, standing.number), overlay, progress)

@@ -15,7 +15,7 @@ from dnsteer.control.where import Progress, Switch, one_of, silent
 from dnsteer.switch.interrupts import put_off
 from dnsteer.switch.record import Record
 from dnsteer.switch.state import BusyError, DamagedError, Standing
-from dnsteer.switch.tools import SwitchError, UnavailableError
+from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 
 _NOTHING = "nothing was applied here"
 
@@ -55,12 +55,25 @@ def restore(
         # Another dnsteer at work may be a restore whose tables are not there yet: clearing it then would show them empty.
         busy = any(isinstance(err, BusyError) for err in failed)
         if not dry_run and not busy:
-            with put_off(), Record(switch.remote, switch.timeout) as record:
-                record.let_wait(False)
+            failed += _let_forward(switch)
     if failed:
         rest = [f"{d.bridge}: {d.text}" for d in done]
         raise one_of(failed, ["flow-restore-wait was left as it is; restore again", *rest] if busy else rest)
     return done or [Restored("no bridge", False, _NOTHING)]
+
+
+def _let_forward(switch: Switch) -> list[SwitchError]:
+    """Clear flow-restore-wait. That it cannot be is no reason to say nothing of what else failed."""
+    try:
+        with put_off(), Record(switch.remote, switch.timeout) as record:
+            record.let_wait(False)
+    except UnwrittenError as err:
+        return [
+            UnwrittenError(
+                f"flow-restore-wait cannot be cleared: {err}; until it is, a switch that was started forwards nothing"
+            )
+        ]
+    return []
 
 
 def _restore(switch: Switch, bridge: str, dry_run: bool, progress: Progress) -> Restored:
@@ -93,7 +106,7 @@ def _foreseen(switch: Switch, record: Record, standing: Standing) -> Restored:
     what = look_at_state(switch, record.state(standing, number), standing.overlay)
     if what.program is not None and what.program.away is not None:
         raise _without(what.program.away, f"{standing.bridge}: the extension would not get its program")
-    n = len(what.todo) + len(what.differ) + what.loads
+    n = len(what.todo) + len(what.settings) + what.loads
     text = f"state {number} would be brought back ({n} change{'s' if n != 1 else ''})" if n else f"has state {number}"
     end = ", and a change that was cut off would be settled" if cut_off else ""
     return Restored(standing.bridge, bool(n) or cut_off, text + end, number)

@@ -18,6 +18,7 @@ from dnsteer.lab.errors import LabError
 from dnsteer.lab.topology import Topology
 from dnsteer.plan.build import build_plan
 from dnsteer.render.program import program_text
+from dnsteer.render.writing import write_file
 from dnsteer.spec.document import Document
 from dnsteer.spec.load import Loaded
 from dnsteer.switch import extended
@@ -40,7 +41,7 @@ def start(topology: Topology, progress: Callable[[str], None]) -> None:
     progress("starting the extension (dnsteer-ext on the software model)")
     plan = build_plan(Loaded(topology.spec, Document("lab", None), ()))
     assert plan.extension is not None
-    _PROGRAM.write_text(program_text(plan.extension, "program of the lab's spec"), encoding="utf-8")
+    write_file(_PROGRAM, program_text(plan.extension, "program of the lab's spec"))
     run_program()
 
 

@@ -82,9 +82,12 @@ def status() -> LabState | None:
     if known is None:
         empty = state.LabState("broken", "", names.db_target(), str(names.RUN_DIR), "", tuple(spaces), (), ())
         known = replace(empty, problem="namespaces without a state file")
-    found = {**processes.by_pidfile()}
     where = processes.inside_namespaces()
-    running = tuple(Process(program, pid, where.get(pid, "")) for pid, program in sorted(found.items()))
+    serves = {nameserver.directory(server.index): server.name for server in known.servers}
+    running = tuple(
+        Process(file.stem, pid, where.get(pid, ""), serves.get(file.parent, ""))
+        for pid, file in sorted(processes.by_pidfile().items())
+    )
     known = replace(known, processes=running, applied=(names.RUN_DIR / f"{known.bridge}.mgmt").is_socket())
     if state.is_locked():
         return known
@@ -100,22 +103,20 @@ def print_status(console: Console, lab: LabState | None) -> None:
     table = Table(title=f"lab: {lab.phase}" + (f" ({lab.problem})" if lab.problem else ""))
     for column in ("what", "namespace", "addresses", "MAC", "processes"):
         table.add_column(column, overflow="fold")
-    pids: dict[str, list[str]] = {}
+    pids: dict[tuple[str, str], list[str]] = {}
     for process in lab.processes:
-        pids.setdefault(process.namespace, []).append(f"{process.program} {process.pid}")
+        pids.setdefault((process.namespace, process.server), []).append(f"{process.program} {process.pid}")
     bridge = f"switch, bridge {lab.bridge}" + ("" if lab.applied else " (not applied)")
-    table.add_row(bridge, names.SWITCH_NAMESPACE, lab.db, "", ", ".join(pids.get(names.SWITCH_NAMESPACE, [])))
+    table.add_row(bridge, names.SWITCH_NAMESPACE, lab.db, "", ", ".join(pids.get((names.SWITCH_NAMESPACE, ""), [])))
     if lab.extension:
-        runs = ", ".join(pids.get(names.EXTENSION_NAMESPACE, []))
+        runs = ", ".join(pids.get((names.EXTENSION_NAMESPACE, ""), []))
         table.add_row("extension", names.EXTENSION_NAMESPACE, lab.extension, "", runs)
     for client in lab.clients:
         table.add_row(f"client of {client.uplink}", client.namespace, "\n".join(client.addresses), client.mac, "")
-    shared = Counter(server.namespace for server in lab.servers)
     for server in lab.servers:
-        own = pids.get(server.namespace, []) if shared[server.namespace] == 1 else []
-        table.add_row(
-            f"name server {server.name}", server.namespace, "\n".join(server.addresses), server.mac, ", ".join(own)
-        )
+        # By its name: backends that share a MAC address share a namespace.
+        own = ", ".join(pids.get((server.namespace, server.name), [])) or "none"
+        table.add_row(f"name server {server.name}", server.namespace, "\n".join(server.addresses), server.mac, own)
     console.print(table)
     for note in lab.notes:
         console.print(f"note: {note}", highlight=False)
@@ -132,7 +133,10 @@ def _problem(lab: LabState, spaces: list[str]) -> str:
     if lab.extension:
         want[extension.NAME] = 1
     lost = sorted(f"{program} ({have[program]} of {n} run)" for program, n in want.items() if have[program] < n)
-    return f"processes have ended: {', '.join(lost)}" if lost else ""
+    served = {process.server for process in lab.processes}
+    dark = [server.name for server in lab.servers if server.name not in served]
+    whose = f"; without a process: {', '.join(dark)}" if dark else ""
+    return f"processes have ended: {', '.join(lost)}{whose}" if lost else ""
 
 
 def _refuse_second() -> None:

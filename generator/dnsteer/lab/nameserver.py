@@ -11,6 +11,7 @@ from dnsteer.lab.command import inside, run
 from dnsteer.lab.errors import CommandError
 from dnsteer.lab.topology import Host, Server, Topology
 from dnsteer.lab.zone import zone_text
+from dnsteer.render.writing import write_file
 
 START_SECONDS = 10.0
 """How long a server may take until it answers on its control socket."""
@@ -36,8 +37,8 @@ def start_all(topology: Topology, progress: Callable[[str], None]) -> None:
     for index, (host, server) in enumerate(servers):
         home = directory(index)
         home.mkdir(mode=0o755)
-        (home / "zone").write_text(zone_text(server.name), encoding="utf-8")
-        config_file(index).write_text(configuration(index, server), encoding="utf-8")
+        write_file(home / "zone", zone_text(server.name))
+        write_file(config_file(index), configuration(index, server))
         run(inside(host.namespace, ["nsd", "-c", str(config_file(index))]))
     for index, (host, _) in enumerate(servers):
         _wait(index, host)

@@ -38,15 +38,15 @@ def inside_namespaces() -> dict[int, str]:
     return found
 
 
-def by_pidfile() -> dict[int, str]:
-    """Processes that a pidfile of the lab names and whose command line names the lab's directory: id -> program."""
-    found: dict[int, str] = {}
+def by_pidfile() -> dict[int, Path]:
+    """Processes that a pidfile of the lab names and whose command line names the lab's directory: id -> that pidfile."""
+    found: dict[int, Path] = {}
     # Not deeper: NSD has directories of its own, which go when it does.
     for pidfile in (*names.RUN_DIR.glob("*.pid"), *names.RUN_DIR.glob("ns*/*.pid")):
         with contextlib.suppress(OSError, ValueError):
             pid = int(pidfile.read_text(encoding="ascii").strip())
             if _names_run_dir(pid):
-                found[pid] = pidfile.stem
+                found[pid] = pidfile
     return found
 
 

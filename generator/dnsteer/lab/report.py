@@ -19,6 +19,7 @@ from dnsteer.lab.apart import Clients
 from dnsteer.lab.command import environment
 from dnsteer.lab.shares import Expectation
 from dnsteer.lab.traffic import Load, LoadResult
+from dnsteer.render.writing import write_file
 from dnsteer.switch.megaflows import Counters, Megaflow, masks
 
 
@@ -239,4 +240,4 @@ def _version(*argv: str) -> str:
 def write_report(report: DemoReport, file: Path) -> None:
     """Write the report as JSON."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(report.as_json(), indent=2) + "\n", encoding="utf-8")
+    write_file(file, json.dumps(report.as_json(), indent=2) + "\n")

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from dnsteer.lab import names
 from dnsteer.lab.errors import LabBusyError, LabError
 from dnsteer.lab.topology import Topology
+from dnsteer.render.writing import write_file
 
 _VERSION = 2
 _LOCK_PATIENCE = 0.5
@@ -46,11 +47,12 @@ class ServerState:
 
 @dataclass(frozen=True)
 class Process:
-    """A process of the lab: the program, its id, and the namespace it lives in."""
+    """A process of the lab: the program, its id, the namespace it lives in, and of a name server's the server's name."""
 
     program: str
     pid: int
     namespace: str
+    server: str = ""
 
 
 @dataclass(frozen=True)
@@ -133,9 +135,7 @@ def fingerprint(topology: Topology) -> str:
 
 def save(state: LabState) -> None:
     """Write the state file, whole or not at all."""
-    fresh = names.STATE_FILE.with_suffix(".new")
-    fresh.write_text(json.dumps(state.as_json(), indent=2) + "\n", encoding="utf-8")
-    fresh.replace(names.STATE_FILE)
+    write_file(names.STATE_FILE, json.dumps(state.as_json(), indent=2) + "\n")
 
 
 def load() -> LabState | None:

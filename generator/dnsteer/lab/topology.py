@@ -18,7 +18,7 @@ from dnsteer.lab.errors import TopologyError
 from dnsteer.spec import meaning
 from dnsteer.spec.families import FAMILIES
 from dnsteer.spec.meaning import Endpoint
-from dnsteer.spec.model import Backend, Forwarding, Protocol, Selection, Spec, Vip
+from dnsteer.spec.model import Backend, Forwarding, Selection, Spec, Vip
 from dnsteer.spec.types import Address
 
 MAX_SERVERS = 128
@@ -131,9 +131,8 @@ class Topology:
 
 def served_as(endpoint: Endpoint) -> str | None:
     """What the lab's name servers speak at a service: `dns`, `dot`, or None (DoQ and DoH: NSD has neither)."""
-    if endpoint.port == 853:
-        return "dot" if endpoint.protocol is Protocol.TCP else None
-    return None if endpoint.port == 443 else "dns"
+    kind = meaning.spoken(endpoint)
+    return kind if kind in ("dns", "dot") else None
 
 
 def plan(spec: Spec) -> Topology:

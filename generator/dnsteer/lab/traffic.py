@@ -18,6 +18,7 @@ from dnsteer.lab.command import environment, inside
 from dnsteer.lab.errors import CommandError, LabError
 from dnsteer.lab.state import LabState
 from dnsteer.lab.zone import queries_text
+from dnsteer.render.writing import write_file
 
 MAX_CLIENTS = 256
 """Most sockets of one dnsperf thread: it ignores what is above."""
@@ -218,7 +219,7 @@ def start_dnsperf(lab: LabState, load: Load) -> RunningLoad:
         raise LabError("a load has either seconds or repeats")
     queries = names.RUN_DIR / "queries"
     if not queries.exists():
-        queries.write_text(queries_text(), encoding="utf-8")
+        write_file(queries, queries_text())
     client = lab.client(load.uplink)
     version = ip_address(load.server).version
     local = load.local or next(a for a in client.addresses if ip_address(a).version == version)

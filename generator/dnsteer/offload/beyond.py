@@ -18,9 +18,20 @@ from dnsteer.plan.extension import ExtendedService, Extension
 from dnsteer.plan.objects import Plan
 from dnsteer.plan.pipes import Passage, answers_through, counters_of, entries, outer, pipes_of, queries_through
 
-NOT_RUN = "none of it has run on a BlueField; its parts are in public programs or documents, the whole is in none"
+_NOT_RUN = "none of it has run on a BlueField; its parts are in public programs or documents, the whole is in none"
+_NOT_SHOWN = "no public program shows the translation of answers, from IPv6 to IPv4"
 WORST_FIRST: tuple[Verdict, ...] = ("no", "partial", "unknown", "yes")
 Pairs = Sequence[tuple[Flow, Judgement]]
+
+
+def not_run(*, siit: bool) -> str:
+    """What nobody has seen hardware do; *siit*: translation is part of it."""
+    return f"{_NOT_RUN}; {_NOT_SHOWN}" if siit else _NOT_RUN
+
+
+def not_run_of(part: Extension) -> str:
+    """The same for all that the program does."""
+    return not_run(siit=any(service.forward == "siit" for service in part.services))
 
 
 @dataclass(frozen=True)
@@ -121,7 +132,7 @@ def program_json(plan: Plan) -> dict[str, Any] | None:
         "egress": part.egress.name,
         "offload": "unknown",
         "certainty": "unknown",
-        "about": f"the program's own work is not Open vSwitch's and is not judged; {NOT_RUN}",
+        "about": f"the program's own work is not Open vSwitch's and is not judged; {not_run_of(part)}",
         "pipes": [{"name": pipe.name, "entries": pipe.entries} for pipe in pipes],
         "entries": entries(pipes),
         "counters": counters_of(part),

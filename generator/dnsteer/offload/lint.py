@@ -17,9 +17,10 @@ from dnsteer.offload.judge import Reason
 from dnsteer.offload.masked import of_masks
 from dnsteer.offload.masks.bound import Bound, mask_bound
 from dnsteer.offload.path import Path, Verdict
-from dnsteer.offload.profile import profile
+from dnsteer.offload.profile import JUDGED_AS, profile
 from dnsteer.offload.said import finding, plain, why
 from dnsteer.offload.services import of_services
+from dnsteer.offload.slot_numbers import of_slot_numbers
 from dnsteer.offload.through import of_the_extension
 from dnsteer.offload.whole import of_scans, of_the_settings, of_the_whole
 from dnsteer.spec.errors import Path as SpecPath
@@ -92,6 +93,7 @@ class Report:
             "ok": severity is None,
             "worst": severity.value if severity else None,
             "file": seen.loaded.file,
+            "flavor": seen.loaded.spec.switch.flavor.value,
             "profile": seen.profile.name,
             "ovs": seen.ovs,
             "packets": seen.packets,
@@ -122,7 +124,7 @@ def lint(seen: Examination) -> Report:
         model = ", and the extension runs on its software model" if seen.beyond else ""
         text = f"{seen.profile.title}: the CPU forwards everything{model}"
         found.append(
-            finding(seen, codes.SOFTWARE_FLAVOR, _SWITCH, text, "see what hardware would do: --flavor ovs-doca")
+            finding(seen, codes.SOFTWARE_FLAVOR, _SWITCH, text, "see what hardware would do: without --flavor")
         )
     else:
         found += of_services(seen)
@@ -132,13 +134,15 @@ def lint(seen: Examination) -> Report:
     found += of_the_extension(seen)
     found += of_masks(seen, bound)
     found += of_scans(seen, flows)
+    found += of_slot_numbers(seen)
     found += _of_unreadable(seen)
     return Report(seen, ordered(accept(found, seen.loaded, _is_own(seen))), seen.paths, bound, rules, flows)
 
 
 def _is_own(seen: Examination) -> bool:
-    """Whether it is judged by the profile of the spec's own flavor."""
-    return seen.profile.name == profile(seen.loaded.spec.switch.flavor.value).name
+    """Whether it is judged by the profile of the spec's own flavor, or by the one that stands for it."""
+    flavor = seen.loaded.spec.switch.flavor.value
+    return seen.profile.name == profile(JUDGED_AS.get(flavor, flavor)).name
 
 
 def _of_the_rest(seen: Examination) -> Iterator[Finding]:

@@ -17,6 +17,8 @@ from dnsteer.spec.structure import near, show_value
 
 NEWEST: Mapping[str, str] = {"ovs-doca": "ovs-doca-3"}
 """Flavors of which there are several profiles, and the newest."""
+JUDGED_AS: Mapping[str, str] = {"ovs-netdev": "ovs-doca"}
+"""Flavors without hardware, and the one that a spec of theirs would have on a card: lint judges by it when not asked."""
 _MERGED = ("sources", "matches", "actions", "limits")
 
 

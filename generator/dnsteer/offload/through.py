@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from dnsteer.offload import codes
-from dnsteer.offload.beyond import NOT_RUN
+from dnsteer.offload.beyond import not_run, not_run_of
 from dnsteer.offload.examine import Examination
 from dnsteer.offload.findings import Finding
 from dnsteer.offload.path import Hop, Path
@@ -29,10 +29,12 @@ def of_the_extension(seen: Examination) -> Iterator[Finding]:
         return
     for vip, paths in _by_vip(seen.paths).items():
         at: SpecPath = ("vips", vip)
+        siit = seen.loaded.spec.vips[vip].forwarding is Forwarding.SIIT
         if seen.profile.hardware:
-            yield finding(seen, codes.EXTENSION, at, f"{_what(paths)}: {_does(paths)}; {NOT_RUN}", _measure(seen, vip))
+            text = f"{_what(paths)}: {_does(paths)}; {not_run(siit=siit)}"
+            yield finding(seen, codes.EXTENSION, at, text, _measure(siit=siit))
             yield finding(seen, codes.ESWITCH_TWICE, at, f"{_what(paths)}: {_ways(paths)}")
-        if seen.loaded.spec.vips[vip].forwarding is Forwarding.SIIT:
+        if siit:
             text = f"fragments of answers for {vip} are dropped: the extension does not translate them"
             advice = f"limit the servers' answers over UDP to {ANSWER_BYTES} bytes, so that there are none"
             yield finding(seen, codes.TRANSLATED_FRAGMENTS, at, text, advice)
@@ -84,10 +86,7 @@ def _ports(hop: Hop) -> str:
     return f"{' or '.join(hop.enters)} to {' or '.join(hop.leaves)}"
 
 
-def _measure(seen: Examination, vip: str) -> str:
-    part = seen.plan.extension
-    assert part is not None
-    siit = seen.loaded.spec.vips[vip].forwarding is Forwarding.SIIT
+def _measure(*, siit: bool) -> str:
     need = " (siit needs DOCA 3.3)" if siit else ""
     return f"try it on the card before it serves{need}: where a pipe is refused, the program refuses its VIP and says which"
 
@@ -131,7 +130,7 @@ def said_of_the_program(seen: Examination) -> str:
     said = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
     return (
         f"the extension (dnsteer-ext, {part.ingress.name} to {part.egress.name}): {entries(pipes):,} entries of its pipes "
-        f"({said}), {counters_of(part):,} counters; {NOT_RUN}"
+        f"({said}), {counters_of(part):,} counters; {not_run_of(part)}"
     )
 
 

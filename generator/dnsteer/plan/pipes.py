@@ -14,8 +14,9 @@ from dnsteer.plan.extension import ExtendedService, Extension
 from dnsteer.spec.extension_rules import IPV4_HEADER, IPV6_HEADER
 from dnsteer.spec.families import Family
 
-STRAYS = 5
-"""Entries of each classifier for what is dropped: malformed headers, wrong checksums, fragments, all else."""
+STRAYS = 6
+"""Entries of each classifier for what is dropped: malformed headers and fragments of both families, wrong checksums, all
+else."""
 _REWRITES = {"l2": 1, "ipip": 1, "siit": 3}
 """What an entry writes of a query: the MAC address; a new header; a new header, an address in it and the MAC address."""
 _REWRITES_OF_ANSWERS = 2

@@ -50,13 +50,15 @@ def worst_share(weights: Mapping[str, int], slots: int) -> tuple[str, Fraction]:
 
     Below 0: it gets less; -1: nothing. Members of weight 0 do not count. Raises ValueError as `quotas` does.
     """
-    total = sum(weights.values())
-    errors = {
-        name: Fraction(quota * total, slots * weights[name]) - 1
-        for name, quota in quotas(weights, slots).items()
-        if weights[name]
-    }
-    return max(errors.items(), key=lambda item: (abs(item[1]), item[0]))
+    total, counts = sum(weights.values()), quotas(weights, slots)
+    furthest, off, of = "", 0, 1  # compared as whole numbers: fractions take ten times as long
+    for name, weight in weights.items():
+        if not weight:
+            continue
+        error = counts[name] * total - slots * weight
+        if (abs(error) * of, name) > (abs(off) * weight, furthest):
+            furthest, off, of = name, error, weight
+    return furthest, Fraction(off, slots * of)
 
 
 def hand_out(free: Iterable[int], wants: Mapping[str, int], weights: Mapping[str, int], slots: int) -> dict[int, str]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import islice
 from typing import Any
 
 from dnsteer.plan.build import build_plan
@@ -15,12 +14,17 @@ from dnsteer.proof.beside import Crossing
 from dnsteer.proof.choice import Choices
 from dnsteer.proof.harness import Harness
 from dnsteer.proof.reference import Expectation, Frame, Reference
+from dnsteer.proof.scene import Scene
 from dnsteer.proof.show import differences, summary
-from dnsteer.proof.vectors import Vector, vectors
+from dnsteer.proof.vectors import Vector, batches
+from dnsteer.proof.wire import parse
 from dnsteer.spec.load import Loaded
-from dnsteer.switch.megaflows import masks
-from dnsteer.switch.tools import ovs_version
+from dnsteer.switch.complaints import sort_out
+from dnsteer.switch.masks import Mask
+from dnsteer.switch.tools import SwitchError, TimedOutError, ovs_version
 
+_ATTEMPTS = 3
+_PORTION = 10_000  # packets after which the megaflows are counted and taken away
 _CHUNK = 2000  # packets between two looks at the captures
 _MOST_FAILURES = 20
 _MACS = 12  # bytes
@@ -41,7 +45,9 @@ class Failure:
 class Report:
     """What a check found. Megaflows, masks and recirculations are those of queries and answers, by the switch's count.
 
-    *extended* packets went through the extension, which was *extension*: its program on what; empty where there is none.
+    *coverage* says which slots were asked. *complaints* are warnings of the switch about something wrong, *notes* those
+    about a machine that gave it no time, and what was repeated for it. *extended* packets went through the extension,
+    which was *extension*: its program on what; empty where there is none.
     """
 
     ovs: str
@@ -55,7 +61,9 @@ class Report:
     recirculations: int = 0
     extension: str = ""
     extended: int = 0
+    coverage: str = ""
     complaints: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
     @property
@@ -69,36 +77,80 @@ class Report:
 
 
 def check(
-    loaded: Loaded, *, per_service: int | None = None, progress: Callable[[int], None] = lambda _: None
+    loaded: Loaded, *, per_service: int | None = None, progress: Callable[[int, int], None] = lambda *_: None
 ) -> Report:
     """Load the spec's flows into a private switch and hold them against the reference.
 
-    *per_service* limits the slots sampled for each service; None sends a packet for every slot. Raises SwitchError or
-    Unavailable when the switch itself fails.
+    *per_service* limits the slots sampled for each service; None asks as many as `coverage` says. *progress* is told how
+    many packets were sent since, and about how many are sent in all. A proof that failed while its switch got no time to
+    run is made again. Raises SwitchError or UnavailableError when the switch itself fails.
     """
     start = time.monotonic()
+    notes: list[str] = []
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            report = _attempt(loaded, per_service, progress)
+        except TimedOutError as err:
+            if attempt == _ATTEMPTS:
+                raise SwitchError(f"{err}; {_ATTEMPTS} attempts ended so: is the machine too busy?") from None
+            notes.append(f"attempt {attempt} was given up: {err}")
+            continue
+        if report.ok or not report.notes or attempt == _ATTEMPTS:
+            break
+        notes += [f"attempt {attempt} failed while the switch had to wait, and was repeated:", *report.notes]
+    report.notes = notes + report.notes
+    report.seconds = round(time.monotonic() - start, 3)
+    return report
+
+
+def _attempt(loaded: Loaded, per_service: int | None, progress: Callable[[int, int], None]) -> Report:
     plan = build_plan(loaded)
     reference = Reference(loaded.spec)
+    scene = Scene(loaded.spec, reference, per_service)
     choices = Choices()
+    seen: set[tuple[int, str]] = set()
+    all_masks: set[Mask] = set()
     with Harness(plan) as harness:
-        report = Report(ovs_version(), sum(1 for _ in _loaded_flows(harness)), len(plan.groups))
+        report = Report(
+            ovs_version(), sum(1 for _ in _loaded_flows(harness)), len(plan.groups), coverage=scene.coverage.words
+        )
         _look_inside(harness, reference, report)
-        load, rest = _by_kind(vectors(loaded.spec, reference, per_service=per_service))
-        for chunk in _chunks(load):
-            _run(harness, reference, chunk, report, choices)
-            progress(len(chunk))
-        flows = harness.megaflows()
-        report.megaflows, report.masks = len(flows), masks(flows)
-        report.recirculations = harness.counters().recirculations
-        for chunk in _chunks(rest):
-            _run(harness, reference, chunk, report, choices)
-            progress(len(chunk))
+
+        def run(some: Sequence[Vector]) -> None:
+            for chunk in _chunks(some):
+                _run(harness, reference, chunk, report, choices)
+                progress(len(chunk), scene.coverage.queries)
+
+        for number, portion in enumerate(_portions(batches(scene))):
+            load, rest = _by_kind(portion)
+            before = harness.counters().recirculations
+            run(load)
+            for flow in harness.megaflows():
+                # A later pass is told by a number that another portion may use for something else.
+                seen.add((number if flow.recirculated else -1, flow.key))
+                all_masks.add(flow.mask)
+            report.recirculations += harness.counters().recirculations - before
+            run(rest)
+            harness.forget_megaflows()
+        report.megaflows, report.masks = len(seen), len(all_masks)
         for what, problem in choices.problems():
             _note(report, Failure(what, ", ".join(loaded.spec.switch.uplinks), problem, ()))
         report.extended = harness.crossed
-        report.complaints = [c for c in harness.switch.complaints() if not any(w in c for w in _EXPECTED_COMPLAINTS)]
-    report.seconds = round(time.monotonic() - start, 3)
+        lines = [c for c in harness.switch.complaints() if not any(w in c for w in _EXPECTED_COMPLAINTS)]
+        report.complaints, report.notes = sort_out(lines)
     return report
+
+
+def _portions(stream: Iterable[Iterable[Vector]]) -> Iterator[list[Vector]]:
+    """Batches together, so that the megaflows of each portion have room in the switch."""
+    portion: list[Vector] = []
+    for batch in stream:
+        portion += batch
+        if len(portion) >= _PORTION:
+            yield portion
+            portion = []
+    if portion:
+        yield portion
 
 
 def _loaded_flows(harness: Harness) -> Iterable[object]:
@@ -125,10 +177,22 @@ def _by_kind(stream: Iterable[Vector]) -> tuple[list[Vector], list[Vector]]:
     return load, rest
 
 
-def _chunks(items: Sequence[Vector]) -> Iterable[list[Vector]]:
-    stream = iter(items)
-    while chunk := list(islice(stream, _CHUNK)):
-        yield chunk
+def _chunks(items: Sequence[Vector]) -> Iterable[Sequence[Vector]]:
+    start = 0
+    while start < len(items):
+        end = start + _CHUNK
+        while end < len(items) and _of_one_datagram(items[end - 1], items[end]):
+            end += 1
+        yield items[start:end]
+        start = end
+
+
+def _of_one_datagram(one: Vector, other: Vector) -> bool:
+    """Whether two frames are fragments that leave only together. Every datagram has a client of its own."""
+    if not one.kind == other.kind == "fragment":
+        return False
+    a, b = parse(one.data), parse(other.data)
+    return (a.source, a.destination) == (b.source, b.destination)
 
 
 def _run(harness: Harness, reference: Reference, chunk: Sequence[Vector], report: Report, choices: Choices) -> None:

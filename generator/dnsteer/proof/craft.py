@@ -27,8 +27,8 @@ _IPV6_CLIENTS = int(IPv6Address("2001:2::"))
 _SPREAD = 0x9E3779B97F4A7C15  # odd: multiplying by it permutes the 64-bit numbers, and changes many bits at each step
 _LABEL = "q00000000"
 _QUESTION = f"{_LABEL}.check.dnsteer.example."
-IPV4_FRAGMENT, IPV6_FRAGMENT = 1480, 1280
-"""Bytes of payload in an IPv4 fragment, and bytes of an IPv6 packet that is one."""
+IPV4_FRAGMENT, IPV6_FRAGMENT = 1480, 1232
+"""Bytes of payload in a fragment."""
 
 
 def version_of(address: bytes) -> int:
@@ -163,25 +163,25 @@ def without_checksum(data: bytes) -> bytes:
 
 
 @lru_cache(maxsize=16)
-def _headers(version: int, protocol: int, length: int) -> tuple[bytes, ...]:
-    """The headers of the fragments that a transport segment of *length* bytes takes, Ethernet to fragment header."""
+def _headers(version: int, protocol: int, length: int, step: int) -> tuple[bytes, ...]:
+    """The headers of fragments of *step* bytes, for a transport segment of *length*: Ethernet to fragment header."""
     ethernet = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
     payload = Raw(bytes(length))
     if version == 4:
         whole = ethernet / IP(src="192.0.2.1", dst="192.0.2.2", proto=protocol) / payload
-        return tuple(bytes(piece)[:34] for piece in fragment(whole, IPV4_FRAGMENT))
+        return tuple(bytes(piece)[:34] for piece in fragment(whole, step))
     whole = ethernet / IPv6(src="2001:db8::1", dst="2001:db8::2") / IPv6ExtHdrFragment(id=1, nh=protocol) / payload
-    return tuple(bytes(piece)[:62] for piece in fragment6(whole, len(ethernet) + IPV6_FRAGMENT))
+    return tuple(bytes(piece)[:62] for piece in fragment6(whole, len(ethernet) + 48 + step))
 
 
-def in_pieces(talk: Talk, protocol: int, length: int) -> list[bytes]:
-    """Return the frames of a datagram in fragments, with *length* bytes of payload."""
+def in_pieces(talk: Talk, protocol: int, length: int, step: int = 0) -> list[bytes]:
+    """Return the frames of a datagram with *length* bytes of payload, in fragments of *step* bytes each, or large ones."""
     whole = wire.parse(segment(talk, protocol, noise(talk.serial, length)))
     left = whole.data[whole.l4 :]
     addresses = 26 if talk.version == 4 else 22
-    step = IPV4_FRAGMENT if talk.version == 4 else IPV6_FRAGMENT - 48
+    step = step or (IPV4_FRAGMENT if talk.version == 4 else IPV6_FRAGMENT)
     pieces = []
-    for header in _headers(talk.version, protocol, len(left)):
+    for header in _headers(talk.version, protocol, len(left), step):
         out = bytearray(header)
         out[0:12] = talk.to_mac + talk.from_mac
         out[addresses : addresses + 2 * len(talk.source)] = talk.source + talk.destination

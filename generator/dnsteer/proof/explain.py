@@ -13,6 +13,7 @@ from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 
+from dnsteer.plan.absence import NO_OVERLAY, Overlay
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.objects import Plan
 from dnsteer.plan.pipeline import COOKIE_TAG, PIPELINE
@@ -20,7 +21,8 @@ from dnsteer.plan.subject import Subject
 from dnsteer.proof import wire
 from dnsteer.proof.beside import Crossing
 from dnsteer.proof.harness import Harness
-from dnsteer.proof.reference import Expectation, Frame, Reference
+from dnsteer.proof.reference import Expectation, Frame, Reference, Service
+from dnsteer.proof.served import own_of
 from dnsteer.proof.show import summary
 from dnsteer.spec.load import Loaded
 from dnsteer.spec.model import Protocol
@@ -64,13 +66,15 @@ class Through:
 class Way:
     """The way of one query. *passes* counts datapath passes; *out* is empty when the query is dropped.
 
-    *steps* are in the switch; where *extension* has the query after them, *back* are those in the switch again.
+    *own* is the backend that the slot is for when nobody is out; None where the slot is not predicted. *steps* are in the
+    switch; where *extension* has the query after them, *back* are those in the switch again.
     """
 
     ingress: str
     query: str
     selection: str
     slot: int | None
+    own: str | None
     backend: str | None
     why: str
     steps: tuple[Step, ...]
@@ -91,12 +95,19 @@ def query_frame(loaded: Loaded, client: Address, sport: int, vip: Address, port:
 
 
 def explain_query(
-    loaded: Loaded, client: Address, sport: int, vip: Address, port: int, protocol: Protocol, uplink: str
+    loaded: Loaded,
+    client: Address,
+    sport: int,
+    vip: Address,
+    port: int,
+    protocol: Protocol,
+    uplink: str,
+    overlay: Overlay = NO_OVERLAY,
 ) -> Way:
-    """Send a query through a private switch that holds the spec's flows, and say what happened and why."""
+    """Send a query through a private switch that holds the flows of the spec and overlay; say what happened and why."""
     data = query_frame(loaded, client, sport, vip, port, protocol)
-    plan = build_plan(loaded)
-    reference = Reference(loaded.spec)
+    plan = build_plan(loaded, overlay)
+    reference = Reference(loaded.spec, overlay)
     expected = reference.expect(uplink, data)
     crossings: list[Crossing] = []
     with Harness(plan) as harness:
@@ -113,6 +124,7 @@ def explain_query(
         summary(data),
         service.selection.value if service is not None else "",
         expected.slot,
+        _own(loaded, service, expected.slot),
         _backend(loaded, expected, frames),
         expected.why,
         steps,
@@ -122,6 +134,13 @@ def explain_query(
         tuple((f.port, summary(f.data)) for f in frames),
         set(frames) <= expected.options and bool(frames) == bool(expected.options),
     )
+
+
+def _own(loaded: Loaded, service: Service | None, slot: int | None) -> str | None:
+    if service is None or slot is None:
+        return None
+    pool = loaded.spec.pools[loaded.spec.vips[service.vip].pool]
+    return own_of(loaded.spec, pool, service.mode, 4 if len(service.address) == 4 else 6)[slot]
 
 
 def _backend(loaded: Loaded, expected: Expectation, frames: list[Frame]) -> str | None:

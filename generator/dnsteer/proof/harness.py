@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from itertools import islice
 from types import TracebackType
 
 from scapy.utils import RawPcapReader
 
+from dnsteer.plan import smallest
 from dnsteer.plan.objects import Plan
 from dnsteer.proof.beside import IN, OUT, Beside, Crossing
 from dnsteer.proof.reference import Frame
@@ -22,9 +22,12 @@ from dnsteer.switch.changes import changes
 from dnsteer.switch.megaflows import Counters, Megaflow, read_counters, read_megaflows
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.private import PrivateSwitch
-from dnsteer.switch.tools import SwitchError
+from dnsteer.switch.tools import SwitchError, TimedOutError
 
 _BATCH = 100  # a dummy device queues 100 packets and drops what comes on top
+_KEPT = {"max-idle": "3600000", "max-revalidator": "3600000", "flow-limit": "1000000"}
+"""How long megaflows stay and how often they are looked through (ms), and how many there may be."""
+_STUCK = 60.0  # seconds
 _MOST_ROUNDS = 8  # between switch and extension; a query or an answer takes one
 
 
@@ -43,13 +46,14 @@ class Harness:
         self._beyond = {part.ingress.name: IN, part.egress.name: OUT} if part is not None else {}
         self._ports = [*(port.name for port in plan.ports), *self._beyond]
         self._ends = ExitStack()
-        self._offsets: dict[str, int] = {}
+        self._captures: dict[str, RawPcapReader] = {}
         self._sent = 0
 
     def __enter__(self) -> Harness:
         with ExitStack() as ends:
             if self.beside is not None:
                 ends.enter_context(self.beside)
+            ends.callback(self._close_captures)
             self.switch = ends.enter_context(PrivateSwitch())
             self._load()
             self._ends = ends.pop_all()
@@ -63,12 +67,15 @@ class Harness:
     def _load(self) -> None:
         plan, switch = self.plan, self.switch
         args = ["add-br", plan.bridge, "--", "set", "Bridge", plan.bridge, "datapath_type=dummy", "fail_mode=secure"]
-        # Nothing may expire while packets are still being counted.
-        args += ["--", "set", "Open_vSwitch", ".", "other_config:max-idle=3600000", "other_config:flow-limit=1000000"]
+        # Nothing may expire while packets are still being counted, and the switch does not walk through all of it each time.
+        args += ["--", "set", "Open_vSwitch", ".", *(f"other_config:{key}={value}" for key, value in _KEPT.items())]
         for port in self._ports:
             args += ["--", "add-port", plan.bridge, port, "--", "set", "Interface", port]
             args += ["type=dummy", f"options:tx_pcap={self._capture(port)}"]
         switch.vsctl(*args)
+        # Beside flow-limit there is a limit of its own, which begins at 10,000 and follows the revalidator's speed.
+        switch.appctl("upcall/set-flow-limit", _KEPT["flow-limit"])
+        switch.appctl(*smallest.setting(smallest.SMALLEST, "dummy"))  # as a bring-up and an apply set it
         self.openflow = OpenFlow(f"unix:{switch.dir}/{plan.bridge}.mgmt", switch.env)
         lines, groups = dict.fromkeys(lines_of(plan)), groups_of(plan)
         self.openflow.bundle(changes(lines, groups, self.openflow.dump()).bundle())
@@ -122,11 +129,11 @@ class Harness:
         flush()
 
     def _settle(self) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + _STUCK
         while self.counters().received < self._sent:
             if time.monotonic() > deadline:
-                raise SwitchError("the private switch did not process all packets within 60 s")
-            time.sleep(0.002)
+                raise TimedOutError(f"the private switch did not process all packets within {_STUCK:g} s")
+            time.sleep(0.0005)
 
     def port_of(self, word: str) -> str:
         """The bridge's port before a port of the extension's program."""
@@ -137,12 +144,15 @@ class Harness:
         out: list[Frame] = []
         beyond: list[Frame] = []
         for port in self._ports:
-            with RawPcapReader(self._capture(port)) as reader:
-                seen = self._offsets.get(port, 0)
-                packets = [Frame(port, bytes(data)) for data, _ in islice(reader, seen, None)]
-            self._offsets[port] = seen + len(packets)
-            (beyond if port in self._beyond else out).extend(packets)
+            reader = self._captures.get(port)
+            if reader is None:
+                reader = self._captures[port] = RawPcapReader(self._capture(port))
+            (beyond if port in self._beyond else out).extend(Frame(port, bytes(data)) for data, _ in reader)
         return out, beyond
+
+    def _close_captures(self) -> None:
+        for reader in self._captures.values():
+            reader.close()
 
     def megaflows(self) -> list[Megaflow]:
         """The datapath flows now."""
@@ -150,7 +160,7 @@ class Harness:
 
     def forget_megaflows(self) -> None:
         """Empty the datapath, so that the next packets start anew."""
-        self.switch.appctl("dpctl/del-flows")
+        self.switch.appctl("revalidator/purge")
 
     def port_number(self, name: str) -> int:
         """The OpenFlow number of a port of the private switch."""

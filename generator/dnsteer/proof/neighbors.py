@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 
 from dnsteer.proof.wire import ICMPV6, IPV4, IPV6, Packet, Piece, checksum, patch_sum, pseudo_header
 
@@ -42,8 +43,17 @@ def solicited(packet: Packet) -> bytes | None:
     return data[l4 + 8 : l4 + 24]
 
 
-def advertisement(packet: Packet, mac: bytes, *, router: bool) -> bytes:
-    """Answer a neighbour solicitation: the target is at *mac*."""
+def advertisements(packet: Packet, mac: bytes, *, router: bool) -> Iterator[bytes]:
+    """Answer a neighbour solicitation: the target is at *mac*.
+
+    Behind extension headers the checksum may be right, or made with the first next header and all of the payload's length.
+    """
+    yield _advertisement(packet, mac, router, ICMPV6, packet.end - packet.l4)
+    if packet.l4 > packet.l3 + 40:
+        yield _advertisement(packet, mac, router, packet.data[packet.l3 + 6], packet.end - packet.l3 - 40)
+
+
+def _advertisement(packet: Packet, mac: bytes, router: bool, protocol: int, length: int) -> bytes:
     data, l3, l4, end = packet.data, packet.l3, packet.l4, packet.end
     target = data[l4 + 8 : l4 + 24]
     flags = _OVERRIDE | (_ROUTER if router else 0)
@@ -57,7 +67,7 @@ def advertisement(packet: Packet, mac: bytes, *, router: bool) -> bytes:
         len(message) >= 32 and message[25] == 1
     ):  # the first option, whatever it was; a solicitation may carry a nonce alone
         message[24:32] = bytes((_TARGET_LINK_LAYER, 1)) + mac
-    struct.pack_into("!H", message, 2, checksum(pseudo_header(target, to, ICMPV6, len(message)) + message))
+    struct.pack_into("!H", message, 2, checksum(pseudo_header(target, to, protocol, length) + message))
     header = data[l3 : l3 + 7] + b"\xff" + target + to
     return to_mac + mac + data[12:l3] + header + data[l3 + 40 : l4] + bytes(message) + data[end:]
 

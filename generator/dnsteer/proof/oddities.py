@@ -1,4 +1,4 @@
-"""Queries and answers that look unusual and are forwarded like any other."""
+"""Queries and answers that look unusual: most are forwarded like any other."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from scapy.layers.inet import TCP, UDP, IPOption_Router_Alert
-from scapy.layers.inet6 import IPv6ExtHdrDestOpt, IPv6ExtHdrHopByHop, PadN
+from scapy.layers.inet6 import IPv6ExtHdrDestOpt, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, PadN
 from scapy.layers.l2 import Dot1Q
 from scapy.packet import Packet, Raw
 
 from dnsteer.proof import craft, wire
 from dnsteer.proof.craft import Talk
-from dnsteer.proof.scene import PROTOCOLS, Scene, Vector, port_of
+from dnsteer.proof.scene import PROTOCOLS, Post, Scene, Vector, port_of
 from dnsteer.proof.served import Service
 from dnsteer.spec.model import Forwarding
 
 _SHORTEST = 60
 """Bytes of the shortest Ethernet frame, without its checksum: shorter packets are padded."""
+_FRAGMENTS = (1184, 1176, 552, 384, 376, 64)
+"""Bytes of payload of fragments. With an IPv4 header some of them are just not shorter, and some shorter, than what
+Open vSwitch takes by default (1,200) and at the least (400)."""
 _SYN_OPTIONS = [("MSS", 1460), ("SAckOK", b""), ("Timestamp", (1, 0)), ("NOP", None), ("WScale", 7)]
 
 Build = Callable[[Talk], bytes]
@@ -54,6 +57,13 @@ def _ip_sorts(version: int, protocol: int) -> dict[str, Build]:
         padding = {"options": [PadN(optdata=bytes(4))]}
         found["with hop-by-hop options"] = with_header(between=IPv6ExtHdrHopByHop(**padding))
         found["with destination options"] = with_header(between=IPv6ExtHdrDestOpt(**padding))
+        found.update(
+            (name, with_header(between=IPv6ExtHdrFragment(**bits)))
+            for name, bits in {
+                "as an atomic fragment": {"id": 1},
+                "as an atomic fragment with a reserved bit": {"id": 2, "res2": 1},
+            }.items()
+        )
     return found
 
 
@@ -129,3 +139,17 @@ def answers(scene: Scene) -> Iterator[Vector]:
                 data = build(scene.answers(post, sport))
                 name = f"{PROTOCOLS[protocol]} answer {name} for {post.label} from {post.backend.name} by {port}"
                 yield scene.judged(name, port, data, "odd")
+        yield from _in_small_fragments(scene, post)
+
+
+def _in_small_fragments(scene: Scene, post: Post) -> Iterator[Vector]:
+    """Answers of three fragments of each size. Where one is too short, the last one, which waits for it, is left out."""
+    sport = port_of(post, wire.UDP)
+    for size in _FRAGMENTS if sport is not None else ():
+        talk, port = scene.answers(post, sport or 0), scene.ingress(post)
+        what = f"in fragments of {size} bytes for {post.label} from {post.backend.name} by {port}"
+        found = [
+            scene.judged(f"udp answer {what}, {nth} of 3", port, piece, "fragment")
+            for nth, piece in enumerate(craft.in_pieces(talk, wire.UDP, 3 * size - 13, size), 1)
+        ]
+        yield from found[:-1] if found[0].kind == "drop" else found

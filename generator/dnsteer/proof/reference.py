@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from ipaddress import ip_address
 
+from dnsteer.plan.absence import NO_OVERLAY, Overlay
 from dnsteer.proof import neighbors
 from dnsteer.proof.beyond import Beyond
 from dnsteer.proof.outcome import Expectation, Frame, dropped, sure
@@ -27,7 +28,9 @@ from dnsteer.proof.served import (
 from dnsteer.proof.wire import ARP, IPV4, IPV6, UDP, MalformedError, Packet, Piece, parse, rewritten
 from dnsteer.spec.model import Forwarding, Pool, Spec, Vip
 
-__all__ = ["Expectation", "Frame", "Reference", "Service", "Target"]
+SMALLEST = 400
+"""Bytes of an IPv4 fragment that is translated, header included; the last one of a datagram may be shorter."""
+__all__ = ["SMALLEST", "Expectation", "Frame", "Reference", "Service", "Target"]
 
 
 @dataclass(frozen=True)
@@ -39,9 +42,9 @@ class _Pieces:
 
 
 class Reference:
-    """The promise of a spec, packet by packet."""
+    """The promise of a spec, and of who is out besides by the overlay, packet by packet."""
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: Spec, overlay: Overlay = NO_OVERLAY) -> None:
         switch = spec.switch
         self.mac = packed_mac(switch.mac)
         """Where the VIPs are."""
@@ -66,7 +69,9 @@ class Reference:
             for address in vip.addresses:
                 key = (vip.pool, vip.forwarding, address.version)
                 if key not in tables:
-                    tables[key] = table_of(spec, spec.pools[vip.pool], vip.forwarding, address.version)
+                    tables[key] = table_of(
+                        spec, spec.pools[vip.pool], vip.forwarding, address.version, overlay.of(vip.pool)
+                    )
                 self._add(name, vip, spec.pools[vip.pool], address.packed, tables[key])
 
     def _add(self, name: str, vip: Vip, pool: Pool, address: bytes, table: tuple[Target, ...]) -> None:
@@ -120,8 +125,8 @@ class Reference:
             mac = self._told(port, wanted)
             if mac is None:
                 return dropped("solicitation for an address that is not told here")
-            reply = neighbors.advertisement(packet, mac, router=wanted in self._gateways)
-            return sure(port, reply, "neighbour advertisement")
+            replies = neighbors.advertisements(packet, mac, router=wanted in self._gateways)
+            return Expectation(frozenset(Frame(port, reply) for reply in replies), "neighbour advertisement")
         to_mac = data[0:6]
         if to_mac == self.mac:
             return self._query(port, packet) if port in self._uplinks else dropped("query at a port that is no uplink")
@@ -159,18 +164,21 @@ class Reference:
         if service.extended:
             return self.beyond.query(packet, service)
         if service.hashed:
-            options = frozenset(self._forwarded(port, packet, service, each) for each in service.owners)
-            return Expectation(options, f"query for {service.label}, any slot")
+            options = (self._forwarded(port, packet, service, each) for each in service.owners)
+            return Expectation(frozenset().union(*options), f"query for {service.label}, any slot")
         slot = (packet.sport >> 1) % len(service.slots)
         backend = service.slots[slot]
         why = f"query for {service.label}, slot {slot} of {len(service.slots)}: backend {backend.name}"
-        return Expectation(frozenset((self._forwarded(port, packet, service, backend),)), why, slot, backend.name)
+        return Expectation(self._forwarded(port, packet, service, backend), why, slot, backend.name)
 
-    def _forwarded(self, port: str, packet: Packet, service: Service, backend: Target) -> Frame:
+    def _forwarded(self, port: str, packet: Packet, service: Service, backend: Target) -> frozenset[Frame]:
         leaves = port if backend.port is None else backend.port
         from_mac = self.mac if leaves in self._uplinks else packet.data[6:12]
         destination = (backend.address, service.target_port) if service.nat else None
-        return Frame(leaves, rewritten(packet, backend.mac, from_mac, destination=destination))
+        macs = backend.mac, from_mac
+        return frozenset(
+            Frame(leaves, rewritten(packet, *macs, destination=destination, stale=stale)) for stale in _stale(packet)
+        )
 
     def _answer(self, port: str, packet: Packet) -> Expectation:
         if neighbors.is_echo_request(packet):
@@ -198,13 +206,24 @@ class Reference:
                 return dropped("a fragment of no backend whose fragments are restored")
             if packet.protocol != UDP and not _later_ipv6(packet):
                 return dropped("a fragment of another protocol than UDP")
+            if packet.ethertype == IPV4 and packet.more and packet.end - packet.l3 < SMALLEST:
+                return dropped(f"an IPv4 fragment of fewer than {SMALLEST} bytes, and not the last one")
             source = (pieces.address, _port_of(pieces, packet.sport))
             why = f"{packet.piece.value} of an answer for {ip_address(pieces.address)}"
         leave = self._exits[port]
         if leave is None:
             return dropped(f"{why}; but no uplink has a next hop")
         uplink, next_hop = leave
-        return sure(uplink, rewritten(packet, next_hop, self.mac, source=source), why)
+        macs = next_hop, self.mac
+        return Expectation(
+            frozenset(Frame(uplink, rewritten(packet, *macs, source=source, stale=stale)) for stale in _stale(packet)),
+            why,
+        )
+
+
+def _stale(packet: Packet) -> tuple[bool, ...]:
+    """Whether the transport checksum may be left as it was for the old addresses: docs/forwarding.md, atomic fragments."""
+    return (False, True) if packet.atomic else (False,)
 
 
 def _later_ipv6(packet: Packet) -> bool:

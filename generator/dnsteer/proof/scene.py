@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeVar
 
 from dnsteer.proof import craft, wire
 from dnsteer.proof.convert import PREFIX
+from dnsteer.proof.coverage import coverage, evenly
 from dnsteer.proof.craft import Clients, Talk
 from dnsteer.proof.outcome import Frame
 from dnsteer.proof.reference import Reference
 from dnsteer.proof.served import Service, Target, endpoints, packed_mac, targets
 from dnsteer.spec.model import Forwarding, Spec, Vip
 
-_T = TypeVar("_T")
 _NEIGHBORS = bytes.fromhex("02fcfe")
 
 
@@ -65,6 +64,7 @@ class Scene:
         self.spec = spec
         self.reference = reference
         self.per_service = per_service
+        self.coverage = coverage(spec, reference.services, per_service)
         self.clients = Clients(spec)
         self.uplinks = list(spec.switch.uplinks)
         self.ports = list(spec.switch.ports)
@@ -121,19 +121,14 @@ class Scene:
         passes = self.reference.expect(port, data).options
         return Vector(name, port, data, kind if passes else "drop")
 
-    def some(self, items: Sequence[_T]) -> Sequence[_T]:
-        """Return all of *items*, or as many of them, evenly spread, as the sample allows."""
-        limit = self.per_service
-        if limit is None or limit >= len(items):
-            return items
-        return [items[i * len(items) // limit] for i in range(limit)]
-
     def posts(self) -> Iterator[Post]:
         """Yield every backend whose answers pass the switch, once for each address of a VIP that it serves."""
         for name, vip in self.spec.vips.items():
             translated = vip.forwarding in (Forwarding.NAT, Forwarding.SIIT)
             for address in vip.addresses:
-                for backend in self.some(targets(self.spec.pools[vip.pool], vip.forwarding, address.version)):
+                for backend in evenly(
+                    targets(self.spec.pools[vip.pool], vip.forwarding, address.version), self.per_service
+                ):
                     if translated or backend.port in self.spec.switch.ports:
                         yield Post(name, vip, address.packed, backend)
 
@@ -164,14 +159,17 @@ def port_of(post: Post, protocol: int) -> int | None:
 
 def reply(scene: Scene, talk: Talk, protocol: int, vector: Vector, turn: int) -> Iterator[Vector]:
     """Yield the answer to a query, when the answers of the backend that has it pass the switch."""
+    service = scene.reference.services[talk.destination, protocol, talk.dport]
+    translated = service.nat or service.mode is Forwarding.SIIT
+    if not translated and not scene.ports:
+        return
     options = sorted(
         scene.reference.expect(vector.port, vector.data).options, key=lambda frame: (frame.port, frame.data)
     )
     if not options:
         return
     frame = options[turn % len(options)]
-    service = scene.reference.services[talk.destination, protocol, talk.dport]
-    if service.nat or service.mode is Forwarding.SIIT or frame.port in scene.ports:
+    if translated or frame.port in scene.ports:
         if service.mode is Forwarding.IPIP:  # it answers what is inside
             frame = Frame(frame.port, frame.data[:6] + vector.data[6:])
         answer = craft.segment(

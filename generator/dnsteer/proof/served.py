@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from ipaddress import ip_address
 
-from dnsteer.plan.overlay import overlay
+from dnsteer.plan.absence import Absence
+from dnsteer.plan.overlay import nobody_left, without
 from dnsteer.plan.slots import assign
 from dnsteer.proof.wire import TCP, UDP
 from dnsteer.spec import meaning
@@ -48,7 +51,7 @@ class Service:
     owners: tuple[Target, ...]
     """The backends that own at least one slot, in the order of their first."""
 
-    @property
+    @cached_property
     def label(self) -> str:
         """The service in a reader's words."""
         return f"{self.vip} {ip_address(self.address)} {_NAMES[self.protocol]}/{self.port}"
@@ -127,17 +130,29 @@ def targets(pool: Pool, mode: Forwarding, version: int) -> list[Target]:
     return [each for each in found if each is not None]
 
 
-def table_of(spec: Spec, pool: Pool, mode: Forwarding, version: int) -> tuple[Target, ...]:
-    """Return the backend of each slot; empty where nobody is left and the queries are dropped."""
+def own_of(spec: Spec, pool: Pool, mode: Forwarding, version: int) -> tuple[str, ...]:
+    """Return the name of each slot's backend when nobody is out; empty where no backend can be reached."""
+    usable = {backend.name: backend.weight for backend in pool.backends if target(backend, mode, version) is not None}
+    return assign(usable, meaning.slot_count(spec, pool)) if usable else ()
+
+
+def table_of(
+    spec: Spec, pool: Pool, mode: Forwarding, version: int, absences: Sequence[Absence] = ()
+) -> tuple[Target, ...]:
+    """Return the backend of each slot, with *absences* besides who is down by the spec.
+
+    Empty where nobody is left and the queries are dropped.
+    """
     here = {found.name: found for found in targets(pool, mode, version)}
-    if not here:
+    base = own_of(spec, pool, mode, version)
+    if not base:
         return ()
     usable = {backend.name: backend.weight for backend in pool.backends if backend.name in here}
-    base = assign(usable, meaning.slot_count(spec, pool))
     down = [backend.name for backend in pool.backends if backend.name in here and backend.state is State.DOWN]
-    if any(weight for name, weight in usable.items() if name not in down):
-        return tuple(here[name] for name in overlay(base, usable, down))
-    return () if pool.on_all_down == "drop" else tuple(here[name] for name in base)
+    gone = [absence for absence in absences if absence.backend in here]
+    if pool.on_all_down == "drop" and nobody_left(usable, down, gone):
+        return ()
+    return tuple(here[name] for name in without(base, usable, down, gone))
 
 
 def exit_of(switch: Switch, place: str) -> tuple[str, bytes] | None:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from scapy.layers.inet import ICMP, IPOption_Router_Alert
-from scapy.layers.inet6 import ICMPv6EchoRequest, ICMPv6ND_NS, ICMPv6NDOptSrcLLAddr, IPv6
+from scapy.layers.inet6 import (
+    ICMPv6EchoRequest,
+    ICMPv6ND_NS,
+    ICMPv6NDOptSrcLLAddr,
+    IPv6,
+    IPv6ExtHdrDestOpt,
+    IPv6ExtHdrFragment,
+    PadN,
+)
 from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Packet, Raw
 from scapy.utils6 import in6_getnsma, in6_getnsmac
@@ -16,6 +24,11 @@ from dnsteer.proof.scene import Scene, Vector
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 _STRANGE = "02:fc:fd:00:00:01"
+_BETWEEN = (
+    ("as an atomic fragment", IPv6ExtHdrFragment(id=1)),
+    ("as an atomic fragment with a reserved bit", IPv6ExtHdrFragment(id=2, res2=1)),
+    ("with destination options", IPv6ExtHdrDestOpt(options=[PadN(optdata=bytes(4))])),
+)
 
 
 def mac_text(mac: bytes) -> str:
@@ -45,6 +58,7 @@ def solicitation(
     unspecified: bool = False,
     to: str | None = None,
     tag: Packet | None = None,
+    between: Packet | None = None,
     message: Packet | None = None,
     **fields: object,
 ) -> bytes:
@@ -57,6 +71,8 @@ def solicitation(
         frame /= tag
     header = {"src": "::" if unspecified else address_text(asker), "dst": address_text(group), "hlim": 255}
     frame /= IPv6(**{**header, **fields})
+    if between is not None:
+        frame /= between
     frame /= ICMPv6ND_NS(tgt=address_text(address)) if message is None else message
     return bytes(frame / ICMPv6NDOptSrcLLAddr(lladdr=mac) if option else frame)
 
@@ -68,6 +84,7 @@ def echo(
     mac: bytes,
     *,
     tag: Packet | None = None,
+    between: Packet | None = None,
     length: int = 56,
     message: Mapping[str, object] | None = None,
     **fields: object,
@@ -77,7 +94,7 @@ def echo(
     talk = Talk(mac, scene.neighbor_mac(port), client, address, 0, 0, serial)
     kind = ICMP if talk.version == 4 else ICMPv6EchoRequest
     body = {"id": serial & 0xFFFF, "seq": serial >> 16, **(message or {})}
-    return craft.special(talk, kind(**body) / Raw(craft.noise(serial, length)), tag=tag, **fields)
+    return craft.special(talk, kind(**body) / Raw(craft.noise(serial, length)), tag=tag, between=between, **fields)
 
 
 def _places(scene: Scene) -> Iterator[tuple[bytes, str]]:
@@ -130,6 +147,7 @@ def _odd_neighbors(scene: Scene, port: str, address: bytes, where: str) -> Itera
             "solicitation with a priority tag": solicitation(scene, port, address, tag=priority),
             "solicitation with traffic class and flow label": solicitation(scene, port, address, tc=0xC0, fl=0xABCDE),
             "unicast solicitation": solicitation(scene, port, address, dst=address_text(address)),
+            **{f"solicitation {name}": solicitation(scene, port, address, between=header) for name, header in _BETWEEN},
         }
     for name, data in found.items():
         yield scene.judged(f"{name} for {where}", port, data, "odd")
@@ -164,5 +182,7 @@ def _odd_echoes(scene: Scene, port: str, address: bytes, mac: bytes, where: str)
         found["echo request of 255 hops and class 0xbb"] = echo(
             scene, port, address, mac, hlim=255, tc=0xBB, fl=0xABCDE
         )
+        for name, header in _BETWEEN:
+            found[f"echo request {name}"] = echo(scene, port, address, mac, between=header)
     for name, data in found.items():
         yield scene.judged(f"{name} to {where}", port, data, "odd")

@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from scapy.layers.inet import UDP
-from scapy.layers.inet6 import IPv6ExtHdrFragment
-from scapy.packet import Raw
-
 from dnsteer.proof import craft, wire
 from dnsteer.proof.craft import Talk, address_text
 from dnsteer.proof.scene import PROTOCOLS, Scene, Vector, port_of
@@ -40,10 +36,6 @@ def _damaged(talk: Talk, protocol: int) -> Iterator[tuple[str, bytes]]:
     packet = wire.parse(data)
     if talk.version == 4:
         yield "with a wrong header checksum", _patched(data, packet.l3 + 10, bytes((data[24] ^ 1,)))
-    else:
-        body = UDP(sport=talk.sport, dport=talk.dport) / Raw(craft.dns(talk.serial, wire.UDP))
-        if protocol == wire.UDP:
-            yield "with the fragment header of a whole packet", craft.special(talk, body, between=IPv6ExtHdrFragment())
     if protocol == wire.UDP:
         length = packet.end - packet.l4
         for number in (length + 1, 7):

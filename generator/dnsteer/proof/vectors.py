@@ -5,19 +5,20 @@ No two expected frames are alike, so a frame that leaves can be told by its byte
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
+from itertools import chain
 
 from dnsteer.proof import choice, craft, oddities, refused, solicit, unfit
+from dnsteer.proof.coverage import HASH_TRIES
 from dnsteer.proof.reference import Reference
 from dnsteer.proof.scene import PROTOCOLS, Post, Scene, Vector, port_of, reply
 from dnsteer.proof.served import Service
 from dnsteer.proof.wire import TCP, UDP
 from dnsteer.spec.model import Forwarding, Selection, Spec
 
-__all__ = ["Vector", "vectors"]
+__all__ = ["Vector", "batches", "vectors"]
 
-_HASH_TRIES = 4
-"""Packets per slot of a pool whose slots the switch's hash chooses."""
 _LARGE_ANSWER = 3601
 """Bytes of payload of an answer that needs fragments: an odd number, three of IPv4 and three of IPv6."""
 
@@ -28,24 +29,37 @@ def vectors(spec: Spec, reference: Reference, per_service: int | None = None) ->
     *per_service* limits the slots tried per service, the backends that send fragments per VIP's address, and the
     uplinks at which neighbours ask, for specs so large that trying all of them takes too long.
     """
-    scene = Scene(spec, reference, per_service)
-    yield from solicit.neighbors(scene)
-    yield from solicit.echoes(scene)
-    for number, service in enumerate(reference.services.values()):
-        yield from _queries(scene, service, number)
+    return chain.from_iterable(batches(Scene(spec, reference, per_service)))
+
+
+def batches(scene: Scene) -> Iterator[Iterator[Vector]]:
+    """Yield the frames to send, those together that must not be apart.
+
+    That are the fragments of a datagram, and all queries of a hashed pool: its services may share megaflows of a later pass.
+    """
+    yield solicit.neighbors(scene)
+    yield solicit.echoes(scene)
+    hashed: dict[str, list[tuple[int, Service]]] = defaultdict(list)
+    for number, service in enumerate(scene.reference.services.values()):
+        if service.hashed:
+            hashed[scene.spec.vips[service.vip].pool].append((number, service))
+        else:
+            yield _queries(scene, service, number)
+    for services in hashed.values():
+        yield chain.from_iterable(_queries(scene, service, number) for number, service in services)
     for number, post in enumerate(scene.posts()):
-        yield from _large_answers(scene, post, number)
-    yield from oddities.queries(scene)
-    yield from oddities.answers(scene)
-    yield from unfit.frames(scene)
-    yield from refused.frames(scene)
+        yield _large_answers(scene, post, number)
+    yield oddities.queries(scene)
+    yield oddities.answers(scene)
+    yield unfit.frames(scene)
+    yield refused.frames(scene)
 
 
 def _queries(scene: Scene, service: Service, number: int) -> Iterator[Vector]:
     """A query for each slot, and the answer where it comes back; *number* makes services start at other uplinks."""
     count = len(service.slots)
-    tries = _HASH_TRIES if service.selection is Selection.DP_HASH else 1
-    slots = scene.some(range(count))
+    tries = HASH_TRIES if service.selection is Selection.DP_HASH else 1
+    slots = scene.coverage.slots[service.address, service.protocol, service.port]
     chosen = service.extended and service.hashed and choice.spreads(service, len(slots))
     for nth, slot in enumerate(slots):
         for attempt in range(tries):

@@ -39,8 +39,9 @@ class Piece(Enum):
 class Packet:
     """A frame and the places of its headers. Addresses are packed; ports are -1 where there are none.
 
-    *vlan* is the VLAN ID of the outer tag, 0 without one; *tags* is their number.
-    *fragment_header*: IPv6 has one, be it that of a whole packet.
+    *vlan* is the VLAN ID of the outer tag, 0 without one; *tags* is their number. *fragment_header*: IPv6 has one, be it
+    that of a whole packet. *atomic*: it has one, and nothing follows (RFC 6946). *more*: IPv4 says that more fragments
+    follow.
     """
 
     data: bytes
@@ -51,6 +52,8 @@ class Packet:
     l4: int = 0
     piece: Piece = Piece.WHOLE
     fragment_header: bool = False
+    more: bool = False
+    atomic: bool = False
     source: bytes = b""
     destination: bytes = b""
     sport: int = -1
@@ -104,6 +107,7 @@ def _parse_ipv4(packet: Packet) -> None:
     packet.protocol = data[l3 + 9]
     packet.source, packet.destination = data[l3 + 12 : l3 + 16], data[l3 + 16 : l3 + 20]
     packet.piece = Piece.LATER if place & 0x1FFF else Piece.FIRST if place & 0x2000 else Piece.WHOLE
+    packet.more = bool(place & 0x2000)
 
 
 def _parse_ipv6(packet: Packet) -> None:
@@ -120,9 +124,10 @@ def _parse_ipv6(packet: Packet) -> None:
             raise MalformedError("shorter than its extension headers")
         if protocol == FRAGMENT:
             place = int.from_bytes(data[at + 2 : at + 4], "big")
-            # Offset 0 and no more fragments: a whole datagram that only looks like a fragment (RFC 6946).
-            packet.piece = Piece.LATER if place & 0xFFF8 else Piece.FIRST if place & 1 else Piece.WHOLE
-            packet.fragment_header = True
+            # Offset 0 and no more fragments: a whole datagram that only looks like a fragment. With one of the two reserved
+            # bits set, Open vSwitch takes it for a first fragment all the same.
+            packet.piece = Piece.LATER if place & 0xFFF8 else Piece.FIRST if place else Piece.WHOLE
+            packet.fragment_header, packet.atomic = True, not place & 0xFFF9
             length = 8
         else:
             length = (data[at + 1] + 2) * 4 if protocol == _AUTHENTICATION else (data[at + 1] + 1) * 8
@@ -162,11 +167,13 @@ def rewritten(
     *,
     source: tuple[bytes, int] | None = None,
     destination: tuple[bytes, int] | None = None,
+    stale: bool = False,
 ) -> bytes:
     """Return the frame with other MAC addresses and, where given, another source or destination address and port.
 
-    Checksums are updated for what changes, which also serves fragments, whose payload is not all there. A UDP checksum
-    of zero (none) stays zero. Later fragments have no port to change.
+    *stale*: the transport checksum is updated for the ports alone, as Open vSwitch does in atomic IPv6 fragments.
+    Otherwise checksums are updated for what changes, which also serves fragments, whose payload is not all there. A UDP
+    checksum of zero (none) stays zero. Later fragments have no port to change.
     """
     out = bytearray(packet.data)
     out[0:6], out[6:12] = to_mac, from_mac
@@ -178,7 +185,8 @@ def rewritten(
             continue
         address, port = change
         at = first_address + nth * len(address)
-        old, new = old + out[at : at + len(address)], new + address
+        if not stale:
+            old, new = old + out[at : at + len(address)], new + address
         out[at : at + len(address)] = address
         if packet.piece is not Piece.LATER:
             at = first_port + nth * 2

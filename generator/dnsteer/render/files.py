@@ -8,13 +8,14 @@ import os
 import re
 import shlex
 import stat
-import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 from dnsteer import __version__
+from dnsteer.plan import smallest
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.objects import Plan
@@ -22,6 +23,7 @@ from dnsteer.plan.pipeline import COOKIE_MASK, COOKIE_TAG
 from dnsteer.render.engine import environment
 from dnsteer.render.flows import flow_lines, groups_of, render_flows, render_groups
 from dnsteer.render.program import program_text
+from dnsteer.render.writing import replace_files
 from dnsteer.spec.load import Loaded
 
 FILES = ("bridge.sh", "groups.txt", "flows.txt", "bundle.txt")
@@ -44,7 +46,7 @@ def rendered(loaded: Loaded) -> dict[str, str]:
     )
     flows = render_flows(plan, file)
     texts = {
-        "bridge.sh": _bridge_script(loaded, file),
+        "bridge.sh": _bridge_script(loaded, plan, file),
         "groups.txt": head.format(what="Groups", how="add-groups", name="groups.txt") + render_groups(plan, file),
         "flows.txt": head.format(what="Flows", how="add-flows", name="flows.txt") + flows,
         "bundle.txt": head.format(what="All tables and groups", how="bundle", name="bundle.txt") + _bundle(plan, flows),
@@ -58,9 +60,10 @@ def rendered(loaded: Loaded) -> dict[str, str]:
 def write_files(
     texts: Mapping[str, str], folder: Path, *, stale: Iterable[str] = (), force: bool = False
 ) -> dict[str, State]:
-    """Write all files into *folder*, each whole or not at all, and remove those of *stale* that dnsteer made earlier.
+    """Write all files into *folder*, whole or not at all, and remove those of *stale* that dnsteer made earlier.
 
-    A file that dnsteer did not make is replaced only with *force*; without it nothing is written then. Raises OSError.
+    A file that dnsteer did not make is replaced only with *force*; without it nothing is written then. Raises OSError that
+    names the file, and when the disk is full all files are as they were.
     """
     states = {name: _state(folder / name, text) for name, text in texts.items()}
     foreign = [folder / name for name, state in states.items() if state != "new" and not _is_ours(folder / name)]
@@ -71,10 +74,16 @@ def write_files(
         )
         raise FileExistsError(errno.EEXIST, said, ", ".join(map(str, blocked)))
     old = [name for name in stale if name not in texts and _is_ours(folder / name)]
+    fresh = {folder / name: texts[name].encode() for name, state in states.items() if state != "unchanged"}
+    made = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
-    for name, state in states.items():
-        if state != "unchanged":
-            _write(folder / name, texts[name])
+    try:
+        replace_files(fresh, {file: _mode(file) for file in fresh})
+    except BaseException:
+        if made:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
     for name in old:
         (folder / name).unlink()
     return {**states, **dict.fromkeys(old, "removed")}
@@ -100,18 +109,6 @@ def _mode(file: Path) -> int:
     return 0o755 if file.suffix == ".sh" else 0o644
 
 
-def _write(file: Path, text: str) -> None:
-    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(text.encode())
-        Path(temporary).chmod(_mode(file))
-        Path(temporary).replace(file)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
 def _bundle(plan: Plan, flows: str) -> str:
     """One transaction that replaces all that is ours; flows of others stay."""
     lines = ["# one transaction: what was dnsteer's goes, this comes, and no packet meets a state between"]
@@ -122,11 +119,15 @@ def _bundle(plan: Plan, flows: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _bridge_script(loaded: Loaded, file: str) -> str:
+def _bridge_script(loaded: Loaded, plan: Plan, file: str) -> str:
     env = environment()
     env.filters.setdefault("shell", shlex.quote)
     env.filters.setdefault("ovsdb_string", json.dumps)
     bridge = wanted_bridge(loaded.spec)
     return env.get_template("files/bridge.sh.j2").render(
-        bridge=bridge, file=file, flavor=loaded.spec.switch.flavor.value
+        bridge=bridge,
+        file=file,
+        flavor=loaded.spec.switch.flavor.value,
+        smallest=smallest,
+        size=smallest.wanted(plan, bridge.datapath_type),
     )

@@ -19,6 +19,7 @@ import yaml
 from yaml import events
 
 from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, SpecError, shorten
+from dnsteer.spec.source import UnreadableError, read_whole, shown
 from dnsteer.spec.syntax import explain
 
 MAX_BYTES = 8 * 1024 * 1024
@@ -60,22 +61,21 @@ def bridge_of(doc: Document) -> str:
 
 
 def read_document(file: FilePath) -> Document:
-    """Read and parse *file*.
+    """Read and parse *file*, standard input where it is `-`.
 
     Raises SpecError when the file cannot be read, is not UTF-8, is too large, is empty or is not the YAML described above.
     """
-    name = str(file)
+    name = shown(file)
 
     def refuse(found: str, expected: str, hint: str = "", line: int = 0) -> SpecError:
         return SpecError(name, [Finding(line, (), found, expected, hint)])
 
     try:
-        with file.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
+        data = read_whole(file, MAX_BYTES)
+    except UnreadableError as err:
+        raise refuse(err.found, "a readable YAML file", err.hint) from err
     except FileNotFoundError as err:
         raise refuse("no such file", "a readable YAML file", "check the path") from err
-    except IsADirectoryError as err:
-        raise refuse("a directory", "a readable YAML file", "name the spec in it") from err
     except PermissionError as err:
         raise refuse("a file without read permission", "a readable YAML file", "check its owner and mode") from err
     except (OSError, ValueError) as err:
@@ -105,7 +105,7 @@ def parse_document(name: str, text: str) -> Document:
     if not reader.findings and doc.value is None:
         reader.findings.append(Finding(0, (), "an empty document", "a spec", "start from examples/quickstart.yaml"))
     if reader.findings:
-        raise SpecError(name, reader.findings)
+        raise SpecError(name, reader.findings, reader.total)
     return doc
 
 
@@ -128,6 +128,7 @@ class _Reader:
         self._next: Callable[[], Any] = self.loader.get_event
         self.lines: dict[Path, int] = {}
         self.findings: list[Finding] = []
+        self.total = 0  # findings, those that are only counted too
         self.values = 0
 
     def document(self) -> Any:
@@ -151,9 +152,9 @@ class _Reader:
         return None
 
     def _find(self, event: Any, path: Path, found: str, expected: str, hint: str) -> None:
-        self.findings.append(Finding(_line(event), path, found, expected, hint))
-        if len(self.findings) > MAX_FINDINGS:
-            raise _GiveUpError
+        self.total += 1
+        if self.total <= MAX_FINDINGS + 1:
+            self.findings.append(Finding(_line(event), path, found, expected, hint))
 
     def _value(self, event: Any, path: Path) -> Any:
         """The value that begins with *event*; reads up to its end."""

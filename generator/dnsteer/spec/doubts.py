@@ -28,7 +28,7 @@ def _ports(scope: Scope) -> Iterator[Finding]:
         if name not in used:
             yield scope.finding(
                 ("switch", "ports", name), "a port that no backend uses", f"a backend with port: {name}",
-                "a backend without port is asked by the uplink that the query came in by",
+                "a backend without port is asked by the uplink that the query came in by", "ports that no backend uses",
             )  # fmt: skip
 
 
@@ -39,7 +39,7 @@ def _pools(scope: Scope) -> Iterator[Finding]:
     for name, pool in spec.pools.items():
         base: Path = ("pools", name)
         if name not in used:
-            yield scope.finding(base, "a pool that no VIP uses", "a VIP with this pool")
+            yield scope.finding(base, "a pool that no VIP uses", "a VIP with this pool", kind="pools that no VIP uses")
             continue
         dark = [
             reached
@@ -56,6 +56,7 @@ def _pools(scope: Scope) -> Iterator[Finding]:
                 "the base assignment is kept: queries still go to backends that are down"
                 if pool.on_all_down == "keep"
                 else "queries are dropped until one is up (on_all_down)",
+                "pools with every backend of a family down",
             )  # fmt: skip
 
 
@@ -80,6 +81,7 @@ def _extension(scope: Scope) -> Iterator[Finding]:
                 f"links of at least {USUAL_MTU + more} bytes from the switch to the backends of pool {vip.pool}",
                 f"tunnels make queries {more} bytes longer, and what is longer than the link is lost: full segments of "
                 "TCP are; queries over UDP never are that long",
+                "VIPs whose tunnels make packets longer than the links",
             )  # fmt: skip
 
 
@@ -113,10 +115,12 @@ def _vips(scope: Scope) -> Iterator[Finding]:
                 why = "the extension translates no fragments: they are always dropped"
             yield scope.finding(
                 ("vips", name, "fragments"), f'"drop" with forwarding {way}', f"no fragments key with {way}", why,
+                "VIPs with fragments: drop, which has no effect without forwarding nat",
             )  # fmt: skip
         others = [a for a in vip.addresses if a in echo]
         if not vip.echo and others:
             yield scope.finding(
                 ("vips", name, "echo"), f"false, while VIP {echo[others[0]]} with the same address says true",
                 "one answer for an address", f"echo requests to {others[0]} are answered",
+                "VIPs with echo: false, while another VIP with the same address says true",
             )  # fmt: skip

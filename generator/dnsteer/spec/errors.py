@@ -12,9 +12,12 @@ Path = tuple[str | int, ...]
 
 MAX_FINDINGS = 1000
 """A spec with more findings than this has one mistake many times; the rest is not looked for."""
+MAX_SHOWN = 20
+"""Findings that people are shown; the rest is counted, and programs get up to MAX_FINDINGS."""
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+\Z")
 _SHOWN = 60
+_NAMES = 4
 
 
 def shorten(text: str) -> str:
@@ -44,13 +47,17 @@ def show_path(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong (or, as a warning, doubtful): where, what was found, what was expected, what to do."""
+    """One thing that is wrong (or, as a warning, doubtful): where, what was found, what was expected, what to do.
+
+    *kind*: what several warnings of a kind are called together, such as "ports that no backend uses".
+    """
 
     line: int
     path: Path
     found: str
     expected: str
     hint: str = ""
+    kind: str = ""
 
     def text(self, file: str) -> str:
         """The finding as one line, with the hint on a second one. Safe to print whatever the spec holds."""
@@ -58,6 +65,12 @@ class Finding:
         at = f"{show_path(self.path)}: " if self.path else ""
         first = escape(f"{where}{at}found {self.found}; expected {self.expected}")
         return f"{first}\n    hint: {escape(self.hint)}" if self.hint else first
+
+    @property
+    def owner(self) -> str:
+        """The name of the VIP, pool or port that it is about."""
+        named = self.path[1:2] if self.path[:1] in (("pools",), ("vips",)) else self.path[2:3]
+        return shorten(str(named[0])) if named else show_path(self.path)
 
     def as_json(self, file: str) -> dict[str, object]:
         """The finding as a JSON object."""
@@ -71,22 +84,46 @@ class Finding:
         }
 
 
-class SpecError(Exception):
-    """A spec that cannot be used. Carries the findings of the phase that failed, at most MAX_FINDINGS of them."""
+def together(findings: Iterable[Finding], file: str) -> list[str]:
+    """Texts of warnings: each kind on one line, with their number and the first names where there are several."""
+    kinds: dict[str, list[Finding]] = {}
+    for finding in findings:
+        kinds.setdefault(finding.kind, []).append(finding)
+    return [text for kind, those in kinds.items() for text in _together(kind, those, file)]
 
-    def __init__(self, file: str, findings: Iterable[Finding]) -> None:
+
+def _together(kind: str, those: Sequence[Finding], file: str) -> list[str]:
+    if len(those) == 1 or not kind:
+        return [finding.text(file) for finding in those]
+    names = list(dict.fromkeys(finding.owner for finding in those))
+    shown = ", ".join(names[:_NAMES]) + (f" and {len(names) - _NAMES} more" if len(names) > _NAMES else "")
+    return [escape(f"{file}:{those[0].line}: {len(those)} {kind}: {shown}") + "\n    hint: -v shows each of them"]
+
+
+class SpecError(Exception):
+    """A spec that cannot be used. Carries the findings of the phase that failed, at most MAX_FINDINGS of them.
+
+    *total*: how many there are where that is known of more than MAX_FINDINGS.
+    """
+
+    def __init__(self, file: str, findings: Iterable[Finding], total: int = 0) -> None:
         self.file = file
         first = list(islice(findings, MAX_FINDINGS + 1))
-        self.more = len(first) > MAX_FINDINGS
         self.findings: Sequence[Finding] = sorted(
             first[:MAX_FINDINGS], key=lambda f: (f.line, show_path(f.path), f.expected)
         )
+        self._counted = len(first) <= MAX_FINDINGS or total > MAX_FINDINGS
+        self.more = max(total, len(first)) - len(self.findings) if len(first) > MAX_FINDINGS else 0
+        """How many there are besides *findings*; where that is not known, 1."""
         super().__init__(self.text())
 
     def text(self) -> str:
-        """All findings, one after the other, and a closing count."""
-        n = len(self.findings)
-        lines = [f.text(self.file) for f in self.findings]
-        count = f"{n}{' and more' if self.more else ''} error{'s' if n != 1 else ''}"
-        lines.append(f"{count} in {escape(self.file)}; nothing was changed")
+        """The first MAX_SHOWN findings, one after the other, and a closing count."""
+        listed = len(self.findings)
+        lines = [f.text(self.file) for f in self.findings[:MAX_SHOWN]]
+        n = f"{listed + self.more}" if self._counted else f"more than {listed}"
+        count = f"{n} error{'s' if listed != 1 else ''} in {escape(self.file)}"
+        if listed > MAX_SHOWN:
+            count += f", of which {MAX_SHOWN} are shown (with --json {'all' if not self.more else listed})"
+        lines.append(f"{count}; nothing was changed")
         return "\n".join(lines)

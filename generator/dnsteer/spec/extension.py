@@ -69,18 +69,18 @@ class Extension(Part):
     budgets: Budgets = Field(default_factory=Budgets, description="What it reserves in hardware.")
 
 
-def _fields(value: Any) -> Any:
-    names = value if isinstance(value, list) else []
-    if not names or any(not isinstance(name, str) or name not in HASH_FIELDS for name in names):
-        raise wanted(f"a list of {', '.join(HASH_FIELDS[:-1])} and {HASH_FIELDS[-1]}")
-    if len(set(names)) < len(names):
-        raise wanted("each field once")
-    return names
+def _field(value: Any) -> str:
+    if isinstance(value, str) and value in HASH_FIELDS:
+        return value
+    from dnsteer.spec.structure import near  # here, since that module reads the parts of this one
+
+    hint = near(value, HASH_FIELDS) if isinstance(value, str) else ""
+    raise wanted(f"one of {', '.join(HASH_FIELDS)}", hint if hint.startswith("did you mean") else "")
 
 
 HashFields = Annotated[
-    list[str],
-    BeforeValidator(_fields),
+    list[Annotated[str, BeforeValidator(_field)]],
+    Field(min_length=1),
     WithJsonSchema(
         {"type": "array", "items": {"enum": [*HASH_FIELDS], "type": "string"}, "minItems": 1, "uniqueItems": True}
     ),

@@ -24,6 +24,13 @@ def check_extension(scope: Scope) -> Iterator[Finding]:
                 ("pools", name, "hash_fields"), f"hash_fields with selection {pool.selection.value}",
                 "no hash_fields with this selection", "only selection: client hashes fields of the spec's choice",
             )  # fmt: skip
+        fields = pool.hash_fields or []
+        for i, field in enumerate(fields):
+            if (first := fields.index(field)) != i:
+                yield scope.finding(
+                    ("pools", name, "hash_fields", i), f'"{field}" a second time', "each field once",
+                    f"remove it: it is hash_fields[{first}] already",
+                )  # fmt: skip
     vips = [(n, v, scope.spec.pools[v.pool]) for n, v in scope.spec.vips.items() if v.pool in scope.spec.pools]
     for name, vip, pool in vips:
         yield from _combination(scope, name, vip, pool)

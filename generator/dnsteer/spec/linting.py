@@ -14,6 +14,7 @@ MASKS = 16
 CODES = (
     "DNS001", "DNS002", "DNS003", "DNS004", "DNS005", "DNS010", "DNS011", "DNS012", "DNS013", "DNS014", "DNS015",
     "DNS016", "DNS017", "DNS018", "DNS019", "DNS020", "DNS021", "DNS022", "DNS023", "DNS030", "DNS031", "DNS032",
+    "DNS033", "DNS034",
     "DNS040", "DNS050", "DNS060", "DNS061", "DNS062", "DNS063",
 )  # fmt: skip
 """The codes of all findings; what they mean is in offload/codes.py. One that goes stays here: recorded specs may have it."""

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from dnsteer.spec.families import Family, Reach
-from dnsteer.spec.model import SHORTHANDS, Backend, Flavor, Forwarding, Pool, Protocol, Selection, Spec, Switch, Vip
+from dnsteer.spec.model import (
+    MAX_SLOTS,
+    SHORTHANDS,
+    Backend,
+    Flavor,
+    Forwarding,
+    Pool,
+    Protocol,
+    Selection,
+    Spec,
+    Switch,
+    Vip,
+)
 from dnsteer.spec.types import Address
 
 
@@ -28,9 +41,10 @@ class FlavorLimits:
     why_no_dp_hash: str = ""
 
 
-SOURCE_PORT_SLOTS = 1024
+SOURCE_PORT_SLOTS = 256
 """Slots of a pool that names none, unless the switch's hash selects. A constant: a number that followed the members would
-change with them, and then most slots move. With 1024 a change moves 2 % more slots than it must (docs/slots.md)."""
+change with them, and then most slots move. A change moves 3 % more slots than it must; with 1024 slots it is 2 %, for four
+times the hardware rules (docs/slots.md)."""
 
 MAX_PORTS = 65_279
 """OpenFlow numbers the ports of a bridge from 1 to 0xfeff."""
@@ -80,6 +94,13 @@ def endpoints(vip: Vip) -> Iterator[Endpoint]:
             yield Endpoint(entry.protocol, entry.port, entry.target_port or entry.port, index)
 
 
+def spoken(endpoint: Endpoint) -> Literal["dns", "dot", "doq", "doh"]:
+    """What clients speak at a service, by its port: 853 is that of DoT and DoQ, 443 that of DoH, any other plain DNS's."""
+    if endpoint.port == 853:
+        return "dot" if endpoint.protocol is Protocol.TCP else "doq"
+    return "doh" if endpoint.port == 443 else "dns"
+
+
 def gateway_mac(switch: Switch) -> str:
     """MAC address of the virtual gateways."""
     if switch.gateway_mac is not None:
@@ -124,6 +145,12 @@ def slot_count(spec: Spec, pool: Pool) -> int:
     if pool.selection is Selection.DP_HASH:
         return FLAVOR_LIMITS[spec.switch.flavor].max_dp_hash_slots
     return SOURCE_PORT_SLOTS
+
+
+def most_slots(spec: Spec, pool: Pool) -> int:
+    """The most slots that *pool* can name."""
+    hashed = pool.selection is Selection.DP_HASH
+    return FLAVOR_LIMITS[spec.switch.flavor].max_dp_hash_slots if hashed else MAX_SLOTS
 
 
 def answers_leave_by(switch: Switch, ingress: str) -> str | None:

@@ -242,7 +242,9 @@ class Pool(Part):
 class Vip(Part):
     """Addresses that clients ask, the services there, and the pool that answers."""
 
-    addresses: Annotated[list[IPAny], Field(min_length=1)] = Field(description="Addresses, of one or both families.")
+    addresses: Annotated[list[IPAny], Field(min_length=1)] = Field(
+        description="Unicast addresses of one or both families."
+    )
     services: Annotated[list[ServiceEntry], Field(min_length=1)] = Field(
         description="`dns` (UDP and TCP 53), `dot` (TCP 853), `doq` (UDP 853), `doh` (TCP 443), or a mapping with "
         "`protocol` and `port`."

@@ -74,7 +74,7 @@ def _selection(scope: Scope, base: Path, pool: Pool) -> Iterator[Finding]:
     if takers <= most:
         return
     need = 1 << (takers - 1).bit_length()
-    highest = limits.max_dp_hash_slots if hashed else MAX_SLOTS
+    highest = meaning.most_slots(scope.spec, pool)
     hint = f"set slots: {need}"
     if need > highest:
         hint = f"split the pool: {pool.selection.value} with flavor {flavor.value} has at most {highest} slots"

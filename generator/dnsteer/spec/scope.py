@@ -16,9 +16,9 @@ class Scope:
     spec: Spec
     doc: Document
 
-    def finding(self, path: Path, found: str, expected: str, hint: str = "") -> Finding:
+    def finding(self, path: Path, found: str, expected: str, hint: str = "", kind: str = "") -> Finding:
         """A finding at *path*, with its line."""
-        return Finding(self.doc.line(path), path, found, expected, hint)
+        return Finding(self.doc.line(path), path, found, expected, hint, kind)
 
     def where(self, path: Path) -> str:
         """Point to another place of the document."""

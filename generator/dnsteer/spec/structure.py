@@ -63,7 +63,7 @@ def show_value(value: Any) -> str:
 
 
 def findings_of(error: ValidationError, doc: Document) -> list[Finding]:
-    """The findings that *error* stands for, each once."""
+    """The findings that *error* stands for, each once; of more than MAX_FINDINGS one more than that."""
     out: dict[tuple[Path, str], Finding] = {}
     misspelt: set[tuple[Path, str]] = set()
     missing: list[tuple[Path, str]] = []
@@ -114,7 +114,9 @@ def _finding(path: Path, item: Mapping[str, Any], doc: Document) -> Finding:
     else:
         expected = _PLAIN.get(kind, str(item["msg"]))
         hint = _wrong_kind(path, kind, value)
-    if value is None and path:
+    if value is None and path and isinstance(path[-1], int):
+        hint = "the entry has no value: give it one or remove it"
+    elif value is None and path:
         hint = "the key has no value: give it one" + ("" if _required(path) else " or remove the key")
     return Finding(line, path, found, expected, hint)
 

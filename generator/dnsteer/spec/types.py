@@ -137,20 +137,39 @@ def _read_address(text: str, families: str, kind: str, expected: str) -> Address
         raise wanted(expected, f"this is an IPv{address.version} address: its key is {other}")
     if isinstance(address, ipaddress.IPv6Address) and (address.ipv4_mapped or address.scope_id):
         raise wanted("a plain IPv6 address", "no IPv4-mapped address and no zone")
-    unusable = {
-        "multicast": address.is_multicast,
-        "unspecified": address.is_unspecified,
-        "loopback": address.is_loopback,
-        "link-local": address.is_link_local,
-        "broadcast": address == _BROADCAST,
-    }
-    for word, is_so in unusable.items():
-        if is_so:
-            raise wanted(f"{kind} that routers can reach", f"this one is {word}")
+    why = _unusable(address)
+    if why:
+        raise wanted(f"{kind} that routers can reach", f"this one is {why}")
     return address
 
 
 _BROADCAST = ipaddress.IPv4Address("255.255.255.255")
+# What may stand for one host elsewhere than on its own link. All other IPv6 is reserved (IANA, IPv6 address space).
+_UNICAST = tuple(
+    map(ipaddress.IPv6Network, ("2000::/3", "fc00::/7", "64:ff9b::/96", "64:ff9b:1::/48"))
+)  # global, unique local, and what translators stand for (RFC 6052, 8215)
+
+
+def _unusable(address: Address) -> str:
+    """Why no VIP, gateway, server or end of a tunnel can have this address; empty where one can."""
+    for is_so, word in (
+        (address.is_multicast, "multicast"),
+        (address.is_unspecified, "unspecified"),
+        (address.is_loopback, "loopback"),
+        (address.is_link_local, "link-local"),
+        (address == _BROADCAST, "broadcast"),
+    ):
+        if is_so:
+            return word
+    if isinstance(address, ipaddress.IPv4Address):
+        if address.packed[0] == 0:
+            return 'in 0.0.0.0/8 ("this network"), which routers drop'
+        return "in 240.0.0.0/4 (reserved), which routers drop" if address.is_reserved else ""
+    if address.is_site_local:
+        return "site-local (fec0::/10), which is no longer in use; unique local addresses are in fd00::/8"
+    if any(address in network for network in _UNICAST):
+        return ""
+    return "reserved; unicast addresses are in 2000::/3 and fc00::/7"
 
 
 def _no_address(text: str) -> str:

@@ -10,7 +10,7 @@ a kill -9 leaves is mended by the next apply, since each starts from what the sw
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
@@ -20,6 +20,7 @@ from dnsteer.plan.bridge import WantedBridge, wanted_bridge
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.objects import Plan
 from dnsteer.plan.pipeline import PIPELINE
+from dnsteer.plan.smallest import wanted
 from dnsteer.render.flows import groups_of, lines_of
 from dnsteer.spec.load import Loaded
 from dnsteer.switch import bridge as br
@@ -30,7 +31,9 @@ from dnsteer.switch.interrupts import put_off
 from dnsteer.switch.openflow import OpenFlow, Tables
 from dnsteer.switch.sending import Applied, Sending
 from dnsteer.switch.settings import WAITS, Level, Seen, deviations, put_right
-from dnsteer.switch.tools import SwitchError, UnavailableError
+from dnsteer.switch.state import STILL_BEGUN
+from dnsteer.switch.tools import SwitchError, UnavailableError, reworded
+from dnsteer.switch.tracker import Smallest, Tracker
 
 if TYPE_CHECKING:
     from dnsteer.switch.handover import Handover
@@ -69,7 +72,8 @@ class Journal(Protocol):
 class Prepared:
     """What an apply would do: the differences in OVSDB, in the tables and in the extension, from what is there.
 
-    *warnings* are of settings that are not dnsteer's.
+    *warnings* are of settings that are not dnsteer's. *fragment* is the tracker's smallest one, where it matters and there
+    is a bridge.
     """
 
     before: db.Bridge | None
@@ -78,11 +82,13 @@ class Prepared:
     todo: Changes
     program: Handover | None = None
     warnings: Sequence[str] = ()
+    fragment: Smallest | None = None
 
     @property
     def settings(self) -> list[str]:
         """What would be done beside tables and program, in words."""
-        return [d.todo for d in self.differ]
+        found = self.fragment
+        return [*(d.todo for d in self.differ), *([found.todo] if found is not None and found.differs else [])]
 
     @property
     def loads(self) -> bool:
@@ -92,7 +98,7 @@ class Prepared:
     @property
     def changed(self) -> bool:
         """Whether anything would be done."""
-        return bool(self.differ) or bool(self.todo) or self.loads
+        return bool(self.settings) or bool(self.todo) or self.loads
 
 
 class Apply:
@@ -148,10 +154,20 @@ class Apply:
             differ += br.settings(seen)
             found = deviations(seen, Level.NAMED, Level.WARNED)
             warnings = [f"{d.about}: {d.detail}" for d in found if d.kind != WAITS]  # which who deploys warns of
-        return Prepared(before, differ, tables, todo, program, warnings)
+        size = self._smallest
+        fragment = self._tracker.look(size) if size is not None and before is not None else None
+        return Prepared(before, differ, tables, todo, program, warnings, fragment)
 
     def _seen(self, have: db.Bridge, tables: Tables) -> Seen:
         return Seen(self.loaded.spec, self.plan, self.want, have, self.base.config(), tables)
+
+    @property
+    def _smallest(self) -> int | None:
+        return wanted(self.plan, self.want.datapath_type)
+
+    @property
+    def _tracker(self) -> Tracker:
+        return Tracker(self.base.remote, self.base.timeout)
 
     def _handover(self, todo: Changes) -> Handover | None:
         """What becomes of the extension's program, where there is an extension or was one."""
@@ -175,18 +191,33 @@ class Apply:
         """Do what was prepared."""
         try:
             if what.before is not None and (what.changed or self.journal.stale):
-                with put_off():  # else nobody would know whether it was written
-                    self.journal.begin()
+                self._begin()
             return self._carry_out(what)
         except BaseException as err:
-            if not self.sending.sent and what.before is not None:
-                with put_off(), suppress(SwitchError):  # left as it is, the next verb does it
-                    self.journal.take_back()
+            said = self._take_back() if not self.sending.sent and what.before is not None else ""
             if isinstance(err, KeyboardInterrupt) and not str(err):
                 failed = err.__context__ if isinstance(err.__context__, SwitchError) else None
                 end = "by then the change was made" if self.sending.sent else "nothing was changed"
-                raise KeyboardInterrupt(str(failed or end)) from None
+                raise KeyboardInterrupt("; ".join(filter(None, [str(failed or end), said]))) from None
+            if said and isinstance(err, SwitchError):
+                raise reworded(err, f"{err}; {said}") from None
             raise
+
+    def _begin(self) -> None:
+        try:
+            with put_off():  # else nobody would know whether it was written
+                self.journal.begin()
+        except SwitchError as err:
+            raise reworded(err, f"{err}; nothing was changed") from None
+
+    def _take_back(self) -> str:
+        """Forget the change that was begun and not made. What could not be, in words: the next verb does it then."""
+        try:
+            with put_off():
+                self.journal.take_back()
+        except SwitchError as err:
+            return STILL_BEGUN.format(err)
+        return ""
 
     def _carry_out(self, what: Prepared) -> Applied:
         before, todo = what.before, what.todo
@@ -204,15 +235,29 @@ class Apply:
                     asked = end.enter_context(put_off())
                     if before is None:
                         self.journal.begin()
+                    self._let_fragments_pass(what, done)
                     self.sending.send(done, now, what.program, asked)
                     tables = now
             else:
                 self.sending.fenced = has_fence(what.tables)
                 self.base.wait_for_ports(self.want.name, [p.name for p in self.want.ports])
                 asked = end.enter_context(put_off())
+                self._let_fragments_pass(what, done)
                 self.sending.send(done, what.tables, what.program, asked)
                 tables = what.tables
             return self._finish(done, tables)
+
+    def _let_fragments_pass(self, what: Prepared, done: Applied) -> None:
+        """Have the connection tracker take fragments as small as it can; that it cannot be told is only noted.
+
+        Before the bundle, so that no answer is lost. It stays where that fails: nothing needs larger ones.
+        """
+        size, found = self._smallest, what.fragment
+        if size is None:
+            return
+        if found is None or found.differs or what.differ:  # a bridge that was made anew may have a new datapath
+            found = self._tracker.put_right(size)
+        done.warnings += [found.warning] if found.warning else []
 
     def _tables_before(self, before: db.Bridge | None, meanwhile: Callable[[], object]) -> Tables:
         """The tables, where there are any that can be read."""
@@ -264,9 +309,8 @@ class Apply:
             if isinstance(err, KeyboardInterrupt):
                 raise KeyboardInterrupt(end) from None
             if isinstance(err, SwitchError):
-                kind = UnavailableError if isinstance(err, UnavailableError) else SwitchError
                 said = str(err).removesuffix("; nothing was changed")
-                raise kind(f"{said}; {end}") from None
+                raise reworded(err, f"{said}; {end}") from None
             raise
 
     def _undo(self, before: db.Bridge | None, tables: Tables, *, follow: bool) -> None:
@@ -294,7 +338,7 @@ class Apply:
             settings = br.finish(self.base, self.want, have) or settings
             self.journal.commit()
         except SwitchError as err:
-            raise type(err)(f"the tables are the new ones, but {err}; apply again to finish") from None
+            raise reworded(err, f"the tables are the new ones, but {err}; apply again to finish") from None
         if settings or done.settings:
             self.base.wait_for_switch()  # else the server's next news would find nobody, which it logs as an error
         return done

@@ -19,7 +19,7 @@ from ovsdbapp.schema.open_vswitch import impl_idl
 from dnsteer.switch.rpc import Rpc, hang_up, parse_remote
 from dnsteer.switch.settings import REFERRED, Place, columns_of, read_row
 from dnsteer.switch.state import OWNER_KEY
-from dnsteer.switch.tools import SwitchError, UnavailableError
+from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 
 DEFAULT_DB = "unix:/var/run/openvswitch/db.sock"
 
@@ -210,7 +210,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
-        """One transaction of ovsdbapp's commands: all of them or none. Raises SwitchError with the server's reason."""
+        """One transaction of ovsdbapp's commands: all of them or none. Raises UnwrittenError with the server's reason."""
         try:
             with self.api.transaction(check_error=True, log_errors=False) as txn:
                 yield txn
@@ -219,7 +219,7 @@ class Database:
                 f"OVSDB at {self.remote} did not answer a change within {self.timeout:g} s: it has all of it or nothing"
             ) from None
         except (exceptions.OvsdbAppException, RuntimeError) as err:
-            raise SwitchError(f"OVSDB at {self.remote} refused a change: {err}") from err
+            raise UnwrittenError(f"OVSDB at {self.remote} refused a change: {err}") from err
 
     def bridge(self, name: str) -> Bridge | None:
         """The bridge of that name."""
@@ -252,8 +252,8 @@ class Database:
                     return
             if time.monotonic() > deadline:
                 raise UnavailableError(
-                    f"ovs-vswitchd did not follow the database within {self.timeout:g} s; is it running? "
-                    f"(--timeout waits longer)"
+                    f"ovs-vswitchd did not follow the database within {self.timeout:g} s; is it running? With a full disk "
+                    f"it cannot write there that it did (--timeout waits longer)"
                 )
             time.sleep(_LOOK)
 
@@ -275,7 +275,7 @@ class Database:
             if time.monotonic() > deadline:
                 raise UnavailableError(
                     f"the switch did not open {', '.join(waiting)} within {self.timeout:g} s; is ovs-vswitchd running? "
-                    f"(--timeout waits longer)"
+                    f"With a full disk it cannot write into OVSDB that it did (--timeout waits longer)"
                 )
             time.sleep(_LOOK)
 

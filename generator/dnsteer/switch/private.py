@@ -1,4 +1,5 @@
-"""A private Open vSwitch: its own OVSDB, sockets and run directory, unprivileged, gone when the work is done.
+"""A private Open vSwitch: its own OVSDB, sockets and run directory, unprivileged, gone when the work is done
+(at the latest at the next start of one, when the process was killed).
 
 With DNSTEER_KEEP in the environment its directory (logs, database, captures) stays, for looking at it afterwards.
 """
@@ -10,7 +11,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 import weakref
 from collections.abc import Sequence
@@ -18,11 +18,9 @@ from pathlib import Path
 from types import TracebackType
 
 from dnsteer.switch.interrupts import ends_with_parent, put_off
+from dnsteer.switch.leftovers import new_directory, remove_leftovers
 from dnsteer.switch.rpc import Rpc
-from dnsteer.switch.tools import SwitchError, program, run, schema_file
-
-PREFIX = "dnsteer-"
-"""What the names of the directories begin with."""
+from dnsteer.switch.tools import SwitchError, TimedOutError, program, run, schema_file
 
 _START_TIMEOUT = 10.0
 _END_TIMEOUT = 5.0
@@ -47,9 +45,9 @@ class PrivateSwitch:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._control: Rpc | None = None
         with put_off():
-            self.dir = Path(tempfile.mkdtemp(prefix=PREFIX)).absolute()
+            self.dir, held = new_directory()
             # Runs at the latest when the interpreter ends, should an interrupt keep stop() from being called.
-            self._clean_up = weakref.finalize(self, _clean_up, self._processes, self.dir)
+            self._clean_up = weakref.finalize(self, _clean_up, self._processes, self.dir, held)
         self.env = {f"OVS_{k}": str(self.dir) for k in ("RUNDIR", "LOGDIR", "DBDIR", "SYSCONFDIR")}
 
     @property
@@ -59,6 +57,7 @@ class PrivateSwitch:
 
     def __enter__(self) -> PrivateSwitch:
         try:
+            remove_leftovers()
             self._start()
         except BaseException:
             self.stop()
@@ -124,7 +123,7 @@ class PrivateSwitch:
             if process.poll() is not None:
                 raise SwitchError(f"{args[0]} ended at once: {self.log_tail()}")
             if time.monotonic() > deadline:
-                raise SwitchError(f"{args[0]} did not start within {_START_TIMEOUT:g} s: {self.log_tail()}")
+                raise TimedOutError(f"{args[0]} did not start within {_START_TIMEOUT:g} s: {self.log_tail()}")
             time.sleep(0.005)
 
     def stop(self) -> None:
@@ -167,7 +166,7 @@ class PrivateSwitch:
         return found
 
 
-def _clean_up(processes: dict[str, subprocess.Popen[bytes]], folder: Path) -> None:
+def _clean_up(processes: dict[str, subprocess.Popen[bytes]], folder: Path, held: int | None) -> None:
     for process in reversed(processes.values()):
         if process.poll() is None:
             process.terminate()
@@ -178,5 +177,6 @@ def _clean_up(processes: dict[str, subprocess.Popen[bytes]], folder: Path) -> No
             process.kill()
             process.wait()
     processes.clear()
-    if "DNSTEER_KEEP" not in os.environ:
+    if held is not None:
         shutil.rmtree(folder, ignore_errors=True)
+        os.close(held)

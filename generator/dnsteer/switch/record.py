@@ -5,8 +5,9 @@ OpenFlow tables that have no flows: they come and go with the bridge, are writte
 fill the screen of `ovs-vsctl list bridge`. All is read and written by plain JSON-RPC, since the quick verbs have no time
 for a copy of the database.
 
-A change is written down before it happens (`begin`) and confirmed afterwards (`commit`). The tables carry a number that
-tells which of the two they are, so that a change that was cut off is ended or taken back by the next one.
+A change is written down before it happens (`begin`) and confirmed afterwards (`commit`), both to the disk itself. The
+tables carry a number that tells which of the two they are, so that a change that was cut off is ended or taken back by the
+next one. A write that is refused changes nothing of the record: a change that was begun stays so until one can be written.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from types import TracebackType
 from typing import Any
 
 from dnsteer.plan.absence import Overlay
+from dnsteer.plan.membership import Membership
 from dnsteer.switch.rpc import Rpc, parse_remote
 from dnsteer.switch.state import (
     DIGEST_KEY,
@@ -37,13 +39,15 @@ from dnsteer.switch.state import (
     State,
     is_number,
 )
-from dnsteer.switch.tools import SwitchError
+from dnsteer.switch.tools import SwitchError, UnwrittenError
 
 KEPT = 10
 """States that are kept, with the one that is applied."""
 _FIRST, _RING = 240, KEPT + 2
 """OpenFlow tables whose rows hold the states. One more than is kept is being written."""
 _DB = "Open_vSwitch"
+_DURABLY = {"op": "commit", "durable": True}
+"""Ends a transaction that is on the disk before it is answered, so that a disk that is full refuses it, and not later."""
 _LOOK = 0.02
 
 
@@ -169,6 +173,13 @@ class Record:
             )
         raise SwitchError(f"there is no state {number} in the record of bridge {standing.bridge}; see: dnsteer history")
 
+    def pools(self, standing: Standing | None) -> tuple[Membership, ...]:
+        """The pools as they were applied last; none where nothing was, or where that cannot be read."""
+        try:
+            return self.state(standing, standing.number).members if standing is not None and standing.number else ()
+        except DamagedError:
+            return ()
+
     def lock(self, bridge: str) -> None:
         """Be the only dnsteer that changes the bridge, until this connection ends. Raises SwitchError when it is not.
 
@@ -205,13 +216,19 @@ class Record:
                 ),
             ]  # fmt: skip
         pending = Pending(state.number, state.digest, overlay)
-        self._transact(*ops, _set_ids(standing.uuid, {PENDING_KEY: pending.to_json()}))
+        self._transact(*ops, _set_ids(standing.uuid, {PENDING_KEY: pending.to_json()}), _DURABLY)
         return pending
 
     def commit(
-        self, standing: Standing, pending: Pending, state: State | None = None, *, more_to_do: bool = False
+        self,
+        standing: Standing,
+        pending: Pending,
+        state: State | None = None,
+        *,
+        name: str = "",
+        more_to_do: bool = False,
     ) -> None:
-        """Write down that it happened. *state* is given when it is another one than before.
+        """Write down that it happened. *state* is given when it is another one than before, *name* when the switch has one.
 
         With *more_to_do* the tables are changed, but something else is not yet: the change stays pending.
         """
@@ -221,7 +238,11 @@ class Record:
                 STATE_KEY: str(pending.number), DIGEST_KEY: state.digest, VERSION_KEY: state.version, TIME_KEY: state.time,
                 EXTENSION_KEY: "yes" if state.extended else "",
             }  # fmt: skip
-        self._transact(_set_ids(standing.uuid, {**ids, PENDING_KEY: pending.to_json() if more_to_do else ""}))
+        ops = [_set_ids(standing.uuid, {**ids, PENDING_KEY: pending.to_json() if more_to_do else ""})]
+        if name and name != standing.name:
+            named = ["external_ids", "delete", ["set", [NAME_KEY]]], ["external_ids", "insert", _map({NAME_KEY: name})]
+            ops.append(_mutate("Open_vSwitch", standing.system, *named))
+        self._transact(*ops, _DURABLY)
 
     def take_back(self, standing: Standing) -> None:
         """Forget the change that was begun, and the state that it would have led to. *standing* has it pending."""
@@ -229,11 +250,6 @@ class Record:
         if pending is not None and pending.number > standing.number:
             ops.append(_mutate("Bridge", standing.uuid, ["flow_tables", "delete", ["set", [_place(pending.number)]]]))
         self._transact(*ops, _set_ids(standing.uuid, {PENDING_KEY: ""}))
-
-    def name_switch(self, standing: Standing, name: str) -> None:
-        """Give the switch its name."""
-        ids = ["external_ids", "delete", ["set", [NAME_KEY]]], ["external_ids", "insert", _map({NAME_KEY: name})]
-        self._transact(_mutate("Open_vSwitch", standing.system, *ids))
 
     def let_wait(self, wait: bool) -> None:
         """Set or clear flow-restore-wait: whether a starting ovs-vswitchd waits for its flows before it forwards."""
@@ -259,13 +275,16 @@ class Record:
         return found
 
     def _transact(self, *operations: dict[str, Any]) -> list[Any]:
-        """One transaction: all of the operations or none, and only while the lock is ours, if it was taken."""
+        """One transaction: all of the operations or none, and only while the lock is ours, if it was taken.
+
+        Raises UnwrittenError with the server's reason, or UnavailableError.
+        """
         guard = [{"op": "assert", "lock": self._lock}] if self._lock else []
         results = self._rpc.call("transact", [_DB, *guard, *operations], self.timeout)
         for result in results:
             if isinstance(result, dict) and result.get("error"):
                 why = ": ".join(str(result[k]) for k in ("error", "details", "io-error") if result.get(k))
-                raise SwitchError(f"OVSDB at {self.remote} refused a change: {why}")
+                raise UnwrittenError(f"OVSDB at {self.remote} refused a change: {why}")
         return list(results[len(guard) : len(guard) + len(operations)])
 
 

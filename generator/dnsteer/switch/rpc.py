@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dnsteer.switch.tools import SwitchError, UnavailableError
+from dnsteer.switch.tools import SwitchError, TimedOutError, UnavailableError
 
 _NETWORK = re.compile(r"(tcp|ssl):(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+)):([0-9]{1,5})\Z")
 _READ = 1 << 20
@@ -131,7 +131,7 @@ class Rpc:
                         break
             except TimeoutError:
                 self._stuck = True
-                raise UnavailableError(f"{self.name} does not answer within {timeout:g} s") from None
+                raise TimedOutError(f"{self.name} does not answer within {timeout:g} s") from None
             except OSError as err:
                 raise self._ended(err) from None
         if answer.get("error") is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from dnsteer.plan.objects import Plan
@@ -14,7 +14,7 @@ from dnsteer.spec.load import Loaded
 from dnsteer.switch.changes import Changes
 from dnsteer.switch.fence import RestartedError, send
 from dnsteer.switch.openflow import OpenFlow, RejectedError, Tables, UnconfirmedError
-from dnsteer.switch.tools import SwitchError, UnavailableError
+from dnsteer.switch.tools import SwitchError, reworded
 
 if TYPE_CHECKING:
     from dnsteer.switch.handover import Handover, Ways
@@ -28,13 +28,17 @@ _NONE = Changes((), (), (), (), (), ())
 
 @dataclass
 class Applied:
-    """What an apply did. *loaded*: the extension has another program. *away* is why it does not have the one it should."""
+    """What an apply did. *loaded*: the extension has another program. *away* is why it does not have the one it should.
+
+    *warnings* are what is not as it should be, and keeps no query from its backend.
+    """
 
     settings: list[str]
     flows: Changes
     recorded: bool = False
     loaded: bool = False
     away: SwitchError | PermissionError | None = None
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def changed(self) -> bool:
@@ -199,5 +203,4 @@ class Sending:
 def _worded(err: SwitchError | PermissionError, before: str, after: str) -> SwitchError | PermissionError:
     if isinstance(err, PermissionError):
         return err
-    kind = UnavailableError if isinstance(err, UnavailableError) else SwitchError
-    return kind(f"{before}{err}{after}")
+    return reworded(err, f"{before}{err}{after}")

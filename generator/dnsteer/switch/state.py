@@ -24,6 +24,9 @@ EXTENSION_KEY = "dnsteer-extension"
 NAME_KEY = "dnsteer-switch"
 """external_ids key of the table Open_vSwitch: the switch's name."""
 
+STILL_BEGUN = "the record has it as under way still ({}): the first verb that can write it takes that back"
+"""What is said where a change was not made, and that cannot be written, for the reason given."""
+
 _ADVICE = (
     "it was changed by hand. Nothing goes back to it; if it is what is applied, an apply of the spec makes a new state"
 )

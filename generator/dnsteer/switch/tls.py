@@ -5,6 +5,7 @@ Imported only where such a remote is used, since Python's ssl takes its time to 
 
 from __future__ import annotations
 
+import errno
 import re
 import socket
 import ssl
@@ -44,6 +45,8 @@ class Tls:
         """Read the files. Raises SwitchError that names the file, what is wrong with it and what to do."""
         for option, file in zip(_OPTIONS, (self.private_key, self.certificate, self.ca_cert), strict=True):
             try:
+                if file.exists() and not file.is_file() and not file.is_dir():  # a pipe would be waited for
+                    raise OSError(errno.EINVAL, "a pipe, a socket or a device")
                 file.open("rb").close()
             except OSError as err:
                 why = f"{option}: {file}: {err.strerror}; give a PEM file that this user can read"

@@ -30,8 +30,20 @@ class UnavailableError(SwitchError):
     """Open vSwitch is not installed, not running or cannot be reached."""
 
 
+class UnwrittenError(SwitchError):
+    """OVSDB refused to write: its disk is full, it takes no writes, or the lock is no longer ours."""
+
+
+def reworded(err: SwitchError, text: str) -> SwitchError:
+    """The error with another text, of the kind that tells what may be done about it."""
+    for kind in (UnavailableError, UnwrittenError):
+        if isinstance(err, kind):
+            return kind(text)
+    return SwitchError(text)
+
+
 class TimedOutError(UnavailableError):
-    """A program of Open vSwitch did not end in time and was killed."""
+    """Open vSwitch took too long: a program that was killed then, or a daemon that is stuck or gets no time."""
 
 
 class CommandError(SwitchError):

@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from dnsteer.plan import smallest
 from dnsteer.plan.absence import NO_OVERLAY
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.plan.build import build_plan
+from dnsteer.plan.kept import keep_slots
 from dnsteer.plan.objects import Plan
 from dnsteer.plan.pipeline import PIPELINE
 from dnsteer.render.flows import Flow, Group, groups_of, lines_of, parse_flow
@@ -21,6 +23,7 @@ from dnsteer.switch.record import Record
 from dnsteer.switch.settings import OTHERS, Level, Seen, deviations
 from dnsteer.switch.state import DIGEST_KEY, Standing
 from dnsteer.switch.tools import UnavailableError, openflow_target
+from dnsteer.switch.tracker import Tracker
 
 _BUCKET = re.compile(r"bucket=bucket_id:(\d+),(.*?)(?=,bucket=|$)")
 _TABLE_NAMES = {t.number: t.name for t in PIPELINE.tables.values()}
@@ -64,7 +67,8 @@ def verify(
     for _ in range(_TRIES):
         with Record(remote, timeout) as record:
             standing = record.standing(loaded.spec.switch.bridge)
-            drift = _drift(loaded, standing, remote, openflow, ignore_foreign, timeout, extension)
+            applied = keep_slots(loaded, record.pools(standing))
+            drift = _drift(applied, standing, remote, openflow, ignore_foreign, timeout, extension)
             again = record.standing(loaded.spec.switch.bridge)
         if not drift or again is None or standing is None or again.ids == standing.ids:
             break  # else somebody changed the switch meanwhile, and what was read are two different things
@@ -95,6 +99,7 @@ def _drift(
         if br.other_datapath(want, have):
             return [*drift, *_settings(loaded, seen, ignore_foreign)]
         raise
+    drift += _fragment_drift(loaded, plan, remote, timeout)
     groups = groups_of(plan)
     wanted = {parse_flow(line).key for line in lines} if tables.other else set()
     for key, flow in list(tables.other.items()):
@@ -151,6 +156,18 @@ def _interrupted(standing: Standing | None) -> Iterator[Drift]:
     if standing is not None and standing.pending is not None:
         detail = "a change was begun and not finished; the next verb that changes something, or restore, finishes it"
         yield Drift("interrupted", f"bridge {standing.bridge}", detail)
+
+
+def _fragment_drift(loaded: Loaded, plan: Plan, remote: str, timeout: float) -> Iterator[Drift]:
+    """That the connection tracker takes other fragments than it should, where that can be told."""
+    size = smallest.wanted(plan, wanted_bridge(loaded.spec).datapath_type)
+    found = Tracker(remote, timeout).look(size) if size is not None else None
+    if found is None or not found.differs:
+        return
+    first = next(row.vip for row in plan.fragments if row.family == "ipv4")
+    name = next(name for name, vip in loaded.spec.vips.items() if first in map(str, vip.addresses))
+    detail = f"{smallest.NAME} is {found.now} bytes, should be {size}: NAT answers in smaller ones are lost"
+    yield Drift("setting", f"VIP {name}", detail, loaded.document.line(("vips", name)))
 
 
 def _flow_drift(plan: Plan, todo: Changes, have: Tables) -> Iterator[Drift]:

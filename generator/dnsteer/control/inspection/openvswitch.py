@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
 from dnsteer.control.inspection.machine import Item, Machine
+from dnsteer.plan import smallest
 from dnsteer.render.bringup.setup import Setup
 from dnsteer.spec.model import Flavor
 
@@ -32,6 +34,8 @@ def openvswitch(machine: Machine, setup: Setup, remote: str) -> Iterator[Item]:
     bridges, _ = _rows(machine, remote, "Bridge", "name", "datapath_type", "fail_mode", "external_ids")
     interfaces, _ = _rows(machine, remote, "Interface", "name", "type", "options", "mtu", "ofport", "error")
     yield from _bridge(setup, bridges or [], interfaces or [])
+    if setup.smallest is not None:
+        yield _fragments(machine, setup.smallest, remote)
 
 
 def _program(machine: Machine, setup: Setup, running: Mapping[str, Any]) -> Iterator[Item]:
@@ -121,6 +125,24 @@ def _started(machine: Machine, setup: Setup, row: Mapping[str, Any], remote: str
     if waits:
         todo = "dnsteer restore, or by hand: ovs-vsctl --no-wait remove Open_vSwitch . other_config flow-restore-wait"
         yield Item("flow-restore-wait", "missing", "the switch waits for its flows and forwards nothing", todo)
+
+
+def _fragments(machine: Machine, size: int, remote: str) -> Item:
+    """The connection tracker's smallest IPv4 fragment, which only the running switch tells."""
+    name, todo = "smallest IPv4 fragment", f"{_BRIDGE}; dnsteer apply and restore do it too"
+    kind, _, where = remote.partition(":")
+    folder = str(PurePosixPath(where).parent)
+    process = machine.number(f"{folder}/ovs-vswitchd.pid") if kind == "unix" else None
+    if process is None:
+        return Item(name, "unknown", "no running ovs-vswitchd is found beside the database", todo)
+    ran = machine.run(["ovs-appctl", "--timeout=5", "-t", f"{folder}/ovs-vswitchd.{process}.ctl", *smallest.reading()])
+    found = re.search(r"min v4 frag size: (\d+)", ran.out)
+    if not ran.ok or found is None:
+        said = ran.err.splitlines()[-1] if ran.err else "ovs-appctl says what is not understood"
+        return Item(name, "unknown", said, "is there a bridge, and is this run as root?")
+    if int(found[1]) == size:
+        return Item(name, "ok", f"{size} bytes")
+    return Item(name, "missing", f"{found[1]} bytes; should be {size}", todo)
 
 
 def _initialized(library: str, value: Any) -> Item:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from dnsteer.offload.examine import examine
 from dnsteer.offload.path import Path
-from dnsteer.offload.profile import profile
+from dnsteer.offload.profile import Profile
 from dnsteer.spec.load import Loaded
 
 
-def paths_of(loaded: Loaded, progress: Callable[[int], None] = lambda _: None) -> Sequence[Path]:
-    """What the datapath flows of *loaded* are on its flavor. Raises SwitchError and ProfileError as examine does."""
-    return examine(loaded, profile(loaded.spec.switch.flavor.value), progress=progress).paths
+def paths_of(loaded: Loaded, judge: Profile, progress: Callable[[int], None] = lambda _: None) -> Sequence[Path]:
+    """What the datapath flows of *loaded* are by the profile *judge*. Raises SwitchError as examine does."""
+    return examine(loaded, judge, progress=progress).paths

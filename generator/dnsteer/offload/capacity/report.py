@@ -11,7 +11,7 @@ from dnsteer.offload.capacity.bounds import Figures, Latencies, figures, latenci
 from dnsteer.offload.capacity.estimate import Estimate
 from dnsteer.offload.capacity.frames import mix
 from dnsteer.offload.capacity.passes import longer
-from dnsteer.offload.capacity.services import Rate, Services, VipRates
+from dnsteer.offload.capacity.services import Rate, Services, Total, VipRates
 from dnsteer.offload.capacity.setup import Setup
 from dnsteer.offload.capacity.uplinks import entry_of, spreads
 from dnsteer.offload.path import Path
@@ -38,8 +38,14 @@ class Report:
     setup: Setup
     ways: list[Way]
     vips: list[VipRates]
+    pools: list[Total]
     all: VipRates
     notes: tuple[str, ...]
+
+    @property
+    def total(self) -> Total:
+        """All VIPs together."""
+        return Total("", len({vip.vip for vip in self.vips}), self.setup.entries, self.all)
 
     @cached_property
     def estimates(self) -> list[Estimate]:
@@ -48,7 +54,7 @@ class Report:
         for way in self.ways:
             out += [f.rate for f in way.frames.values()]
             out += [way.latencies.low, way.latencies.loaded]
-        for vip in [*self.vips, self.all]:
+        for vip in [*self.vips, *(pool.rates for pool in self.pools), self.all]:
             out += [rate.most for rate in (vip.queries, vip.connections) if rate is not None]
         return out
 
@@ -85,6 +91,9 @@ class Report:
             "dns_bytes": {"query": setup.sizes.query, "answer": setup.sizes.answer},
             "paths": [_way(way) for way in self.ways],
             "vips": [_vip(vip) for vip in self.vips],
+            "pools": [
+                {"pool": p.pool, "vips": p.vips, "hardware_rules": p.rules, **_rates(p.rates)} for p in self.pools
+            ],
             "all": _vip(self.all),
             "notes": list(self.notes),
             "measurements": {
@@ -96,8 +105,8 @@ class Report:
 def report(loaded: Loaded, setup: Setup, paths: Sequence[Path], frames: Iterable[str]) -> Report:
     """Work out everything for these paths and frames."""
     services = Services(loaded, setup, paths)
-    ways = [_make(setup, alike, list(frames)) for alike in _alike(paths)]
-    return Report(loaded, setup, ways, services.vips(), services.all(), tuple(_notes(loaded, setup, paths)))
+    ways, notes = [_make(setup, alike, list(frames)) for alike in _alike(paths)], _notes(loaded, setup, paths)
+    return Report(loaded, setup, ways, services.vips(), services.pools(), services.all(), tuple(notes))
 
 
 def _alike(paths: Sequence[Path]) -> list[list[Path]]:
@@ -135,10 +144,7 @@ def _notes(loaded: Loaded, setup: Setup, paths: Sequence[Path]) -> Iterable[str]
             "programs"
         )
     if setup.flavor.value == "ovs-netdev":
-        yield (
-            "ovs-netdev forwards in software, so on the card's Arm cores; what hardware would do: "
-            "--set switch.flavor=ovs-doca"
-        )
+        yield ("ovs-netdev forwards in software, so on the card's Arm cores; what hardware would do: --flavor ovs-doca")
     elif any(path.offloaded in ("no", "partial") for path in paths):
         yield "paths that are not offloaded are forwarded by the Arm cores; dnsteer lint says why"
     if facts is not None and setup.entries > facts.max_entries.value:
@@ -200,12 +206,11 @@ def _way(way: Way) -> dict[str, Any]:
 
 
 def _vip(vip: VipRates) -> dict[str, Any]:
-    return {
-        "vip": vip.vip,
-        "family": vip.family,
-        "queries_per_s": _rate(vip.queries),
-        "new_connections_per_s": _rate(vip.connections),
-    }
+    return {"vip": vip.vip, "family": vip.family, **_rates(vip)}
+
+
+def _rates(of: VipRates) -> dict[str, Any]:
+    return {"queries_per_s": _rate(of.queries), "new_connections_per_s": _rate(of.connections)}
 
 
 def _rate(rate: Rate | None) -> dict[str, Any] | None:

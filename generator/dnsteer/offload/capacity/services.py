@@ -41,6 +41,19 @@ class VipRates:
 
 
 @dataclass(frozen=True)
+class Total:
+    """The VIPs of one pool together, in equal parts, as if they had the hardware for themselves; `""`: of all pools.
+
+    *rules* are hardware rules; those of all pools have entries of the extension's pipes among them.
+    """
+
+    pool: str
+    vips: int
+    rules: int
+    rates: VipRates
+
+
+@dataclass(frozen=True)
 class _Use:
     """Microseconds of a resource for one query, and the bound that it is part of. *what* tells kinds of packets apart."""
 
@@ -73,6 +86,21 @@ class Services:
     def all(self) -> VipRates:
         """All VIPs and families in equal parts."""
         return self._of("", None, list(dict.fromkeys((p.vip, p.family) for p in self._paths.values())))
+
+    def pools(self) -> list[Total]:
+        """The VIPs and families of each pool in equal parts, in the order of the spec; pools without VIPs are left out."""
+        of: dict[str, list[Path]] = {}
+        for path in self._paths.values():
+            of.setdefault(self._loaded.spec.vips[path.vip].pool, []).append(path)
+        return [
+            Total(
+                pool,
+                len({p.vip for p in paths}),
+                sum(p.rules for p in paths if p.offloaded != "no"),
+                self._of("", None, list(dict.fromkeys((p.vip, p.family) for p in paths))),
+            )
+            for pool, paths in ((name, of[name]) for name in self._loaded.spec.pools if name in of)
+        ]
 
     def _of(self, vip: str, family: Family | None, parts: Iterable[tuple[str, Family]]) -> VipRates:
         members = set(parts)

@@ -69,15 +69,16 @@ def set_up(
     paths: Sequence[Path],
     *,
     hardware: Hardware | None = None,
+    flavor: Flavor | None = None,
     arm_cores: int = ARM_CORES,
     counters: bool = True,
     sizes: Sizes | None = None,
 ) -> Setup:
-    """The set-up of a spec whose paths are known. Raises NoHardwareError."""
+    """The set-up of a spec whose paths are known, judged by *flavor* or the spec's own. Raises NoHardwareError."""
     switch = loaded.spec.switch
     return Setup(
         hardware=of(loaded, hardware),
-        flavor=switch.flavor,
+        flavor=flavor or switch.flavor,
         link_gbps=float(switch.link_gbps or LINK_GBPS),
         arm_cores=arm_cores,
         counters=counters,

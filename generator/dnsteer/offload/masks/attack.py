@@ -22,7 +22,6 @@ _PAUSE = 0.0003
 _STUCK = 60.0
 _ROUND = 200_000
 """Packets after which megaflows are counted and removed, so that there is room for more."""
-_ALL = 1_000_000
 _TREES = ("nw_dst", "ipv6_dst", "ipv6_src")
 """Releases before 3.5 allow three; the answers' IPv4 source goes without."""
 _CREATED = re.compile(r"\|Creating (\d+)\. subtable")
@@ -63,9 +62,6 @@ def attack_tables(
 ) -> Attack:
     """The same for tables that are loaded already; *flows* are what to aim at."""
     switch = harness.switch
-    # Megaflows stay: nothing expires, there is room, and the switch does not walk through all of them all the time.
-    switch.vsctl("set", "Open_vSwitch", ".", "other_config:max-revalidator=3600000")
-    switch.appctl("upcall/set-flow-limit", str(_ALL))
     switch.appctl("vlog/set", "dpif_netdev:file:dbg")
     if six:
         _plant(harness, {flow.table for flow in flows})
@@ -81,7 +77,7 @@ def attack_tables(
         sent, since = sent + count, since + count
         if since >= _ROUND:
             counted += seen.add(switch.dump("dpctl/dump-flows", "-m").splitlines())
-            switch.appctl("revalidator/purge")
+            harness.forget_megaflows()
             since = 0
     counted += seen.add(switch.dump("dpctl/dump-flows", "-m").splitlines())
     return Attack(sent, counted, dict(seen.flows), dict(seen.examples), _subtables(switch.dir))

@@ -7,6 +7,7 @@ import shlex
 import textwrap
 from types import SimpleNamespace
 
+from dnsteer.plan import smallest
 from dnsteer.render.bringup import sources
 from dnsteer.render.bringup.setup import Setup
 from dnsteer.render.engine import environment
@@ -68,6 +69,7 @@ def rendered(setup: Setup) -> dict[str, str]:
         "extension": setup.switch.extension,
         "program_folder": PROGRAM_FOLDER,
         "page_names": {size: name for name, size in PAGE_SIZES.items()},
+        "smallest": smallest,
         "S": SimpleNamespace(**{k: v for k, v in vars(sources).items() if k.isupper()}),
     }
     texts = {name: env.get_template(f"bringup/{name}.j2").render(values) for name in [*names, "README.md"]}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dnsteer import __version__
+from dnsteer.plan import smallest
 from dnsteer.plan.bridge import WantedBridge, wanted_bridge
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.sizes import Sizes, sizes_of
@@ -23,7 +24,8 @@ from dnsteer.spec.model import Flavor, Switch
 class Setup:
     """What the machine needs. *file* is the spec's name, *notes* what the operator should know or supply.
 
-    *program* is what the extension starts with; empty where nothing of it is to be set up.
+    *program* is what the extension starts with; empty where nothing of it is to be set up. *smallest* are the bytes
+    from which on the connection tracker must take an IPv4 fragment; None where no answers pass it.
     """
 
     file: str
@@ -36,6 +38,7 @@ class Setup:
     settings: tuple[Setting, ...]
     notes: tuple[str, ...]
     program: str = ""
+    smallest: int | None = None
 
     @property
     def flavor(self) -> Flavor:
@@ -65,4 +68,5 @@ def setup_of(loaded: Loaded) -> Setup:
         settings_of(switch, sizes, memory, eswitch),
         tuple(notes_of(switch, sizes, eswitch)),
         program,
+        smallest.wanted(plan, wanted_bridge(spec).datapath_type),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 OVS = "Open vSwitch, ovs-vswitchd.conf.db(5)"
+OVS_TRACKER = "Open vSwitch, ovs-dpctl(8), ipf-set-min-frag"
 OVS_MEMORY = "Open vSwitch, Documentation/topics/dpdk/memory.rst"
 DOCA = "NVIDIA, DOCA 3.2, OVS-DOCA Hardware Acceleration"
 DOCA_PMD = "NVIDIA, DOCA 3.2, Multi-PMD Configuration"

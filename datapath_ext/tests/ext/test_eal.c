@@ -1,0 +1,53 @@
+/* platform_dpdk.c on DPDK itself: what it makes of the arguments. */
+#include <rte_bus.h>
+#include <rte_devargs.h>
+#include <rte_eal.h>
+
+#include "../check.h"
+#include "platform.h"
+
+int __real_rte_eal_init(int argc, char **argv);
+int __wrap_rte_eal_init(int argc, char **argv);
+
+/* Memory as any machine has it, in place of huge pages. */
+int __wrap_rte_eal_init(int argc, char **argv)
+{
+    char *arguments[16], none[] = "--no-huge", option[] = "-m", size[] = "64", alone[] = "--no-shconf";
+    int count = 0;
+
+    CHECK(argc + 3 < 16);
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "--in-memory") != 0)
+            arguments[count++] = argv[i];
+    arguments[count++] = none;
+    arguments[count++] = option;
+    arguments[count++] = size;
+    arguments[count++] = alone;
+    arguments[count] = NULL;
+    return __real_rte_eal_init(count, arguments);
+}
+
+/* A bus is searched only for what is allowed, once something is; nothing has these names. */
+static void expect_list(const char *bus, const char *name)
+{
+    struct rte_devargs *devargs = rte_devargs_next(bus, NULL);
+
+    CHECK(devargs != NULL);
+    CHECK(strcmp(devargs->name, name) == 0);
+    CHECK_EQ(devargs->policy, RTE_DEV_ALLOWED);
+    CHECK(rte_devargs_next(bus, devargs) == NULL);
+}
+
+static void has_a_list_for_each_bus(void)
+{
+    struct fault fault = {0};
+
+    if (!platform_up(&fault))
+        (void)fprintf(stderr, "%s\n", fault.text);
+    CHECK(fault.text[0] == '\0');
+    expect_list("pci", "00:00.0");
+    expect_list("auxiliary", "");
+    platform_down();
+}
+
+RUN_TESTS(TEST(has_a_list_for_each_bus))

@@ -1,0 +1,49 @@
+/* The program never waits for operations that it has not queued: the library would go on until its timeout. */
+#include "rig.h"
+
+static unsigned calls;
+
+doca_error_t __real_doca_flow_entries_process(struct doca_flow_port *port, uint16_t queue, uint64_t timeout,
+                                              uint32_t most);
+doca_error_t __wrap_doca_flow_entries_process(struct doca_flow_port *port, uint16_t queue, uint64_t timeout,
+                                              uint32_t most);
+
+doca_error_t __wrap_doca_flow_entries_process(struct doca_flow_port *port, uint16_t queue, uint64_t timeout,
+                                              uint32_t most)
+{
+    const struct flow_port *ports = rig.dataplane.flow.ports, *of = ports[PORT_IN].port == port ? &ports[PORT_IN]
+                                                                                               : &ports[PORT_OUT];
+    doca_error_t result;
+
+    CHECK(of->port == port);
+    CHECK(most > 0);
+    CHECK_EQ(most, of->outstanding);
+    calls++;
+    result = __real_doca_flow_entries_process(port, queue, timeout, most);
+    CHECK_EQ(of->outstanding, 0); /* so one call was enough */
+    return result;
+}
+
+static void waits_for_what_it_queued(void)
+{
+    static const char *const names[] = {"l2-slots", "l2-client", "l2-spray", "ipip", "siit"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        json_t *json = rig_json(names[i]), *slots = json_array();
+
+        for (unsigned slot = 0; slot < 1024; slot++) /* more than the queue takes at once */
+            CHECK_EQ(json_array_append_new(slots, json_string("b1")), 0);
+        rig_put(json, "budgets/slots", json_integer(4096));
+        rig_put(json, "budgets/counters", json_integer(4112));
+        rig_put(json, "vips/0/slots", slots);
+        calls = 0;
+        rig_up_json(json);
+        CHECK(calls > 0);
+        json = json_deep_copy(rig.program->source);
+        rig_put(json, "vips/0/slots", json_pack("[s, s]", "b1", "b1"));
+        rig_load(json);
+        rig_down();
+    }
+}
+
+RUN_TESTS(TEST(waits_for_what_it_queued))

@@ -1,0 +1,139 @@
+"""The totals of `capacity`: each pool and all of them together, what limits them, and what a setting changes of that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dnsteer.cli.capacity_words import BASIS, FAMILIES, Notes, between, columns, number
+from dnsteer.offload.capacity.bounds import WORDS
+from dnsteer.offload.capacity.report import Report, Way
+from dnsteer.offload.capacity.services import Rate, VipRates
+from dnsteer.offload.path import Path
+from dnsteer.spec.errors import escape
+
+_NARROW = 110
+"""Columns below which a range stands under its figure."""
+_RATES = ("UDP queries/s", "new TCP conn./s")
+_ALL = "(all)"  # no pool has such a name
+_Row = tuple[str, VipRates | None, list[Way]]
+"""Its name, its rates and the paths behind them."""
+
+
+def totals(report: Report, notes: Notes, width: int) -> RenderableType:
+    """All pools together, and each as if the card were for it alone; *width* is the terminal's, in columns."""
+    table = columns(("pool", BASIS), "pool", "VIPs", "rules", *_RATES, BASIS)
+    rows = [((t.pool or _ALL, f"{t.vips:,}", f"{t.rules:,}"), t.rates) for t in (report.total, *report.pools)]
+    about = ": VIPs in equal parts, each pool as if the card were for it alone"
+    title = Text("totals", style="bold").append(about, style="not bold")
+    return Group(title, _fill(table, rows, notes, width))
+
+
+def each_vip(report: Report, notes: Notes, width: int) -> RenderableType:
+    """Each VIP in each family, as if the card were for it alone."""
+    table = columns(("VIP", "family", BASIS), "VIP", "family", *_RATES, BASIS)
+    return _fill(table, [((v.vip, FAMILIES[v.family]), v) for v in report.vips], notes, width)
+
+
+def _fill(table: Table, rows: Iterable[tuple[tuple[str, ...], VipRates]], notes: Notes, width: int) -> Table:
+    """Add the rows: cells, and rates. What a row rests on is said where it is another than the last row's."""
+    last = ""
+    for cells, rates in rows:
+        known = [rate for rate in (rates.queries, rates.connections) if rate is not None]
+        limits = " / ".join(dict.fromkeys(WORDS[rate.limit] for rate in known))
+        marks = notes.marks([rate.most for rate in known])
+        basis = f"{limits}; {'as above' if marks == last else marks}"
+        figures = (_rate(rates.queries, width), _rate(rates.connections, width))
+        table.add_row(*cells, *figures, basis, style="bold" if cells[0] == _ALL else None)
+        last = marks
+    return table
+
+
+def changes(before: Report, after: Report, settings: Sequence[str], width: int, *, vips: bool) -> RenderableType:
+    """What the settings change of the totals, or VIP by VIP."""
+    title = Text("what if " + " ".join(escape(s) for s in settings), style="bold")
+    whose = "VIP" if vips else "pool"
+    table = columns((whose,), whose, *_RATES, "rules", "depth", "latency us")
+    was, now = _rows(before, vips), _rows(after, vips)
+    for key in dict.fromkeys([*was, *now]):
+        old, new = was.get(key), now.get(key)
+        name = (new or old or ("",))[0]
+        table.add_row(
+            name,
+            _change(old, new, lambda v: v.queries, width),
+            _change(old, new, lambda v: v.connections, width),
+            *(_step(old, new, what, width) for what in (_rules, _depth, _latency)),
+        )
+    return Group(title, table)
+
+
+def _rate(rate: Rate | None, width: int) -> str:
+    if rate is None:
+        return "-"
+    shown, among = f"{number(rate.most.value, rate.most)} M", between(rate.most)
+    return shown if among == "-" else _beside(shown, among, width)
+
+
+def _beside(figure: str, more: str, width: int) -> str:
+    return f"{figure}{_break(width)}({more})"
+
+
+def _rows(report: Report, vips: bool) -> Mapping[object, _Row]:
+    """By what they are about; all together come last."""
+    rows: dict[object, _Row] = {}
+    if vips:
+        for vip in report.vips:
+            ways = [w for w in report.ways if (w.path.vip, w.path.family) == (vip.vip, vip.family)]
+            rows[vip.vip, vip.family] = (f"{vip.vip} {FAMILIES[vip.family]}", vip, ways)
+    else:
+        of = {name: vip.pool for name, vip in report.loaded.spec.vips.items()}
+        for total in report.pools:
+            rows[total.pool] = (total.pool, total.rates, [w for w in report.ways if of[w.path.vip] == total.pool])
+    first: dict[object, _Row] = {"": (_ALL, report.all, report.ways)}
+    return {**first, **rows}
+
+
+def _change(old: _Row | None, new: _Row | None, pick: Callable[[VipRates], Rate | None], width: int) -> str:
+    a, b = (pick(row[1]) if row is not None and row[1] is not None else None for row in (old, new))
+    shown = [f"{number(rate.most.value, rate.most)} M" if rate else "none" for rate in (a, b)]
+    if a is None or b is None:
+        return _arrow(shown, width)
+    share = b.most.value / a.most.value - 1
+    if abs(share) >= 0.0005:
+        return _beside(_arrow(shown, width), f"{share:+.1%}", width)
+    if between(a.most) != between(b.most):  # as where nobody knows whether hardware takes it
+        return _beside(_arrow(shown, width, always=True), between(b.most), width)
+    return _beside(shown[0], "same", width)
+
+
+def _step(old: _Row | None, new: _Row | None, what: Callable[[list[Way]], str], width: int) -> str:
+    return _arrow([what(row[2]) if row is not None and row[2] else "-" for row in (old, new)], width)
+
+
+def _arrow(texts: Sequence[str], width: int, always: bool = False) -> str:
+    before, after = texts
+    return before if before == after and not always else f"{before} ->{_break(width)}{after}"
+
+
+def _break(width: int) -> str:
+    return "\n" if width < _NARROW else " "
+
+
+def _rules(ways: list[Way]) -> str:
+    return f"{sum(w.rules for w in ways):,}"
+
+
+def _depth(ways: list[Way]) -> str:
+    return str(max(_tables(w.path) for w in ways))
+
+
+def _latency(ways: list[Way]) -> str:
+    return f"{max(w.latencies.low.value for w in ways):.1f}"
+
+
+def _tables(path: Path) -> int:
+    """Tables and pipes that a packet passes in all."""
+    return sum(hop.tables for hop in path.hops) or path.depth

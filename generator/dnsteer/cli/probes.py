@@ -1,0 +1,76 @@
+"""The verb `probes`: what to ask so that every backend answers."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_address
+from typing import Annotated
+
+import typer
+
+from dnsteer.cli.output import Json, out, print_json
+from dnsteer.cli.switched import Bridge, on_switch
+from dnsteer.control.where import Switch
+from dnsteer.spec.errors import escape
+from dnsteer.spec.types import Address
+
+_MOST = 1000
+
+
+def _address(text: str) -> Address:
+    try:
+        return ip_address(text)
+    except ValueError:
+        raise typer.BadParameter(f"found {text!r}; expected an IPv4 or IPv6 address") from None
+
+
+def _service(text: str) -> tuple[str, int]:
+    found = re.fullmatch(r"(udp|tcp)/([0-9]{1,5})", text)
+    if found is None or not 1 <= int(found[2]) <= 65535:
+        raise typer.BadParameter(f"found {text!r}; expected a protocol and port such as tcp/853")
+    return found[1], int(found[2])
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to the command."""
+    app.command("probes")(on_switch(probes))
+
+
+def probes(
+    switch: Switch,
+    backend: Annotated[
+        str | None, typer.Option(metavar="POOL/BACKEND", help="Ask this backend itself, and not through the VIPs.")
+    ] = None,
+    address: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ADDR", help="Only these addresses; with --backend: in place of the spec's."),
+    ] = None,
+    skip: Annotated[
+        list[str] | None, typer.Option(metavar="PROTO/PORT", help="Leave this service out, such as tcp/853.")
+    ] = None,
+    ports: Annotated[
+        int, typer.Option("--ports", metavar="N", min=1, max=_MOST, help="Source ports named for each question.")
+    ] = 1,
+    bridge: Bridge = None,
+    json: Json = False,
+) -> None:
+    """Say what a client asks, and from which source port, so that each backend answers by each service. Asks nothing."""
+    from dnsteer.control.probes import Wanted, of_backend, through_vips
+
+    wanted = Wanted([_address(each) for each in address or ()], {_service(each) for each in skip or ()}, ports)
+    if backend is None:
+        found = through_vips(switch, bridge, wanted)
+    else:
+        pool, slash, name = backend.partition("/")
+        if not (pool and slash and name):
+            raise typer.BadParameter(f"found {backend!r}; expected POOL/BACKEND")
+        found = of_backend(switch, bridge, pool, name, wanted)
+    if json:
+        print_json(found.as_json())
+        return
+    for q in found.questions:
+        reached = f"{q.pool}/{q.backend}" if q.backend else f"any of {q.pool}" if q.pool else "not a VIP of this switch"
+        source = f"from port {', '.join(map(str, q.source_ports))}" if q.source_ports else "from any port"
+        out.print(escape(f"{q.address} {q.transport}/{q.port} {source}: {reached}"))
+    for line in found.unasked:
+        out.print(escape(f"not asked: {line}"))

@@ -1,0 +1,31 @@
+"""The smallest IPv4 fragment that a datapath's connection tracker takes: answers by NAT in smaller ones are lost.
+
+Open vSwitch takes none below 1,200 bytes by default, and can be told to take some down to 400. It forgets that with the
+datapath, so at each start of ovs-vswitchd. The kernel's tracker, and IPv6, which goes past the tracker, have no such limit.
+"""
+
+from __future__ import annotations
+
+from dnsteer.plan.objects import Plan
+
+SMALLEST = 400
+"""Bytes, IP header included: the least that Open vSwitch can be told. The last one of a datagram may be shorter."""
+DEFAULT = 1200
+NAME = "the connection tracker's smallest IPv4 fragment"
+_USERSPACE = "netdev"
+
+
+def wanted(plan: Plan, datapath_type: str) -> int | None:
+    """What it must be, in bytes; None where no fragment of the plan goes through such a tracker."""
+    tracked = any(row.family == "ipv4" for row in plan.fragments)
+    return SMALLEST if tracked and datapath_type == _USERSPACE else None
+
+
+def setting(size: int, datapath_type: str = _USERSPACE) -> list[str]:
+    """The arguments of ovs-appctl that make it *size* bytes."""
+    return ["dpctl/ipf-set-min-frag", f"{datapath_type}@ovs-{datapath_type}", "v4", str(size)]
+
+
+def reading(datapath_type: str = _USERSPACE) -> list[str]:
+    """The arguments of ovs-appctl that print it, among others, after "min v4 frag size:"."""
+    return ["dpctl/ipf-get-status", f"{datapath_type}@ovs-{datapath_type}"]

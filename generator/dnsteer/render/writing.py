@@ -1,0 +1,106 @@
+"""Files that are written whole or not at all, and errors that name them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+PATIENCE = 5.0
+"""Seconds that a reader of a pipe may take to open it."""
+_POLL = 0.02
+_OPEN_ALREADY = ("/dev/std", "/dev/fd/", "/proc/")
+
+
+def write_file(file: Path, content: str | bytes) -> None:
+    """Write *file*, text as UTF-8. After an error an earlier file is as it was, and nothing is left beside it.
+
+    A link is followed. A device, a pipe and what is open already (/dev/stdout) are written to as they are. Raises OSError
+    that names the file, also when the disk is full or nobody has opened a pipe for reading within PATIENCE seconds.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    other = file.exists() and not file.is_file() and not file.is_dir()
+    if other or str(file.absolute()).startswith(_OPEN_ALREADY):
+        with naming(file):
+            _write_to(file, data)
+    else:
+        replace_files({file: data})
+
+
+def replace_files(contents: Mapping[Path, bytes], modes: Mapping[Path, int] | None = None) -> None:
+    """Write all these files; none is replaced before there is room for all of them. Raises OSError that names the file.
+
+    *modes* has the modes of files; without one an earlier file keeps its own, and a new one gets what the umask leaves.
+    """
+    ready: list[tuple[Path, Path, Path]] = []
+    with ExitStack() as scraps:
+        for file, data in contents.items():
+            with naming(file):
+                target = Path(os.path.realpath(file))
+                ready.append((file, _beside(target, data, (modes or {}).get(file), scraps), target))
+        for file, temporary, target in ready:
+            with naming(file):
+                temporary.replace(target)
+
+
+@contextmanager
+def naming(file: Path | str) -> Iterator[None]:
+    """Let every OSError name *file*: that of a write names nothing, and a temporary file's name says nothing to anybody."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(file)) from error
+
+
+def _beside(target: Path, data: bytes, mode: int | None, scraps: ExitStack) -> Path:
+    """A file with *data* beside *target*, to take its place; *scraps* removes it where it does not."""
+    refused = errno.ELOOP if target.is_symlink() else errno.EISDIR if target.is_dir() else 0
+    if refused:  # realpath stops at links that lead to each other
+        raise OSError(refused, os.strerror(refused))
+    before = target.stat() if target.exists() else None
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:64]}.")
+    scraps.callback(Path(name).unlink, missing_ok=True)
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(handle)  # a disk may find only now that it is full
+        if before is not None:
+            with suppress(PermissionError):
+                os.fchown(handle, before.st_uid, before.st_gid)
+        os.fchmod(handle, _mode(mode, before))
+    return Path(name)
+
+
+def _mode(mode: int | None, before: os.stat_result | None) -> int:
+    if mode is not None:
+        return mode
+    if before is not None:
+        return stat.S_IMODE(before.st_mode)
+    umask = os.umask(0)
+    os.umask(umask)
+    return 0o666 & ~umask
+
+
+def _write_to(file: Path, data: bytes) -> None:
+    """Write to what is there. A pipe is opened without waiting, since nobody may ever read it."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            handle = os.open(file, os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+            break
+        except OSError as error:
+            if error.errno != errno.ENXIO or not file.is_fifo():
+                raise
+            if time.monotonic() > until:
+                raise OSError(error.errno, f"a pipe that nobody reads ({PATIENCE:g} s waited)") from None
+            time.sleep(_POLL)
+    os.set_blocking(handle, True)
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(data)

@@ -1,0 +1,99 @@
+"""The verb `probes`: what it names for pools of every kind, on a private switch. That backends answer: tests/system."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.packet.command import FARM, on, run, spec_file
+from tests.packet.switches import LARGE, Switch, unexpected
+
+MIXED = LARGE.replace("services: [dns]", "services: [dns, dot, doq, doh]").replace(
+    "    pool: direct\n",
+    "    pool: direct\n  empty: {addresses: [198.51.100.55], services: [dns], pool: off}\n",
+).replace(
+    "vips:\n",
+    "  off:\n    slots: 16\n    on_all_down: drop\n    backends:\n"
+    "      - {name: z, ipv4: 10.53.0.14, mac: '02:00:00:00:03:04', port: vf2, state: down}\nvips:\n",
+)  # fmt: skip
+
+
+@pytest.fixture
+def switch() -> Iterator[Switch]:
+    with Switch() as private:
+        yield private
+        found = unexpected(private)
+    assert found == []
+
+
+def test_each_kind_of_pool_and_service(switch: Switch, tmp_path: Path) -> None:
+    dnsteer = on(switch)
+    assert dnsteer("apply", spec_file(tmp_path, MIXED), "--yes").code == 0
+    found = dnsteer("probes", "--json", "--ports", "4").json
+    direct, hashed = ("a", "c"), ("", "")  # with dp-hash nobody knows who will answer: as often as there are backends
+    want = Counter(
+        (address, transport, port, backend)
+        for addresses, backends, services in (
+            (("198.51.100.53", "2001:db8:1::53"), hashed, (("udp", 53), ("tcp", 53))),
+            (("198.51.100.54", "2001:db8:1::54"), direct, (("udp", 53), ("tcp", 53), ("tls", 853))),
+        )
+        for address in addresses for backend in backends for transport, port in services
+    )  # fmt: skip
+    assert Counter((q["address"], q["transport"], q["port"], q["backend"]) for q in found["questions"]) == want
+    assert {len(q["source_ports"]) for q in found["questions"] if q["backend"]} == {4}
+    assert [q["source_ports"] for q in found["questions"] if not q["backend"]] == [[]] * 8
+    unasked = [f"VIP straight {a} {s} is not asked" for a in ("198.51.100.54", "2001:db8:1::54")
+               for s in ("udp/853: DoQ", "tcp/443: DoH")]  # fmt: skip
+    unasked += [f"VIP empty 198.51.100.55 {p}/53: no backend of pool off is left to answer" for p in ("udp", "tcp")]
+    assert found["unasked"] == unasked
+
+    itself = dnsteer("probes", "--json", "--backend", "hashed/a").json["questions"]
+    assert [(q["address"], q["transport"], q["port"]) for q in itself] == [
+        (address, transport, 5353) for address in ("10.53.0.11", "2001:db8:53::11") for transport in ("udp", "tcp")
+    ]
+
+
+def test_who_is_out_is_not_asked_and_ports_follow_the_slots(switch: Switch, tmp_path: Path) -> None:
+    dnsteer = on(switch)
+    spec = spec_file(tmp_path, FARM)
+    assert dnsteer("apply", spec, "--yes").code == 0
+    assert dnsteer("down", "farm/ns2", "--yes").code == 0
+    found = dnsteer("probes", "--json", "--address", "192.0.2.53", "--ports", "100", "--skip", "tcp/53").json
+    assert [q["backend"] for q in found["questions"]] == ["ns1", "ns3"]  # ns4 is down in the spec
+    ports = [set(q["source_ports"]) for q in found["questions"]]
+    assert all(len(each) == 100 and min(each) >= 1024 and max(each) <= 65535 for each in ports)
+    slots = [{(port >> 1) % 32 for port in each} for each in ports]
+    held = [b["slots"] for b in dnsteer("status", "--json", "--no-rates").json["pools"][0]["backends"]]
+    assert [len(each) for each in slots] == [held[0], held[2]] and not slots[0] & slots[1]
+    said = dnsteer("probes", "--address", "192.0.2.53").out.splitlines()
+    assert len(said) == 4 and said[0].startswith("192.0.2.53 udp/53 from port ") and said[0].endswith(": farm/ns1")
+
+
+def test_an_address_that_is_no_vip_is_asked_by_udp(switch: Switch, tmp_path: Path) -> None:
+    dnsteer = on(switch)
+    assert dnsteer("apply", spec_file(tmp_path, FARM), "--yes").code == 0
+    (question,) = dnsteer("probes", "--json", "--address", "203.0.113.1").json["questions"]
+    assert (question["address"], question["transport"], question["port"], question["source_ports"]) == (
+        "203.0.113.1", "udp", 53, [],
+    )  # fmt: skip
+
+
+def test_wrong_use_is_named(switch: Switch, tmp_path: Path) -> None:
+    for options, said in (
+        (("--address", "here"), "found 'here'; expected an IPv4 or IPv6 address"),
+        (("--skip", "853"), "found '853'; expected a protocol and port such as tcp/853"),
+        (("--skip", "tcp/0"), "found 'tcp/0'; expected a protocol and port"),
+        (("--backend", "ns1"), "found 'ns1'; expected POOL/BACKEND"),
+    ):
+        found = run("probes", *options, "--db", switch.database)
+        assert found.code == 64 and said in " ".join(found.err.replace("│", " ").split()), found
+    nothing = run("probes", "--db", switch.database)
+    assert nothing.code == 1 and nothing.err.startswith("dnsteer: ")
+    dnsteer = on(switch)
+    assert dnsteer("apply", spec_file(tmp_path, FARM), "--yes").code == 0
+    wrong = dnsteer("probes", "--backend", "farm/ns9")
+    assert wrong.code == 1
+    assert "found farm/ns9; expected a backend of the spec that is applied: farm/ns1, farm/ns2" in wrong.err

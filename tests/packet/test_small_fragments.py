@@ -1,0 +1,138 @@
+"""Answers by NAT in small IPv4 fragments: the connection tracker takes them, after every start, and it is seen when not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dnsteer.cli.output import Exit
+from dnsteer.control.inspection.machine import Machine
+from dnsteer.control.inspection.openvswitch import openvswitch
+from dnsteer.plan import smallest
+from dnsteer.proof import check as check_module
+from dnsteer.proof.check import check
+from dnsteer.render.bringup.setup import setup_of
+from dnsteer.spec.load import load_spec
+from tests.packet.command import SLOW, fresh, on, run, spec_file
+from tests.packet.switches import BRIDGE, EXAMPLES, LARGE, SMALL, Running, Switch, line_of, spec_of, unexpected
+
+DROPPED = LARGE.replace("forwarding: nat", "forwarding: nat\n    fragments: drop")
+ONLY_IPV6 = LARGE.replace("[198.51.100.53, '2001:db8:1::53']", "['2001:db8:1::53']")
+RESTART = ["Connection reset by peer", "Broken pipe", "is already up", "receive error", "connection dropped"]
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Running]:
+    with Running() as private:
+        private.expected = [*SLOW, *RESTART]
+        yield private
+        found = unexpected(private)
+    assert found == []
+
+
+@pytest.fixture
+def bare(running: Running) -> Running:
+    """Without a bridge, so without a datapath, which has the tracker."""
+    fresh(running)
+    return running
+
+
+def size(switch: Switch) -> int:
+    """The smallest IPv4 fragment, as the switch itself tells."""
+    text = switch.appctl("dpctl/ipf-get-status", "netdev@ovs-netdev")
+    (line,) = [line for line in text.splitlines() if "min v4 frag size" in line]
+    return int(line.split(":")[1])
+
+
+def make(switch: Switch, bytes_: int) -> None:
+    switch.appctl("dpctl/ipf-set-min-frag", "netdev@ovs-netdev", "v4", str(bytes_))
+
+
+def test_an_apply_sets_it_and_another_value_is_a_difference(bare: Running, tmp_path: Path) -> None:
+    file = spec_file(tmp_path, LARGE)
+    done = on(bare)("apply", file, "--grace", "0")
+    assert (done.code, size(bare)) == (0, smallest.SMALLEST)
+    assert "fragment" not in done.err
+    assert on(bare)("verify", file).code == 0
+    assert "nothing to change" in on(bare)("apply", file).out
+    make(bare, smallest.DEFAULT)
+    found = on(bare)("verify", file)
+    assert found.code == Exit.DIFFERENT
+    assert f"setting: VIP nat ({file}:{line_of(LARGE, '  nat:')}): " in found.out
+    assert "is 1200 bytes, should be 400" in found.out
+    assert on(bare)("status", "--interval", "0.5s").code == Exit.DIFFERENT
+    planned = on(bare)("plan", file)
+    assert planned.code == Exit.DIFFERENT
+    assert "the connection tracker's smallest IPv4 fragment 1200 -> 400 bytes" in planned.out
+    assert size(bare) == smallest.DEFAULT
+    done = on(bare)("apply", file)
+    assert (done.code, size(bare)) == (0, smallest.SMALLEST)
+    assert "smallest IPv4 fragment 1200 -> 400 bytes" in done.out
+    assert on(bare)("verify", file).code == 0
+
+
+@pytest.mark.parametrize("verb", ["restore", "due"])
+def test_it_is_set_again_after_a_restart(verb: str, bare: Running, tmp_path: Path) -> None:
+    assert on(bare)("apply", spec_file(tmp_path, LARGE), "--grace", "0").code == 0
+    bare.kill_switch()
+    bare.start_switch()
+    assert size(bare) == smallest.DEFAULT  # it was forgotten
+    assert on(bare)(verb).code == 0
+    assert size(bare) == smallest.SMALLEST
+    make(bare, smallest.DEFAULT)  # with tables that are whole
+    assert "1 change)" in on(bare)("restore", "--dry-run").out
+    assert on(bare)("restore", "--json").json["changed"] is True
+    assert size(bare) == smallest.SMALLEST
+
+
+@pytest.mark.parametrize("text", [SMALL, DROPPED, ONLY_IPV6], ids=["dsr", "fragments: drop", "IPv6"])
+def test_it_is_left_alone_where_no_fragment_is_tracked(text: str, bare: Running, tmp_path: Path) -> None:
+    assert on(bare)("apply", spec_file(tmp_path, text), "--grace", "0").code == 0
+    assert size(bare) == smallest.DEFAULT
+    assert on(bare)("verify", tmp_path / "spec.yaml").code == 0
+
+
+def test_where_it_cannot_be_reached_that_is_said(bare: Running, tmp_path: Path) -> None:
+    file = spec_file(tmp_path, LARGE)
+    remote = "--db", bare.listen_on_tcp(), "--openflow", f"unix:{bare.dir}/{BRIDGE}.mgmt"
+    done = run("apply", file, "--grace", "0", *remote)
+    for said in (done, run("plan", file, *remote)):
+        assert said.code in (0, Exit.DIFFERENT)
+        assert said.err.count("smallest IPv4 fragment is not known, and by default 1200 bytes, and should be 400") == 1
+        assert "dnsteer restore, or ovs-appctl dpctl/ipf-set-min-frag netdev@ovs-netdev v4 400" in said.err
+    assert size(bare) == smallest.DEFAULT
+    assert run("verify", file, *remote).code == 0
+    assert on(bare)("restore").code == 0
+    assert size(bare) == smallest.SMALLEST
+
+
+def test_a_machine_is_looked_at(bare: Running, tmp_path: Path) -> None:
+    loaded = spec_of(LARGE)
+
+    def item() -> tuple[str, str]:
+        found = [i for i in openvswitch(Machine(), setup_of(loaded), bare.database) if "fragment" in i.name]
+        return found[0].state, found[0].found
+
+    assert item()[0] == "unknown"  # there is no bridge
+    assert on(bare)("apply", spec_file(tmp_path, LARGE), "--grace", "0").code == 0
+    assert item() == ("ok", "400 bytes")
+    make(bare, 600)
+    assert item() == ("missing", "600 bytes; should be 400")
+
+
+def test_the_proof_sees_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smallest, "SMALLEST", smallest.DEFAULT)
+    report = check(load_spec(EXAMPLES / "one-armed-nat.yaml"))
+    lost = {1176, 552, 384}  # and not those that are smaller, which the spec does not promise
+    assert report.failed == sum(3 for _ in lost)
+    assert {int(f.vector.split(" of ")[1].split()[0]) for f in report.failures} == lost
+
+
+@pytest.mark.parametrize("chunk", [5, 7])
+def test_the_fragments_of_a_datagram_are_proven_together(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever the many packets of a large spec are divided."""
+    monkeypatch.setattr(check_module, "_CHUNK", chunk)
+    report = check(load_spec(EXAMPLES / "one-armed-nat.yaml"), per_service=8)
+    assert report.ok, report.failures[:1]

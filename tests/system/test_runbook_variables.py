@@ -1,0 +1,222 @@
+"""Every variable of the playbooks may be left out where their headers say so: all at once, and while the others are given.
+
+Each playbook is played against a real private switch, on a machine that is what the defaults say.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import cycle
+from typing import Any
+
+import pytest
+
+from dnsteer.control.absent import change_overlay
+from dnsteer.control.deploy import deploy
+from dnsteer.control.edits import bring_back
+from dnsteer.control.reading import Reading, read_record
+from dnsteer.control.where import Switch
+from dnsteer.spec.load import load_spec
+from tests.system.left_out import NEW, OLD, SPEC, documented, machine
+from tests.system.playing import RUNBOOKS, Played, Site, make_wheel
+
+pytestmark = [pytest.mark.system, pytest.mark.root("network and mount namespaces")]
+REQUIRED: dict[str, dict[str, Any]] = {
+    "bringup.yml": {},
+    "collect-diagnostics.yml": {},
+    "deploy.yml": {},
+    "drain-backend.yml": {"dnsteer_pool": "farm", "dnsteer_backend": "ns1"},
+    "install.yml": {},
+    "rollback.yml": {},
+    "rolling-upgrade.yml": {"dnsteer_backend_of": ["farm/ns1"]},
+    "rotate-vip.yml": {
+        "dnsteer_old": OLD, "dnsteer_new": NEW, "dnsteer_spec_both": "both.yaml", "dnsteer_spec_new": "new.yaml",
+        "dnsteer_probe_host": "client",
+    },
+}  # fmt: skip
+"""What each playbook cannot do without."""
+_TARGETS = {"dnsteer_targets": "dpus"}
+_YES = {"dnsteer_yes": True}
+_PROBE = {
+    "dnsteer_probe_host": "client", "dnsteer_probe_name": "example.", "dnsteer_probe_type": "A",
+    "dnsteer_probe_count": 1,
+    "dnsteer_probe_skip": ["tcp/53"], "dnsteer_probe_expect": "NXDOMAIN",
+}  # fmt: skip
+OPTIONAL: dict[str, dict[str, Any]] = {
+    "bringup.yml": {
+        **_TARGETS, "dnsteer_spec": "specs/dpu-1.yaml", "dnsteer_restart": True,
+        "dnsteer_bringup_folder": "/etc/dnsteer/scripts", "dnsteer_bringup_strict": False,
+    },
+    "collect-diagnostics.yml": {
+        **_TARGETS, "dnsteer_archives": "archives", "dnsteer_folder": "/etc/dnsteer", "dnsteer_log_lines": 5,
+        "dnsteer_ovs_rundir": "/run/openvswitch", "dnsteer_ovs_logdir": "/run/openvswitch",
+    },
+    "deploy.yml": {
+        **_TARGETS, **_YES, **_PROBE, "dnsteer_spec": "specs/dpu-1.yaml", "dnsteer_canary": "dpu-1", "dnsteer_serial": [1],
+        "dnsteer_note": "ticket", "dnsteer_check_on": "switch", "dnsteer_check_bin": "./dnsteer", "dnsteer_sample": 1,
+    },
+    "drain-backend.yml": {
+        **_TARGETS, **_YES, "dnsteer_state": "drained", "dnsteer_over": "1s", "dnsteer_for": "1h", "dnsteer_note": "disk",
+    },
+    "install.yml": {
+        **_TARGETS, "dnsteer_wheel": "wheel", "dnsteer_venv": "/opt/other", "dnsteer_bin": "/opt/other/bin/dnsteer",
+        "dnsteer_python": sys.executable,
+        "dnsteer_pip_options": ["--no-index", "--no-deps", "--no-compile"], "dnsteer_ovs_package": "ovs",
+        "dnsteer_units_from": str(RUNBOOKS.parent / "ovs" / "systemd"), "dnsteer_db": "unix:/run/openvswitch/db.sock",
+        "dnsteer_openflow": "unix:/run/openvswitch/br-dns.mgmt",
+        "dnsteer_environment": {"PYTHONPATH": os.pathsep.join(p for p in sys.path if "site-packages" in p)},
+    },
+    "rollback.yml": {**_TARGETS, **_YES, "dnsteer_rollback_to": 1, "dnsteer_probe_host": "client"},
+    "rolling-upgrade.yml": {
+        **_YES, "dnsteer_hook_tasks": "hook.yml", "dnsteer_hook_command": ["true"], "dnsteer_backends": "ns1",
+        "dnsteer_over": "1s", "dnsteer_note": "new kernel", "dnsteer_for": "1h", "dnsteer_health_tries": 2,
+        "dnsteer_backend_addresses": ["192.0.2.12"], "dnsteer_switches": "dpus", "dnsteer_health_from": "client",
+    },
+    "rotate-vip.yml": {
+        **_TARGETS, **_YES, "dnsteer_confirmed": True, "dnsteer_quiet_for": "1s", "dnsteer_quiet_rate": 1,
+        "dnsteer_serial": 2,
+    },
+}  # fmt: skip
+"""What each playbook may be given: something else than the default, where that works here."""
+PLAIN: dict[str, tuple[str, ...]] = {
+    "bringup.yml": ("dnsteer_targets", "dnsteer_restart", "dnsteer_bringup_folder"),
+    "collect-diagnostics.yml": (
+        "dnsteer_targets", "dnsteer_folder", "dnsteer_ovs_rundir", "dnsteer_ovs_logdir", "dnsteer_log_lines",
+    ),
+    "deploy.yml": (
+        "dnsteer_targets", "dnsteer_yes", "dnsteer_note", "dnsteer_probe_name", "dnsteer_probe_type",
+        "dnsteer_probe_count", "dnsteer_probe_skip", "dnsteer_probe_expect",
+    ),
+    "drain-backend.yml": ("dnsteer_targets", "dnsteer_yes", "dnsteer_note"),
+    "install.yml": (
+        "dnsteer_targets", "dnsteer_bin", "dnsteer_python", "dnsteer_ovs_package", "dnsteer_units_from", "dnsteer_db",
+        "dnsteer_openflow",
+    ),
+    "rollback.yml": ("dnsteer_targets", "dnsteer_yes"),
+    "rolling-upgrade.yml": (
+        "dnsteer_yes", "dnsteer_over", "dnsteer_note", "dnsteer_for", "dnsteer_health_tries",
+    ),
+    "rotate-vip.yml": ("dnsteer_targets", "dnsteer_yes", "dnsteer_quiet_for", "dnsteer_quiet_rate"),
+}  # fmt: skip
+"""Variables that no condition of a playbook asks for: they are left out together, all others one at a time."""
+NO_INDEX = {"dnsteer_pip_options", "dnsteer_environment"}
+"""Of install.yml: without them, and with a wheel, it would fetch packages from the network."""
+_weights = cycle((2, 3, 4, 5))
+
+
+@dataclass
+class Bench:
+    """The controller, and the switch."""
+
+    site: Site
+    switch: Switch
+
+    def record(self) -> Reading:
+        return read_record(self.switch.remote, None, 10)
+
+    def apply(self, text: str = SPEC) -> None:
+        """Bring the switch to a spec, and let nobody be out."""
+        spec = self.site.folder / "applied.yaml"
+        spec.write_text(text)
+        deploy(load_spec(spec), self.switch)
+        for absence in self.record().overlay or ():
+            change_overlay(self.switch, None, bring_back(absence.name, absence.kind))
+
+    def play(self, playbook: str, given: dict[str, Any]) -> Played:
+        """Prepare what the playbook works on, and play it."""
+        folder = self.site.folder
+        if playbook == "deploy.yml":
+            (folder / "specs" / "dpu-1.yaml").write_text(another())
+        elif playbook not in ("bringup.yml", "install.yml"):
+            self.apply(SPEC)
+        if playbook == "rollback.yml":
+            self.apply(another())
+        given = dict(given)
+        if given.get("dnsteer_rollback_to"):
+            state = self.record().state
+            assert state is not None
+            given["dnsteer_rollback_to"] = state.number - 1
+        if given.get("dnsteer_wheel"):
+            given["dnsteer_wheel"] = make_wheel(folder).name
+        if given.get("dnsteer_hook_tasks"):
+            given["dnsteer_hook_tasks"] = folder / "hook.yml"
+        return self.site.play(playbook, **given)
+
+    def done(self, playbook: str, given: dict[str, Any]) -> bool:
+        """Whether the switch, or the controller, now is what the playbook is for."""
+        folder, found = self.site.folder, self.record()
+        if playbook == "deploy.yml":
+            return found.state is not None and found.state.text == (folder / "specs" / "dpu-1.yaml").read_text()
+        if playbook == "rollback.yml":
+            return found.state is not None and found.state.text == SPEC
+        if playbook == "drain-backend.yml":
+            return [(a.name, a.gone) for a in found.overlay or ()] == [("farm/ns1", 1000)]
+        if playbook == "rolling-upgrade.yml":
+            return not found.overlay and ((folder / "hooked").exists() or "dnsteer_hook_tasks" not in given)
+        if playbook == "rotate-vip.yml":
+            name = "new.yaml" if given.get("dnsteer_confirmed") else "both.yaml"
+            return found.state is not None and found.state.text == (folder / name).read_text()
+        if playbook == "collect-diagnostics.yml":
+            return len(list((folder / given.get("dnsteer_archives", "diagnostics")).glob("*.tar.gz"))) > 0
+        if playbook == "bringup.yml":
+            scripts = given.get("dnsteer_bringup_folder", "/etc/dnsteer/bringup")
+            return (folder / f"{scripts[1:]}/bringup.sh").exists()
+        return (folder / given.get("dnsteer_venv", "/opt/dnsteer")[1:] / "bin" / "dnsteer").exists()
+
+
+def another() -> str:
+    """The spec with weights that it did not have before."""
+    return SPEC.replace("mac: '02:00:00:00:01:03'", f"mac: '02:00:00:00:01:03', weight: {next(_weights)}")
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    folder = tmp_path_factory.mktemp("site")
+    with machine(folder) as (site, running):
+        (folder / "both.yaml").write_text(SPEC.replace(OLD, f"{OLD}, {NEW}"))
+        (folder / "new.yaml").write_text(SPEC.replace(OLD, NEW))
+        (folder / "hook.yml").write_text(
+            f"- name: Hook\n  ansible.builtin.command:\n    argv: [touch, {folder}/hooked]\n  changed_when: true\n"
+        )
+        yield Bench(site, Switch(running.database))
+
+
+@pytest.fixture(autouse=True)
+def command(bench: Bench) -> Iterator[None]:
+    """The command of this tree in /opt/dnsteer, where a wheel may have been installed."""
+    yield
+    shutil.copy(bench.site.folder / "dnsteer", bench.site.folder / "opt" / "dnsteer" / "bin" / "dnsteer")
+
+
+def test_every_documented_variable_is_one_that_is_tried() -> None:
+    for playbook in sorted(path.name for path in (RUNBOOKS / "playbooks").glob("*.yml")):
+        tried = {*REQUIRED[playbook], *OPTIONAL[playbook]}
+        assert documented(playbook) - tried == set(), playbook
+
+
+@pytest.mark.parametrize("playbook", sorted(REQUIRED))
+def test_all_optional_variables_left_out(bench: Bench, playbook: str) -> None:
+    played = bench.play(playbook, REQUIRED[playbook])
+    assert played.code == 0, played.output
+    assert bench.done(playbook, {}), played.output
+    if playbook in ("deploy.yml", "rollback.yml"):
+        assert played.said("the VIPs of dpu-1 are not asked: there is no dnsteer_probe_host"), played.output
+
+
+def omissions() -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each playbook with variables to leave out while the others are given."""
+    for playbook, given in sorted(OPTIONAL.items()):
+        yield playbook, PLAIN[playbook]
+        yield from ((playbook, (name,)) for name in given if name not in {*PLAIN[playbook], *NO_INDEX})
+
+
+@pytest.mark.parametrize(("playbook", "left_out"), list(omissions()), ids=lambda v: v if isinstance(v, str) else v[0])
+def test_left_out_while_the_others_are_given(bench: Bench, playbook: str, left_out: tuple[str, ...]) -> None:
+    given = {**REQUIRED[playbook], **{k: v for k, v in OPTIONAL[playbook].items() if k not in left_out}}
+    played = bench.play(playbook, given)
+    assert played.code == 0, played.output
+    assert bench.done(playbook, given), played.output
