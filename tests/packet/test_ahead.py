@@ -30,7 +30,7 @@ def dumps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     class Noted(Running):
         def __init__(self, args: Any, **more: Any) -> None:
-            found.append(next(a for a in args if a.startswith(("dump-", "bundle"))))
+            found.append(next(a for a in args if a.startswith(("dump-", "bundle", "get-frags", "mod-port", "set-frags"))))
             super().__init__(args, **more)
 
     monkeypatch.setattr(openflow, "Running", Noted)
@@ -53,7 +53,8 @@ def test_the_switch_is_asked_once(applied: Switch, tmp_path: Path, dumps: list[s
     done = on(applied)("apply", spec_file(tmp_path, OTHER), "--yes")
     assert done.code == 0, done.err
     assert dumps.count("dump-groups") == 1
-    assert dumps[:3] == ["dump-ports-desc", "dump-flows", "dump-groups"]
+    assert dumps[:4] == ["dump-ports-desc", "dump-flows", "dump-groups", "get-frags"]
+    assert not {"mod-port", "set-frags"} & set(dumps)
     assert as_planned(applied, tmp_path, OTHER)
 
 
@@ -143,5 +144,5 @@ def test_a_stuck_switch_is_waited_for_once(stuck: Switch, tmp_path: Path) -> Non
 def test_what_nobody_took_ends_with_the_context(stuck: Switch) -> None:
     with Ahead(Where(stuck.database)) as ahead:
         ahead.begin(BRIDGE)
-        assert len(asking(stuck)) == 3
+        assert len(asking(stuck)) == 4
     assert asking(stuck) == []

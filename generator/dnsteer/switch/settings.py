@@ -75,8 +75,8 @@ class Setting:
     *default* is what it is when nobody sets it, which is what is wanted. *does* says what else comes of it. *matters* tells
     whether another value is one to name. *mend* is the command that puts it right, where that does not follow from the rest:
     {bridge} and {name} stand for the bridge and what the setting belongs to. *word* is what `ovs-ofctl` takes, *bit* what
-    its dump of a port has. *numbers* are those of the switch and the spec that *does* and *mend* have places for. What is
-    SET is a truth value of the bridge, or by OpenFlow.
+    its dump of a port has. *numbers* are those of the switch and the spec that *does* and *mend* have places for. SET is for
+    truth values of the bridge, and for what OpenFlow sets.
     """
 
     place: Place
