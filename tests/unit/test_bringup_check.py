@@ -16,9 +16,7 @@ from tests.unit.bringup_cases import DOCA, DPDK, KERNEL, NETDEV, settings, setup
 
 P0, P1 = "0000:03:00.0", "0000:03:00.1"
 REMOTE = "unix:/var/run/openvswitch/db.sock"
-TRACKER = (
-    "ovs-appctl --timeout=5 -t /var/run/openvswitch/ovs-vswitchd.4711.ctl dpctl/ipf-get-status netdev@ovs-netdev"
-)
+TRACKER = "ovs-appctl --timeout=5 -t /var/run/openvswitch/ovs-vswitchd.4711.ctl dpctl/ipf-get-status netdev@ovs-netdev"
 NO_MULTIPORT = "devlink answers: Invalid argument"
 
 
