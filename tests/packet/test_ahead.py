@@ -30,7 +30,9 @@ def dumps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     class Noted(Running):
         def __init__(self, args: Any, **more: Any) -> None:
-            found.append(next(a for a in args if a.startswith(("dump-", "bundle", "get-frags", "mod-port", "set-frags"))))
+            found.append(
+                next(a for a in args if a.startswith(("dump-", "bundle", "get-frags", "mod-port", "set-frags")))
+            )
             super().__init__(args, **more)
 
     monkeypatch.setattr(openflow, "Running", Noted)

@@ -16,7 +16,7 @@ from tests.unit.bringup_cases import DOCA, DPDK, KERNEL, NETDEV, settings, setup
 
 P0, P1 = "0000:03:00.0", "0000:03:00.1"
 REMOTE = "unix:/var/run/openvswitch/db.sock"
-TRACKER = "ovs-appctl --timeout=5 -t /var/run/openvswitch/ovs-vswitchd.4711.ctl dpctl/ipf-get-status netdev@ovs-netdev"
+ASKED = "ovs-appctl --timeout=5 -t /var/run/openvswitch/ovs-vswitchd.4711.ctl dpctl/ipf-get-status netdev@ovs-netdev"
 NO_MULTIPORT = "devlink answers: Invalid argument"
 
 
@@ -71,7 +71,7 @@ class BlueField:
             self.says(f"devlink dev param show pci/{function} name esw_multiport", values)
         ports = {f"pci/{f}/32768": {"flavour": "pcisf", "sfnum": 10} for f in (P0, P1)}
         self.says("devlink -j port show", json.dumps({"port": ports}))
-        self.says(TRACKER, "min v4 frag size: 400\nmin v6 frag size: 1280\n")
+        self.says(ASKED, "min v4 frag size: 400\nmin v6 frag size: 1280\n")
         self.ovsdb()
 
     def file(self, name: str, text: str) -> Path:
@@ -178,14 +178,10 @@ def one(bluefield: BlueField, name: str, state: str, found: str, todo: str, *cha
 
 
 def test_a_connection_tracker_that_drops_small_fragments(bluefield: BlueField) -> None:
-    name, todo = "smallest IPv4 fragment", "run 40-bridge.sh"
-    bluefield.says(TRACKER, "min v4 frag size: 1200\nmin v6 frag size: 1280\n")
-    one(bluefield, name, "missing", "1200 bytes; should be 400", todo)
-    bluefield.answers[TRACKER] = Ran(2, err="ovs-vswitchd: datapath not found (Invalid argument)")
-    one(bluefield, name, "unknown", "datapath not found", "is there a bridge")
-    (bluefield.root / "var/run/openvswitch/ovs-vswitchd.pid").unlink()
-    assert bluefield.wrong()[name].found == "no running ovs-vswitchd is found beside the database"
-    assert name not in bluefield.wrong(("forwarding: nat", "forwarding: nat, fragments: drop"))
+    bluefield.says(ASKED, "min v4 frag size: 1200\nmin v6 frag size: 1280\n")
+    one(bluefield, "smallest IPv4 fragment", "missing", "1200 bytes; should be 400", "run 40-bridge.sh")
+    bluefield.answers[ASKED] = Ran(2, err="ovs-vswitchd: datapath not found (Invalid argument)")
+    one(bluefield, "smallest IPv4 fragment", "unknown", "datapath not found", "is there a bridge")
 
 
 def test_too_few_pages(bluefield: BlueField) -> None:

@@ -17,7 +17,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
 from dnsteer.proof.convert import PREFIX
-from dnsteer.proof.reference import Expectation, Reference
+from dnsteer.proof.reference import SMALLEST, Expectation, Reference
 from dnsteer.proof.vectors import Vector, vectors
 from dnsteer.proof.wire import ARP, IPV6, MalformedError, Piece, parse
 from dnsteer.spec.document import parse_document
@@ -277,8 +277,26 @@ def test_ipv4_fragments_come_in_complete_sets(name: str) -> None:
         pieces.sort(key=lambda piece: int(piece.frag))
         ends = [0, *(int(piece.frag) * 8 + piece.len - 20 for piece in pieces)]
         assert [int(piece.frag) * 8 for piece in pieces] == ends[:-1]
-        assert [bool(piece.flags.MF) for piece in pieces] == [True] * (len(pieces) - 1) + [False]
-        assert all(piece.len - 20 >= 1200 and piece.len <= 1500 for piece in pieces if piece.flags.MF)
+        assert all(piece.len <= 1500 for piece in pieces)
+        more = [bool(piece.flags.MF) for piece in pieces]
+        if all(more):  # the last one would wait for those that are too short, which are lost
+            assert max(piece.len for piece in pieces) < SMALLEST
+            assert not any(expectation.options for _, expectation in sets)
+        else:
+            assert more == [True] * (len(pieces) - 1) + [False]
+
+
+def test_translated_ipv4_fragments_are_of_sizes_around_those_that_open_vswitch_takes() -> None:
+    """1,200 bytes is its least by default, and 400 the least that it can be told."""
+    passing, lost = set[int](), set[int]()
+    for sets in fragments("one-armed-nat").values():
+        for vector, expectation in sets:
+            piece = ip_of(vector.data)
+            if isinstance(piece, IP) and piece.flags.MF and piece.dst.startswith("198.18."):
+                (passing if expectation.options else lost).add(piece.len)
+    assert {404, 572, 1196, 1204, 1500} <= passing
+    assert min(passing) >= SMALLEST
+    assert {84, 396} <= lost
 
 
 @every_spec

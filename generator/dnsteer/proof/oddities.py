@@ -152,4 +152,4 @@ def _in_small_fragments(scene: Scene, post: Post) -> Iterator[Vector]:
             scene.judged(f"udp answer {what}, {nth} of 3", port, piece, "fragment")
             for nth, piece in enumerate(craft.in_pieces(talk, wire.UDP, 3 * size - 13, size), 1)
         ]
-        yield from found[:-1] if found[0].kind == "drop" else found
+        yield from found[:-1] if found[0].kind == "drop" != found[-1].kind else found
