@@ -102,20 +102,20 @@ def print_status(console: Console, lab: LabState | None) -> None:
         return
     table = Table(title=f"lab: {lab.phase}" + (f" ({lab.problem})" if lab.problem else ""))
     for column in ("what", "namespace", "addresses", "MAC", "processes"):
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column == "MAC")
     pids: dict[tuple[str, str], list[str]] = {}
     for process in lab.processes:
         pids.setdefault((process.namespace, process.server), []).append(f"{process.program} {process.pid}")
     bridge = f"switch, bridge {lab.bridge}" + ("" if lab.applied else " (not applied)")
-    table.add_row(bridge, names.SWITCH_NAMESPACE, lab.db, "", ", ".join(pids.get((names.SWITCH_NAMESPACE, ""), [])))
+    table.add_row(bridge, names.SWITCH_NAMESPACE, lab.db, "", "\n".join(pids.get((names.SWITCH_NAMESPACE, ""), [])))
     if lab.extension:
-        runs = ", ".join(pids.get((names.EXTENSION_NAMESPACE, ""), []))
+        runs = "\n".join(pids.get((names.EXTENSION_NAMESPACE, ""), []))
         table.add_row("extension", names.EXTENSION_NAMESPACE, lab.extension, "", runs)
     for client in lab.clients:
         table.add_row(f"client of {client.uplink}", client.namespace, "\n".join(client.addresses), client.mac, "")
     for server in lab.servers:
         # By its name: backends that share a MAC address share a namespace.
-        own = ", ".join(pids.get((server.namespace, server.name), [])) or "none"
+        own = "\n".join(pids.get((server.namespace, server.name), [])) or "none"
         table.add_row(f"name server {server.name}", server.namespace, "\n".join(server.addresses), server.mac, own)
     console.print(table)
     for note in lab.notes:
