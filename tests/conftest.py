@@ -39,12 +39,16 @@ def pytest_xdist_auto_num_workers() -> int:
     return cores + cores // 2
 
 
+WITHOUT_LAB = ("tests/system/test_runbook_variables.py",)
+"""Tests of real daemons with a network namespace of their own, beside which a lab may run."""
+
+
 class ByFile(LoadScopeScheduling):
     """Tests run on all cores: those of a file one after the other, and so those of the machine's one lab."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "system" if file.startswith("tests/system/") else file
+        return "system" if file.startswith("tests/system/") and file not in WITHOUT_LAB else file
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:

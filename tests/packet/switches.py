@@ -12,6 +12,7 @@ from pathlib import Path
 
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import Loaded, check_document
+from dnsteer.switch import private
 from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.rpc import Rpc
 
@@ -113,6 +114,10 @@ class Switch(PrivateSwitch):
         """As the original, and wait until the bridges of the database are there."""
         super().start_switch()
         self.vsctl("set", "Open_vSwitch", ".", "external_ids:started=yes")
+        deadline = time.monotonic() + 10  # the sockets of the one that was killed are there, and nobody listens
+        while any(not private._listens(self.dir / f"{name}.mgmt") for name in self.bridges()):
+            assert time.monotonic() < deadline, "a bridge does not listen"
+            time.sleep(0.01)
 
     def listen_on_tcp(self) -> str:
         """Let the database be reached by TCP too; returns the remote."""
@@ -161,6 +166,10 @@ class Running(Switch):
         (self.dir / f"ovs-vswitchd.{self._processes['ovs-vswitchd'].pid}.ctl").symlink_to(control)
         self._control = Rpc(f"unix:{control}", "the private ovs-vswitchd", 10)
         self.vsctl("set", "Open_vSwitch", ".", "external_ids:started=yes")
+        deadline = time.monotonic() + 10  # the sockets of the one that was killed are there, and nobody listens
+        while any(not private._listens(self.dir / f"{name}.mgmt") for name in self.bridges()):
+            assert time.monotonic() < deadline, "a bridge does not listen"
+            time.sleep(0.01)
 
 
 LATE = "Unreasonably long"

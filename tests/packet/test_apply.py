@@ -78,7 +78,7 @@ def test_a_second_apply_changes_nothing_and_says_so(switch: Switch, tmp_path: Pa
     assert (second.returncode, second.stdout, second.stderr) == (0, "br-dns: nothing to change\n", "")
     third = json.loads(cli("apply", spec, "--db", switch.database, "--json").stdout)
     assert set(third["counts"].values()) == {0}
-    lists = ("settings", "changes", "moves", "ended", "returned", "asks", "warnings", "spec_warnings")
+    lists = ("settings", "changes", "moves", "ended", "returned", "asks", "warnings", "notes", "spec_warnings")
     nothing = {key: [] for key in lists}
     said = {
         "ok": True,

@@ -89,7 +89,7 @@ PLAIN: dict[str, tuple[str, ...]] = {
     ),
     "deploy.yml": (
         "dnsteer_targets", "dnsteer_yes", "dnsteer_note", "dnsteer_probe_name", "dnsteer_probe_type",
-        "dnsteer_probe_count", "dnsteer_probe_skip", "dnsteer_probe_expect",
+        "dnsteer_probe_count", "dnsteer_probe_skip", "dnsteer_probe_expect", "dnsteer_serial", "dnsteer_sample",
     ),
     "drain-backend.yml": ("dnsteer_targets", "dnsteer_yes", "dnsteer_note"),
     "install.yml": (
@@ -100,7 +100,7 @@ PLAIN: dict[str, tuple[str, ...]] = {
     "rolling-upgrade.yml": (
         "dnsteer_yes", "dnsteer_over", "dnsteer_note", "dnsteer_for", "dnsteer_health_tries",
     ),
-    "rotate-vip.yml": ("dnsteer_targets", "dnsteer_yes", "dnsteer_quiet_for", "dnsteer_quiet_rate"),
+    "rotate-vip.yml": ("dnsteer_targets", "dnsteer_yes", "dnsteer_quiet_for", "dnsteer_quiet_rate", "dnsteer_serial"),
 }  # fmt: skip
 """Variables that no condition of a playbook asks for: they are left out together, all others one at a time."""
 NO_INDEX = {"dnsteer_pip_options", "dnsteer_environment"}

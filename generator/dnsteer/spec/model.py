@@ -228,8 +228,8 @@ class Pool(Part):
     hash_fields: HashFields | None = Field(default=None, description="What `client` hashes. Left out: `[src_ip]`.")
     slots: Slots | None = Field(
         default=None,
-        description="Number of slots, a power of two: that many hardware rules for each service. Left out: 1024; for "
-        "`dp-hash` 256 (16 with ovs-doca). A changed number moves most clients.",
+        description="Number of slots, a power of two: that many hardware rules for each service. Left out: 256 "
+        "(16 for `dp-hash` with ovs-doca). A changed number moves most clients.",
     )
     on_all_down: Literal["keep", "drop"] = Field(
         default="keep",
