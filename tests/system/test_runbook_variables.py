@@ -83,26 +83,29 @@ OPTIONAL: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """What each playbook may be given: something else than the default, where that works here."""
 PLAIN: dict[str, tuple[str, ...]] = {
-    "bringup.yml": ("dnsteer_targets", "dnsteer_restart", "dnsteer_bringup_folder"),
+    "bringup.yml": ("dnsteer_targets", "dnsteer_restart", "dnsteer_bringup_folder", "dnsteer_bringup_strict"),
     "collect-diagnostics.yml": (
         "dnsteer_targets", "dnsteer_folder", "dnsteer_ovs_rundir", "dnsteer_ovs_logdir", "dnsteer_log_lines",
+        "dnsteer_archives",
     ),
     "deploy.yml": (
         "dnsteer_targets", "dnsteer_yes", "dnsteer_note", "dnsteer_probe_name", "dnsteer_probe_type",
         "dnsteer_probe_count", "dnsteer_probe_skip", "dnsteer_probe_expect", "dnsteer_serial", "dnsteer_sample",
+        "dnsteer_check_bin",
     ),
-    "drain-backend.yml": ("dnsteer_targets", "dnsteer_yes", "dnsteer_note"),
+    "drain-backend.yml": ("dnsteer_targets", "dnsteer_yes", "dnsteer_note", "dnsteer_over", "dnsteer_for"),
     "install.yml": (
         "dnsteer_targets", "dnsteer_bin", "dnsteer_python", "dnsteer_ovs_package", "dnsteer_units_from", "dnsteer_db",
         "dnsteer_openflow",
     ),
     "rollback.yml": ("dnsteer_targets", "dnsteer_yes"),
     "rolling-upgrade.yml": (
-        "dnsteer_yes", "dnsteer_over", "dnsteer_note", "dnsteer_for", "dnsteer_health_tries",
+        "dnsteer_yes", "dnsteer_over", "dnsteer_note", "dnsteer_for", "dnsteer_health_tries", "dnsteer_backends",
+        "dnsteer_hook_command",
     ),
     "rotate-vip.yml": ("dnsteer_targets", "dnsteer_yes", "dnsteer_quiet_for", "dnsteer_quiet_rate", "dnsteer_serial"),
 }  # fmt: skip
-"""Variables that no condition of a playbook asks for: they are left out together, all others one at a time."""
+"""Variables that have a default, or are an option of a command: they are left out together, all others one at a time."""
 NO_INDEX = {"dnsteer_pip_options", "dnsteer_environment"}
 """Of install.yml: without them, and with a wheel, it would fetch packages from the network."""
 _weights = cycle((2, 3, 4, 5))
