@@ -92,11 +92,16 @@ def test_nothing_is_begun_in_the_middle_of_a_change(applied: Switch, tmp_path: P
     assert as_planned(applied, tmp_path, FARM)
 
 
-def test_a_switch_that_was_started_again_meanwhile_gets_all(switch: Switch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("printed", [False, True])
+def test_a_switch_that_was_started_again_meanwhile_gets_all(switch: Switch, tmp_path: Path, printed: bool) -> None:
+    """Before its tables are printed, and after."""
     switch.expected = EXPECTED
     assert on(switch)("apply", spec_file(tmp_path), "--yes").code == 0
 
     def restart() -> None:
+        deadline = time.monotonic() + 10
+        while printed and [p for p in asking(switch) if "defunct" not in p] and time.monotonic() < deadline:
+            time.sleep(0.01)
         switch.kill_switch()
         switch.start_switch()
 

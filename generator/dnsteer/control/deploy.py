@@ -25,6 +25,7 @@ from dnsteer.spec.load import Loaded
 from dnsteer.spec.model import Spec
 from dnsteer.switch import database as db
 from dnsteer.switch.apply import Apply, Prepared
+from dnsteer.switch.fence import RestartedError
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.record import Record
 from dnsteer.switch.sending import Applied
@@ -207,13 +208,20 @@ def deploy(
     """
     said_yes_to: object = None
     while True:
-        with deployment(target, switch, options, change=True, ahead=ahead, progress=progress) as work:
-            outlook = work.outlook
-            check(outlook)
-            asks = confirm is not None and outlook.changed and outlook.ask
-            basis = (outlook.ask, outlook.basis()) if asks else None
-            if confirm is None or basis == said_yes_to or not asks:
-                return work.carry_out()
+        try:
+            with deployment(target, switch, options, change=True, ahead=ahead, progress=progress) as work:
+                outlook = work.outlook
+                check(outlook)
+                asks = confirm is not None and outlook.changed and outlook.ask
+                basis = (outlook.ask, outlook.basis()) if asks else None
+                if confirm is None or basis == said_yes_to or not asks:
+                    return work.carry_out()
+        except RestartedError:
+            if ahead is None:
+                raise
+            ahead = None  # its tables are those of before
+            progress("ovs-vswitchd was started anew meanwhile; it is looked at again")
+            continue
         if said_yes_to is not None:
             progress(MOVED_ON)
         confirm(outlook.ask, sentences(outlook))
