@@ -9,10 +9,10 @@ import json
 import sys
 from typing import Any
 
-from dnsteer.offload.capacity.data import hardware_dir, load
-from dnsteer.offload.capacity.leave_out import MEDIAN, WORST, as_json, misses, summary
-from dnsteer.offload.capacity.model import Model, all_rows
-from dnsteer.spec.model import Hardware
+from dnsteer.capacity.data import hardware_dir, load
+from dnsteer.capacity.leave_out import MEDIAN, WORST, as_json, misses, summary
+from dnsteer.capacity.model import Model, all_rows
+from dnsteer.spec.model.spec import Hardware
 
 
 def parameters(card: Hardware) -> dict[str, Any]:

@@ -16,15 +16,15 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from bench.machine import machine
-from dnsteer.offload.masks.attack import attack
-from dnsteer.offload.masks.bound import mask_bound
-from dnsteer.offload.masks.seen import Seen
+from dnsteer.lint.masks.attack import attack
+from dnsteer.lint.masks.bound import mask_bound
+from dnsteer.lint.masks.observed import Seen
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.explain import query_frame
-from dnsteer.proof.harness import Harness
-from dnsteer.proof.reference import Frame
+from dnsteer.proof.harness.switch import Harness
+from dnsteer.proof.reference.packets import Frame
 from dnsteer.spec.load import Loaded, load_spec
-from dnsteer.spec.model import Protocol
+from dnsteer.spec.model.spec import Protocol
 from dnsteer.switch.masks import show
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"

@@ -16,10 +16,10 @@ import time
 from bench.machine import machine
 from bench.specs import many_vips
 from dnsteer.plan.build import build_plan
-from dnsteer.proof.harness import Harness
-from dnsteer.proof.reference import Frame, Reference
-from dnsteer.proof.scene import Scene
-from dnsteer.proof.vectors import vectors
+from dnsteer.proof.harness.switch import Harness
+from dnsteer.proof.reference.packets import Frame, Reference
+from dnsteer.proof.traffic.senders import Scene
+from dnsteer.proof.traffic.vectors import vectors
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import Loaded, check_document
 from dnsteer.switch.tools import SwitchError

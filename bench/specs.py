@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dnsteer.spec.model import Flavor
+from dnsteer.spec.model.spec import Flavor
 
 
 def many_vips(vips: int, pools: int = 100, backends: int = 16, flavor: Flavor = Flavor.OVS_NETDEV) -> str:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.machine import machine
+from dnsteer.lint.wording import plain, why
 from dnsteer.offload.examine import Judged, examine
 from dnsteer.offload.profile import profile, profile_names
-from dnsteer.offload.said import plain, why
 from dnsteer.spec.load import load_spec
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"

@@ -27,8 +27,8 @@ from dnsteer.plan.pipeline import (
     TRANSPORT,
 )
 from dnsteer.render.flows import Flow, flows_of
-from dnsteer.spec import bringup, extension, linting, model
 from dnsteer.spec.load import load_spec
+from dnsteer.spec.model import bringup, extension, lint, spec
 from dnsteer.switch.settings import SETTINGS
 
 DOCS = Path(__file__).resolve().parent
@@ -36,22 +36,22 @@ EXAMPLE = "examples/one-armed-nat.yaml"
 MADE = "<!-- Made by docs/generate.py (make docs). Change the code, not this page. -->\n\n"
 
 PARTS: tuple[tuple[str, type[Any]], ...] = (
-    ("The document", model.Spec),
-    ("`switch`", model.Switch),
-    ("`switch.uplinks.NAME`", model.Uplink),
-    ("`switch.ports.NAME`", model.Port),
+    ("The document", spec.Spec),
+    ("`switch`", spec.Switch),
+    ("`switch.uplinks.NAME`", spec.Uplink),
+    ("`switch.ports.NAME`", spec.Port),
     ("`switch.extension`", extension.Extension),
     ("`switch.extension.ingress` and `egress`", extension.ExtensionPort),
     ("`switch.extension.budgets`", extension.Budgets),
     ("`switch.bringup`", bringup.BringUp),
     ("`switch.bringup.hugepages`", bringup.Hugepages),
     ("`switch.bringup.functions[]`", bringup.ScalableFunction),
-    ("`pools.NAME`", model.Pool),
-    ("`pools.NAME.backends[]`", model.Backend),
-    ("`vips.NAME`", model.Vip),
-    ("`vips.NAME.services[]`", model.Service),
-    ("`lint`", linting.Lint),
-    ("`lint.accept[]`", linting.Accept),
+    ("`pools.NAME`", spec.Pool),
+    ("`pools.NAME.backends[]`", spec.Backend),
+    ("`vips.NAME`", spec.Vip),
+    ("`vips.NAME.services[]`", spec.Service),
+    ("`lint`", lint.Lint),
+    ("`lint.accept[]`", lint.Accept),
 )
 
 # Why a flow of each table and shape is there. A shape without an explanation fails the build of the page.
@@ -147,7 +147,7 @@ def spec_page() -> str:
             out.append(f"| `{name}` | {value} | {default} | {field.description} |")
         out.append("")
     out.append("## Short names of services\n\n| name | stands for |\n|---|---|")
-    for name, entries in model.SHORTHANDS.items():
+    for name, entries in spec.SHORTHANDS.items():
         out.append(f"| `{name}` | {', '.join(f'{protocol.value}/{port}' for protocol, port in entries)} |")
     return "\n".join(out) + "\n"
 

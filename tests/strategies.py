@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import SpecError
-from dnsteer.spec.extension import HASH_FIELDS
 from dnsteer.spec.load import Loaded, check_document
+from dnsteer.spec.model.extension import HASH_FIELDS
 
 
 def loaded_from(value: dict[str, Any]) -> Loaded:

@@ -24,15 +24,15 @@ from bench.change.ports import slot_of
 from bench.change.priority import prefer
 from bench.change.tcp import Connections
 from bench.change.world import PERMANENT, SLOTS, Step, World, least, slots_behind, whole
-from dnsteer.control.absent import change_overlay
-from dnsteer.control.back import state_to_roll_back_to
-from dnsteer.control.deploy import Options, deploy
-from dnsteer.control.edits import advance, bring_back, take_out
-from dnsteer.control.where import Switch
+from dnsteer.deploy.backends import change_overlay
+from dnsteer.deploy.overlay_edits import advance, bring_back, take_out
+from dnsteer.deploy.rollback import state_to_roll_back_to
+from dnsteer.deploy.run import Options, deploy
+from dnsteer.deploy.target_switch import Switch
 from dnsteer.lab import names
 from dnsteer.lab.state import LabState
-from dnsteer.plan.absence import WHOLE
-from dnsteer.plan.absence import Kind as Absent
+from dnsteer.plan.maintenance import WHOLE
+from dnsteer.plan.maintenance import Kind as Absent
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import check_document
 

@@ -16,8 +16,8 @@ from bench.change.priority import prefer
 from bench.change.tcp import Connections
 from dnsteer.lab.errors import LabError
 from dnsteer.lab.state import LabState
-from dnsteer.spec import meaning
-from dnsteer.spec.model import Spec
+from dnsteer.spec import derived
+from dnsteer.spec.model.spec import Spec
 
 LEAD, TRAIL = 1.0, 1.5
 """Seconds of load before the change and after it."""
@@ -67,7 +67,7 @@ class Probes:
         vip = next(iter(spec.vips.values()))
         self._lab = lab
         self._addresses = [str(a) for a in vip.addresses]
-        self.slots = meaning.slot_count(spec, spec.pools[vip.pool])
+        self.slots = derived.slot_count(spec, spec.pools[vip.pool])
         with ExitStack() as stack:
             self.clients = stack.enter_context(Clients(lab, self._addresses[0], self.slots))
             self.connections = stack.enter_context(Connections(lab, self._addresses[0], self.slots))

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.specs import many_vips
-from dnsteer.control.absent import change_overlay
-from dnsteer.control.edits import bring_back, take_out
-from dnsteer.control.where import Switch
+from dnsteer.deploy.backends import change_overlay
+from dnsteer.deploy.overlay_edits import bring_back, take_out
+from dnsteer.deploy.target_switch import Switch
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.private import PrivateSwitch
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import yaml
 
-from dnsteer.plan.absence import Absence, Kind
-from dnsteer.plan.selection import slots_of
+from dnsteer.plan.maintenance import Absence, Kind
+from dnsteer.plan.slot_shares import slots_of
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import check_document
-from dnsteer.spec.model import Spec
+from dnsteer.spec.model.spec import Spec
 
 POOLS = {"one": 8, "two": 4}
 """Servers of each pool. VIP `dns` asks pool one (direct server return), `second` pool two (NAT); both are always there."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.datapath.counters import Counters, Sample, read_counters, read_port, sample_of
 from bench.datapath.dpdk import DpdkSwitch
-from dnsteer.plan import smallest
+from dnsteer.plan import min_fragment
 from dnsteer.plan.objects import Plan
 from dnsteer.render.flows import groups_of, lines_of
 from dnsteer.switch.openflow import OpenFlow
@@ -50,7 +50,7 @@ class Rig:
 
     def load(self, plan: Plan) -> None:
         """Replace the tables by a plan's, and have the tracker take fragments as an apply does."""
-        self.switch.appctl(*smallest.setting(smallest.SMALLEST))
+        self.switch.appctl(*min_fragment.setting(min_fragment.SMALLEST))
         self.load_lines([*(f"group add {g.text}" for g in groups_of(plan)), *(f"flow add {f}" for f in lines_of(plan))])
 
     def load_lines(self, lines: Iterable[str]) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from scapy.utils import RawPcapWriter
 
 from bench.datapath.cases import MAC, ROUTER, VIP
-from dnsteer.proof import wire
-from dnsteer.proof.craft import Talk, query
+from dnsteer.proof.reference import wire
+from dnsteer.proof.traffic.craft import Talk, query
 
 _IPV4_CLIENTS, _IPV6_CLIENTS = int(ip_address("198.18.0.0")), int(ip_address("2001:2::"))
 _FIRST_PORT, _PORTS = 1024, 65536 - 1024

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bench.extension.running import example, lab_of
-from dnsteer.lab import apart
+from dnsteer.lab import client_affinity
 from dnsteer.lab.shares import Expectation
 from dnsteer.lab.targets import targets_of
 from dnsteer.lab.topology import plan
@@ -27,7 +27,7 @@ def run(say: Callable[[str], None]) -> dict[str, Any]:
             if target.endpoint.protocol.value != "udp":
                 continue
             say(f"{CLIENTS} clients: {target.label}")
-            found = apart.ask_from(state, target, Expectation(loaded, network.server_of), CLIENTS, TIMES)
+            found = client_affinity.ask_from(state, target, Expectation(loaded, network.server_of), CLIENTS, TIMES)
             if found.problems():
                 raise RuntimeError("; ".join(found.problems()))
             out[target.label] = {

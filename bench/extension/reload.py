@@ -14,7 +14,7 @@ from bench.change.load import SteadyLoad
 from bench.extension.running import apply, control, example, lab_of
 from dnsteer.plan.build import build_plan
 from dnsteer.render.program import program_of
-from dnsteer.spec import meaning
+from dnsteer.spec import derived
 from dnsteer.spec.load import load_spec
 
 QPS = 20_000
@@ -24,7 +24,7 @@ def run(folder: Path, reloads: int, updates: int, seed: int, say: Callable[[str]
     """*reloads* applies of other weights and *updates* loads that change a slot or a backend in place, all under load."""
     spec = example("ipip")
     loaded = load_spec(spec)
-    slots = meaning.slot_count(loaded.spec, loaded.spec.pools["authoritative"])
+    slots = derived.slot_count(loaded.spec, loaded.spec.pools["authoritative"])
     behind = {str(a): slots for a in loaded.spec.vips["dns"].addresses}
     dice = random.Random(seed)
     out: dict[str, Any] = {"seed": seed}

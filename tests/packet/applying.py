@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dnsteer.control.deploy import Options, deploy
-from dnsteer.control.where import Switch
+from dnsteer.deploy.apply import Applied
+from dnsteer.deploy.run import Options, deploy
+from dnsteer.deploy.target_switch import Switch
 from dnsteer.spec.load import Loaded
-from dnsteer.switch.apply import Applied
 from tests.packet.switches import BRIDGE
 from tests.packet.switches import Switch as Private
 

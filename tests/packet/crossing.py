@@ -24,10 +24,10 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
-from dnsteer.proof.beside import Beside
-from dnsteer.spec import meaning
+from dnsteer.proof.harness.extension_process import Beside
+from dnsteer.spec import derived
 from dnsteer.spec.load import Loaded
-from dnsteer.spec.model import Forwarding, Spec
+from dnsteer.spec.model.spec import Forwarding, Spec
 from dnsteer.switch.megaflows import read_counters
 from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.rpc import Rpc
@@ -197,7 +197,7 @@ class Crossing:
     def _ends(self, spec: Spec) -> list[End]:
         return [
             (str(a), e.protocol.value, e.port)
-            for vip in spec.vips.values() for e in meaning.endpoints(vip) for a in vip.addresses
+            for vip in spec.vips.values() for e in derived.endpoints(vip) for a in vip.addresses
         ]  # fmt: skip
 
     def _query(self, end: End, source: int, number: int) -> bytes:
@@ -234,7 +234,7 @@ class Crossing:
             return []
         kind = UDP if transport.haslayer(UDP) else TCP
         back = type(packet)(src=packet.dst, dst=packet.src) / kind(sport=transport.dport, dport=transport.sport)
-        answer = Ether(src=backend.mac, dst=meaning.gateway_mac(spec.switch)) / back / Raw(b"an answer")
+        answer = Ether(src=backend.mac, dst=derived.gateway_mac(spec.switch)) / back / Raw(b"an answer")
         return [(port, bytes(answer))]
 
     def _put(self, port: str, frames: list[bytes]) -> None:

@@ -13,10 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from dnsteer.extension.executables import program
 from dnsteer.plan.build import build_plan
 from dnsteer.render.program import program_of
-from dnsteer.switch.extended import program
-from dnsteer.switch.interrupts import ends_with_parent
+from dnsteer.switch.signals import ends_with_parent
 from tests.packet.command import Ran
 from tests.packet.switches import Switch, spec_of
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from dnsteer.lint.findings import Finding
+from dnsteer.lint.run import Report, lint
 from dnsteer.offload.examine import Examination, examine
-from dnsteer.offload.findings import Finding
-from dnsteer.offload.lint import Report, lint
 from dnsteer.offload.profile import profile
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import Loaded, check_document, load_spec

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.sizes import sizes_of
-from dnsteer.proof.reference import Frame, Reference
-from dnsteer.proof.vectors import Vector, vectors
+from dnsteer.proof.reference.packets import Frame, Reference
+from dnsteer.proof.traffic.vectors import Vector, vectors
 from tests.packet.switches import BRIDGE, LARGE, Switch, spec_of
 
 SPEC = spec_of(LARGE)

@@ -13,10 +13,10 @@ from typing import Any
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 
-from dnsteer.control.absent import change_overlay
-from dnsteer.control.deploy import Options, deploy
-from dnsteer.control.edits import take_out
-from dnsteer.control.where import Switch as Where
+from dnsteer.deploy.backends import change_overlay
+from dnsteer.deploy.overlay_edits import take_out
+from dnsteer.deploy.run import Options, deploy
+from dnsteer.deploy.target_switch import Switch as Where
 from dnsteer.switch.megaflows import read_counters
 from dnsteer.switch.private import PrivateSwitch
 from tests.packet.switches import LARGE, Switch, cli, spec_of

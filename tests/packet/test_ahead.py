@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from dnsteer.cli.output import Exit
-from dnsteer.control.ahead import Ahead
-from dnsteer.control.deploy import Deployed, deploy
-from dnsteer.control.where import Switch as Where
+from dnsteer.deploy.prefetch import Ahead
+from dnsteer.deploy.run import Deployed, deploy
+from dnsteer.deploy.target_switch import Switch as Where
 from dnsteer.switch import openflow
 from dnsteer.switch.record import Record
 from dnsteer.switch.tools import Running

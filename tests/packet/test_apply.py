@@ -14,12 +14,12 @@ from dnsteer import __version__
 from dnsteer.plan.build import build_plan
 from dnsteer.render.flows import flows_of, groups_of
 from dnsteer.spec.load import digest
+from dnsteer.status.verify import verify
 from dnsteer.switch.database import Database
-from dnsteer.switch.fence import FENCE
 from dnsteer.switch.record import Record
+from dnsteer.switch.restart_fence import FENCE
 from dnsteer.switch.state import State
 from dnsteer.switch.tools import SwitchError
-from dnsteer.switch.verify import verify
 from tests.packet.applying import FOREIGN_FLOWS, FOREIGN_GROUP, add_foreign, apply
 from tests.packet.switches import BRIDGE, LARGE, SMALL, Switch, cli, spec_of
 

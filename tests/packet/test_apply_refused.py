@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from dnsteer.deploy import apply as apply_module
 from dnsteer.plan.build import build_plan
 from dnsteer.render.flows import Flow, Group, flows_of, groups_of
-from dnsteer.switch import apply as apply_module
+from dnsteer.status.verify import verify
 from dnsteer.switch import tools
 from dnsteer.switch.database import Database
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.tools import SwitchError, UnavailableError
-from dnsteer.switch.verify import verify
 from tests.packet.applying import add_foreign, apply
 from tests.packet.switches import BRIDGE, LARGE, SMALL, Switch, line_of, spec_of
 

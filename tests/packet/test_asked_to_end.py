@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.control.absent import change_overlay
-from dnsteer.control.edits import take_out
-from dnsteer.control.where import Switch as Remote
+from dnsteer.deploy.backends import change_overlay
+from dnsteer.deploy.overlay_edits import take_out
+from dnsteer.deploy.target_switch import Switch as Remote
+from dnsteer.status.verify import verify
 from dnsteer.switch.openflow import OpenFlow, RejectedError
 from dnsteer.switch.record import Record
 from dnsteer.switch.tools import program
-from dnsteer.switch.verify import verify
 from tests.packet.applying import apply
 from tests.packet.switches import LARGE, ROOT, SMALL, Switch, cli, processes_naming, spec_of
 from tests.packet.test_interrupted import MOMENTS, ONE, ONE_TEXT, PARTING, before, ports_of, switch_has

@@ -9,9 +9,9 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
 from dnsteer.plan.build import build_plan
-from dnsteer.proof.harness import Harness
-from dnsteer.proof.reference import Frame, Reference
-from dnsteer.proof.vectors import vectors
+from dnsteer.proof.harness.switch import Harness
+from dnsteer.proof.reference.packets import Frame, Reference
+from dnsteer.proof.traffic.vectors import vectors
 from dnsteer.spec.load import Loaded, load_spec
 from tests.packet.switches import EXAMPLES
 

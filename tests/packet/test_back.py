@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from dnsteer.cli.output import Exit
-from dnsteer.control.back import put_in
-from dnsteer.control.deploy import deploy
-from dnsteer.control.outlook import counted
-from dnsteer.control.where import Switch as Where
-from dnsteer.plan.absence import Absence, Overlay
+from dnsteer.deploy.rollback import put_in
+from dnsteer.deploy.run import deploy
+from dnsteer.deploy.summary import counted
+from dnsteer.deploy.target_switch import Switch as Where
+from dnsteer.plan.maintenance import Absence, Overlay
 from dnsteer.render.flows import parse_flow
-from dnsteer.switch.changes import Changes
 from dnsteer.switch.record import Record
+from dnsteer.switch.table_changes import Changes
 from tests.packet.absent import make_overdue, overlay
 from tests.packet.command import FARM, fresh, nothing_changes, on, spec_file, state_rows
 from tests.packet.switches import BRIDGE, Switch, spec_of

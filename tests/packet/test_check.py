@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 
 from dnsteer.plan.objects import Plan
 from dnsteer.plan.pipeline import PIPELINE
-from dnsteer.proof import harness
 from dnsteer.proof.check import check
+from dnsteer.proof.harness import switch
 from dnsteer.render.flows import Flow, parse_flow
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import Loaded, check_document, load_spec
@@ -157,7 +157,7 @@ def break_flows(
     monkeypatch: pytest.MonkeyPatch, touches: Callable[[Flow], object], change: Callable[[Flow], Flow] | None
 ) -> list[Flow]:
     """Have the switch load flows that were changed (None: removed) where *touches* says so; these, once it has."""
-    original = harness.lines_of
+    original = switch.lines_of
     touched: list[Flow] = []
 
     def broken(plan: Plan) -> list[str]:
@@ -172,7 +172,7 @@ def break_flows(
                 flows.append(flow)
         return [flow.line() for flow in flows]
 
-    monkeypatch.setattr(harness, "lines_of", broken)
+    monkeypatch.setattr(switch, "lines_of", broken)
     return touched
 
 
@@ -188,7 +188,7 @@ def test_broken_flows_are_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_bucket_for_the_wrong_backend_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """dp-hash slots cannot be predicted, but a bucket without a backend loses its packets."""
-    original = harness.groups_of
+    original = switch.groups_of
 
     def broken(plan):
         return [
@@ -196,5 +196,5 @@ def test_a_bucket_for_the_wrong_backend_is_seen(monkeypatch: pytest.MonkeyPatch)
             for g in original(plan)
         ]
 
-    monkeypatch.setattr(harness, "groups_of", broken)
+    monkeypatch.setattr(switch, "groups_of", broken)
     assert not check(load_spec(ROOT / "examples" / "own-ports.yaml")).ok

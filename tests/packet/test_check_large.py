@@ -9,10 +9,11 @@ import pytest
 from bench.specs import many_vips
 
 from dnsteer.proof import check as check_module
-from dnsteer.proof import coverage, harness
 from dnsteer.proof.check import Report, check
-from dnsteer.proof.coverage import telling
-from dnsteer.proof.reference import Reference
+from dnsteer.proof.harness import switch
+from dnsteer.proof.reference.packets import Reference
+from dnsteer.proof.traffic import coverage
+from dnsteer.proof.traffic.coverage import telling
 from dnsteer.spec.load import load_spec
 from tests.packet.switches import spec_of
 from tests.packet.test_check import BREAKS, EXAMPLES, ROOT, break_flows
@@ -55,14 +56,14 @@ def test_megaflows_of_further_portions_are_in_the_switch_when_they_are_counted(m
     """The switch never holds more than a portion's, and what it held in all is what is reported."""
     monkeypatch.setattr(check_module, "_PORTION", 1500)
     held: list[int] = []
-    forget = harness.Harness.forget_megaflows
+    forget = switch.Harness.forget_megaflows
 
-    def noted(self: harness.Harness) -> None:
+    def noted(self: switch.Harness) -> None:
         held.append(len(self.megaflows()))
         forget(self)
         assert self.megaflows() == []
 
-    monkeypatch.setattr(harness.Harness, "forget_megaflows", noted)
+    monkeypatch.setattr(switch.Harness, "forget_megaflows", noted)
     report = check(spec_of(FOUR))
     assert report.ok and len(held) > 8
     assert max(held) < 3000 and report.megaflows == 16 * SLOTS

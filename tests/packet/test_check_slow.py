@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from dnsteer.cli.prove import verdict
+from dnsteer.cli.check import verdict
 from dnsteer.plan.build import build_plan
-from dnsteer.proof import harness
 from dnsteer.proof.check import Report, check
-from dnsteer.proof.harness import Harness
+from dnsteer.proof.harness import switch
+from dnsteer.proof.harness.switch import Harness
 from dnsteer.spec.load import load_spec
 from dnsteer.switch import private
-from dnsteer.switch.complaints import is_of_speed
+from dnsteer.switch.logs import is_of_speed
 from dnsteer.switch.tools import SwitchError, TimedOutError
 from tests.packet.command import run
 from tests.packet.switches import EXAMPLES
@@ -94,7 +94,7 @@ def test_a_proof_that_stalls_every_time_is_an_error_with_the_reason(monkeypatch:
 
 
 def test_packets_that_are_not_processed_in_time_are_a_stall(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(harness, "_STUCK", 0.2)
+    monkeypatch.setattr(switch, "_STUCK", 0.2)
     with Harness(build_plan(LOADED)) as it:
         it._sent = 1  # that never came
         with pytest.raises(TimedOutError, match=r"did not process all packets within 0\.2 s"):

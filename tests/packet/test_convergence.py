@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 from dnsteer.render.files import FILES
 from dnsteer.spec.load import Loaded
-from dnsteer.switch.verify import verify
+from dnsteer.status.verify import verify
 from tests.packet.applying import apply
 from tests.packet.switches import EXAMPLES, LARGE, ROOT, Switch
 from tests.strategies import specs

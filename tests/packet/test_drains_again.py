@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from dnsteer.cli.output import Exit
-from dnsteer.control.absent import change_overlay
-from dnsteer.control.edits import advance, take_out
-from dnsteer.control.where import Switch as Where
-from dnsteer.control.where import now, stamp
+from dnsteer.deploy.backends import change_overlay
+from dnsteer.deploy.overlay_edits import advance, take_out
+from dnsteer.deploy.target_switch import Switch as Where
+from dnsteer.deploy.target_switch import now, stamp
 from tests.packet.absent import in_terminal, make_overdue, overlay, states
 from tests.packet.command import Ran, nothing_changes, on, spec_file
 from tests.packet.switches import BRIDGE, ROOT, Switch

@@ -12,12 +12,12 @@ import pytest
 
 from dnsteer import __version__
 from dnsteer.cli.output import Exit
-from dnsteer.control.absent import change_overlay
-from dnsteer.control.deploy import deploy
-from dnsteer.control.edits import advance, take_out
-from dnsteer.control.where import Switch as Where
+from dnsteer.deploy.backends import change_overlay
+from dnsteer.deploy.overlay_edits import advance, take_out
+from dnsteer.deploy.run import deploy
+from dnsteer.deploy.target_switch import Switch as Where
+from dnsteer.status.verify import verify
 from dnsteer.switch.record import Record
-from dnsteer.switch.verify import verify
 from tests.packet.absent import make_overdue, overlay
 from tests.packet.command import FARM, nothing_changes, on, spec_file, state_rows
 from tests.packet.switches import BRIDGE, Switch, spec_of
@@ -147,7 +147,7 @@ def test_tables_of_another_version_are_worked_on_where_they_are_the_same(
     said: list[str] = []
     where = Where(applied.database)
     with monkeypatch.context() as patch:
-        patch.setattr("dnsteer.control.absent.__version__", "99.0")
+        patch.setattr("dnsteer.deploy.backends.__version__", "99.0")
         assert not change_overlay(where, None, take_out("farm/ns1", "down"), progress=said.append).repaired
         applied.ofctl("del-flows", "table=30")
         assert change_overlay(where, None, take_out("farm/ns3", "down"), progress=said.append).repaired
@@ -157,7 +157,7 @@ def test_tables_of_another_version_are_worked_on_where_they_are_the_same(
 
 def test_a_drain_that_cannot_go_on_says_who_does(applied: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
     with Record(applied.database) as holder:
-        monkeypatch.setattr("dnsteer.cli.absent.progress", lambda _json: lambda _text: holder.lock(BRIDGE))
+        monkeypatch.setattr("dnsteer.cli.backends.progress", lambda _json: lambda _text: holder.lock(BRIDGE))
         done = on(applied)("drain", "farm/ns1", "--over", "30s", "--timeout", "0.3")
     assert done.code == Exit.ERROR
     assert "another dnsteer is at work" in done.err

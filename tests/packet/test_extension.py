@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
+from dnsteer.extension.executables import FOLDER
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.pipeline import PIPELINE
-from dnsteer.proof import beside, harness
 from dnsteer.proof.check import Report, check
-from dnsteer.proof.harness import Harness
-from dnsteer.proof.outcome import Frame
+from dnsteer.proof.harness import extension_process, switch
+from dnsteer.proof.harness.switch import Harness
+from dnsteer.proof.reference.outcome import Frame
 from dnsteer.render.flows import Flow, parse_flow
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import Loaded, check_document, load_spec
-from dnsteer.switch.extended import FOLDER
 from dnsteer.switch.tools import SwitchError
 from tests.packet.command import run
 from tests.unit.extension_cases import SPEC
@@ -120,7 +120,7 @@ FLOWS = {
 @pytest.mark.parametrize("what", FLOWS)
 def test_broken_flows_are_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, touches, change = FLOWS[what]
-    original = harness.lines_of
+    original = switch.lines_of
     touched: list[Flow] = []
 
     def broken(plan: Any) -> list[str]:
@@ -132,7 +132,7 @@ def test_broken_flows_are_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> No
                 out.append((change(flow) if touches(flow) else flow).line())
         return out
 
-    monkeypatch.setattr(harness, "lines_of", broken)
+    monkeypatch.setattr(switch, "lines_of", broken)
     report = check(loaded(name))
     assert touched
     assert not report.ok
@@ -194,7 +194,7 @@ PROGRAMS: dict[str, tuple[str, Callable[[Program], object], str]] = {
 @pytest.mark.parametrize("what", PROGRAMS)
 def test_a_wrong_program_is_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, change, problem = PROGRAMS[what]
-    original = beside.program_of
+    original = extension_process.program_of
 
     def broken(extension: Any) -> Program:
         program = original(extension)
@@ -204,14 +204,14 @@ def test_a_wrong_program_is_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> 
                 each.pop("hash_fields", None)
         return program
 
-    monkeypatch.setattr(beside, "program_of", broken)
+    monkeypatch.setattr(extension_process, "program_of", broken)
     report = check(loaded(name))
     assert not report.ok
     assert problem in said(report)
 
 
 def test_a_program_that_is_no_program_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beside, "program_of", lambda _: {"version": 1})
+    monkeypatch.setattr(extension_process, "program_of", lambda _: {"version": 1})
     with pytest.raises(SwitchError, match=r"dnsteer-ext-frames: \$"):
         check(loaded("ipip"))
 
@@ -233,11 +233,11 @@ def test_a_missing_program_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_a_program_that_fails_is_told(text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = tmp_path / beside.NAME
+    script = tmp_path / extension_process.NAME
     script.write_text(f"#!/bin/sh\n{text}\n")
     script.chmod(0o755)
     monkeypatch.setenv(FOLDER, str(tmp_path))
-    monkeypatch.setattr(beside, "_ANSWER_TIMEOUT", 1.0)
+    monkeypatch.setattr(extension_process, "_ANSWER_TIMEOUT", 1.0)
     with pytest.raises(SwitchError, match=message):
         check(loaded("ipip"))
 
@@ -254,14 +254,14 @@ def test_a_program_that_dies_is_told_and_leaves_nothing() -> None:
 
 
 def test_packets_that_go_round_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = harness.lines_of
+    original = switch.lines_of
 
     def round_and_round(plan: Any) -> list[str]:
         flows = [flow for flow in map(parse_flow, original(plan)) if not of_table("extension")(flow)]
         back = replace(flows[0], table=58, priority=9, match="in_port=ext-out", actions="output:ext-in")
         return [flow.line() for flow in [*flows, back]]
 
-    monkeypatch.setattr(harness, "lines_of", round_and_round)
+    monkeypatch.setattr(switch, "lines_of", round_and_round)
     with pytest.raises(SwitchError, match="round and round"):
         check(loaded("client-hash"), per_service=1)
 
@@ -290,8 +290,8 @@ def test_the_command_names_what_went_through() -> None:
 
 
 def test_the_command_shows_a_failure_in_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = beside.program_of
-    monkeypatch.setattr(beside, "program_of", lambda e: {**(p := original(e)), "vips": p["vips"][:-1]})
+    original = extension_process.program_of
+    monkeypatch.setattr(extension_process, "program_of", lambda e: {**(p := original(e)), "vips": p["vips"][:-1]})
     ran = run("check", ROOT / "examples" / "ipip.yaml")
     assert ran.code == 1
     assert "FAILED dns 2001:db8:1::53 tcp/53 at ext-in: the extension's program does not have it" in ran.out

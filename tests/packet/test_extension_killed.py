@@ -15,18 +15,18 @@ from typing import Any
 
 import pytest
 
-from dnsteer.control.absent import change_overlay
-from dnsteer.control.back import Back
-from dnsteer.control.deploy import Options, deploy
-from dnsteer.control.edits import advance, bring_back, take_out
-from dnsteer.control.restore import restore
-from dnsteer.control.where import Switch as Where
+from dnsteer.deploy.backends import change_overlay
+from dnsteer.deploy.overlay_edits import advance, bring_back, take_out
+from dnsteer.deploy.restore import restore
+from dnsteer.deploy.rollback import Back
+from dnsteer.deploy.run import Options, deploy
+from dnsteer.deploy.target_switch import Switch as Where
+from dnsteer.extension.client import LostError, Program, RefusedError
 from dnsteer.spec.load import Loaded
+from dnsteer.status.verify import verify
 from dnsteer.switch.openflow import OpenFlow, UnconfirmedError
-from dnsteer.switch.program import LostError, Program, RefusedError
 from dnsteer.switch.record import Record
 from dnsteer.switch.tools import SwitchError, UnavailableError
-from dnsteer.switch.verify import verify
 from tests.packet.command import all_of, fresh
 from tests.packet.crossing import Relay
 from tests.packet.extended import EXTENDED, Extension, held

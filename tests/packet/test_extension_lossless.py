@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from dnsteer.control.deploy import Options, deploy
-from dnsteer.control.where import Switch as Where
+from dnsteer.deploy.run import Options, deploy
+from dnsteer.deploy.send import Sending
+from dnsteer.deploy.target_switch import Switch as Where
+from dnsteer.extension import handover, program_diff
+from dnsteer.extension.client import Program
+from dnsteer.extension.handover import Handover, Ways
 from dnsteer.plan.build import build_plan
-from dnsteer.proof.beside import Beside
-from dnsteer.switch import handover, programs
-from dnsteer.switch.handover import Handover, Ways
+from dnsteer.proof.harness.extension_process import Beside
+from dnsteer.status.verify import verify
 from dnsteer.switch.openflow import OpenFlow
-from dnsteer.switch.program import Program
-from dnsteer.switch.sending import Sending
-from dnsteer.switch.verify import verify
 from tests.packet.crossing import Crossing, Relay, captured, revalidated
 from tests.packet.extended import EXTENDED, program_for
 from tests.packet.switches import Switch, spec_of
@@ -106,7 +106,7 @@ TRANSLATED = re.compile(
 
 def translates_no_more(old: str, new: str) -> bool:
     """Whether the extension stops to translate for a VIP that it goes on to serve: answers under way may be lost then."""
-    was, becomes = ({programs.key_of(v): v["forward"] for v in program_for(text)["vips"]} for text in (old, new))
+    was, becomes = ({program_diff.key_of(v): v["forward"] for v in program_for(text)["vips"]} for text in (old, new))
     return any(way == "siit" and becomes.get(key, way) != "siit" for key, way in was.items())
 
 
@@ -189,7 +189,7 @@ def test_random_changes(seed: int, crossing: tuple[Crossing, Relay], monkeypatch
     """From any spec to any other."""
     draw = random.Random(f"changes {seed}")
     old, new = drawn(draw), drawn(draw)
-    while programs.both(program_for(old), program_for(new)).left_out:  # what leaves then leaves a moment earlier
+    while program_diff.both(program_for(old), program_for(new)).left_out:  # what leaves then leaves a moment earlier
         new = drawn(draw)
     change(*crossing, old, new, monkeypatch)
 
@@ -197,7 +197,7 @@ def test_random_changes(seed: int, crossing: tuple[Crossing, Relay], monkeypatch
 MISTAKES: dict[str, tuple[str, str, Callable[[pytest.MonkeyPatch], None]]] = {
     "the new program at once": (
         "base", "tunnel to none",
-        lambda patch: patch.setattr(programs, "both", lambda old, new, dark: programs.Both(new, ())),
+        lambda patch: patch.setattr(program_diff, "both", lambda old, new, dark: program_diff.Both(new, ())),
     ),
     "nothing sent ahead": (
         "base", "backend behind another port",

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from dnsteer.cli.output import Exit
-from dnsteer.control.deploy import deploy
-from dnsteer.control.where import Switch as Where
+from dnsteer.deploy.run import deploy
+from dnsteer.deploy.target_switch import Switch as Where
 from dnsteer.switch.record import Record
 from dnsteer.switch.tools import SwitchError
 from tests.packet.command import FARM, OTHER, all_of, nothing_changes, on, run, spec_file, state_rows

@@ -9,8 +9,8 @@ import pytest
 
 from dnsteer import __version__
 from dnsteer.cli.output import Exit
-from dnsteer.control.deploy import Options, deploy
-from dnsteer.control.where import Switch as Where
+from dnsteer.deploy.run import Options, deploy
+from dnsteer.deploy.target_switch import Switch as Where
 from dnsteer.spec.load import load_spec
 from tests.packet.command import FARM, fresh, nothing_changes, on, run, spec_file
 from tests.packet.switches import Switch
@@ -201,7 +201,7 @@ def test_a_state_of_the_same_spec_is_not_before(
     """Such as the one that an apply by a newer version makes."""
     go(applied, tmp_path, 1, 2)
     with monkeypatch.context() as patch:
-        patch.setattr("dnsteer.control.deploy.__version__", "99.0")
+        patch.setattr("dnsteer.deploy.run.__version__", "99.0")
         go(applied, tmp_path, 2)
     assert numbers(applied) == [3, 2, 1]
     assert on(applied)("rollback", "--yes").code == 0

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from dnsteer.control.absent import Change, change_overlay
-from dnsteer.control.deploy import Deployed, Options
-from dnsteer.control.deploy import deploy as patient_deploy
-from dnsteer.control.edits import advance, bring_back, take_out
-from dnsteer.control.where import Switch as Where
-from dnsteer.control.where import now, stamp
-from dnsteer.plan.absence import NO_OVERLAY, WHOLE, Absence, Overlay
+from dnsteer.deploy.backends import Change, change_overlay
+from dnsteer.deploy.overlay_edits import advance, bring_back, take_out
+from dnsteer.deploy.run import Deployed, Options
+from dnsteer.deploy.run import deploy as patient_deploy
+from dnsteer.deploy.target_switch import Switch as Where
+from dnsteer.deploy.target_switch import now, stamp
+from dnsteer.plan.maintenance import NO_OVERLAY, WHOLE, Absence, Overlay
 from dnsteer.spec.load import Loaded
-from dnsteer.switch.fence import FENCE
+from dnsteer.status.verify import verify
 from dnsteer.switch.openflow import OpenFlow
-from dnsteer.switch.verify import verify
+from dnsteer.switch.restart_fence import FENCE
 from tests.packet.switches import BRIDGE, LARGE, SMALL, Switch, spec_of
 from tests.strategies import specs
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from bench.specs import many_vips
 
+from dnsteer.deploy import apply as apply_module
 from dnsteer.spec.load import Loaded
-from dnsteer.switch import apply as apply_module
+from dnsteer.status.verify import verify
 from dnsteer.switch import tools
 from dnsteer.switch.openflow import OpenFlow, UnconfirmedError
 from dnsteer.switch.tools import SwitchError, UnavailableError, program
-from dnsteer.switch.verify import verify
 from tests.packet.applying import apply
 from tests.packet.switches import LARGE, LATE, SMALL, Switch, spec_of
 

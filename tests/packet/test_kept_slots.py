@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.spec import meaning
+from dnsteer.spec import derived
 from tests.packet.command import on, spec_file
 from tests.packet.switches import Switch
 
@@ -41,9 +41,9 @@ def slots(switch: Switch, pool: str, tmp_path: Path) -> int:
 @pytest.fixture
 def older(switch: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Switch:
     """A switch to which SPEC was applied when the number was another one."""
-    assert meaning.SOURCE_PORT_SLOTS == FEW
+    assert derived.SOURCE_PORT_SLOTS == FEW
     with monkeypatch.context() as patch:
-        patch.setattr(meaning, "SOURCE_PORT_SLOTS", MANY)
+        patch.setattr(derived, "SOURCE_PORT_SLOTS", MANY)
         assert on(switch)("apply", spec_file(tmp_path, SPEC)).code == 0
     return switch
 

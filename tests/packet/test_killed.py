@@ -14,17 +14,17 @@ from dataclasses import dataclass
 
 import pytest
 
-from dnsteer.control.absent import change_overlay
-from dnsteer.control.back import Back
-from dnsteer.control.deploy import Options, deploy
-from dnsteer.control.edits import bring_back, take_out
-from dnsteer.control.restore import restore
-from dnsteer.control.where import Switch as Remote
-from dnsteer.plan.absence import NO_OVERLAY, Overlay
+from dnsteer.deploy.backends import change_overlay
+from dnsteer.deploy.overlay_edits import bring_back, take_out
+from dnsteer.deploy.restore import restore
+from dnsteer.deploy.rollback import Back
+from dnsteer.deploy.run import Options, deploy
+from dnsteer.deploy.target_switch import Switch as Remote
+from dnsteer.plan.maintenance import NO_OVERLAY, Overlay
 from dnsteer.spec.load import digest
+from dnsteer.status.verify import verify
 from dnsteer.switch.record import KEPT, Record
 from dnsteer.switch.state import State
-from dnsteer.switch.verify import verify
 from tests.packet.applying import apply
 from tests.packet.switches import LARGE, SMALL, Switch, spec_of
 

@@ -11,18 +11,18 @@ import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
+from dnsteer.lint.port_scans import scanned
+from dnsteer.lint.run import lint
+from dnsteer.lint.totals import of_the_card
 from dnsteer.offload.examine import examine
 from dnsteer.offload.flow import Flow, Unreadable
-from dnsteer.offload.lint import lint
 from dnsteer.offload.profile import profile
-from dnsteer.offload.scans import scanned
-from dnsteer.offload.whole import of_the_card
 from dnsteer.plan.build import build_plan
-from dnsteer.proof.harness import Harness
-from dnsteer.proof.reference import Frame
-from dnsteer.render.bringup.settings import FLOW_LIMIT
+from dnsteer.plan.sizes import FLOW_LIMIT
+from dnsteer.proof.harness.switch import Harness
+from dnsteer.proof.reference.packets import Frame
 from dnsteer.spec.load import Loaded, load_spec
-from dnsteer.switch.fields import Field
+from dnsteer.switch.megaflow_fields import Field
 from tests.packet.linted import QUICKSTART, ROOT, changed, codes_of, found_as, report, seen
 from tests.unit.commands import dnsteer
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.offload.beyond import beyond_of
+from dnsteer.lint.run import lint
 from dnsteer.offload.examine import examine
-from dnsteer.offload.lint import lint
+from dnsteer.offload.extension import beyond_of
 from dnsteer.offload.profile import profile, profile_names
 from dnsteer.plan.build import build_plan
-from dnsteer.plan.pipes import counters_of, entries, pipes_of
-from dnsteer.proof.beside import Beside
+from dnsteer.plan.extension.pipes import counters_of, entries, pipes_of
+from dnsteer.proof.harness.extension_process import Beside
+from dnsteer.spec.derived import extended
 from dnsteer.spec.load import load_spec
-from dnsteer.spec.meaning import extended
 from tests.packet.linted import changed, codes_of, found_as, report
 from tests.unit.commands import ROOT, dnsteer
 

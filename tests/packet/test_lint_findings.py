@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from dnsteer.lint.mask_findings import of_masks
+from dnsteer.lint.masks.bound import mask_bound
+from dnsteer.lint.run import lint
 from dnsteer.offload.examine import Examination, examine
 from dnsteer.offload.flow import Flow, read_flow
-from dnsteer.offload.lint import lint
-from dnsteer.offload.masked import of_masks
-from dnsteer.offload.masks.bound import mask_bound
 from dnsteer.offload.profile import profile
 from dnsteer.spec.load import Loaded
 from tests.packet.switches import SMALL, spec_of

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from dnsteer.offload.around import around_of
+from dnsteer.lint.run import Report, lint
+from dnsteer.offload.context import around_of
 from dnsteer.offload.examine import examine
 from dnsteer.offload.flow import read_flow
 from dnsteer.offload.judge import judge
-from dnsteer.offload.lint import Report, lint
 from dnsteer.offload.profile import profile
 from dnsteer.plan.build import build_plan
 from dnsteer.spec.load import load_spec

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dnsteer.lint.findings import Finding
+from dnsteer.lint.run import lint
 from dnsteer.offload.examine import examine
-from dnsteer.offload.findings import Finding
-from dnsteer.offload.lint import lint
 from dnsteer.offload.profile import profile
 from tests.packet.switches import spec_of
 

@@ -10,12 +10,12 @@ from scapy.layers.inet import UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 
+from dnsteer.lint.masks.attack import Attack, attack, attack_tables
+from dnsteer.lint.masks.bound import Bound, bound_of, mask_bound
 from dnsteer.offload.flow import Flow, read_flows
-from dnsteer.offload.masks.attack import Attack, attack, attack_tables
-from dnsteer.offload.masks.bound import Bound, bound_of, mask_bound
 from dnsteer.plan.build import build_plan
-from dnsteer.proof import harness
-from dnsteer.proof.reference import Frame
+from dnsteer.proof.harness import switch
+from dnsteer.proof.reference.packets import Frame
 from dnsteer.render.flows import parse_flow
 from dnsteer.spec.load import Loaded, load_spec
 from dnsteer.switch.masks import show
@@ -75,8 +75,8 @@ def test_bad_tables_are_known_and_shown_for_what_they_are(six: bool, monkeypatch
     bound = bound_of(flows)
     assert bound.total > 32 * 16 + 128 * 16
     assert bound.why[0] == "IPv6 as far as table 1: 2176 masks (128 of ipv6_dst times 16 of tp_dst)"
-    monkeypatch.setattr(harness, "lines_of", lambda _: lines)
-    with harness.Harness(plan) as loaded:
+    monkeypatch.setattr(switch, "lines_of", lambda _: lines)
+    with switch.Harness(plan) as loaded:
         found = attack_tables(loaded, flows, TIME, 53, 10_000, six=six)
     assert strays(found, bound) == []
     assert len(found.masks) > (200 if six else 100), "more than all fields make that do not multiply"
@@ -95,7 +95,7 @@ def test_answers_to_translated_clients_do_not_multiply_the_others() -> None:
         bytes(ether / IPv6(src="2001:db8:53::11", dst=client) / UDP(sport=53, dport=2000) / b"answer")
         for client in clients
     ]
-    with harness.Harness(plan) as loaded:
+    with switch.Harness(plan) as loaded:
         out = loaded.send(Frame("p0", frame) for frame in frames)
         flows = [flow for flow in read_flows(loaded.switch.dump("dpctl/dump-flows", "-m")) if isinstance(flow, Flow)]
     assert len(out) == len(frames)

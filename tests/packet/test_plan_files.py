@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from dnsteer.cli.output import Exit
-from dnsteer.control import planfile
-from dnsteer.control.outlook import hash_of
+from dnsteer.deploy import plan_file
+from dnsteer.deploy.summary import hash_of
 from tests.packet.command import FARM, all_of, fresh, nothing_changes, on, run, spec_file
 from tests.packet.switches import BRIDGE, Switch
 
@@ -148,12 +148,12 @@ def test_an_edit_of_any_field_is_seen(plan: Path, tmp_path: Path) -> None:
             if changed == value:
                 continue
             file.write_text(json.dumps(changed))
-            with pytest.raises(planfile.SwitchError, match=r"edited|format|version"):
-                planfile.read(file)
+            with pytest.raises(plan_file.SwitchError, match=r"edited|format|version"):
+                plan_file.read(file)
     for key in value:
         file.write_text(json.dumps({k: v for k, v in value.items() if k != key}))
-        with pytest.raises(planfile.SwitchError, match=r"edited|format|version"):
-            planfile.read(file)
+        with pytest.raises(plan_file.SwitchError, match=r"edited|format|version"):
+            plan_file.read(file)
 
 
 def test_an_edited_plan_changes_nothing(applied: Switch, plan: Path) -> None:
@@ -198,8 +198,8 @@ def test_a_truncated_plan(applied: Switch, plan: Path) -> None:
     text = plan.read_text()
     for length in (1, len(text) // 3, len(text) // 2, len(text) - 3):
         plan.write_text(text[:length])
-        with pytest.raises(planfile.SwitchError, match="not JSON"):
-            planfile.read(plan)
+        with pytest.raises(plan_file.SwitchError, match="not JSON"):
+            plan_file.read(plan)
     refused(applied, plan, "not a plan file")
 
 

@@ -18,13 +18,13 @@ from pathlib import Path
 import pytest
 
 from dnsteer.spec.load import load_spec
+from dnsteer.status.verify import verify
 from dnsteer.switch import private as private_module
 from dnsteer.switch import tools
-from dnsteer.switch.interrupts import put_off
 from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.rpc import Rpc
+from dnsteer.switch.signals import put_off
 from dnsteer.switch.tools import SwitchError, UnavailableError
-from dnsteer.switch.verify import verify
 from tests.packet.applying import apply
 from tests.packet.switches import EXAMPLES, Switch, processes_naming
 

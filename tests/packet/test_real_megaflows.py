@@ -12,9 +12,9 @@ from dnsteer.offload.judge import Judgement, judge
 from dnsteer.offload.profile import profile
 from dnsteer.offload.split import shared_rules
 from dnsteer.plan.build import build_plan
-from dnsteer.proof.harness import Harness
-from dnsteer.proof.reference import Frame, Reference
-from dnsteer.proof.vectors import Vector, vectors
+from dnsteer.proof.harness.switch import Harness
+from dnsteer.proof.reference.packets import Frame, Reference
+from dnsteer.proof.traffic.vectors import Vector, vectors
 from dnsteer.spec.load import Loaded, load_spec
 from dnsteer.switch.masks import mask_of_match
 from dnsteer.switch.megaflows import masks, read_megaflows

@@ -16,13 +16,13 @@ import pytest
 from ovs import poller
 from ovs.stream import Stream
 
+from dnsteer.status.verify import verify
 from dnsteer.switch import tls
 from dnsteer.switch.database import Database
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.rpc import Rpc, parse_remote
 from dnsteer.switch.tls import Tls
 from dnsteer.switch.tools import SwitchError, UnavailableError
-from dnsteer.switch.verify import verify
 from tests.packet.applying import apply
 from tests.packet.secure import SecureSwitch, secured, server, wait_for_the_end
 from tests.packet.switches import BRIDGE, LARGE, SMALL, cli, spec_of, unexpected

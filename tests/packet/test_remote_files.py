@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from dnsteer.cli import remote as remote_options
+from dnsteer.cli import remote_options as remote_options
 from dnsteer.switch import tls
 from dnsteer.switch.database import Database
 from dnsteer.switch.openflow import OpenFlow
@@ -98,7 +98,8 @@ def test_options(pki: Path) -> None:
 
 def test_options_cost_nothing_without_a_remote() -> None:
     code = (
-        "import sys, dnsteer.cli.remote as r; r.use_tls(None, None, None); print({'ssl', 'ovs'} & sys.modules.keys())"
+        "import sys, dnsteer.cli.remote_options as r; "
+        "r.use_tls(None, None, None); print({'ssl', 'ovs'} & sys.modules.keys())"
     )
     env = {"PYTHONPATH": str(ROOT / "generator")}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)

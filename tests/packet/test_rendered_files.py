@@ -12,8 +12,8 @@ import pytest
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.render.files import rendered, write_files
 from dnsteer.spec.load import Loaded, load_spec
+from dnsteer.status.verify import verify
 from dnsteer.switch.database import Database
-from dnsteer.switch.verify import verify
 from tests.packet.applying import apply
 from tests.packet.switches import BRIDGE, EXAMPLES, LARGE, SMALL, Running, Switch, spec_of, unexpected
 

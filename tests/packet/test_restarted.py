@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.control.absent import change_overlay
-from dnsteer.control.deploy import Options, deploy
-from dnsteer.control.edits import take_out
-from dnsteer.control.where import Switch as Where
-from dnsteer.switch.fence import RestartedError
+from dnsteer.deploy.backends import change_overlay
+from dnsteer.deploy.overlay_edits import take_out
+from dnsteer.deploy.run import Options, deploy
+from dnsteer.deploy.target_switch import Switch as Where
+from dnsteer.status.verify import verify
 from dnsteer.switch.openflow import OpenFlow
-from dnsteer.switch.verify import verify
+from dnsteer.switch.restart_fence import RestartedError
 from tests.packet.command import FARM, on, spec_file
 from tests.packet.switches import Switch, spec_of
 

@@ -15,10 +15,10 @@ import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from dnsteer.control.deploy import Options, look
-from dnsteer.control.where import Switch as Where
+from dnsteer.deploy.run import Options, look
+from dnsteer.deploy.target_switch import Switch as Where
+from dnsteer.status.verify import Drift, verify
 from dnsteer.switch.settings import SETTINGS, Level
-from dnsteer.switch.verify import Drift, verify
 from tests.packet.applying import apply
 from tests.packet.command import SLOW, fresh, on
 from tests.packet.setting_cases import (

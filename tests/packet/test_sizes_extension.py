@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dnsteer.plan.build import build_plan
-from dnsteer.plan.pipes import entries, pipes_of
+from dnsteer.plan.extension.pipes import entries, pipes_of
 from dnsteer.plan.sizes import sizes_of
 from dnsteer.proof.check import check
 from dnsteer.spec.load import load_spec

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from dnsteer.bringup.inspection.machine import Machine
+from dnsteer.bringup.inspection.openvswitch import openvswitch
+from dnsteer.bringup.setup import setup_of
 from dnsteer.cli.output import Exit
-from dnsteer.control.inspection.machine import Machine
-from dnsteer.control.inspection.openvswitch import openvswitch
-from dnsteer.plan import smallest
+from dnsteer.plan import min_fragment
 from dnsteer.proof import check as check_module
 from dnsteer.proof.check import check
-from dnsteer.render.bringup.setup import setup_of
 from dnsteer.spec.load import load_spec
 from tests.packet.command import SLOW, fresh, on, run, spec_file
 from tests.packet.switches import BRIDGE, EXAMPLES, LARGE, SMALL, Running, Switch, line_of, spec_of, unexpected
@@ -53,11 +53,11 @@ def make(switch: Switch, bytes_: int) -> None:
 def test_an_apply_sets_it_and_another_value_is_a_difference(bare: Running, tmp_path: Path) -> None:
     file = spec_file(tmp_path, LARGE)
     done = on(bare)("apply", file, "--grace", "0")
-    assert (done.code, size(bare)) == (0, smallest.SMALLEST)
+    assert (done.code, size(bare)) == (0, min_fragment.SMALLEST)
     assert "fragment" not in done.err
     assert on(bare)("verify", file).code == 0
     assert "nothing to change" in on(bare)("apply", file).out
-    make(bare, smallest.DEFAULT)
+    make(bare, min_fragment.DEFAULT)
     found = on(bare)("verify", file)
     assert found.code == Exit.DIFFERENT
     assert f"setting: VIP nat ({file}:{line_of(LARGE, '  nat:')}): " in found.out
@@ -66,9 +66,9 @@ def test_an_apply_sets_it_and_another_value_is_a_difference(bare: Running, tmp_p
     planned = on(bare)("plan", file)
     assert planned.code == Exit.DIFFERENT
     assert "the connection tracker's smallest IPv4 fragment 1200 -> 400 bytes" in planned.out
-    assert size(bare) == smallest.DEFAULT
+    assert size(bare) == min_fragment.DEFAULT
     done = on(bare)("apply", file)
-    assert (done.code, size(bare)) == (0, smallest.SMALLEST)
+    assert (done.code, size(bare)) == (0, min_fragment.SMALLEST)
     assert "smallest IPv4 fragment 1200 -> 400 bytes" in done.out
     assert on(bare)("verify", file).code == 0
 
@@ -78,19 +78,19 @@ def test_it_is_set_again_after_a_restart(verb: str, bare: Running, tmp_path: Pat
     assert on(bare)("apply", spec_file(tmp_path, LARGE), "--grace", "0").code == 0
     bare.kill_switch()
     bare.start_switch()
-    assert size(bare) == smallest.DEFAULT  # it was forgotten
+    assert size(bare) == min_fragment.DEFAULT  # it was forgotten
     assert on(bare)(verb).code == 0
-    assert size(bare) == smallest.SMALLEST
-    make(bare, smallest.DEFAULT)  # with tables that are whole
+    assert size(bare) == min_fragment.SMALLEST
+    make(bare, min_fragment.DEFAULT)  # with tables that are whole
     assert "1 change)" in on(bare)("restore", "--dry-run").out
     assert on(bare)("restore", "--json").json["changed"] is True
-    assert size(bare) == smallest.SMALLEST
+    assert size(bare) == min_fragment.SMALLEST
 
 
 @pytest.mark.parametrize("text", [SMALL, DROPPED, ONLY_IPV6], ids=["dsr", "fragments: drop", "IPv6"])
 def test_it_is_left_alone_where_no_fragment_is_tracked(text: str, bare: Running, tmp_path: Path) -> None:
     assert on(bare)("apply", spec_file(tmp_path, text), "--grace", "0").code == 0
-    assert size(bare) == smallest.DEFAULT
+    assert size(bare) == min_fragment.DEFAULT
     assert on(bare)("verify", tmp_path / "spec.yaml").code == 0
 
 
@@ -102,10 +102,10 @@ def test_where_it_cannot_be_reached_that_is_said(bare: Running, tmp_path: Path) 
         assert said.code in (0, Exit.DIFFERENT)
         assert said.err.count("smallest IPv4 fragment is not known, and by default 1200 bytes, and should be 400") == 1
         assert "dnsteer restore, or ovs-appctl dpctl/ipf-set-min-frag netdev@ovs-netdev v4 400" in said.err
-    assert size(bare) == smallest.DEFAULT
+    assert size(bare) == min_fragment.DEFAULT
     assert run("verify", file, *remote).code == 0
     assert on(bare)("restore").code == 0
-    assert size(bare) == smallest.SMALLEST
+    assert size(bare) == min_fragment.SMALLEST
 
 
 def test_a_machine_is_looked_at(bare: Running, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_machine_is_looked_at(bare: Running, tmp_path: Path) -> None:
 
 
 def test_the_proof_sees_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(smallest, "SMALLEST", smallest.DEFAULT)
+    monkeypatch.setattr(min_fragment, "SMALLEST", min_fragment.DEFAULT)
     report = check(load_spec(EXAMPLES / "one-armed-nat.yaml"))
     lost = {1176, 552, 384}  # and not those that are smaller, which the spec does not promise
     assert report.failed == sum(3 for _ in lost)

@@ -11,12 +11,12 @@ from ipaddress import ip_address
 
 import pytest
 
-from dnsteer.control import counters
-from dnsteer.control.absent import change_overlay
-from dnsteer.control.edits import advance
-from dnsteer.control.rates import between
-from dnsteer.control.where import Switch as Where
-from dnsteer.plan.absence import Absence, Overlay
+from dnsteer.deploy.backends import change_overlay
+from dnsteer.deploy.overlay_edits import advance
+from dnsteer.deploy.target_switch import Switch as Where
+from dnsteer.plan.maintenance import Absence, Overlay
+from dnsteer.status import counters
+from dnsteer.status.rates import between
 from dnsteer.switch.record import Record
 from dnsteer.switch.state import State
 from tests.packet.statuses import NOW, backends, deployed, load, out, put_in, status

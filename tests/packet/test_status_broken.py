@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from dnsteer.plan.absence import Absence, Overlay
+from dnsteer.plan.maintenance import Absence, Overlay
 from dnsteer.plan.numbers import Category, cookie
 from dnsteer.switch.record import Record
 from tests.packet.statuses import GONE, NOW, backends, deployed, out, status

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from dnsteer.plan.build import build_plan
-from dnsteer.plan.selection import slots_of
+from dnsteer.plan.slot_shares import slots_of
 from dnsteer.render.flows import flows_of
+from dnsteer.status.verify import verify
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.tools import UnavailableError
-from dnsteer.switch.verify import verify
 from tests.packet.applying import apply
 from tests.packet.switches import BRIDGE, LARGE, SMALL, Switch, cli, line_of, spec_of, unexpected
 

@@ -9,11 +9,11 @@ import pytest
 from dnsteer.offload.flow import Flow, read_flow
 from dnsteer.offload.observe import Observation, observe
 from dnsteer.offload.profile import profile
-from dnsteer.offload.running import Running
+from dnsteer.offload.running_switch import Running
 from dnsteer.plan.build import build_plan
-from dnsteer.proof.harness import Harness
-from dnsteer.proof.reference import Frame, Reference
-from dnsteer.proof.vectors import vectors
+from dnsteer.proof.harness.switch import Harness
+from dnsteer.proof.reference.packets import Frame, Reference
+from dnsteer.proof.traffic.vectors import vectors
 from dnsteer.spec.load import Loaded, load_spec
 from tests.packet.linted import ROOT, changed
 from tests.packet.test_verify_offload import DATAPATH, ON, Recorded

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.cli import offloaded
+from dnsteer.cli import verify_offload
 from dnsteer.offload.observe import TYPES, Observation, observe
 from dnsteer.offload.profile import profile
-from dnsteer.offload.running import Running, read_running
-from dnsteer.proof.reference import Reference
-from dnsteer.proof.vectors import vectors
+from dnsteer.offload.running_switch import Running, read_running
+from dnsteer.proof.reference.packets import Reference
+from dnsteer.proof.traffic.vectors import vectors
 from dnsteer.spec.load import Loaded
 from tests.packet.command import on, spec_file
 from tests.packet.switches import SMALL, Switch, spec_of
@@ -155,7 +155,7 @@ def test_the_last_line_counts_what_cannot_be_read(capsys: pytest.CaptureFixture[
             "br-dns: 1 datapath flows: 1 in hardware, 0 partly, 0 in software; 2 that cannot be read; ",
         ),
     ):
-        offloaded._show(spec_of(SMALL), observed(Recorded([{"offloaded": lines}]), "ovs-doca"))
+        verify_offload._show(spec_of(SMALL), observed(Recorded([{"offloaded": lines}]), "ovs-doca"))
         assert capsys.readouterr().out.splitlines()[-1].startswith(last)
 
 

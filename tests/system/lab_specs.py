@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dnsteer.control.deploy import Options, deploy
-from dnsteer.control.where import Switch
+from dnsteer.deploy.apply import Applied
+from dnsteer.deploy.run import Options, deploy
+from dnsteer.deploy.target_switch import Switch
 from dnsteer.lab import names
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import Loaded, check_document
-from dnsteer.spec.model import Spec
-from dnsteer.switch.apply import Applied
-from dnsteer.switch.verify import Drift, verify
+from dnsteer.spec.model.spec import Spec
+from dnsteer.status.verify import Drift, verify
 
 EVERYTHING = """
 apiVersion: dnsteer/v1

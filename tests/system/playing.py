@@ -17,17 +17,17 @@ from typing import Any
 import yaml
 
 from dnsteer import __version__
-from dnsteer.control.absent import change_overlay
-from dnsteer.control.deploy import deploy
-from dnsteer.control.edits import bring_back, take_out
-from dnsteer.control.pools import view_pools
-from dnsteer.control.rates import Rates
-from dnsteer.control.reading import Reading, read_record
-from dnsteer.control.where import Switch, now
+from dnsteer.deploy.backends import change_overlay
+from dnsteer.deploy.overlay_edits import bring_back, take_out
+from dnsteer.deploy.run import deploy
+from dnsteer.deploy.target_switch import Switch, now
 from dnsteer.lab import names
 from dnsteer.lab.command import inside, run
-from dnsteer.plan.absence import Kind
+from dnsteer.plan.maintenance import Kind
 from dnsteer.spec.load import load_spec
+from dnsteer.status.pools import view_pools
+from dnsteer.status.rates import Rates
+from dnsteer.status.record import Reading, read_record
 
 ROOT = Path(__file__).parents[2]
 RUNBOOKS = ROOT / "runbooks"

@@ -20,7 +20,7 @@ from scapy.layers.dns import DNS, DNSQR
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from dnsteer.render.bringup.memory import buffer_bytes
+from dnsteer.bringup.memory import buffer_bytes
 from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.tools import SwitchError
 from tests.packet.switches import cli

@@ -21,9 +21,9 @@ from bench.datapath.traffic import write_fresh, write_queries
 from scapy.utils import RawPcapReader
 
 from dnsteer.plan.build import build_plan
-from dnsteer.proof import wire
-from dnsteer.proof.reference import Frame, Reference
-from dnsteer.proof.vectors import Vector, vectors
+from dnsteer.proof.reference import wire
+from dnsteer.proof.reference.packets import Frame, Reference
+from dnsteer.proof.traffic.vectors import Vector, vectors
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import Loaded, check_document, load_spec
 from dnsteer.switch.tools import SwitchError

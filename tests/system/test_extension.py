@@ -12,16 +12,16 @@ import pytest
 from rich.console import Console
 
 from dnsteer import lab
-from dnsteer.lab import accounts, apart, demo, extension, names, traffic, tunnels
+from dnsteer.lab import client_affinity, demo, extension, extension_counters, names, traffic, tunnels
 from dnsteer.lab.command import run
 from dnsteer.lab.shares import Expectation
 from dnsteer.lab.targets import Target, targets_of
 from dnsteer.lab.topology import Topology, plan, served_as
 from dnsteer.lab.zone import LARGE, WHOAMI
-from dnsteer.spec import meaning
+from dnsteer.spec import derived
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import Loaded, check_document
-from dnsteer.spec.model import Selection
+from dnsteer.spec.model.spec import Selection
 from dnsteer.switch.tools import SwitchError, UnavailableError
 from tests.system.lab_specs import EXTENDED, apply_in_lab, drift_in_lab
 
@@ -81,13 +81,13 @@ def shares_by_source_port(loaded: Loaded, network: Topology, state: lab.LabState
         parts = Expectation(loaded.spec, network.server_of).parts(target.pool, target.reached)
         if target.endpoint.protocol.value == "udp":
             asked(state, target, 2)  # neighbours are looked for, and a query that waits for one may come late
-        counted = accounts.read()
+        counted = extension_counters.read()
         load = traffic.Load(
             str(target.address), transport=target.endpoint.protocol.value, clients=target.source_ports, repeats=2
         )
         result, seen = loaded_with(state, load)
         assert seen == {server: result.sent * parts.get(server, 0) for server in seen}, target.label
-        served = accounts.read().since(counted)
+        served = extension_counters.read().since(counted)
         assert served.problems() == []
         name = f"{target.vip}/{target.address}/{target.endpoint.protocol.value}/{target.endpoint.port}"
         if name in served.services and target.endpoint.protocol.value == "udp":
@@ -177,7 +177,7 @@ def after_a_crash(loaded: Loaded, network: Topology, state: lab.LabState) -> Non
     assert traffic.ask(state, translated, WHOAMI, "TXT", timeout=1) is None
     assert traffic.ask(state, by_the_switch, WHOAMI, "TXT") is not None
     with pytest.raises(UnavailableError, match="is it running"):
-        accounts.read()
+        extension_counters.read()
     extension.run_program()
     again = lab.status()
     assert again is not None and again.phase == "up"
@@ -205,11 +205,11 @@ def test_a_client_stays_with_its_server() -> None:
     with running("client-hash") as (loaded, network, state):
         of: dict[int, dict[str, int]] = {}
         for target in targets_of(loaded.spec, network):
-            local = apart.addresses(state, target.address.version)[7]
+            local = client_affinity.addresses(state, target.address.version)[7]
             load = traffic.Load(str(target.address), transport=target.endpoint.protocol.value, repeats=1, local=local)
             result, seen = loaded_with(state, load)
             assert sorted(seen.values()) == [0, 0, result.sent], target.label
-            clients = apart.ask_from(state, target, Expectation(loaded.spec, network.server_of))
+            clients = client_affinity.ask_from(state, target, Expectation(loaded.spec, network.server_of))
             assert clients.problems() == []
             assert (clients.clients, clients.queries, clients.unanswered, clients.moved) == (1024, 4096, 0, ())
             # The service is no part of what is hashed.
@@ -220,12 +220,12 @@ def test_clients_that_move_and_are_not_spread_are_noticed() -> None:
     with running("client-hash", **{"hash_fields: [src_ip]": "hash_fields: [src_port]"}) as (loaded, network, state):
         target = next(targets_of(loaded.spec, network))
         expected = Expectation(loaded.spec, network.server_of)
-        assert apart.ask_from(state, target, expected).problems() == []  # each time from the same port
-        moving = apart.ask_from(state, replace(target, hash_fields=("src_ip",)), expected)
+        assert client_affinity.ask_from(state, target, expected).problems() == []  # each time from the same port
+        moving = client_affinity.ask_from(state, replace(target, hash_fields=("src_ip",)), expected)
         assert len(moving.moved) > 512 and any("had several servers" in text for text in moving.problems())
     with running("client-hash", **{"hash_fields: [src_ip]": "hash_fields: [dst_ip]"}) as (loaded, network, state):
         target = next(targets_of(loaded.spec, network))
-        all_at_one = apart.ask_from(state, target, expected)
+        all_at_one = client_affinity.ask_from(state, target, expected)
         assert not all_at_one.moved and any("of 1024 clients" in text for text in all_at_one.problems())
 
 
@@ -235,7 +235,7 @@ def test_all_at_once_with_backends_behind_uplinks_and_ports() -> None:
         seen: set[str] = set()
         for vip in loaded.spec.vips.values():
             for address in vip.addresses:
-                for endpoint in meaning.endpoints(vip):
+                for endpoint in derived.endpoints(vip):
                     transport = "tls" if served_as(endpoint) == "dot" else endpoint.protocol.value
                     for client in state.clients:
                         said = traffic.ask(state, str(address), WHOAMI, "TXT", port=endpoint.port, transport=transport,
@@ -246,7 +246,10 @@ def test_all_at_once_with_backends_behind_uplinks_and_ports() -> None:
         shares_by_source_port(loaded, network, state)
         for target in targets_of(loaded.spec, network):
             if target.selection is Selection.CLIENT:
-                assert apart.ask_from(state, target, Expectation(loaded.spec, network.server_of)).problems() == []
+                assert (
+                    client_affinity.ask_from(state, target, Expectation(loaded.spec, network.server_of)).problems()
+                    == []
+                )
 
 
 @pytest.mark.parametrize("name", ["spray", "client-hash"])

@@ -19,7 +19,7 @@ from dnsteer.lab import names, processes, topology, traffic
 from dnsteer.lab.direct import direct_path
 from dnsteer.lab.zone import LARGE, WHOAMI
 from dnsteer.spec.load import load_spec
-from dnsteer.spec.model import Spec
+from dnsteer.spec.model.spec import Spec
 from tests.system.lab_specs import EVERYTHING, spec_of
 
 pytestmark = [

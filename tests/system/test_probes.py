@@ -27,8 +27,8 @@ from bench.change.tcp import Connections
 from dnsteer import lab
 from dnsteer.lab import openvswitch, topology, traffic
 from dnsteer.lab.direct import direct_path
-from dnsteer.plan.selection import slots_of
-from dnsteer.spec import meaning
+from dnsteer.plan.slot_shares import slots_of
+from dnsteer.spec import derived
 from dnsteer.spec.load import Loaded, load_spec
 
 pytestmark = pytest.mark.system
@@ -71,7 +71,7 @@ def owner(loaded: Loaded, address: str) -> tuple[str, ...]:
     """The backend of each slot."""
     pool = loaded.spec.pools["authoritative"]
     vip_address = next(a for a in loaded.spec.vips["dns"].addresses if str(a) == address)
-    return tuple(slots_of(loaded.spec, pool, meaning.family_of(vip_address)))
+    return tuple(slots_of(loaded.spec, pool, derived.family_of(vip_address)))
 
 
 def expected(loaded: Loaded, address: str, ports: tuple[int, ...]) -> dict[int, str]:

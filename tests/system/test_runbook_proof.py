@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from dnsteer import __version__
-from dnsteer.control.reading import read_record
+from dnsteer.status.record import read_record
 from tests.system.left_out import SPEC, machine
 from tests.system.playing import Site
 

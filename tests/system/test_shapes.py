@@ -12,11 +12,11 @@ from dnsteer import lab
 from dnsteer.lab import names, openvswitch, traffic
 from dnsteer.lab.command import inside, run
 from dnsteer.lab.zone import LARGE, WHOAMI
-from dnsteer.plan.selection import slots_of
-from dnsteer.spec import meaning
+from dnsteer.plan.slot_shares import slots_of
+from dnsteer.spec import derived
 from dnsteer.spec.load import Loaded, load_spec
-from dnsteer.spec.model import Forwarding, Selection
-from dnsteer.switch.verify import Drift
+from dnsteer.spec.model.spec import Forwarding, Selection
+from dnsteer.status.verify import Drift
 from tests.system.lab_specs import apply_in_lab, drift_in_lab
 
 pytestmark = [
@@ -46,7 +46,7 @@ def places(loaded: Loaded) -> Iterator[tuple[str, str, str]]:
     """VIP name, address and transport of each plain DNS service."""
     for name, vip in loaded.spec.vips.items():
         for address in vip.addresses:
-            for endpoint in meaning.endpoints(vip):
+            for endpoint in derived.endpoints(vip):
                 if endpoint.port == 53:
                     yield name, str(address), endpoint.protocol.value
 
@@ -62,7 +62,7 @@ def test_every_source_port_is_answered_by_the_server_that_the_slots_say(shape: U
     for nth, (vip_name, address, transport) in enumerate(places(loaded)):
         vip = loaded.spec.vips[vip_name]
         pool = loaded.spec.pools[vip.pool]
-        slots = slots_of(loaded.spec, pool, meaning.reach(vip, "ipv6" if ":" in address else "ipv4"))
+        slots = slots_of(loaded.spec, pool, derived.reach(vip, "ipv6" if ":" in address else "ipv4"))
         client = next(str(a) for a in state.client().addresses if (":" in str(a)) == (":" in address))
         for base in (20000, 20001, 20002, 31337, 45678, 65000):
             port = base + nth * 10  # a TCP port rests after use

@@ -10,10 +10,10 @@ from dnsteer import lab
 from dnsteer.lab import names, traffic
 from dnsteer.lab.command import inside, run
 from dnsteer.lab.zone import LARGE
-from dnsteer.plan.smallest import DEFAULT, SMALLEST
+from dnsteer.plan.min_fragment import DEFAULT, SMALLEST
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import check_document
-from dnsteer.switch.tracker import Tracker
+from dnsteer.switch.fragment_limit import Tracker
 from tests.system.lab_specs import apply_in_lab, drift_in_lab
 
 pytestmark = [pytest.mark.system, pytest.mark.root("network namespaces and raw sockets")]

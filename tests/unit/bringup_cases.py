@@ -6,8 +6,8 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from dnsteer.render.bringup.files import NAMES, rendered
-from dnsteer.render.bringup.setup import Setup, setup_of
+from dnsteer.bringup.files import NAMES, rendered
+from dnsteer.bringup.setup import Setup, setup_of
 from dnsteer.render.files import write_files
 from tests.unit.spec_text import load
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dnsteer.control.where import expire
-from dnsteer.plan.absence import NO_OVERLAY, WHOLE, Absence, Overlay, marker
-from dnsteer.plan.owners import owners
+from dnsteer.deploy.target_switch import expire
+from dnsteer.plan.maintenance import NO_OVERLAY, WHOLE, Absence, Overlay, marker
+from dnsteer.plan.slot_owners import owners
 from dnsteer.plan.slots import assign
 
 NAMES = [f"b{i}" for i in range(8)]

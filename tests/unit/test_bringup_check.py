@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.control.inspection.inspect import inspect
-from dnsteer.control.inspection.machine import Item, Machine, Ran, run_program
-from dnsteer.control.inspection.memory import cores_in
-from dnsteer.render.bringup.files import UNIT, rendered
+from dnsteer.bringup.files import UNIT, rendered
+from dnsteer.bringup.inspection.items import inspect
+from dnsteer.bringup.inspection.machine import Item, Machine, Ran, run_program
+from dnsteer.bringup.inspection.memory import cores_in
 from tests.unit.bringup_cases import DOCA, DPDK, KERNEL, NETDEV, settings, setup
 
 P0, P1 = "0000:03:00.0", "0000:03:00.1"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.control.inspection.inspect import inspect
-from dnsteer.control.inspection.machine import Machine
-from dnsteer.render.bringup.files import EXTENSION_UNIT, rendered, scripts_of
-from dnsteer.render.bringup.functions import Function
+from dnsteer.bringup.files import EXTENSION_UNIT, rendered, scripts_of
+from dnsteer.bringup.functions import Function
+from dnsteer.bringup.inspection.items import inspect
+from dnsteer.bringup.inspection.machine import Machine
 from dnsteer.spec.errors import SpecError
 from tests.unit.bringup_cases import DOCA, analyzed, setup, written
 from tests.unit.test_bringup_check import REMOTE, BlueField

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.render.bringup.files import EXTENSION_UNIT, rendered
+from dnsteer.bringup.files import EXTENSION_UNIT, rendered
 from tests.unit.bringup_cases import setup
 from tests.unit.test_bringup_extension import EXT, PROGRAM, UNIT
 from tests.unit.test_bringup_scripts import P0, Tree

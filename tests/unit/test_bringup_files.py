@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.render.bringup.files import EXTENSION, EXTENSION_UNIT, NAMES, PROGRAM, UNIT
+from dnsteer.bringup.files import EXTENSION, EXTENSION_UNIT, NAMES, PROGRAM, UNIT
 from tests.unit.bringup_cases import DOCA, NETDEV
 from tests.unit.commands import Command
 

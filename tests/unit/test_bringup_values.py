@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.render.bringup import sources
-from dnsteer.render.bringup.files import rendered, scripts_of
-from dnsteer.render.bringup.memory import buffer_bytes
+from dnsteer.bringup import sources
+from dnsteer.bringup.files import rendered, scripts_of
+from dnsteer.bringup.memory import buffer_bytes
 from tests.packet.command import run
 from tests.unit.bringup_cases import ALL, DOCA, DPDK, KERNEL, NETDEV, analyzed, settings, setup, written
 

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from dnsteer.offload.capacity.bounds import figures, latencies
-from dnsteer.offload.capacity.frames import FrameError, Sizes, bare, mean, message, mix, parse
-from dnsteer.offload.capacity.model import line_rate
-from dnsteer.offload.capacity.report import Report, report
-from dnsteer.offload.capacity.setup import NoHardwareError, set_up
-from dnsteer.offload.capacity.whatif import changed as what_if
+from dnsteer.capacity.bounds import figures, latencies
+from dnsteer.capacity.frames import FrameError, Sizes, bare, mean, message, mix, parse
+from dnsteer.capacity.model import line_rate
+from dnsteer.capacity.report import Report, report
+from dnsteer.capacity.setup import NoHardwareError, set_up
+from dnsteer.capacity.whatif import changed as what_if
 from dnsteer.offload.path import Path, Verdict
 from dnsteer.spec.errors import SpecError
 from dnsteer.spec.load import Loaded
-from dnsteer.spec.model import Hardware
+from dnsteer.spec.model.spec import Hardware
 from tests.unit.spec_text import SPEC, changed, load
 
 TWO, THREE = Hardware.BLUEFIELD_2, Hardware.BLUEFIELD_3

@@ -9,18 +9,18 @@ from pathlib import Path as FilePath
 
 import pytest
 
-from dnsteer.offload.capacity import estimate, passes
-from dnsteer.offload.capacity.bounds import figures, latencies
-from dnsteer.offload.capacity.frames import message
-from dnsteer.offload.capacity.model import Model, line_rate
-from dnsteer.offload.capacity.plot import draw
-from dnsteer.offload.capacity.report import Report
-from dnsteer.offload.capacity.setup import set_up
-from dnsteer.offload.capacity.uplinks import hops
+from dnsteer.capacity import estimate, passes
+from dnsteer.capacity.bounds import figures, latencies
+from dnsteer.capacity.frames import message
+from dnsteer.capacity.model import Model, line_rate
+from dnsteer.capacity.plot import draw
+from dnsteer.capacity.report import Report
+from dnsteer.capacity.setup import set_up
+from dnsteer.capacity.uplinks import hops
 from dnsteer.offload.path import Hop, Path
 from dnsteer.plan.build import build_plan
-from dnsteer.plan.pipes import entries, pipes_of
-from dnsteer.spec.model import Hardware
+from dnsteer.plan.extension.pipes import entries, pipes_of
+from dnsteer.spec.model.spec import Hardware
 from tests.unit.spec_text import load
 from tests.unit.test_capacity import BASE, THREE, TWO, asked
 from tests.unit.test_capacity_plot import words

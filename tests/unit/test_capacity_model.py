@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.offload.capacity.data import HardwareError, Row, hardware_dir, load, published
-from dnsteer.offload.capacity.leave_out import MEDIAN, WORST, Miss, misses, summary
-from dnsteer.offload.capacity.model import Model, all_rows, line_rate, waiting
-from dnsteer.offload.capacity.readings import Readings, State
-from dnsteer.offload.capacity.solve import solve
-from dnsteer.spec.model import Hardware
+from dnsteer.capacity.data import HardwareError, Row, hardware_dir, load, published
+from dnsteer.capacity.leave_out import MEDIAN, WORST, Miss, misses, summary
+from dnsteer.capacity.model import Model, all_rows, line_rate, waiting
+from dnsteer.capacity.readings import Readings, State
+from dnsteer.capacity.solve import solve
+from dnsteer.spec.model.spec import Hardware
 
 CARDS = list(Hardware)
 MODELS = {card: Model(card, all_rows()) for card in CARDS}

@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from dnsteer.offload.capacity.plot import draw
-from dnsteer.spec.model import Hardware
+from dnsteer.capacity.plot import draw
+from dnsteer.spec.model.spec import Hardware
 from tests.unit.test_capacity import BASE, TCP, asked
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,7 +53,7 @@ def test_paths_on_the_cores_are_drawn(verdict: str) -> None:
 def test_the_same_input_gives_the_same_bytes() -> None:
     script = (
         "import hashlib, sys; from tests.unit.test_capacity import asked; "
-        "from dnsteer.offload.capacity.plot import draw; print(hashlib.sha256(draw(asked(), asked())).hexdigest())"
+        "from dnsteer.capacity.plot import draw; print(hashlib.sha256(draw(asked(), asked())).hexdigest())"
     )
     here = hashlib.sha256(draw(asked(), asked())).hexdigest()
     run = subprocess.run(

@@ -10,9 +10,9 @@ from pathlib import Path as FilePath
 import pytest
 from rich.console import Console
 
+from dnsteer.capacity.bounds import Figures, figures, latencies
+from dnsteer.capacity.report import Report
 from dnsteer.cli.capacity_view import view
-from dnsteer.offload.capacity.bounds import Figures, figures, latencies
-from dnsteer.offload.capacity.report import Report
 from tests.unit.commands import Command
 from tests.unit.test_capacity import BASE, DOCA, TCP, THREE, TWO, asked
 

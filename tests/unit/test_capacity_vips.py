@@ -7,10 +7,10 @@ from pathlib import Path as FilePath
 
 import pytest
 
-from dnsteer.offload.capacity.bounds import figures
-from dnsteer.offload.capacity.estimate import Estimate
-from dnsteer.offload.capacity.setup import set_up
-from dnsteer.offload.capacity.uplinks import hops
+from dnsteer.capacity.bounds import figures
+from dnsteer.capacity.estimate import Estimate
+from dnsteer.capacity.setup import set_up
+from dnsteer.capacity.uplinks import hops
 from dnsteer.offload.path import Path
 from tests.unit.spec_text import changed, load
 from tests.unit.test_capacity import BASE, DOCA, TCP, THREE, TWO, asked

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dnsteer.render.flows import parse_flow
-from dnsteer.switch.changes import changes
 from dnsteer.switch.openflow import Tables
+from dnsteer.switch.table_changes import changes
 
 ONE, TWO, THREE = (f"cookie=0xd453000000000001, table=30, priority=100,reg1={n} actions=drop" for n in (1, 2, 3))
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 
-from dnsteer.control.differences import Difference, differences
+from dnsteer.deploy.spec_differences import Difference, differences
 from dnsteer.spec.load import Loaded
 from tests.packet.command import FARM
 from tests.strategies import loaded_from, specs

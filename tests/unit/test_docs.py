@@ -12,7 +12,7 @@ import pytest
 import typer.main
 
 from dnsteer.cli.main import application
-from dnsteer.spec.meaning import SOURCE_PORT_SLOTS
+from dnsteer.spec.derived import SOURCE_PORT_SLOTS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [

@@ -8,11 +8,11 @@ from typing import get_args
 
 import pytest
 
-from dnsteer.offload import codes, findings
+from dnsteer.lint import codes, findings
+from dnsteer.lint.codes import CODES, Code, Severity
+from dnsteer.lint.findings import Finding
+from dnsteer.lint.sarif import sarif
 from dnsteer.offload.capabilities import LimitName
-from dnsteer.offload.codes import CODES, Code, Severity
-from dnsteer.offload.findings import Finding
-from dnsteer.offload.sarif import sarif
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import Loaded, check_document
 

@@ -9,21 +9,21 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from dnsteer.offload.masks.actions import Goto, Move, Select, Send, Track, Write, parse_actions
-from dnsteer.offload.masks.bound import Bound, bound_of, mask_bound
-from dnsteer.offload.masks.box import EMPTY, covers, folded, holds, masks_in, size
-from dnsteer.offload.masks.cause import why_many
-from dnsteer.offload.masks.fields import Place, UnknownError
-from dnsteer.offload.masks.frames import Hostile
-from dnsteer.offload.masks.matches import Bits, parse_match
-from dnsteer.offload.masks.seen import Seen, read_mask
+from dnsteer.lint.masks.actions import Goto, Move, Select, Send, Track, Write, parse_actions
+from dnsteer.lint.masks.bound import Bound, bound_of, mask_bound
+from dnsteer.lint.masks.box import EMPTY, covers, folded, holds, masks_in, size
+from dnsteer.lint.masks.causes import why_many
+from dnsteer.lint.masks.fields import Place, UnknownError
+from dnsteer.lint.masks.frames import Hostile
+from dnsteer.lint.masks.matches import Bits, parse_match
+from dnsteer.lint.masks.observed import Seen, read_mask
 from dnsteer.plan.build import build_plan
-from dnsteer.plan.looks import Looks
+from dnsteer.plan.mask_policy import Looks
 from dnsteer.render.flows import Flow, Group, flows_of, parse_flow
+from dnsteer.spec.derived import extended, slot_count
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import Loaded, check_document, load_spec
-from dnsteer.spec.meaning import extended, slot_count
-from dnsteer.spec.model import Forwarding, Selection
+from dnsteer.spec.model.spec import Forwarding, Selection
 from dnsteer.switch.masks import mask_of, prefix, show
 from tests.strategies import loaded_from, specs
 

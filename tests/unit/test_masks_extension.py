@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.offload.masks.bound import mask_bound
-from dnsteer.offload.masks.cause import why_many
+from dnsteer.lint.masks.bound import mask_bound
+from dnsteer.lint.masks.causes import why_many
 from dnsteer.plan.build import build_plan
-from dnsteer.plan.looks import Looks
+from dnsteer.plan.mask_policy import Looks
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import Loaded, check_document
 from tests.strategies import loaded_from

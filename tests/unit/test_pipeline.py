@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dnsteer.plan.numbers import Category, cookie, number_names
 from dnsteer.plan.pipeline import REGISTERS, TABLES, build_pipeline
-from dnsteer.render.engine import templates_dir
+from dnsteer.render.templates import templates_dir
 
 
 def test_layout_is_pinned() -> None:

@@ -6,11 +6,11 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from dnsteer.control.counters import Way
-from dnsteer.control.pools import BackendView, view_pools
-from dnsteer.control.rates import Rate, Rates
-from dnsteer.plan.absence import Absence, Kind, Overlay
+from dnsteer.plan.maintenance import Absence, Kind, Overlay
 from dnsteer.plan.membership import Member, Membership
+from dnsteer.status.counters import Way
+from dnsteer.status.pools import BackendView, view_pools
+from dnsteer.status.rates import Rate, Rates
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 A, B, C = Member("a", 1, 1, False), Member("b", 2, 2, False), Member("c", 3, 1, True)

@@ -13,7 +13,7 @@ import pytest
 from dnsteer.offload.capabilities import LimitName
 from dnsteer.offload.profile import NEWEST, ProfileError, load_profile, profile, profile_names, profiles_dir, schema
 from dnsteer.spec.document import read_document
-from dnsteer.spec.model import Flavor
+from dnsteer.spec.model.spec import Flavor
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = profiles_dir() / "schema.json"

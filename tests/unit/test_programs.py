@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dnsteer.switch import programs
+from dnsteer.extension import program_diff
 from dnsteer.switch.tools import SwitchError
 
 BUDGETS = {"vips": 16, "slots": 64, "backends": 16, "counters": 80}
@@ -26,7 +26,7 @@ def vip(name: str, address: str, *slots: dict[str, str], forward: str = "ipip", 
     }  # fmt: skip
 
 
-def program(*vips: dict[str, Any], backends: tuple[dict[str, str], ...], **more: Any) -> programs.Value:
+def program(*vips: dict[str, Any], backends: tuple[dict[str, str], ...], **more: Any) -> program_diff.Value:
     return {
         "version": 1, "ports": {"in": "i", "out": "o"}, "budgets": BUDGETS, "backends": list(backends), "vips": list(vips),
         **more,
@@ -42,17 +42,17 @@ def test_order_spelling_and_origin_make_no_other_program() -> None:
     other = copy.deepcopy(ONE)
     other["about"] = "from elsewhere"
     other["backends"] = [{**B, "mac": B["mac"].upper()}, A]
-    assert programs.same(ONE, other)
-    assert list(programs.differences(ONE, other)) == []
+    assert program_diff.same(ONE, other)
+    assert list(program_diff.differences(ONE, other)) == []
 
 
 def test_both_is_the_new_one_with_what_only_the_old_one_serves() -> None:
-    both = programs.both(ONE, TWO)
+    both = program_diff.both(ONE, TWO)
     assert [v["name"] for v in both.program["vips"]] == ["two", "one"]
     assert both.program["backends"] == [PLAIN, A, B]
     assert both.program["tunnel"] == TUNNEL
-    assert programs.same(programs.both(ONE, ONE).program, ONE)
-    assert programs.both(ONE, TWO, dark={("198.51.100.1", "udp", 53)}).program == TWO
+    assert program_diff.same(program_diff.both(ONE, ONE).program, ONE)
+    assert program_diff.both(ONE, TWO, dark={("198.51.100.1", "udp", 53)}).program == TWO
 
 
 def test_backends_that_changed_their_place() -> None:
@@ -60,11 +60,11 @@ def test_backends_that_changed_their_place() -> None:
     moved = {**A, "mac": "02:00:00:00:00:1a"}
     renamed = {**B, "name": "p/bb/192.0.2.2"}
     new = program(vip("three", "198.51.100.3", moved, renamed), backends=(moved, renamed))
-    both = programs.both(ONE, new).program
+    both = program_diff.both(ONE, new).program
     assert both["backends"] == [moved, renamed]
     assert both["vips"][1]["slots"] == [moved["name"], renamed["name"]]
     other = {**PLAIN, "mac": "02:00:00:00:00:1c"}
-    both = programs.both(TWO, program(vip("four", "198.51.100.4", other, forward="l2"), backends=(other,))).program
+    both = program_diff.both(TWO, program(vip("four", "198.51.100.4", other, forward="l2"), backends=(other,))).program
     assert both["backends"] == [other, {**PLAIN, "name": "q/c~0"}]
     assert both["vips"][1]["slots"] == ["q/c~0"]
 
@@ -72,28 +72,28 @@ def test_backends_that_changed_their_place() -> None:
 def test_translated_answers_still_come_through() -> None:
     old = program(vip("t", "198.51.100.5", SIX, SEVEN, forward="siit"), backends=(SIX, SEVEN))
     new = program(vip("t", "198.51.100.5", SEVEN, forward="siit"), backends=(SEVEN,))
-    assert programs.both(old, new).program["backends"] == [SEVEN, SIX]
+    assert program_diff.both(old, new).program["backends"] == [SEVEN, SIX]
     other = program(vip("u", "198.51.100.6", SEVEN, forward="siit"), backends=(SEVEN,))
-    both = programs.both(old, other)
+    both = program_diff.both(old, other)
     assert both.left_out == ("t",)  # nothing would tell whose answers they are
     assert [v["name"] for v in both.program["vips"]] == ["u"]
 
 
 def test_names_that_are_taken() -> None:
     new = program(vip("one", "198.51.100.9", A), backends=(A,), tunnel=TUNNEL)
-    both = programs.both(ONE, new).program
+    both = program_diff.both(ONE, new).program
     assert [v["name"] for v in both["vips"]] == ["one", "one~0"]
 
 
 @pytest.mark.parametrize(("have", "want"), list(itertools.product([ONE, TWO], repeat=2)))
-def test_no_difference_is_the_same(have: programs.Value, want: programs.Value) -> None:
-    assert (not list(programs.differences(have, want))) == programs.same(have, want)
+def test_no_difference_is_the_same(have: program_diff.Value, want: program_diff.Value) -> None:
+    assert (not list(program_diff.differences(have, want))) == program_diff.same(have, want)
 
 
 def test_what_hardware_does_counts() -> None:
     slots = [{"backend": B["name"]}, {"backend": B["name"]}]
-    found = programs.readable({"program": ONE, "services": [{"vip": "one", "slots": slots}]}, "it")
-    (difference,) = programs.differences(found, ONE)
+    found = program_diff.readable({"program": ONE, "services": [{"vip": "one", "slots": slots}]}, "it")
+    (difference,) = program_diff.differences(found, ONE)
     assert difference.key == ("198.51.100.1", "udp", 53)
     assert difference.detail == f"slot 0: 1 go to {B['name']}, should to {A['name']}"
 
@@ -103,4 +103,4 @@ def test_what_hardware_does_counts() -> None:
 )
 def test_a_dump_that_is_none(dump: dict[str, Any]) -> None:
     with pytest.raises(SwitchError, match="found no program in its answer"):
-        programs.readable(dump, "it")
+        program_diff.readable(dump, "it")

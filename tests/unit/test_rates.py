@@ -6,8 +6,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from dnsteer.control.counters import Count, Sample, Service, Way, read
-from dnsteer.control.rates import Rate, between, total
+from dnsteer.status.counters import Count, Sample, Service, Way, read
+from dnsteer.status.rates import Rate, between, total
 
 NS1, NS1_TCP, NS2 = Way(0xF5C1, 0xE352AE, "udp"), Way(0xF5C1, 0xE352AE, "tcp"), Way(0xF5C1, 0xC044AF, "udp")
 V6 = ip_address("2001:db8::53")

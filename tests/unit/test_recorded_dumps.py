@@ -15,10 +15,10 @@ from dnsteer.offload.flow import Action, Flow, Unreadable, read_flows
 from dnsteer.offload.judge import judge
 from dnsteer.offload.observe import Observation, dump, observe
 from dnsteer.offload.profile import profile
-from dnsteer.offload.running import Running
+from dnsteer.offload.running_switch import Running
 from dnsteer.spec.document import read_document
-from dnsteer.switch.fields import Field
 from dnsteer.switch.masks import mask_of_match
+from dnsteer.switch.megaflow_fields import Field
 from dnsteer.switch.megaflows import masks, read_megaflows
 from tests.unit.spec_text import changed, load
 

@@ -14,11 +14,11 @@ from scapy.packet import Packet, Raw
 
 from dnsteer.plan.overlay import overlay
 from dnsteer.plan.slots import assign
-from dnsteer.proof.reference import Frame, Reference
-from dnsteer.proof.wire import checksum, updated
+from dnsteer.proof.reference.packets import Frame, Reference
+from dnsteer.proof.reference.wire import checksum, updated
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import check_document
-from dnsteer.spec.model import Spec
+from dnsteer.spec.model.spec import Spec
 from tests.unit.neighbor_cases import ECHOES, NEIGHBORS, echo4, reply4
 from tests.unit.reference_cases import (
     ANSWERS,

@@ -14,8 +14,8 @@ from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Packet, Raw
 
 from dnsteer.plan.slots import assign
-from dnsteer.proof.outcome import Expectation, Frame
-from dnsteer.proof.reference import Reference
+from dnsteer.proof.reference.outcome import Expectation, Frame
+from dnsteer.proof.reference.packets import Reference
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import check_document
 from tests.unit.extension_cases import SPEC

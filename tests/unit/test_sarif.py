@@ -10,11 +10,11 @@ from urllib.parse import unquote, urlsplit
 import jsonschema
 import pytest
 
-from dnsteer.offload import codes
-from dnsteer.offload.codes import CODES, Code
-from dnsteer.offload.findings import Finding
-from dnsteer.offload.sarif import sarif
-from dnsteer.spec import linting
+from dnsteer.lint import codes
+from dnsteer.lint.codes import CODES, Code
+from dnsteer.lint.findings import Finding
+from dnsteer.lint.sarif import sarif
+from dnsteer.spec.model import lint
 from tests.unit.commands import ROOT, dnsteer
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
@@ -88,7 +88,7 @@ def uri_of(file: str) -> str:
 
 
 def test_specs_can_accept_every_code() -> None:
-    assert set(CODES) <= set(linting.CODES)
+    assert set(CODES) <= set(lint.CODES)
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda f: f.stem)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dnsteer.plan.absence import WHOLE, Absence
+from dnsteer.plan.maintenance import WHOLE, Absence
 from dnsteer.plan.overlay import overlay, without
 from dnsteer.plan.slots import assign
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from dnsteer.spec import meaning
+from dnsteer.spec import derived
 from dnsteer.spec.document import parse_document, read_document
 from dnsteer.spec.errors import SpecError
-from dnsteer.spec.families import FAMILIES
 from dnsteer.spec.load import check_document, load_spec
-from dnsteer.spec.model import Flavor, Forwarding, Protocol, Selection, Spec
+from dnsteer.spec.model.families import FAMILIES
+from dnsteer.spec.model.spec import Flavor, Forwarding, Protocol, Selection, Spec
 from tests.unit.spec_text import SPEC, changed, load
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.yaml"))
@@ -66,7 +66,7 @@ def test_endpoints() -> None:
     with pytest.raises(SpecError, match="answers of backend"):
         load(text)
     vip = load(text.replace("target_port: 53", "target_port: 54")).spec.vips["dns"]
-    assert [(e.protocol, e.port, e.target_port, e.index) for e in meaning.endpoints(vip)] == [
+    assert [(e.protocol, e.port, e.target_port, e.index) for e in derived.endpoints(vip)] == [
         (Protocol.UDP, 53, 53, 0),
         (Protocol.TCP, 53, 53, 0),
         (Protocol.TCP, 5353, 54, 1),
@@ -83,12 +83,12 @@ def test_endpoints() -> None:
     ],
 )
 def test_gateway_mac_left_out(mac: str, gateway: str) -> None:
-    assert meaning.gateway_mac(load(changed(("02:00:00:00:00:53", mac))).spec.switch) == gateway
+    assert derived.gateway_mac(load(changed(("02:00:00:00:00:53", mac))).spec.switch) == gateway
 
 
 def test_gateway_mac_given() -> None:
     text = changed(("  uplinks", "  gateway_mac: 02:00:00:00:00:AA\n  uplinks"))
-    assert meaning.gateway_mac(load(text).spec.switch) == "02:00:00:00:00:aa"
+    assert derived.gateway_mac(load(text).spec.switch) == "02:00:00:00:00:aa"
 
 
 ANSWERS = """
@@ -107,8 +107,8 @@ ANSWERS = """
 )
 def test_answers_leave_by(ingress: str, leaves: str) -> None:
     switch = load(changed(("\n    p0:\n", ANSWERS))).spec.switch
-    assert meaning.answers_leave_by(switch, ingress) == leaves
-    assert meaning.answers_leave_by(load(SPEC).spec.switch, "p0") is None
+    assert derived.answers_leave_by(switch, ingress) == leaves
+    assert derived.answers_leave_by(load(SPEC).spec.switch, "p0") is None
 
 
 def test_answers_pass() -> None:
@@ -121,20 +121,20 @@ def test_answers_pass() -> None:
         )
     ).spec
     backends = spec.pools["ns"].backends
-    assert [meaning.answers_pass(spec.switch, spec.vips["dns"], b) for b in backends] == [True, False]
+    assert [derived.answers_pass(spec.switch, spec.vips["dns"], b) for b in backends] == [True, False]
     nat = spec.vips["dns"].model_copy(update={"forwarding": Forwarding.NAT})
-    assert [meaning.answers_pass(spec.switch, nat, b) for b in backends] == [True, True]
+    assert [derived.answers_pass(spec.switch, nat, b) for b in backends] == [True, True]
 
 
 def test_members_and_slot_counts() -> None:
     spec = load(changed(("192.0.2.11", "192.0.2.11, ipv6: 2001:db8::b"))).spec
     pool = spec.pools["ns"]
-    assert [[b.name for b in meaning.members(pool, family)] for family in FAMILIES] == [["a", "b"], ["a"]]
-    assert meaning.slot_count(spec, pool) == 256
+    assert [[b.name for b in derived.members(pool, family)] for family in FAMILIES] == [["a", "b"], ["a"]]
+    assert derived.slot_count(spec, pool) == 256
     hashed = pool.model_copy(update={"selection": Selection.DP_HASH})
-    assert meaning.slot_count(spec, hashed) == 256
+    assert derived.slot_count(spec, hashed) == 256
     doca = spec.model_copy(update={"switch": spec.switch.model_copy(update={"flavor": Flavor.OVS_DOCA})})
-    assert meaning.slot_count(doca, hashed) == 16
+    assert derived.slot_count(doca, hashed) == 16
 
 
 # --- examples, JSON Schema, effort

@@ -10,12 +10,12 @@ from itertools import islice
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dnsteer.proof.craft import Clients
-from dnsteer.proof.reference import Reference
-from dnsteer.proof.vectors import vectors
+from dnsteer.proof.reference.packets import Reference
+from dnsteer.proof.traffic.craft import Clients
+from dnsteer.proof.traffic.vectors import vectors
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import Loaded
-from dnsteer.spec.model import Spec
+from dnsteer.spec.model.spec import Spec
 from tests.strategies import specs
 
 

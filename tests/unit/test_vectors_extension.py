@@ -6,15 +6,15 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from dnsteer.proof.choice import Choices, spreads
-from dnsteer.proof.outcome import Expectation, Frame
-from dnsteer.proof.reference import Reference
-from dnsteer.proof.scene import Vector
-from dnsteer.proof.vectors import vectors
-from dnsteer.proof.wire import Packet, parse
+from dnsteer.proof.reference.outcome import Expectation, Frame
+from dnsteer.proof.reference.packets import Reference
+from dnsteer.proof.reference.wire import Packet, parse
+from dnsteer.proof.traffic.senders import Vector
+from dnsteer.proof.traffic.slot_choice import Choices, spreads
+from dnsteer.proof.traffic.vectors import vectors
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import check_document
-from dnsteer.spec.model import Selection
+from dnsteer.spec.model.spec import Selection
 from tests.unit.extension_cases import SPEC
 
 LOADED = check_document(parse_document("spec.yaml", SPEC))

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dnsteer.plan.selection import uneven
+from dnsteer.plan.slot_shares import uneven
 from dnsteer.spec.errors import Finding, together
 from dnsteer.spec.load import Loaded
-from dnsteer.spec.model import MAX_SLOTS
+from dnsteer.spec.model.spec import MAX_SLOTS
 from tests.unit.commands import Command
 from tests.unit.spec_text import load
 

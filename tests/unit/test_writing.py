@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from dnsteer.cli.output import Exit
-from dnsteer.render import writing
-from dnsteer.render.writing import replace_files, write_file
+from dnsteer.render import atomic_files
+from dnsteer.render.atomic_files import replace_files, write_file
 from tests.unit.commands import SPEC, Command, files_of_at_most
 
 EARLIER = "what was there before\n"
@@ -37,13 +37,13 @@ def names(folder: Path) -> list[str]:
 def test_a_file_that_cannot_be_written_stays_as_it_was(
     verb: str, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    beside = writing._beside
+    beside = atomic_files._beside
 
     def limited(*args: Any) -> Path:
         with files_of_at_most(512):  # not sooner: the private switch has files too
             return beside(*args)
 
-    monkeypatch.setattr(writing, "_beside", limited)
+    monkeypatch.setattr(atomic_files, "_beside", limited)
     file = tmp_path / "out.svg"
     file.write_text(EARLIER)
     code, _, said = command(*WRITERS[verb](file))
@@ -172,7 +172,7 @@ def test_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_file(pipe, "text" * 50_000)
     reader.join(5)
     assert (got, pipe.is_fifo()) == (["text" * 50_000], True)
-    monkeypatch.setattr(writing, "PATIENCE", 0.1)
+    monkeypatch.setattr(atomic_files, "PATIENCE", 0.1)
     with pytest.raises(OSError, match=r"a pipe that nobody reads \(0.1 s waited\)"):
         write_file(pipe, "text")
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dnsteer.cli.files import FOLDER, Force, show_files
 from dnsteer.cli.output import Exit, Json, SpecFile, Verbose, fail, load, out, print_json, reporting, spec_warnings
-from dnsteer.cli.remote import Db
+from dnsteer.cli.remote_options import Db
+from dnsteer.cli.render import FOLDER, Force, show_files
 
 if TYPE_CHECKING:
-    from dnsteer.control.inspection.machine import Item
-    from dnsteer.render.bringup.setup import Setup
+    from dnsteer.bringup.inspection.machine import Item
+    from dnsteer.bringup.setup import Setup
 
 _WORD = {"ok": "ok", "missing": "missing", "unknown": "cannot tell"}
 
@@ -39,7 +39,7 @@ def bringup(
     """
     if folder is None and not check:
         fail("give -o DIR to write the scripts, or --check to look at this machine", Exit.USAGE, as_json=json)
-    from dnsteer.render.bringup.setup import setup_of
+    from dnsteer.bringup.setup import setup_of
 
     result: dict[str, object] = {"ok": True}
     with reporting(json):
@@ -60,7 +60,7 @@ def bringup(
 
 def _write(setup: Setup, folder: Path, force: bool, json: bool) -> dict[str, object]:
     """Write the files; those that were otherwise before are named as changed, those of an earlier spec as removed."""
-    from dnsteer.render.bringup.files import NAMES, rendered
+    from dnsteer.bringup.files import NAMES, rendered
     from dnsteer.render.files import write_files
 
     texts = rendered(setup)
@@ -84,8 +84,8 @@ def _write(setup: Setup, folder: Path, force: bool, json: bool) -> dict[str, obj
 
 
 def _look(setup: Setup, db: str) -> list[Item]:
-    from dnsteer.control.inspection.inspect import inspect
-    from dnsteer.control.inspection.machine import Machine
+    from dnsteer.bringup.inspection.items import inspect
+    from dnsteer.bringup.inspection.machine import Machine
 
     return inspect(Machine(), setup, db)
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dnsteer.cli.offloaded import profile_named
 from dnsteer.cli.output import Exit, Json, SpecFile, err, fail, load, out, print_json, reporting, spec_warnings
-from dnsteer.spec.model import Flavor, Hardware
+from dnsteer.cli.verify_offload import profile_named
+from dnsteer.spec.model.spec import Flavor, Hardware
 
 if TYPE_CHECKING:
-    from dnsteer.offload.capacity.report import Report
+    from dnsteer.capacity.report import Report
     from dnsteer.spec.load import Loaded
 
 _MOST_BYTES = 8900
@@ -80,8 +80,8 @@ def capacity(
     interpolation or an extrapolation, and of what. The model: docs/capacity.md.
     """
     with reporting(json):
-        from dnsteer.offload.capacity.frames import DEFAULT, FrameError, Sizes, parse
-        from dnsteer.offload.capacity.setup import NoHardwareError
+        from dnsteer.capacity.frames import DEFAULT, FrameError, Sizes, parse
+        from dnsteer.capacity.setup import NoHardwareError
 
         try:
             frames = list(dict.fromkeys(parse(f) for f in frame or DEFAULT))
@@ -98,8 +98,8 @@ def capacity(
         except NoHardwareError as error:
             fail(str(error), Exit.USAGE, as_json=json)
         if plot is not None:
-            from dnsteer.offload.capacity.plot import draw
-            from dnsteer.render.writing import write_file
+            from dnsteer.capacity.plot import draw
+            from dnsteer.render.atomic_files import write_file
 
             write_file(plot, draw(after, before))
         if json:
@@ -130,8 +130,8 @@ class _Ask:
 
     def reports(self, loaded: Loaded, settings: Sequence[str]) -> tuple[Report | None, Report]:
         """The answer for the spec before the settings, None when there are none, and after them."""
-        from dnsteer.offload.capacity.setup import of
-        from dnsteer.offload.capacity.whatif import changed, says
+        from dnsteer.capacity.setup import of
+        from dnsteer.capacity.whatif import changed, says
 
         after = changed(loaded, settings) if settings else loaded
         asked = says(settings, ("switch", "hardware")) or after.spec.switch.hardware != loaded.spec.switch.hardware
@@ -153,9 +153,9 @@ class _Ask:
     def _report(self, loaded: Loaded, hardware: Hardware) -> Report:
         from rich.progress import Progress, SpinnerColumn, TextColumn
 
-        from dnsteer.offload.capacity.paths import paths_of
-        from dnsteer.offload.capacity.report import report
-        from dnsteer.offload.capacity.setup import set_up
+        from dnsteer.capacity.paths import paths_of
+        from dnsteer.capacity.report import report
+        from dnsteer.capacity.setup import set_up
 
         judge = profile_named(self._flavor, loaded, self._json)
         quiet = self._json or not sys.stderr.isatty()
@@ -170,7 +170,7 @@ class _Ask:
 
 def _can_plot(file: Path, json: bool) -> None:
     """Find out before the work what would stop it in the end."""
-    from dnsteer.offload.capacity.plot import has_library
+    from dnsteer.capacity.plot import has_library
 
     if file.suffix.lower() != ".svg":
         fail(f"--plot: found {str(file)!r}; expected a file name that ends in .svg", Exit.USAGE, as_json=json)

@@ -8,10 +8,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dnsteer.cli.capacity_words import BASIS, FAMILIES, Notes, between, columns, number
-from dnsteer.offload.capacity.bounds import WORDS
-from dnsteer.offload.capacity.report import Report, Way
-from dnsteer.offload.capacity.services import Rate, VipRates
+from dnsteer.capacity.bounds import WORDS
+from dnsteer.capacity.report import Report, Way
+from dnsteer.capacity.services import Rate, VipRates
+from dnsteer.cli.capacity_figures import BASIS, FAMILIES, Notes, between, columns, number
 from dnsteer.offload.path import Path
 from dnsteer.spec.errors import escape
 

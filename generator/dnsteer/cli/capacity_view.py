@@ -9,11 +9,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from dnsteer.capacity.bounds import LOADED, WORDS
+from dnsteer.capacity.passes import longer
+from dnsteer.capacity.report import Report, Way
+from dnsteer.cli.capacity_figures import BASIS, FAMILIES, Notes, between, columns, number
 from dnsteer.cli.capacity_totals import changes, each_vip, totals
-from dnsteer.cli.capacity_words import BASIS, FAMILIES, Notes, between, columns, number
-from dnsteer.offload.capacity.bounds import LOADED, WORDS
-from dnsteer.offload.capacity.passes import longer
-from dnsteer.offload.capacity.report import Report, Way
 from dnsteer.spec.errors import escape
 
 _MOST_NAMES = 3

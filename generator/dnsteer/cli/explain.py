@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dnsteer.cli.output import Exit, Json, Verbose, err, fail, load, out, print_json, spec_warnings, utc
-from dnsteer.cli.switched import Bridge, on_switch
-from dnsteer.control.where import Switch
+from dnsteer.cli.running_switch import Bridge, on_switch
+from dnsteer.deploy.target_switch import Switch
 from dnsteer.spec.errors import escape
 
 if TYPE_CHECKING:
-    from dnsteer.control.live import Live
-    from dnsteer.plan.absence import Absence
+    from dnsteer.plan.maintenance import Absence
     from dnsteer.proof.explain import Step, Way
     from dnsteer.spec.load import Loaded
-    from dnsteer.spec.types import Address
+    from dnsteer.spec.model.types import Address
+    from dnsteer.status.live import Live
 
 
 def register(app: typer.Typer) -> None:
@@ -71,7 +71,7 @@ def explain(
 
 
 def _live(switch: Switch, bridge: str | None, json: bool) -> Live:
-    from dnsteer.control.live import read_live
+    from dnsteer.status.live import read_live
 
     found = read_live(switch, bridge)
     if not json:
@@ -179,9 +179,9 @@ def _asked(client: str, vip: str) -> _Asked:
 
 
 def _query(loaded: Loaded, live: Live | None, asked: _Asked, uplink: str | None, json: bool) -> None:
-    from dnsteer.plan.absence import NO_OVERLAY
+    from dnsteer.plan.maintenance import NO_OVERLAY
     from dnsteer.proof.explain import explain_query
-    from dnsteer.spec.model import Protocol
+    from dnsteer.spec.model.spec import Protocol
 
     uplinks = list(loaded.spec.switch.uplinks)
     ingress = uplink or uplinks[0]
@@ -231,7 +231,7 @@ _WORDS = {"drain": "drained", "down": "down"}
 
 
 def _far(absence: Absence) -> str:
-    from dnsteer.plan.absence import WHOLE
+    from dnsteer.plan.maintenance import WHOLE
 
     return f" {absence.gone / 10:g} %" if absence.gone < WHOLE else ""
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from dnsteer.cli.change import Grace, report, show
+from dnsteer.cli.deploy import Grace, report, show
 from dnsteer.cli.output import Json, out, print_json
-from dnsteer.cli.switched import Bridge, DryRun, Note, Yes, confirm, on_switch, progress
-from dnsteer.control.where import GRACE, Switch
+from dnsteer.cli.running_switch import Bridge, DryRun, Note, Yes, confirm, on_switch, progress
+from dnsteer.deploy.target_switch import GRACE, Switch
 from dnsteer.spec.errors import escape
 
 
@@ -71,7 +71,7 @@ def show_state(
     if output is None or output == Path("-"):
         out.write(state.text)
     else:
-        from dnsteer.render.writing import write_file
+        from dnsteer.render.atomic_files import write_file
 
         write_file(output, state.text)
 
@@ -85,8 +85,8 @@ def rollback(
     dry_run: DryRun = False, json: Json = False,
 ) -> None:  # fmt: skip
     """Go back to a state that was applied before. Who is out stays out, also who was when the spec lost its backend."""
-    from dnsteer.control.back import Back
-    from dnsteer.control.deploy import Options, deploy, look
+    from dnsteer.deploy.rollback import Back
+    from dnsteer.deploy.run import Options, deploy, look
 
     target, options = Back(bridge, number), Options(adopt=True, rename=True, note=note, grace=grace)
     if dry_run:
@@ -105,8 +105,8 @@ def restore(
     json: Json = False,
 ) -> None:
     """Bring back the last applied state and its overlay, after ovs-vswitchd or the machine was started anew."""
-    from dnsteer.control.restore import arm as run_arm
-    from dnsteer.control.restore import restore as run_restore
+    from dnsteer.deploy.restore import arm as run_arm
+    from dnsteer.deploy.restore import restore as run_restore
 
     done = (run_arm if arm else run_restore)(switch, bridge, dry_run=dry_run, progress=progress(json))
     if json:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dnsteer.cli.offloaded import profile_named
 from dnsteer.cli.output import SPEC_HELP, Exit, Json, err, fail, load, out, print_json, reporting, spec_warnings
+from dnsteer.cli.verify_offload import profile_named
 
 if TYPE_CHECKING:
-    from dnsteer.offload.findings import Finding
-    from dnsteer.offload.lint import Report
+    from dnsteer.lint.findings import Finding
+    from dnsteer.lint.run import Report
     from dnsteer.offload.path import Path as Way
 
 _MOST_PATHS = 40
@@ -57,10 +57,10 @@ def lint(
             fail("lint needs a SPEC, or --explain CODE", Exit.USAGE)
         if json and sarif == Path("-"):
             fail("found --json and --sarif -, which both are standard output; expected one of them", Exit.USAGE)
-        from dnsteer.offload.codes import Severity
+        from dnsteer.lint.codes import Severity
+        from dnsteer.lint.findings import worst
+        from dnsteer.lint.run import lint as run_lint
         from dnsteer.offload.examine import examine
-        from dnsteer.offload.findings import worst
-        from dnsteer.offload.lint import lint as run_lint
         from dnsteer.offload.profile import JUDGED_AS
 
         loaded = load(spec, json, verbose)
@@ -80,7 +80,7 @@ def lint(
 def _explain(text: str) -> None:
     from rich.markdown import Markdown
 
-    from dnsteer.offload.codes import CODES
+    from dnsteer.lint.codes import CODES
 
     code = CODES.get(text.upper())
     if code is None:
@@ -93,8 +93,8 @@ def _explain(text: str) -> None:
 
 
 def _write_sarif(file: Path, report: Report) -> None:
-    from dnsteer.offload.sarif import sarif
-    from dnsteer.render.writing import write_file
+    from dnsteer.lint.sarif import sarif
+    from dnsteer.render.atomic_files import write_file
 
     text = json_module.dumps(sarif(report.examination.loaded.file, report.findings), indent=2) + "\n"
     if file == Path("-"):
@@ -153,7 +153,7 @@ def _show_remarks(report: Report, verbose: bool) -> None:
 
 def _show_program(report: Report) -> None:
     """What the extension takes of hardware, where it is known of."""
-    from dnsteer.offload.through import said_of_the_program
+    from dnsteer.lint.extension import said_of_the_program
 
     said = said_of_the_program(report.examination)
     if said:

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from dnsteer.cli.output import Json, out, print_json
-from dnsteer.cli.switched import Bridge, on_switch
-from dnsteer.control.where import Switch
+from dnsteer.cli.running_switch import Bridge, on_switch
+from dnsteer.deploy.target_switch import Switch
 from dnsteer.spec.errors import escape
-from dnsteer.spec.types import Address
+from dnsteer.spec.model.types import Address
 
 _MOST = 1000
 
@@ -55,7 +55,7 @@ def probes(
     json: Json = False,
 ) -> None:
     """Say what a client asks, and from which source port, so that each backend answers by each service. Asks nothing."""
-    from dnsteer.control.probes import Wanted, of_backend, through_vips
+    from dnsteer.status.probes import Wanted, of_backend, through_vips
 
     wanted = Wanted([_address(each) for each in address or ()], {_service(each) for each in skip or ()}, ports)
     if backend is None:

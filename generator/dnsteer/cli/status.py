@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from dnsteer.cli.output import Exit, Json, out, print_json
-from dnsteer.cli.switched import Bridge, on_switch, seconds
-from dnsteer.control.where import Switch
+from dnsteer.cli.running_switch import Bridge, on_switch, seconds
+from dnsteer.deploy.target_switch import Switch
 from dnsteer.spec.errors import escape
 from dnsteer.switch.tools import SwitchError
 
 if TYPE_CHECKING:
-    from dnsteer.control.status import Observer, Status
+    from dnsteer.status.report import Observer, Status
 
 _LEAST = 0.5
 """Shortest interval, in seconds: the switch does not add up its counters more often."""
@@ -60,7 +60,7 @@ def status(
     Exit code 2: it differs, a change was cut off, or it waits for its flows; 69: it cannot be reached;
     130: ended by Ctrl-C.
     """
-    from dnsteer.control.status import Observer
+    from dnsteer.status.report import Observer
 
     if watch and no_rates:
         raise typer.BadParameter("found --watch and --no-rates; expected one of them")

@@ -11,13 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from dnsteer.cli.output import utc
-from dnsteer.control.pools import BackendView, PoolView
-from dnsteer.control.rates import Rate
-from dnsteer.control.status import Status
-from dnsteer.control.vips import VipView
-from dnsteer.control.where import now
-from dnsteer.plan.absence import Absence
+from dnsteer.deploy.target_switch import now
+from dnsteer.plan.maintenance import Absence
 from dnsteer.spec.errors import escape
+from dnsteer.status.pools import BackendView, PoolView
+from dnsteer.status.rates import Rate
+from dnsteer.status.report import Status
+from dnsteer.status.vips import VipView
 
 _COLORS = {"up": "green", "draining": "yellow", "drained": "yellow", "down": "red", "unknown": "red"}
 _CARRIED = {

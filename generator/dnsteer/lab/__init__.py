@@ -10,7 +10,7 @@ from dnsteer.lab.errors import (
     NotRootError,
     TopologyError,
 )
-from dnsteer.lab.manage import down, print_status, status, up
+from dnsteer.lab.lifecycle import down, print_status, status, up
 from dnsteer.lab.state import ClientState, LabState, Process, ServerState
 
 __all__ = [

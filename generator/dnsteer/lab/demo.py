@@ -18,10 +18,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from dnsteer.lab import accounts, apart, openvswitch, traffic
+from dnsteer.lab import client_affinity, extension_counters, openvswitch, traffic
 from dnsteer.lab.direct import direct_path
 from dnsteer.lab.errors import LabError, NoLabError
-from dnsteer.lab.manage import status
+from dnsteer.lab.lifecycle import status
 from dnsteer.lab.report import DemoReport, OneSocket, Run, machine, write_report
 from dnsteer.lab.shares import Expectation, queries_to_settle
 from dnsteer.lab.state import LabState, fingerprint
@@ -30,7 +30,7 @@ from dnsteer.lab.targets import Target, targets_of
 from dnsteer.lab.topology import Topology, plan
 from dnsteer.lab.traffic import Load, LoadResult
 from dnsteer.lab.zone import WHOAMI
-from dnsteer.spec.model import Selection, Spec
+from dnsteer.spec.model.spec import Selection, Spec
 from dnsteer.switch.megaflows import Counters, Megaflow, read_counters, read_megaflows
 
 OUTSTANDING = 100
@@ -90,7 +90,7 @@ class _Demo:
     flows: list[Megaflow] = field(default_factory=list)
     passes: Counters = field(default_factory=lambda: Counters(0, 0))
     one_socket: list[OneSocket] = field(default_factory=list)
-    clients: list[apart.Clients] = field(default_factory=list)
+    clients: list[client_affinity.Clients] = field(default_factory=list)
     moved: list[str] = field(default_factory=list)
     """Runs from one client address that more than one server saw, where the client chooses the slot."""
     turns: Iterator[int] = field(default_factory=count)
@@ -103,7 +103,7 @@ class _Demo:
         self.left_out = [t.label for t in every[MAX_TARGETS:]]
         self.expected = Expectation(self.spec, self.topology.server_of)
         self.machine = machine()
-        self.accounts = accounts.read() if self.lab.extension else None
+        self.accounts = extension_counters.read() if self.lab.extension else None
 
     def check_answers(self) -> None:
         """One query to each target, which also lets the client learn the neighbours. Raises LabError without answer."""
@@ -210,7 +210,7 @@ class _Demo:
         )
         local = next(a for a in own if (":" in a) == (address.version == 6))
         if target.sticks and not direct:  # another client each time, so that all servers get some
-            many = apart.addresses(self.lab, address.version)
+            many = client_affinity.addresses(self.lab, address.version)
             local = many[next(self.turns) % len(many)]
         first = traffic.reserve_ports(local, target.source_ports)
         for window in range(target.windows):
@@ -249,7 +249,7 @@ class _Demo:
         """Queries from many addresses, where the client's address chooses the slot or takes part in it."""
         for target in self.targets:
             if target.selection is Selection.CLIENT:
-                self.clients.append(apart.ask_from(self.lab, target, self.expected))
+                self.clients.append(client_affinity.ask_from(self.lab, target, self.expected))
 
     def _run(self, target: Target, path: str, load: Load) -> LoadResult:
         with traffic.start_dnsperf(self.lab, load) as running:
@@ -266,7 +266,7 @@ class _Demo:
 
     def report(self) -> DemoReport:
         """What was measured, and what is wrong with it."""
-        counted = accounts.read().since(self.accounts) if self.accounts is not None else None
+        counted = extension_counters.read().since(self.accounts) if self.accounts is not None else None
         return DemoReport(
             bridge=self.spec.switch.bridge, runs=self.runs, seen=self.seen, expected=self.expected,
             flows=self.flows, passes=self.passes, one_socket=self.one_socket, clients=self.clients, moved=self.moved,

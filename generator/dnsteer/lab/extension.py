@@ -12,17 +12,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from dnsteer.extension import executables
+from dnsteer.extension.client import Program
 from dnsteer.lab import names, processes
 from dnsteer.lab.command import start_background
 from dnsteer.lab.errors import LabError
 from dnsteer.lab.topology import Topology
 from dnsteer.plan.build import build_plan
+from dnsteer.render.atomic_files import write_file
 from dnsteer.render.program import program_text
-from dnsteer.render.writing import write_file
 from dnsteer.spec.document import Document
 from dnsteer.spec.load import Loaded
-from dnsteer.switch import extended
-from dnsteer.switch.program import Program
 from dnsteer.switch.tools import UnavailableError
 
 NAME = "dnsteer-ext"
@@ -53,7 +53,7 @@ def run_program() -> None:
         "DOCA_FLOW_MODEL_DEVICES": " ".join(devices),
         "DOCA_FLOW_MODEL_PORTS": " ".join(f"{n}=netdev:{device}" for n, device in enumerate(devices)),
     }
-    argv = [str(extended.program(NAME)), "--program", str(_PROGRAM), "--socket", str(names.EXTENSION_SOCKET)]
+    argv = [str(executables.program(NAME)), "--program", str(_PROGRAM), "--socket", str(names.EXTENSION_SOCKET)]
     start_background(names.EXTENSION_NAMESPACE, argv, _LOG, model)
     deadline = time.monotonic() + START_SECONDS
     while True:

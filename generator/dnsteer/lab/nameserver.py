@@ -11,7 +11,7 @@ from dnsteer.lab.command import inside, run
 from dnsteer.lab.errors import CommandError
 from dnsteer.lab.topology import Host, Server, Topology
 from dnsteer.lab.zone import zone_text
-from dnsteer.render.writing import write_file
+from dnsteer.render.atomic_files import write_file
 
 START_SECONDS = 10.0
 """How long a server may take until it answers on its control socket."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dnsteer.lab import names
 from dnsteer.lab.command import inside, run
 from dnsteer.lab.topology import CLIENT_MTU, Client, Host, Topology
-from dnsteer.spec.types import Address
+from dnsteer.spec.model.types import Address
 
 _SYSCTLS = (
     "net.ipv4.conf.all.rp_filter=0",

@@ -14,12 +14,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from dnsteer.lab.accounts import Accounts
-from dnsteer.lab.apart import Clients
+from dnsteer.lab.client_affinity import Clients
 from dnsteer.lab.command import environment
+from dnsteer.lab.extension_counters import Accounts
 from dnsteer.lab.shares import Expectation
 from dnsteer.lab.traffic import Load, LoadResult
-from dnsteer.render.writing import write_file
+from dnsteer.render.atomic_files import write_file
 from dnsteer.switch.megaflows import Counters, Megaflow, masks
 
 

@@ -6,9 +6,9 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 
-from dnsteer.plan.selection import slots_of
-from dnsteer.spec.families import Reach
-from dnsteer.spec.model import Selection, Spec
+from dnsteer.plan.slot_shares import slots_of
+from dnsteer.spec.model.families import Reach
+from dnsteer.spec.model.spec import Selection, Spec
 
 TOLERANCE = 0.02
 """Largest relative deviation from the expected share."""

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from dnsteer.lab import names
 from dnsteer.lab.errors import LabBusyError, LabError
 from dnsteer.lab.topology import Topology
-from dnsteer.render.writing import write_file
+from dnsteer.render.atomic_files import write_file
 
 _VERSION = 2
 _LOCK_PATIENCE = 0.5

@@ -7,8 +7,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from dnsteer.lab.accounts import Accounts
-from dnsteer.lab.apart import Clients
+from dnsteer.lab.client_affinity import Clients
+from dnsteer.lab.extension_counters import Accounts
 from dnsteer.lab.report import DemoReport, share
 from dnsteer.lab.shares import Expectation
 from dnsteer.switch.megaflows import masks

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from dnsteer.lab import traffic
 from dnsteer.lab.topology import Topology, served_as
-from dnsteer.plan.selection import slots_of
-from dnsteer.spec import meaning
-from dnsteer.spec.families import Reach
-from dnsteer.spec.meaning import Endpoint
-from dnsteer.spec.model import Selection, Spec
-from dnsteer.spec.types import Address
+from dnsteer.plan.slot_shares import slots_of
+from dnsteer.spec import derived
+from dnsteer.spec.derived import Endpoint
+from dnsteer.spec.model.families import Reach
+from dnsteer.spec.model.spec import Selection, Spec
+from dnsteer.spec.model.types import Address
 
 FEW_SOCKETS = 16
 """What one dnsperf serves with little work of its own."""
@@ -69,19 +69,19 @@ def targets_of(spec: Spec, topology: Topology) -> Iterator[Target]:
     for name, vip in spec.vips.items():
         pool = spec.pools[vip.pool]
         for address in dict.fromkeys(vip.addresses):
-            family = meaning.family_of(address)
-            reached = meaning.reach(vip, family)
+            family = derived.family_of(address)
+            reached = derived.reach(vip, family)
             held = slots_of(spec, pool, reached)
             if not held:  # all are down, and the queries dropped
                 continue
             backends = [b for b in pool.backends if b.name in held]
             # Tunnels and translation reach servers without an address in the VIP's family: those are asked in the other.
-            backend = next((b for b in backends if meaning.address_of(b, family) is not None), backends[0])
-            own = meaning.address_of(backend, family) or backend.ipv6 or backend.ipv4
+            backend = next((b for b in backends if derived.address_of(b, family) is not None), backends[0])
+            own = derived.address_of(backend, family) or backend.ipv6 or backend.ipv4
             assert own is not None
-            fields = tuple(meaning.hash_fields(pool)) if pool.selection is Selection.CLIENT else ()
+            fields = tuple(derived.hash_fields(pool)) if pool.selection is Selection.CLIENT else ()
             ports = _source_ports(pool.selection, len(held), fields)
-            for endpoint in meaning.endpoints(vip):
+            for endpoint in derived.endpoints(vip):
                 if served_as(endpoint) == "dns":
                     server = topology.server_of[vip.pool, backend.name]
                     # The target port is the service's own unless NAT changes it.

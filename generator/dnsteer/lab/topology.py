@@ -15,11 +15,11 @@ from ipaddress import IPv4Network, IPv6Network
 
 from dnsteer.lab import names
 from dnsteer.lab.errors import TopologyError
-from dnsteer.spec import meaning
-from dnsteer.spec.families import FAMILIES
-from dnsteer.spec.meaning import Endpoint
-from dnsteer.spec.model import Backend, Forwarding, Selection, Spec, Vip
-from dnsteer.spec.types import Address
+from dnsteer.spec import derived
+from dnsteer.spec.derived import Endpoint
+from dnsteer.spec.model.families import FAMILIES
+from dnsteer.spec.model.spec import Backend, Forwarding, Selection, Spec, Vip
+from dnsteer.spec.model.types import Address
 
 MAX_SERVERS = 128
 """Most name servers built: each is three processes of about 10 MB."""
@@ -131,7 +131,7 @@ class Topology:
 
 def served_as(endpoint: Endpoint) -> str | None:
     """What the lab's name servers speak at a service: `dns`, `dot`, or None (DoQ and DoH: NSD has neither)."""
-    kind = meaning.spoken(endpoint)
+    kind = derived.spoken(endpoint)
     return kind if kind in ("dns", "dot") else None
 
 
@@ -175,7 +175,7 @@ def plan(spec: Spec) -> Topology:
 
 def _lab_macs(spec: Spec) -> Iterator[str]:
     """Locally administered MAC addresses that the spec does not use."""
-    used = {spec.switch.mac, meaning.gateway_mac(spec.switch)}
+    used = {spec.switch.mac, derived.gateway_mac(spec.switch)}
     used |= {up.next_hop for up in spec.switch.uplinks.values() if up.next_hop is not None}
     used |= {b.mac for pool in spec.pools.values() for b in pool.backends}
     for n in range(1 << 16):
@@ -231,20 +231,20 @@ class _Hosts:
         return next(n for n in (name, *(f"{name}-{i}" for i in range(2, 10_000))) if n not in taken)
 
     def _serve(self, host: Host, server: Server, vip: Vip, backend: Backend) -> None:
-        families = {meaning.family_of(a) for a in _addresses(backend)}
+        families = {derived.family_of(a) for a in _addresses(backend)}
         pool = self.spec.pools[vip.pool]
         addresses = [
-            a for a in vip.addresses if backend in meaning.members(pool, meaning.reach(vip, meaning.family_of(a)))
+            a for a in vip.addresses if backend in derived.members(pool, derived.reach(vip, derived.family_of(a)))
         ]
         if not addresses:
             return
-        passes = meaning.answers_pass(self.spec.switch, vip, backend)
+        passes = derived.answers_pass(self.spec.switch, vip, backend)
         owns = vip.forwarding in (Forwarding.DSR, Forwarding.IPIP)
         host.tunneled |= vip.forwarding is Forwarding.IPIP
         server.small |= vip.forwarding is Forwarding.SIIT
         if passes:
             host.passes = True
-            answers = families | ({meaning.family_of(a) for a in addresses} if owns else set())
+            answers = families | ({derived.family_of(a) for a in addresses} if owns else set())
             for family in (f for f in FAMILIES if f in answers):
                 gateway = _nearest(self.spec.switch.gateways, server.addresses, 4 if family == "ipv4" else 6)
                 if gateway is not None and all(g.version != gateway.version for g in host.gateways):
@@ -254,8 +254,8 @@ class _Hosts:
             host.straight += [a for a in addresses if a not in host.straight]
         if owns:
             host.vips += [a for a in addresses if a not in host.vips]
-        own_here = [a for a in server.addresses if meaning.family_of(a) in families]
-        for endpoint in meaning.endpoints(vip):
+        own_here = [a for a in server.addresses if derived.family_of(a) in families]
+        for endpoint in derived.endpoints(vip):
             kind = served_as(endpoint)
             if kind is None:
                 continue
@@ -320,7 +320,7 @@ def _check(topology: Topology) -> None:
 def _notes(topology: Topology) -> list[str]:
     spec = topology.spec
     notes: list[str] = []
-    endpoints = [e for vip in spec.vips.values() for e in meaning.endpoints(vip)]
+    endpoints = [e for vip in spec.vips.values() for e in derived.endpoints(vip)]
     unserved = sorted({f"{e.protocol.value}/{e.port}" for e in endpoints if served_as(e) is None})
     if unserved:
         notes.append(f"no name server of the lab answers at {', '.join(unserved)}: NSD speaks neither DoQ nor DoH")

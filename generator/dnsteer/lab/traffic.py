@@ -18,7 +18,7 @@ from dnsteer.lab.command import environment, inside
 from dnsteer.lab.errors import CommandError, LabError
 from dnsteer.lab.state import LabState
 from dnsteer.lab.zone import queries_text
-from dnsteer.render.writing import write_file
+from dnsteer.render.atomic_files import write_file
 
 MAX_CLIENTS = 256
 """Most sockets of one dnsperf thread: it ignores what is above."""

@@ -1,1 +1,1 @@
-"""What hardware does with a rendered spec: capability profiles, verdicts on datapath flows, masks, capacity."""
+"""Whether hardware takes the datapath flows of a spec: capability profiles and verdicts."""

@@ -14,8 +14,8 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from dnsteer.offload.path import Certainty as Certainty
 from dnsteer.offload.path import Verdict
 from dnsteer.spec.errors import Path
-from dnsteer.spec.part import Part
-from dnsteer.spec.types import wanted
+from dnsteer.spec.model.part import Part
+from dnsteer.spec.model.types import wanted
 
 Place = Literal["last", "not-last"]
 Port = Literal["in-port", "internal", "other-eswitch"]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dnsteer.offload.flow import Flow, Unreadable
 from dnsteer.offload.judge import Judgement
 from dnsteer.offload.split import shared_rules
-from dnsteer.switch.fields import Field
+from dnsteer.switch.megaflow_fields import Field
 
 IN_HARDWARE = ("yes", "unknown")
 Match = tuple[Field, ...]

@@ -9,25 +9,25 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any
 
-from dnsteer.offload.around import around_of as around_of
-from dnsteer.offload.around import hashes as hashes
-from dnsteer.offload.beyond import WORST_FIRST, Beyond, beyond_of, hops_of
 from dnsteer.offload.capabilities import Profile
+from dnsteer.offload.context import around_of as around_of
+from dnsteer.offload.context import hashes as hashes
 from dnsteer.offload.counts import rules_of, stands_for, without_slot
+from dnsteer.offload.extension import WORST_FIRST, Beyond, beyond_of, hops_of
 from dnsteer.offload.flow import Flow, Unreadable, read_flow
 from dnsteer.offload.judge import Around, Judgement, judge, weakest
 from dnsteer.offload.owners import Owner, Owners
 from dnsteer.offload.path import Path, Verdict
-from dnsteer.plan import hashing
+from dnsteer.plan import dp_hash
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.objects import Plan
-from dnsteer.proof.harness import Harness
-from dnsteer.proof.reference import Frame, Reference
-from dnsteer.proof.vectors import Vector, vectors
-from dnsteer.proof.wire import TCP, UDP
+from dnsteer.proof.harness.switch import Harness
+from dnsteer.proof.reference.packets import Frame, Reference
+from dnsteer.proof.reference.wire import TCP, UDP
+from dnsteer.proof.traffic.vectors import Vector, vectors
+from dnsteer.spec.derived import slot_count
 from dnsteer.spec.load import Loaded
-from dnsteer.spec.meaning import slot_count
-from dnsteer.spec.model import Flavor, Selection
+from dnsteer.spec.model.spec import Flavor, Selection
 from dnsteer.switch.masks import mask_of_match
 from dnsteer.switch.tools import ovs_version
 
@@ -120,7 +120,7 @@ class Examination:
 
     def hash_values(self, owner: Owner) -> int:
         """How many values the hash of the owner's pool has, in the release that has most."""
-        return hashing.values_fourfold(self._slots[owner])
+        return dp_hash.values_fourfold(self._slots[owner])
 
     def _hashed(self, owner: Owner) -> bool:
         return self.loaded.spec.pools[self.loaded.spec.vips[owner.vip].pool].selection is Selection.DP_HASH
@@ -195,7 +195,7 @@ def examine(
         found = whose[flow] if isinstance(flow, Flow) else ()
         beside = around
         if isinstance(flow, Flow) and flow.get("dp_hash") and found:
-            beside = replace(around, hash_bits=hashing.widths(slots[loaded.spec.vips[found[0].vip].pool]))
+            beside = replace(around, hash_bits=dp_hash.widths(slots[loaded.spec.vips[found[0].vip].pool]))
             if without_slot(flow) in usual:  # a value of the hash that no query had
                 kind = "query"
         out.judged.append(Judged(flow, _kind(kind, flow), found, judge(flow, profile, beside)))

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from ovs.flow.odp import ODPFlow
 
-from dnsteer.switch.fields import Field, every_name_is_known, fields_of
+from dnsteer.switch.megaflow_fields import Field, every_name_is_known, fields_of
 
 Offloaded = Literal["yes", "partial", "no", ""]
 """What the dump says about the flow; empty where it says nothing."""

@@ -10,7 +10,7 @@ from dnsteer.offload.capabilities import Case, Certainty, Entry, Limit, LimitNam
 from dnsteer.offload.flow import Action, Flow, Unreadable
 from dnsteer.offload.path import Verdict
 from dnsteer.offload.split import Part, match_bytes, parts_of
-from dnsteer.switch.fields import Field
+from dnsteer.switch.megaflow_fields import Field
 
 _WORST_FIRST: tuple[Verdict, ...] = ("no", "partial", "unknown", "yes")
 _SUREST_FIRST: tuple[Certainty, ...] = ("documented", "source-code", "test-suite", "inferred", "unknown")

@@ -13,7 +13,7 @@ from dnsteer.offload.flow import Flow, Unreadable, read_flows
 from dnsteer.offload.judge import Judgement, judge
 from dnsteer.offload.owners import Owner, Owners
 from dnsteer.offload.path import Verdict
-from dnsteer.offload.running import Running
+from dnsteer.offload.running_switch import Running
 from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.build import build_plan
 from dnsteer.spec.load import Loaded

@@ -9,10 +9,10 @@ from ipaddress import ip_address, ip_network
 from typing import Literal
 
 from dnsteer.offload.flow import Flow
-from dnsteer.plan.extension import PREFIX, Extension
+from dnsteer.plan.extension.pipes import outer
+from dnsteer.plan.extension.program import PREFIX, Extension
 from dnsteer.plan.objects import Plan
-from dnsteer.plan.pipes import outer
-from dnsteer.spec.families import Family
+from dnsteer.spec.model.families import Family
 
 Direction = Literal["query", "answer"]
 _NUMBERS = {"udp": 17, "tcp": 6}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from dnsteer.spec.families import Family
+from dnsteer.spec.model.families import Family
 
 Verdict = Literal["yes", "partial", "no", "unknown"]
 """Whether hardware forwards: wholly, only classifies for the CPU, not at all, or nobody has published it."""

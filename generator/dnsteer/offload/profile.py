@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from dnsteer.offload.capabilities import Profile as Profile
 from dnsteer.spec.document import Document, read_document
 from dnsteer.spec.errors import Finding, Path, SpecError
-from dnsteer.spec.structure import near, show_value
+from dnsteer.spec.schema_errors import near, show_value
 
 NEWEST: Mapping[str, str] = {"ovs-doca": "ovs-doca-3"}
 """Flavors of which there are several profiles, and the newest."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from dnsteer.offload.capabilities import Profile
 from dnsteer.offload.flow import Flow
-from dnsteer.switch.fields import Field
+from dnsteer.switch.megaflow_fields import Field
 
 _PORT = "in_port"
 _REGISTER = 4  # bytes; port, further pass, hash, connection and the number that links the rules of a split

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dnsteer.plan.pipeline import TABLES
-from dnsteer.spec.device import Device
-from dnsteer.spec.meaning import INTERFACE_TYPE
-from dnsteer.spec.model import Flavor, Spec, Switch
+from dnsteer.spec.derived import INTERFACE_TYPE
+from dnsteer.spec.model.device import Device
+from dnsteer.spec.model.spec import Flavor, Spec, Switch
 
 DATAPATH_TYPE = {
     Flavor.OVS_DOCA: "netdev",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dnsteer.plan.absence import NO_OVERLAY, Overlay, marker
 from dnsteer.plan.context import Context
-from dnsteer.plan.extended import add_extension, slots_key
+from dnsteer.plan.extension.build import add_extension, slots_key
+from dnsteer.plan.maintenance import NO_OVERLAY, Overlay, marker
 from dnsteer.plan.membership import Member, Membership
 from dnsteer.plan.numbers import OBJECT_BITS, Category, cookie, number_names
 from dnsteer.plan.objects import (
@@ -18,15 +18,15 @@ from dnsteer.plan.objects import (
     SlotTable,
     group_row,
 )
-from dnsteer.plan.owners import owners_of
 from dnsteer.plan.pipeline import OUT_SAME
+from dnsteer.plan.slot_owners import owners_of
 from dnsteer.plan.subject import Subject
 from dnsteer.plan.ways import add_egress, add_returns
-from dnsteer.spec import meaning
+from dnsteer.spec import derived
 from dnsteer.spec.errors import Path
-from dnsteer.spec.families import ANY, FAMILIES, Reach
 from dnsteer.spec.load import Loaded
-from dnsteer.spec.model import Forwarding, Pool, Selection, Spec, State, Switch
+from dnsteer.spec.model.families import ANY, FAMILIES, Reach
+from dnsteer.spec.model.spec import Forwarding, Pool, Selection, Spec, State, Switch
 
 _WORD = {"ipv4": "IPv4", "ipv6": "IPv6"}
 
@@ -38,7 +38,7 @@ def build_plan(loaded: Loaded, overlay: Overlay = NO_OVERLAY) -> Plan:
     backends = number_names((f"{p}/{b.name}" for p, pool in spec.pools.items() for b in pool.backends), 24)
     pipeline = Subject(cookie(Category.PIPELINE, 0), "pipeline", ("switch",), loaded.document.line(("switch",)))
     key = loaded.digest
-    plan = Plan(switch.bridge, switch.mac, meaning.gateway_mac(switch), pipeline, key, marker(key, overlay))
+    plan = Plan(switch.bridge, switch.mac, derived.gateway_mac(switch), pipeline, key, marker(key, overlay))
     plan.any_vlan = switch.vlans == "any"
     plan.subjects[pipeline.cookie] = pipeline
     ctx = Context(
@@ -54,7 +54,7 @@ def build_plan(loaded: Loaded, overlay: Overlay = NO_OVERLAY) -> Plan:
     _neighbors(ctx)
     _services(ctx)
     used = {
-        (vip.pool, meaning.reach(vip, meaning.family_of(address)), vip.forwarding)
+        (vip.pool, derived.reach(vip, derived.family_of(address)), vip.forwarding)
         for vip in spec.vips.values()
         for address in vip.addresses
     }
@@ -84,7 +84,7 @@ def _pool_keys(spec: Spec) -> Iterator[str]:
 def _numbers_of_vips(spec: Spec) -> dict[str, int]:
     names: list[str] = []
     for name, vip in spec.vips.items():
-        services = [f"{e.protocol.value}/{e.port}" for e in meaning.endpoints(vip)]
+        services = [f"{e.protocol.value}/{e.port}" for e in derived.endpoints(vip)]
         for address in vip.addresses:
             key = f"{name}/{address}"  # spelt once: that of an IPv6 address takes long
             names.append(key)
@@ -97,7 +97,7 @@ def _ports(ctx: Context) -> None:
     for part, names in (("uplinks", switch.uplinks), ("ports", switch.ports)):
         for name in names:
             number = ctx.ports[name]
-            leave = meaning.answers_leave_by(switch, name)
+            leave = derived.answers_leave_by(switch, name)
             out = None if leave is None else (OUT_SAME if leave == name else ctx.ports[leave])
             is_uplink = part == "uplinks"
             title = f"{'uplink' if is_uplink else 'port'} {name}"
@@ -112,7 +112,7 @@ def _neighbors(ctx: Context) -> None:
     for i, address in enumerate(switch.gateways):
         subject = ctx.subject(Category.GATEWAY, gateways[str(address)], f"gateway {address}", ("switch", "gateways", i))
         plan.neighbors.append(
-            NeighborRow(subject, str(address), meaning.family_of(address), plan.gateway_mac, True, True)
+            NeighborRow(subject, str(address), derived.family_of(address), plan.gateway_mac, True, True)
         )
     echo = {a for vip in ctx.spec.vips.values() if vip.echo for a in vip.addresses}
     seen = set()
@@ -125,19 +125,19 @@ def _neighbors(ctx: Context) -> None:
             subject = ctx.subject(
                 Category.VIP, ctx.vips[f"{name}/{text}"], f"VIP {name} {text}", ("vips", name, "addresses", i)
             )
-            family = meaning.family_of(address)
+            family = derived.family_of(address)
             plan.neighbors.append(NeighborRow(subject, text, family, plan.mac, False, address in echo))
 
 
 def _services(ctx: Context) -> None:
     for name, vip in ctx.spec.vips.items():
         pool, mode = ctx.spec.pools[vip.pool], vip.forwarding.value
-        extended = meaning.extended(pool, vip.forwarding)
+        extended = derived.extended(pool, vip.forwarding)
         bits = 0 if extended else _slot_bits(ctx.spec, pool)
-        endpoints = [(e, e.protocol.value) for e in meaning.endpoints(vip)]
+        endpoints = [(e, e.protocol.value) for e in derived.endpoints(vip)]
         for address in vip.addresses:
-            family, text = meaning.family_of(address), str(address)
-            number = ctx.pools[slots_key(vip.pool, pool, meaning.reach(vip, family))]
+            family, text = derived.family_of(address), str(address)
+            number = ctx.pools[slots_key(vip.pool, pool, derived.reach(vip, family))]
             for e, protocol in endpoints:
                 subject = ctx.subject(
                     Category.SERVICE,
@@ -154,7 +154,7 @@ def _services(ctx: Context) -> None:
 def _slot_bits(spec: Spec, pool: Pool) -> int:
     if pool.selection is Selection.DP_HASH:
         return 0
-    return meaning.slot_count(spec, pool).bit_length() - 1
+    return derived.slot_count(spec, pool).bit_length() - 1
 
 
 def _pool(ctx: Context, overlay: Overlay, name: str, key: str, ways: list[tuple[Reach, Forwarding]]) -> tuple[str, ...]:
@@ -166,7 +166,7 @@ def _pool(ctx: Context, overlay: Overlay, name: str, key: str, ways: list[tuple[
     paths: dict[str, Path] = {b.name: ("pools", name, "backends", i) for i, b in enumerate(pool.backends)}
     owners = owners_of(members, overlay.of(name))
     ctx.plan.members.append(members)
-    here = [(family, mode) for family, mode in ways if family != ANY and not meaning.extended(pool, mode)]
+    here = [(family, mode) for family, mode in ways if family != ANY and not derived.extended(pool, mode)]
     if not here:
         return owners  # its slots are the extension's
     if pool.selection is not Selection.DP_HASH:
@@ -183,7 +183,7 @@ def _pool(ctx: Context, overlay: Overlay, name: str, key: str, ways: list[tuple[
         title = f"backend {backend.name} of {what}"
         direct = False
         for family, mode in here:
-            address = meaning.address_of(backend, family)
+            address = derived.address_of(backend, family)
             if address is None or (direct and mode is Forwarding.DSR):
                 continue  # direct server return rewrites the MAC alone: one row serves both families
             direct = direct or mode is Forwarding.DSR
@@ -200,10 +200,10 @@ def _membership(ctx: Context, name: str, key: str, reached: Reach) -> Membership
         title=f"pool {name}" if key == name or reached == ANY else f"pool {name} {_WORD[reached]}",
         number=ctx.pools[key],
         selection=pool.selection.value,
-        slots=meaning.slot_count(ctx.spec, pool),
+        slots=derived.slot_count(ctx.spec, pool),
         on_all_down=pool.on_all_down,
         members=tuple(
             Member(b.name, ctx.backends[f"{name}/{b.name}"], b.weight, b.state is State.DOWN)
-            for b in meaning.members(pool, reached)
+            for b in derived.members(pool, reached)
         ),
     )

@@ -9,7 +9,7 @@ from dnsteer.plan.objects import Plan
 from dnsteer.plan.subject import Subject
 from dnsteer.spec.errors import Path
 from dnsteer.spec.load import Loaded
-from dnsteer.spec.model import Spec
+from dnsteer.spec.model.spec import Spec
 
 
 @dataclass

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dnsteer.plan.extension import Extension
+from dnsteer.plan.extension.program import Extension
 from dnsteer.plan.membership import Membership
 from dnsteer.plan.numbers import OBJECT_BITS, Category, cookie
 from dnsteer.plan.pipeline import GROUP_BASE
 from dnsteer.plan.subject import Subject
-from dnsteer.spec.families import Family
+from dnsteer.spec.model.families import Family
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import heapq
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from dnsteer.plan.absence import WHOLE, Absence
+from dnsteer.plan.maintenance import WHOLE, Absence
 from dnsteer.plan.slots import hand_out, place
 
 

@@ -6,16 +6,18 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dnsteer.plan.extension import Extension
-from dnsteer.plan.hashing import values_fourfold
-from dnsteer.plan.looks import Looks
+from dnsteer.plan.dp_hash import values_fourfold
+from dnsteer.plan.extension.pipes import entries, outer, pipes_of
+from dnsteer.plan.extension.program import Extension
+from dnsteer.plan.mask_policy import Looks
 from dnsteer.plan.objects import Plan
 from dnsteer.plan.pipeline import OUT_SAME
-from dnsteer.plan.pipes import entries, outer, pipes_of
-from dnsteer.spec import meaning
-from dnsteer.spec.families import Family
-from dnsteer.spec.model import Backend, Selection, Spec
+from dnsteer.spec import derived
+from dnsteer.spec.model.families import Family
+from dnsteer.spec.model.spec import Backend, Selection, Spec
 
+FLOW_LIMIT = 200_000
+"""Open vSwitch's own limit of datapath flows."""
 _WORD = {"ipv4": "IPv4", "ipv6": "IPv6"}
 
 
@@ -53,6 +55,11 @@ class Sizes:
         return f"{_WORD[family]} {direction}", count
 
 
+def flow_limit(flows: int) -> int:
+    """The flow-limit for so many flows: twice as many, and never less than Open vSwitch's own."""
+    return max(FLOW_LIMIT, -(-2 * flows // 10_000) * 10_000)
+
+
 def sizes_of(spec: Spec, plan: Plan) -> Sizes:
     """The sizes of a plan and of its spec."""
     rules: Counter[tuple[str, Family]] = Counter()
@@ -74,7 +81,7 @@ def sizes_of(spec: Spec, plan: Plan) -> Sizes:
         for a in vip.addresses:
             pools.setdefault(str(a), set()).add(vip.pool)
     for answer in plan.dsr_returns:
-        members = [b for p in pools[answer.vip] for b in meaning.members(spec.pools[p], answer.family)]
+        members = [b for p in pools[answer.vip] for b in derived.members(spec.pools[p], answer.family)]
         behind = {(b.mac, b.port) for b in members if b.port in spec.switch.ports}
         rules["answers", answer.family] += len(behind) * len(answer.protocols)
     if part is not None:
@@ -83,7 +90,7 @@ def sizes_of(spec: Spec, plan: Plan) -> Sizes:
     return Sizes(
         uplinks,
         len(plan.services),
-        max((meaning.slot_count(spec, pool) for name, pool in spec.pools.items() if name in used), default=0),
+        max((derived.slot_count(spec, pool) for name, pool in spec.pools.items() if name in used), default=0),
         dict(rules),
         tuple(n for n, pool in spec.pools.items() if n in used and pool.selection is Selection.DP_HASH),
         sum(row.family == "ipv4" for row in plan.fragments),

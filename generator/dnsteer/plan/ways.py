@@ -8,10 +8,10 @@ from dnsteer.plan.context import Context
 from dnsteer.plan.numbers import OBJECT_BITS, Category, number_names
 from dnsteer.plan.objects import DsrReturnRow, EgressRow, FragmentRow, NatReturnRow, PortRow
 from dnsteer.plan.pipeline import OUT_SAME, PATH_ANSWER, PATH_QUERY
-from dnsteer.spec import meaning
+from dnsteer.spec import derived
 from dnsteer.spec.errors import Path
-from dnsteer.spec.model import Forwarding, Protocol, Vip
-from dnsteer.spec.types import Address
+from dnsteer.spec.model.spec import Forwarding, Protocol, Vip
+from dnsteer.spec.model.types import Address
 
 
 def add_returns(ctx: Context) -> None:
@@ -20,7 +20,7 @@ def add_returns(ctx: Context) -> None:
     if not spec.switch.gateways:
         return
     addresses = [str(a) for pool in spec.pools.values() for b in pool.backends for a in (b.ipv4, b.ipv6) if a]
-    services = {(e.protocol.value, e.target_port) for vip in spec.vips.values() for e in meaning.endpoints(vip)}
+    services = {(e.protocol.value, e.target_port) for vip in spec.vips.values() for e in derived.endpoints(vip)}
     names = [f"{a}/{protocol}/{port}" for a in addresses for protocol, port in services]
     vips = [f"vip/{a}" for vip in spec.vips.values() for a in vip.addresses]
     numbers = number_names([*names, *addresses, *vips], OBJECT_BITS)
@@ -33,15 +33,15 @@ def _nat(ctx: Context, numbers: dict[str, int], zones: dict[str, int]) -> None:
     returns: dict[tuple[str, str, int], NatReturnRow] = {}
     fragments: dict[str, FragmentRow] = {}
     for vip_name, vip, address in _addresses(ctx, (Forwarding.NAT,)):
-        family = meaning.family_of(address)
+        family = derived.family_of(address)
         for i, backend in enumerate(ctx.spec.pools[vip.pool].backends):
-            found = meaning.address_of(backend, family)
+            found = derived.address_of(backend, family)
             if found is None:
                 continue
             own = str(found)
             path: Path = ("pools", vip.pool, "backends", i)
             title = f"answers of backend {backend.name} ({own}) as VIP {vip_name} {address}"
-            for e in meaning.endpoints(vip):
+            for e in derived.endpoints(vip):
                 protocol = e.protocol.value
                 moved = e.port if e.port != e.target_port else 0
                 key = (own, protocol, e.target_port)
@@ -59,15 +59,15 @@ def _nat(ctx: Context, numbers: dict[str, int], zones: dict[str, int]) -> None:
 def _dsr(ctx: Context, numbers: dict[str, int]) -> None:
     rows: dict[str, DsrReturnRow] = {}
     for vip_name, vip, address in _addresses(ctx, (Forwarding.DSR, Forwarding.IPIP)):
-        family = meaning.family_of(address)
+        family = derived.family_of(address)
         if not any(
-            meaning.answers_pass(ctx.spec.switch, vip, b)
-            for b in meaning.members(ctx.spec.pools[vip.pool], meaning.reach(vip, family))
+            derived.answers_pass(ctx.spec.switch, vip, b)
+            for b in derived.members(ctx.spec.pools[vip.pool], derived.reach(vip, family))
         ):
             continue
         key = str(address)
         earlier = rows[key].protocols if key in rows else ()
-        here = {e.protocol.value for e in meaning.endpoints(vip)}
+        here = {e.protocol.value for e in derived.endpoints(vip)}
         protocols = tuple(p.value for p in Protocol if p.value in here or p.value in earlier)
         path: Path = ("vips", vip_name, "addresses", vip.addresses.index(address))
         title = f"answers of backends as VIP {vip_name} {address}"

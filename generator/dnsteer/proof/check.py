@@ -9,17 +9,17 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dnsteer.plan.build import build_plan
-from dnsteer.proof import inside
-from dnsteer.proof.beside import Crossing
-from dnsteer.proof.choice import Choices
-from dnsteer.proof.harness import Harness
-from dnsteer.proof.reference import Expectation, Frame, Reference
-from dnsteer.proof.scene import Scene
-from dnsteer.proof.show import differences, summary
-from dnsteer.proof.vectors import Vector, batches
-from dnsteer.proof.wire import parse
+from dnsteer.proof.harness import extension_slots
+from dnsteer.proof.harness.extension_process import Crossing
+from dnsteer.proof.harness.switch import Harness
+from dnsteer.proof.packet_text import differences, summary
+from dnsteer.proof.reference.packets import Expectation, Frame, Reference
+from dnsteer.proof.reference.wire import parse
+from dnsteer.proof.traffic.senders import Scene
+from dnsteer.proof.traffic.slot_choice import Choices
+from dnsteer.proof.traffic.vectors import Vector, batches
 from dnsteer.spec.load import Loaded
-from dnsteer.switch.complaints import sort_out
+from dnsteer.switch.logs import sort_out
 from dnsteer.switch.masks import Mask
 from dnsteer.switch.tools import SwitchError, TimedOutError, ovs_version
 
@@ -162,7 +162,7 @@ def _look_inside(harness: Harness, reference: Reference, report: Report) -> None
     if harness.beside is None:
         return
     report.extension = f"dnsteer-ext on the {harness.beside.ask(command='status')['platform']}"
-    for what, problem in inside.differences(reference, harness.beside.ask(command="dump")):
+    for what, problem in extension_slots.differences(reference, harness.beside.ask(command="dump")):
         _note(report, Failure(what, harness.beside.ingress, problem, ()))
 
 

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Literal
 
 from dnsteer import __version__
-from dnsteer.plan import smallest
+from dnsteer.plan import min_fragment
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.objects import Plan
 from dnsteer.plan.pipeline import COOKIE_MASK, COOKIE_TAG
-from dnsteer.render.engine import environment
+from dnsteer.render.atomic_files import replace_files
 from dnsteer.render.flows import flow_lines, groups_of, render_flows, render_groups
 from dnsteer.render.program import program_text
-from dnsteer.render.writing import replace_files
+from dnsteer.render.templates import environment
 from dnsteer.spec.load import Loaded
 
 FILES = ("bridge.sh", "groups.txt", "flows.txt", "bundle.txt")
@@ -128,6 +128,6 @@ def _bridge_script(loaded: Loaded, plan: Plan, file: str) -> str:
         bridge=bridge,
         file=file,
         flavor=loaded.spec.switch.flavor.value,
-        smallest=smallest,
-        size=smallest.wanted(plan, bridge.datapath_type),
+        min_fragment=min_fragment,
+        size=min_fragment.wanted(plan, bridge.datapath_type),
     )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dnsteer.plan.looks import Looks
+from dnsteer.plan.mask_policy import Looks
 from dnsteer.plan.objects import GroupRow, Plan
 from dnsteer.plan.pipeline import PIPELINE, TABLES, Table
 from dnsteer.plan.subject import Subject
-from dnsteer.render.engine import environment, register_value
+from dnsteer.render.templates import environment, register_value
 from dnsteer.spec.errors import Path, show_path
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dnsteer.plan.extension import ExtendedService, Extension
+from dnsteer.plan.extension.program import ExtendedService, Extension
 
 VERSION = 1
 """Version of the form, which the program checks."""

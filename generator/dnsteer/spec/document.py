@@ -20,7 +20,7 @@ from yaml import events
 
 from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, SpecError, shorten
 from dnsteer.spec.source import UnreadableError, read_whole, shown
-from dnsteer.spec.syntax import explain
+from dnsteer.spec.yaml_errors import explain
 
 MAX_BYTES = 8 * 1024 * 1024
 """Largest spec read, in bytes; ten thousand VIPs take about two million."""

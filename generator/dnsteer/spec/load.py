@@ -13,19 +13,19 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from dnsteer.spec import meaning
-from dnsteer.spec.bringup_rules import check_bringup
-from dnsteer.spec.conflicts import check_addresses
+from dnsteer.spec import derived
+from dnsteer.spec.checks.addresses import check_addresses
+from dnsteer.spec.checks.bringup import check_bringup
+from dnsteer.spec.checks.extension import check_extension
+from dnsteer.spec.checks.pools_and_vips import check_pools, check_vips
+from dnsteer.spec.checks.scope import Scope
+from dnsteer.spec.checks.services import check_services
+from dnsteer.spec.checks.switch import check_switch
+from dnsteer.spec.checks.warnings import doubts
 from dnsteer.spec.document import Document, read_document
-from dnsteer.spec.doubts import doubts
 from dnsteer.spec.errors import MAX_FINDINGS, Finding, SpecError
-from dnsteer.spec.extension_rules import check_extension
-from dnsteer.spec.model import Selection, Spec
-from dnsteer.spec.rules import check_pools, check_vips
-from dnsteer.spec.scope import Scope
-from dnsteer.spec.services import check_services
-from dnsteer.spec.structure import findings_of, show_value
-from dnsteer.spec.switch_rules import check_switch
+from dnsteer.spec.model.spec import Selection, Spec
+from dnsteer.spec.schema_errors import findings_of, show_value
 
 _ABOUT: dict[str, Any] = {"lint": True, "switch": {"hardware", "link_gbps", "bringup"}}
 """What tells about a spec and changes nothing of what it makes."""
@@ -111,7 +111,7 @@ def digest(spec: Spec, kept: Mapping[str, int] = MappingProxyType({})) -> str:
     numbers: dict[str, int | None] = {}
     for name, pool in spec.pools.items():
         if (pool.slots is None and pool.selection is not Selection.DP_HASH) or name in kept:
-            number = kept.get(name) or meaning.slot_count(spec, pool)
+            number = kept.get(name) or derived.slot_count(spec, pool)
             # When it was what every pool got, it was not told; what was applied then is to have the same digest today.
             numbers[name] = None if number == _UNTOLD else number
     about = _ABOUT

@@ -8,7 +8,7 @@ from typing import Any
 
 from dnsteer.plan.bridge import WantedBridge, WantedPort
 from dnsteer.spec.errors import Path
-from dnsteer.spec.model import Spec
+from dnsteer.spec.model.spec import Spec
 from dnsteer.switch import database as db
 from dnsteer.switch.openflow import PROTOCOL
 from dnsteer.switch.settings import Deviation, Level, Seen, deviations

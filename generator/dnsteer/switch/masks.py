@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from dnsteer.switch.fields import Field
+from dnsteer.switch.megaflow_fields import Field
 
 Mask = frozenset[tuple[str, int]]
 """Matched bits by field; fields without any are left out."""

@@ -9,8 +9,8 @@ from ipaddress import ip_address
 
 from ovs.flow.odp import ODPFlow
 
-from dnsteer.switch.fields import every_name_is_known, fields_of
 from dnsteer.switch.masks import Mask, mask_of_match
+from dnsteer.switch.megaflow_fields import every_name_is_known, fields_of
 
 _COUNTER = re.compile(r"^\s*packets? (received|recirculations): (\d+)", re.M)
 _VALUE = re.compile(r"(?<=[=(])(0x[0-9a-f]+|\d[\d.]*|[0-9a-f]*:[0-9a-f:.]*)(?:/([0-9a-fx.:]+))?(?=[,)])")

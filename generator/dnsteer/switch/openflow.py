@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from dnsteer.plan.numbers import OBJECT_BITS
 from dnsteer.plan.pipeline import COOKIE_TAG, GROUP_BASE, GROUP_LAST, PIPELINE
-from dnsteer.render.engine import port_name
 from dnsteer.render.flows import Flow, Group, parse_flow
+from dnsteer.render.templates import port_name
 from dnsteer.switch.tools import CommandError, Running, SwitchError, TimedOutError, UnavailableError, program
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from dnsteer.switch.interrupts import ends_with_parent, put_off
-from dnsteer.switch.leftovers import new_directory, remove_leftovers
 from dnsteer.switch.rpc import Rpc
+from dnsteer.switch.signals import ends_with_parent, put_off
+from dnsteer.switch.stale_directories import new_directory, remove_leftovers
 from dnsteer.switch.tools import SwitchError, TimedOutError, program, run, schema_file
 
 _START_TIMEOUT = 10.0

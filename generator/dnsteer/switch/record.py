@@ -19,7 +19,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from dnsteer.plan.absence import Overlay
+from dnsteer.plan.maintenance import Overlay
 from dnsteer.plan.membership import Membership
 from dnsteer.switch.rpc import Rpc, parse_remote
 from dnsteer.switch.state import (

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from dnsteer.plan.bridge import WantedBridge
 from dnsteer.plan.objects import Plan
 from dnsteer.plan.pipeline import PIPELINE
-from dnsteer.plan.sizes import sizes_of
-from dnsteer.render.bringup.settings import flow_limit
-from dnsteer.spec.model import Flavor, Spec
+from dnsteer.plan.sizes import flow_limit, sizes_of
+from dnsteer.spec.model.spec import Flavor, Spec
 
 if TYPE_CHECKING:
     from dnsteer.switch import database as db

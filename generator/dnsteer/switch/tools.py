@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from dnsteer.switch.interrupts import are_put_off, ends_with_parent
+from dnsteer.switch.signals import are_put_off, ends_with_parent
 
 SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 """Looked in after PATH: on Debian these are not in the PATH of ordinary users."""

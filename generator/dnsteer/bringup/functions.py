@@ -1,0 +1,88 @@
+"""The scalable functions to make: those that the spec names, and the two that the extension opens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from dnsteer.spec.model.bringup import BringUp
+from dnsteer.spec.model.extension import ExtensionPort
+from dnsteer.spec.model.spec import Flavor, Switch
+
+FIRST_NUMBER = 53
+"""The number (sfnum) of a function that the spec does not name; NVIDIA's own configuration makes function 0."""
+_BY_DEVARGS = re.compile(r"representor=(?:pf\d+)?sf\[?(\d+)\]?")
+_BY_NAME = re.compile(r"(?:.*)pf(\d+)sf(\d+)\Z")
+"""How the kernel calls the representor of a function: `en3f1pf1sf8`."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A scalable function of an uplink's physical function.
+
+    *port* is what its representor is called, *device* what it is called itself; empty where that is as the machine has it.
+    *role* says what the extension has it for; empty: nothing.
+    """
+
+    uplink: str
+    number: int
+    mac: str | None
+    trust: bool
+    port: str = ""
+    device: str = ""
+    role: str = ""
+
+
+def functions_of(switch: Switch, physical: Mapping[str, str]) -> tuple[Function, ...]:
+    """All functions; *physical* has the PCI addresses of the uplinks, as far as they are known.
+
+    The extension's are found by what its ports say of their device (`representor=sf[8]`, or a name such as pf0sf8), then
+    among the trusted ones of the spec, in its order; else they are made on the first uplink.
+    """
+    part = switch.bringup or BringUp()
+    found = [Function(f.uplink, f.number, f.mac, f.trust) for f in part.functions]
+    extension = switch.extension
+    if extension is None or switch.flavor is Flavor.OVS_NETDEV:
+        return tuple(found)
+    ports = {"ingress": extension.ingress, "egress": extension.egress}
+    places: dict[str, int] = {}
+    for role, port in ports.items():
+        told = _told(port, switch, physical)
+        if told is not None:
+            if told not in [(f.uplink, f.number) for f in found]:
+                found.append(Function(*told, None, True))
+            places[role] = [(f.uplink, f.number) for f in found].index(told)
+    for role in ports:
+        if role in places:
+            continue
+        free = [n for n, f in enumerate(found) if f.trust and n not in places.values()]
+        if not free:
+            uplink = next(iter(switch.uplinks))
+            used = {f.number for f in found if f.uplink == uplink}
+            number = next(n for n in range(FIRST_NUMBER, FIRST_NUMBER + len(found) + 1) if n not in used)
+            found.append(Function(uplink, number, None, True))
+            free = [len(found) - 1]
+        places[role] = free[0]
+    for role, n in places.items():
+        port = ports[role]
+        # By devargs Open vSwitch finds the function itself, else the representor by its name.
+        named = "" if "dpdk-devargs" in port.options else port.port
+        found[n] = replace(found[n], trust=True, port=named, device=port.device or port.port, role=role)
+    return tuple(found)
+
+
+def _told(port: ExtensionPort, switch: Switch, physical: Mapping[str, str]) -> tuple[str, int] | None:
+    """The uplink and number of the function that a port names."""
+    devargs = port.options.get("dpdk-devargs", "")
+    if found := _BY_DEVARGS.search(devargs):
+        for uplink, address in physical.items():
+            if address and devargs.lower().removeprefix("pci:").startswith((address, address.removeprefix("0000:"))):
+                return uplink, int(found[1])
+        return next(iter(switch.uplinks)), int(found[1])
+    if found := _BY_NAME.match(port.port):
+        for uplink, address in physical.items():
+            if uplink == f"p{found[1]}" or address.endswith(f".{found[1]}"):
+                return uplink, int(found[2])
+        return next(iter(switch.uplinks)), int(found[2])
+    return None

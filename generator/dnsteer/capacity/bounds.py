@@ -1,0 +1,220 @@
+"""What bounds the packets of one path at one frame size: the link, the eSwitch or the Arm cores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from dnsteer.capacity import estimate, passes
+from dnsteer.capacity.cores import LARGE_FRAME
+from dnsteer.capacity.estimate import Estimate
+from dnsteer.capacity.frames import mean
+from dnsteer.capacity.model import Model, line_rate, waiting
+from dnsteer.capacity.readings import State
+from dnsteer.capacity.setup import Setup
+from dnsteer.offload.path import Path
+from dnsteer.spec.model.spec import Hardware
+
+Bound = Literal["link", "switch", "passes", "depth", "entries", "conntrack", "arm"]
+WORDS: Mapping[Bound, str] = {
+    "link": "link",
+    "switch": "eSwitch packet rate",
+    "passes": "eSwitch passes",
+    "depth": "pipe depth",
+    "entries": "used entries",
+    "conntrack": "connection tracking",
+    "arm": "Arm cores",
+}
+LOADED = 0.9
+"""The load at which latency is said besides that at low load, as a share of what the path can do."""
+_SIGNIFICANT = 0.25
+"""From this share of a packet's time on, what takes it has the bound's name."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One path at one frame size, that on the clients' side. Rates in Mpps; *bounds* are all, *limit* the one that binds.
+
+    *longer* is by how many bytes frames are longer on the backends' side.
+    """
+
+    rate: Estimate
+    limit: Bound
+    bounds: Mapping[Bound, Estimate]
+    size: float
+    link_share: float
+    longer: float = 0.0
+
+    @property
+    def gbps(self) -> Estimate:
+        """Bits of the frames, in Gb/s."""
+        return self.rate.times(self.size * 8 / 1000)
+
+
+def figures(setup: Setup, path: Path, sizes: tuple[tuple[int, int], ...]) -> Figures:
+    """What a path forwards of a mix of frame sizes, if nothing else needs the hardware."""
+    size, more = mean(sizes), passes.longer(path)
+    found: dict[Bound, Estimate] = {"link": _link(setup, sizes, more)}
+    if in_hardware(path):
+        name, switch = _switch(setup, path, size)
+        found[name] = switch
+        found |= _bandwidth(setup, path, size)
+    if path.offloaded != "yes":
+        arm = _arm(setup, sizes)
+        if len(passes.by_switch(path)) > 1:
+            arm = _twice(arm)
+        if path.offloaded == "unknown":  # if hardware takes it after all, it is that much faster
+            arm = _unknown(arm, min(e.high for e in found.values()))
+        found["arm"] = arm
+    limit, rate = estimate.least({str(name): e for name, e in found.items()})
+    line = line_rate(setup.link_gbps, size + more)
+    return Figures(rate, limit, found, size, rate.value / line, more)  # type: ignore[arg-type]
+
+
+def in_hardware(path: Path) -> bool:
+    """Whether hardware forwards the path's packets, or may."""
+    return path.offloaded in ("yes", "unknown")
+
+
+def _unknown(arm: Estimate, most: float) -> Estimate:
+    because = ("nobody has published whether hardware takes it; if it does, the range's upper end holds", *arm.because)
+    return Estimate(arm.value, arm.low, max(arm.high, most), "extrapolation", arm.rests_on, because)
+
+
+def _twice(arm: Estimate) -> Estimate:
+    """The cores' rate where packets pass them on the way to the extension and on the way back."""
+    because = (
+        "each packet passes the cores twice, to the extension and back; what the extension itself does is not in it",
+    )
+    return replace(arm.times(0.5), because=(*because, *arm.because))
+
+
+def _link(setup: Setup, sizes: tuple[tuple[int, int], ...], more: float) -> Estimate:
+    """What fills the link. It was seen full with large frames, and with smaller ones of one size down to a certain one.
+
+    *more*: bytes by which frames are longer on one side.
+    """
+    size, tested, card = mean(sizes), setup.model.link, setup.hardware.value
+    rate = line_rate(setup.link_gbps, size + more)
+    rests = (f"{card} depth-bandwidth",)
+    if more:
+        because = (f"frames are {more:g} bytes longer on the backends' side, the mean of the slots; that is computed",)
+        low = min(rate, line_rate(tested, size + more))
+        return Estimate(rate, low, rate, "extrapolation", rests, because)
+    if setup.link_gbps != tested:
+        because = (f"the link was tested at {tested:g} Gb/s",)
+        return Estimate(rate, min(rate, line_rate(tested, size)), rate, "extrapolation", rests, because)
+    if size == LARGE_FRAME:
+        return Estimate(rate, rate, rate, "reading", rests)
+    full = setup.model.rows.values(setup.hardware, "full-rate-frame")
+    if len(sizes) == 1 and full and min(row.value for row in full) <= size < LARGE_FRAME:
+        return Estimate(rate, rate, rate, "interpolation", (*rests, f"{card} rewrite-full-rate"))
+    because = (
+        "the link was full with large frames; what fills it with other sizes is computed (20 bytes besides each)",
+    )
+    return Estimate(rate, rate, rate, "extrapolation", rests, because)
+
+
+def _switch(setup: Setup, path: Path, size: float) -> tuple[Bound, Estimate]:
+    state, found = setup.state(path, size), passes.rate(setup, path, size)
+    if path.hops:
+        return "passes", found
+    parts = setup.model.time.parts(state.depth, state.entries, state.counters, state.rewrites)
+    costs: dict[Bound, float] = {"depth": parts["table"], "entries": parts["entry"] + parts["counter"]}
+    most = max(costs, key=lambda name: costs[name])
+    return (most if costs[most] >= _SIGNIFICANT * sum(parts.values()) else "switch"), found
+
+
+def _bandwidth(setup: Setup, path: Path, size: float) -> dict[Bound, Estimate]:
+    """Where large frames do not fill the link."""
+    model, state = setup.model, setup.state(path, size)
+    held = model.bandwidth(state)
+    if held.value >= 0.99 * model.link:
+        return {}
+    name: Bound = "conntrack" if state.tracking and held.value >= 0.9 * model.link else "depth"
+    tables = ("tracking-bandwidth", "balancer-bandwidth") if name == "conntrack" else ("depth-bandwidth",)
+    rests = tuple(f"{Hardware.BLUEFIELD_2.value} {table}" for table in tables)
+    scale = setup.link_gbps / model.link if name == "conntrack" else 1.0
+    low, value, high = (scale * line_rate(gbps, size) for gbps in (held.low, held.value, held.high))
+    if held.kind == "reading" and scale == 1:
+        return {name: Estimate(value, low, high, "reading", rests)}
+    spread = 1 + max(estimate.table_error(Hardware.BLUEFIELD_2, table) for table in tables)
+    because = ("between or beyond the few bandwidths that were measured",)
+    kind = "extrapolation" if scale != 1 else held.kind
+    return {name: Estimate(value, value / spread, value * spread, kind, rests, because)}
+
+
+def _arm(setup: Setup, sizes: tuple[tuple[int, int], ...]) -> Estimate:
+    """What the cores forward: the published program did less for a packet than Open vSwitch does, so this is the most."""
+    because = ["a program that only forwards was measured; Open vSwitch does more for each packet, so this is the most"]
+    rests = [f"{Hardware.BLUEFIELD_3.value} core-rate", f"{Hardware.BLUEFIELD_3.value} core-bandwidth"]
+    model, scale = setup.model, 1.0
+    if not model.cores:
+        known = Model(model.other, model.rows)
+        scale = model.connections("ovs-dpdk-sw").value / known.connections("ovs-dpdk-sw").value
+        because.append(
+            f"no rate of these cores is published: {known.card.value}'s, in proportion to new connections in software"
+        )
+        rests += [f"{card.value} connections" for card in Hardware]
+        model = known
+    arm = model.cores["arm"]
+    time = sum(arm.packet_time(size) * share for size, share in sizes) / sum(share for _, share in sizes)
+    value = scale * min(setup.arm_cores * 1000 / time, arm.ceiling)
+    return Estimate(value, 0.0, value, "extrapolation", tuple(rests), tuple(because))
+
+
+@dataclass(frozen=True)
+class Latencies:
+    """Latency of a path in us, hosts included: at low load, and at LOADED of what the path can do."""
+
+    low: Estimate
+    loaded: Estimate
+
+
+def latencies(setup: Setup, path: Path, rate: Estimate) -> Latencies:
+    """The latencies of a path that does at most *rate* (Mpps)."""
+    if path.offloaded == "unknown":
+        cores, hard = _core_latencies(setup, rate), _switch_latencies(setup, path, rate)
+        return Latencies(_either(cores.low, hard.low), _either(cores.loaded, hard.loaded))
+    return _switch_latencies(setup, path, rate) if in_hardware(path) else _core_latencies(setup, rate)
+
+
+def _either(cores: Estimate, hard: Estimate) -> Estimate:
+    """The cores' latency as the figure, as for rates, in a range that has the eSwitch's in it."""
+    because = (
+        "nobody has published whether hardware takes it; if it does, the range's lower end holds",
+        *cores.because,
+    )
+    low, high = min(cores.low, hard.low), max(cores.high, hard.high)
+    rests = tuple(dict.fromkeys((*cores.rests_on, *hard.rests_on)))
+    return Estimate(cores.value, low, high, "extrapolation", rests, tuple(dict.fromkeys((*because, *hard.because))))
+
+
+def _switch_latencies(setup: Setup, path: Path, rate: Estimate) -> Latencies:
+    low = passes.latency(setup, path)
+    more = waiting(1 / rate.value, LOADED)
+    rests = (*low.rests_on, f"{Hardware.BLUEFIELD_3.value} rewrite-low-latency")
+    because = (*low.because, "waiting by queueing theory (M/D/1)")
+    loaded = Estimate(low.value + more, low.low + more, low.high + more, "extrapolation", rests, because)
+    return Latencies(low, loaded)
+
+
+def _core_latencies(setup: Setup, rate: Estimate) -> Latencies:
+    """Through the Arm cores: what the eSwitch takes, what they add at next to no load, and what load adds to that.
+
+    The three were measured in different set-ups, whose latencies cannot be compared as they stand.
+    """
+    model = setup.model
+    switch = estimate.of_latency(model, State())
+    added = Model(Hardware.BLUEFIELD_2, model.rows).engine_added("arm-scheduler", "udp")
+    cores = model.core_latency("arm")
+    load = min(LOADED * rate.value, cores.loads[1])
+    rests = (*switch.rests_on, f"{Hardware.BLUEFIELD_2.value} engines", f"{setup.hardware.value} core-latency")
+    because = (
+        "what the Arm cores add is that of a program that only forwards; Open vSwitch does more for each packet",
+    )
+    figures = [switch.value + added + cores.at(at) - cores.at(0) for at in (0.0, load)]
+    spread = 1 + estimate.table_error(setup.hardware, "core-latency")
+    low, loaded = (Estimate(v, v / spread, v * spread, "extrapolation", rests, because) for v in figures)
+    return Latencies(low, loaded)

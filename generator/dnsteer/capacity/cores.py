@@ -1,0 +1,117 @@
+"""What general-purpose cores forward, on the card (arm) and for comparison on the host: rate, bandwidth and latency.
+
+rate      = min(core x cores, ceiling)
+bandwidth = min(core x bits x cores, link), where bits are the same on both sorts of cores
+latency   = idle + batching x (1 - exp(-load / rise))
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from dnsteer.capacity.data import Row
+from dnsteer.capacity.solve import best, mean_of_ratios, solve
+
+CoresOf = Literal["host", "arm"]
+LARGE_FRAME = 1518
+"""The frame size, in bytes, of the bandwidth tests; the source does not say it, and this is Ethernet's largest."""
+_RISE = (0.1, 10.0)
+
+
+@dataclass(frozen=True)
+class Cores:
+    """One sort of cores: Mpps of one, Mpps of however many, and ns that each byte above 64 takes."""
+
+    core: float
+    ceiling: float
+    bits: float
+
+    def rate(self, cores: int, frame: float = 64) -> float:
+        """Packets in millions per second."""
+        return min(cores * 1000 / self.packet_time(frame), self.ceiling)
+
+    def packet_time(self, frame: float) -> float:
+        """Time of one core for a packet, in ns, in proportion to the size between 64 and LARGE_FRAME."""
+        small, large = 1000 / self.core, LARGE_FRAME * 8 * 1000 / (self.core * self.bits)
+        return small + (large - small) * (frame - 64) / (LARGE_FRAME - 64)
+
+    def bandwidth(self, cores: int, link: float) -> float:
+        """Gb/s of large frames."""
+        return min(self.core * self.bits * cores / 1000, link)
+
+
+def fit_rates(rows: Sequence[Row], bandwidths: Sequence[Row], link: float) -> dict[CoresOf, Cores]:
+    """Fit to rates and bandwidths of both sorts of cores."""
+    found = {of: _knee([r for r in rows if r.cores_of == of]) for of in _sorts(rows)}
+    single = [
+        (row.value * 1000, found[row.cores_of][0] * row.cores)
+        for row in bandwidths
+        if row.cores_of in found and row.cores == 1
+    ]
+    bits = mean_of_ratios(single)
+    return {of: Cores(core, ceiling, bits) for of, (core, ceiling) in found.items()}
+
+
+def _sorts(rows: Sequence[Row]) -> list[CoresOf]:
+    return list(dict.fromkeys(row.cores_of for row in rows if row.cores_of is not None))
+
+
+def _knee(rows: Sequence[Row]) -> tuple[float, float]:
+    """Mpps of a core and the ceiling: the rows up to one are in proportion, those after it are at the ceiling."""
+    ordered = sorted(rows, key=lambda row: row.cores)
+    out: list[tuple[float, float, float]] = []
+    for split in range(1, len(ordered)):
+        core = mean_of_ratios([(row.value, row.cores) for row in ordered[:split]])
+        ceiling = mean_of_ratios([(row.value, 1.0) for row in ordered[split:]])
+        error = sum((min(core * r.cores, ceiling) / r.value - 1) ** 2 for r in ordered)
+        out.append((error, core, ceiling))
+    return min(out)[1:]
+
+
+@dataclass(frozen=True)
+class CoreLatency:
+    """Latency in us of one sort of cores against the load in Mpps. Beyond the loads measured it stays as it is there."""
+
+    idle: float
+    batching: float
+    rise: float
+    loads: tuple[float, float]
+
+    def at(self, mpps: float) -> float:
+        """The latency at a load."""
+        load = min(max(mpps, self.loads[0]), self.loads[1])
+        return self.idle + self.batching * (1 - math.exp(-load / self.rise))
+
+
+def fit_latency(points: Sequence[tuple[float, float]]) -> CoreLatency:
+    """Fit to (load in Mpps, latency in us)."""
+    figures = [latency for _, latency in points]
+
+    def design(rise: float) -> list[Mapping[str, float]]:
+        return [{"idle": 1.0, "batching": 1 - math.exp(-load / rise)} for load, _ in points]
+
+    names = ("idle", "batching")
+    rise = best(lambda r: solve(names, design(r), figures, {}).error, *_RISE)
+    found = solve(names, design(rise), figures, {}).values
+    loads = [load for load, _ in points]
+    return CoreLatency(found["idle"], found["batching"], rise, (min(loads), max(loads)))
+
+
+def engine_latencies(rows: Sequence[Row]) -> Mapping[tuple[str, str], float]:
+    """Latency by engine and transport: what the transport takes, plus what the engine adds to it."""
+    engines = list(dict.fromkeys(str(row.engine) for row in rows))
+    transports = list(dict.fromkeys(str(row.transport) for row in rows))
+    names = [*transports, *engines[1:]]
+
+    def factors(engine: str, transport: str) -> dict[str, float]:
+        return {transport: 1.0, **({engine: 1.0} if engine in names else {})}
+
+    found = solve(names, [factors(str(r.engine), str(r.transport)) for r in rows], [r.value for r in rows], {})
+    return {
+        (engine, transport): sum(found.values[name] for name in factors(engine, transport))
+        for engine in engines
+        for transport in transports
+    }

@@ -1,0 +1,166 @@
+"""A predicted figure: how large, within what, what it is, and which measurements it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from dnsteer.capacity.leave_out import misses
+from dnsteer.capacity.model import Model
+from dnsteer.capacity.readings import KINDS, Held, Kind, State
+from dnsteer.spec.model.spec import Hardware
+
+CAUTION = 2.0
+"""Beyond all that was measured the errors count this many times."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure and its range.
+
+    *rests_on* names measurements (`bluefield-3 depth-rate`), *because* says why the figure is no reading.
+    """
+
+    value: float
+    low: float
+    high: float
+    kind: Kind
+    rests_on: tuple[str, ...]
+    because: tuple[str, ...] = ()
+
+    def times(self, factor: float) -> Estimate:
+        """The same in another unit."""
+        return replace(self, value=self.value * factor, low=self.low * factor, high=self.high * factor)
+
+    def as_json(self, digits: int = 3) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "value": round(self.value, digits),
+            "low": round(self.low, digits),
+            "high": round(self.high, digits),
+            "kind": self.kind,
+            "rests_on": list(self.rests_on),
+            "because": list(self.because),
+        }
+
+
+def least(found: Mapping[str, Estimate]) -> tuple[str, Estimate]:
+    """The bound that binds, and the figure: what the others may do to its range is in it."""
+    name = min(found, key=lambda each: found[each].value)
+    binding = found[name]
+    low, high = min(e.low for e in found.values()), min(e.high for e in found.values())
+    # One that is not sure to be larger has a say in how sure the figure is.
+    near = [binding, *(e for e in found.values() if e is not binding and e.low < binding.value)]
+    return name, Estimate(
+        binding.value,
+        min(low, binding.value),
+        max(high, binding.value),
+        worst_kind(e.kind for e in near),
+        tuple(dict.fromkeys(r for e in near for r in e.rests_on)),
+        tuple(dict.fromkeys(b for e in near for b in e.because)),
+    )
+
+
+def worst_kind(kinds: Iterable[Kind]) -> Kind:
+    """The least certain of several."""
+    return max(kinds, key=KINDS.index)
+
+
+@lru_cache(maxsize=64)
+def table_error(card: Hardware, table: str) -> float:
+    """The worst relative error at the rows of a table when each is left out; unexplained rows count."""
+    return max((abs(miss.error) for miss in misses(tables=[(card, table)])), default=0.0)
+
+
+def of_rate(model: Model, state: State) -> Estimate:
+    """Packets through the eSwitch, in Mpps."""
+    held = model.rate(state)
+    if held.kind == "reading":
+        return _reading(model, held)
+    card, other = model.card, model.other
+    tables = {"used-entries": card}
+    if state.depth > 1:
+        tables["depth-rate"] = card
+    if state.rewrites:
+        tables["rewrite-64"] = other if "rewrite" in model.time.borrowed else card
+    because = tuple(_why(model, state)) if held.kind == "extrapolation" else ()
+    rests = tuple(sorted(f"{of.value} {table}" for table, of in tables.items()))
+    found = _spread(
+        held, [table_error(of, table) for table, of in tables.items()], _beyond(model, state), rests, because
+    )
+    if (
+        state.rewrites > 1 and held.kind == "extrapolation"
+    ):  # nobody has measured several: at most each costs what one does
+        parts = model.time.parts(state.depth, state.entries, state.counters, state.rewrites)
+        found = replace(
+            found, low=min(found.low, 1000 / (sum(parts.values()) + (state.rewrites - 1) * parts["rewrite"]))
+        )
+    if state.depth > 1:  # it is not quicker than it may be through one table
+        found = replace(found, high=max(found.value, min(found.high, of_rate(model, replace(state, depth=1)).high)))
+    return found
+
+
+def of_latency(model: Model, state: State) -> Estimate:
+    """Latency at low load, in us. It was measured without rewrites and with few entries."""
+    held = model.latency(state)
+    if held.kind == "reading" and not state.rewrites:
+        return _reading(model, held)
+    tables = [(model.card, "depth-latency")]
+    because = []
+    if held.kind == "extrapolation" and not state.tracking:
+        because.append(f"latency was not measured at depth {state.depth} and beyond")
+    if state.rewrites:
+        because.append("latency was measured without rewrites")
+        held = replace(held, kind="extrapolation", low=0.0, high=float("inf"))
+    if state.tracking:
+        tables.append((Hardware.BLUEFIELD_2, "tracking-latency"))
+        because.append("what tracking adds to latency was measured on bluefield-2 at depth 1")
+    errors = [table_error(card, table) for card, table in tables]
+    rests = tuple(f"{card.value} {table}" for card, table in tables)
+    return _spread(held, errors, _beyond(model, state), rests, tuple(because))
+
+
+def _why(model: Model, state: State) -> list[str]:
+    said = []
+    several = [
+        state.depth > 1 and f"depth {state.depth}",
+        state.rewrites > 0 and "a rewrite",
+        state.entries > 64_000 and f"{state.entries} entries",
+    ]
+    apart = [word for word in several if word]
+    if len(apart) > 1:
+        said.append(f"{' and '.join(apart)} were measured apart and never together")
+    if state.rewrites > 1:
+        said.append(f"{state.rewrites} fields are rewritten, and one was when it was measured")
+    if "rewrite" in model.time.borrowed and state.rewrites:
+        said.append(f"what a rewrite costs was measured on {model.other.value} only")
+    depths = [row.depth for _, row in model.rows.of(model.card, "switch-rate")]
+    if state.depth > max(depths):
+        said.append(f"depth {state.depth} is beyond {max(depths)}, the greatest that was measured")
+    entries = max(row.entries for _, row in model.rows.of(model.card, "switch-rate"))
+    if state.entries > entries:
+        said.append(f"{state.entries} entries are beyond {entries}, the most that were measured")
+    return said or ["no measurement of this state"]
+
+
+def _reading(model: Model, held: Held) -> Estimate:
+    rests = tuple(dict.fromkeys(f"{model.card.value} {name.partition('[')[0]}" for name in held.rows))
+    return Estimate(held.value, held.low, held.high, "reading", rests)
+
+
+def _beyond(model: Model, state: State) -> bool:
+    """Whether the state is greater than any that was measured."""
+    rows = model.rows.values(model.card, "switch-rate")
+    return state.depth > max(r.depth for r in rows) or state.entries > max(r.entries for r in rows)
+
+
+def _spread(
+    held: Held, errors: Sequence[float], beyond: bool, rests: tuple[str, ...], because: tuple[str, ...]
+) -> Estimate:
+    """The range that the errors of left-out rows give, all in the same direction, within what the order of states allows."""
+    factor = 1 + sum(errors) * (CAUTION if beyond else 1.0)
+    low = max(held.value / factor, min(held.low, held.value))
+    high = min(held.value * factor, max(held.high, held.value))
+    return Estimate(held.value, low, high, held.kind, rests, because)

@@ -1,0 +1,75 @@
+"""Frame sizes to ask for: fixed ones, DNS queries and answers, and a mix. In bytes, with FCS and without preamble."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dnsteer.spec.model.families import Family
+
+LEAST, MOST = 64, 9600
+"""Smallest frame of Ethernet, and the largest that BlueField cards take."""
+JUMBO = 9018
+"""9000 bytes of IP."""
+QUERY_BYTES, ANSWER_BYTES = 54, 844
+"""DNS messages: the means over UDP at k.root-servers.net on 2024-06-05, from the operators' daily figures (RSSAC002,
+github.com/rssac-caucus/RSSAC002-data, traffic-sizes; 16-byte bins taken at their middle)."""
+IMIX = ((64, 7), (594, 4), (1518, 1))
+"""Sizes and shares of the simple Internet mix: IP packets of 40, 576 and 1500 bytes as 7 : 4 : 1."""
+DEFAULT = ("64", "query", "answer", "imix", "jumbo")
+NAMED = ("query", "answer", "imix", "jumbo")
+
+_ETHERNET = 18  # header and FCS
+_IP: dict[Family, int] = {"ipv4": 20, "ipv6": 40}
+_UDP = 8
+_TCP = 32  # header with time stamps
+_LENGTH = 2  # of the message, before it in TCP (RFC 1035, 4.2.2)
+
+
+class FrameError(ValueError):
+    """A frame size that is not known or not possible."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes of DNS messages."""
+
+    query: int = QUERY_BYTES
+    answer: int = ANSWER_BYTES
+
+
+def parse(text: str) -> str:
+    """Check a frame's name or size. Raises FrameError."""
+    word = text.strip().lower()
+    if word in NAMED:
+        return word
+    if not word.isascii() or not word.isdecimal() or not LEAST <= int(word) <= MOST:
+        raise FrameError(f"found {text!r}; expected {', '.join(NAMED)} or a size of {LEAST} to {MOST} bytes")
+    return str(int(word))
+
+
+def message(size: int, family: Family, protocol: str) -> int:
+    """The frame of a DNS message of *size* bytes in one packet."""
+    return max(LEAST, size + _ETHERNET + _IP[family] + (_UDP if protocol == "udp" else _TCP + _LENGTH))
+
+
+def bare(family: Family) -> int:
+    """The frame of a TCP segment without data, such as an acknowledgement."""
+    return max(LEAST, _ETHERNET + _IP[family] + _TCP)
+
+
+def mix(frame: str, family: Family, protocol: str, sizes: Sizes) -> tuple[tuple[int, int], ...]:
+    """What a frame's name stands for, as sizes and shares."""
+    if frame == "imix":
+        return IMIX
+    if frame == "jumbo":
+        return ((JUMBO, 1),)
+    if frame == "query":
+        return ((message(sizes.query, family, protocol), 1),)
+    if frame == "answer":
+        return ((message(sizes.answer, family, protocol), 1),)
+    return ((int(frame), 1),)
+
+
+def mean(sizes: tuple[tuple[int, int], ...]) -> float:
+    """The mean size of a mix."""
+    return sum(size * share for size, share in sizes) / sum(share for _, share in sizes)

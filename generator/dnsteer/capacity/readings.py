@@ -1,0 +1,118 @@
+"""Measured states of the switch, and what they say of a state that was not measured.
+
+More tables, more entries, counters, rewrites, connection tracking and larger frames never make a packet cheaper. So a
+model's figure is held between what was measured at lesser states and at greater ones, and is the measured figure at a
+measured state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from dnsteer.capacity.data import Row
+from dnsteer.capacity.solve import mean_of_ratios
+
+Kind = Literal["reading", "interpolation", "extrapolation"]
+"""What a figure is: measured in this very state; between measured states that differ in one thing; or neither."""
+Condition = Literal["depth", "entries", "counters", "rewrites", "tracking", "frames"]
+KINDS: tuple[Kind, ...] = ("reading", "interpolation", "extrapolation")
+FEW = 64_000
+"""Entries up to which the number was not varied: the least in the published tables."""
+_FRAMES = ("below 64 B", "64 B", "above 64 B")
+
+
+@dataclass(frozen=True)
+class State:
+    """What packets meet in the switch. *entries* in all, *rewrites* of header fields, *frame* in bytes."""
+
+    depth: int = 1
+    entries: int = 0
+    counters: bool = True
+    rewrites: int = 0
+    tracking: bool = False
+    frame: float = 64
+
+
+@dataclass(frozen=True)
+class Held:
+    """A figure, what it is, and the rows that it is or lies between. Several readings of a state: their mean."""
+
+    value: float
+    kind: Kind
+    rows: tuple[str, ...]
+    low: float
+    high: float
+    """Bounds by the order of the states, or the least and the most of several readings."""
+
+
+class Readings:
+    """Rows of one figure by name. *rising*: greater states have greater figures (latency), or lesser ones (rates).
+
+    *of* are the conditions that the figure depends on.
+    """
+
+    def __init__(self, rows: Iterable[tuple[str, Row]], of: Sequence[Condition], *, rising: bool) -> None:
+        self._rows = [(name, row) for name, row in rows]
+        self._of = of
+        self._rising = rising
+
+    def hold(self, state: State, model: float) -> Held:
+        """The figure of *state* by the readings and the *model*'s figure."""
+        signs = [(name, row.value, self._compare(state, row)) for name, row in self._rows]
+        lesser = [value for _, value, s in signs if all(x >= 0 for x in s)]
+        greater = [value for _, value, s in signs if all(x <= 0 for x in s)]
+        below, above = (lesser, greater) if self._rising else (greater, lesser)
+        low, high = max(below, default=0.0), min(above, default=float("inf"))
+        same = [(name, value) for name, value, s in signs if not any(s)]
+        if same:
+            value = mean_of_ratios([(value, 1.0) for _, value in same])
+            values = [value for _, value in same]
+            return Held(value, "reading", tuple(name for name, _ in same), min(values), max(values))
+        if low > high:  # two readings that should be the other way round: noise
+            low, high = high, low
+        value = min(max(model, low), high)
+        around = _around([(name, s) for name, _, s in signs])
+        if around:
+            return Held(value, "interpolation", around, low, high)
+        return Held(value, "extrapolation", (), low, high)
+
+    def _compare(self, state: State, row: Row) -> tuple[int, ...]:
+        """For each condition whether the state is greater (1), the row is (-1), or neither."""
+        return tuple(_COMPARE[condition](state, row) for condition in self._of)
+
+
+def _around(signs: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[str, ...]:
+    """Rows on both sides of a state, which differ from it in one and the same condition."""
+    for n in range(len(signs[0][1]) if signs else 0):
+        sides: dict[int, list[str]] = {1: [], -1: []}
+        for name, s in signs:
+            if s[n] and not any(s[:n] + s[n + 1 :]):
+                sides[s[n]].append(name)
+        if sides[1] and sides[-1]:
+            return sides[1][-1], sides[-1][0]
+    return ()
+
+
+def _sign(a: float, b: float) -> int:
+    return (a > b) - (a < b)
+
+
+def _entries(state: State, row: Row) -> int:
+    return 0 if max(state.entries, row.entries) <= FEW else _sign(state.entries, max(row.entries, FEW))
+
+
+def _frames(state: State, row: Row) -> int:
+    return _sign(_sign(state.frame, 64) + 1, _FRAMES.index(row.frames)) if row.frames else 0
+
+
+# What a row leaves out was not varied: counters and frame sizes are then unknown, the rest is none.
+_COMPARE: Mapping[Condition, Callable[[State, Row], int]] = {
+    "depth": lambda state, row: _sign(state.depth, row.depth),
+    "entries": _entries,
+    "counters": lambda state, row: _sign(state.counters, row.counters) if "counters" in row.conditions() else 0,
+    "rewrites": lambda state, row: _sign(state.rewrites, row.rewrites),
+    "tracking": lambda state, row: _sign(state.tracking, row.tracking),
+    "frames": _frames,
+}

@@ -1,0 +1,217 @@
+"""The whole answer: every kind of path at every frame size, the VIPs, and what it all rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from dnsteer.capacity.bounds import Figures, Latencies, figures, latencies
+from dnsteer.capacity.estimate import Estimate
+from dnsteer.capacity.frames import mix
+from dnsteer.capacity.passes import longer
+from dnsteer.capacity.services import Rate, Services, Total, VipRates
+from dnsteer.capacity.setup import Setup
+from dnsteer.capacity.uplinks import entry_of, spreads
+from dnsteer.offload.path import Path
+from dnsteer.spec.load import Loaded
+from dnsteer.spec.model.spec import Hardware
+
+
+@dataclass(frozen=True)
+class Way:
+    """Paths of a VIP that are alike but for their service: one of them, the services, and figures by frame."""
+
+    path: Path
+    services: tuple[str, ...]
+    rules: int
+    frames: dict[str, Figures]
+    latencies: Latencies
+
+
+@dataclass(frozen=True)
+class Report:
+    """Capacity of a spec on a set-up."""
+
+    loaded: Loaded
+    setup: Setup
+    ways: list[Way]
+    vips: list[VipRates]
+    pools: list[Total]
+    all: VipRates
+    notes: tuple[str, ...]
+
+    @property
+    def total(self) -> Total:
+        """All VIPs together."""
+        return Total("", len({vip.vip for vip in self.vips}), self.setup.entries, self.all)
+
+    @cached_property
+    def estimates(self) -> list[Estimate]:
+        """Every estimate that is shown, in order."""
+        out: list[Estimate] = []
+        for way in self.ways:
+            out += [f.rate for f in way.frames.values()]
+            out += [way.latencies.low, way.latencies.loaded]
+        for vip in [*self.vips, *(pool.rates for pool in self.pools), self.all]:
+            out += [rate.most for rate in (vip.queries, vip.connections) if rate is not None]
+        return out
+
+    @cached_property
+    def rests_on(self) -> list[str]:
+        """The measurements that the figures rest on, as named there."""
+        return list(dict.fromkeys(r for e in self.estimates for r in e.rests_on))
+
+    @cached_property
+    def because(self) -> list[str]:
+        """Why figures are no readings."""
+        return list(dict.fromkeys(b for e in self.estimates for b in e.because))
+
+    def cite(self, measurement: str) -> tuple[str, str, str]:
+        """A measurement: what was measured, the place in the source, and the source in full."""
+        card, _, table = measurement.partition(" ")
+        published = self.setup.model.rows.cards[Hardware(card)]
+        found = next(t for t in published.measurements if t.id == table)
+        source = published.sources[found.source]
+        place = f"{found.source}, {found.where}" if found.where else found.source
+        return found.about, place, f"{found.source}: {source.title}, {source.place}"
+
+    def as_json(self) -> dict[str, Any]:
+        """As a JSON object; docs/capacity.md says what is in it."""
+        setup = self.setup
+        return {
+            "file": self.loaded.file,
+            "hardware": setup.hardware.value,
+            "flavor": setup.flavor.value,
+            "link_gbps": setup.link_gbps,
+            "arm_cores": setup.arm_cores,
+            "counters": setup.counters,
+            "hardware_rules": setup.entries,
+            "dns_bytes": {"query": setup.sizes.query, "answer": setup.sizes.answer},
+            "paths": [_way(way) for way in self.ways],
+            "vips": [_vip(vip) for vip in self.vips],
+            "pools": [
+                {"pool": p.pool, "vips": p.vips, "hardware_rules": p.rules, **_rates(p.rates)} for p in self.pools
+            ],
+            "all": _vip(self.all),
+            "notes": list(self.notes),
+            "measurements": {
+                name: dict(zip(("about", "where", "source"), self.cite(name), strict=True)) for name in self.rests_on
+            },
+        }
+
+
+def report(loaded: Loaded, setup: Setup, paths: Sequence[Path], frames: Iterable[str]) -> Report:
+    """Work out everything for these paths and frames."""
+    services = Services(loaded, setup, paths)
+    ways, notes = [_make(setup, alike, list(frames)) for alike in _alike(paths)], _notes(loaded, setup, paths)
+    return Report(loaded, setup, ways, services.vips(), services.pools(), services.all(), tuple(notes))
+
+
+def _alike(paths: Sequence[Path]) -> list[list[Path]]:
+    """Paths that differ in nothing but their service, queries first."""
+    groups: dict[tuple[object, ...], list[Path]] = {}
+    for path in sorted(paths, key=lambda p: (p.vip, p.direction != "query", p.family)):
+        key = (
+            path.vip,
+            path.direction,
+            path.family,
+            path.rules,
+            path.passes,
+            path.depth,
+            path.rewrites,
+            path.conntrack,
+            tuple((hop.tables, hop.rewrites, hop.grows) for hop in path.hops),
+        )
+        groups.setdefault((*key, path.offloaded), []).append(path)
+    return [sorted(group, key=lambda p: (p.service.startswith("tcp"), p.service)) for group in groups.values()]
+
+
+def _make(setup: Setup, alike: list[Path], frames: list[str]) -> Way:
+    path = alike[0]
+    protocol = path.service.partition("/")[0]
+    found = {f: figures(setup, path, mix(f, path.family, protocol, setup.sizes)) for f in frames}
+    least = figures(setup, path, ((64, 1),)).rate
+    return Way(path, tuple(p.service for p in alike), sum(p.rules for p in alike), found, latencies(setup, path, least))
+
+
+def _notes(loaded: Loaded, setup: Setup, paths: Sequence[Path]) -> Iterable[str]:
+    facts = setup.model.published.facts
+    if any(path.hops for path in paths):
+        yield (
+            "nothing of the extension has run on a BlueField; its pipes are counted as tables, which were measured in other "
+            "programs"
+        )
+    if setup.flavor.value == "ovs-netdev":
+        yield ("ovs-netdev forwards in software, so on the card's Arm cores; what hardware would do: --flavor ovs-doca")
+    elif any(path.offloaded in ("no", "partial") for path in paths):
+        yield "paths that are not offloaded are forwarded by the Arm cores; dnsteer lint says why"
+    if facts is not None and setup.entries > facts.max_entries.value:
+        yield f"{setup.entries} hardware rules are more than {facts.max_entries.value:.0f}: {facts.max_entries.about}"
+    if facts is not None and setup.arm_cores > facts.arm_cores.value:
+        yield f"{setup.arm_cores} Arm cores are more than the card's {facts.arm_cores.value:.0f}"
+    if facts is not None and setup.link_gbps > facts.most_gbps.value:
+        yield (
+            f"a link of {setup.link_gbps:g} Gb/s is faster than the card's fastest, {facts.most_gbps.value:g} Gb/s: figures "
+            "that the link limits cannot be reached"
+        )
+    uplinks = len(loaded.spec.switch.uplinks)
+    if uplinks > 1:
+        if spreads(loaded.spec):
+            yield f"the link is one uplink; traffic spread evenly over the {uplinks} of them has {uplinks} times the link"
+        else:
+            entries = dict.fromkeys(entry_of(loaded.spec, path.vip, path.family) for path in paths)
+            yield (
+                f"clients are taken to come in by {' or '.join(entries)}; each uplink is a link of its own in each "
+                "direction, and the fullest is the limit"
+            )
+    yield "the tables that Open vSwitch puts around a spec's flows in hardware (root, after a hash) are not counted in depth"
+    if setup.hardware is Hardware.BLUEFIELD_3:
+        yield "packet rates near 120 Mpps may be the traffic generator's: the card's own limit without rewrite may be higher"
+
+
+def _way(way: Way) -> dict[str, Any]:
+    path = way.path
+    return {
+        "vip": path.vip,
+        "services": list(way.services),
+        "family": path.family,
+        "direction": path.direction,
+        "mode": path.mode,
+        "selection": path.selection,
+        "slots": path.slots,
+        "rules": way.rules,
+        "passes": path.passes,
+        "depth": path.depth,
+        "rewrites": path.rewrites,
+        "conntrack": path.conntrack,
+        "offloaded": path.offloaded,
+        "hops": [asdict(hop) for hop in path.hops],
+        "bytes_longer": round(longer(path), 1),
+        "latency_us": {"low_load": way.latencies.low.as_json(), "loaded": way.latencies.loaded.as_json()},
+        "frames": [
+            {
+                "frame": name,
+                "bytes": round(found.size, 1),
+                "mpps": found.rate.as_json(),
+                "gbps": found.gbps.as_json(),
+                "link_share": round(found.link_share, 4),
+                "limit": found.limit,
+                "bounds_mpps": {bound: round(e.value, 3) for bound, e in found.bounds.items()},
+            }
+            for name, found in way.frames.items()
+        ],
+    }
+
+
+def _vip(vip: VipRates) -> dict[str, Any]:
+    return {"vip": vip.vip, "family": vip.family, **_rates(vip)}
+
+
+def _rates(of: VipRates) -> dict[str, Any]:
+    return {"queries_per_s": _rate(of.queries), "new_connections_per_s": _rate(of.connections)}
+
+
+def _rate(rate: Rate | None) -> dict[str, Any] | None:
+    return None if rate is None else {**rate.most.times(1e6).as_json(0), "limit": rate.limit}

@@ -1,0 +1,213 @@
+"""Queries and new connections per second of VIPs: what each takes of the hardware that all share.
+
+A query takes time of the eSwitch or the Arm cores and bytes of the link in and out, and so does its answer where answers
+pass the switch. What is taken first in full is the limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dnsteer.capacity.bounds import Bound, Figures, figures
+from dnsteer.capacity.estimate import Estimate, worst_kind
+from dnsteer.capacity.frames import bare, mix
+from dnsteer.capacity.model import line_rate
+from dnsteer.capacity.setup import Setup
+from dnsteer.capacity.uplinks import Hop, hops
+from dnsteer.offload.path import Path
+from dnsteer.spec.load import Loaded
+from dnsteer.spec.model.families import Family
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Millions per second, and what limits them."""
+
+    most: Estimate
+    limit: Bound
+
+
+@dataclass(frozen=True)
+class VipRates:
+    """One VIP in one family, as if it had the hardware for itself; `""` and None: all of them, in equal parts."""
+
+    vip: str
+    family: Family | None
+    queries: Rate | None
+    """UDP; None where the VIP has no such service."""
+    connections: Rate | None
+    """TCP, one query in each."""
+
+
+@dataclass(frozen=True)
+class Total:
+    """The VIPs of one pool together, in equal parts, as if they had the hardware for themselves; `""`: of all pools.
+
+    *rules* are hardware rules; those of all pools have entries of the extension's pipes among them.
+    """
+
+    pool: str
+    vips: int
+    rules: int
+    rates: VipRates
+
+
+@dataclass(frozen=True)
+class _Use:
+    """Microseconds of a resource for one query, and the bound that it is part of. *what* tells kinds of packets apart."""
+
+    what: str
+    resource: str
+    bound: Bound
+    time: Estimate
+
+
+def _inverse(rate: Estimate, times: float = 1.0) -> Estimate:
+    """Time in us per packet from a rate in Mpps."""
+    most = times / rate.low if rate.low else float("inf")
+    return Estimate(times / rate.value, times / rate.high, most, rate.kind, rate.rests_on, rate.because)
+
+
+class Services:
+    """The services of a spec on a set-up."""
+
+    def __init__(self, loaded: Loaded, setup: Setup, paths: Sequence[Path]) -> None:
+        self._loaded = loaded
+        self._setup = setup
+        self._hops: dict[tuple[str, Family, str], Mapping[Hop, float]] = {}
+        self._paths = {(p.vip, p.service, p.family, p.direction): p for p in paths}
+
+    def vips(self) -> list[VipRates]:
+        """Each VIP and family for itself."""
+        found = dict.fromkeys((p.vip, p.family) for p in self._paths.values())
+        return [self._of(vip, family, [(vip, family)]) for vip, family in found]
+
+    def all(self) -> VipRates:
+        """All VIPs and families in equal parts."""
+        return self._of("", None, list(dict.fromkeys((p.vip, p.family) for p in self._paths.values())))
+
+    def pools(self) -> list[Total]:
+        """The VIPs and families of each pool in equal parts, in the order of the spec; pools without VIPs are left out."""
+        of: dict[str, list[Path]] = {}
+        for path in self._paths.values():
+            of.setdefault(self._loaded.spec.vips[path.vip].pool, []).append(path)
+        return [
+            Total(
+                pool,
+                len({p.vip for p in paths}),
+                sum(p.rules for p in paths if p.offloaded != "no"),
+                self._of("", None, list(dict.fromkeys((p.vip, p.family) for p in paths))),
+            )
+            for pool, paths in ((name, of[name]) for name in self._loaded.spec.pools if name in of)
+        ]
+
+    def _of(self, vip: str, family: Family | None, parts: Iterable[tuple[str, Family]]) -> VipRates:
+        members = set(parts)
+        found = [p for p in self._paths.values() if (p.vip, p.family) in members and p.direction == "query"]
+        udp = [self._query(p) for p in found if _protocol(p) == "udp"]
+        tcp = [self._connection(p) for p in found if _protocol(p) == "tcp"]
+        connections = _rate(tcp)
+        trackers = {self._setup.tracker(p) for p in found if _protocol(p) == "tcp"} - {"none"}
+        if connections is not None:
+            for tracker in sorted(trackers):
+                connections = self._tracked(connections, tracker)
+        return VipRates(vip, family, _rate(udp), connections)
+
+    def _query(self, path: Path) -> list[_Use]:
+        """A UDP query and its answer."""
+        uses = self._packets(path, "query")
+        answer = self._answer(path)
+        return uses + (self._packets(answer, "answer") if answer else [])
+
+    def _connection(self, path: Path) -> list[_Use]:
+        """A TCP connection with one query: as many packets as when it was measured, half of them each way.
+
+        Where answers do not pass the switch, all packets are counted on the way that does: fewer pass, so this is careful.
+        """
+        packets = self._setup.model.packets_of_a_connection
+        answer = self._answer(path)
+        ways = [(path, "query"), (answer, "answer")] if answer else [(path, "query")]
+        uses = []
+        for way, frame in ways:
+            uses += self._packets(way, str(bare(path.family)), packets / len(ways) - 1) + self._packets(way, frame)
+        return [_careful(use) for use in uses]
+
+    def _answer(self, path: Path) -> Path | None:
+        return self._paths.get((path.vip, path.service, path.family, "answer"))
+
+    def _packets(self, path: Path, frame: str, count: float = 1.0) -> list[_Use]:
+        setup = self._setup
+        found = figures(setup, path, mix(frame, path.family, _protocol(path), setup.sizes))
+        engines: dict[Bound, str] = {b: "arm" if b == "arm" else "switch" for b in found.bounds if b != "link"}
+        what = f"{path.direction} {path.family} {frame}"
+        uses = [_Use(what, _resource(bound, kind, found), bound, _inverse(found.bounds[bound], count))
+                for bound, kind in engines.items()]  # fmt: skip
+        longest = _inverse(found.bounds["link"], count)
+        key = path.vip, path.family, path.direction
+        if key not in self._hops:
+            self._hops[key] = hops(self._loaded.spec, path)
+        clients = "in" if path.direction == "query" else "out"  # frames are as short there as they get
+        less = line_rate(1, found.size + found.longer) / line_rate(1, found.size)
+        return uses + [
+            _Use(what, " ".join(hop), "link", longest.times(share * (less if hop[1] == clients else 1.0)))
+            for hop, share in self._hops[key].items()
+        ]
+
+    def _tracked(self, rate: Rate, tracker: str) -> Rate:
+        setup = self._setup
+        held = setup.model.connections(tracker)  # type: ignore[arg-type]
+        limit = held.value / 1000
+        because = (f"{tracker} was measured with plain connection tracking, not with this spec's flows",)
+        rests = (f"{setup.hardware.value} connections",)
+        most = Estimate(limit, min(limit, rate.most.low), limit, "extrapolation", rests, because)
+        return Rate(most, "conntrack") if limit < rate.most.value else rate
+
+
+def _resource(bound: Bound, kind: str, found: Figures) -> str:
+    """Packets of all paths share the eSwitch's time, or the Arm cores'; bandwidths below the link's are one more."""
+    several = [b for b in found.bounds if b not in ("link", "arm")]
+    return "bandwidth" if kind == "switch" and len(several) > 1 and bound == several[-1] else kind
+
+
+def _careful(use: _Use) -> _Use:
+    time = use.time
+    because = ("packets of a connection are those of the published test, both ways", *time.because)
+    return replace(use, time=replace(time, kind="extrapolation", because=because))
+
+
+def _protocol(path: Path) -> str:
+    return path.service.partition("/")[0]
+
+
+def _rate(queries: Sequence[Sequence[_Use]]) -> Rate | None:
+    """How many queries per second, in equal parts, fit; None where there are none."""
+    if not queries:
+        return None
+    by_resource: dict[str, list[_Use]] = {}
+    for uses in queries:
+        for use in uses:
+            by_resource.setdefault(use.resource, []).append(use)
+
+    def most(pick: Callable[[Estimate], float]) -> tuple[float, str]:
+        return max((sum(pick(u.time) for u in uses), name) for name, uses in by_resource.items())
+
+    time, name = most(lambda e: e.value)
+    binding = by_resource[name]
+    kind, because = worst_kind(u.time.kind for u in binding), [b for u in binding for b in u.time.because]
+    # Even where one of them alone fills what binds, the others pass at the same time.
+    if len({u.what for uses in queries for u in uses}) > 1 or len({u.time for u in binding}) > 1:
+        kind = "extrapolation"
+        because.append("several kinds of packets pass together; they were measured apart and never so")
+    found = Estimate(
+        len(queries) / time,
+        len(queries) / most(lambda e: e.high)[0],
+        len(queries) / most(lambda e: e.low)[0],
+        kind,
+        tuple(dict.fromkeys(r for u in binding for r in u.time.rests_on)),
+        tuple(dict.fromkeys(because)),
+    )
+    times: Mapping[Bound, float] = {
+        b: sum(u.time.value for u in binding if u.bound == b) for b in {u.bound for u in binding}
+    }
+    return Rate(found, max(sorted(times), key=lambda b: times[b]))

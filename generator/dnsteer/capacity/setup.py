@@ -1,0 +1,106 @@
+"""For what capacity is asked: the hardware, its link, and what the spec makes of both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from dnsteer.capacity.data import TrackingBy
+from dnsteer.capacity.frames import Sizes
+from dnsteer.capacity.model import Model, all_rows
+from dnsteer.capacity.readings import State
+from dnsteer.offload.path import Path
+from dnsteer.plan.build import build_plan
+from dnsteer.plan.extension.pipes import entries, pipes_of
+from dnsteer.spec.load import Loaded
+from dnsteer.spec.model.spec import Flavor, Hardware
+
+LINK_GBPS = 100.0
+ARM_CORES = 1
+"""Cores that Open vSwitch forwards with when nobody says more: one per NUMA node (DOCA documentation, multi-PMD
+configuration), and the cards have one."""
+
+
+class NoHardwareError(ValueError):
+    """Neither the spec nor the caller says for which hardware."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The hardware and how it is used. *entries*: hardware rules in all, entries of the extension's pipes among them."""
+
+    hardware: Hardware
+    flavor: Flavor
+    link_gbps: float = LINK_GBPS
+    arm_cores: int = ARM_CORES
+    counters: bool = True
+    entries: int = 0
+    sizes: Sizes = field(default_factory=Sizes)
+
+    @cached_property
+    def model(self) -> Model:
+        """What is known of the hardware."""
+        return Model(self.hardware, all_rows())
+
+    def states(self, path: Path, frame: float) -> list[State]:
+        """What the path's packets meet each time that they pass the eSwitch: once, or three times with the extension."""
+        ways = [(hop.tables, hop.rewrites) for hop in path.hops] or [(path.depth, path.rewrites)]
+        return [
+            State(max(1, depth), self.entries, self.counters, rewrites, path.conntrack, frame)
+            for depth, rewrites in ways
+        ]
+
+    def state(self, path: Path, frame: float) -> State:
+        """What the path's packets meet where they pass the most tables."""
+        return max(self.states(path, frame), key=lambda state: state.depth)
+
+    def tracker(self, path: Path) -> TrackingBy:
+        """Who tracks the path's connections."""
+        if not path.conntrack:
+            return "none"
+        if self.flavor is Flavor.OVS_KERNEL:
+            return "ovs-kernel-hw" if path.offloaded == "yes" else "ovs-kernel-sw"
+        return "ovs-dpdk-hw" if path.offloaded == "yes" else "ovs-dpdk-sw"
+
+
+def set_up(
+    loaded: Loaded,
+    paths: Sequence[Path],
+    *,
+    hardware: Hardware | None = None,
+    flavor: Flavor | None = None,
+    arm_cores: int = ARM_CORES,
+    counters: bool = True,
+    sizes: Sizes | None = None,
+) -> Setup:
+    """The set-up of a spec whose paths are known, judged by *flavor* or the spec's own. Raises NoHardwareError."""
+    switch = loaded.spec.switch
+    return Setup(
+        hardware=of(loaded, hardware),
+        flavor=flavor or switch.flavor,
+        link_gbps=float(switch.link_gbps or LINK_GBPS),
+        arm_cores=arm_cores,
+        counters=counters,
+        entries=sum(path.rules for path in paths if path.offloaded != "no") + _beyond(loaded, paths),
+        sizes=sizes or Sizes(),
+    )
+
+
+def _beyond(loaded: Loaded, paths: Sequence[Path]) -> int:
+    """Entries of the extension's pipes, where packets of hardware go there."""
+    if not any(path.hops and path.offloaded != "no" for path in paths):
+        return 0
+    part = build_plan(loaded).extension
+    return entries(pipes_of(part)) if part is not None else 0
+
+
+def of(loaded: Loaded, hardware: Hardware | None) -> Hardware:
+    """The hardware that is asked for, or the spec's. Raises NoHardwareError where there is neither."""
+    found = hardware or loaded.spec.switch.hardware
+    if found is None:
+        known = ", ".join(card.value for card in Hardware)
+        raise NoHardwareError(
+            f"{loaded.file}: $.switch has no key hardware, and --hardware is not given; known are {known}"
+        )
+    return found

@@ -1,0 +1,72 @@
+"""Which uplinks a VIP's packets pass, and in which direction: each is a link of its own, which fills for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from dnsteer.offload.path import Path
+from dnsteer.spec import derived
+from dnsteer.spec.model.families import Family
+from dnsteer.spec.model.spec import Backend, Spec, Vip
+
+Hop = tuple[str, Literal["in", "out"]]
+"""An uplink and a direction."""
+
+
+def hops(spec: Spec, path: Path) -> Mapping[Hop, float]:
+    """The share of a path's packets that pass each uplink in each direction; clients come in by one."""
+    switch, vip = spec.switch, spec.vips[path.vip]
+    entry = entry_of(spec, path.vip, path.family)
+    first_exit = next((name for name, up in switch.uplinks.items() if up.next_hop is not None), None)
+    found: dict[Hop, float] = {}
+    for backend, share in _shares(spec, vip, path.family):
+        behind = backend.port or entry
+        if path.direction == "query":
+            ways: list[tuple[str | None, Literal["in", "out"]]] = [(entry, "in"), (behind, "out")]
+        else:
+            # What the extension translates leaves by the first uplink that has a next hop.
+            leave = first_exit if path.hops else derived.answers_leave_by(switch, behind)
+            ways = [(behind, "in"), (leave, "out")]
+        for port, direction in ways:
+            if port in switch.uplinks and share:
+                found[port, direction] = found.get((port, direction), 0.0) + share
+    return found
+
+
+def entry_of(spec: Spec, name: str, family: Family) -> str:
+    """The uplink that a VIP's clients come in by: the one that most answers leave by, else one without backends."""
+    switch, vip = spec.switch, spec.vips[name]
+    left: dict[str, float] = {}
+    for backend, share in _shares(spec, vip, family):
+        if backend.port is not None and derived.answers_pass(switch, vip, backend):
+            uplink = derived.answers_leave_by(switch, backend.port)
+            if uplink is not None:
+                left[uplink] = left.get(uplink, 0.0) + share
+    if left:
+        return max(left, key=lambda name: left[name])
+    used = {b.port for b in spec.pools[vip.pool].backends}
+    uplinks = sorted(switch.uplinks, key=lambda u: (u in used, switch.uplinks[u].next_hop is None))
+    return uplinks[0]
+
+
+def spreads(spec: Spec) -> bool:
+    """Whether more uplinks for clients are more links for all packets: each packet leaves by the uplink of its clients."""
+    switch = spec.switch
+    return all(
+        backend.port is None
+        and (
+            not derived.answers_pass(switch, vip, backend)
+            or all(derived.answers_leave_by(switch, uplink) == uplink for uplink in switch.uplinks)
+        )
+        for vip in spec.vips.values()
+        for backend in spec.pools[vip.pool].backends
+    )
+
+
+def _shares(spec: Spec, vip: Vip, family: Family) -> Iterator[tuple[Backend, float]]:
+    """The backends of a VIP and their shares of its packets, by weight."""
+    backends = derived.members(spec.pools[vip.pool], derived.reach(vip, family))
+    weights = sum(b.weight for b in backends)
+    for backend in backends:
+        yield backend, backend.weight / weights if weights else 1 / len(backends)

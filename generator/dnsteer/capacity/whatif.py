@@ -1,0 +1,89 @@
+"""What if the spec said something else: `pools.a.selection=dp-hash`, put into the document before it is checked."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from dnsteer.spec.document import Document, parse_document
+from dnsteer.spec.errors import Finding, Path, SpecError, shorten
+from dnsteer.spec.load import Loaded, check_document
+from dnsteer.spec.schema_errors import near
+
+_STEP = re.compile(r"""\.?([A-Za-z0-9_-]+)|\[(\d{1,6})\]|\["([^"\\]*)"\]""")
+
+_NOTHING = ("", "~", "null")
+"""What stands for no value, and would else be an empty document."""
+
+
+def changed(loaded: Loaded, settings: Iterable[str]) -> Loaded:
+    """The spec with *settings* (`path=value`, the value in YAML) in it.
+
+    Raises SpecError: of a setting that cannot be made, or of the spec that comes of them.
+    """
+    document = loaded.document
+    for setting in settings:
+        document = _set(document, setting)
+    return check_document(document)
+
+
+def says(settings: Iterable[str], path: Path) -> bool:
+    """Whether one of *settings* is for this very *path*."""
+    return any(_path(setting.partition("=")[0].strip()) == path for setting in settings)
+
+
+def _set(document: Document, setting: str) -> Document:
+    text, equals, written = setting.partition("=")
+    path = _path(text.strip())
+    if not equals or path is None:
+        expected = 'a path and a value, such as pools.resolvers.selection=dp-hash or vips["a.b"].forwarding=nat'
+        raise SpecError(f"--set {shorten(setting)}", [Finding(0, (), "no such setting", expected)])
+    value = None
+    if written.strip() not in _NOTHING:
+        try:
+            value = parse_document(f"--set {shorten(setting)}", written).value
+        except SpecError as err:
+            raise SpecError(err.file, [replace(f, line=0, path=path) for f in err.findings]) from None
+    root = copy.deepcopy(document.value)
+    _put(root, path, value, f"--set {shorten(setting)}")
+    lines = {known: line for known, line in document.lines.items() if known[: len(path)] != path}
+    return Document(document.file, root, {**lines, path: 0}, document.text)
+
+
+def _path(text: str) -> Path | None:
+    """The steps of a path in the spelling of error messages, with or without the leading `$`."""
+    text = text.removeprefix("$")
+    steps: list[str | int] = []
+    at = 0
+    while at < len(text):
+        found = _STEP.match(text, at)
+        if found is None:
+            return None
+        name, index, quoted = found.groups()
+        steps.append(int(index) if index is not None else name if name is not None else quoted)
+        at = found.end()
+    return tuple(steps) or None
+
+
+def _put(root: Any, path: Path, value: Any, name: str) -> None:
+    """Put the value into the tree; everything above it must be there already."""
+    at = root
+    for n, step in enumerate(path):
+        known: list[str] = []
+        if isinstance(at, dict):
+            known = [str(key) for key in at]
+        elif isinstance(at, list):
+            known = [str(i) for i in range(len(at))]
+        last = n == len(path) - 1
+        fits = isinstance(at, list) and isinstance(step, int) and step < len(at)
+        fits |= isinstance(at, dict) and isinstance(step, str) and (last or step in at)
+        if not fits:
+            hint = near(step, known) if known else "there is nothing below it"
+            raise SpecError(name, [Finding(0, path[: n + 1], "nothing there", "a path of the spec", hint)])
+        if last:
+            at[step] = value
+        else:
+            at = at[step]

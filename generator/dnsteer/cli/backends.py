@@ -1,0 +1,198 @@
+"""Verbs that take backends out and back in: `drain`, `undrain`, `down`, `up`, and `due` for what time brings."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dnsteer.cli.output import Exit, Json, err, out, print_json
+from dnsteer.cli.running_switch import Bridge, DryRun, NeverAsks, Note, Yes, confirm, on_switch, progress, seconds
+from dnsteer.deploy.target_switch import Switch, now, one_of
+from dnsteer.plan.maintenance import WHOLE, Kind
+from dnsteer.spec.errors import escape
+from dnsteer.switch.tools import SwitchError, UnavailableError
+
+if TYPE_CHECKING:
+    from dnsteer.deploy.backends import Change, Edit
+
+Name = Annotated[str, typer.Argument(metavar="POOL/BACKEND", help="The backend.", show_default=False)]
+Lasts = Annotated[
+    float | None,
+    typer.Option("--for", metavar="TIME", parser=seconds, help="Undone after this time (15m, 2h), by `due`."),
+]  # fmt: skip
+Over = Annotated[
+    float | None,
+    typer.Option("--over", metavar="TIME", parser=seconds, help="Let the slots leave in steps over this time (60s)."),
+]
+_STEPS, _LEAST = 60, 0.5
+_OUT, _BACK = {"drain": "drained", "down": "down"}, {"drain": "undrain", "down": "up"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs to the command."""
+    for verb in (drain, undrain, down, up, due):
+        app.command(verb.__name__)(on_switch(verb))
+
+
+def drain(
+    switch: Switch, name: Name, over: Over = None, lasts: Lasts = None, note: Note = "", bridge: Bridge = None,
+    yes: Yes = False, dry_run: DryRun = False, json: Json = False,
+) -> None:  # fmt: skip
+    """Take a backend out: its slots, and no others, go to the rest of its pool."""
+    if over and lasts and lasts <= over:
+        raise typer.BadParameter("--for must be longer than --over, or the drain ends before its last slots have left")
+    change = _take_out(switch, name, "drain", over, lasts, note, bridge, yes, dry_run, json)
+    pool, backend = name.split("/")
+    absence = change.after.find(pool, backend, "drain")
+    if not dry_run and absence is not None and absence.gone < WHOLE:
+        _drain_on(switch, change, pool, backend, json)
+    _report(change, name, dry_run, json, f"{name} is drained already")
+
+
+def undrain(
+    switch: Switch,
+    name: Name,
+    bridge: Bridge = None,
+    yes: NeverAsks = False,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
+    """Take a drained backend back in: it gets exactly its slots back."""
+    _bring_back(switch, name, "drain", bridge, dry_run, json)
+
+
+def down(
+    switch: Switch, name: Name, lasts: Lasts = None, note: Note = "", bridge: Bridge = None, yes: Yes = False,
+    dry_run: DryRun = False, json: Json = False,
+) -> None:  # fmt: skip
+    """Take a failed backend out at once."""
+    change = _take_out(switch, name, "down", None, lasts, note, bridge, yes, dry_run, json)
+    _report(change, name, dry_run, json, f"{name} is down already")
+
+
+def up(
+    switch: Switch,
+    name: Name,
+    bridge: Bridge = None,
+    yes: NeverAsks = False,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
+    """Take a backend that was down back in."""
+    _bring_back(switch, name, "down", bridge, dry_run, json)
+
+
+def due(switch: Switch, bridge: Bridge = None, dry_run: DryRun = False, json: Json = False) -> None:
+    """Do what is due: undo drains and downs whose time is over, go on with gradual drains, bring back tables that a restart
+    of ovs-vswitchd emptied. For a timer: says nothing when nothing is due.
+    """
+    from dnsteer.deploy.reconcile import due as run_due
+
+    done = run_due(switch, bridge, dry_run=dry_run, progress=progress(json))
+    failed = one_of(done.failed) if done.failed else None
+    if json:
+        value = {
+            "changed": done.changed,
+            "restored": done.restored,
+            "loaded": done.loaded,
+            "changes": [c.as_json() for c in done.changes],
+        }
+        error = {"error": str(failed)} if failed else {}
+        print_json({"ok": failed is None, **error, **value, "dry_run": dry_run})
+        if failed:
+            raise typer.Exit(Exit.UNAVAILABLE if isinstance(failed, UnavailableError) else Exit.ERROR)
+        return
+    for name in done.restored:
+        what = f"{'would be' if dry_run else 'are'} brought back"
+        out.print(f"{name}: the tables were not those of the record and {what}")
+    for name in done.loaded:
+        what = "would get" if dry_run else "has"
+        out.print(f"{name}: the extension did not have the program of the record and {what} it again")
+    for change in done.changes:
+        _report(change, "", dry_run, json, "")
+    if failed:
+        raise failed
+
+
+def _take_out(
+    switch: Switch, name: str, kind: Kind, over: float | None, lasts: float | None, note: str, bridge: str | None,
+    yes: bool, dry_run: bool, json: bool,
+) -> Change:  # fmt: skip
+    from dnsteer.deploy.overlay_edits import take_out
+
+    # What a gradual drain would do is what it comes to in the end.
+    edit = take_out(name, kind, over=over or 0, lasts=lasts or 0, note=note, whole=dry_run)
+    return _change(switch, name, edit, bridge, yes, dry_run, json)
+
+
+def _bring_back(switch: Switch, name: str, kind: Kind, bridge: str | None, dry_run: bool, json: bool) -> None:
+    from dnsteer.deploy.overlay_edits import bring_back
+
+    # It gets its own slots back and no others, so there is nothing to ask.
+    change = _change(switch, name, bring_back(name, kind), bridge, True, dry_run, json)
+    pool, _, backend = name.partition("/")
+    other = change.after.find(pool, backend, "down" if kind == "drain" else "drain")
+    hint = f", it is {_OUT[other.kind]}: dnsteer {_BACK[other.kind]} {name}" if other else ""
+    _report(change, name, dry_run, json, f"{name} is not {_OUT[kind]}{hint}")
+
+
+def _change(switch: Switch, name: str, edit: Edit, bridge: str | None, yes: bool, dry_run: bool, json: bool) -> Change:
+    from dnsteer.deploy.backends import change_overlay
+
+    return change_overlay(
+        switch, bridge, edit, pool=name.partition("/")[0], dry_run=dry_run, confirm=confirm(yes, json),
+        progress=progress(json),
+    )  # fmt: skip
+
+
+def _report(change: Change, name: str, dry_run: bool, json: bool, nothing: str) -> None:
+    """Print what was done about the backend *name*; empty: about several."""
+    if json:
+        pool, _, backend = name.partition("/")
+        about = {"pool": pool, "backend": backend, "slots": change.slots.get(pool)} if name else {}
+        print_json({**change.as_json(), **about, "dry_run": dry_run})
+        return
+    for warning in change.warnings:
+        err.print(f"warning: {warning}")
+    if not change.edited:
+        are, it = ("were", "they were") if change.are == "are" else ("was", "it was")
+        put = f"{change.what} {'would be' if dry_run else are} put right, as {it} not what the record says"
+        said = put if change.repaired else "nothing to change"
+        out.print(f"{change.bridge}: {said}; {nothing}")
+        return
+    verb = "would change" if dry_run else "changed"
+    out.print("\n".join(f"{change.bridge}: {verb}: {escape(line)}" for line in change.words()))
+
+
+def _drain_on(switch: Switch, first: Change, pool: str, backend: str, json: bool) -> None:
+    """Go on with a gradual drain until it is done; what moved is added to *first*. Raises SwitchError when it is ended."""
+    from dnsteer.deploy.backends import change_overlay
+    from dnsteer.deploy.movement import together
+    from dnsteer.deploy.overlay_edits import advance
+
+    say = progress(json)
+    last = first.after.find(pool, backend, "drain")
+    try:
+        while True:
+            try:
+                change = change_overlay(switch, first.bridge, advance, pool=pool)
+            except SwitchError as failed:
+                far = f"{pool}/{backend} is {last.gone / 10 if last else 0:.0f} % drained, and `due` goes on with it"
+                raise one_of([failed], [far]) from None
+            absence = change.after.find(pool, backend, "drain")
+            if absence is None:
+                last = change.before.find(pool, backend, "drain") or last
+                why = "its --for was over" if last and last.expired(now()) else "somebody ended it"
+                has = "it is down" if change.after.find(pool, backend, "down") else "it has its slots"
+                raise SwitchError(f"{pool}/{backend} is NOT drained: {why}; {has}")
+            last = absence
+            say(f"{pool}/{backend}: {absence.gone / 10:.0f} % drained")
+            first.moves = together(first.moves, change.moves)
+            first.after = change.after
+            if absence.gone == WHOLE:
+                return
+            time.sleep(max(_LEAST, absence.over / _STEPS))
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"{pool}/{backend} stays as far drained as it is; `due` goes on with it") from None

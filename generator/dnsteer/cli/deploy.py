@@ -1,0 +1,221 @@
+"""Verbs that bring a running switch to a spec: `plan`, `apply`, and `verify`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dnsteer.cli.output import (
+    SPEC_HELP,
+    Exit,
+    Json,
+    SpecFile,
+    Verbose,
+    check,
+    err,
+    load,
+    out,
+    print_json,
+    spec_warnings,
+)
+from dnsteer.cli.running_switch import DryRun, Note, Yes, confirm, on_switch, progress
+from dnsteer.deploy.target_switch import GRACE, Switch
+from dnsteer.spec.errors import escape
+
+if TYPE_CHECKING:
+    from dnsteer.deploy.prefetch import Ahead
+    from dnsteer.deploy.run import Deployed
+    from dnsteer.deploy.summary import Outlook
+    from dnsteer.spec.load import Loaded
+
+Adopt = Annotated[bool, typer.Option("--adopt", help="Take over a bridge that dnsteer did not make.")]
+Rename = Annotated[
+    bool, typer.Option("--rename", help="Apply although the switch has another name than the spec says.")
+]
+Grace = Annotated[
+    float,
+    typer.Option("--grace", metavar="SECONDS", min=0, help="How long answers of leaving NAT backends may still take."),
+]
+Details = Annotated[bool, typer.Option("-v", "--verbose", help="Flows and groups too, and each warning by itself.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs to the command."""
+    for verb in (plan, apply, verify):
+        app.command(verb.__name__)(on_switch(verb))
+
+
+def plan(
+    switch: Switch, spec: SpecFile, verbose: Details = False, adopt: Adopt = False, rename: Rename = False, note: Note = "",
+    grace: Grace = GRACE,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a plan file, for apply --plan.")
+    ] = None,
+    json: Json = False,
+) -> None:  # fmt: skip
+    """Say what an apply would change on the switch. Changes nothing; exit code 0: nothing to do, 2: changes."""
+    if output == Path("-"):
+        raise typer.BadParameter("found -o -; expected a file: the plan's words go to standard output")
+    with _loaded(spec, switch, json, verbose) as (loaded, ahead):
+        from dnsteer.deploy import plan_file
+        from dnsteer.deploy.run import Options, look
+
+        options = Options(adopt, rename, note, grace)
+        outlook = look(loaded, switch, options, ahead=ahead)
+    if output is not None:
+        plan_file.write(outlook, switch, options, output)
+    show(outlook, verbose=verbose, json=json)
+    if output is not None and not json:
+        out.print(f"plan written to {output}; to do exactly this: dnsteer apply --plan {output}")
+    raise typer.Exit(Exit.DIFFERENT if outlook.changed else Exit.OK)
+
+
+def apply(
+    switch: Switch,
+    spec: Annotated[
+        Path | None, typer.Argument(metavar="SPEC", help=f"{SPEC_HELP[:-1]}; left out with --plan.", show_default=False)
+    ] = None,
+    plan: Annotated[Path | None, typer.Option("--plan", metavar="FILE", help="Apply exactly what a plan file says.")] = None,
+    adopt: Adopt = False, rename: Rename = False, note: Note = "", grace: Grace = GRACE,
+    yes: Yes = False, dry_run: DryRun = False, verbose: Verbose = False, json: Json = False,
+) -> None:  # fmt: skip
+    """Bring a running switch to the spec: the bridge by OVSDB, flows and groups in one atomic bundle."""
+    if (spec is None) == (plan is None):
+        raise typer.BadParameter("give a SPEC, or --plan FILE, and not both")
+    if plan is not None:
+        if adopt or rename or note or grace != GRACE:
+            raise typer.BadParameter(
+                "--adopt, --rename, --note and --grace belong to the plan: give them to dnsteer plan"
+            )
+        from dnsteer.deploy import plan_file
+
+        value = plan_file.read(plan)
+        if dry_run:
+            show(plan_file.look_again(value, plan, switch), verbose=False, json=json)
+            return
+        done = plan_file.carry_out(value, plan, switch, confirm=confirm(yes, json), progress=progress(json))
+    elif spec is not None:
+        with _loaded(spec, switch, json, verbose) as (loaded, ahead):
+            from dnsteer.deploy.run import Options, deploy, look
+
+            options = Options(adopt, rename, note, grace)
+            if dry_run:
+                show(look(loaded, switch, options, ahead=ahead), verbose=False, json=json)
+                return
+            done = deploy(loaded, switch, options, confirm=confirm(yes, json), ahead=ahead, progress=progress(json))
+    report(done, json)
+
+
+@contextmanager
+def _loaded(spec: Path, switch: Switch, json: bool, verbose: bool) -> Iterator[tuple[Loaded, Ahead]]:
+    """The spec, and the switch's tables: it prints them while the spec is checked and what that takes is imported."""
+    from dnsteer.deploy.prefetch import Ahead
+    from dnsteer.spec.document import bridge_of, read_document
+
+    with Ahead(switch) as ahead:
+        document = read_document(spec)
+        ahead.begin(bridge_of(document))
+        yield check(document, json, verbose), ahead
+
+
+def show(outlook: Outlook, *, verbose: bool, json: bool) -> None:
+    """Print what would change."""
+    from dnsteer.deploy.summary import as_json, counted, details, sentences
+
+    if json:
+        print_json({**as_json(outlook, verbose=verbose), **spec_warnings(outlook.loaded)})
+        return
+    bridge = outlook.loaded.spec.switch.bridge
+    for warning in (*outlook.warnings, *outlook.ask):
+        err.print(f"warning: {escape(warning)}")
+    _print_notes(outlook)
+    if not outlook.changed:
+        out.print(f"{bridge}: nothing to change")
+        return
+    out.print("\n".join([f"{bridge}: would change", *(f"  {escape(line)}" for line in sentences(outlook))]))
+    out.print(f"  on the switch: {', '.join(counted(outlook.prepared.todo)) or 'no flow or group'}")
+    if verbose:
+        out.print("\n".join(details(outlook.prepared.todo)))
+
+
+def _print_notes(outlook: Outlook) -> None:
+    for note in outlook.notes:
+        err.print(f"note: {escape(note)}")
+
+
+def report(done: Deployed, json: bool) -> None:
+    """Print what was changed."""
+    from dnsteer.deploy.summary import as_json, counted, counts, sentences
+
+    bridge, changed = done.outlook.loaded.spec.switch.bridge, done.applied.changed
+    if json:
+        value = {**as_json(done.outlook, verbose=False), **spec_warnings(done.outlook.loaded)}
+        print_json({**value, "changed": changed, "state": done.state, "counts": counts(done.applied.flows)})
+        return
+    for warning in done.outlook.warnings:
+        err.print(f"warning: {escape(warning)}")
+    _print_notes(done.outlook)
+    if not changed:
+        out.print(f"{bridge}: nothing to change")
+        return
+    said = escape("; ".join([*sentences(done.outlook), *counted(done.applied.flows)]))
+    out.print(f"{bridge}: applied as state {done.state}; {said}")
+
+
+def verify(
+    switch: Switch,
+    spec: SpecFile,
+    ignore_foreign: Annotated[
+        bool, typer.Option("--ignore-foreign", help="Say nothing about flows and ports that are not dnsteer's.")
+    ] = False,
+    offload: Annotated[
+        bool, typer.Option("--offload", help="Look instead at what is in hardware, and name what should be and is not.")
+    ] = False,
+    flavor: Annotated[
+        str | None,
+        typer.Option(metavar="F", help="With --offload: flavor or profile to expect; the spec's by default."),
+    ] = None,
+    control: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="With --offload: ovs-vswitchd's control socket; beside --db by default."),
+    ] = None,
+    verbose: Verbose = False,
+    json: Json = False,
+) -> None:
+    """Compare a running switch with the spec and its overlay, and name every difference. Changes nothing."""
+    for option, value in (("--flavor", flavor), ("--control", control)):
+        if value is not None and not offload:
+            raise typer.BadParameter(f"found {option} without --offload; expected both, or neither")
+    loaded = load(spec, json, verbose)
+    if offload:
+        from dnsteer.cli.verify_offload import show_offload
+
+        show_offload(loaded, switch, flavor, control, json)
+        return
+    from dnsteer.status.verify import verify as run_verify
+
+    found = run_verify(
+        loaded, switch.remote, openflow=switch.openflow, ignore_foreign=ignore_foreign, timeout=switch.timeout,
+        extension=switch.extension,
+    )  # fmt: skip
+    bridge = loaded.spec.switch.bridge
+    drift, warnings = [d for d in found if not d.warns], [d for d in found if d.warns]
+    if json:
+        print_json({
+            "ok": not drift, "drift": [d.as_json() for d in drift], "warnings": [d.as_json() for d in warnings],
+            **spec_warnings(loaded),
+        })  # fmt: skip
+        raise typer.Exit(Exit.DIFFERENT if drift else Exit.OK)
+    for d in warnings:
+        err.print(f"warning: {escape(d.text(loaded.file))}")
+    for d in drift:
+        out.print(escape(d.text(loaded.file)))
+    if not drift:
+        out.print(f"{bridge}: as the spec says")
+    else:
+        out.print(f"{bridge}: {len(drift)} difference{'s' if len(drift) > 1 else ''}")
+    raise typer.Exit(Exit.DIFFERENT if drift else Exit.OK)

@@ -1,0 +1,126 @@
+"""What verbs that work on a running switch have in common: how it is reached, and asking before much is changed."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from dnsteer.cli.output import err, reporting
+from dnsteer.cli.remote_options import (
+    CaCert,
+    Certificate,
+    Db,
+    ExtensionSocket,
+    OpenFlowTarget,
+    PrivateKey,
+    Timeout,
+    use_tls,
+)
+from dnsteer.deploy.target_switch import Confirm, Progress, Switch, silent
+from dnsteer.spec.errors import escape
+from dnsteer.switch.tools import SwitchError
+
+DEFAULT_DB = "unix:/var/run/openvswitch/db.sock"
+
+Bridge = Annotated[
+    str | None, typer.Option("--bridge", metavar="NAME", help="The bridge, where several are dnsteer's.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, even when more than half of a pool moves.")]
+NeverAsks = Annotated[
+    bool, typer.Option("--yes", "-y", help="For scripts; giving a backend its own slots back is never asked about.")
+]
+MOST_NOTE = 500
+
+
+def _note(text: str) -> str:
+    """A note, which stands in the switch's database and on one line of status and history."""
+    if len(text) > MOST_NOTE:
+        raise typer.BadParameter(f"found {len(text)} characters; expected at most {MOST_NOTE}")
+    strange = next((c for c in text if not c.isprintable()), None)
+    if strange is not None:
+        raise typer.BadParameter(
+            f"found the character {strange!a}; expected one line of text without control characters"
+        )
+    return text
+
+
+Note = Annotated[
+    str,
+    typer.Option(
+        "--note", metavar="TEXT", help=f"Why, in at most {MOST_NOTE} characters; shown by status and history.",
+        callback=_note,
+    ),
+]  # fmt: skip
+
+
+def _options(
+    db: Db = DEFAULT_DB,
+    openflow: OpenFlowTarget = None,
+    timeout: Timeout = 10,
+    private_key: PrivateKey = None,
+    certificate: Certificate = None,
+    ca_cert: CaCert = None,
+    extension: ExtensionSocket = None,
+) -> Switch:
+    use_tls(private_key, certificate, ca_cert)
+    return Switch(db, openflow, timeout, extension or None)
+
+
+def on_switch(verb: Callable[..., None]) -> Callable[..., None]:
+    """Give *verb*, whose first parameter `switch` is a Switch, the options that say which switch is meant.
+
+    Its errors are reported, as JSON when it has a parameter `json` that is set.
+    """
+    own = inspect.signature(verb, eval_str=True)
+    options = inspect.signature(_options, eval_str=True).parameters
+
+    @functools.wraps(verb)
+    def run(**given: Any) -> None:
+        with reporting(bool(given.get("json"))):
+            switch = _options(**{name: given.pop(name) for name in options})
+            verb(switch, **given)
+
+    kept = [p for name, p in own.parameters.items() if name != "switch"]
+    both = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*kept, *options.values())]
+    run.__signature__ = inspect.Signature(both)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in both}
+    return run
+
+
+def progress(json: bool) -> Progress:
+    """Progress on standard error, none with JSON."""
+    return silent if json else lambda text: err.print(text)
+
+
+def confirm(yes: bool, json: bool) -> Confirm | None:
+    """Ask in a terminal, after saying what would change; elsewhere refuse without --yes."""
+
+    def ask(reasons: list[str], words: list[str]) -> None:
+        why = "\n".join(reasons)
+        if json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise SwitchError(f"{why}\nnothing was changed; if that is meant: --yes")
+        would = "\n  ".join(["would change:", *map(escape, words)])
+        err.print(f"{would}\n{why}")
+        if not typer.confirm("Go on?", err=True):
+            raise SwitchError("nothing was changed")
+
+    return None if yes else ask
+
+
+def seconds(text: str) -> float:
+    """A time such as 90, 90s, 15m, 2h or 1d in seconds. Raises typer.BadParameter."""
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1)
+    try:
+        value = float(number) * unit
+    except ValueError:
+        value = -1
+    if not 0 < value <= 366 * 86400:
+        raise typer.BadParameter(f"found {text!r}; expected a time up to a year, such as 90s, 15m, 2h or 1d")
+    return value

@@ -1,0 +1,1 @@
+"""Changing a running switch: every verb that does so."""

@@ -1,0 +1,291 @@
+"""Take backends out of a running switch and back in: quickly, by changing only the slots of the pools concerned.
+
+Nothing here loads the spec or looks at other tables: members and weights come from the record. Where the tables are not
+what the record says, all of the recorded state is applied instead, which takes longer and mends them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from dnsteer import __version__
+from dnsteer.deploy import maintenance_text, movement
+from dnsteer.deploy.target_switch import MOVED_ON, WAITS, Confirm, Progress, Switch, expire, now, silent
+from dnsteer.plan.maintenance import WHOLE, Overlay, marker
+from dnsteer.plan.membership import Membership
+from dnsteer.plan.numbers import Category, cookie
+from dnsteer.plan.objects import Plan, SlotTable, group_row
+from dnsteer.plan.pipeline import PIPELINE
+from dnsteer.plan.slot_owners import owners_of
+from dnsteer.plan.subject import Subject
+from dnsteer.render.flows import flow_lines, groups_of, render_table
+from dnsteer.render.templates import register_value
+from dnsteer.switch.openflow import OpenFlow, Tables, UnconfirmedError
+from dnsteer.switch.record import Record
+from dnsteer.switch.restart_fence import RestartedError, send
+from dnsteer.switch.signals import put_off
+from dnsteer.switch.state import STILL_BEGUN, Standing, State
+from dnsteer.switch.table_changes import changes
+from dnsteer.switch.tools import SwitchError, reworded
+
+if TYPE_CHECKING:
+    from dnsteer.extension.handover import Handover
+
+Edit = Callable[[Overlay, State, datetime], Overlay]
+"""The overlay that is wanted, given the one that there is, the state and the time. May raise SwitchError."""
+
+
+@dataclass
+class Change:
+    """What a change of the overlay did, or would do. *slots* has the number of slots of each pool.
+
+    *ask* is why an operator is asked first. *repaired*: *what* was not what the record said, and was put right.
+    """
+
+    bridge: str
+    before: Overlay
+    after: Overlay
+    moves: list[movement.Move]
+    warnings: list[str] = field(default_factory=list)
+    slots: Mapping[str, int] = field(default_factory=dict)
+    ask: list[str] = field(default_factory=list)
+    repaired: bool = False
+    what: str = "the tables"
+
+    @property
+    def edited(self) -> bool:
+        """Whether the overlay is another one."""
+        return self.before != self.after
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything changes."""
+        return self.edited or self.repaired
+
+    @property
+    def are(self) -> str:
+        """Singular or plural, for sentences about *what*."""
+        return "are" if self.what.endswith("tables") else "is"
+
+    def words(self) -> list[str]:
+        """What changes, a sentence each. Empty when the overlay is the same."""
+        moves = [move.text() for move in self.moves]
+        altered = maintenance_text.altered(self.before, self.after)
+        if moves or not self.edited:
+            return moves + altered
+        return [*maintenance_text.begun_and_ended(self.before, self.after), *altered, "no slot moves"]
+
+    def as_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "ok": True, "changed": self.changed, "bridge": self.bridge, "repaired": self.repaired,
+            "moved": sum(m.moved for m in self.moves),
+            "moves": [m.as_json() for m in self.moves], "words": self.words(), "asks": self.ask,
+            "warnings": self.warnings,
+        }  # fmt: skip
+
+
+def change_overlay(
+    switch: Switch,
+    bridge: str | None,
+    edit: Edit,
+    *,
+    pool: str = "",
+    dry_run: bool = False,
+    confirm: Confirm | None = None,
+    progress: Progress = silent,
+    time: datetime | None = None,
+) -> Change:
+    """Change the overlay of a switch, and the tables with it, in one bundle. What is over ends with it.
+
+    With *pool* the slots of that pool are looked at, and put right, also where the overlay is what it should be already.
+    *confirm* is asked where much is at stake. Raises SwitchError, or UnavailableError when the switch cannot be reached.
+    """
+    with Record(switch.remote, switch.timeout) as record:
+        standing = record.the_bridge(bridge)
+        said_yes_to: object = None
+        while True:
+            if not dry_run:
+                standing = _locked(switch, record, standing.bridge, progress)
+            if not standing.number:
+                raise SwitchError(f"no spec was applied to bridge {standing.bridge} by this version; apply one first")
+            state = record.state(standing, standing.number)
+            change, in_the_end = _look(standing, state, edit, time or now())
+            basis = standing.uuid, standing.ids, in_the_end, change.ask
+            if dry_run or confirm is None or not change.ask or basis == said_yes_to:
+                break
+            record.unlock()  # while somebody thinks, others work
+            if said_yes_to is not None:
+                progress(MOVED_ON)
+            confirm(change.ask, [m.text() for m in in_the_end])
+            said_yes_to = basis
+        if not (dry_run and change.edited):
+            _carry_out(switch, record, standing, state, change, pool, dry_run, progress)
+        return change
+
+
+def _locked(switch: Switch, record: Record, bridge: str, progress: Progress) -> Standing:
+    """The bridge as it stands, now that nobody else changes it; a change that was cut off is ended."""
+    record.lock(bridge)
+    standing = record.the_bridge(bridge)
+    if standing.pending is None:
+        return standing
+    from dnsteer.deploy.settle import settle  # here, since it loads all that quick verbs do without
+
+    return settle(switch, record, standing, progress)
+
+
+def _look(standing: Standing, state: State, edit: Edit, time: datetime) -> tuple[Change, list[movement.Move]]:
+    """What the edit comes to, and what moves when gradual drains are done, which are asked about before they begin."""
+    before, members = standing.overlay, state.members
+    after = edit(expire(before, time), state, time)
+    # Of this edit alone: how far drains of others have come is not its doing.
+    own = Overlay(tuple(a if a in set(before) else replace(a, gone=WHOLE) for a in after))
+    in_the_end = movement.moves(members, before, members, own) if before != after else []
+    goal = Overlay(tuple(replace(a, gone=WHOLE) for a in after))
+    change = Change(
+        standing.bridge, before, after,
+        moves=movement.moves(members, before, members, after),
+        warnings=movement.dark_pools(members, after) + ([WAITS] if standing.waits else []),
+        slots={m.pool: m.slots for m in members},
+        ask=movement.reasons_to_ask(in_the_end, members, before, members, goal) if before != after else [],
+    )  # fmt: skip
+    return change, in_the_end
+
+
+def _carry_out(
+    switch: Switch, record: Record, standing: Standing, state: State, change: Change, pool: str, dry_run: bool,
+    progress: Progress,
+) -> None:  # fmt: skip
+    """Change the slots of the pools whose absences change, where they are what the record says; else mend the tables."""
+    before, after = change.before, change.after
+    touched = [m for m in state.members if m.pool == pool or before.of(m.pool) != after.of(m.pool)]
+    if not touched and not change.edited:
+        return
+    program: Handover | None = None
+    if any(m.pool in state.extended for m in touched):
+        from dnsteer.deploy.extension import for_state  # here, since it loads all that quick verbs do without
+
+        program = for_state(switch, state, after)
+    client = switch.client(standing.bridge)
+    touched = [m for m in touched if m.number not in state.elsewhere]
+    have, was = _tables_of(client, touched), _plan(state, before, touched)
+    if not changes(_lines(was), groups_of(was), have):
+        try:
+            if change.edited:
+                _move(client, record, standing, state, after, touched, have, program)
+                return
+            if program is None or not program.loads:
+                return
+            change.what = "the extension's program"
+        except RestartedError:
+            pass  # the tables are empty by now, or the fence alone is gone
+    change.repaired = True
+    if dry_run:
+        return
+    from dnsteer.deploy.settle import apply_state
+
+    other = f"dnsteer {state.version} made the tables, and this is {__version__}"
+    why = f"{change.what} {change.are} not what the record says" if state.version == __version__ else other
+    progress(f"{why}: applying all of the recorded state")
+    applied = apply_state(switch, record, state, after, progress, needed=program is not None)
+    if applied.away is not None:
+        change.warnings.append(f"the extension does not have its program: {applied.away}")
+
+
+def _move(
+    client: OpenFlow, record: Record, standing: Standing, state: State, after: Overlay, touched: Sequence[Membership],
+    have: Tables, program: Handover | None,
+) -> None:  # fmt: skip
+    """Move the slots, in the extension first, which may refuse, and write it down."""
+    wanted = _plan(state, after, touched)
+    todo = changes(_lines(wanted), groups_of(wanted), have)
+    with put_off():  # it is short
+        try:
+            pending = record.begin(standing, state, after)
+        except SwitchError as err:
+            raise reworded(err, f"{err}; nothing was changed") from None
+        if program is not None and program.loads:
+            _load(record, standing, program)
+        try:
+            send(client, todo.bundle(), fenced=True)
+        except UnconfirmedError:
+            raise  # maybe it is done: the next verb looks
+        except SwitchError as err:
+            failed = [program.back()] if program is not None and program.loads else []
+            said = "; ".join(filter(None, [*failed, _take_back(record, standing)]))
+            if said:
+                raise reworded(err, f"{err}; {said}") from None
+            raise
+        try:
+            record.commit(standing, pending)
+        except SwitchError as err:
+            raise reworded(
+                err, f"the slots have moved, but {err}; the record has that as under way: the first verb that can write it "
+                "ends it, dnsteer due or this one again"
+            ) from None  # fmt: skip
+
+
+def _take_back(record: Record, standing: Standing) -> str:
+    """Forget a change of the overlay that was not made. What could not be, in words."""
+    try:
+        record.take_back(standing)  # no state was begun
+    except SwitchError as err:
+        return STILL_BEGUN.format(err)
+    return ""
+
+
+def _load(record: Record, standing: Standing, program: Handover) -> None:
+    """Give the extension the slots. Raises what it raises; unless nobody knows what became of it, nothing was changed."""
+    from dnsteer.extension.client import LostError
+
+    try:
+        program.finish()
+    except LostError as err:
+        raise LostError(f"{err}; whether it has the new slots is not known: repeat the command") from None
+    except (SwitchError, PermissionError) as err:
+        said = _take_back(record, standing)
+        if said and isinstance(err, SwitchError):
+            raise reworded(err, f"{err}; {said}") from None
+        raise
+
+
+def _tables_of(client: OpenFlow, touched: Iterable[Membership]) -> Tables:
+    """What the switch has of the pools' slots, and of the flow that carries the marker."""
+    tables = client.dump(only=f"table={PIPELINE.tables['state'].number}")
+    slot, pool = PIPELINE.tables["slot"], PIPELINE.registers["pool"]
+    for members in touched:
+        one = client.dump(only=f"table={slot.number},{pool.field}={register_value(members.number)}")
+        tables.flows.update(one.flows)
+        tables.flags.update(one.flags)
+        tables.other.update(one.other)
+        if members.selection == "dp-hash":
+            number = group_row(members, ()).group
+            group = client.group(number)
+            if group is not None:
+                tables.groups[number] = group
+    return tables
+
+
+def _plan(state: State, overlay: Overlay, touched: Iterable[Membership]) -> Plan:
+    """That part of the plan which an overlay changes."""
+    pipeline = Subject(cookie(Category.PIPELINE, 0), "pipeline", (), 0)
+    plan = Plan("", "", "", pipeline, state.digest, marker(state.digest, overlay))
+    for members in touched:
+        owners = owners_of(members, overlay.of(members.pool))
+        if members.selection != "dp-hash":
+            plan.slots.append(SlotTable(members, owners))
+        elif owners:
+            plan.groups.append(group_row(members, owners))
+    return plan
+
+
+def _lines(plan: Plan) -> dict[str, None]:
+    """The flows of a part of a plan: those of its pools, and the one that carries the marker."""
+    pool = f"{PIPELINE.registers['pool'].field}="
+    slots = flow_lines(render_table(plan, PIPELINE.tables["slot"], notes=False))
+    own = [line for line in slots if pool in line]
+    return dict.fromkeys([*own, *flow_lines(render_table(plan, PIPELINE.tables["state"]))])

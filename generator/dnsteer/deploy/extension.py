@@ -1,0 +1,146 @@
+"""The extension of a switch: where it is, what it must do for a recorded state, and what changes in it, in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dnsteer.deploy.settle import load_state
+from dnsteer.deploy.target_switch import Progress, Switch
+from dnsteer.extension import handover as hand
+from dnsteer.extension.client import Program, socket_path
+from dnsteer.extension.handover import Handover
+from dnsteer.extension.program_diff import Difference
+from dnsteer.plan.build import build_plan
+from dnsteer.plan.maintenance import Overlay
+from dnsteer.plan.objects import Plan
+from dnsteer.spec import derived
+from dnsteer.spec.model.spec import Spec
+from dnsteer.switch.record import Record
+from dnsteer.switch.state import State
+from dnsteer.switch.tools import SwitchError
+
+_MOST = 10
+"""VIPs that are named one by one."""
+
+
+def extended_pools(spec: Spec) -> tuple[str, ...]:
+    """The pools that the extension serves."""
+    found = (vip.pool for vip in spec.vips.values() if derived.extended(spec.pools[vip.pool], vip.forwarding))
+    return tuple(dict.fromkeys(found))
+
+
+def elsewhere(plan: Plan) -> tuple[int, ...]:
+    """Numbers of the pools whose slots the extension alone has, and not the tables."""
+    here = {table.members.number for table in plan.slots}
+    return tuple(m.number for m in plan.members if m.selection != "dp-hash" and m.number not in here)
+
+
+def program_for(switch: Switch, spec: Spec, patience: float = math.inf) -> Program:
+    """The extension, by the socket that was given or the spec's."""
+    part = spec.switch.extension
+    return Program(socket_path(switch.extension, part.control if part else ""), min(switch.timeout, patience))
+
+
+def for_state(switch: Switch, state: State, overlay: Overlay) -> Handover:
+    """What the extension must do for a recorded state and an overlay, and what it does. Raises as `handover.look`."""
+    loaded = load_state(state)
+    return hand.look(build_plan(loaded, overlay), program_for(switch, loaded.spec), needed=True)
+
+
+def mend(switch: Switch, bridge: str, *, dry_run: bool, progress: Progress) -> bool:
+    """Give an extension that was started anew, or steered by others, the program of the record. Whether it had another.
+
+    Where it has the right one, that is told it once, so that it counts as given. Only for a bridge whose tables are the
+    record's. Raises SwitchError or PermissionError.
+    """
+    with Record(switch.remote, switch.timeout) as record:
+        if not dry_run:
+            record.lock(bridge)
+        standing = record.the_bridge(bridge)
+        if standing.pending is not None or not standing.extended:
+            return False
+        state = record.state(standing, standing.number)
+        if not _is_strange(program_for(switch, load_state(state).spec).status()):
+            return False
+        found = for_state(switch, state, standing.overlay)
+        if not dry_run:
+            progress("the extension was started anew, or steered by others: loading the program of the record")
+            found.finish()
+        return found.loads
+
+
+def _is_strange(status: dict[str, Any]) -> bool:
+    """Whether the program may be another than the one that dnsteer loaded."""
+    return status.get("loads") == 1 or status.get("consistent") is False or status.get("draining") is True
+
+
+@dataclass
+class ProgramChange:
+    """What changes in the extension: names of VIPs, and sentences. *away* is why it cannot be told."""
+
+    socket: str
+    loads: bool = False
+    away: str = ""
+    added: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+    basis: Any = None
+
+    def as_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "socket": self.socket, "loads": self.loads, "away": self.away or None, "added": self.added,
+            "removed": self.removed, "changed": self.changed, "text": self.words,
+        }  # fmt: skip
+
+
+def change_of(found: Handover) -> ProgramChange:
+    """What a handover changes."""
+    change = ProgramChange(found.program.path, found.loads, str(found.away or ""), basis=found.running)
+    if not found.loads:
+        return change
+    differences = found.differences
+    by_kind: dict[str, list[Difference]] = {}
+    for d in differences:
+        by_kind.setdefault(d.kind if d.key else "settings", []).append(d)
+    for kind, names, verb in (
+        ("missing", change.added, "serves {} from now on"),
+        ("added", change.removed, "serves {} no longer"),
+        ("changed", change.changed, "serves {} otherwise"),
+    ):
+        names += dict.fromkeys(d.name for d in by_kind.get(kind, []))
+        if names:
+            change.words.append(f"the extension {verb.format(_listed(names))}")
+    if by_kind.get("settings") and not (change.added or change.removed or change.changed):
+        change.words.append(f"the extension: {_listed([f'{d.name} {d.detail}' for d in by_kind['settings']])}")
+    if not differences:
+        change.words.append("the extension gets its program anew: hardware does not do what it says")
+    return change
+
+
+def _listed(names: Sequence[str]) -> str:
+    """VIPs, each with its ports: `dns 192.0.2.53 53/udp+tcp`."""
+    ports: dict[tuple[str, ...], list[str]] = {}
+    for name in names:
+        *vip, protocol, port = name.split("/") if name.count("/") == 3 else (name, "", "")
+        ports.setdefault((*vip, port), []).append(protocol)
+    out = [_one(key, protocols) for key, protocols in ports.items()]
+    more = len(out) - _MOST
+    return ", ".join(out[:_MOST]) + (f" and {more} more" if more > 0 else "")
+
+
+def _one(key: Iterable[str], protocols: Sequence[str]) -> str:
+    *vip, port = key
+    return f"{' '.join(vip)} {port}/{'+'.join(protocols)}" if port else vip[0]
+
+
+def guarded(work: Callable[[], bool]) -> bool:
+    """Do something with the extension; that we may not is an error like others."""
+    try:
+        return work()
+    except PermissionError as err:
+        raise SwitchError(f"{err.filename}: {err.strerror}; run as root or as the owner") from None

@@ -1,0 +1,47 @@
+"""What becomes of absences, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+
+from dnsteer.plan.maintenance import WHOLE, Absence, Overlay
+
+_OUT = {"drain": "drained", "down": "down"}
+
+
+def begun_and_ended(before: Overlay, after: Overlay) -> list[str]:
+    """Which absences are new, and which are gone."""
+    names = {(a.name, a.kind) for a in before}, {(a.name, a.kind) for a in after}
+    new = [
+        f"{a.name} is {_OUT[a.kind] if a.gone >= WHOLE else 'draining'}"
+        for a in after
+        if (a.name, a.kind) not in names[0]
+    ]
+    return new + [f"{a.kind} of {a.name} ends" for a in before if (a.name, a.kind) not in names[1]]
+
+
+def altered(before: Overlay, after: Overlay) -> list[str]:
+    """What is another time, pace or note for those that stay out."""
+    out = []
+    for new in after:
+        old = before.find(new.pool, new.backend, new.kind)
+        if old is not None and (what := ", ".join(_fields(old, new))):
+            out.append(f"{new.kind} of {new.name}: {what}")
+    return out
+
+
+def _fields(old: Absence, new: Absence) -> Iterator[str]:
+    if old.until != new.until:
+        yield f"until {_when(old.until)} -> {_when(new.until)}"
+    if old.over != new.over:
+        yield f"over {old.over:g} s -> {new.over:g} s"
+    if old.note != new.note:
+        yield f"note {old.note!r} -> {new.note!r}"
+
+
+def _when(time: str) -> str:
+    """A recorded time, in UTC."""
+    if not time:
+        return "it is ended"
+    return datetime.fromisoformat(time).astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,163 @@
+"""Which slots move from whom to whom, and whether that is so much that an operator should be asked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from dnsteer.plan.maintenance import Overlay
+from dnsteer.plan.membership import Membership
+from dnsteer.plan.overlay import nobody_left
+from dnsteer.plan.slot_owners import owners_of
+
+if TYPE_CHECKING:
+    from dnsteer.spec.model.spec import Spec
+
+NOBODY = "nobody"
+"""Stands for the owner of slots whose queries are dropped."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """What a change does to a pool: of its *slots*, how many go from whom to whom; or *why* all clients may move.
+
+    *who* moves are clients, unless the pool sprays: then a client's queries go to all slots.
+    """
+
+    pool: str
+    title: str
+    slots: int
+    ways: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    why: str = ""
+    who: str = "clients"
+
+    @property
+    def moved(self) -> int:
+        """How many slots move."""
+        return sum(self.ways.values())
+
+    @property
+    def share(self) -> float:
+        """The part of the pool's clients that moves."""
+        return 1.0 if self.why else self.moved / self.slots
+
+    def text(self) -> str:
+        """In words."""
+        if self.why:
+            return f"{self.title}: {self.why}: all of its {self.who} may move"
+        ways = ", ".join(f"{n} {a} -> {b}" for (a, b), n in sorted(self.ways.items(), key=lambda i: (-i[1], i[0])))
+        part = f"{hundredths(self.share)} of its {self.who}"
+        return f"{self.moved} of {self.slots} slots of {self.title} move ({ways}): {part}"
+
+    def as_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        ways = [{"from": a, "to": b, "slots": n} for (a, b), n in sorted(self.ways.items())]
+        return {
+            "pool": self.pool, "title": self.title, "slots": self.slots, "moved": self.moved,
+            "share": round(self.share, 4), "ways": ways, "text": self.text(),
+        }  # fmt: skip
+
+
+def hundredths(share: float) -> str:
+    """A part of the clients as so many in a hundred."""
+    return f"{share * 100:.3g} in 100"
+
+
+def moves(old: Iterable[Membership], was: Overlay, new: Iterable[Membership], becomes: Overlay) -> list[Move]:
+    """What moves in pools that are there before and after. Pools where nothing moves are left out."""
+    before: dict[str, list[Membership]] = {}
+    for members in old:
+        before.setdefault(members.pool, []).append(members)
+    out = []
+    for members in new:
+        for earlier in _earlier(members, before.get(members.pool, [])):
+            absences = was.of(members.pool), becomes.of(members.pool)
+            if earlier == members and absences[0] == absences[1]:
+                continue
+            if (earlier.slots, earlier.selection) != (members.slots, members.selection):
+                why = "other slots or another selection"
+                out.append(Move(members.pool, members.title, members.slots, why=why, who=_who(members)))
+                continue
+            ways = _ways(owners_of(earlier, absences[0]), owners_of(members, absences[1]))
+            if ways:
+                title = members.title if len(members.title) >= len(earlier.title) else earlier.title
+                out.append(Move(members.pool, title, members.slots, ways, who=_who(members)))
+    return out
+
+
+def _who(members: Membership) -> str:
+    return "queries" if members.selection == "spray" else "clients"
+
+
+def _earlier(members: Membership, before: Sequence[Membership]) -> list[Membership]:
+    """What *members* were before: the pool in the same families, which may have been one then, or are one now."""
+    same = [m for m in before if m.title == members.title]
+    whole = f"pool {members.pool}"
+    return same or [m for m in before if whole in (m.title, members.title)]
+
+
+def rehashed(old: Spec, new: Spec) -> list[Move]:
+    """Pools whose slots are chosen by other fields than before."""
+    from dnsteer.spec.derived import hash_fields, slot_count  # here, since the quick verbs do without
+
+    return [
+        Move(name, f"pool {name}", slot_count(new, pool), why="other hash_fields")
+        for name, pool in new.pools.items()
+        if (was := old.pools.get(name)) and pool.selection.value == was.selection.value == "client"
+        and set(hash_fields(was)) != set(hash_fields(pool))
+    ]  # fmt: skip
+
+
+def moved_vips(old: Mapping[str, str], new: Mapping[str, str], slots: Mapping[str, int]) -> list[Move]:
+    """VIPs that have another pool: *old* and *new* have the pool of each, *slots* the slots of each pool."""
+    return [
+        Move(pool, f"VIP {name}", slots.get(pool, 1), why=f"pool {old[name]} -> {pool}")
+        for name, pool in new.items()
+        if name in old and old[name] != pool
+    ]
+
+
+def together(one: Iterable[Move], more: Iterable[Move]) -> list[Move]:
+    """Moves that followed each other, as one for each pool."""
+    out: dict[str, Move] = {}
+    for move in (*one, *more):
+        ways = Counter(out[move.title].ways if move.title in out else {})
+        out[move.title] = replace(move, ways=ways + Counter(move.ways))
+    return list(out.values())
+
+
+def _ways(before: tuple[str, ...], after: tuple[str, ...]) -> dict[tuple[str, str], int]:
+    if before == after:
+        return {}
+    before, after = before or (NOBODY,) * len(after), after or (NOBODY,) * len(before)
+    return dict(Counter((a, b) for a, b in zip(before, after, strict=True) if a != b))
+
+
+def reasons_to_ask(
+    found: Iterable[Move], old: Iterable[Membership], was: Overlay, new: Iterable[Membership], becomes: Overlay
+) -> list[str]:
+    """Why an operator should be asked: more than half of a pool moves, or nobody is left in one."""
+    dark = {m.title for m in old if nobody_left(m.weights, m.down, was.of(m.pool))}  # there it can only get better
+    much = [m for m in found if m.share > 0.5 and m.title not in dark]
+    out = [f"{m.title}: {hundredths(m.share)} of its {m.who} would move" for m in much]
+    return out + [
+        all_down(m) for m in new if m.title not in dark and nobody_left(m.weights, m.down, becomes.of(m.pool))
+    ]
+
+
+def all_down(members: Membership) -> str:
+    """That nobody is left in a pool, and what that means."""
+    kept = "its queries would be dropped" if members.on_all_down == "drop" else "its slots stay where they are"
+    return f"{members.title}: no backend would be left, so {kept} (on_all_down: {members.on_all_down})"
+
+
+def dark_pools(members: Iterable[Membership], overlay: Overlay) -> list[str]:
+    """Warnings about pools in which nobody is left."""
+    out = []
+    for m in members:
+        if nobody_left(m.weights, m.down, overlay.of(m.pool)):
+            what = "queries are dropped" if m.on_all_down == "drop" else "queries still go where they went before"
+            out.append(f"{m.title}: every backend is down or drained; {what} (on_all_down: {m.on_all_down})")
+    return out

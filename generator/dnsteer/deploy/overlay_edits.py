@@ -1,0 +1,94 @@
+"""The edits of the overlay behind `drain`, `undrain`, `down`, `up` and `due`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from dnsteer.deploy.backends import Edit
+from dnsteer.deploy.target_switch import stamp, who
+from dnsteer.plan.maintenance import WHOLE, Absence, Kind, Overlay
+from dnsteer.plan.membership import Member
+from dnsteer.switch.state import State
+from dnsteer.switch.tools import SwitchError
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """`POOL/BACKEND` as its two parts. Raises SwitchError."""
+    pool, slash, backend = name.partition("/")
+    if not (pool and slash and backend) or "/" in backend:
+        raise SwitchError(f"found {name!r}; expected POOL/BACKEND, such as resolvers/ns1")
+    return pool, backend
+
+
+def take_out(name: str, kind: Kind, *, over: float = 0, lasts: float = 0, note: str = "", whole: bool = False) -> Edit:
+    """Take a backend out; *over* and *lasts* are seconds.
+
+    One that is out already keeps its place and its progress, and the time, pace and note that are not given anew. With
+    *whole* as it will be when a gradual drain is done.
+    """
+    pool, backend = split_name(name)
+
+    def edit(overlay: Overlay, state: State, time: datetime) -> Overlay:
+        _member(state, pool, backend)
+        until = stamp(time + timedelta(seconds=lasts)) if lasts else ""
+        found = overlay.find(pool, backend, kind)
+        if found is None:
+            wanted = Absence(pool, backend, kind, stamp(time), who(), note, until, over, 0 if over else WHOLE)
+        else:
+            wanted = replace(found, note=note or found.note, until=until or found.until)
+            if over and over != found.over:
+                wanted = wanted.at_pace(over, time)
+            if wanted != found:
+                wanted = replace(wanted, by=who())
+        _refuse_early_end(wanted)
+        return overlay.put(replace(wanted, gone=WHOLE) if whole else wanted)
+
+    return edit
+
+
+def _refuse_early_end(drain: Absence) -> None:
+    """A gradual drain that ends before its last slots have left would never be done. Raises SwitchError."""
+    if drain.until and drain.gone < WHOLE:
+        done = datetime.fromisoformat(drain.paced or drain.since) + timedelta(seconds=drain.over)
+        if datetime.fromisoformat(drain.until) <= done:
+            raise SwitchError(
+                f"{drain.name} would be drained at {stamp(done)}, and its drain ends at {drain.until}; give a longer --for"
+            )
+
+
+def bring_back(name: str, kind: Kind) -> Edit:
+    """Take a backend back in."""
+    pool, backend = split_name(name)
+
+    def edit(overlay: Overlay, state: State, _time: datetime) -> Overlay:
+        found = overlay.find(pool, backend, kind)
+        if found is not None:
+            return overlay.without([found])
+        if _member(state, pool, backend).down and kind == "down":
+            raise SwitchError(f"{name} is down in the spec (state: down); change the spec and apply it")
+        return overlay
+
+    return edit
+
+
+def advance(overlay: Overlay, _state: State, time: datetime) -> Overlay:
+    """Every drain as far as it should have come."""
+    return Overlay(tuple(a.due(time) for a in overlay))
+
+
+def _member(state: State, pool: str, backend: str) -> Member:
+    """The backend, as the record has it. Raises SwitchError with the nearest name there is."""
+    here = [m for members in state.members if members.pool == pool for m in members.members]
+    found = next((m for m in here if m.name == backend), None)
+    if found is not None:
+        return found
+    from dnsteer.spec.schema_errors import near  # here, since it loads all that the quick verbs do without
+
+    if here:
+        hint = near(backend, sorted({m.name for m in here}))
+        raise SwitchError(f"pool {pool} has no backend {backend!r}; {hint}")
+    pools = sorted({m.pool for m in state.members})
+    owner = [f"{m.pool}/{backend}" for m in state.members if any(b.name == backend for b in m.members)]
+    hint = f"did you mean {owner[0]}?" if owner else near(pool, pools)
+    raise SwitchError(f"there is no pool {pool!r} that a VIP uses; {hint}")

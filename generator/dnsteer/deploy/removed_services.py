@@ -1,0 +1,43 @@
+"""What a deployment takes from clients: VIPs, addresses and services that get no answer afterwards."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from dnsteer.plan.pipeline import PIPELINE
+from dnsteer.render.flows import Flow
+from dnsteer.spec import derived
+from dnsteer.spec.model.spec import Spec, Vip
+
+_ADDRESS = re.compile(r"\b(?:nw_dst|ipv6_dst)=([0-9a-f.:]+)(?=,|$)")
+
+
+def vanishing(old: Spec, new: Spec) -> list[str]:
+    """What the old spec serves and the new one does not, in words."""
+    changed = {name: vip for name, vip in old.vips.items() if new.vips.get(name) != vip}
+    left = {one for vip in new.vips.values() for one in _served(vip)} if changed else set()
+    out = []
+    for name, vip in changed.items():
+        served = _served(vip)
+        gone, kept = sorted(served - left), {address for address, _, _ in served & left}
+        addresses = [a for a in map(str, vip.addresses) if a not in kept]
+        services = sorted({f"{protocol}/{port} of {a}" for a, protocol, port in gone if a not in addresses})
+        if addresses and name not in new.vips and len(addresses) == len(vip.addresses):
+            out.append(f"VIP {name} ({', '.join(addresses)}) removed: its clients get no answer")
+        elif addresses:
+            out.append(f"VIP {name}: {', '.join(addresses)} removed: its clients get no answer")
+        if services:
+            out.append(f"VIP {name}: {', '.join(services)} removed: its clients get no answer")
+    return out
+
+
+def vanishing_flows(removed: Iterable[Flow], new: Spec) -> list[str]:
+    """The same by the flows that are removed, where nothing is known of the spec that they were made from."""
+    table, kept = PIPELINE.tables["vip"].number, {str(a) for vip in new.vips.values() for a in vip.addresses}
+    found = {m[1] for f in removed if f.table == table and (m := _ADDRESS.search(f.match))} - kept
+    return [f"{address}, which has flows, removed: its clients get no answer" for address in sorted(found)]
+
+
+def _served(vip: Vip) -> set[tuple[str, str, int]]:
+    return {(str(a), e.protocol.value, e.port) for a in vip.addresses for e in derived.endpoints(vip)}

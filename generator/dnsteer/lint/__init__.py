@@ -1,0 +1,1 @@
+"""What hardware will do with a spec, as findings."""

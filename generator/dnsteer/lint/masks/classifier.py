@@ -1,0 +1,194 @@
+"""A table of flows as Open vSwitch's classifier holds it, and what a lookup that fails may have looked at.
+
+Flows with the same fields and masks form a subtable. A lookup goes through the subtables by their highest priority until no
+later one can be better. In each it looks at metadata first, then at layers 2, 3 and 4, and stops at the first of these
+stages that no flow shares with the packet. Before the stage of an address it asks a prefix tree, and after the last stage
+another about ports: then only as many bits count as tell the packet from all flows. (lib/classifier.c)
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from dnsteer.lint.masks import fields
+from dnsteer.lint.masks.actions import Action, parse_actions
+from dnsteer.lint.masks.box import Box, folded
+from dnsteer.lint.masks.matches import Bits, Match, parse_match
+from dnsteer.render.flows import Flow
+from dnsteer.switch.masks import prefix
+
+_MANY = 4096
+"""Addresses of a table beyond which every prefix length is taken for possible."""
+Rule = tuple[Match, int, str]
+"""A flow: what it matches, its priority, its actions."""
+Known = Mapping[str, Bits]
+"""What is known of a packet's fields."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Flows that are alike but for values nobody looks at later: their priority, actions, and the values that matter."""
+
+    priority: int
+    actions: tuple[Action, ...]
+    values: tuple[tuple[str, Bits], ...]
+
+
+def agree(known: Known, field: str, bits: Bits) -> bool:
+    """Whether a packet of which this much is known can match these bits of a field."""
+    have = known.get(field)
+    if have is None:
+        return True
+    if isinstance(have.value, str) or isinstance(bits.value, str):
+        return have.value == bits.value
+    return have.value >= 0 and not (have.value ^ bits.value) & have.mask & bits.mask
+
+
+class Subtable:
+    """Flows of one table with the same fields and masks."""
+
+    def __init__(self, masks: Mapping[str, int], rules: Sequence[Rule], lengths: Mapping[str, Sequence[int]]) -> None:
+        self.masks = masks
+        self.priority = max(priority for _, priority, _ in rules)
+        self._rules = rules
+        self._lengths = lengths
+        self._stages = sorted({fields.stage(name) for name in masks})
+        self._found: dict[tuple[object, ...], list[Rule]] = {}
+        self._indices: dict[tuple[str, ...], defaultdict[tuple[int | str, ...], list[Rule]]] = {}
+        self._turns: dict[tuple[object, ...], list[Turn]] = {}
+
+    def matching(self, known: Known) -> list[Rule]:
+        """The flows that a packet can match."""
+        return self._matching(known, fields.STAGES)
+
+    def _matching(self, known: Known, stage: int) -> list[Rule]:
+        names = tuple(n for n in self.masks if n in known and fields.stage(n) <= stage)
+        key = (names, *(known[n] for n in names))
+        found = self._found.get(key)
+        if found is None:
+            if all(self.masks[n] == known[n].mask == fields.whole(n) for n in names):
+                found = self._indexed(names).get(tuple(known[n].value for n in names), [])
+            else:
+                found = [r for r in self._rules if all(agree(known, n, r[0][n]) for n in names)]
+            self._found[key] = found
+        return found
+
+    def _indexed(self, names: tuple[str, ...]) -> Mapping[tuple[int | str, ...], list[Rule]]:
+        index = self._indices.get(names)
+        if index is None:
+            index = self._indices[names] = defaultdict(list)
+            for rule in self._rules:
+                index[tuple(rule[0][n].value for n in names)].append(rule)
+        return index
+
+    def turns(self, known: Known, live: frozenset[str]) -> list[Turn]:
+        """The flows that a packet can match, those alike as one. *live*: fields that a later table looks at."""
+        names = tuple((n, known[n]) for n in self.masks if n in known)
+        key = (live, *names)
+        turns = self._turns.get(key)
+        if turns is None:
+            seen = {
+                (priority, actions, tuple((n, b) for n, b in match.items() if n in live))
+                for match, priority, actions in self.matching(known)
+            }
+            turns = [Turn(priority, parse_actions(actions), values) for priority, actions, values in seen]
+            self._turns[key] = turns
+        return turns
+
+    def failed(self, known: Known, box: Box) -> set[Box]:
+        """All that a lookup may have looked at that finds nothing here; empty when it must find something."""
+        out: set[Box] = set()
+        certain = True  # whether all that was looked at so far is known to be that of a flow
+        for stage in self._stages:
+            here = {n: m for n, m in self.masks.items() if fields.stage(n) == stage}
+            certain = certain and all(_whole(known, n, m) for n, m in here.items())
+            left = self._matching(known, stage)
+            if not (certain and left):
+                out |= self._fails(stage, here, box)
+            if not left:
+                break
+            box = folded(box, here)
+        return out
+
+    def _fails(self, stage: int, here: Mapping[str, int], box: Box) -> set[Box]:
+        out: set[Box] = set()
+        for name in fields.TRIED:
+            if name in here and _is_prefix(name, here[name]):
+                masks = [prefix(fields.width(name), n) for n in self._lengths[name] if n <= here[name].bit_count()]
+                out.add(folded(box, {name: masks}))
+        ports = {n: m for n, m in here.items() if n in fields.PORTS}
+        if stage != self._stages[-1] or not ports:
+            out.add(folded(box, here))
+            return out
+        # Until 3.1 nothing else of the last stage counts then; later releases count the rest of it.
+        rest = {n: m for n, m in here.items() if n not in ports}
+        for base in {box, folded(box, rest)}:
+            out |= self._ports(ports, base)
+        return out
+
+    def _ports(self, ports: Mapping[str, int], box: Box) -> set[Box]:
+        """The tree of ports takes source and destination as one number, the source first."""
+        source, target = ports.get("tp_src", 0), ports.get("tp_dst", 0)
+        out = set()
+        if source:
+            out.add(folded(box, {"tp_src": [source & prefix(16, n) for n in range(1, 17)]}))
+        if target:
+            all_source = folded(box, {"tp_src": source}) if source else box
+            out.add(folded(all_source, {"tp_dst": [target & prefix(16, n) for n in range(1, 17)]}))
+        return out
+
+
+def _whole(known: Known, name: str, mask: int) -> bool:
+    have = known.get(name)
+    return have is not None and have.mask & mask == mask
+
+
+def _is_prefix(name: str, mask: int) -> bool:
+    return mask == prefix(fields.width(name), mask.bit_count())
+
+
+class Table:
+    """The flows of one OpenFlow table."""
+
+    def __init__(self, flows: Iterable[Flow]) -> None:
+        by_mask: dict[tuple[tuple[str, int], ...], list[Rule]] = defaultdict(list)
+        matches: dict[str, Match] = {}
+        for flow in flows:
+            match = matches.get(flow.match)
+            if match is None:
+                match = matches[flow.match] = parse_match(flow.match)
+            shape = tuple(sorted((name, bits.mask) for name, bits in match.items()))
+            by_mask[shape].append((match, flow.priority, flow.actions))
+        self.matched = frozenset(name for shape in by_mask for name, _ in shape)
+        self._values = [match for rules in by_mask.values() for match, _, _ in rules]
+        lengths = {name: self._lengths(name) for name in fields.TRIED}
+        subtables = [Subtable(dict(shape), rules, lengths) for shape, rules in by_mask.items()]
+        self.subtables = sorted(subtables, key=lambda s: -s.priority)
+
+    def _lengths(self, name: str) -> Sequence[int]:
+        """How many bits may tell an address from all that the table has."""
+        width = fields.width(name)
+        have = {
+            (int(m[name].value), m[name].mask.bit_count())
+            for m in self._values
+            if name in m and _is_prefix(name, m[name].mask)
+        }
+        if len(have) > _MANY:
+            return range(1, width + 1)
+        starts = {(value >> width - n, n) for value, length in have for n in range(1, length + 1)}
+        return sorted({n for start, n in starts if (start ^ 1, n) not in starts})
+
+    def named(self) -> Iterator[tuple[str, Bits]]:
+        """All that flows match."""
+        return (part for match in self._values for part in match.items())
+
+    @cached_property
+    def groups(self) -> list[list[Subtable]]:
+        """Subtables by priority. Within a group the order is the switch's own."""
+        found: dict[int, list[Subtable]] = defaultdict(list)
+        for subtable in self.subtables:
+            found[subtable.priority].append(subtable)
+        return [found[priority] for priority in sorted(found, reverse=True)]

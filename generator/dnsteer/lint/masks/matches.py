@@ -1,0 +1,84 @@
+"""The match of an OpenFlow flow in the classifier's fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from dnsteer.lint.masks import fields
+from dnsteer.lint.masks.fields import ARP, ICMP, ICMPV6, IPV4, IPV6, RARP, TCP, UDP, UnknownError
+from dnsteer.switch.masks import prefix
+
+
+class Bits(NamedTuple):
+    """Some bits of a field, and what they are. An in_port's *value* is the port's name."""
+
+    value: int | str
+    mask: int
+
+
+Match = Mapping[str, Bits]
+"""What a flow matches, by field."""
+
+_VLAN_ID = 0x0FFF
+_KINDS: dict[str, tuple[int, int | None]] = {
+    "ip": (IPV4, None), "ipv6": (IPV6, None), "arp": (ARP, None), "rarp": (RARP, None), "icmp": (IPV4, ICMP),
+    "icmp6": (IPV6, ICMPV6), "tcp": (IPV4, TCP), "udp": (IPV4, UDP), "tcp6": (IPV6, TCP), "udp6": (IPV6, UDP),
+    "sctp": (IPV4, 132), "sctp6": (IPV6, 132),
+}  # fmt: skip
+_FRAGMENTS = {"no": (0, 3), "yes": (1, 1), "first": (1, 3), "later": (3, 3), "not_later": (0, 2)}
+
+
+def parse_match(text: str) -> Match:
+    """Read a match as ovs-ofctl prints it. Raises UnknownError for what the model does not know."""
+    found: dict[str, Bits] = {}
+    for part in filter(None, text.split(",")):
+        name, equals, value = part.partition("=")
+        if not equals:
+            if name not in _KINDS:
+                raise UnknownError(f"match {part} is not in the model of the classifier")
+            ethertype, protocol = _KINDS[name]
+            found["dl_type"] = Bits(ethertype, 0xFFFF)
+            if protocol is not None:
+                found["nw_proto"] = Bits(protocol, 0xFF)
+        elif name in ("nw_frag", "ip_frag"):
+            if value not in _FRAGMENTS:
+                raise UnknownError(f"match {part} is not in the model of the classifier")
+            found["nw_frag"] = Bits(*_FRAGMENTS[value])
+        elif name == "in_port":
+            found["in_port"] = Bits(value.strip('"'), fields.whole("in_port"))
+        elif name == "ct_state":
+            found["ct_state"] = _flags(value)
+        else:
+            _add(found, name, value)
+    return found
+
+
+def _add(found: dict[str, Bits], name: str, text: str) -> None:
+    value, slash, mask = text.partition("/")
+    for place in fields.places(name):
+        if place.bits > fields.width(place.field) and name != "arp_op":
+            raise UnknownError(f"match {name} is wider than the model has it")
+        width = fields.width(place.field)
+        bits = fields.whole(place.field)
+        if slash:
+            bits = prefix(width, int(mask)) if mask.isdecimal() and width >= 32 else fields.number(place.field, mask)
+        if place.field == "vlan_tci" and bits & ~_VLAN_ID:
+            raise UnknownError(
+                f"match {name}={text} is not in the model of the classifier: it looks at more than the VLAN ID"
+            )
+        found[place.field] = Bits(fields.number(place.field, value) & bits, bits)
+
+
+_SIGNED = re.compile(r"([+-])([a-z]+)")
+_STATES = ("new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat")
+
+
+def _flags(text: str) -> Bits:
+    value = mask = 0
+    for sign, name in _SIGNED.findall(text):
+        bit = 1 << _STATES.index(name)
+        mask |= bit
+        value |= bit if sign == "+" else 0
+    return Bits(value, mask)

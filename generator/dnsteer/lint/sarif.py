@@ -1,0 +1,78 @@
+"""Findings as SARIF 2.1.0, which tools for code review read (OASIS Standard, 27 March 2020)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import quote
+
+from dnsteer import __version__
+from dnsteer.lint.codes import CODES, Code
+from dnsteer.lint.findings import Finding
+from dnsteer.spec.errors import show_path
+
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def sarif(file: str, findings: Sequence[Finding]) -> dict[str, Any]:
+    """One run of lint over *file*."""
+    order = list(CODES)
+    driver = {
+        "name": "dnsteer lint",
+        "version": __version__,
+        "rules": [_rule(code) for code in CODES.values()],
+    }
+    results = [_result(file, finding, order.index(finding.code.code)) for finding in findings]
+    _know_again(file, results)
+    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
+
+
+def _rule(code: Code) -> dict[str, Any]:
+    return {
+        "id": code.code,
+        "shortDescription": {"text": code.title},
+        "help": {"text": code.page(), "markdown": code.page()},
+        "defaultConfiguration": {"level": code.severity.value},
+    }
+
+
+def _result(file: str, finding: Finding, index: int) -> dict[str, Any]:
+    text = f"{finding.text}; {finding.advice}" if finding.advice else finding.text
+    out: dict[str, Any] = {
+        "ruleId": finding.code.code,
+        "ruleIndex": index,
+        "level": finding.code.severity.value,
+        "message": {"text": text},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": {"uri": _uri(file)},
+                    "region": {"startLine": max(1, finding.line)},
+                },
+                "logicalLocations": [{"fullyQualifiedName": show_path(finding.path)}],
+            }
+        ],
+    }
+    if finding.accepted:
+        out["suppressions"] = [{"kind": "inSource", "justification": finding.accepted}]
+    return out
+
+
+def _uri(file: str) -> str:
+    """A file's name as a URI: relative names stay so, since tools look for them from the top of a checkout."""
+    path = PurePosixPath(file)
+    return path.as_uri() if path.is_absolute() else quote(str(path))
+
+
+def _know_again(file: str, results: Sequence[dict[str, Any]]) -> None:
+    """Give results fingerprints, by which tools know them again after lines and numbers have changed."""
+    seen: Counter[str] = Counter()
+    for result in results:
+        (place,) = result["locations"][0]["logicalLocations"]
+        what = "\0".join([result["ruleId"], PurePosixPath(file).name, place["fullyQualifiedName"]])
+        seen[what] += 1
+        print_ = hashlib.sha256(f"{what}\0{seen[what]}".encode()).hexdigest()[:32]
+        result["partialFingerprints"] = {"dnsteer/v1": print_}

@@ -1,0 +1,96 @@
+"""What verdicts depend on besides the flows: connection tracking, the ports and their eSwitches, widths of the hash."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from dnsteer.bringup.eswitch import Eswitch, eswitch_of
+from dnsteer.offload.capabilities import Port
+from dnsteer.offload.judge import Around
+from dnsteer.plan.bridge import ports_of
+from dnsteer.plan.objects import Plan
+from dnsteer.plan.sizes import sizes_of
+from dnsteer.spec.load import Loaded
+from dnsteer.spec.model.spec import Flavor, Selection, Switch
+
+_INNER = re.compile(r"pf(\d+)(?:hpf|vf\d+|sf\d+)?\Z|.*pf(\d+)(?:hpf|vf\d+|sf\d+)\Z")
+"""Names of representors as the kernel makes them (`pf0hpf`, `en3f1pf1sf0`): of which physical function they are."""
+_OFFLOADED_TYPES: Mapping[Flavor, frozenset[str]] = {
+    Flavor.OVS_DOCA: frozenset(["dpdk", "doca", "dpdkvdpa"]),
+    Flavor.OVS_DPDK: frozenset(["dpdk"]),
+    Flavor.OVS_KERNEL: frozenset(["system"]),
+}
+"""Types of ports that the eSwitch has, by flavor."""
+
+
+def around_of(loaded: Loaded, plan: Plan, *, conntrack: bool, flavor: Flavor | None = None) -> Around:
+    """What verdicts depend on besides the flows. *conntrack*: it is offloaded where it is used.
+
+    *flavor*: another one than the spec's, with what bring-up would set there.
+    """
+    switch = loaded.spec.switch
+    return Around(
+        conntrack=conntrack and tracks(plan),
+        ports=_kinds(switch, flavor or switch.flavor),
+        eswitches=_eswitches(switch, joined(loaded, plan, flavor)),
+        inner=frozenset(set(ports_of(switch)) - set(switch.uplinks)),
+    )
+
+
+def joined(loaded: Loaded, plan: Plan, flavor: Flavor | None = None) -> Eswitch:
+    """The eSwitches as bring-up sets them up, and whether it makes those of a card one."""
+    switch = loaded.spec.switch
+    if flavor is not None:
+        switch = switch.model_copy(update={"flavor": flavor})
+    return eswitch_of(switch, sizes_of(loaded.spec, plan))
+
+
+def tracks(plan: Plan) -> bool:
+    """Whether the connection tracker is used at all."""
+    return any(row.family == "ipv4" for row in plan.fragments)
+
+
+def hashes(loaded: Loaded) -> list[str]:
+    """The pools whose slots the switch's hash chooses, and that a VIP uses."""
+    used = {vip.pool for vip in loaded.spec.vips.values()}
+    return [n for n, pool in loaded.spec.pools.items() if pool.selection is Selection.DP_HASH and n in used]
+
+
+def _kinds(switch: Switch, flavor: Flavor) -> dict[str, Port]:
+    """Ports that no eSwitch has: the bridge's own, and those of another type. Types are for the spec's own flavor."""
+    known = _OFFLOADED_TYPES.get(flavor, frozenset()) if flavor is switch.flavor else frozenset()
+    others = [
+        n for n, p in ports_of(switch).items() if p.type == "internal" or (known and p.type and p.type not in known)
+    ]
+    return dict.fromkeys([switch.bridge, "LOCAL", *others], "internal")
+
+
+def _eswitches(switch: Switch, set_up: Eswitch) -> dict[str, str]:
+    """The eSwitch of each port; none are told apart where there is but one."""
+    of: dict[str, str] = {}
+    for uplink, address in set_up.functions.items():
+        if set_up.multiport:  # it joins the functions of a card; where the card is not known there is taken to be one
+            of[uplink] = address[:-2]
+        else:
+            of[uplink] = address or uplink
+    if len({*of.values()} - {""}) < 2:
+        return {}
+    for name, port in ports_of(switch).items():
+        if name in switch.uplinks:
+            continue
+        of[name] = _of_representor(name, port.options.get("dpdk-devargs", ""), of, set_up)
+    return of
+
+
+def _of_representor(name: str, devargs: str, of: Mapping[str, str], set_up: Eswitch) -> str:
+    """The eSwitch of a representor: of the function that its devargs or its name tell, else of the first uplink."""
+    for uplink, address in set_up.functions.items():
+        if address and devargs.lower().removeprefix("pci:").startswith((address, address.removeprefix("0000:"))):
+            return of[uplink]
+    found = _INNER.match(name)
+    number = (found[1] or found[2]) if found else ""
+    for uplink, address in set_up.functions.items():
+        if number and (uplink == f"p{number}" or address.endswith(f".{number}")):
+            return of[uplink]
+    return next(iter(of.values()))

@@ -1,0 +1,148 @@
+"""The extension's part of a path: between the bridge's two ports for it a program of another kind handles the packets.
+
+No profile judges that: it is no datapath flow. What is known is what the program asks of hardware, from the plan, and that
+none of it has run there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dnsteer.offload.flow import Flow
+from dnsteer.offload.judge import Judgement, weakest
+from dnsteer.offload.owners import Owner
+from dnsteer.offload.path import Hop, Verdict
+from dnsteer.plan.extension.pipes import (
+    Passage,
+    answers_through,
+    counters_of,
+    entries,
+    outer,
+    pipes_of,
+    queries_through,
+)
+from dnsteer.plan.extension.program import ExtendedService, Extension
+from dnsteer.plan.objects import Plan
+
+_NOT_RUN = "none of it has run on a BlueField; its parts are in public programs or documents, the whole is in none"
+_NOT_SHOWN = "no public program shows the translation of answers, from IPv6 to IPv4"
+WORST_FIRST: tuple[Verdict, ...] = ("no", "partial", "unknown", "yes")
+Pairs = Sequence[tuple[Flow, Judgement]]
+
+
+def not_run(*, siit: bool) -> str:
+    """What nobody has seen hardware do; *siit*: translation is part of it."""
+    return f"{_NOT_RUN}; {_NOT_SHOWN}" if siit else _NOT_RUN
+
+
+def not_run_of(part: Extension) -> str:
+    """The same for all that the program does."""
+    return not_run(siit=any(service.forward == "siit" for service in part.services))
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """What queries or answers of a service meet between the extension's ports, and how many flows bring them back."""
+
+    enters: str
+    leaves: str
+    passages: tuple[Passage, ...]
+    returned: int
+
+    @property
+    def hop(self) -> Hop:
+        """As a part of a path; the longest way of several."""
+        longest = max(self.passages, key=lambda p: (len(p.pipes), p.rewrites))
+        return Hop(
+            by="extension",
+            enters=(self.enters,),
+            leaves=(self.leaves,),
+            rules=sum(p.entries for p in self.passages),
+            tables=len(longest.pipes),
+            rewrites=longest.rewrites,
+            offloaded="unknown",
+            certainty="unknown",
+            grows=sum(p.grows for p in self.passages) / len(self.passages),
+            most=max(p.most for p in self.passages),
+            pipes=longest.pipes,
+        )
+
+
+def beyond_of(plan: Plan) -> Mapping[Owner, Beyond]:
+    """Everything that goes through the extension, by its owner."""
+    part = plan.extension
+    if part is None:
+        return {}
+    names = {(row.address, row.protocol, row.port): str(row.subject.path[1]) for row in plan.services if row.extended}
+    by_owner: dict[Owner, list[ExtendedService]] = {}
+    for service in part.services:
+        if service.slots:
+            name = names[service.address, service.protocol, service.port]
+            owner = Owner(name, f"{service.protocol}/{service.port}", service.family, "query")
+            by_owner.setdefault(owner, []).append(service)
+    out: dict[Owner, Beyond] = {}
+    for owner, services in by_owner.items():
+        queries = tuple(queries_through(part, service) for service in services)
+        out[owner] = Beyond(part.ingress.name, part.egress.name, queries, _returned(part, services))
+        if services[0].forward == "siit":
+            answers = tuple(answers_through(service) for service in services)
+            back = Owner(owner.vip, owner.service, owner.family, "answer")
+            out[back] = Beyond(part.egress.name, part.ingress.name, answers, 1)
+    return out
+
+
+def _returned(part: Extension, services: Sequence[ExtendedService]) -> int:
+    """Datapath flows of what comes back: one for each MAC address, and for each IP version of tunnels."""
+    return len({(part.targets[t].mac, s.forward == "ipip" and outer(part, t)) for s in services for t in s.slots})
+
+
+def hops_of(beyond: Beyond, flows: Pairs, rules: Callable[[Pairs], int]) -> tuple[Hop, ...]:
+    """The parts of a path: the switch's flows towards the extension, the extension, and the flows of what it gives back."""
+    ports = (beyond.enters, beyond.leaves)
+    there = [(flow, judgement) for flow, judgement in flows if came_by(flow) not in ports]
+    back = [(flow, judgement) for flow, judgement in flows if came_by(flow) in ports]
+    switched = [_switched(pairs, rules(pairs)) if pairs else None for pairs in (there, back)]
+    return tuple(hop for hop in (switched[0], beyond.hop, switched[1]) if hop is not None)
+
+
+def came_by(flow: Flow) -> str:
+    """The port of a flow's packets."""
+    found = flow.get("in_port")
+    return str(found.value) if found is not None else ""
+
+
+def _switched(flows: Pairs, rules: int) -> Hop:
+    actions = [action for flow, _ in flows for action in flow.every_action()]
+    verdict: Verdict = min((judgement.verdict for _, judgement in flows), key=WORST_FIRST.index)
+    return Hop(
+        by="switch",
+        enters=tuple(dict.fromkeys(sorted(came_by(flow) for flow, _ in flows))),
+        leaves=tuple(sorted({action.port for action in actions if action.port})),
+        rules=rules,
+        tables=max(max(1, judgement.tables) for _, judgement in flows),
+        rewrites=max(sum(a.name.startswith("set.") for a in flow.every_action()) for flow, _ in flows),
+        offloaded=verdict,
+        certainty=weakest(judgement.certainty for _, judgement in flows if judgement.verdict == verdict),
+        match_bytes=max(judgement.match_bytes for _, judgement in flows),
+    )
+
+
+def program_json(plan: Plan) -> dict[str, Any] | None:
+    """What the program takes of hardware, as a JSON object; None where there is no extension."""
+    part = plan.extension
+    if part is None:
+        return None
+    pipes = pipes_of(part)
+    return {
+        "ingress": part.ingress.name,
+        "egress": part.egress.name,
+        "offload": "unknown",
+        "certainty": "unknown",
+        "about": f"the program's own work is not Open vSwitch's and is not judged; {not_run_of(part)}",
+        "pipes": [{"name": pipe.name, "entries": pipe.entries} for pipe in pipes],
+        "entries": entries(pipes),
+        "counters": counters_of(part),
+        "budgets": dict(part.budgets),
+    }

@@ -1,0 +1,123 @@
+"""What packets that are dropped have looked at, so that all packets of a kind make the same mask.
+
+Open vSwitch's classifier looks at as few bits as tell that a flow does not match: of an address just missed at bit 20, the
+first 20 bits. So a list of flows with "everything else" below it makes a mask for each prefix length, and fields multiply.
+A flow that copies a field into a register looks at all of it. Where "everything else" does so for each field that the flows
+above match, what passes and what is dropped make one mask.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+from dnsteer.plan.objects import Plan, ServiceRow
+from dnsteer.plan.pipeline import PATH_QUERY
+from dnsteer.spec.model.families import Family
+
+LOW_BITS = 12
+"""Bits of the destination port that are looked at before the address. A flow for every port would be as many as there are
+ports; so there is one for 4,095 of the low bits, and for those of a service's port 15 for each slot."""
+
+_MOST_SORTS = 5
+"""Sorts of queries with which NAT and a look at low bits of ports stay within 16 masks; the hash counts as two more."""
+
+
+class Kind(NamedTuple):
+    """A transport protocol in an address family: as flows match it, and the names of its fields.
+
+    What is dropped looks at *slot_bits* of the source port, and at the source MAC where *router*, as queries of the kind do.
+    """
+
+    match: str
+    protocol: str
+    family: Family
+    low_ports: tuple[int, ...]
+    slot_bits: int
+    router: bool
+
+    @property
+    def source(self) -> str:
+        """The source address."""
+        return "ip_src" if self.family == "ipv4" else "ipv6_src"
+
+    @property
+    def destination(self) -> str:
+        """The destination address."""
+        return "ip_dst" if self.family == "ipv4" else "ipv6_dst"
+
+
+class Looks:
+    """What flows of a plan must look at."""
+
+    native = ("2000::/3", "e000::/3")
+    """Clients over IPv6 by three bits: global addresses, and local ones. 64:ff9b::/96 is in neither. By them a backend's
+    answers to translated clients are told from the usual ones, so that these show no more of the client."""
+    translated = "ipv6_dst[32..127]"
+    """The bits that tell translated clients from all others."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    @cached_property
+    def port_bits(self) -> int:
+        """Bits of the destination port that are looked at before the address; 0: none."""
+        # Of 16 masks NAT leaves room for one more only where queries are of few sorts: each has one in each family, and more
+        # come with the hash and with translated answers.
+        sorts = {(s.family, _sort(s)) for s in self._plan.services}
+        more = any(sort == "hashed" for _, sort in sorts) + self.translates
+        return 0 if self._plan.nat_returns and len(sorts) + 2 * more > _MOST_SORTS else LOW_BITS
+
+    @cached_property
+    def source_set(self) -> bool:
+        """Whether queries that leave by an uplink show all of their source MAC, because it is written."""
+        return any(e.path == PATH_QUERY and e.set_source for e in self._plan.egress)
+
+    @cached_property
+    def answer_kinds(self) -> tuple[str, ...]:
+        """Protocols and families of answers that are translated, as flows match them."""
+        found = dict.fromkeys((r.protocol, r.family) for r in self._plan.nat_returns)
+        rows = self._plan.extension.translated if self._plan.extension else []
+        found |= dict.fromkeys((r.protocol, "ipv6") for r in rows)
+        return tuple(protocol if family == "ipv4" else f"{protocol}6" for protocol, family in found)
+
+    @cached_property
+    def translates(self) -> bool:
+        """Whether the extension translates answers: then those over IPv6 are told apart by their destination."""
+        return self._plan.extension is not None and bool(self._plan.extension.translated)
+
+    @cached_property
+    def translated_fragments(self) -> tuple[str, ...]:
+        """Backends whose fragments go out by NAT, but for those to translated clients."""
+        rows = self._plan.extension.translated if self._plan.extension else []
+        restored = {row.backend for row in self._plan.fragments if row.family == "ipv6"}
+        return tuple(dict.fromkeys(row.backend for row in rows if row.backend in restored))
+
+    @cached_property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Protocols and families of the services, with the ports that they have."""
+        low = (1 << LOW_BITS) - 1
+        ports: dict[tuple[str, Family], dict[int, None]] = {}
+        for s in self._plan.services:
+            ports.setdefault((s.protocol, s.family), {})[s.port & low] = None
+        return tuple(
+            Kind(
+                protocol if family == "ipv4" else f"{protocol}6", protocol, family, tuple(found), *self._shared(family)
+            )
+            for (protocol, family), found in ports.items()
+        )
+
+    def _shared(self, family: Family) -> tuple[int, bool]:
+        """The mask of queries that what is dropped shares: the bits of the slot, and whether the source MAC is in it.
+
+        The widest is that of hashed queries, whose source MAC is written later; then that of those for the extension.
+        """
+        found = [s for s in self._plan.services if s.family == family]
+        if any(_sort(s) == "hashed" for s in found):
+            return 0, False
+        return min(s.slot_bits for s in found), self.source_set
+
+
+def _sort(service: ServiceRow) -> str:
+    """How a service's queries are told apart further on, and so what they look at."""
+    return "extended" if service.extended else "slots" if service.slot_bits else "hashed"

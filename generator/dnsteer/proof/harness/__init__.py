@@ -1,0 +1,1 @@
+"""A private switch that packets are put into."""

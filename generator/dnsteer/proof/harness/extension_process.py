@@ -1,0 +1,153 @@
+"""The extension beside a private switch: its program on the software model, without devices, frame by frame."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import IO, Any
+
+from dnsteer.extension.executables import program
+from dnsteer.plan.extension.program import Extension
+from dnsteer.render.program import program_of
+from dnsteer.switch.signals import ends_with_parent, put_off
+from dnsteer.switch.tools import SwitchError
+
+NAME = "dnsteer-ext-frames"
+_ANSWER_TIMEOUT = 60.0
+_END_TIMEOUT = 5.0
+_CHUNK = 1 << 20
+IN, OUT = "in", "out"
+"""The program's ports: behind the bridge's ingress and egress port."""
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """A frame that came to the program by *port*, what it gave back by which ports, and what decided that."""
+
+    port: str
+    data: bytes
+    gave: tuple[tuple[str, bytes], ...]
+    verdict: str
+    why: str
+
+
+class Beside:
+    """A context manager: the program of *extension*, in the model's strict mode, which refuses what is unproven."""
+
+    def __init__(self, extension: Extension) -> None:
+        self._extension = extension
+        self.ingress = extension.ingress.name
+        """The port of the bridge by which queries go to it."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._said: IO[bytes] | None = None
+
+    def __enter__(self) -> Beside:
+        path = program(NAME)
+        with put_off():
+            # A file in memory, which never makes the program wait as a pipe that nobody reads would.
+            self._said = open(os.memfd_create(NAME), "w+b")  # noqa: PTH123 - it has no path
+            self._process = subprocess.Popen(
+                [path, "--strict"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, bufsize=0,
+                cwd="/", start_new_session=True,  # Ctrl-C reaches dnsteer alone
+                preexec_fn=ends_with_parent(signal.SIGKILL),
+            )  # fmt: skip
+        try:
+            for pipe in (self._process.stdin, self._process.stdout):
+                assert pipe is not None
+                os.set_blocking(pipe.fileno(), False)
+            self.ask(command="load", program=program_of(self._extension))
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the program."""
+        process, self._process = self._process, None
+        if process is not None:
+            with put_off():
+                for pipe in (process.stdin, process.stdout):
+                    if pipe is not None:
+                        pipe.close()
+                process.terminate()
+                try:
+                    process.wait(_END_TIMEOUT)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+        if self._said is not None:
+            self._said.close()
+            self._said = None
+
+    def run(self, frames: Sequence[tuple[str, bytes]]) -> list[Crossing]:
+        """Hand the program frames, in order, each with the port that it comes to."""
+        answer = self.ask(frames=[[port, data.hex()] for port, data in frames])
+        out = []
+        for (port, data), gave, (verdict, why) in zip(frames, answer["results"], answer["verdicts"], strict=True):
+            given = tuple((by, bytes.fromhex(text)) for by, text in gave)
+            out.append(Crossing(port, data, given, verdict, why))
+        return out
+
+    def ask(self, **request: object) -> dict[str, Any]:
+        """Ask the program something and return its answer. Raises SwitchError when it refuses, ends, or is stuck."""
+        line = self._exchange(json.dumps(request).encode() + b"\n")
+        try:
+            answer: dict[str, Any] = json.loads(line)
+        except ValueError as err:
+            raise SwitchError(f"{NAME}: found an answer that is no JSON: {line[:80]!r}") from err
+        if not answer.get("ok"):
+            raise SwitchError(f"{NAME}: {answer.get('error', 'refused, without saying why')}")
+        return answer
+
+    def _exchange(self, line: bytes) -> bytes:
+        process = self._process
+        if process is None or process.stdin is None or process.stdout is None:
+            raise SwitchError(f"{NAME} does not run")
+        left, answer = memoryview(line), bytearray()
+        into, out_of = process.stdin.fileno(), process.stdout.fileno()
+        poll = select.poll()
+        poll.register(into, select.POLLOUT)
+        poll.register(out_of, select.POLLIN)
+        deadline = time.monotonic() + _ANSWER_TIMEOUT
+        while not answer.endswith(b"\n"):
+            ready = dict(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
+            if not ready:
+                raise SwitchError(f"{NAME} did not answer within {_ANSWER_TIMEOUT:g} s")
+            if out_of in ready:
+                read = os.read(out_of, _CHUNK)
+                if not read:
+                    raise SwitchError(self._ended(process))
+                answer += read
+            if into in ready:
+                try:
+                    left = left[os.write(into, left[:_CHUNK]) :]
+                except BrokenPipeError:
+                    raise SwitchError(self._ended(process)) from None
+                if not left:
+                    poll.unregister(into)
+        return bytes(answer)
+
+    def _ended(self, process: subprocess.Popen[bytes]) -> str:
+        """Why the program is gone, as far as it said."""
+        try:
+            code: object = process.wait(_END_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            code = "none yet"
+        said = b""
+        if self._said is not None:
+            self._said.seek(0)
+            said = self._said.read()
+        last = said.decode(errors="replace").strip().rsplit("\n", 1)[-1]
+        return f"{NAME} ended (exit status {code}){': ' + last if last else ''}"

@@ -1,0 +1,171 @@
+"""A plan loaded into a private switch: put packets in, see what comes out and which megaflows they made.
+
+Where the plan has an extension, its program runs beside the switch, and what the bridge gives to the extension's ports
+goes through it and back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from types import TracebackType
+
+from scapy.utils import RawPcapReader
+
+from dnsteer.plan import min_fragment
+from dnsteer.plan.objects import Plan
+from dnsteer.proof.harness.extension_process import IN, OUT, Beside, Crossing
+from dnsteer.proof.reference.packets import Frame
+from dnsteer.render.flows import groups_of, lines_of
+from dnsteer.switch.megaflows import Counters, Megaflow, read_counters, read_megaflows
+from dnsteer.switch.openflow import OpenFlow
+from dnsteer.switch.private import PrivateSwitch
+from dnsteer.switch.table_changes import changes
+from dnsteer.switch.tools import SwitchError, TimedOutError
+
+_BATCH = 100  # a dummy device queues 100 packets and drops what comes on top
+_KEPT = {"max-idle": "3600000", "max-revalidator": "3600000", "flow-limit": "1000000"}
+"""How long megaflows stay and how often they are looked through (ms), and how many there may be."""
+_STUCK = 60.0  # seconds
+_MOST_ROUNDS = 8  # between switch and extension; a query or an answer takes one
+
+
+class Harness:
+    """A context manager: the plan's bridge in a PrivateSwitch, with the ports of the spec as dummy devices.
+
+    *beside* is the extension's program, where the plan has one; *crossed* counts the frames that went to it.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        part = plan.extension
+        # Before the switch is there: without the program there is nothing to start.
+        self.beside = Beside(part) if part is not None and part.services else None
+        self.crossed = 0
+        self._beyond = {part.ingress.name: IN, part.egress.name: OUT} if part is not None else {}
+        self._ports = [*(port.name for port in plan.ports), *self._beyond]
+        self._ends = ExitStack()
+        self._captures: dict[str, RawPcapReader] = {}
+        self._sent = 0
+
+    def __enter__(self) -> Harness:
+        with ExitStack() as ends:
+            if self.beside is not None:
+                ends.enter_context(self.beside)
+            ends.callback(self._close_captures)
+            self.switch = ends.enter_context(PrivateSwitch())
+            self._load()
+            self._ends = ends.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ends.close()
+
+    def _load(self) -> None:
+        plan, switch = self.plan, self.switch
+        args = ["add-br", plan.bridge, "--", "set", "Bridge", plan.bridge, "datapath_type=dummy", "fail_mode=secure"]
+        # Nothing may expire while packets are still being counted, and the switch does not walk through all of it each time.
+        args += ["--", "set", "Open_vSwitch", ".", *(f"other_config:{key}={value}" for key, value in _KEPT.items())]
+        for port in self._ports:
+            args += ["--", "add-port", plan.bridge, port, "--", "set", "Interface", port]
+            args += ["type=dummy", f"options:tx_pcap={self._capture(port)}"]
+        switch.vsctl(*args)
+        # Beside flow-limit there is a limit of its own, which begins at 10,000 and follows the revalidator's speed.
+        switch.appctl("upcall/set-flow-limit", _KEPT["flow-limit"])
+        switch.appctl(*min_fragment.setting(min_fragment.SMALLEST, "dummy"))  # as a bring-up and an apply set it
+        self.openflow = OpenFlow(f"unix:{switch.dir}/{plan.bridge}.mgmt", switch.env)
+        lines, groups = dict.fromkeys(lines_of(plan)), groups_of(plan)
+        self.openflow.bundle(changes(lines, groups, self.openflow.dump()).bundle())
+        left = changes(lines, groups, self.openflow.dump(lambda: lines))
+        if left:
+            raise SwitchError(f"the switch holds something else than what was loaded: {left.bundle()[0]}")
+
+    def _capture(self, port: str) -> str:
+        return str(self.switch.dir / f"{port}.pcap")
+
+    def counters(self) -> Counters:
+        """Packets so far, by the switch's own count."""
+        return read_counters(self.switch.appctl("dpif-netdev/pmd-stats-show"))
+
+    def send(self, frames: Iterable[Frame], watch: Callable[[Crossing], None] = lambda _: None) -> list[Frame]:
+        """Put frames in, wait until the switch has processed them, and return what left.
+
+        That is in order port by port, and what went through the extension comes last; *watch* is told of it.
+        """
+        self._put(frames)
+        out, beyond = self._collect()
+        for _ in range(_MOST_ROUNDS):
+            if self.beside is None or not beyond:
+                return out
+            crossings = self.beside.run([(self._beyond[frame.port], frame.data) for frame in beyond])
+            self.crossed += len(crossings)
+            given: list[Frame] = []
+            for crossing in crossings:
+                watch(crossing)
+                given += [Frame(self.port_of(by), data) for by, data in crossing.gave]
+            self._put(sorted(given, key=lambda frame: frame.port))
+            left, beyond = self._collect()
+            out += left
+        raise SwitchError(f"{len(beyond)} packets go round and round between the switch and the extension")
+
+    def _put(self, frames: Iterable[Frame]) -> None:
+        port, batch = "", list[str]()
+
+        def flush() -> None:
+            if batch:
+                self.switch.appctl("netdev-dummy/receive", port, *batch)
+                self._sent += len(batch)
+                batch.clear()
+                self._settle()
+
+        for frame in frames:
+            if frame.port != port or len(batch) >= _BATCH:
+                flush()
+                port = frame.port
+            batch.append(frame.data.hex())
+        flush()
+
+    def _settle(self) -> None:
+        deadline = time.monotonic() + _STUCK
+        while self.counters().received < self._sent:
+            if time.monotonic() > deadline:
+                raise TimedOutError(f"the private switch did not process all packets within {_STUCK:g} s")
+            time.sleep(0.0005)
+
+    def port_of(self, word: str) -> str:
+        """The bridge's port before a port of the extension's program."""
+        return next(name for name, beyond in self._beyond.items() if beyond == word)
+
+    def _collect(self) -> tuple[list[Frame], list[Frame]]:
+        """What left since the last time: by the spec's ports, and by the extension's."""
+        out: list[Frame] = []
+        beyond: list[Frame] = []
+        for port in self._ports:
+            reader = self._captures.get(port)
+            if reader is None:
+                reader = self._captures[port] = RawPcapReader(self._capture(port))
+            (beyond if port in self._beyond else out).extend(Frame(port, bytes(data)) for data, _ in reader)
+        return out, beyond
+
+    def _close_captures(self) -> None:
+        for reader in self._captures.values():
+            reader.close()
+
+    def megaflows(self) -> list[Megaflow]:
+        """The datapath flows now."""
+        return read_megaflows(self.switch.dump("dpctl/dump-flows", "-m"))
+
+    def forget_megaflows(self) -> None:
+        """Empty the datapath, so that the next packets start anew."""
+        self.switch.appctl("revalidator/purge")
+
+    def port_number(self, name: str) -> int:
+        """The OpenFlow number of a port of the private switch."""
+        return int(self.switch.vsctl("get", "Interface", name, "ofport"))
+
+    def trace(self, port: str, data: bytes) -> str:
+        """`ofproto/trace` of a packet."""
+        return self.switch.appctl("ofproto/trace", self.plan.bridge, f"in_port={self.port_number(port)}", data.hex())

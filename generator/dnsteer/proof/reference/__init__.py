@@ -1,0 +1,1 @@
+"""What should happen to a packet, from the spec alone."""

@@ -1,0 +1,1 @@
+"""The packets that prove a spec."""

@@ -1,0 +1,231 @@
+"""Frames that clients and backends send, every one of them unlike any other.
+
+Scapy lays out one frame and one DNS message of each kind; the many that follow are copies with their addresses, ports,
+numbers and names put in, and checksums computed anew.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from hashlib import shake_128
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+from scapy.layers.dns import DNS, DNSQR, DNSRR
+from scapy.layers.inet import IP, TCP, UDP, fragment
+from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment, fragment6
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet, Raw
+
+from dnsteer.proof.reference import wire
+from dnsteer.proof.reference.packets import Frame
+from dnsteer.spec.model.spec import Spec
+
+_IPV4_CLIENTS = int(IPv4Address("198.18.0.1")), 2**17 - 2
+_IPV6_CLIENTS = int(IPv6Address("2001:2::"))
+_SPREAD = 0x9E3779B97F4A7C15  # odd: multiplying by it permutes the 64-bit numbers, and changes many bits at each step
+_LABEL = "q00000000"
+_QUESTION = f"{_LABEL}.check.dnsteer.example."
+IPV4_FRAGMENT, IPV6_FRAGMENT = 1480, 1232
+"""Bytes of payload in a fragment."""
+
+
+def version_of(address: bytes) -> int:
+    """Return the IP version of a packed address."""
+    return 4 if len(address) == 4 else 6
+
+
+def address_text(address: bytes) -> str:
+    """Spell a packed IP address."""
+    return str(ip_address(address))
+
+
+@dataclass(frozen=True)
+class Talk:
+    """One direction of a conversation. Addresses are packed; *serial* is unlike any other conversation's."""
+
+    to_mac: bytes
+    from_mac: bytes
+    source: bytes
+    destination: bytes
+    sport: int
+    dport: int
+    serial: int
+
+    @property
+    def version(self) -> int:
+        """The IP version."""
+        return version_of(self.source)
+
+
+class Clients:
+    """Hands out client addresses and serial numbers; passes over addresses that the spec uses."""
+
+    def __init__(self, spec: Spec) -> None:
+        backends = [backend for pool in spec.pools.values() for backend in pool.backends]
+        self._taken = {
+            *(address.packed for vip in spec.vips.values() for address in vip.addresses),
+            *(address.packed for address in spec.switch.gateways),
+            *(backend.ipv4.packed for backend in backends if backend.ipv4),
+            *(backend.ipv6.packed for backend in backends if backend.ipv6),
+        }
+        self._serial = 0
+
+    def take(self, version: int) -> tuple[int, bytes]:
+        """Return the next serial number and client address. IPv4 addresses come round again after 2**17 - 2."""
+        while True:
+            self._serial += 1
+            if version == 4:
+                first, count = _IPV4_CLIENTS
+                address = (first + self._serial % count).to_bytes(4, "big")
+            else:
+                subnet, host = self._serial & 0xFFFF, self._serial * _SPREAD & (2**64 - 1)
+                address = (_IPV6_CLIENTS | subnet << 64 | host).to_bytes(16, "big")
+            if address not in self._taken:
+                return self._serial, address
+
+    def unknown(self, version: int) -> bytes:
+        """Return an address that is nobody's, of a documentation network."""
+        network = int(ip_address("203.0.113.1" if version == 4 else "2001:db8:ffff::1"))
+        width = 4 if version == 4 else 16
+        while (address := network.to_bytes(width, "big")) in self._taken:
+            network += 1
+        return address
+
+
+@cache
+def _frame(version: int, protocol: int) -> bytes:
+    ethernet = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
+    network = IP(src="192.0.2.1", dst="192.0.2.2") if version == 4 else IPv6(src="2001:db8::1", dst="2001:db8::2")
+    transport = UDP(sport=1, dport=2) if protocol == wire.UDP else TCP(sport=1, dport=2, flags="PA", window=502)
+    return bytes(ethernet / network / transport)
+
+
+@cache
+def _message(answer: bool) -> bytes:
+    question = DNSQR(qname=_QUESTION, qtype="A")
+    if not answer:
+        return bytes(DNS(rd=1, qd=question))
+    record = DNSRR(rrname=_QUESTION, type="A", ttl=60, rdata="192.0.2.1")
+    return bytes(DNS(qr=1, aa=1, rd=1, qd=question, an=record))
+
+
+def dns(serial: int, protocol: int, *, answer: bool = False) -> bytes:
+    """Return a DNS query, or the answer to it, for a name that holds *serial*; with its length in front over TCP."""
+    label = b"q%08x" % serial
+    message = struct.pack("!H", serial & 0xFFFF) + _message(answer)[2:].replace(_LABEL.encode(), label)
+    return message if protocol == wire.UDP else struct.pack("!H", len(message)) + message
+
+
+def noise(serial: int, length: int) -> bytes:
+    """Return bytes that look random and are the same for the same *serial*."""
+    return shake_128(b"%d" % serial).digest(length)
+
+
+def segment(talk: Talk, protocol: int, payload: bytes) -> bytes:
+    """Return a frame with a UDP or TCP packet in one piece."""
+    out = bytearray(_frame(talk.version, protocol) + payload)
+    out[0:12] = talk.to_mac + talk.from_mac
+    if talk.version == 4:
+        l4 = 34
+        struct.pack_into("!HH", out, 16, len(out) - 14, talk.serial & 0xFFFF)
+        out[26:34] = talk.source + talk.destination
+    else:
+        l4 = 54
+        struct.pack_into("!H", out, 18, len(out) - l4)
+        out[22:54] = talk.source + talk.destination
+    struct.pack_into("!HH", out, l4, talk.sport, talk.dport)
+    if protocol == wire.UDP:
+        struct.pack_into("!H", out, l4 + 4, len(out) - l4)
+    else:
+        struct.pack_into("!I", out, l4 + 4, talk.serial)
+    wire.seal(out)
+    return bytes(out)
+
+
+def query(talk: Talk, protocol: int) -> bytes:
+    """Return a frame with a DNS query."""
+    return segment(talk, protocol, dns(talk.serial, protocol))
+
+
+def back(frame: Frame, gateway_mac: bytes, serial: int) -> Talk:
+    """Turn round the conversation of a frame that reached its backend: the backend answers by its gateway."""
+    packet = wire.parse(frame.data)
+    ports = packet.dport, packet.sport
+    return Talk(gateway_mac, packet.data[0:6], packet.destination, packet.source, *ports, serial)
+
+
+def without_checksum(data: bytes) -> bytes:
+    """Return the frame with a UDP checksum of zero: none."""
+    at = wire.parse(data).l4 + 6
+    return data[:at] + b"\0\0" + data[at + 2 :]
+
+
+@lru_cache(maxsize=16)
+def _headers(version: int, protocol: int, length: int, step: int) -> tuple[bytes, ...]:
+    """The headers of fragments of *step* bytes, for a transport segment of *length*: Ethernet to fragment header."""
+    ethernet = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
+    payload = Raw(bytes(length))
+    if version == 4:
+        whole = ethernet / IP(src="192.0.2.1", dst="192.0.2.2", proto=protocol) / payload
+        return tuple(bytes(piece)[:34] for piece in fragment(whole, step))
+    whole = ethernet / IPv6(src="2001:db8::1", dst="2001:db8::2") / IPv6ExtHdrFragment(id=1, nh=protocol) / payload
+    return tuple(bytes(piece)[:62] for piece in fragment6(whole, len(ethernet) + 48 + step))
+
+
+def in_pieces(talk: Talk, protocol: int, length: int, step: int = 0) -> list[bytes]:
+    """Return the frames of a datagram with *length* bytes of payload, in fragments of *step* bytes each, or large ones."""
+    whole = wire.parse(segment(talk, protocol, noise(talk.serial, length)))
+    left = whole.data[whole.l4 :]
+    addresses = 26 if talk.version == 4 else 22
+    step = step or (IPV4_FRAGMENT if talk.version == 4 else IPV6_FRAGMENT)
+    pieces = []
+    for header in _headers(talk.version, protocol, len(left), step):
+        out = bytearray(header)
+        out[0:12] = talk.to_mac + talk.from_mac
+        out[addresses : addresses + 2 * len(talk.source)] = talk.source + talk.destination
+        if talk.version == 4:
+            struct.pack_into("!H", out, 18, talk.serial & 0xFFFF)
+            struct.pack_into("!H", out, 24, 0)
+            struct.pack_into("!H", out, 24, wire.checksum(bytes(out[14:34])))
+        else:
+            struct.pack_into("!I", out, 58, talk.serial)
+        pieces.append(bytes(out) + left[:step])
+        left = left[step:]
+    return pieces
+
+
+def source_port(slot: int, slots: int, serial: int) -> int:
+    """Return one of the source ports, none below 1024, that belong to a slot of a pool by source port."""
+    lowest = -(-512 // slots)
+    rounds = 32768 // slots
+    turn = lowest + serial * 40503 % (rounds - lowest) if rounds > lowest else 0
+    return (turn * slots + slot) * 2 + (serial >> 1) % 2
+
+
+def from_port(talk: Talk, port: int) -> Talk:
+    """Return the same conversation from another source port."""
+    return replace(talk, sport=port)
+
+
+def special(
+    talk: Talk,
+    transport: Packet,
+    *,
+    tag: Packet | None = None,
+    between: Packet | None = None,
+    **fields: object,
+) -> bytes:
+    """Return a frame laid out by scapy: a VLAN *tag*, IP header *fields*, and headers *between* IP and *transport*."""
+    source, destination = address_text(talk.source), address_text(talk.destination)
+    frame = Ether(dst=talk.to_mac, src=talk.from_mac)
+    if tag is not None:
+        frame /= tag
+    if talk.version == 4:
+        frame /= IP(src=source, dst=destination, **{"id": talk.serial & 0xFFFF, **fields})
+    else:
+        frame /= IPv6(src=source, dst=destination, **fields)
+    if between is not None:
+        frame /= between
+    return bytes(frame / transport)

@@ -1,1 +1,0 @@
-"""Bring-up: scripts and units that make a machine ready for a spec's switch, with the reason for each value."""

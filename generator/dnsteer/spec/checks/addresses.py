@@ -1,0 +1,142 @@
+"""Addresses and servers that stand in each other's way."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from dnsteer.spec import derived
+from dnsteer.spec.checks.scope import Scope
+from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.model.families import FAMILIES
+from dnsteer.spec.model.spec import Backend, Forwarding, Pool
+from dnsteer.spec.model.types import Address
+
+
+def check_addresses(scope: Scope) -> Iterator[Finding]:
+    """All findings of addresses and servers that conflict."""
+    yield from _twice(scope)
+    yield from _roles(scope)
+    direct = {vip.pool for vip in scope.spec.vips.values() if vip.forwarding is Forwarding.DSR}
+    for name, pool in scope.spec.pools.items():
+        yield from _same_backend(scope, name, pool, name in direct)
+    yield from _elsewhere(scope)
+
+
+def _twice(scope: Scope) -> Iterator[Finding]:
+    """An address twice in one list."""
+    lists: list[tuple[Path, list[Address]]] = [(("switch", "gateways"), scope.spec.switch.gateways)]
+    lists += [(("vips", name, "addresses"), vip.addresses) for name, vip in scope.spec.vips.items()]
+    for path, addresses in lists:
+        if len(set(addresses)) == len(addresses):
+            continue
+        seen: dict[Address, int] = {}
+        for i, address in enumerate(addresses):
+            first = seen.setdefault(address, i)
+            if first != i:
+                yield scope.finding(
+                    (*path, i), f"{address} a second time", "each address once",
+                    f"remove it: it is {path[-1]}[{first}] already",
+                )  # fmt: skip
+
+
+def _roles(scope: Scope) -> Iterator[Finding]:
+    """One address has one role: gateway, VIP or backend. One finding for an address and a pair of roles."""
+    spec = scope.spec
+    gateways: dict[Address, Path] = {}
+    vips: dict[Address, Path] = {}
+    backends: dict[Address, Path] = {}
+    for i, address in enumerate(spec.switch.gateways):
+        gateways.setdefault(address, ("switch", "gateways", i))
+    for name, vip in spec.vips.items():
+        for i, address in enumerate(vip.addresses):
+            vips.setdefault(address, ("vips", name, "addresses", i))
+    for name, pool in spec.pools.items():
+        for i, backend in enumerate(pool.backends):
+            for family in FAMILIES:
+                own = derived.address_of(backend, family)
+                if own is not None:
+                    backends.setdefault(own, ("pools", name, "backends", i, family))
+    dsr = "servers hold the VIP besides an address of their own: give that one here; see {}"
+    for word, advice, ours, theirs in (
+        ("a VIP's", "a VIP is no gateway; see {}", gateways, vips),
+        ("a gateway's", "a gateway is the switch, not a server; see {}", backends, gateways),
+        ("a VIP's", dsr, backends, vips),
+    ):
+        for address, path in ours.items():
+            if address in theirs:
+                yield scope.finding(
+                    path, f"{address}, which is {word} address", "an address that is used for nothing else",
+                    advice.format(scope.where(theirs[address])),
+                )  # fmt: skip
+
+
+@dataclass
+class _Seen:
+    """First index of each name, address and station of a pool."""
+
+    first: dict[tuple[str, object], int] = field(default_factory=dict)
+
+    def shared(self, index: int, traits: list[tuple[str, object, str]]) -> dict[int, list[str]]:
+        """The traits shared with earlier backends: for each such backend, what is shared."""
+        out: dict[int, list[str]] = defaultdict(list)
+        for kind, value, shown in traits:
+            earlier = self.first.setdefault((kind, value), index)
+            if earlier != index:
+                out[earlier].append(shown)
+        return out
+
+
+def _same_backend(scope: Scope, name: str, pool: Pool, direct: bool) -> Iterator[Finding]:
+    """Two backends of a pool that are one. One finding for a pair, whatever they share."""
+    seen = _Seen()
+    for i, backend in enumerate(pool.backends):
+        path: Path = ("pools", name, "backends", i)
+        for earlier, shared in seen.shared(i, _traits(backend, direct)).items():
+            first: Path = ("pools", name, "backends", earlier)
+            kinds = list(dict.fromkeys(s.split()[0] for s in shared))
+            advice = "remove one of the two, or correct it"
+            if kinds == ["mac"]:
+                advice = "direct server return tells backends by their MAC; a weight gives one server more queries"
+            yield scope.finding(
+                (*path, kinds[0]) if len(kinds) == 1 else path,
+                f"{', '.join(dict.fromkeys(shared))} a second time", "a server of its own for each backend of a pool",
+                f"{advice}; see {scope.where(first)}",
+            )  # fmt: skip
+
+
+def _traits(backend: Backend, direct: bool) -> list[tuple[str, object, str]]:
+    """What tells a backend from the others of its pool: kind, value, and the words for it."""
+    traits: list[tuple[str, object, str]] = [("name", backend.name, f'name "{backend.name}"')]
+    for family in FAMILIES:
+        address = derived.address_of(backend, family)
+        if address is not None:
+            traits.append(("address", address, f"{family} {address}"))
+            if direct:
+                traits.append((f"mac of {family}", (backend.mac, backend.port), f"mac {backend.mac}"))
+    return traits
+
+
+def _elsewhere(scope: Scope) -> Iterator[Finding]:
+    """A server that is in several pools, known by its address, must be the same in all."""
+    seen: dict[Address, tuple[Backend, Path]] = {}
+    for name, pool in scope.spec.pools.items():
+        for i, backend in enumerate(pool.backends):
+            path: Path = ("pools", name, "backends", i)
+            told: set[str] = set()
+            for family in FAMILIES:
+                address = derived.address_of(backend, family)
+                if address is None:
+                    continue
+                first, earlier = seen.setdefault(address, (backend, path))
+                if earlier[1] == name:
+                    continue  # the same pool: that is the rule above
+                for key, here, there in (("mac", backend.mac, first.mac), ("port", backend.port, first.port)):
+                    if here != there and key not in told:
+                        told.add(key)
+                        ours, theirs = (f"{key} {v}" if v else f"no {key}" for v in (here, there))
+                        yield scope.finding(
+                            (*path, key), f"{ours} for {address}, which has {theirs} elsewhere",
+                            "the same server in every pool", f"make them the same; see {scope.where(earlier)}",
+                        )  # fmt: skip

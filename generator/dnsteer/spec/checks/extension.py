@@ -1,0 +1,213 @@
+"""Rules of what goes through the extension: which selections and forwardings fit together, its ports, and its budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dnsteer.spec import derived
+from dnsteer.spec.checks.scope import Scope
+from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.model.extension import Extension
+from dnsteer.spec.model.spec import Forwarding, Pool, Protocol, Selection, Vip
+from dnsteer.spec.model.types import Address
+
+_AT: Path = ("switch", "extension")
+IPV4_HEADER, IPV6_HEADER = 20, 40
+"""Bytes that a tunnel adds (RFC 2003, 2473)."""
+
+
+def check_extension(scope: Scope) -> Iterator[Finding]:
+    """All findings of the extension and of what goes through it."""
+    for name, pool in scope.spec.pools.items():
+        if pool.hash_fields is not None and pool.selection is not Selection.CLIENT:
+            yield scope.finding(
+                ("pools", name, "hash_fields"), f"hash_fields with selection {pool.selection.value}",
+                "no hash_fields with this selection", "only selection: client hashes fields of the spec's choice",
+            )  # fmt: skip
+        fields = pool.hash_fields or []
+        for i, field in enumerate(fields):
+            if (first := fields.index(field)) != i:
+                yield scope.finding(
+                    ("pools", name, "hash_fields", i), f'"{field}" a second time', "each field once",
+                    f"remove it: it is hash_fields[{first}] already",
+                )  # fmt: skip
+    vips = [(n, v, scope.spec.pools[v.pool]) for n, v in scope.spec.vips.items() if v.pool in scope.spec.pools]
+    for name, vip, pool in vips:
+        yield from _combination(scope, name, vip, pool)
+    through = [(name, vip, pool) for name, vip, pool in vips if derived.extended(pool, vip.forwarding)]
+    part = scope.spec.switch.extension
+    if part is not None:
+        yield from _ports(scope, part)
+        yield from _addresses(scope, part)
+        yield from _tunnels(scope, part, through)
+        yield from _budgets(scope, part, through)
+    elif through:
+        name, vip, pool = through[0]
+        what = f"forwarding {vip.forwarding.value}"
+        if vip.forwarding not in (Forwarding.IPIP, Forwarding.SIIT):
+            what = f"selection {pool.selection.value} of pool {vip.pool}"
+        yield scope.finding(
+            ("vips", name), f"{what}, and no switch.extension", "the extension, which Open vSwitch hands such packets to",
+            "give switch.extension its ingress and egress port (docs/extension.md)",
+        )  # fmt: skip
+    yield from _places(scope, through)
+    yield from _answers(scope, through)
+
+
+def _combination(scope: Scope, name: str, vip: Vip, pool: Pool) -> Iterator[Finding]:
+    """Selection and forwarding of a VIP that do not go together."""
+    base: Path = ("vips", name)
+    pair = f"forwarding {vip.forwarding.value} with selection {pool.selection.value} of pool {vip.pool}"
+    if vip.forwarding is Forwarding.NAT and derived.extended(pool, vip.forwarding):
+        yield scope.finding(
+            (*base, "forwarding"), pair, "dsr, ipip or siit with this selection",
+            "the extension keeps no way back for NAT; NAT goes with selection source-port or dp-hash",
+        )  # fmt: skip
+    if pool.selection is Selection.DP_HASH and derived.extended(pool, vip.forwarding):
+        yield scope.finding(
+            (*base, "forwarding"), pair, "selection source-port, client or spray with this forwarding",
+            "the switch's hash does not reach the extension",
+        )  # fmt: skip
+    if vip.forwarding is Forwarding.SIIT:
+        for i, address in enumerate(vip.addresses):
+            if address.version == 6:
+                yield scope.finding(
+                    (*base, "addresses", i), f"{address} with forwarding siit", "an IPv4 address",
+                    "IPv6 clients need no translation: make it a VIP of its own, with forwarding: dsr or nat",
+                )  # fmt: skip
+    if pool.selection is Selection.SPRAY:
+        for endpoint in derived.endpoints(vip):
+            if endpoint.protocol is Protocol.TCP:
+                yield scope.finding(
+                    (*base, "services", endpoint.index), f"TCP port {endpoint.port} with selection spray of pool {vip.pool}",
+                    "UDP services only", "a connection's packets must stay together: give TCP a VIP with another pool; "
+                    "the services of one address may be in two VIPs",
+                )  # fmt: skip
+                break
+
+
+def _ports(scope: Scope, part: Extension) -> Iterator[Finding]:
+    switch = scope.spec.switch
+    taken: dict[str, str] = {switch.bridge: "the bridge's own name"}
+    taken.update(dict.fromkeys(switch.uplinks, "the name of an uplink"))
+    taken.update(dict.fromkeys(switch.ports, "the name of a port of backends"))
+    for key, port in (("ingress", part.ingress), ("egress", part.egress)):
+        path = (*_AT, key, "port")
+        if port.port in taken:
+            yield scope.finding(
+                path, f'"{port.port}", which is {taken[port.port]}', "a port for the extension alone",
+                "each of its two scalable functions has a representor of its own",
+            )  # fmt: skip
+        taken.setdefault(port.port, "the port of its ingress")
+    devices = [port.device or port.port for port in (part.ingress, part.egress)]
+    if devices[0] == devices[1] and part.ingress.port != part.egress.port:
+        yield scope.finding(
+            (*_AT, "egress", "device"), f'"{devices[1]}" a second time', "a device of its own for each port",
+            "queries go in by one function and come out by the other",
+        )  # fmt: skip
+
+
+def _addresses(scope: Scope, part: Extension) -> Iterator[Finding]:
+    """The sources of tunnels are addresses of nobody else."""
+    spec = scope.spec
+    used: dict[Address, Path] = {a: ("switch", "gateways", i) for i, a in enumerate(spec.switch.gateways)}
+    for name, vip in spec.vips.items():
+        used.update({a: ("vips", name, "addresses", i) for i, a in enumerate(vip.addresses)})
+    for name, pool in spec.pools.items():
+        for i, backend in enumerate(pool.backends):
+            used.update({a: ("pools", name, "backends", i) for a in (backend.ipv4, backend.ipv6) if a is not None})
+    for key, own in (("ipv4", part.ipv4), ("ipv6", part.ipv6)):
+        if own is not None and own in used:
+            yield scope.finding(
+                (*_AT, key), f"{own}, which is in use", "an address that is used for nothing else",
+                f"see {scope.where(used[own])}",
+            )  # fmt: skip
+
+
+def _tunnels(scope: Scope, part: Extension, through: list[tuple[str, Vip, Pool]]) -> Iterator[Finding]:
+    """Tunnels need a source address of the family that they are in."""
+    told: set[int] = set()
+    for name, vip, pool in through:
+        if vip.forwarding is not Forwarding.IPIP:
+            continue
+        for address in vip.addresses:
+            for i, backend in enumerate(pool.backends):
+                end = derived.tunnel_end(backend, derived.family_of(address))
+                own = part.ipv4 if end is not None and end.version == 4 else part.ipv6
+                if end is not None and own is None and end.version not in told:
+                    told.add(end.version)
+                    yield scope.finding(
+                        _AT, f'no "ipv{end.version}"', f"a source address for tunnels over IPv{end.version}",
+                        f"VIP {name} has one to {end} ({scope.where(('pools', vip.pool, 'backends', i))})",
+                    )  # fmt: skip
+
+
+def _budgets(scope: Scope, part: Extension, through: list[tuple[str, Vip, Pool]]) -> Iterator[Finding]:
+    """What is rendered must fit, and the largest service a second time: it is there twice while it changes."""
+    services = slots = largest = 0
+    ends: set[tuple[str, str, int]] = set()
+    for _, vip, pool in through:
+        count, each = len(list(derived.endpoints(vip))) * len(vip.addresses), derived.slot_count(scope.spec, pool)
+        services, slots, largest = services + count, slots + count * each, max(largest, each)
+        if vip.forwarding is not Forwarding.DSR:
+            ends |= {(vip.pool, b.name, a.version) for b in pool.backends for a in vip.addresses}
+    for key, needed, why in (
+        ("vips", services + 1, f"{services} services, and one that changes"),
+        ("slots", slots + largest, f"{slots} slots, and a service of {largest} that changes"),
+        ("backends", len(ends), f"{len(ends)} tunnels and translations"),
+    ):
+        most = getattr(part.budgets, key)
+        if through and needed > most:
+            yield scope.finding(
+                (*_AT, "budgets", key) if "budgets" in part.model_fields_set else _AT, f"a budget of {most} {key} for {why}",
+                f"at least {needed}", f"set switch.extension.budgets.{key}; the extension must be restarted for it",
+            )  # fmt: skip
+
+
+def _places(scope: Scope, through: list[tuple[str, Vip, Pool]]) -> Iterator[Finding]:
+    """What comes back from the extension is told apart by its destination MAC, and does not say where it came from."""
+    uplinks = list(scope.spec.switch.uplinks)
+    seen: dict[str, tuple[str, Path]] = {}
+    for pool_name in dict.fromkeys(vip.pool for _, vip, _ in through):
+        for i, backend in enumerate(scope.spec.pools[pool_name].backends):
+            path: Path = ("pools", pool_name, "backends", i)
+            if backend.port is None and len(uplinks) > 1:
+                yield scope.finding(
+                    path, 'no "port", behind the extension of a switch with several uplinks',
+                    "the uplink or port that it sits behind",
+                    "what the extension gives back does not tell by which uplink it came in",
+                )  # fmt: skip
+                continue
+            place = backend.port or uplinks[0]
+            first, where = seen.setdefault(backend.mac, (place, path))
+            if first != place:
+                yield scope.finding(
+                    (*path, "mac"), f"mac {backend.mac} behind {place}, and behind {first} elsewhere",
+                    "one place for a MAC address behind the extension", f"see {scope.where(where)}",
+                )  # fmt: skip
+
+
+def _answers(scope: Scope, through: list[tuple[str, Vip, Pool]]) -> Iterator[Finding]:
+    """Answers to translate must lead to one VIP."""
+    seen: dict[tuple[Address, Protocol, int], tuple[Address, Path]] = {}
+    told: set[tuple[Path, Path]] = set()
+    for name, vip, pool in through:
+        if vip.forwarding is not Forwarding.SIIT:
+            continue
+        for i, address in enumerate(vip.addresses):
+            if address.version == 6:
+                continue  # refused above
+            path: Path = ("vips", name, "addresses", i)
+            for backend in derived.members(pool, "ipv6"):
+                assert backend.ipv6 is not None
+                for endpoint in derived.endpoints(vip):
+                    first, where = seen.setdefault((backend.ipv6, endpoint.protocol, endpoint.port), (address, path))
+                    if first != address and (path, where) not in told:
+                        told.add((path, where))
+                        yield scope.finding(
+                            path,
+                            f"answers of backend {backend.ipv6} from port {endpoint.port}/{endpoint.protocol.value} for "
+                            f"both {address} and {first}",
+                            "one VIP address for what comes from a backend's address and port",
+                            f"give each VIP backend addresses of its own; see {scope.where(where)}",
+                        )  # fmt: skip

@@ -1,0 +1,128 @@
+"""Rules that pools and VIPs must keep so that they can work: references, limits, what flavors lack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dnsteer.spec import derived
+from dnsteer.spec.checks.scope import Scope
+from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.model.families import FAMILIES, Family
+from dnsteer.spec.model.spec import MAX_SLOTS, Backend, Forwarding, Pool, Selection, Vip
+from dnsteer.spec.schema_errors import near
+
+WORD: dict[Family, str] = {"ipv4": "IPv4", "ipv6": "IPv6"}
+
+
+def check_pools(scope: Scope) -> Iterator[Finding]:
+    """All findings inside of single pools."""
+    pools = scope.spec.pools
+    if len(pools) > derived.MAX_POOLS:
+        yield scope.finding(
+            ("pools",), f"{len(pools)} pools", f"at most {derived.MAX_POOLS}", "split the spec by switch"
+        )
+    addresses = {a for pool in pools.values() for b in pool.backends for a in (b.ipv4, b.ipv6) if a is not None}
+    if len(addresses) > derived.MAX_BACKEND_ADDRESSES:
+        yield scope.finding(
+            ("pools",), f"{len(addresses)} backend addresses", f"at most {derived.MAX_BACKEND_ADDRESSES}",
+            "split the spec by switch",
+        )  # fmt: skip
+    for name, pool in pools.items():
+        base: Path = ("pools", name)
+        for i, backend in enumerate(pool.backends):
+            yield from _backend(scope, (*base, "backends", i), backend)
+        if not any(b.weight for b in pool.backends):
+            yield scope.finding(
+                (*base, "backends"), "no weight above 0", "at least one backend that takes queries",
+                "weight 0 takes none; state: down takes a backend out and keeps its share",
+            )  # fmt: skip
+        yield from _selection(scope, base, pool)
+
+
+def _backend(scope: Scope, path: Path, backend: Backend) -> Iterator[Finding]:
+    switch = scope.spec.switch
+    if backend.ipv4 is None and backend.ipv6 is None:
+        yield scope.finding(
+            path, 'neither "ipv4" nor "ipv6"', "an address of at least one family",
+            "a backend takes the queries of the families that it has an address in",
+        )  # fmt: skip
+    if backend.port is not None and backend.port not in switch.uplinks and backend.port not in switch.ports:
+        yield scope.finding(
+            (*path, "port"), f'"{backend.port}"', "the name of an uplink or port of the switch",
+            near(backend.port, [*switch.uplinks, *switch.ports]),
+        )  # fmt: skip
+
+
+def _selection(scope: Scope, base: Path, pool: Pool) -> Iterator[Finding]:
+    flavor = scope.spec.switch.flavor
+    limits = derived.FLAVOR_LIMITS[flavor]
+    hashed = pool.selection is Selection.DP_HASH
+    if hashed and limits.why_no_dp_hash:
+        yield scope.finding(
+            (*base, "selection"), f'"dp-hash" with flavor {flavor.value}', "a selection that the flavor offloads",
+            f"{limits.why_no_dp_hash}; use source-port, or flavor ovs-netdev where software forwarding is meant",
+        )  # fmt: skip
+        return
+    if hashed and pool.slots is not None and pool.slots > limits.max_dp_hash_slots:
+        yield scope.finding(
+            (*base, "slots"), str(pool.slots), f"at most {limits.max_dp_hash_slots} for dp-hash with flavor {flavor.value}",
+            f"source-port goes up to {MAX_SLOTS}",
+        )  # fmt: skip
+        return
+    most = derived.slot_count(scope.spec, pool)
+    takers = sum(1 for b in pool.backends if b.weight)
+    if takers <= most:
+        return
+    need = 1 << (takers - 1).bit_length()
+    highest = derived.most_slots(scope.spec, pool)
+    hint = f"set slots: {need}"
+    if need > highest:
+        hint = f"split the pool: {pool.selection.value} with flavor {flavor.value} has at most {highest} slots"
+    yield scope.finding(
+        (*base, "slots") if pool.slots else (*base, "backends"), f"{most} slots for {takers} backends with a weight",
+        "a slot for every backend with a weight", hint,
+    )  # fmt: skip
+
+
+def check_vips(scope: Scope) -> Iterator[Finding]:
+    """All findings of what a VIP asks of its pool."""
+    serves = {name: {f: _serves(pool, f) for f in FAMILIES} for name, pool in scope.spec.pools.items()}
+    for name, vip in scope.spec.vips.items():
+        base: Path = ("vips", name)
+        pool = scope.spec.pools.get(vip.pool)
+        if pool is None:
+            yield scope.finding(
+                (*base, "pool"), f'"{vip.pool}"', "the name of a pool", near(vip.pool, scope.spec.pools)
+            )
+        elif any(serves[vip.pool].values()):  # a pool that serves neither family has a finding of its own
+            yield from _families(scope, base, vip, serves[vip.pool])
+        for i, entry in enumerate(vip.services):
+            if vip.forwarding is not Forwarding.NAT and not isinstance(entry, str) and entry.target_port is not None:
+                way = vip.forwarding.value
+                why = "direct server return" if vip.forwarding is Forwarding.DSR else "the extension"
+                yield scope.finding(
+                    (*base, "services", i, "target_port"), f"{entry.target_port} with forwarding {way}",
+                    f"no target_port with {way}", f"{why} changes no port: remove it, or use forwarding: nat",
+                )  # fmt: skip
+
+
+def _serves(pool: Pool, family: Family) -> bool:
+    return any(b.weight for b in derived.members(pool, family))
+
+
+def _lacking(pool: Pool, family: Family) -> str:
+    return "a weight above 0" if derived.members(pool, family) else f"an {family} address"
+
+
+def _families(scope: Scope, base: Path, vip: Vip, serves: dict[Family, bool]) -> Iterator[Finding]:
+    """One finding for each family that the VIP has addresses in and the pool does not serve."""
+    for asked in FAMILIES:
+        found = [i for i, a in enumerate(vip.addresses) if derived.family_of(a) == asked]
+        family = derived.reach(vip, asked)
+        if family != "any" and found and not serves[family]:
+            shown = ", ".join(str(vip.addresses[i]) for i in found[:3]) + (", ..." if len(found) > 3 else "")
+            yield scope.finding(
+                (*base, "addresses", found[0]), f"{shown}, and pool {vip.pool} without a backend for {WORD[family]}",
+                f"a pool with a backend that has an {WORD[family]} address and a weight",
+                f"give its backends {_lacking(scope.spec.pools[vip.pool], family)}, or leave this address out",
+            )  # fmt: skip

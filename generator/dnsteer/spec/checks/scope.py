@@ -1,0 +1,25 @@
+"""What the rules share: the spec under check and the document that gives its lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dnsteer.spec.document import Document
+from dnsteer.spec.errors import Finding, Path, show_path
+from dnsteer.spec.model.spec import Spec
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A well-formed spec and its document."""
+
+    spec: Spec
+    doc: Document
+
+    def finding(self, path: Path, found: str, expected: str, hint: str = "", kind: str = "") -> Finding:
+        """A finding at *path*, with its line."""
+        return Finding(self.doc.line(path), path, found, expected, hint, kind)
+
+    def where(self, path: Path) -> str:
+        """Point to another place of the document."""
+        return f"line {self.doc.line(path)}, {show_path(path)}"

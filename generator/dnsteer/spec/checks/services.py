@@ -1,0 +1,211 @@
+"""Services that cannot be told apart: the same one twice, and NAT whose answers would belong to two VIPs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from dnsteer.spec import derived
+from dnsteer.spec.checks.scope import Scope
+from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.model.families import FAMILIES, Family
+from dnsteer.spec.model.spec import Forwarding, Protocol
+from dnsteer.spec.model.types import Address
+
+
+def check_services(scope: Scope) -> Iterator[Finding]:
+    """All findings of services that conflict."""
+    too_many = list(_limits(scope))
+    yield from too_many
+    if not too_many:
+        yield from _duplicates(scope)
+        yield from _nat(scope)
+
+
+def _limits(scope: Scope) -> Iterator[Finding]:
+    """What is too much for a switch, and for looking at each of it."""
+    services = translations = 0
+    members = {(name, f): len(derived.members(p, f)) for name, p in scope.spec.pools.items() for f in FAMILIES}
+    for vip in scope.spec.vips.values():
+        ports = sum(1 for _ in derived.endpoints(vip))
+        services += ports * len(vip.addresses)
+        if vip.forwarding is Forwarding.NAT:
+            translations += ports * sum(members.get((vip.pool, derived.family_of(a)), 0) for a in vip.addresses)
+    for count, most, what in (
+        (services, derived.MAX_SERVICES, "services (addresses times protocols and ports)"),
+        (translations, derived.MAX_TRANSLATIONS, "NAT translations (services times backends)"),
+    ):
+        if count > most:
+            yield scope.finding(
+                ("vips",), f"{count} {what}", f"at most {most}", "each is a flow: split the spec by switch"
+            )
+
+
+@dataclass
+class _Pair:
+    """Two things in each other's way: where the later and the earlier one are, and in what they meet."""
+
+    path: Path
+    earlier: Path
+    met: list[str] = field(default_factory=list)
+
+    def shown(self) -> str:
+        """What they meet in, shortened."""
+        met = list(dict.fromkeys(self.met))
+        return ", ".join(met[:4]) + (f" and {len(met) - 4} more" if len(met) > 4 else "")
+
+
+@dataclass
+class _Mixed(_Pair):
+    """Two translations whose answers cannot be told apart."""
+
+    own: Address | None = None
+    both: str = ""
+    fragments: bool = False
+    one_address: bool = False
+
+
+def _duplicates(scope: Scope) -> Iterator[Finding]:
+    """The same address, protocol and port twice: one finding for a pair of VIPs, or of entries of one VIP."""
+    seen: dict[tuple[Address, Protocol, int], Path] = {}
+    pairs: dict[tuple[Path, Path], _Pair] = {}
+    for name, vip in scope.spec.vips.items():
+        addresses = dict.fromkeys(vip.addresses)
+        for endpoint in derived.endpoints(vip):
+            path: Path = ("vips", name, "services", endpoint.index)
+            for address in addresses:
+                earlier = seen.setdefault((address, endpoint.protocol, endpoint.port), path)
+                if earlier is path:
+                    continue
+                key = (path, earlier) if earlier[1] == name else (path[:2], earlier[:2])
+                pair = pairs.setdefault(key, _Pair(path, earlier))
+                pair.met.append(f"{address} port {endpoint.port}/{endpoint.protocol.value}")
+    for pair in pairs.values():
+        yield scope.finding(
+            pair.path, f"{pair.shown()} a second time", "each address, protocol and port once",
+            f"see {scope.where(pair.earlier)}",
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Translation:
+    """What NAT makes of one service at one address of a VIP."""
+
+    name: str
+    vip: Address
+    protocol: Protocol
+    port: int
+    target_port: int
+    restore: bool
+    service: Path
+    address: Path
+
+    @property
+    def back(self) -> tuple[Address, int]:
+        """What the answers must become."""
+        return self.vip, self.port
+
+
+def _nat(scope: Scope) -> Iterator[Finding]:
+    """What comes back from a backend's address and port must belong to one VIP address and port, fragments included."""
+    pairs: dict[tuple[str, str], _Mixed] = {}
+    translations = _translations(scope)
+    for own, pools in _shared(scope, translations):
+        items = [t for key in pools for t in translations[key]]
+        for fragments, found in ((False, _same_port(items)), (True, _fragments(items))):
+            for item, first in found:
+                pair = pairs.setdefault((item.name, first.name), _mixed(own, item, first, fragments))
+                if pair.own == own and pair.fragments == fragments:
+                    pair.met.append(f"{item.target_port}/{item.protocol.value}")
+    for pair in pairs.values():
+        yield _ambiguous(scope, pair)
+
+
+def _ambiguous(scope: Scope, pair: _Mixed) -> Finding:
+    if pair.fragments:
+        found = f"UDP answers of backend {pair.own} for both {pair.both}"
+        expected = "one VIP address and port for all UDP answers of a backend: fragments of large ones carry no port"
+        advice = "give each VIP backend addresses of its own, or set fragments: drop in all of these VIPs"
+        if pair.one_address:
+            advice = "leave out target_port in all UDP services of these backends, or set fragments: drop"
+    else:
+        found = f"answers of backend {pair.own} from port {pair.shown()} for both {pair.both}"
+        expected = "one VIP address and port for what comes from a backend's address and port"
+        drop = " and fragments: drop" if any(m.endswith("udp") for m in pair.met) else ""
+        advice = f"give each of the two backend addresses of its own, or a target_port of its own{drop}"
+        if pair.one_address:
+            advice = f"give each service a target_port of its own{drop}"
+        elif pair.path[2] == "addresses":
+            advice = "make it a VIP of its own, with a pool of other backend addresses"
+    return scope.finding(pair.path, found, expected, f"{advice}; see {scope.where(pair.earlier)}")
+
+
+def _mixed(own: Address, item: _Translation, first: _Translation, fragments: bool) -> _Mixed:
+    if item.vip == first.vip:
+        both = f"port {item.port} and port {first.port} of {item.vip}"
+        return _Mixed(item.service, first.service, [], own, both, fragments, True)
+    both = f"{item.vip} and {first.vip}"
+    if item.name == first.name:
+        return _Mixed(item.address, first.address, [], own, both, fragments)
+    return _Mixed(item.service, first.service, [], own, both, fragments)
+
+
+def _translations(scope: Scope) -> dict[tuple[str, Family], list[_Translation]]:
+    """The translations of each pool that a NAT VIP uses, by family."""
+    out: dict[tuple[str, Family], list[_Translation]] = defaultdict(list)
+    for name, vip in scope.spec.vips.items():
+        if vip.forwarding is not Forwarding.NAT or vip.pool not in scope.spec.pools:
+            continue
+        restore = vip.fragments == "restore"
+        for address in dict.fromkeys(vip.addresses):
+            place: Path = ("vips", name, "addresses", vip.addresses.index(address))
+            for e in derived.endpoints(vip):
+                service: Path = ("vips", name, "services", e.index)
+                item = _Translation(name, address, e.protocol, e.port, e.target_port, restore, service, place)
+                out[vip.pool, derived.family_of(address)].append(item)
+    return out
+
+
+def _shared(
+    scope: Scope, translations: Iterable[tuple[str, Family]]
+) -> Iterator[tuple[Address, tuple[tuple[str, Family], ...]]]:
+    """Each set of pools that share backends, with the first address shared. Backends in the same pools count once."""
+    pools_of: dict[Address, list[tuple[str, Family]]] = defaultdict(list)
+    wanted = set(translations)
+    for name, pool in scope.spec.pools.items():
+        for family in FAMILIES:
+            if (name, family) in wanted:
+                own = (derived.address_of(b, family) for b in pool.backends)
+                for address in dict.fromkeys(a for a in own if a is not None):
+                    pools_of[address].append((name, family))
+    first: dict[tuple[tuple[str, Family], ...], Address] = {}
+    for address, pools in pools_of.items():
+        first.setdefault(tuple(pools), address)
+    for shared, address in first.items():
+        yield address, shared
+
+
+def _same_port(items: list[_Translation]) -> Iterator[tuple[_Translation, _Translation]]:
+    """Translations whose answers come from the same port, each with the first of them."""
+    seen: dict[tuple[Protocol, int], _Translation] = {}
+    for item in items:
+        first = seen.setdefault((item.protocol, item.target_port), item)
+        if first.back != item.back:
+            yield item, first
+
+
+def _fragments(items: list[_Translation]) -> Iterator[tuple[_Translation, _Translation]]:
+    """UDP translations whose fragments cannot be told apart, each with the first one whose fragments are restored.
+
+    Fragments go by the backend's address alone. All get the same source address and, where ports are translated, the same
+    port. That holds for VIPs with `fragments: drop` too: theirs would be restored as another VIP's.
+    """
+    udp = [t for t in items if t.protocol is Protocol.UDP]
+    first = next((t for t in udp if t.restore), None)
+    if first is None:
+        return
+    moved = any(t.port != t.target_port for t in udp)
+    for item in udp:
+        if item.vip != first.vip or (moved and item.port != first.port):
+            yield item, first

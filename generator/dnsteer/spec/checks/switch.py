@@ -1,0 +1,170 @@
+"""Rules that the switch must keep: names and devices of ports, MAC addresses, and the way of the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dnsteer.spec import derived
+from dnsteer.spec.checks.pools_and_vips import WORD
+from dnsteer.spec.checks.scope import Scope
+from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.model.device import Device
+from dnsteer.spec.model.families import FAMILIES, Family
+from dnsteer.spec.model.spec import Flavor, Forwarding, Spec, Vip
+from dnsteer.spec.schema_errors import near
+
+_NEEDS = {"dpdk": "dpdk-devargs", "dpdkvhostuserclient": "vhost-server-path", "patch": "peer"}
+"""Options without which Open vSwitch does not open a device of a type."""
+
+
+def check_switch(scope: Scope) -> Iterator[Finding]:
+    """All findings of the switch."""
+    yield from _ports(scope)
+    yield from _macs(scope)
+    yield from _return_path(scope)
+
+
+def _ports(scope: Scope) -> Iterator[Finding]:
+    switch = scope.spec.switch
+    count = len(switch.uplinks) + len(switch.ports)
+    if count > derived.MAX_PORTS:
+        yield scope.finding(
+            ("switch",),
+            f"{count} uplinks and ports",
+            f"at most {derived.MAX_PORTS}",
+            "a bridge has no more numbers for ports",
+        )
+    for name in switch.ports:
+        if name in switch.uplinks:
+            yield scope.finding(
+                ("switch", "ports", name), f'"{name}", which is the name of an uplink', "each port once",
+                "backends may sit behind an uplink: remove this entry and give them its name as their port",
+            )  # fmt: skip
+    devices: dict[tuple[str, str], Path] = {}
+    for part, ports in (("uplinks", switch.uplinks), ("ports", switch.ports)):
+        for name, port in ports.items():
+            path: Path = ("switch", part, name)
+            if name == switch.bridge:
+                yield scope.finding(
+                    path, "the bridge's own name", "a name that differs from the bridge's",
+                    "Open vSwitch gives the bridge a port of its name",
+                )  # fmt: skip
+            if port.answers is not None:
+                yield from _answers(scope, (*path, "answers"), port.answers)
+            yield from _device(scope, path, port, devices)
+    extension = switch.extension
+    if extension is not None:
+        for key, own in (("ingress", extension.ingress), ("egress", extension.egress)):
+            yield from _device(scope, ("switch", "extension", key), own, devices)
+
+
+def _answers(scope: Scope, path: Path, uplink: str) -> Iterator[Finding]:
+    switch = scope.spec.switch
+    if uplink in switch.ports and uplink not in switch.uplinks:
+        yield scope.finding(
+            path, f'"{uplink}", which is a port of backends', "the name of an uplink", near("", switch.uplinks)
+        )
+    elif uplink not in switch.uplinks:
+        yield scope.finding(path, f'"{uplink}"', "the name of an uplink", near(uplink, switch.uplinks))
+    elif switch.uplinks[uplink].next_hop is None:
+        yield scope.finding(
+            path, f'"{uplink}", which has no next hop', "an uplink with next_hop",
+            f"give {uplink} a next_hop: the MAC address of the router there",
+        )  # fmt: skip
+
+
+def _device(scope: Scope, path: Path, port: Device, devices: dict[tuple[str, str], Path]) -> Iterator[Finding]:
+    flavor = scope.spec.switch.flavor
+    kind = port.type or derived.INTERFACE_TYPE[flavor]
+    if flavor is Flavor.OVS_KERNEL and kind.startswith(("dpdk", "afxdp")):
+        yield scope.finding(
+            (*path, "type"), f'"{kind}" with flavor ovs-kernel', "a type of the kernel's datapath, such as system",
+            "devices of this type exist in userspace only: ovs-dpdk, ovs-doca or ovs-netdev",
+        )  # fmt: skip
+        return
+    option = _NEEDS.get(kind)
+    if option is None:
+        return
+    value = port.options.get(option)
+    if value is None:
+        if not (kind == "dpdk" and flavor is Flavor.OVS_DOCA):  # NVIDIA's fork finds the device by the port's name
+            yield scope.finding(
+                path, f"type {kind} and no option {option}", f"the option {option}",
+                f"Open vSwitch does not open a {kind} device without it: options: {{{option}: ...}}",
+            )  # fmt: skip
+        return
+    first = devices.setdefault((option, value), path)
+    if first != path:
+        yield scope.finding(
+            (*path, "options", option), f'"{value}" a second time', "a device of its own for each port",
+            f"see {scope.where(first)}",
+        )  # fmt: skip
+
+
+def _macs(scope: Scope) -> Iterator[Finding]:
+    switch = scope.spec.switch
+    gateway = "the virtual gateways' MAC"
+    hint = "give the station's own address"
+    if switch.gateway_mac is None:
+        gateway += " (switch.mac with its lowest bit flipped)"
+        hint += ", or set switch.gateway_mac to one that is free"
+    own = {
+        derived.gateway_mac(switch): (gateway, hint),
+        switch.mac: ("the balancer's MAC (switch.mac)", "give the station's own"),
+    }
+    if switch.gateway_mac == switch.mac:
+        yield scope.finding(
+            ("switch", "gateway_mac"), f'"{switch.mac}", the same as switch.mac', "a MAC address of its own",
+            "the destination MAC tells answers from queries; leave it out for mac with its lowest bit flipped",
+        )  # fmt: skip
+    others: list[tuple[Path, str]] = [
+        (("switch", "uplinks", name, "next_hop"), up.next_hop) for name, up in switch.uplinks.items() if up.next_hop
+    ]
+    for pool_name, pool in scope.spec.pools.items():
+        others += [(("pools", pool_name, "backends", i, "mac"), b.mac) for i, b in enumerate(pool.backends)]
+    for path, mac in others:
+        if mac in own:
+            whose, advice = own[mac]
+            yield scope.finding(path, f'"{mac}", {whose}', "the MAC address of another station", advice)
+
+
+def _return_path(scope: Scope) -> Iterator[Finding]:
+    """Answers that pass the switch need a gateway to come to, and a next hop to leave to."""
+    switch = scope.spec.switch
+    needs = _first_return(scope.spec)
+    for family, why in needs.items():
+        if not any(derived.family_of(g) == family for g in switch.gateways):
+            yield scope.finding(
+                ("switch", "gateways"), f"no {WORD[family]} gateway", f"an {WORD[family]} address in switch.gateways",
+                f"{why}: give its backends a virtual gateway to route the answers to",
+            )  # fmt: skip
+    if needs and not any(up.next_hop is not None for up in switch.uplinks.values()):
+        yield scope.finding(
+            ("switch", "uplinks"), "no uplink with next_hop", "an uplink with next_hop",
+            f"{next(iter(needs.values()))}: give the MAC address of the router that they leave to",
+        )  # fmt: skip
+
+
+def _first_return(spec: Spec) -> dict[Family, str]:
+    """For each family in which answers pass the switch, why: the first VIP of which they do."""
+    needs: dict[Family, str] = {}
+    known: dict[tuple[str, Family, Forwarding], bool] = {}
+    for name, vip in spec.vips.items():
+        for address in vip.addresses:
+            family = derived.family_of(address)
+            if vip.forwarding is Forwarding.SIIT:
+                family = "ipv6"  # they come to the gateway as what the backends send
+            if family not in needs and vip.pool in spec.pools and _passes(spec, vip, family, known):
+                how = {Forwarding.NAT: "NAT", Forwarding.SIIT: "translation"}.get(
+                    vip.forwarding, "backends on ports of their own"
+                )
+                needs[family] = f"answers of VIP {name} pass the switch ({how})"
+    return {family: needs[family] for family in FAMILIES if family in needs}
+
+
+def _passes(spec: Spec, vip: Vip, family: Family, known: dict[tuple[str, Family, Forwarding], bool]) -> bool:
+    key = (vip.pool, family, vip.forwarding)
+    if key not in known:
+        members = derived.members(spec.pools[vip.pool], derived.reach(vip, family))
+        known[key] = any(b.weight and derived.answers_pass(spec.switch, vip, b) for b in members)
+    return known[key]

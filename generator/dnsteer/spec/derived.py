@@ -1,0 +1,171 @@
+"""What a spec means where it leaves something unsaid. The one place for defaults that depend on other fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from dnsteer.spec.model.families import Family, Reach
+from dnsteer.spec.model.spec import (
+    MAX_SLOTS,
+    SHORTHANDS,
+    Backend,
+    Flavor,
+    Forwarding,
+    Pool,
+    Protocol,
+    Selection,
+    Spec,
+    Switch,
+    Vip,
+)
+from dnsteer.spec.model.types import Address
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One protocol and port of a VIP, shorthands resolved. *index* is the entry's place in the spec's list."""
+
+    protocol: Protocol
+    port: int
+    target_port: int
+    index: int
+
+
+@dataclass(frozen=True)
+class FlavorLimits:
+    """What a flavor can do. *why_no_dp_hash* says why dp-hash is refused; empty where it works."""
+
+    max_dp_hash_slots: int
+    why_no_dp_hash: str = ""
+
+
+SOURCE_PORT_SLOTS = 256
+"""Slots of a pool that names none, unless the switch's hash selects. A constant: a number that followed the members would
+change with them, and then most slots move. A change moves 3 % more slots than it must; with 1024 slots it is 2 %, for four
+times the hardware rules (docs/slots.md)."""
+
+MAX_PORTS = 65_279
+"""OpenFlow numbers the ports of a bridge from 1 to 0xfeff."""
+MAX_POOLS = 32_767
+"""Pools of each family are numbered in 16 bits."""
+MAX_SERVICES = 1_000_000
+"""Services in all (addresses times protocols and ports): each is a flow."""
+MAX_TRANSLATIONS = 2_000_000
+"""Services of NAT VIPs times their backends: each is a flow for the answers."""
+MAX_BACKEND_ADDRESSES = 65_535
+"""Every backend address has a zone of the connection tracker, and zones have 16 bits."""
+
+INTERFACE_TYPE: dict[Flavor, str] = {
+    Flavor.OVS_DOCA: "dpdk",
+    Flavor.OVS_DPDK: "dpdk",
+    Flavor.OVS_NETDEV: "system",
+    Flavor.OVS_KERNEL: "system",
+}
+"""The type in OVSDB of a port that names none."""
+
+FLAVOR_LIMITS: dict[Flavor, FlavorLimits] = {
+    # A 2024 source snapshot of NVIDIA's fork has a hash field of 4 bits; later widths are not published.
+    Flavor.OVS_DOCA: FlavorLimits(16),
+    Flavor.OVS_DPDK: FlavorLimits(0, "its rte_flow offload takes no recirculated flow, so the CPU would forward all"),
+    Flavor.OVS_KERNEL: FlavorLimits(0, "its TC flower offload takes no dp_hash match, so the CPU would forward all"),
+    Flavor.OVS_NETDEV: FlavorLimits(256),  # above 256 OVS falls back to one megaflow per client
+}
+
+
+def family_of(address: Address) -> Family:
+    """The family of *address*."""
+    return "ipv4" if address.version == 4 else "ipv6"
+
+
+def address_of(backend: Backend, family: Family) -> Address | None:
+    """The backend's address in *family*, if it has one."""
+    return backend.ipv4 if family == "ipv4" else backend.ipv6
+
+
+def endpoints(vip: Vip) -> Iterator[Endpoint]:
+    """The VIP's protocols and ports in the order of the spec."""
+    for index, entry in enumerate(vip.services):
+        if isinstance(entry, str):
+            for protocol, port in SHORTHANDS[entry]:
+                yield Endpoint(protocol, port, port, index)
+        else:
+            yield Endpoint(entry.protocol, entry.port, entry.target_port or entry.port, index)
+
+
+def spoken(endpoint: Endpoint) -> Literal["dns", "dot", "doq", "doh"]:
+    """What clients speak at a service, by its port: 853 is that of DoT and DoQ, 443 that of DoH, any other plain DNS's."""
+    if endpoint.port == 853:
+        return "dot" if endpoint.protocol is Protocol.TCP else "doq"
+    return "doh" if endpoint.port == 443 else "dns"
+
+
+def gateway_mac(switch: Switch) -> str:
+    """MAC address of the virtual gateways."""
+    if switch.gateway_mac is not None:
+        return switch.gateway_mac
+    return f"{switch.mac[:-2]}{int(switch.mac[-2:], 16) ^ 1:02x}"
+
+
+def reach(vip: Vip, family: Family) -> Reach:
+    """Addresses that a backend must have one of to take queries to an address in *family* of *vip*."""
+    if vip.forwarding is Forwarding.IPIP:
+        return "any"
+    return "ipv6" if vip.forwarding is Forwarding.SIIT else family
+
+
+def members(pool: Pool, reached: Reach) -> list[Backend]:
+    """Backends that have an address by which they are reached, in the order of the spec."""
+    if reached == "any":
+        return [b for b in pool.backends if b.ipv4 is not None or b.ipv6 is not None]
+    return [b for b in pool.backends if address_of(b, reached) is not None]
+
+
+def extended(pool: Pool, mode: Forwarding) -> bool:
+    """Whether packets of a VIP that *pool* serves, and that are forwarded by *mode*, go through the extension."""
+    return pool.selection in (Selection.CLIENT, Selection.SPRAY) or mode in (Forwarding.IPIP, Forwarding.SIIT)
+
+
+def tunnel_end(backend: Backend, family: Family) -> Address | None:
+    """Where a tunnel for packets in *family* ends: at the backend's address in that family, or else at its other one."""
+    own, other = (backend.ipv4, backend.ipv6) if family == "ipv4" else (backend.ipv6, backend.ipv4)
+    return own if own is not None else other
+
+
+def hash_fields(pool: Pool) -> list[str]:
+    """What `client` hashes."""
+    return pool.hash_fields or ["src_ip"]
+
+
+def slot_count(spec: Spec, pool: Pool) -> int:
+    """Number of slots of *pool*, the same for both families; for dp-hash that names none, the most the flavor has."""
+    if pool.slots is not None:
+        return pool.slots
+    if pool.selection is Selection.DP_HASH:
+        return FLAVOR_LIMITS[spec.switch.flavor].max_dp_hash_slots
+    return SOURCE_PORT_SLOTS
+
+
+def most_slots(spec: Spec, pool: Pool) -> int:
+    """The most slots that *pool* can name."""
+    hashed = pool.selection is Selection.DP_HASH
+    return FLAVOR_LIMITS[spec.switch.flavor].max_dp_hash_slots if hashed else MAX_SLOTS
+
+
+def answers_leave_by(switch: Switch, ingress: str) -> str | None:
+    """The uplink by which answers that come in by port *ingress* leave; None when no uplink has a next hop."""
+    own = switch.uplinks.get(ingress) or switch.ports.get(ingress)
+    if own is not None and own.answers is not None:
+        return own.answers
+    uplink = switch.uplinks.get(ingress)
+    if uplink is not None and uplink.next_hop is not None:
+        return ingress
+    return next((name for name, up in switch.uplinks.items() if up.next_hop is not None), None)
+
+
+def answers_pass(switch: Switch, vip: Vip, backend: Backend) -> bool:
+    """Whether the answers of *backend* for *vip* come back through the switch."""
+    if vip.forwarding in (Forwarding.NAT, Forwarding.SIIT):
+        return True
+    return backend.port is not None and backend.port in switch.ports

@@ -1,0 +1,1 @@
+"""The spec as typed values: what an operator may write."""

@@ -1,0 +1,87 @@
+"""What the spec says about the extension: the DOCA Flow program that serves VIPs which OpenFlow cannot express."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from dnsteer.spec.model.device import Device
+from dnsteer.spec.model.part import Part, bounds, whole
+from dnsteer.spec.model.types import Interface, IPv4, IPv6, Name, wanted
+
+HASH_FIELDS = ("src_ip", "dst_ip", "src_port", "dst_port")
+"""Fields that a slot can be chosen by."""
+MAX_VIPS, MAX_SLOTS, MAX_TUNNELS = 4096, 1_048_576, 65_536
+"""Bounds of the program's budgets (datapath_ext/program.schema.json)."""
+
+
+def _socket(value: Any) -> str:
+    if not isinstance(value, str) or not value.startswith("/") or len(value) > 107 or not value.isprintable():
+        raise wanted("the absolute path of a socket, of at most 107 characters")
+    return value
+
+
+SocketPath = Annotated[
+    str, BeforeValidator(_socket), WithJsonSchema({"type": "string", "pattern": "^/", "maxLength": 107})
+]
+
+
+class ExtensionPort(Device):
+    """A port of the bridge whose other end is a scalable function of the extension."""
+
+    port: Interface = Field(examples=["ext-in"], description="Name of the bridge's port: the function's representor.")
+    device: Name | None = Field(
+        default=None,
+        examples=["enp3s0f0s8"],
+        description="The function's network or RDMA device, as the extension sees it. Left out: the name of the port.",
+    )
+
+
+class Budgets(Part):
+    """What the extension reserves in hardware when it starts. A changed budget needs its restart."""
+
+    vips: Annotated[int, whole(1, MAX_VIPS), bounds(1, MAX_VIPS)] = Field(
+        default=256, description="Services (addresses times protocols and ports)."
+    )
+    slots: Annotated[int, whole(1, MAX_SLOTS), bounds(1, MAX_SLOTS)] = Field(
+        default=65_536,
+        description="Slots of all services, each with a counter. A service that changes how it selects or forwards is there "
+        "twice for a moment.",
+    )
+    backends: Annotated[int, whole(1, MAX_TUNNELS), bounds(1, MAX_TUNNELS)] = Field(
+        default=4096, description="Tunnels and translations: one for each backend and IP version inside."
+    )
+
+
+class Extension(Part):
+    """The extension, `dnsteer-ext`: Open vSwitch sends it the packets of the VIPs that need it, and takes them back."""
+
+    ingress: ExtensionPort = Field(
+        description="By which queries go to the extension, and translated answers come back."
+    )
+    egress: ExtensionPort = Field(description="By which queries come back, and answers to translate go to it.")
+    ipv4: IPv4 | None = Field(default=None, description="Source address of tunnels over IPv4.")
+    ipv6: IPv6 | None = Field(default=None, description="Source address of tunnels over IPv6.")
+    control: SocketPath = Field(
+        default="/run/dnsteer-ext/control.sock", description="Control socket of the running program."
+    )
+    budgets: Budgets = Field(default_factory=Budgets, description="What it reserves in hardware.")
+
+
+def _field(value: Any) -> str:
+    if isinstance(value, str) and value in HASH_FIELDS:
+        return value
+    from dnsteer.spec.schema_errors import near  # here, since that module reads the parts of this one
+
+    hint = near(value, HASH_FIELDS) if isinstance(value, str) else ""
+    raise wanted(f"one of {', '.join(HASH_FIELDS)}", hint if hint.startswith("did you mean") else "")
+
+
+HashFields = Annotated[
+    list[Annotated[str, BeforeValidator(_field)]],
+    Field(min_length=1),
+    WithJsonSchema(
+        {"type": "array", "items": {"enum": [*HASH_FIELDS], "type": "string"}, "minItems": 1, "uniqueItems": True}
+    ),
+]

@@ -1,0 +1,38 @@
+"""What the parts of the spec have in common: strictness, and whole numbers with bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
+
+from dnsteer.spec.model.types import wanted
+
+
+class Part(BaseModel):
+    """A mapping of the spec: unknown keys are errors, and it does not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def number_hint(value: Any) -> str:
+    """What to do about text where a number is wanted. Unquoted numbers in unusual spelling are read as text too."""
+    if not isinstance(value, str) or not value.isascii() or not value.isdigit() or len(value) > 5:
+        return ""
+    return "write it without leading zeros" if value[:1] == "0" != value else "write it without quotes"
+
+
+def whole(low: int, high: int) -> BeforeValidator:
+    """A validator of whole numbers from *low* to *high*."""
+
+    def check(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise wanted(f"a whole number from {low} to {high}", number_hint(value))
+        return value
+
+    return BeforeValidator(check)
+
+
+def bounds(low: int, high: int) -> WithJsonSchema:
+    """The same for the JSON Schema."""
+    return WithJsonSchema({"type": "integer", "minimum": low, "maximum": high})

@@ -1,0 +1,280 @@
+"""The spec as the operator writes it: a switch, pools of backends, and VIPs. docs/spec.md is generated from here."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
+
+from dnsteer.spec.model.bringup import BringUp
+from dnsteer.spec.model.device import ByName, Device, MayBeEmpty
+from dnsteer.spec.model.extension import Extension, HashFields
+from dnsteer.spec.model.lint import Lint
+from dnsteer.spec.model.part import Part, bounds, number_hint, whole
+from dnsteer.spec.model.types import Interface, IPAny, IPv4, IPv6, Mac, Name, wanted
+
+
+class Flavor(str, Enum):
+    """Which Open vSwitch runs the bridge."""
+
+    OVS_DOCA = "ovs-doca"
+    OVS_DPDK = "ovs-dpdk"
+    OVS_NETDEV = "ovs-netdev"
+    OVS_KERNEL = "ovs-kernel"
+
+
+class Hardware(str, Enum):
+    """What forwards the packets that are offloaded."""
+
+    BLUEFIELD_2 = "bluefield-2"
+    BLUEFIELD_3 = "bluefield-3"
+
+
+class Selection(str, Enum):
+    """How a packet finds its slot."""
+
+    SOURCE_PORT = "source-port"
+    DP_HASH = "dp-hash"
+    CLIENT = "client"
+    SPRAY = "spray"
+
+
+class Forwarding(str, Enum):
+    """How a packet reaches its backend."""
+
+    DSR = "dsr"
+    NAT = "nat"
+    IPIP = "ipip"
+    SIIT = "siit"
+
+
+class Protocol(str, Enum):
+    """Transport protocol of a service."""
+
+    UDP = "udp"
+    TCP = "tcp"
+
+
+class State(str, Enum):
+    """Whether a backend takes queries."""
+
+    UP = "up"
+    DOWN = "down"
+
+
+PortNumber = Annotated[int, whole(1, 65535), bounds(1, 65535)]
+Weight = Annotated[int, whole(0, 65535), bounds(0, 65535)]
+
+MIN_SLOTS, MAX_SLOTS = 2, 4096
+"""Bounds of a pool's number of slots. 4096 slots need 12 of the 15 usable source-port bits."""
+
+
+def _slots(value: Any) -> int:
+    ok = isinstance(value, int) and not isinstance(value, bool) and MIN_SLOTS <= value <= MAX_SLOTS
+    if not ok or value & (value - 1):
+        expected = f"a power of two from {MIN_SLOTS} to {MAX_SLOTS}"
+        hint = number_hint(value)
+        if ok:
+            hint = f"slots are addressed by whole bits: {1 << value.bit_length() - 1} or {1 << value.bit_length()}"
+        raise wanted(expected, hint)
+    return int(value)
+
+
+Slots = Annotated[
+    int,
+    BeforeValidator(_slots),
+    WithJsonSchema(
+        {"type": "integer", "enum": [1 << n for n in range(MIN_SLOTS.bit_length() - 1, MAX_SLOTS.bit_length())]}
+    ),
+]
+
+SHORTHANDS: dict[str, tuple[tuple[Protocol, int], ...]] = {
+    "dns": ((Protocol.UDP, 53), (Protocol.TCP, 53)),
+    "dot": ((Protocol.TCP, 853),),
+    "doq": ((Protocol.UDP, 853),),
+    "doh": ((Protocol.TCP, 443),),
+}
+"""What a service's short name stands for. Ports: RFC 1035, 7858 (DoT), 9250 (DoQ), 8484 (DoH)."""
+
+
+class Service(Part):
+    """A transport protocol and port of a VIP, and with NAT the port that the backends listen on."""
+
+    protocol: Protocol = Field(description="Transport protocol.")
+    port: PortNumber = Field(description="Port that clients ask.")
+    target_port: PortNumber | None = Field(
+        default=None, description="Port that the backends listen on; NAT only. The same as `port` when left out."
+    )
+
+
+def _shorthand(value: Any) -> Any:
+    if isinstance(value, str) and value in SHORTHANDS:
+        return value
+    hint = f"write {value.lower()}" if isinstance(value, str) and value.lower() in SHORTHANDS else ""
+    raise wanted(
+        "dns, dot, doq, doh or a mapping with protocol and port", hint or "for example {protocol: udp, port: 5353}"
+    )
+
+
+Shorthand = Annotated[Literal["dns", "dot", "doq", "doh"], BeforeValidator(_shorthand)]
+ServiceEntry = Annotated[
+    Annotated[Service, Tag("mapping")] | Annotated[Shorthand, Tag("word")],
+    Discriminator(lambda value: "mapping" if isinstance(value, dict | Service) else "word"),
+]
+
+
+class Interfaces(Device):
+    """A port by which answers may come in."""
+
+    answers: Interface | None = Field(
+        default=None,
+        description="Uplink by which answers that come in here leave. Left out: this uplink when it has a next hop, "
+        "else the first uplink that has one.",
+    )
+
+
+class Uplink(Interfaces):
+    """A port towards the network: queries come in here, and backends may sit behind it."""
+
+    next_hop: Mac | None = Field(
+        default=None,
+        description="MAC address of the router that answers leave to. Needed where answers pass the switch: NAT, and "
+        "DSR backends on ports of their own.",
+    )
+
+
+class Port(Interfaces):
+    """A port of one or more backends: a host function's representor, a virtual machine, a container."""
+
+
+class Switch(Part):
+    """The switch and its ports."""
+
+    name: Name | None = Field(
+        default=None,
+        description="Name of the switch that this spec is for. The first `apply` names the switch so; from then on a spec "
+        "with another name, or none, is refused.",
+    )
+    flavor: Flavor = Field(description="Which Open vSwitch runs the bridge; it decides what can be offloaded.")
+    hardware: Hardware | None = Field(
+        default=None, description="What forwards what is offloaded, for `dnsteer capacity`. Left out: not said."
+    )
+    link_gbps: Annotated[int, whole(1, 800), bounds(1, 800)] | None = Field(
+        default=None,
+        examples=[100],
+        description="Speed of an uplink in Gb/s, for `dnsteer capacity`. Left out: 100, as the measurements were made.",
+    )
+    bridge: Interface = Field(
+        examples=["br-dns"], description="Name of the bridge. `dnsteer` creates it and owns its settings."
+    )
+    mac: Mac = Field(description="The balancer's MAC address: the VIPs are at this address for the routers.")
+    gateway_mac: Mac | None = Field(
+        default=None,
+        description="MAC address of the virtual gateways. A second address of its own, because the destination MAC is "
+        "what tells answers from queries. Left out: `mac` with the lowest bit flipped.",
+    )
+    gateways: list[IPAny] = Field(
+        default_factory=list,
+        description="Virtual gateway addresses, one per backend network and family. Backends whose answers pass the "
+        "switch use them as their default route; the switch answers ARP and neighbour solicitations for them.",
+    )
+    vlans: Literal["untagged", "any"] = Field(
+        default="untagged",
+        description="Which frames VIPs and gateways are there for. `untagged`: those without a VLAN ID (a tag that has a "
+        "priority alone does not count); what has one is dropped, ARP requests too. `any`: those of every VLAN, each with "
+        "its tag.",
+    )
+    uplinks: Annotated[dict[Interface, Annotated[Uplink, MayBeEmpty()]], Field(min_length=1), ByName()] = Field(
+        description="Ports towards the network, by name."
+    )
+    ports: Annotated[dict[Interface, Annotated[Port, MayBeEmpty()]], ByName()] = Field(
+        default_factory=dict, description="Ports of backends, by name."
+    )
+    extension: Extension | None = Field(
+        default=None,
+        description="The program for selection `client` and `spray` and forwarding `ipip` and `siit`, which Open vSwitch "
+        "cannot express.",
+    )
+    bringup: BringUp | None = Field(default=None, description="The machine, for `dnsteer bringup`.")
+
+
+class Backend(Part):
+    """A DNS server."""
+
+    name: Name = Field(examples=["ns1"], description="Name, unique in the pool; the slots are assigned by it.")
+    ipv4: IPv4 | None = Field(default=None, description="Its IPv4 address; without it, it takes no IPv4 queries.")
+    ipv6: IPv6 | None = Field(default=None, description="Its IPv6 address; without it, it takes no IPv6 queries.")
+    mac: Mac = Field(description="Its MAC address, or that of the router towards it (not with DSR).")
+    port: Interface | None = Field(
+        default=None,
+        description="Port or uplink that it sits behind. Left out: the uplink that the query came in by (one-armed).",
+    )
+    weight: Weight = Field(default=1, description="Its share of the queries, relative to the other weights; 0: none.")
+    state: State = Field(
+        default=State.UP, description="`down` hands its slots, and only these, to the other backends of the pool."
+    )
+
+
+class Pool(Part):
+    """Backends that serve the same names."""
+
+    selection: Selection = Field(
+        default=Selection.SOURCE_PORT,
+        description="How a packet finds its slot. `source-port`: bits of the client's source port, one datapath pass. "
+        "`dp-hash`: the switch's hash of the 5-tuple, two passes. By the extension: `client`: a hash of `hash_fields`, so "
+        "that a client stays with its backend; `spray`: another slot for each packet (UDP only).",
+    )
+    hash_fields: HashFields | None = Field(default=None, description="What `client` hashes. Left out: `[src_ip]`.")
+    slots: Slots | None = Field(
+        default=None,
+        description="Number of slots, a power of two: that many hardware rules for each service. Left out: 256 "
+        "(16 for `dp-hash` with ovs-doca). A changed number moves most clients.",
+    )
+    on_all_down: Literal["keep", "drop"] = Field(
+        default="keep",
+        description="What happens when no backend is left: `keep` leaves the slots as they were before the last one went, "
+        "`drop` drops the queries, so that clients turn to another server at once.",
+    )
+    backends: Annotated[list[Backend], Field(min_length=1)] = Field(description="The DNS servers.")
+
+
+class Vip(Part):
+    """Addresses that clients ask, the services there, and the pool that answers."""
+
+    addresses: Annotated[list[IPAny], Field(min_length=1)] = Field(
+        description="Unicast addresses of one or both families."
+    )
+    services: Annotated[list[ServiceEntry], Field(min_length=1)] = Field(
+        description="`dns` (UDP and TCP 53), `dot` (TCP 853), `doq` (UDP 853), `doh` (TCP 443), or a mapping with "
+        "`protocol` and `port`."
+    )
+    pool: Name = Field(description="The pool that answers.")
+    forwarding: Forwarding = Field(
+        default=Forwarding.DSR,
+        description="`dsr`: rewrite the destination MAC; the backends own the VIP and answer by themselves. "
+        "`nat`: rewrite the destination address too, and the source of the answers, which pass the switch. By the "
+        "extension: `ipip`: put the packet into one to the backend's address (IPv4 or IPv6, whichever the VIP is); the "
+        "backends take it out, own the VIP and answer by themselves. `siit`: an IPv4 VIP of backends that have IPv6 only; "
+        "both directions are translated.",
+    )
+    fragments: Literal["restore", "drop"] = Field(
+        default="restore",
+        description="NAT only: what happens to fragments of large UDP answers. `restore`: they too get the VIP as their "
+        "source (IPv4 through the switch's connection tracker, which reassembles). `drop`: no connection tracking at all.",
+    )
+    echo: bool = Field(default=True, strict=True, description="Answer ICMP and ICMPv6 echo requests to the VIP.")
+
+
+class Spec(Part):
+    """One switch's DNS load balancing."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"title": "dnsteer spec, version 1"})
+
+    apiVersion: Annotated[  # noqa: N815 - the field's conventional spelling
+        Literal["dnsteer/v1"], WithJsonSchema({"const": "dnsteer/v1", "type": "string"})
+    ] = Field(description="Version of this format: `dnsteer/v1`.")
+    switch: Switch = Field(description="The switch and its ports.")
+    pools: Annotated[dict[Name, Pool], Field(min_length=1), ByName()] = Field(description="Pools of backends, by name.")
+    vips: Annotated[dict[Name, Vip], Field(min_length=1), ByName()] = Field(description="Virtual addresses, by name.")
+    lint: Lint = Field(default_factory=Lint, description="What is said to `dnsteer lint`.")

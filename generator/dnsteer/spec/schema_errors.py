@@ -1,0 +1,227 @@
+"""Turn pydantic's validation errors into findings: one per mistake, with the line and what was found."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from itertools import islice
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from dnsteer.spec.document import Document
+from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, shorten
+from dnsteer.spec.model.bringup import BringUp, Hugepages, ScalableFunction
+from dnsteer.spec.model.extension import Budgets, Extension, ExtensionPort
+from dnsteer.spec.model.lint import Accept, Lint
+from dnsteer.spec.model.spec import Backend, Pool, Port, Service, Spec, Switch, Uplink, Vip
+
+_UNION_TAGS = frozenset(["mapping", "word"])  # steps that pydantic adds for the service union
+_KEY = "[key]"  # step that pydantic adds when a mapping's key is at fault
+_MOST_KNOWN = 2000  # known words that are looked at
+_MOST_COMPARED = 100  # known words that a wrong one is compared with
+
+_PLAIN = {
+    "model_type": "a mapping",
+    "dict_type": "a mapping",
+    "list_type": "a list",
+    "bool_type": "true or false",
+    "too_short": "at least one entry",
+}
+
+
+def near(word: object, known: Iterable[str]) -> str:
+    """A hint that names the nearest known word, or lists the known ones."""
+    words = list(islice(known, _MOST_KNOWN))
+    if not words:
+        return "there are none yet"
+    text = str(word).lower()
+    if len(text) <= 64:
+        folded = {w.lower(): w for w in reversed(words)}
+        if len(folded) > _MOST_COMPARED:
+            alike = (w for w in reversed(folded) if w[:1] == text[:1] and abs(len(w) - len(text)) <= 2)
+            folded = {w: folded[w] for w in islice(alike, _MOST_COMPARED)}
+        match = difflib.get_close_matches(text, folded, n=1, cutoff=0.6)
+        if match:
+            return f'did you mean "{folded[match[0]]}"?'
+    return f"known here: {', '.join(words[:8])}{', ...' if len(words) > 8 else ''}"
+
+
+def show_value(value: Any) -> str:
+    """A value as the operator wrote it, short."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict):
+        return "a mapping" if value else "an empty mapping"
+    if isinstance(value, list):
+        return "a list" if value else "an empty list"
+    return f'"{shorten(value)}"' if isinstance(value, str) else str(value)
+
+
+def findings_of(error: ValidationError, doc: Document) -> list[Finding]:
+    """The findings that *error* stands for, each once; of more than MAX_FINDINGS one more than that."""
+    out: dict[tuple[Path, str], Finding] = {}
+    misspelt: set[tuple[Path, str]] = set()
+    missing: list[tuple[Path, str]] = []
+    for item in error.errors(include_url=False):
+        path = _path(item["loc"], item["type"])
+        finding = _finding(path, dict(item), doc)
+        key = (path, finding.found)
+        out.setdefault(key, finding)
+        if item["type"] == "missing":
+            missing.append(key)
+        elif item["type"] == "extra_forbidden" and finding.hint.startswith("did you mean"):
+            misspelt.add((path[:-1], finding.hint.split('"')[1]))
+        if len(out) > MAX_FINDINGS:
+            break
+    for key in missing:
+        if (key[0], key[1].split('"')[1]) in misspelt:
+            del out[key]  # the misspelt key is the one that is missing
+    return list(out.values())
+
+
+def _path(loc: tuple[int | str, ...], kind: str) -> Path:
+    """The document's path of a location: pydantic's own steps left out, a missing key too."""
+    path = loc
+    if path[:1] == ("vips",) and path[2:3] == ("services",) and len(path) > 4 and path[4] in _UNION_TAGS:
+        path = (*path[:4], *path[5:])
+    if path and path[-1] == _KEY and kind != "extra_forbidden":
+        path = path[:-1]
+    return path[:-1] if kind == "missing" else path
+
+
+def _finding(path: Path, item: Mapping[str, Any], doc: Document) -> Finding:
+    value, kind, ctx = item["input"], str(item["type"]), item.get("ctx", {})
+    line = doc.line(path)
+    if kind == "missing":
+        key = str(item["loc"][-1])
+        return Finding(line, path, f'no key "{key}"', f'the key "{key}"', f"add it: {_describe((*path, key))}")
+    if kind == "extra_forbidden":
+        key = str(path[-1])
+        keys = _keys(path[:-1])
+        return Finding(line, path, f'the unknown key "{shorten(key)}"', _one_of(keys), _elsewhere(key, keys))
+    found, hint = show_value(value), ""
+    if kind == "dnsteer":
+        expected, hint = ctx["expected"], ctx["hint"]
+    elif kind in ("enum", "literal_error"):
+        expected = ctx["expected"].replace("'", "")
+        hint = near(value, expected.replace(" or ", ", ").split(", ")) if isinstance(value, str) else ""
+        hint = hint if hint.startswith("did you mean") else ""
+    else:
+        expected = _PLAIN.get(kind, str(item["msg"]))
+        hint = _wrong_kind(path, kind, value)
+    if value is None and path and isinstance(path[-1], int):
+        hint = "the entry has no value: give it one or remove it"
+    elif value is None and path:
+        hint = "the key has no value: give it one" + ("" if _required(path) else " or remove the key")
+    return Finding(line, path, found, expected, hint)
+
+
+def _wrong_kind(path: Path, kind: str, value: Any) -> str:
+    """What to do about a value of a wrong kind."""
+    if kind == "list_type" and not isinstance(value, dict):
+        return f"write it as a list: [{shorten(str(value))}]"
+    if kind == "list_type":
+        return 'each entry begins with "- "'
+    if kind == "dict_type" and isinstance(value, list):
+        return 'write each entry as "NAME:" followed by its keys, without "- "'
+    if kind == "model_type":
+        return f"its keys are {', '.join(_keys(path))}"
+    if kind == "bool_type":
+        word = {"yes": "true", "on": "true", "no": "false", "off": "false"}.get(str(value).lower(), str(value).lower())
+        return f"write {word}, without quotes" if word in ("true", "false") else ""
+    return _describe(path)
+
+
+_PARTS: dict[str, type[BaseModel]] = {"pools": Pool, "vips": Vip, "uplinks": Uplink, "ports": Port}
+_TITLES: tuple[tuple[str, type[BaseModel]], ...] = (
+    ("the document", Spec),
+    ("switch", Switch),
+    ("an uplink", Uplink),
+    ("a pool", Pool),
+    ("a backend", Backend),
+    ("a VIP", Vip),
+    ("a service", Service),
+    ("switch.bringup", BringUp),
+    ("switch.bringup.hugepages", Hugepages),
+    ("a scalable function", ScalableFunction),
+    ("switch.extension", Extension),
+    ("a port of the extension", ExtensionPort),
+    ("switch.extension.budgets", Budgets),
+    ("lint", Lint),
+    ("an accepted finding", Accept),
+)
+
+
+def _model_at(path: Path) -> type[BaseModel] | None:
+    """The model that describes the mapping at *path*."""
+    match path:
+        case ():
+            return Spec
+        case ("switch",):
+            return Switch
+        case ("switch", ("uplinks" | "ports") as part, _) | (("pools" | "vips") as part, _):
+            return _PARTS[str(part)]
+        case ("switch", "bringup"):
+            return BringUp
+        case ("switch", "bringup", "hugepages"):
+            return Hugepages
+        case ("switch", "bringup", "functions", _):
+            return ScalableFunction
+        case ("switch", "extension"):
+            return Extension
+        case ("switch", "extension", "ingress" | "egress"):
+            return ExtensionPort
+        case ("switch", "extension", "budgets"):
+            return Budgets
+        case ("lint",):
+            return Lint
+        case ("lint", "accept", _):
+            return Accept
+        case ("pools", _, "backends", _):
+            return Backend
+        case ("vips", _, "services", _):
+            return Service
+    return None
+
+
+def _keys(path: Path) -> list[str]:
+    model = _model_at(path)
+    return list(model.model_fields) if model else []
+
+
+def _one_of(keys: list[str]) -> str:
+    return f"one of {', '.join(keys)}"
+
+
+def _elsewhere(key: str, keys: list[str]) -> str:
+    """What an unknown key may have been meant to be."""
+    hint = near(key, keys)
+    if hint.startswith("did you mean"):
+        return hint
+    places = [title for title, model in _TITLES if key in model.model_fields]
+    return f'"{key}" is a key of {" and of ".join(places)}' if places else "no key of the spec has this name: remove it"
+
+
+def _field(path: Path) -> FieldInfo | None:
+    model = _model_at(path[:-1])
+    return model.model_fields.get(str(path[-1])) if model else None
+
+
+def _required(path: Path) -> bool:
+    field = _field(path)
+    return field is None or field.is_required()
+
+
+def _describe(path: Path) -> str:
+    field = _field(path)
+    if field is None or not field.description:
+        return ""
+    text = field.description.split(". ")[0].rstrip(".").replace("`", "")
+    if isinstance(field.annotation, type) and issubclass(field.annotation, Enum):
+        text += f" ({', '.join(member.value for member in field.annotation)})"
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text

@@ -1,0 +1,1 @@
+"""What a running switch does: the verbs that only look."""

@@ -1,0 +1,118 @@
+"""Packet counters of a running switch: those of the VIPs' services and of the backends, from two of its tables.
+
+The switch adds up what its datapath counted only now and then: Open vSwitch every half second, where nothing else is set
+and there is little to add up. Samples that are taken just after it did so are a whole number of these rounds apart.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, NamedTuple
+
+from dnsteer.plan.pipeline import COOKIE_TAG, PIPELINE, TRANSPORT
+from dnsteer.switch.openflow import OpenFlow
+
+if TYPE_CHECKING:
+    from dnsteer.spec.model.types import Address
+
+_VIP, _FORWARD = PIPELINE.tables["vip"].number, PIPELINE.tables["forward"].number
+_REGISTERS = tuple(PIPELINE.registers[name].field for name in ("pool", "backend", "transport"))
+_PROTOCOLS = {number: name for name, number in TRANSPORT.items()}
+_FLOW = re.compile(
+    r"\s*cookie=0x([0-9a-f]+), duration=([0-9.]+)s, table=\d+, n_packets=(\d+), .*?priority=\d+,(\S+) actions="
+)
+_SERVICE = re.compile(r"(udp|tcp)6?,(?:nw|ipv6)_dst=([0-9a-f.:]+),tp_dst=(\d+)\Z")
+_SUM = re.compile(r"\bpacket_count=(\d+)")
+_LOOK = 0.05
+ROUND = 0.6
+"""How long to wait for the switch to add up, in seconds; a little more than it takes."""
+
+
+class Service(NamedTuple):
+    """A service of a VIP address."""
+
+    protocol: str
+    address: Address
+    port: int
+
+
+class Way(NamedTuple):
+    """A backend of a pool, by the numbers that both have in the tables, and the transport protocol."""
+
+    pool: int
+    backend: int
+    protocol: str
+
+
+class Served(NamedTuple):
+    """A service that the extension serves, by its name in the program."""
+
+    name: str
+    protocol: str
+
+
+class Count(NamedTuple):
+    """Packets of one flow so far, and its age in seconds, which is the switch's own clock."""
+
+    packets: int
+    age: float
+
+
+Key = Service | Way | Served
+Sample = Mapping[tuple[Key, str], Count]
+"""The counters by what they count and the flow's match: a backend has a flow for each way to forward to it."""
+
+
+def take(client: OpenFlow) -> Sample:
+    """All counters now. Raises as OpenFlow does."""
+    found: dict[tuple[Key, str], Count] = {}
+    for table in (_VIP, _FORWARD):
+        found.update(read(client.ofctl("dump-flows", f"table={table}", "--stats")))
+    return found
+
+
+def read(text: str) -> Iterator[tuple[tuple[Key, str], Count]]:
+    """The counters in what ovs-ofctl printed of the two tables. Flows of others are passed over."""
+    for line in text.splitlines():
+        m = _FLOW.match(line)
+        if m is None or int(m[1], 16) >> 48 != COOKIE_TAG:
+            continue
+        key = _service(m[4]) or _way(m[4])
+        if key is not None:
+            yield (key, m[4]), Count(int(m[3]), float(m[2]))
+
+
+def _service(match: str) -> Service | None:
+    m = _SERVICE.match(match)
+    return Service(m[1], ip_address(m[2]), int(m[3])) if m else None
+
+
+def _way(match: str) -> Way | None:
+    fields = dict(part.split("=", 1) for part in match.split(",") if "=" in part)
+    try:
+        pool, backend, transport = (int(fields[name], 0) for name in _REGISTERS)
+        return Way(pool, backend, _PROTOCOLS[transport])
+    except (KeyError, ValueError):
+        return None
+
+
+def wait_for_round(client: OpenFlow) -> bool:
+    """Wait until the switch has added up what its datapath counted. False when it did not within ROUND seconds.
+
+    It cannot be seen where no packets come.
+    """
+    deadline = time.monotonic() + ROUND
+    first = _sum(client)
+    while time.monotonic() < deadline:
+        time.sleep(_LOOK)
+        if _sum(client) != first:
+            return True
+    return False
+
+
+def _sum(client: OpenFlow) -> str:
+    m = _SUM.search(client.ofctl("dump-aggregate", f"table={_VIP}"))
+    return m[1] if m else ""

@@ -1,0 +1,118 @@
+"""How the extension of a switch stands, and what its counters count."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from dnsteer.deploy.extension import program_for
+from dnsteer.deploy.target_switch import Switch
+from dnsteer.extension.handover import faults_of
+from dnsteer.plan.membership import Membership
+from dnsteer.spec import derived
+from dnsteer.spec.model.families import ANY
+from dnsteer.spec.model.spec import Spec
+from dnsteer.status.counters import Count, Key, Sample, Served, Way
+from dnsteer.status.rates import Rates
+from dnsteer.switch.tools import SwitchError
+
+_PATIENCE = 3.0
+"""Seconds: who wants to know how all stands should not wait long for one that is stuck."""
+_WORD = {"ipv4": "IPv4", "ipv6": "IPv6"}
+
+
+@dataclass
+class ExtensionView:
+    """The extension. *away* is why it cannot be asked. *faults* are what it says is wrong with it."""
+
+    socket: str
+    away: str = ""
+    answer: dict[str, Any] = field(default_factory=dict)
+    dropped: dict[str, Any] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+    served: list[Served] = field(default_factory=list)
+    rates: Rates = field(default_factory=Rates)
+
+    @property
+    def state(self) -> str:
+        """In a word."""
+        return "away" if self.away else str(self.answer.get("state", "unknown"))
+
+    @property
+    def ok(self) -> bool:
+        """Whether it does what it should, as far as it says."""
+        return self.state == "running" and not self.faults
+
+    @property
+    def warnings(self) -> list[str]:
+        """What an operator should know."""
+        missed = self.dropped.get("missed", 0)
+        strange = [f"the extension dropped {missed} packets that its own pipes had no entry for"] if missed else []
+        gone = ["the extension cannot be reached: what it serves may be dark, all else goes on"] if self.away else []
+        return [*gone, *self.faults, *strange]
+
+    def text(self) -> str:
+        """In words."""
+        if self.away:
+            return f"cannot be reached: {self.away}"
+        n, loads = self.answer.get("vips", 0), self.answer.get("loads", 0)
+        parts = [self.state, f"{n} service{'s' if n != 1 else ''}", f"{loads} load{'s' if loads != 1 else ''}"]
+        drops = sum(sum(self.dropped.get(side, {}).values()) for side in ("in", "out"))
+        return ", ".join([*parts, *([f"{drops} packets dropped"] if drops else []), f"socket {self.socket}"])
+
+    def as_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "socket": self.socket, "reachable": not self.away, "reason": self.away or None, "state": self.state,
+            "loads": self.answer.get("loads"), "up_seconds": self.answer.get("up_seconds"),
+            "used_of_budget": self.answer.get("used_of_budget"), "dropped": self.dropped or None,
+            "vips": [{"name": s.name, **self.rates.of([s]).as_json()} for s in self.served],
+        }  # fmt: skip
+
+
+def look(switch: Switch, spec: Spec) -> ExtensionView:
+    """How it stands now."""
+    program = program_for(switch, spec, _PATIENCE)
+    try:
+        answer = program.status()
+        return ExtensionView(program.path, answer=answer, faults=list(faults_of(program, answer)))
+    except (SwitchError, PermissionError) as err:
+        return ExtensionView(program.path, away=why(err))
+
+
+def why(err: SwitchError | PermissionError) -> str:
+    """Why it cannot be asked."""
+    return f"{err.filename}: {err.strerror}" if isinstance(err, PermissionError) else str(err)
+
+
+def take(switch: Switch, spec: Spec, members: Iterable[Membership]) -> tuple[Sample, dict[str, Any]]:
+    """Its counters now, as those of flows, and what it dropped. Nothing when it cannot be asked: a look says so."""
+    try:
+        answer = program_for(switch, spec, _PATIENCE).counters()
+        found = dict(_counts(answer, spec, {m.title: m for m in members}, time.monotonic()))
+        return found, answer["dropped"]
+    except (SwitchError, PermissionError, KeyError, TypeError, AttributeError):
+        return {}, {}
+
+
+def _counts(
+    answer: dict[str, Any], spec: Spec, pools: dict[str, Membership], age: float
+) -> Iterator[tuple[tuple[Key, str], Count]]:
+    for service in answer["vips"]:
+        name, _, rest = service["name"].partition("/")
+        address, _, end = rest.partition("/")
+        protocol, vip = end.partition("/")[0], spec.vips.get(name)
+        yield (Served(service["name"], protocol), ""), Count(service["packets"], age)
+        if vip is None:
+            continue
+        reached = derived.reach(vip, "ipv6" if ":" in address else "ipv4")
+        whole = f"pool {vip.pool}"
+        pool = pools.get(whole if reached == ANY else f"{whole} {_WORD[reached]}") or pools.get(whole)
+        numbers = {m.name: m.number for m in pool.members} if pool else {}
+        for target, count in service["backends"].items():
+            backend = target.split("/")[1] if "/" in target else target
+            if pool is not None and backend in numbers:
+                place = f"{service['name']} to {target}"
+                yield (Way(pool.number, numbers[backend], protocol), place), Count(count["packets"], age)

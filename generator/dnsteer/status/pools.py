@@ -1,0 +1,114 @@
+"""How the pools of a switch stand: the state, slots and rates of their backends, by the record and the counters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from dnsteer.plan.maintenance import WHOLE, Absence, Overlay
+from dnsteer.plan.membership import Member, Membership
+from dnsteer.plan.pipeline import TRANSPORT
+from dnsteer.plan.slot_owners import owners_of
+from dnsteer.plan.slots import quotas
+from dnsteer.status.counters import Way
+from dnsteer.status.rates import Rate, Rates, total
+
+Word = Literal["up", "draining", "drained", "down", "unknown"]
+
+
+@dataclass(frozen=True)
+class BackendView:
+    """A backend of a pool. *drained* is the part of a drain that is done, *absence* what decides about its state.
+
+    *slots* is how many it holds now, *own* how many it holds when everybody is up. The state and slots are `unknown` and
+    None when the record of what was taken out is damaged.
+    """
+
+    name: str
+    weight: int
+    state: Word
+    drained: float
+    in_spec: bool
+    slots: int | None
+    own: int
+    rate: Rate
+    absence: Absence | None
+    overdue: bool
+
+    def as_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        a = self.absence
+        return {
+            "name": self.name, "weight": self.weight, "state": self.state, "drained": self.drained,
+            "down_in_spec": self.in_spec, "slots": self.slots, "own_slots": self.own, **self.rate.as_json(),
+            "by": a.by if a else None, "note": a.note if a else None, "since": a.since if a else None,
+            "until": (a.until or None) if a else None, "overdue": self.overdue,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PoolView:
+    """A pool, or a pool in one family where its families have different backends."""
+
+    name: str
+    title: str
+    selection: str
+    slots: int
+    backends: tuple[BackendView, ...]
+
+    @property
+    def rate(self) -> Rate:
+        """That of its backends together."""
+        return total(b.rate for b in self.backends)
+
+    def as_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "name": self.name, "title": self.title, "selection": self.selection, "slots": self.slots,
+            **self.rate.as_json(), "backends": [b.as_json() for b in self.backends],
+        }  # fmt: skip
+
+
+def view_pools(members: Iterable[Membership], overlay: Overlay | None, rates: Rates, now: datetime) -> list[PoolView]:
+    """All pools, in the order of the spec. *overlay* is None when it cannot be read."""
+    return [_pool(m, overlay, rates, now) for m in members]
+
+
+def _pool(pool: Membership, overlay: Overlay | None, rates: Rates, now: datetime) -> PoolView:
+    weights = pool.weights
+    own = quotas(weights, pool.slots) if any(weights.values()) else {}
+    absences = overlay.of(pool.pool) if overlay is not None else ()
+    held: Mapping[str, int] | None = None
+    if overlay is not None:
+        # Nobody is out: counting them takes no table of slots, of which there may be hundreds.
+        held = Counter(owners_of(pool, absences)) if absences or pool.down else own
+    views = []
+    for member in pool.members:
+        state, drained, absence = _state(member, absences)
+        if overlay is None and not member.down:
+            state = "unknown"
+        keys = [Way(pool.number, member.number, protocol) for protocol in TRANSPORT]
+        overdue = any(a.expired(now) for a in absences if a.backend == member.name)
+        slots = None if held is None else held.get(member.name, 0)
+        views.append(
+            BackendView(
+                member.name, member.weight, state, drained, member.down, slots, own.get(member.name, 0),
+                rates.of(keys), absence, overdue,
+            )
+        )  # fmt: skip
+    return PoolView(pool.pool, pool.title, pool.selection, pool.slots, tuple(views))
+
+
+def _state(member: Member, absences: Iterable[Absence]) -> tuple[Word, float, Absence | None]:
+    """The state in a word, how far it is drained, and the absence that it is from: down outdoes drained."""
+    mine = {a.kind: a for a in absences if a.backend == member.name}
+    drain = mine.get("drain")
+    drained = drain.gone / WHOLE if drain else 0.0
+    if "down" in mine or member.down:
+        return "down", drained, mine.get("down") or drain
+    if drain is None:
+        return "up", 0.0, None
+    return ("drained" if drain.gone >= WHOLE else "draining"), drained, drain

@@ -1,0 +1,75 @@
+"""Packets and queries per second, from two samples of the counters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from dnsteer.status.counters import Count, Key, Sample
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Packets and queries per second; None where it cannot be told. Packets of UDP services count as queries."""
+
+    packets: float | None = None
+    queries: float | None = None
+
+    def as_json(self) -> dict[str, float | None]:
+        """As part of a JSON object."""
+        return {"packets_per_second": _rounded(self.packets), "queries_per_second": _rounded(self.queries)}
+
+
+UNKNOWN = Rate()
+_SURELY = 0.9
+"""A flow younger than this part of the time between two samples came after the first: ages are not read all at once."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Packets per second of what the counters count; None where it cannot be told. *seconds* apart were the samples."""
+
+    by_key: Mapping[Key, float | None] = field(default_factory=dict)
+    seconds: float | None = None
+
+    def of(self, keys: Iterable[Key]) -> Rate:
+        """All of *keys* together."""
+        found = [(key.protocol, self.by_key.get(key)) for key in keys]
+        return Rate(_sum(rate for _, rate in found), _sum(rate for protocol, rate in found if protocol == "udp"))
+
+
+def total(rates: Iterable[Rate]) -> Rate:
+    """All of them together."""
+    found = list(rates)
+    return Rate(_sum(r.packets for r in found), _sum(r.queries for r in found))
+
+
+def between(before: Sample, after: Sample) -> Rates:
+    """The rates between two samples, by the time that the switch says has passed between them."""
+    seconds = max((count.age - before[place].age for place, count in after.items() if place in before), default=0.0)
+    out: dict[Key, float | None] = {}
+    for place, count in after.items():
+        was = before.get(place)
+        rate = None if was is None or count.age < seconds * _SURELY else _rate(was, count)
+        out[place[0]] = _sum((out.get(place[0], 0.0), rate))
+    return Rates(out, seconds if seconds > 0 else None)
+
+
+def _rate(before: Count, after: Count) -> float | None:
+    """None where the flow was loaded anew between the samples: its counter began again."""
+    passed, packets = after.age - before.age, after.packets - before.packets
+    return packets / passed if passed > 0 and packets >= 0 else None
+
+
+def _sum(rates: Iterable[float | None]) -> float | None:
+    """The sum; None when one of them cannot be told."""
+    out = 0.0
+    for rate in rates:
+        if rate is None:
+            return None
+        out += rate
+    return out
+
+
+def _rounded(rate: float | None) -> float | None:
+    return None if rate is None else round(rate, 1)

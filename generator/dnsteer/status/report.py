@@ -1,0 +1,296 @@
+"""How a switch stands: what its record says, whether the tables are that, and what its counters count."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from dnsteer.deploy import movement
+from dnsteer.deploy.target_switch import WAITS, Switch, now
+from dnsteer.status import counters
+from dnsteer.status.pools import PoolView, view_pools
+from dnsteer.status.rates import Rates, between
+from dnsteer.status.record import Reading, read_record
+from dnsteer.status.vips import VipView, view_vips
+from dnsteer.switch.openflow import OpenFlow
+from dnsteer.switch.settings import WAITS as KIND_WAITS
+from dnsteer.switch.state import STATE_KEY
+from dnsteer.switch.tools import SwitchError, UnavailableError
+
+if TYPE_CHECKING:
+    from dnsteer.spec.load import Loaded
+    from dnsteer.spec.model.spec import Spec
+    from dnsteer.status.extension import ExtensionView
+    from dnsteer.status.verify import Drift
+
+MOST_DRIFT = 10
+"""Differences that are shown; all are counted."""
+_OUT = {"drain": "drained", "down": "down"}
+_VERIFY_AGAIN = 10.0
+_VERIFY_SHARE = 10
+
+Carried = Literal["recorded", "pending", "other"]
+"""Whose number the tables carry: the record's, that of a change that was cut off, or neither's."""
+
+
+@dataclass
+class Status:
+    """How a switch stands.
+
+    *carried* is None when the tables could not be asked. *drift* is None when it was not looked for, and has at most
+    MOST_DRIFT of *drift_count* differences. *errors* are what could not be read or checked, with the record's damage.
+    """
+
+    reading: Reading
+    unreachable: str = ""
+    carried: Carried | None = None
+    rates: Rates = field(default_factory=Rates)
+    vips: list[VipView] = field(default_factory=list)
+    pools: list[PoolView] = field(default_factory=list)
+    drift: list[Drift] | None = None
+    drift_count: int | None = None
+    warnings: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    extension: ExtensionView | None = None
+
+    @property
+    def different(self) -> bool:
+        """Whether the switch is not what its record says."""
+        astray = self.carried not in (None, "recorded")
+        strange = self.extension is not None and not self.extension.ok
+        return bool(self.drift_count) or self.reading.cut_off or astray or strange or self.reading.standing.waits
+
+    @property
+    def ok(self) -> bool:
+        """Whether all is as it should be."""
+        return not (self.unreachable or self.errors or self.different)
+
+    @property
+    def interrupted(self) -> str:
+        """A change that was cut off, in words; empty when there is none."""
+        if not self.reading.cut_off:
+            return ""
+        pending, standing = self.reading.pending, self.reading.standing
+        what = "a change"
+        if pending is not None and self.reading.state is not None:
+            same = pending.number == self.reading.state.number
+            what = "a change of what is taken out" if same else f"a change to state {pending.number}"
+        tables = {
+            "recorded": "the tables are still what they were before",
+            "pending": "the tables are already what it wanted, and not what is shown here",
+            "other": "the tables are neither what they were nor what it wanted",
+            None: "the tables could not be asked how far it came",
+        }[self.carried]
+        return f"{what} of bridge {standing.bridge} was cut off: {tables}; the next verb that changes something ends it"
+
+    def as_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        standing, state, overlay = self.reading.standing, self.reading.state, self.reading.overlay
+        pending, time_now = self.reading.pending, now()
+        return {
+            "ok": self.ok,
+            "bridge": standing.bridge,
+            "switch": standing.name or None,
+            "state": None if state is None else {
+                "state": state.number, "applied": state.time, "by": state.by, "note": state.note,
+                "spec_file": state.file, "digest": state.digest, "version": state.version,
+            },
+            "reachable": not self.unreachable,
+            "reason": self.unreachable or None,
+            "tables": self.carried,
+            "flow_restore_wait": standing.waits,
+            "interrupted": None if not self.reading.cut_off else {
+                "state": pending.number if pending else None, "tables": self.carried, "text": self.interrupted,
+            },
+            "interval": None if self.rates.seconds is None else round(self.rates.seconds, 3),
+            "vips": [v.as_json() for v in self.vips],
+            "pools": [p.as_json() for p in self.pools],
+            "overlay": None if overlay is None else [
+                {**asdict(a), "until": a.until or None, "gone": a.gone / 1000, "overdue": a.expired(time_now)}
+                for a in overlay
+            ],
+            **({} if self.extension is None else {"extension": self.extension.as_json()}),
+            "drift": None if self.drift is None else [d.as_json() for d in self.drift],
+            "drift_count": self.drift_count,
+            "warnings": self.warnings,
+            "errors": self.errors,
+        }  # fmt: skip
+
+
+class Observer:
+    """Looks at a switch once or again and again. The rates are those since the look before, or over *interval* seconds.
+
+    *check* is whether to look for drift: each time something was changed, and else now and then, since that takes longer.
+    Without *rates* a look takes no time for them.
+    """
+
+    def __init__(
+        self, switch: Switch, bridge: str | None = None, *, interval: float = 1, check: bool = True, rates: bool = True
+    ) -> None:
+        self.switch = switch
+        self.bridge = bridge
+        self.interval = interval
+        self.check = check
+        self.rates = rates
+        self._sample: tuple[float, counters.Sample] | None = None
+        self._loaded: tuple[str, Loaded | str] = ("", "")
+        self._drift: tuple[object, float, Sequence[Drift]] | None = None
+        self._carried: Carried | None = None
+        self._dropped: dict[str, Any] = {}
+
+    def look(self) -> Status:
+        """How it stands now. Raises SwitchError when there is nothing to show, UnavailableError when OVSDB is away."""
+        reading = read_record(self.switch.remote, self.bridge, self.switch.timeout)
+        rates, carried, unreachable, errors = Rates(), None, "", list[str]()
+        try:
+            client = self.switch.client(reading.standing.bridge)
+            self._begin(client, reading)
+            self._prepare(reading, errors)  # while the time passes
+            rates = self._rates(client, reading)
+            later = read_record(self.switch.remote, reading.standing.bridge, self.switch.timeout)
+            carried = _carried(client, later)
+            if later.same_as != reading.same_as or carried != (self._carried or carried):
+                self._drift = None
+                errors.clear()
+                self._prepare(later, errors)
+            reading, self._carried = later, carried
+        except UnavailableError as err:
+            unreachable = str(err)
+        except PermissionError as err:
+            unreachable = f"{err.filename}: {err.strerror}; run as root or as the owner"
+        except SwitchError as err:
+            errors.append(str(err))
+        if unreachable:
+            self._sample = self._drift = self._carried = None
+            errors.clear()
+        return self._status(reading, rates, carried, unreachable, errors)
+
+    def _begin(self, client: OpenFlow, reading: Reading) -> None:
+        """Take the sample to begin with."""
+        if self.rates and self._sample is None:
+            counters.wait_for_round(client)
+            self._sample = time.monotonic(), self._take(client, reading)
+
+    def _take(self, client: OpenFlow, reading: Reading) -> counters.Sample:
+        """All counters now, with those of the extension, which Open vSwitch does not have."""
+        found = counters.take(client)
+        spec = self._extended(reading)
+        if spec is None or reading.state is None:
+            return found
+        from dnsteer.status.extension import take
+
+        more, self._dropped = take(self.switch, spec, reading.state.members)
+        return {**found, **more}
+
+    def _extended(self, reading: Reading) -> Spec | None:
+        """The spec that is applied, when the extension serves VIPs of it."""
+        loaded = self._load(reading) if reading.standing.extended else None
+        return loaded.spec if loaded else None
+
+    def _rates(self, client: OpenFlow, reading: Reading) -> Rates:
+        """The rates since the last sample, when the interval has passed."""
+        if self._sample is None:
+            return Rates()
+        since, before = self._sample
+        time.sleep(max(0.0, since + self.interval - time.monotonic()))
+        counters.wait_for_round(client)
+        self._sample = time.monotonic(), self._take(client, reading)
+        return between(before, self._sample[1])
+
+    def _prepare(self, reading: Reading, errors: list[str]) -> None:
+        """Load the spec that was applied, and look for drift where it is time to."""
+        loaded = self._load(reading)
+        if not self.check or loaded is None or reading.overlay is None:
+            return
+        if self._drift is not None:
+            key, again, _ = self._drift
+            if key == reading.same_as and time.monotonic() < again:
+                return
+        from dnsteer.status.verify import verify
+
+        start = time.monotonic()
+        self._drift = None
+        try:
+            found = verify(
+                loaded, self.switch.remote, openflow=self.switch.openflow, timeout=self.switch.timeout,
+                extension=self.switch.extension,
+            )  # fmt: skip
+        except UnavailableError:
+            raise
+        except SwitchError as err:
+            errors.append(f"not checked for drift: {err}")
+            return
+        took = time.monotonic() - start
+        again = time.monotonic() + max(_VERIFY_AGAIN, took * _VERIFY_SHARE)
+        # What was cut off is told of its own.
+        told = ("interrupted", "extension away", "extension degraded", KIND_WAITS)
+        self._drift = reading.same_as, again, [d for d in found if d.kind not in told]
+
+    def _load(self, reading: Reading) -> Loaded | None:
+        """The spec that was applied. None when there is none, or none that this version takes."""
+        state = reading.state
+        if state is None:
+            return None
+        if self._loaded[0] != state.text:
+            from dnsteer.deploy.settle import load_state
+
+            try:
+                self._loaded = state.text, load_state(state)
+            except SwitchError as err:
+                self._loaded = state.text, str(err)
+        found = self._loaded[1]
+        return None if isinstance(found, str) else found
+
+    def _status(
+        self, reading: Reading, rates: Rates, carried: Carried | None, unreachable: str, errors: list[str]
+    ) -> Status:
+        time_now = now()
+        loaded = self._load(reading)
+        said = self._loaded[1]
+        unloadable = [said] if reading.state is not None and isinstance(said, str) else []
+        members = reading.state.members if reading.state else ()
+        status = Status(reading, unreachable, carried, rates, errors=[*reading.damage, *unloadable, *errors])
+        status.pools = view_pools(members, reading.overlay, rates, time_now)
+        status.vips = view_vips(loaded.spec, rates) if loaded else []
+        if self._drift is not None:
+            drift = [d for d in self._drift[2] if not d.warns]
+            status.drift, status.drift_count = drift[:MOST_DRIFT], len(drift)
+            file = reading.state.file if reading.state else ""
+            status.warnings += [d.text(file) for d in self._drift[2] if d.warns]
+        if reading.overlay is not None:
+            status.warnings += movement.dark_pools(members, reading.overlay)
+            status.warnings += [
+                f"{a.name} was to be {_OUT[a.kind]} until {a.until}, and still is: dnsteer due"
+                for a in reading.overlay
+                if a.expired(time_now)
+            ]
+        self._look_at_extension(status)
+        if reading.standing.waits:
+            status.warnings.append(WAITS)
+        if not reading.standing.ids.get(STATE_KEY) and not reading.cut_off:
+            status.errors.append("the record has no state: apply the spec with this version of dnsteer")
+        if carried == "other" and not reading.cut_off:
+            status.warnings.append("the tables are not what the record says: dnsteer restore makes them that again")
+        return status
+
+    def _look_at_extension(self, status: Status) -> None:
+        spec = self._extended(status.reading)
+        if spec is None:
+            return
+        from dnsteer.status import extension as ext
+
+        view = status.extension = ext.look(self.switch, spec)
+        view.dropped, view.rates = self._dropped, status.rates
+        view.served = [key for key in status.rates.by_key if isinstance(key, counters.Served)]
+        status.warnings += view.warnings
+
+
+def _carried(client: OpenFlow, reading: Reading) -> Carried | None:
+    if reading.overlay is None:
+        return None
+    found = client.marker()
+    if found == reading.marker or (found is None and not reading.standing.digest):
+        return "recorded"
+    return "pending" if reading.pending is not None and found == reading.pending.marker else "other"

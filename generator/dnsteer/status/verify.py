@@ -1,0 +1,236 @@
+"""Compare a running switch with a spec and name every difference, with the spec line behind it. Changes nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from dnsteer.plan import min_fragment
+from dnsteer.plan.applied_slots import keep_slots
+from dnsteer.plan.bridge import wanted_bridge
+from dnsteer.plan.build import build_plan
+from dnsteer.plan.maintenance import NO_OVERLAY
+from dnsteer.plan.objects import Plan
+from dnsteer.plan.pipeline import PIPELINE
+from dnsteer.render.flows import Flow, Group, groups_of, lines_of, parse_flow
+from dnsteer.spec.load import Loaded
+from dnsteer.switch import bridge as br
+from dnsteer.switch import database as db
+from dnsteer.switch.fragment_limit import Tracker
+from dnsteer.switch.openflow import OpenFlow, Tables
+from dnsteer.switch.record import Record
+from dnsteer.switch.settings import OTHERS, Level, Seen, deviations
+from dnsteer.switch.state import DIGEST_KEY, Standing
+from dnsteer.switch.table_changes import Changes, changes
+from dnsteer.switch.tools import UnavailableError, openflow_target
+
+_BUCKET = re.compile(r"bucket=bucket_id:(\d+),(.*?)(?=,bucket=|$)")
+_TABLE_NAMES = {t.number: t.name for t in PIPELINE.tables.values()}
+_MOST_SLOTS = 16
+_TRIES = 5
+_PATIENCE = 5.0
+"""Seconds for the extension: that it is stuck is only one of the differences."""
+
+
+@dataclass(frozen=True)
+class Drift:
+    """One difference: its kind, what it is about, the detail, and the line of the spec (0: not in the spec).
+
+    *warns*: it is none, but a setting that is not dnsteer's and changes what becomes of packets.
+    """
+
+    kind: str
+    about: str
+    detail: str
+    line: int = 0
+    warns: bool = False
+
+    def text(self, file: str) -> str:
+        """As a sentence; *file* is the spec's."""
+        at = f" ({file}:{self.line})" if self.line else ""
+        return f"{'' if self.warns else f'{self.kind}: '}{self.about}{at}: {self.detail}"
+
+    def as_json(self) -> dict[str, object]:
+        """The drift as a JSON object."""
+        return {"kind": self.kind, "about": self.about, "detail": self.detail, "line": self.line}
+
+
+def verify(
+    loaded: Loaded, remote: str, *, openflow: str | None = None, ignore_foreign: bool = False, timeout: float = 10,
+    extension: str | None = None,
+) -> list[Drift]:  # fmt: skip
+    """All differences between the switch at *remote* and the spec, with an extension also of its program; then warnings.
+
+    *extension* is its control socket, where that is not the spec's. Raises SwitchError or UnavailableError.
+    """
+    for _ in range(_TRIES):
+        with Record(remote, timeout) as record:
+            standing = record.standing(loaded.spec.switch.bridge)
+            applied = keep_slots(loaded, record.pools(standing))
+            drift = _drift(applied, standing, remote, openflow, ignore_foreign, timeout, extension)
+            again = record.standing(loaded.spec.switch.bridge)
+        if not drift or again is None or standing is None or again.ids == standing.ids:
+            break  # else somebody changed the switch meanwhile, and what was read are two different things
+    return drift
+
+
+def _drift(
+    loaded: Loaded, standing: Standing | None, remote: str, openflow: str | None, ignore_foreign: bool, timeout: float,
+    extension: str | None,
+) -> list[Drift]:  # fmt: skip
+    plan = build_plan(loaded, standing.overlay if standing else NO_OVERLAY)
+    want = wanted_bridge(loaded.spec)
+    with db.Database(remote, timeout) as base:
+        have, config = base.bridge(plan.bridge), base.config()
+    drift = [*_other_switch(loaded, standing), *_bridge_drift(loaded, have), *_interrupted(standing)]
+    if plan.extension is not None and plan.extension.services:
+        drift += _program_drift(loaded, plan, extension, timeout)
+    if have is None:
+        return drift
+    seen = Seen(loaded.spec, plan, want, have, config, None)
+    if br.lacks_protocol(have):
+        return [*drift, *_settings(loaded, seen, ignore_foreign)]  # its tables cannot be read
+    try:
+        client = OpenFlow(openflow_target(remote, plan.bridge, openflow), timeout=timeout)
+        lines = dict.fromkeys(lines_of(plan))
+        tables = client.dump(lambda: lines)
+    except UnavailableError:
+        if br.other_datapath(want, have):
+            return [*drift, *_settings(loaded, seen, ignore_foreign)]
+        raise
+    drift += _fragment_drift(loaded, plan, remote, timeout)
+    groups = groups_of(plan)
+    wanted = {parse_flow(line).key for line in lines} if tables.other else set()
+    for key, flow in list(tables.other.items()):
+        if key in wanted:
+            tables.flows[key] = tables.other.pop(key)  # the right match with somebody else's cookie: a changed flow
+        elif flow.table in _TABLE_NAMES and not ignore_foreign:
+            drift.append(
+                Drift("foreign flow", f"table {_TABLE_NAMES[flow.table]}", f"not dnsteer's: {tables.line(flow)}")
+            )
+    todo = changes(lines, groups, tables)
+    drift += [*_flow_drift(plan, todo, tables), *_group_drift(plan, todo, tables.groups)]
+    return [*drift, *_settings(loaded, replace(seen, tables=tables), ignore_foreign)]
+
+
+def _settings(loaded: Loaded, seen: Seen, ignore_foreign: bool) -> Iterator[Drift]:
+    """Settings that are otherwise: first the differences, then what there is to warn of."""
+    for d in [*deviations(seen, Level.SET, Level.NAMED), *deviations(seen, Level.WARNED)]:
+        if d.setting.name == OTHERS and ignore_foreign:
+            continue
+        path = br.path_of(loaded.spec, d)
+        line = loaded.document.line(path) if path else 0
+        yield Drift(d.kind, d.about, d.detail, line, warns=d.setting.level is Level.WARNED)
+
+
+def _bridge_drift(loaded: Loaded, have: db.Bridge | None) -> Iterator[Drift]:
+    want, line = wanted_bridge(loaded.spec), loaded.document.line
+    for d in br.differences(loaded.spec, want, have):
+        yield Drift(d.kind, d.about, d.detail, line(d.path) if d.path else 0)
+    if have is None:
+        return
+    for port in want.ports:
+        now = have.ports.get(port.name)
+        if now is not None and (now.ofport is None or now.ofport < 0):
+            why = now.error or "the switch did not open it yet"
+            yield Drift("port not open", f"port {port.name}", why, line(br.path_of_port(loaded.spec, port.name)))
+        elif now is not None and now.gone:
+            path = br.path_of_port(loaded.spec, port.name)
+            detail = "its network device is gone; bring it back, then: dnsteer restore"
+            yield Drift("port gone", f"port {port.name}", detail, line(path))
+    applied = have.external_ids.get(DIGEST_KEY)
+    if applied != loaded.digest:
+        said = f"another spec was applied (digest {applied[:16]})" if applied else "no spec was applied"
+        yield Drift("record", f"bridge {want.name}", said)
+
+
+def _other_switch(loaded: Loaded, standing: Standing | None) -> Iterator[Drift]:
+    name = loaded.spec.switch.name
+    if standing is not None and standing.name and standing.name != name:
+        said = f"the spec is for switch {name}" if name else "the spec names no switch (switch.name)"
+        yield Drift("other switch", f"switch {standing.name}", said, loaded.document.line(("switch", "name")))
+
+
+def _interrupted(standing: Standing | None) -> Iterator[Drift]:
+    if standing is not None and standing.pending is not None:
+        detail = "a change was begun and not finished; the next verb that changes something, or restore, finishes it"
+        yield Drift("interrupted", f"bridge {standing.bridge}", detail)
+
+
+def _fragment_drift(loaded: Loaded, plan: Plan, remote: str, timeout: float) -> Iterator[Drift]:
+    """That the connection tracker takes other fragments than it should, where that can be told."""
+    size = min_fragment.wanted(plan, wanted_bridge(loaded.spec).datapath_type)
+    found = Tracker(remote, timeout).look(size) if size is not None else None
+    if found is None or not found.differs:
+        return
+    first = next(row.vip for row in plan.fragments if row.family == "ipv4")
+    name = next(name for name, vip in loaded.spec.vips.items() if first in map(str, vip.addresses))
+    detail = f"{min_fragment.NAME} is {found.now} bytes, should be {size}: NAT answers in smaller ones are lost"
+    yield Drift("setting", f"VIP {name}", detail, loaded.document.line(("vips", name)))
+
+
+def _flow_drift(plan: Plan, todo: Changes, have: Tables) -> Iterator[Drift]:
+    for flow in todo.add:
+        yield _about(plan, "flow missing", flow, flow.line())
+    for flow in todo.replace:
+        now = have.flows[flow.key]
+        parts = []
+        if now.cookie != flow.cookie:
+            parts.append(f"cookie is 0x{now.cookie:x}, should be 0x{flow.cookie:x}")
+        if now.actions != flow.actions:
+            parts.append(f"actions are {now.actions}, should be {flow.actions}")
+        if flow.key in have.flags:
+            parts.append(f"has {have.flags[flow.key].strip(', ')}, should have none")
+        yield _about(plan, "flow changed", flow, f"{flow.spec()}: {'; '.join(parts)}")
+    for flow in todo.remove:
+        yield _about(plan, "flow added", flow, have.line(flow))
+
+
+def _program_drift(loaded: Loaded, plan: Plan, given: str | None, timeout: float) -> Iterator[Drift]:
+    """What the extension does otherwise, by VIP. That it cannot be asked is a difference too: its VIPs may be dark."""
+    from dnsteer.extension import handover  # here, since most switches do without
+    from dnsteer.extension.client import Program, socket_path
+
+    part, line = loaded.spec.switch.extension, loaded.document.line(("switch", "extension"))
+    program = Program(socket_path(given, part.control if part else ""), min(timeout, _PATIENCE))
+    found = handover.look(plan, program, needed=False)
+    if found.away is not None:
+        denied = found.away if isinstance(found.away, PermissionError) else None
+        said = f"{denied.filename}: {denied.strerror}; run as root or as the owner" if denied else str(found.away)
+        yield Drift("extension away", "extension", said, line)
+    for fault in found.faults:
+        yield Drift("extension degraded", "extension", fault, line)
+    vips = {(s.address, s.protocol, s.port): s.subject for s in plan.services if s.extended}
+    for d in found.differences:
+        at = vips.get(d.key) if d.key else None
+        title = at.title if at else f"VIP {d.name}" if d.key else f"extension, {d.name}"
+        yield Drift(f"extension {d.kind}", title, d.detail, at.line if at else 0 if d.key else line)
+    if found.loads and not found.differences and not found.faults:
+        yield Drift("extension changed", "extension", "its program is not that of the spec", line)
+
+
+def _about(plan: Plan, kind: str, flow: Flow, detail: str) -> Drift:
+    subject = plan.subject(flow.cookie)
+    if subject is None:
+        return Drift(kind, "an object that is not in the spec", detail)
+    return Drift(kind, subject.title, detail, subject.line)
+
+
+def _group_drift(plan: Plan, todo: Changes, have: dict[int, Group]) -> Iterator[Drift]:
+    subjects = {row.group: row.subject for row in plan.groups}
+    for group in todo.add_groups:
+        yield Drift("group missing", subjects[group.number].title, f"group {group.number}", subjects[group.number].line)
+    for group in todo.replace_groups:
+        now, want = _buckets(have[group.number]), _buckets(group)
+        slots = [s for s in sorted(want.keys() | now.keys()) if want.get(s) != now.get(s)]
+        shown = ", ".join(map(str, slots[:_MOST_SLOTS])) + (", ..." if len(slots) > _MOST_SLOTS else "")
+        what = f"slot{'s' if len(slots) > 1 else ''} {shown} differ{'s' if len(slots) == 1 else ''}"
+        detail = f"group {group.number}: {what if slots else 'its settings differ'}"
+        yield Drift("group changed", subjects[group.number].title, detail, subjects[group.number].line)
+    for group in todo.remove_groups:
+        yield Drift("group added", "an object that is not in the spec", f"group {group.number}")
+
+
+def _buckets(group: Group) -> dict[int, str]:
+    return {int(slot): actions for slot, actions in _BUCKET.findall(group.text)}

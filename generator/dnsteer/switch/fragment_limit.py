@@ -1,0 +1,100 @@
+"""What the connection tracker's smallest IPv4 fragment is in a running switch, and making it what it should be."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from dnsteer.plan.min_fragment import DEFAULT, NAME, reading, setting
+from dnsteer.switch.tools import NotPermittedError, SwitchError, UnavailableError
+from dnsteer.switch.unixctl import Unixctl, control_socket
+
+_FOUND = re.compile(r"min v4 frag size: (\d+)")
+_PATIENCE = 5.0
+
+
+@dataclass(frozen=True)
+class Smallest:
+    """What it is and should be, in bytes. *now* is None where that cannot be told, and *why* says why."""
+
+    wanted: int
+    now: int | None
+    why: str = ""
+
+    @property
+    def differs(self) -> bool:
+        """Whether it is known to be another one."""
+        return self.now not in (None, self.wanted)
+
+    @property
+    def todo(self) -> str:
+        """What must change, in words."""
+        return f"{NAME} {self.now} -> {self.wanted} bytes"
+
+    @property
+    def warning(self) -> str:
+        """That it cannot be told, or set, and what to do; empty where neither is so."""
+        if not self.why:
+            return ""
+        is_now = f"is {self.now} bytes" if self.now else f"is not known, and by default {DEFAULT} bytes"
+        return (
+            f"{NAME} {is_now}, and should be {self.wanted} ({self.why}): NAT answers in smaller ones are lost; on the "
+            f"switch itself: dnsteer restore, or ovs-appctl {' '.join(setting(self.wanted))}"
+        )
+
+
+class Tracker:
+    """The tracker of the userspace datapath of the ovs-vswitchd beside the OVSDB at *remote*.
+
+    It may take *timeout* seconds to answer, and at most 5. Raises SwitchError or its kinds where it cannot be reached.
+    """
+
+    def __init__(self, remote: str, timeout: float) -> None:
+        self._remote = remote
+        self._timeout = min(timeout, _PATIENCE)
+
+    def read(self) -> int:
+        """What it is, in bytes."""
+        return _found_in(self._ask(reading()))
+
+    def set(self, size: int) -> None:
+        """Make it *size* bytes."""
+        self._ask(setting(size))
+
+    def look(self, size: int) -> Smallest:
+        """What it is, where it should be *size*. Raises nothing."""
+        try:
+            return Smallest(size, self.read())
+        except SwitchError as err:
+            return Smallest(size, None, str(err))
+
+    def put_right(self, size: int) -> Smallest:
+        """Make it *size* where it is not; as it was, with *why* where it could not be set. Raises nothing."""
+        was = self.look(size)
+        if not was.differs:
+            return was
+        try:
+            self.set(size)
+        except SwitchError as err:
+            return Smallest(size, was.now, str(err))
+        return was
+
+    def _ask(self, words: list[str]) -> str:
+        if not self._remote.startswith("unix:"):
+            raise UnavailableError(f"ovs-vswitchd's control socket is not reached by way of {self._remote}")
+        try:
+            path = control_socket(self._remote)
+        except UnavailableError:
+            raise UnavailableError(f"there is no control socket of an ovs-vswitchd beside {self._remote}") from None
+        try:
+            with Unixctl(path, self._timeout) as control:
+                return control.run(*words)
+        except PermissionError as err:
+            raise NotPermittedError(f"{err.filename}: {err.strerror}; run as root or as the owner") from None
+
+
+def _found_in(text: str) -> int:
+    found = _FOUND.search(text)
+    if found is None:
+        raise SwitchError(f"{reading()[0]} does not tell {NAME}")
+    return int(found[1])
