@@ -28,14 +28,14 @@ _asked: list[int] = []  # signals that asked to end
 # The module of each verb. Only the one that is asked for is loaded: with all of them the command takes twice as long to
 # start, which counts when a backend has failed.
 _VERBS = {
-    "files": ("render", "schema", "version"),
+    "render": ("render", "schema", "version"),
     "bringup": ("bringup",),
-    "prove": ("check",),
+    "check": ("check",),
     "explain": ("explain",),
     "lint": ("lint",),
     "capacity": ("capacity",),
-    "change": ("plan", "apply", "verify"),
-    "absent": ("drain", "undrain", "down", "up", "due"),
+    "deploy": ("plan", "apply", "verify"),
+    "backends": ("drain", "undrain", "down", "up", "due"),
     "history": ("history", "show", "rollback", "restore"),
     "status": ("status",),
     "probes": ("probes",),
