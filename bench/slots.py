@@ -25,8 +25,8 @@ from pathlib import Path
 sys.path.extend(str(Path(__file__).resolve().parents[1] / folder) for folder in (".", "generator"))
 
 from bench.machine import machine
-from dnsteer.plan.overlay import overlay
-from dnsteer.plan.slots import assign
+from dnsteer.slots.assignment import assign
+from dnsteer.slots.overlay import overlay
 
 SIZES = (64, 128, 256, 512, 1024)
 GROUPS = ((2, 8), (9, 32), (33, 64))

@@ -15,21 +15,13 @@ from typing import Any
 import outputs
 
 from dnsteer.plan.build import build_plan
-from dnsteer.plan.numbers import OBJECT_BITS, Category
-from dnsteer.plan.pipeline import (
-    COOKIE_MASK,
-    COOKIE_TAG,
-    GROUP_BASE,
-    GROUP_LAST,
-    PIPELINE,
-    REGISTERS,
-    TABLES,
-    TRANSPORT,
-)
 from dnsteer.render.flows import Flow, flows_of
 from dnsteer.spec.load import load_spec
 from dnsteer.spec.model import bringup, extension, lint, spec
 from dnsteer.switch.settings import SETTINGS
+from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG, GROUP_BASE, GROUP_LAST, OBJECT_BITS, Category
+from dnsteer.tables.order import PIPELINE, REGISTERS, TABLES
+from dnsteer.tables.vip import TRANSPORT
 
 DOCS = Path(__file__).resolve().parent
 EXAMPLE = "examples/one-armed-nat.yaml"

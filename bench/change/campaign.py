@@ -31,8 +31,8 @@ from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.target_switch import Switch
 from dnsteer.lab import names
 from dnsteer.lab.state import LabState
-from dnsteer.plan.maintenance import WHOLE
-from dnsteer.plan.maintenance import Kind as Absent
+from dnsteer.slots.maintenance import WHOLE
+from dnsteer.slots.maintenance import Kind as Absent
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import check_document
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from dnsteer.plan.maintenance import Absence, Kind
-from dnsteer.plan.slot_shares import slots_of
+from dnsteer.slots.maintenance import Absence, Kind
+from dnsteer.slots.shares import slots_of
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import check_document
 from dnsteer.spec.model.spec import Spec

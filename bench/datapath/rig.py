@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.datapath.counters import Counters, Sample, read_counters, read_port, sample_of
 from bench.datapath.dpdk import DpdkSwitch
 from dnsteer.plan import min_fragment
-from dnsteer.plan.objects import Plan
+from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import groups_of, lines_of
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.tools import SwitchError

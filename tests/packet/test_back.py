@@ -14,8 +14,8 @@ from dnsteer.deploy.rollback import put_in
 from dnsteer.deploy.run import deploy
 from dnsteer.deploy.summary import counted
 from dnsteer.deploy.target_switch import Switch as Where
-from dnsteer.plan.maintenance import Absence, Overlay
 from dnsteer.render.flows import parse_flow
+from dnsteer.slots.maintenance import Absence, Overlay
 from dnsteer.switch.record import Record
 from dnsteer.switch.table_changes import Changes
 from tests.packet.absent import make_overdue, overlay

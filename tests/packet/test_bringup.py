@@ -13,6 +13,7 @@ from dnsteer.plan.build import build_plan
 from dnsteer.plan.sizes import sizes_of
 from dnsteer.proof.check import check
 from dnsteer.spec.load import load_spec
+from dnsteer.tables.vip import ServiceRow
 from tests.packet.limited import REFUSED, enduring, leave
 from tests.packet.switches import EXAMPLES, Running, cli, spec_of, unexpected
 from tests.unit.bringup_cases import DOCA, KERNEL, NETDEV, settings, written
@@ -235,4 +236,4 @@ def test_a_hash_is_sized_for_the_releases_that_have_most_values() -> None:
     hashed, by_port = (spec_of(t) for t in (text, text.replace("selection: dp-hash\n    slots: 16", "slots: 64")))
     more = sizes_of(hashed.spec, build_plan(hashed)).total - sizes_of(by_port.spec, build_plan(by_port)).total
     plan = build_plan(hashed)
-    assert more == sum(service.slot_bits == 0 for service in plan.services) > 0
+    assert more == sum(service.slot_bits == 0 for service in plan.rows.of(ServiceRow)) > 0

@@ -18,7 +18,6 @@ import pytest
 
 from dnsteer.extension.executables import FOLDER
 from dnsteer.plan.build import build_plan
-from dnsteer.plan.pipeline import PIPELINE
 from dnsteer.proof.check import Report, check
 from dnsteer.proof.harness import extension_process, switch
 from dnsteer.proof.harness.switch import Harness
@@ -27,6 +26,7 @@ from dnsteer.render.flows import Flow, parse_flow
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import Loaded, check_document, load_spec
 from dnsteer.switch.tools import SwitchError
+from dnsteer.tables.order import PIPELINE
 from tests.packet.command import run
 from tests.unit.extension_cases import SPEC
 

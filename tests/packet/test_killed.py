@@ -20,7 +20,7 @@ from dnsteer.deploy.restore import restore
 from dnsteer.deploy.rollback import Back
 from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.target_switch import Switch as Remote
-from dnsteer.plan.maintenance import NO_OVERLAY, Overlay
+from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
 from dnsteer.spec.load import digest
 from dnsteer.status.verify import verify
 from dnsteer.switch.record import KEPT, Record

@@ -14,7 +14,7 @@ import pytest
 from dnsteer.deploy.backends import change_overlay
 from dnsteer.deploy.overlay_edits import advance
 from dnsteer.deploy.target_switch import Switch as Where
-from dnsteer.plan.maintenance import Absence, Overlay
+from dnsteer.slots.maintenance import Absence, Overlay
 from dnsteer.status import counters
 from dnsteer.status.rates import between
 from dnsteer.switch.record import Record

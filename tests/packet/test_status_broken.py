@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from dnsteer.plan.maintenance import Absence, Overlay
-from dnsteer.plan.numbers import Category, cookie
+from dnsteer.slots.maintenance import Absence, Overlay
 from dnsteer.switch.record import Record
+from dnsteer.tables.cookies import Category, cookie
 from tests.packet.statuses import GONE, NOW, backends, deployed, out, status
 from tests.packet.switches import BRIDGE, Switch, cli
 

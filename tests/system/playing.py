@@ -23,7 +23,7 @@ from dnsteer.deploy.run import deploy
 from dnsteer.deploy.target_switch import Switch, now
 from dnsteer.lab import names
 from dnsteer.lab.command import inside, run
-from dnsteer.plan.maintenance import Kind
+from dnsteer.slots.maintenance import Kind
 from dnsteer.spec.load import load_spec
 from dnsteer.status.pools import view_pools
 from dnsteer.status.rates import Rates

@@ -12,7 +12,7 @@ from dnsteer import lab
 from dnsteer.lab import names, openvswitch, traffic
 from dnsteer.lab.command import inside, run
 from dnsteer.lab.zone import LARGE, WHOAMI
-from dnsteer.plan.slot_shares import slots_of
+from dnsteer.slots.shares import slots_of
 from dnsteer.spec import derived
 from dnsteer.spec.load import Loaded, load_spec
 from dnsteer.spec.model.spec import Forwarding, Selection

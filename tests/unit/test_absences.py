@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dnsteer.deploy.target_switch import expire
-from dnsteer.plan.maintenance import NO_OVERLAY, WHOLE, Absence, Overlay, marker
-from dnsteer.plan.slot_owners import owners
-from dnsteer.plan.slots import assign
+from dnsteer.slots.assignment import assign
+from dnsteer.slots.maintenance import NO_OVERLAY, WHOLE, Absence, Overlay, marker
+from dnsteer.slots.owners import owners
 
 NAMES = [f"b{i}" for i in range(8)]
 START = datetime(2030, 1, 2, 3, 4, 5, tzinfo=timezone.utc)

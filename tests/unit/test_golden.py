@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from dnsteer.plan.build import build_plan
-from dnsteer.plan.numbers import Category, cookie
 from dnsteer.render.flows import flows_of, groups_of, parse_flow
 from dnsteer.spec.load import load_spec
+from dnsteer.tables.cookies import Category, cookie
+from dnsteer.tables.slot import SlotTable
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden"
@@ -49,7 +50,7 @@ def test_every_cookie_has_a_subject(name: str) -> None:
     assert [hex(key) for key, subject in subjects.items() if subject is None or subject.cookie != key] == []
     assert all(subject.title and subject.line > 0 for subject in subjects.values() if subject)
     slots = [s for s in subjects.values() if s and re.search(r" slot \d+ -> ", s.title)]
-    assert len(slots) == sum(len(table.owners) for table in plan.slots)
+    assert len(slots) == sum(len(table.owners) for table in plan.rows.of(SlotTable))
     assert slots or plan.extension
     unused = [cookie(Category.SLOT, 0xFFFFFF << 16), cookie(Category.STATE, plan.marker ^ 1), cookie(Category.VIP, 1)]
     assert [plan.subject(key) for key in unused] == [None, None, None]

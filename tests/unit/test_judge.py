@@ -13,7 +13,7 @@ from dnsteer.offload.flow import Flow, Unreadable, read_flow
 from dnsteer.offload.judge import Around, Judgement, judge
 from dnsteer.offload.profile import profile, profile_names
 from dnsteer.offload.split import match_bytes, shared_rules
-from dnsteer.plan import dp_hash
+from dnsteer.slots import dp_hash
 from dnsteer.spec.document import read_document
 
 ROWS: list[dict[str, Any]] = read_document(Path(__file__).parents[1] / "offload_dumps" / "rows.yaml").value

@@ -18,7 +18,7 @@ from dnsteer.lint.masks.frames import Hostile
 from dnsteer.lint.masks.matches import Bits, parse_match
 from dnsteer.lint.masks.observed import Seen, read_mask
 from dnsteer.plan.build import build_plan
-from dnsteer.plan.mask_policy import Looks
+from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.render.flows import Flow, Group, flows_of, parse_flow
 from dnsteer.spec.derived import extended, slot_count
 from dnsteer.spec.document import parse_document
@@ -343,5 +343,5 @@ def test_low_bits_of_ports_come_first_where_there_is_room_for_their_mask(
     if "s" not in selections:
         text = text.replace("slots: 64", "slots: 16\n    selection: dp-hash")
     plan = build_plan(check_document(parse_document("spec.yaml", text)))
-    assert Looks(plan).port_bits == bits
+    assert MaskPolicy(plan).port_bits == bits
     assert mask_bound(plan).total <= 16

@@ -10,7 +10,7 @@ import pytest
 from dnsteer.lint.masks.bound import mask_bound
 from dnsteer.lint.masks.causes import why_many
 from dnsteer.plan.build import build_plan
-from dnsteer.plan.mask_policy import Looks
+from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import Loaded, check_document
 from tests.strategies import loaded_from
@@ -64,7 +64,7 @@ def test_masks_of_all_sorts_of_queries_together(
     plan = build_plan(mixed(sorts, forwarding, siit))
     found = mask_bound(plan)
     assert not [str(part) for part in found.parts if part.many]
-    assert (Looks(plan).port_bits, found.total) == (bits, most)
+    assert (MaskPolicy(plan).port_bits, found.total) == (bits, most)
 
 
 def test_the_extensions_vips_are_named_where_they_are_too_many() -> None:

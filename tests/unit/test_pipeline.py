@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dnsteer.plan.numbers import Category, cookie, number_names
-from dnsteer.plan.pipeline import REGISTERS, TABLES, build_pipeline
 from dnsteer.render.templates import templates_dir
+from dnsteer.tables.cookies import Category, cookie, number_names
+from dnsteer.tables.order import REGISTERS, TABLES, build_pipeline
 
 
 def test_layout_is_pinned() -> None:

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from dnsteer.plan.maintenance import Absence, Kind, Overlay
-from dnsteer.plan.membership import Member, Membership
+from dnsteer.slots.maintenance import Absence, Kind, Overlay
+from dnsteer.slots.membership import Member, Membership
 from dnsteer.status.counters import Way
 from dnsteer.status.pools import BackendView, view_pools
 from dnsteer.status.rates import Rate, Rates

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dnsteer.plan.maintenance import WHOLE, Absence
-from dnsteer.plan.overlay import overlay, without
-from dnsteer.plan.slots import assign
+from dnsteer.slots.assignment import assign
+from dnsteer.slots.maintenance import WHOLE, Absence
+from dnsteer.slots.overlay import overlay, without
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "slots.md").read_text()

@@ -10,7 +10,7 @@ import typer
 from dnsteer.cli.output import Exit, Json, err, out, print_json
 from dnsteer.cli.running_switch import Bridge, DryRun, NeverAsks, Note, Yes, confirm, on_switch, progress, seconds
 from dnsteer.deploy.target_switch import Switch, now, one_of
-from dnsteer.plan.maintenance import WHOLE, Kind
+from dnsteer.slots.maintenance import WHOLE, Kind
 from dnsteer.spec.errors import escape
 from dnsteer.switch.tools import SwitchError, UnavailableError
 

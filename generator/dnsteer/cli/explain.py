@@ -15,8 +15,8 @@ from dnsteer.deploy.target_switch import Switch
 from dnsteer.spec.errors import escape
 
 if TYPE_CHECKING:
-    from dnsteer.plan.maintenance import Absence
     from dnsteer.proof.explain import Step, Way
+    from dnsteer.slots.maintenance import Absence
     from dnsteer.spec.load import Loaded
     from dnsteer.spec.model.types import Address
     from dnsteer.status.live import Live
@@ -179,8 +179,8 @@ def _asked(client: str, vip: str) -> _Asked:
 
 
 def _query(loaded: Loaded, live: Live | None, asked: _Asked, uplink: str | None, json: bool) -> None:
-    from dnsteer.plan.maintenance import NO_OVERLAY
     from dnsteer.proof.explain import explain_query
+    from dnsteer.slots.maintenance import NO_OVERLAY
     from dnsteer.spec.model.spec import Protocol
 
     uplinks = list(loaded.spec.switch.uplinks)
@@ -231,7 +231,7 @@ _WORDS = {"drain": "drained", "down": "down"}
 
 
 def _far(absence: Absence) -> str:
-    from dnsteer.plan.maintenance import WHOLE
+    from dnsteer.slots.maintenance import WHOLE
 
     return f" {absence.gone / 10:g} %" if absence.gone < WHOLE else ""
 

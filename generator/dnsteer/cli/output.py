@@ -190,6 +190,6 @@ def spec_warnings(loaded: Loaded) -> dict[str, Any]:
 
 
 def _warnings(loaded: Loaded) -> list[Finding]:
-    from dnsteer.plan.slot_shares import uneven
+    from dnsteer.slots.shares import uneven
 
     return [*loaded.warnings, *uneven(loaded)]

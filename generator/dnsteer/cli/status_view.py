@@ -12,7 +12,7 @@ from rich.text import Text
 
 from dnsteer.cli.output import utc
 from dnsteer.deploy.target_switch import now
-from dnsteer.plan.maintenance import Absence
+from dnsteer.slots.maintenance import Absence
 from dnsteer.spec.errors import escape
 from dnsteer.status.pools import BackendView, PoolView
 from dnsteer.status.rates import Rate

@@ -52,7 +52,7 @@ def _as_applied(loaded: Loaded, switch: Switch, json: bool) -> Loaded:
 
     That is by the record and by the number that they carry: else what others made, or nothing at all, would pass for them.
     """
-    from dnsteer.plan.applied_slots import keep_slots
+    from dnsteer.slots.applied import keep_slots
     from dnsteer.switch.record import Record
 
     bridge = loaded.spec.switch.bridge

@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Protocol
 from dnsteer.deploy.send import Applied, Sending
 from dnsteer.plan.bridge import WantedBridge, wanted_bridge
 from dnsteer.plan.build import build_plan
-from dnsteer.plan.maintenance import Overlay
 from dnsteer.plan.min_fragment import wanted
-from dnsteer.plan.objects import Plan
-from dnsteer.plan.pipeline import PIPELINE
+from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import groups_of, lines_of
+from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.load import Loaded
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
@@ -34,6 +33,7 @@ from dnsteer.switch.signals import put_off
 from dnsteer.switch.state import STILL_BEGUN
 from dnsteer.switch.table_changes import Changes, changes, lost, way_back
 from dnsteer.switch.tools import SwitchError, UnavailableError, reworded
+from dnsteer.tables.order import PIPELINE
 
 if TYPE_CHECKING:
     from dnsteer.extension.handover import Handover

@@ -14,15 +14,12 @@ from typing import TYPE_CHECKING, Any
 from dnsteer import __version__
 from dnsteer.deploy import maintenance_text, movement
 from dnsteer.deploy.target_switch import MOVED_ON, WAITS, Confirm, Progress, Switch, expire, now, silent
-from dnsteer.plan.maintenance import WHOLE, Overlay, marker
-from dnsteer.plan.membership import Membership
-from dnsteer.plan.numbers import Category, cookie
-from dnsteer.plan.objects import Plan, SlotTable, group_row
-from dnsteer.plan.pipeline import PIPELINE
-from dnsteer.plan.slot_owners import owners_of
-from dnsteer.plan.subject import Subject
+from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import flow_lines, groups_of, render_table
 from dnsteer.render.templates import register_value
+from dnsteer.slots.maintenance import WHOLE, Overlay, marker
+from dnsteer.slots.membership import Membership
+from dnsteer.slots.owners import owners_of
 from dnsteer.switch.openflow import OpenFlow, Tables, UnconfirmedError
 from dnsteer.switch.record import Record
 from dnsteer.switch.restart_fence import RestartedError, send
@@ -30,6 +27,10 @@ from dnsteer.switch.signals import put_off
 from dnsteer.switch.state import STILL_BEGUN, Standing, State
 from dnsteer.switch.table_changes import changes
 from dnsteer.switch.tools import SwitchError, reworded
+from dnsteer.tables.cookies import Category, cookie
+from dnsteer.tables.order import PIPELINE
+from dnsteer.tables.slot import GroupRow, SlotTable, group_row
+from dnsteer.tables.subject import Subject
 
 if TYPE_CHECKING:
     from dnsteer.extension.handover import Handover
@@ -277,9 +278,9 @@ def _plan(state: State, overlay: Overlay, touched: Iterable[Membership]) -> Plan
     for members in touched:
         owners = owners_of(members, overlay.of(members.pool))
         if members.selection != "dp-hash":
-            plan.slots.append(SlotTable(members, owners))
+            plan.rows.of(SlotTable).append(SlotTable(members, owners))
         elif owners:
-            plan.groups.append(group_row(members, owners))
+            plan.rows.of(GroupRow).append(group_row(members, owners))
     return plan
 
 

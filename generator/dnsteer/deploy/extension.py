@@ -14,13 +14,14 @@ from dnsteer.extension.client import Program, socket_path
 from dnsteer.extension.handover import Handover
 from dnsteer.extension.program_diff import Difference
 from dnsteer.plan.build import build_plan
-from dnsteer.plan.maintenance import Overlay
-from dnsteer.plan.objects import Plan
+from dnsteer.plan.plan import Plan
+from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec import derived
 from dnsteer.spec.model.spec import Spec
 from dnsteer.switch.record import Record
 from dnsteer.switch.state import State
 from dnsteer.switch.tools import SwitchError
+from dnsteer.tables.slot import SlotTable
 
 _MOST = 10
 """VIPs that are named one by one."""
@@ -34,7 +35,7 @@ def extended_pools(spec: Spec) -> tuple[str, ...]:
 
 def elsewhere(plan: Plan) -> tuple[int, ...]:
     """Numbers of the pools whose slots the extension alone has, and not the tables."""
-    here = {table.members.number for table in plan.slots}
+    here = {table.members.number for table in plan.rows.of(SlotTable)}
     return tuple(m.number for m in plan.members if m.selection != "dp-hash" and m.number not in here)
 
 

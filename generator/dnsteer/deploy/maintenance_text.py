@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timezone
 
-from dnsteer.plan.maintenance import WHOLE, Absence, Overlay
+from dnsteer.slots.maintenance import WHOLE, Absence, Overlay
 
 _OUT = {"drain": "drained", "down": "down"}
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from dnsteer.plan.maintenance import Overlay
-from dnsteer.plan.membership import Membership
-from dnsteer.plan.overlay import nobody_left
-from dnsteer.plan.slot_owners import owners_of
+from dnsteer.slots.maintenance import Overlay
+from dnsteer.slots.membership import Membership
+from dnsteer.slots.overlay import nobody_left
+from dnsteer.slots.owners import owners_of
 
 if TYPE_CHECKING:
     from dnsteer.spec.model.spec import Spec

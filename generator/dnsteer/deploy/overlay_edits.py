@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 from dnsteer.deploy.backends import Edit
 from dnsteer.deploy.target_switch import stamp, who
-from dnsteer.plan.maintenance import WHOLE, Absence, Kind, Overlay
-from dnsteer.plan.membership import Member
+from dnsteer.slots.maintenance import WHOLE, Absence, Kind, Overlay
+from dnsteer.slots.membership import Member
 from dnsteer.switch.state import State
 from dnsteer.switch.tools import SwitchError
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from dnsteer.plan.pipeline import PIPELINE
 from dnsteer.render.flows import Flow
 from dnsteer.spec import derived
 from dnsteer.spec.model.spec import Spec, Vip
+from dnsteer.tables.order import PIPELINE
 
 _ADDRESS = re.compile(r"\b(?:nw_dst|ipv6_dst)=([0-9a-f.:]+)(?=,|$)")
 

@@ -33,8 +33,8 @@ from dnsteer.deploy.target_switch import (
     stamp,
     who,
 )
-from dnsteer.plan.applied_slots import keep_slots, notes
-from dnsteer.plan.maintenance import NO_OVERLAY, Absence, Overlay
+from dnsteer.slots.applied import keep_slots, notes
+from dnsteer.slots.maintenance import NO_OVERLAY, Absence, Overlay
 from dnsteer.spec.load import Loaded
 from dnsteer.spec.model.spec import Spec
 from dnsteer.switch import database as db

@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from dnsteer.plan.objects import Plan
-from dnsteer.plan.subject import Subject
+from dnsteer.plan.plan import Plan
 from dnsteer.spec.load import Loaded
 from dnsteer.switch.openflow import OpenFlow, RejectedError, Tables, UnconfirmedError
 from dnsteer.switch.restart_fence import RestartedError, send
 from dnsteer.switch.table_changes import Changes
 from dnsteer.switch.tools import SwitchError, reworded
+from dnsteer.tables.slot import GroupRow
+from dnsteer.tables.subject import Subject
 
 if TYPE_CHECKING:
     from dnsteer.extension.handover import Handover, Ways
@@ -197,7 +198,9 @@ class Sending:
         cookie, group = _COOKIE.search(text), _GROUP.search(text)
         if cookie:
             return self._wanted.plan.subject(int(cookie[1], 16))
-        return next((row.subject for row in self._wanted.plan.groups if group and row.group == int(group[1])), None)
+        return next(
+            (row.subject for row in self._wanted.plan.rows.of(GroupRow) if group and row.group == int(group[1])), None
+        )
 
 
 def _worded(err: SwitchError | PermissionError, before: str, after: str) -> SwitchError | PermissionError:

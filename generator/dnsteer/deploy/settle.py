@@ -11,8 +11,8 @@ from dnsteer import __version__
 from dnsteer.deploy.apply import Apply, Prepared, Reach
 from dnsteer.deploy.send import Applied
 from dnsteer.deploy.target_switch import GRACE, Progress, Switch
-from dnsteer.plan.applied_slots import keep_slots, keep_slots_of
-from dnsteer.plan.maintenance import Overlay
+from dnsteer.slots.applied import keep_slots, keep_slots_of
+from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import SpecError
 from dnsteer.spec.load import Loaded, check_document

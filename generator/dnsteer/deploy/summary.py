@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dnsteer.deploy import movement
 from dnsteer.deploy.apply import Prepared
 from dnsteer.deploy.spec_differences import Difference
-from dnsteer.plan.maintenance import Overlay
+from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.load import Loaded
 from dnsteer.switch.state import Standing, State
 from dnsteer.switch.table_changes import Changes

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from dnsteer.plan.maintenance import Overlay
+from dnsteer.slots.maintenance import Overlay
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.tools import SwitchError, UnavailableError, openflow_target
 

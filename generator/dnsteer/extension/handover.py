@@ -19,15 +19,16 @@ from dataclasses import dataclass, replace
 
 from dnsteer.extension import program_diff
 from dnsteer.extension.client import Program, RefusedError
-from dnsteer.plan.numbers import OBJECT_BITS, Category, cookie
-from dnsteer.plan.objects import Plan
-from dnsteer.plan.pipeline import PATH_ANSWER, PIPELINE
+from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import Flow, parse_flow
 from dnsteer.render.program import program_of
 from dnsteer.render.templates import port_name, register_value
 from dnsteer.switch.openflow import Tables, is_ours
 from dnsteer.switch.table_changes import Changes, refuse_blocked
 from dnsteer.switch.tools import SwitchError
+from dnsteer.tables.cookies import OBJECT_BITS, Category, cookie
+from dnsteer.tables.ingress import ANSWER, PortRow
+from dnsteer.tables.order import PIPELINE
 
 SETTLE = 0.5
 """Seconds until flows that were added ahead are in the datapath too: it looks at all of its own about that often."""
@@ -35,7 +36,7 @@ _TABLE = PIPELINE.tables["extension"].number
 _INGRESS = PIPELINE.tables["ingress"].number
 _EGRESS = PIPELINE.tables["egress"].number
 _BACK = frozenset(PIPELINE.tables[name].number for name in ("return", "fragment"))
-_ANSWER = f"{PIPELINE.registers['path'].field}={register_value(PATH_ANSWER)},"
+_ANSWER = f"{PIPELINE.registers['path'].field}={register_value(ANSWER)},"
 _LEADS_BACK = tuple(f"goto_table:{n}" for n in (PIPELINE.tables["return"].number, _TABLE))
 _PASSING = cookie(Category.EXTENSION, 3)
 """Cookie of exits that are there only while the program changes. Those of the plan have 1, or an even number."""
@@ -186,7 +187,7 @@ def _is_way_back(plan: Plan, flow: Flow, came_by: Collection[str]) -> bool:
     if flow.table != _INGRESS:
         return False
     m = _PORT.search(flow.match)
-    uplinks = {port_name(p.name) for p in plan.ports if p.uplink}
+    uplinks = {port_name(p.name) for p in plan.rows.of(PortRow) if p.uplink}
     return flow.actions.endswith(_LEADS_BACK) or (m is not None and m[1] not in uplinks)
 
 

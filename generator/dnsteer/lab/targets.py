@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dnsteer.lab import traffic
 from dnsteer.lab.topology import Topology, served_as
-from dnsteer.plan.slot_shares import slots_of
+from dnsteer.slots.shares import slots_of
 from dnsteer.spec import derived
 from dnsteer.spec.derived import Endpoint
 from dnsteer.spec.model.families import Reach

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from dnsteer.plan.mask_policy import Kind, Looks
-from dnsteer.plan.objects import Plan
+from dnsteer.plan.mask_policy import Kind, MaskPolicy
+from dnsteer.plan.plan import Plan
+from dnsteer.tables.ingress import PortRow
+from dnsteer.tables.vip import ServiceRow
 
 _PORTS = 1 << 16
 
@@ -16,9 +18,9 @@ def scanned(plan: Plan) -> dict[str, int]:
     Every one is a drop and has the destination port that was looked at: where the first look takes low bits alone, ports
     that share those of a service go on, and show the port, the address and the bits of a slot.
     """
-    looks, uplinks = Looks(plan), sum(port.uplink for port in plan.ports)
-    services = Counter((s.address, s.protocol) for s in plan.services)
-    addresses = {s.address: s.family for s in plan.services}
+    looks, uplinks = MaskPolicy(plan), sum(port.uplink for port in plan.rows.of(PortRow))
+    services = Counter((s.address, s.protocol) for s in plan.rows.of(ServiceRow))
+    addresses = {s.address: s.family for s in plan.rows.of(ServiceRow)}
     out: dict[str, int] = defaultdict(int)
     for kind in looks.kinds:
         passing = _passing(kind, looks.port_bits)

@@ -18,7 +18,7 @@ from dnsteer.offload.judge import Reason, judge, said_once
 from dnsteer.offload.owners import Owner
 from dnsteer.offload.path import Path
 from dnsteer.offload.split import size_of
-from dnsteer.plan.dp_hash import ALIKE
+from dnsteer.slots.dp_hash import ALIKE
 from dnsteer.spec.errors import Path as SpecPath
 from dnsteer.spec.model.spec import Flavor, Hardware
 

@@ -11,9 +11,10 @@ from dnsteer.lint import codes
 from dnsteer.lint.findings import Finding
 from dnsteer.lint.wording import finding
 from dnsteer.offload.examine import Examination
-from dnsteer.plan.slot_shares import used_weights, worst_of
+from dnsteer.slots.shares import used_weights, worst_of
 from dnsteer.spec import derived
 from dnsteer.spec.model.spec import Pool
+from dnsteer.tables.vip import ServiceRow
 
 GOOD_SHARE = Fraction(2, 100)
 """A share that is off by this, relative to its weight's, is good enough: less than what resolvers differ by."""
@@ -37,7 +38,7 @@ class _Advice:
 def of_slot_numbers(seen: Examination) -> Iterator[Finding]:
     """A finding for pools that another number of slots would serve better, one for all that have and would have the same."""
     pools = {members.number: members.pool for members in seen.plan.members}
-    services = Counter(pools[row.pool] for row in seen.plan.services if row.pool in pools)
+    services = Counter(pools[row.pool] for row in seen.plan.rows.of(ServiceRow) if row.pool in pools)
     spec = seen.loaded.spec
     alike: dict[tuple[int, int], list[_Advice]] = defaultdict(list)
     for name, sets in used_weights(spec).items():

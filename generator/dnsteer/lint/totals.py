@@ -15,7 +15,7 @@ from dnsteer.offload.context import hashes, joined, tracks
 from dnsteer.offload.examine import Examination
 from dnsteer.offload.flow import Flow
 from dnsteer.offload.judge import Reason
-from dnsteer.plan.mask_policy import Looks
+from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.plan.sizes import FLOW_LIMIT, flow_limit, sizes_of
 from dnsteer.spec.errors import Path as SpecPath
 from dnsteer.spec.model.spec import Flavor
@@ -107,7 +107,7 @@ def of_scans(seen: Examination, flows: int) -> Iterator[Finding]:
 
 
 def _against_scans(seen: Examination) -> str:
-    if not Looks(seen.plan).port_bits:
+    if not MaskPolicy(seen.plan).port_bits:
         return "one selection for all pools, or the NAT VIPs and dp-hash pools on switches of their own"
     return "fewer slots, or fewer VIPs on one switch"
 

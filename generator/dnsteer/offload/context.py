@@ -9,10 +9,11 @@ from dnsteer.bringup.eswitch import Eswitch, eswitch_of
 from dnsteer.offload.capabilities import Port
 from dnsteer.offload.judge import Around
 from dnsteer.plan.bridge import ports_of
-from dnsteer.plan.objects import Plan
+from dnsteer.plan.plan import Plan
 from dnsteer.plan.sizes import sizes_of
 from dnsteer.spec.load import Loaded
 from dnsteer.spec.model.spec import Flavor, Selection, Switch
+from dnsteer.tables.return_ import FragmentRow
 
 _INNER = re.compile(r"pf(\d+)(?:hpf|vf\d+|sf\d+)?\Z|.*pf(\d+)(?:hpf|vf\d+|sf\d+)\Z")
 """Names of representors as the kernel makes them (`pf0hpf`, `en3f1pf1sf0`): of which physical function they are."""
@@ -48,7 +49,7 @@ def joined(loaded: Loaded, plan: Plan, flavor: Flavor | None = None) -> Eswitch:
 
 def tracks(plan: Plan) -> bool:
     """Whether the connection tracker is used at all."""
-    return any(row.family == "ipv4" for row in plan.fragments)
+    return any(row.family == "ipv4" for row in plan.rows.of(FragmentRow))
 
 
 def hashes(loaded: Loaded) -> list[str]:

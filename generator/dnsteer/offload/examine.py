@@ -18,18 +18,19 @@ from dnsteer.offload.flow import Flow, Unreadable, read_flow
 from dnsteer.offload.judge import Around, Judgement, judge, weakest
 from dnsteer.offload.owners import Owner, Owners
 from dnsteer.offload.path import Path, Verdict
-from dnsteer.plan import dp_hash
 from dnsteer.plan.build import build_plan
-from dnsteer.plan.objects import Plan
+from dnsteer.plan.plan import Plan
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Frame, Reference
 from dnsteer.proof.reference.wire import TCP, UDP
 from dnsteer.proof.traffic.vectors import Vector, vectors
+from dnsteer.slots import dp_hash
 from dnsteer.spec.derived import slot_count
 from dnsteer.spec.load import Loaded
 from dnsteer.spec.model.spec import Flavor, Selection
 from dnsteer.switch.masks import mask_of_match
 from dnsteer.switch.tools import ovs_version
+from dnsteer.tables.vip import ServiceRow
 
 KINDS = ("query", "answer", "neighbor", "echo", "fragment", "odd", "drop")
 """Kinds of traffic in the order in which they are sent: a flow counts for the first kind that makes it."""
@@ -229,9 +230,9 @@ def _masks(flows: Iterable[Flow]) -> int:
 def _sample(plan: Plan, queries: int) -> int | None:
     """Slots to ask of each service; None where all of them are few enough."""
     slots = {members.number: members.slots for members in plan.members}
-    if sum(slots[row.pool] for row in plan.services) <= queries:
+    if sum(slots[row.pool] for row in plan.rows.of(ServiceRow)) <= queries:
         return None
-    return max(_LEAST_SLOTS, queries // len(plan.services))
+    return max(_LEAST_SLOTS, queries // len(plan.rows.of(ServiceRow)))
 
 
 def _by_kind(stream: Iterable[Vector]) -> Iterable[tuple[str, list[Vector]]]:

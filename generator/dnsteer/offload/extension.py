@@ -24,7 +24,8 @@ from dnsteer.plan.extension.pipes import (
     queries_through,
 )
 from dnsteer.plan.extension.program import ExtendedService, Extension
-from dnsteer.plan.objects import Plan
+from dnsteer.plan.plan import Plan
+from dnsteer.tables.vip import ServiceRow
 
 _NOT_RUN = "none of it has run on a BlueField; its parts are in public programs or documents, the whole is in none"
 _NOT_SHOWN = "no public program shows the translation of answers, from IPv6 to IPv4"
@@ -75,7 +76,11 @@ def beyond_of(plan: Plan) -> Mapping[Owner, Beyond]:
     part = plan.extension
     if part is None:
         return {}
-    names = {(row.address, row.protocol, row.port): str(row.subject.path[1]) for row in plan.services if row.extended}
+    names = {
+        (row.address, row.protocol, row.port): str(row.subject.path[1])
+        for row in plan.rows.of(ServiceRow)
+        if row.extended
+    }
     by_owner: dict[Owner, list[ExtendedService]] = {}
     for service in part.services:
         if service.slots:

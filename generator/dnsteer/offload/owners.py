@@ -11,8 +11,10 @@ from typing import Literal
 from dnsteer.offload.flow import Flow
 from dnsteer.plan.extension.pipes import outer
 from dnsteer.plan.extension.program import PREFIX, Extension
-from dnsteer.plan.objects import Plan
+from dnsteer.plan.plan import Plan
 from dnsteer.spec.model.families import Family
+from dnsteer.tables.return_ import NatReturnRow, OwnReturnRow
+from dnsteer.tables.vip import ServiceRow
 
 Direction = Literal["query", "answer"]
 _NUMBERS = {"udp": 17, "tcp": 6}
@@ -43,19 +45,19 @@ class Owners:
         self._direct: dict[tuple[int, int], list[Owner]] = defaultdict(list)
         self._fragments: dict[int, list[Owner]] = defaultdict(list)
         services: dict[tuple[str, str], list[tuple[int, Owner]]] = defaultdict(list)
-        for row in plan.services:
+        for row in plan.rows.of(ServiceRow):
             vip, number, address = str(row.subject.path[1]), _NUMBERS[row.protocol], int(ip_address(row.address))
             owner = Owner(vip, f"{row.protocol}/{row.port}", row.family, "query")
             self._queries[address, number, row.port] = owner
             services[row.address, row.protocol].append((row.port, Owner(*_parts(owner), "answer")))
-        for back in plan.nat_returns:
+        for back in plan.rows.of(NatReturnRow):
             port = back.port or back.target_port
             owner = next(o for p, o in services[back.vip, back.protocol] if p == port)
             source = int(ip_address(back.backend))
             self._answers[source, _NUMBERS[back.protocol], back.target_port] = owner
             if back.protocol == "udp":
                 self._fragments[source].append(owner)
-        for direct in plan.dsr_returns:
+        for direct in plan.rows.of(OwnReturnRow):
             for protocol in direct.protocols:
                 found = [owner for _, owner in services[direct.vip, protocol]]
                 self._direct[int(ip_address(direct.vip)), _NUMBERS[protocol]] += found

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dnsteer.plan.pipeline import TABLES
 from dnsteer.spec.derived import INTERFACE_TYPE
 from dnsteer.spec.model.device import Device
 from dnsteer.spec.model.spec import Flavor, Spec, Switch
+from dnsteer.tables.order import TABLES
 
 DATAPATH_TYPE = {
     Flavor.OVS_DOCA: "netdev",

@@ -11,9 +11,12 @@ from __future__ import annotations
 from functools import cached_property
 from typing import NamedTuple
 
-from dnsteer.plan.objects import Plan, ServiceRow
-from dnsteer.plan.pipeline import PATH_QUERY
+from dnsteer.plan.plan import Plan
 from dnsteer.spec.model.families import Family
+from dnsteer.tables.egress import EgressRow
+from dnsteer.tables.ingress import QUERY
+from dnsteer.tables.return_ import FragmentRow, NatReturnRow, TranslatedRow
+from dnsteer.tables.vip import ServiceRow
 
 LOW_BITS = 12
 """Bits of the destination port that are looked at before the address. A flow for every port would be as many as there are
@@ -47,8 +50,8 @@ class Kind(NamedTuple):
         return "ip_dst" if self.family == "ipv4" else "ipv6_dst"
 
 
-class Looks:
-    """What flows of a plan must look at."""
+class MaskPolicy:
+    """Which fields flows of a plan must not leave wildcarded."""
 
     native = ("2000::/3", "e000::/3")
     """Clients over IPv6 by three bits: global addresses, and local ones. 64:ff9b::/96 is in neither. By them a backend's
@@ -64,33 +67,33 @@ class Looks:
         """Bits of the destination port that are looked at before the address; 0: none."""
         # Of 16 masks NAT leaves room for one more only where queries are of few sorts: each has one in each family, and more
         # come with the hash and with translated answers.
-        sorts = {(s.family, _sort(s)) for s in self._plan.services}
+        sorts = {(s.family, _sort(s)) for s in self._plan.rows.of(ServiceRow)}
         more = any(sort == "hashed" for _, sort in sorts) + self.translates
-        return 0 if self._plan.nat_returns and len(sorts) + 2 * more > _MOST_SORTS else LOW_BITS
+        return 0 if self._plan.rows.of(NatReturnRow) and len(sorts) + 2 * more > _MOST_SORTS else LOW_BITS
 
     @cached_property
     def source_set(self) -> bool:
         """Whether queries that leave by an uplink show all of their source MAC, because it is written."""
-        return any(e.path == PATH_QUERY and e.set_source for e in self._plan.egress)
+        return any(e.path == QUERY and e.set_source for e in self._plan.rows.of(EgressRow))
 
     @cached_property
     def answer_kinds(self) -> tuple[str, ...]:
         """Protocols and families of answers that are translated, as flows match them."""
-        found = dict.fromkeys((r.protocol, r.family) for r in self._plan.nat_returns)
-        rows = self._plan.extension.translated if self._plan.extension else []
+        found = dict.fromkeys((r.protocol, r.family) for r in self._plan.rows.of(NatReturnRow))
+        rows = self._plan.rows.of(TranslatedRow)
         found |= dict.fromkeys((r.protocol, "ipv6") for r in rows)
         return tuple(protocol if family == "ipv4" else f"{protocol}6" for protocol, family in found)
 
     @cached_property
     def translates(self) -> bool:
         """Whether the extension translates answers: then those over IPv6 are told apart by their destination."""
-        return self._plan.extension is not None and bool(self._plan.extension.translated)
+        return bool(self._plan.rows.of(TranslatedRow))
 
     @cached_property
     def translated_fragments(self) -> tuple[str, ...]:
         """Backends whose fragments go out by NAT, but for those to translated clients."""
-        rows = self._plan.extension.translated if self._plan.extension else []
-        restored = {row.backend for row in self._plan.fragments if row.family == "ipv6"}
+        rows = self._plan.rows.of(TranslatedRow)
+        restored = {row.backend for row in self._plan.rows.of(FragmentRow) if row.family == "ipv6"}
         return tuple(dict.fromkeys(row.backend for row in rows if row.backend in restored))
 
     @cached_property
@@ -98,7 +101,7 @@ class Looks:
         """Protocols and families of the services, with the ports that they have."""
         low = (1 << LOW_BITS) - 1
         ports: dict[tuple[str, Family], dict[int, None]] = {}
-        for s in self._plan.services:
+        for s in self._plan.rows.of(ServiceRow):
             ports.setdefault((s.protocol, s.family), {})[s.port & low] = None
         return tuple(
             Kind(
@@ -112,7 +115,7 @@ class Looks:
 
         The widest is that of hashed queries, whose source MAC is written later; then that of those for the extension.
         """
-        found = [s for s in self._plan.services if s.family == family]
+        found = [s for s in self._plan.rows.of(ServiceRow) if s.family == family]
         if any(_sort(s) == "hashed" for s in found):
             return 0, False
         return min(s.slot_bits for s in found), self.source_set

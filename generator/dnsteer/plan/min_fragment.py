@@ -6,7 +6,8 @@ datapath, so at each start of ovs-vswitchd. The kernel's tracker, and IPv6, whic
 
 from __future__ import annotations
 
-from dnsteer.plan.objects import Plan
+from dnsteer.plan.plan import Plan
+from dnsteer.tables.return_ import FragmentRow
 
 SMALLEST = 400
 """Bytes, IP header included: the least that Open vSwitch can be told. The last one of a datagram may be shorter."""
@@ -17,7 +18,7 @@ _USERSPACE = "netdev"
 
 def wanted(plan: Plan, datapath_type: str) -> int | None:
     """What it must be, in bytes; None where no fragment of the plan goes through such a tracker."""
-    tracked = any(row.family == "ipv4" for row in plan.fragments)
+    tracked = any(row.family == "ipv4" for row in plan.rows.of(FragmentRow))
     return SMALLEST if tracked and datapath_type == _USERSPACE else None
 
 

@@ -6,15 +6,19 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dnsteer.plan.dp_hash import values_fourfold
 from dnsteer.plan.extension.pipes import entries, outer, pipes_of
 from dnsteer.plan.extension.program import Extension
-from dnsteer.plan.mask_policy import Looks
-from dnsteer.plan.objects import Plan
-from dnsteer.plan.pipeline import OUT_SAME
+from dnsteer.plan.mask_policy import MaskPolicy
+from dnsteer.plan.plan import Plan
+from dnsteer.slots.dp_hash import values_fourfold
 from dnsteer.spec import derived
 from dnsteer.spec.model.families import Family
 from dnsteer.spec.model.spec import Backend, Selection, Spec
+from dnsteer.tables.forward import ForwardRow
+from dnsteer.tables.ingress import OUT_SAME, PortRow
+from dnsteer.tables.return_ import FragmentRow, NatReturnRow, OwnReturnRow
+from dnsteer.tables.slot import GroupRow
+from dnsteer.tables.vip import ServiceRow
 
 FLOW_LIMIT = 200_000
 """Open vSwitch's own limit of datapath flows."""
@@ -63,24 +67,24 @@ def flow_limit(flows: int) -> int:
 def sizes_of(spec: Spec, plan: Plan) -> Sizes:
     """The sizes of a plan and of its spec."""
     rules: Counter[tuple[str, Family]] = Counter()
-    hashes = {row.pool: len(row.backends) for row in plan.groups}
+    hashes = {row.pool: len(row.backends) for row in plan.rows.of(GroupRow)}
     uplinks = len(spec.switch.uplinks)
-    for service in plan.services:
+    for service in plan.rows.of(ServiceRow):
         # A hashed packet passes twice: one rule for the hash, then one for each of its values, as newer releases have them.
         buckets = hashes.get(service.pool)
         slots = 1 + values_fourfold(buckets) if buckets else 1 << service.slot_bits
         rules["queries", service.family] += slots * uplinks
     at = _by_address(spec)
     part = plan.extension
-    told_apart = len(Looks.native) if part is not None and part.translated else 1
-    for row in plan.nat_returns:
+    told_apart = len(MaskPolicy.native) if part is not None and part.translated else 1
+    for row in plan.rows.of(NatReturnRow):
         ways = 1 if at[row.backend].port else uplinks
         rules["answers", row.family] += ways * (told_apart if row.family == "ipv6" else 1)
     pools: dict[str, set[str]] = {}
     for vip in spec.vips.values():
         for a in vip.addresses:
             pools.setdefault(str(a), set()).add(vip.pool)
-    for answer in plan.dsr_returns:
+    for answer in plan.rows.of(OwnReturnRow):
         members = [b for p in pools[answer.vip] for b in derived.members(spec.pools[p], answer.family)]
         behind = {(b.mac, b.port) for b in members if b.port in spec.switch.ports}
         rules["answers", answer.family] += len(behind) * len(answer.protocols)
@@ -89,13 +93,13 @@ def sizes_of(spec: Spec, plan: Plan) -> Sizes:
     used = {vip.pool for vip in spec.vips.values()}
     return Sizes(
         uplinks,
-        len(plan.services),
+        len(plan.rows.of(ServiceRow)),
         max((derived.slot_count(spec, pool) for name, pool in spec.pools.items() if name in used), default=0),
         dict(rules),
         tuple(n for n, pool in spec.pools.items() if n in used and pool.selection is Selection.DP_HASH),
-        sum(row.family == "ipv4" for row in plan.fragments),
+        sum(row.family == "ipv4" for row in plan.rows.of(FragmentRow)),
         _crossing(spec, plan),
-        any((service.protocol, service.port) == ("udp", 53) for service in plan.services),
+        any((service.protocol, service.port) == ("udp", 53) for service in plan.rows.of(ServiceRow)),
         entries(pipes_of(part)) if part is not None and part.services else 0,
     )
 
@@ -125,20 +129,20 @@ def _by_address(spec: Spec) -> dict[str, Backend]:
 
 def _crossing(spec: Spec, plan: Plan) -> str:
     """The first way by which packets change their port, where there is more than one uplink."""
-    uplinks = [p for p in plan.ports if p.uplink]
+    uplinks = [p for p in plan.rows.of(PortRow) if p.uplink]
     if len(uplinks) < 2:
         return ""
-    names = {p.number: p.name for p in plan.ports}
+    names = {p.number: p.name for p in plan.rows.of(PortRow)}
     part = plan.extension
     if part is not None and part.services:  # its functions are of one eSwitch
         return f"queries that come in by {uplinks[1].name} go to {part.ingress.name}"
-    for row in plan.forwards:
+    for row in plan.rows.of(ForwardRow):
         if row.out != OUT_SAME:
             leave = names[row.out]
             come = next(p.name for p in uplinks if p.name != leave)
             return f"queries that come in by {come} leave by {leave}"
     used = {b.port for pool in spec.pools.values() for b in pool.backends}
-    for port in plan.ports:
+    for port in plan.rows.of(PortRow):
         if plan.has_gateways and port.answers_out not in (None, OUT_SAME) and (port.uplink or port.name in used):
             return f"answers that come in by {port.name} leave by {names[port.answers_out or 0]}"
     return ""

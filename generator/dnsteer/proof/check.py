@@ -22,6 +22,7 @@ from dnsteer.spec.load import Loaded
 from dnsteer.switch.logs import sort_out
 from dnsteer.switch.masks import Mask
 from dnsteer.switch.tools import SwitchError, TimedOutError, ovs_version
+from dnsteer.tables.slot import GroupRow
 
 _ATTEMPTS = 3
 _PORTION = 10_000  # packets after which the megaflows are counted and taken away
@@ -112,7 +113,10 @@ def _attempt(loaded: Loaded, per_service: int | None, progress: Callable[[int, i
     all_masks: set[Mask] = set()
     with Harness(plan) as harness:
         report = Report(
-            ovs_version(), sum(1 for _ in _loaded_flows(harness)), len(plan.groups), coverage=scene.coverage.words
+            ovs_version(),
+            sum(1 for _ in _loaded_flows(harness)),
+            len(plan.rows.of(GroupRow)),
+            coverage=scene.coverage.words,
         )
         _look_inside(harness, reference, report)
 

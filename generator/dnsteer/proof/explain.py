@@ -14,19 +14,20 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 
 from dnsteer.plan.build import build_plan
-from dnsteer.plan.maintenance import NO_OVERLAY, Overlay
-from dnsteer.plan.objects import Plan
-from dnsteer.plan.pipeline import COOKIE_TAG, PIPELINE
-from dnsteer.plan.subject import Subject
+from dnsteer.plan.plan import Plan
 from dnsteer.proof.harness.extension_process import Crossing
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.packet_text import summary
 from dnsteer.proof.reference import wire
 from dnsteer.proof.reference.packets import Expectation, Frame, Reference, Service
 from dnsteer.proof.reference.services import own_of
+from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
 from dnsteer.spec.load import Loaded
 from dnsteer.spec.model.spec import Protocol
 from dnsteer.spec.model.types import Address
+from dnsteer.tables.cookies import COOKIE_TAG
+from dnsteer.tables.order import PIPELINE
+from dnsteer.tables.subject import Subject
 
 _STEP = re.compile(r"^\s*(\d+)\. (.*)$")
 _COOKIE = re.compile(r"cookie (0x[0-9a-f]+)")

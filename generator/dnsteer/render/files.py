@@ -18,13 +18,13 @@ from dnsteer import __version__
 from dnsteer.plan import min_fragment
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.plan.build import build_plan
-from dnsteer.plan.objects import Plan
-from dnsteer.plan.pipeline import COOKIE_MASK, COOKIE_TAG
+from dnsteer.plan.plan import Plan
 from dnsteer.render.atomic_files import replace_files
 from dnsteer.render.flows import flow_lines, groups_of, render_flows, render_groups
 from dnsteer.render.program import program_text
 from dnsteer.render.templates import environment
 from dnsteer.spec.load import Loaded
+from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG
 
 FILES = ("bridge.sh", "groups.txt", "flows.txt", "bundle.txt")
 PROGRAM = "program.json"

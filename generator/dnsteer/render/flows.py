@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from dnsteer.plan.mask_policy import Looks
-from dnsteer.plan.objects import GroupRow, Plan
-from dnsteer.plan.pipeline import PIPELINE, TABLES, Table
-from dnsteer.plan.subject import Subject
-from dnsteer.render.templates import environment, register_value
-from dnsteer.spec.errors import Path, show_path
+from dnsteer.plan.mask_policy import MaskPolicy
+from dnsteer.plan.plan import Plan
+from dnsteer.render.templates import environment, leads_to
+from dnsteer.tables.order import PIPELINE, TABLES
+from dnsteer.tables.slot import GroupRow
+from dnsteer.tables.table import Table
 
 
 @dataclass(frozen=True)
@@ -74,42 +73,34 @@ _FLAGS = frozenset(["idle_timeout", "hard_timeout", "importance"])
 
 
 def render_table(
-    plan: Plan, table: Table, file: str = "spec", *, notes: bool = True, looks: Looks | None = None
+    plan: Plan, table: Table, file: str = "spec", *, notes: bool = True, masks: MaskPolicy | None = None
 ) -> str:
-    """One table's flows with comments. *file* is the spec's name in them. Without *notes* what is many has none.
+    """One table's flows, with comments where *notes*. *file* is the spec's name in them.
 
-    *looks* are those of the plan, where several tables are rendered.
+    *masks* is the policy of the plan, where several tables are rendered.
     """
-    template = environment().get_template(f"tables/{table.number:02d}-{table.name}.j2")
-    return template.render(plan=plan, looks=looks or Looks(plan), place=_placer(file), notes=notes)
+    return _render(f"tables/{table.name}.j2", plan, table, file, notes=notes, masks=masks or MaskPolicy(plan))
 
 
-def _placer(file: str) -> Callable[[Subject], str]:
-    shown: dict[Path, str] = {}  # a path's text is costly and many slots share one
-
-    def place(subject: Subject) -> str:
-        path = shown.get(subject.path)
-        if path is None:
-            path = shown[subject.path] = show_path(subject.path)
-        return f"{file}:{subject.line} {path}"
-
-    return place
+def _render(template: str, plan: Plan, table: Table, file: str, *, notes: bool, masks: MaskPolicy | None) -> str:
+    rows = {name: plan.rows.of(kind) for name, kind in table.uses.items()}
+    return environment().get_template(template).render(rows, plan=plan, masks=masks, file=file, notes=notes)
 
 
 def render_flows(plan: Plan, file: str = "spec") -> str:
     """All tables' flows with comments, in pipeline order."""
-    parts, looks = [], Looks(plan)
+    parts, masks = [], MaskPolicy(plan)
     for table in TABLES:
-        leads = ", ".join(f"{n} ({PIPELINE.tables[n].number})" for n in table.next) or "out"
+        leads = ", ".join(f"{n} ({PIPELINE.tables[n].number})" for n in leads_to(table.name)) or "out"
         head = f"# table {table.number} {table.name}: {table.does}; leads to {leads}"
-        parts.append(f"{head}\n{render_table(plan, table, file, looks=looks)}")
+        parts.append(f"{head}\n{render_table(plan, table, file, masks=masks)}")
     return "\n".join(parts)
 
 
 def lines_of(plan: Plan) -> list[str]:
     """All flows of the plan, each as the line that a switch prints."""
-    looks = Looks(plan)
-    return [line for table in TABLES for line in flow_lines(render_table(plan, table, notes=False, looks=looks))]
+    masks = MaskPolicy(plan)
+    return [line for table in TABLES for line in flow_lines(render_table(plan, table, notes=False, masks=masks))]
 
 
 def flows_of(plan: Plan) -> list[Flow]:
@@ -124,22 +115,14 @@ def flow_lines(text: str) -> list[str]:
 
 def groups_of(plan: Plan) -> list[Group]:
     """All groups of the plan."""
-    return [Group(g.group, _group_text(g)) for g in plan.groups]
-
-
-def _group_text(row: GroupRow) -> str:
-    backend, forward = PIPELINE.registers["backend"].field, PIPELINE.tables["forward"].number
-    buckets = ",".join(
-        f"bucket=bucket_id:{slot},actions=set_field:{register_value(b)}->{backend},resubmit(,{forward})"
-        for slot, b in enumerate(row.backends)
-    )
-    return f"group_id={row.group},type=select,selection_method=dp_hash,{buckets}"
+    rows, lines = plan.rows.of(GroupRow), _render_groups(plan, "spec", notes=False).splitlines()
+    return [Group(row.group, line) for row, line in zip(rows, lines, strict=True)]
 
 
 def render_groups(plan: Plan, file: str = "spec") -> str:
     """All groups with comments."""
-    out = ["# groups: one bucket of weight 1 per slot, so that the slots and not the hash decide who moves"]
-    place = _placer(file)
-    for row in plan.groups:
-        out += [f"# {row.subject.title} ({place(row.subject)})", _group_text(row)]
-    return "\n".join(out) + "\n"
+    return _render_groups(plan, file, notes=True)
+
+
+def _render_groups(plan: Plan, file: str, *, notes: bool) -> str:
+    return _render("groups/slot.j2", plan, PIPELINE.tables["slot"], file, notes=notes, masks=None)

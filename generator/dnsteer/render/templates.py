@@ -1,21 +1,37 @@
-"""Jinja2 set up for flows: strict about undefined names, and spelling numbers as ovs-ofctl prints them."""
+"""Jinja2 set up for flows: strict about undefined names, and spelling numbers as ovs-ofctl prints them.
+
+Templates of tables and groups are written like the flows that they make. `@name` in them is put in when they are loaded, so
+it costs nothing for each flow: a table after `goto_table:`, `table=` and `resubmit(,`; else a register, or a field of
+packets, as move actions spell it where `[` follows; and `@register.value` for a value that the register names. Lines that
+begin with `# ` are comments, left out where nobody reads them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jinja2
 
 from dnsteer import __version__
-from dnsteer.plan import pipeline
 from dnsteer.plan.extension.program import PREFIX
-from dnsteer.plan.objects import SlotTable
-from dnsteer.plan.subject import Subject
+from dnsteer.slots.membership import Membership
+from dnsteer.spec.errors import show_path
+from dnsteer.tables.fields import FIELDS, SCRATCH
+from dnsteer.tables.ingress import QUERY
+from dnsteer.tables.order import PIPELINE, Pipeline
+from dnsteer.tables.slot import SlotTable
+from dnsteer.tables.subject import Subject
+
+_FLOWS = ("tables/", "groups/")
+_TO_TABLE = re.compile(r"((?:goto_table:|\btable=|resubmit\(,))@(\w+)")
+_LEADS_TO = re.compile(r"(?:goto_table:|[(,]table=|resubmit\(,)@(\w+)")
+_NAME = re.compile(r"@(\w+)(?:\.(\w+)|(\[))?")
+_COMMENT = re.compile(r"^# (.*)$", re.MULTILINE)
 
 
 def templates_dir() -> Path:
@@ -24,62 +40,94 @@ def templates_dir() -> Path:
     return packaged if packaged.is_dir() else Path(__file__).resolve().parents[3] / "templates"
 
 
-def register_value(value: int) -> str:
-    """A register's value as ovs-ofctl prints it."""
-    return f"0x{value:x}" if value else "0"
+class TemplateError(ValueError):
+    """A template of a table names what there is not, or leads where no packet can go."""
 
 
-def port_name(name: str) -> str:
-    """A port's name as ovs-ofctl prints it with --names: quoted where it is not a plain identifier."""
-    return name if all(c.isalnum() or c in "_-." for c in name) else f'"{name}"'
+def resolve(source: str, file: str, pipeline: Pipeline = PIPELINE) -> str:
+    """The source of a flow template with every `@name` put in. Raises TemplateError with the file and line."""
+
+    def fail(at: int, what: str) -> TemplateError:
+        return TemplateError(f"{file}:{source.count(chr(10), 0, at) + 1}: {what}")
+
+    def table(m: re.Match[str]) -> str:
+        if m[2] not in pipeline.tables:
+            raise fail(m.start(), f"no table @{m[2]}; there are {', '.join(pipeline.tables)}")
+        return f"{m[1]}{pipeline.tables[m[2]].number}"
+
+    def name(m: re.Match[str]) -> str:
+        register = pipeline.registers.get(m[1])
+        if m[2]:
+            if register is None or m[2] not in register.values:
+                raise fail(m.start(), f"no value {m[0]}")
+            return register_value(register.values[m[2]])
+        if m[3]:
+            nxm = register.nxm if register else FIELDS[m[1]][0] if m[1] in FIELDS else None
+            if nxm is None:
+                raise fail(m.start(), f"no register or field @{m[1]}")
+            return f"{nxm}["
+        if register is None:
+            raise fail(m.start(), f"no register @{m[1]}; there are {', '.join(pipeline.registers)}")
+        return register.field
+
+    # Line breaks stay where they are, so that the lines of errors are those of the file.
+    text = _NAME.sub(name, _TO_TABLE.sub(table, source))
+    return _COMMENT.sub(r'{% if notes %}# \1{{ "\\n" }}{% endif %}', text)
 
 
-def flow_line(owner: Subject | int, table: pipeline.Table, priority: int, match: str, actions: str) -> str:
-    """A flow of *owner*, a subject or its cookie, as ovs-ofctl prints it."""
-    comma = "," if match else ""
-    cookie = owner if isinstance(owner, int) else owner.cookie
-    return f"cookie=0x{cookie:x}, table={table.number}, priority={priority}{comma}{match} actions={actions}"
+def leads_to(table: str, folder: Path | None = None, pipeline: Pipeline = PIPELINE) -> tuple[str, ...]:
+    """Names of the tables to which the flows and groups of a table lead, in the order of the pipeline."""
+    found: set[str] = set()
+    for part in _FLOWS:
+        file = (folder or templates_dir()) / part / f"{table}.j2"
+        if file.exists():
+            found.update(_LEADS_TO.findall(file.read_text()))
+    return tuple(name for name in pipeline.tables if name in found)
 
 
-def slot_lines(
-    slots: SlotTable, table: pipeline.Table, priority: int, match: str, actions: Mapping[str, str]
-) -> list[str]:
-    """The flows of a pool's slots: *match* ends with the slot's value, and its backend's name says which *actions*.
+def check_templates(folder: Path | None = None, pipeline: Pipeline = PIPELINE) -> None:
+    """Hold the templates against the list of tables.
 
-    All at once, since a large switch has 100,000 of them: one by one they take longer than all else of the tables.
+    Raises TemplateError for a table without template, a template without table, names of nothing, a way back to an earlier
+    table, and a table that nothing leads to.
     """
-    cookie = f"cookie=0x{slots.cookie >> 16:x}"
-    head = f", table={table.number}, priority={priority},{match}"
-    tails = {backend: f" actions={those}" for backend, those in actions.items()}
-    texts = zip(_slot_texts(len(slots.owners)), slots.owners, strict=True)
-    return [f"{cookie}{low}{head}{value}{tails[owner]}" for (low, value), owner in texts]
+    folder = folder or templates_dir()
+    for part in _FLOWS:
+        for file in sorted((folder / part).glob("*.j2")):
+            if file.stem not in pipeline.tables:
+                raise TemplateError(f"{part}{file.name}: no table {file.stem} in the list of tables")
+            resolve(file.read_text(), f"{part}{file.name}", pipeline)
+    reached = {next(iter(pipeline.tables))}
+    for table in pipeline.tables.values():
+        if not (folder / "tables" / f"{table.name}.j2").exists():
+            raise TemplateError(f"table {table.name} has no template tables/{table.name}.j2")
+        for name in leads_to(table.name, folder, pipeline):
+            if pipeline.tables[name].number <= table.number:
+                raise TemplateError(
+                    f"tables/{table.name}.j2: table {table.name} ({table.number}) cannot lead back to {name} "
+                    f"({pipeline.tables[name].number})"
+                )
+            reached.add(name)
+    for table in pipeline.tables.values():
+        if table.reached and table.name not in reached:
+            raise TemplateError(f"nothing leads to table {table.name}: no template has goto_table:@{table.name}")
 
 
-@cache
-def _slot_texts(count: int) -> list[tuple[str, str]]:
-    """The end of each slot's cookie, and its register's value; the same in all pools of one size."""
-    return [(f"{slot:04x}", register_value(slot)) for slot in range(count)]
+class _Loader(jinja2.FileSystemLoader):
+    """Templates with their names put in, once the whole set is found to be right."""
 
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._folder: Path | None = folder
 
-def bits(low: int, high: int) -> str:
-    """Some bits of a field as ovs-ofctl prints them."""
-    return f"[{low}]" if low == high else f"[{low}..{high}]"
-
-
-def look(*names: str) -> str:
-    """Actions that look at fields, by copying them to where nobody reads: `udp_dst`, or `udp_dst[0..11]` for some bits."""
-    moves = []
-    for name in names:
-        field, mark, part = name.partition("[")
-        nxm, width = pipeline.LOOKS[field]
-        low, _, high = part.rstrip("]").partition("..")
-        count = int(high or low) - int(low) + 1 if mark else width
-        to = "" if count == _WIDEST else bits(0, count - 1)
-        moves.append(f"move:{nxm}{mark}{part}{'' if mark else '[]'}->{pipeline.LOOKED}{to or '[]'}")
-    return ",".join(moves)
-
-
-_WIDEST = 128
+    def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
+        source, file, fresh = super().get_source(environment, template)
+        if not template.startswith(_FLOWS):
+            return source, file, fresh
+        if self._folder is not None:
+            check_templates(self._folder)
+            self._folder = None
+        return resolve(source, template), file, fresh
 
 
 class _Environment(jinja2.Environment):
@@ -92,33 +140,84 @@ class _Environment(jinja2.Environment):
 def environment() -> jinja2.Environment:
     """The one Jinja2 environment."""
     env = _Environment(
-        loader=jinja2.FileSystemLoader(templates_dir()),
+        loader=_Loader(templates_dir()),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
         autoescape=False,  # flows and shell, not markup
     )
-    env.filters["flow"] = flow_line  # a filter, since Jinja2 takes far longer to call a function than a filter
-    env.filters["slots"] = slot_lines
-    env.filters["bits"] = bits
-    env.filters["reg"] = register_value
-    env.filters["port"] = port_name
-    env.globals.update(
-        T=SimpleNamespace(**pipeline.PIPELINE.tables),
-        R=SimpleNamespace(**pipeline.PIPELINE.registers),
-        MODE=pipeline.MODE,
-        TRANSPORT=pipeline.TRANSPORT,
-        QUERY=pipeline.PATH_QUERY,
-        ANSWER=pipeline.PATH_ANSWER,
-        PREFIX=PREFIX,
-        UPLINK=pipeline.SIDE_UPLINK,
-        look=look,
-        version=__version__,
+    # Filters, since Jinja2 takes far longer to call a function than a filter.
+    env.filters.update(
+        about=about, bits=bits, hex=hex, numbered=numbered_slots, place=place, port=port_name, reg=register_value, to=to
     )
+    env.globals.update(PREFIX=PREFIX, QUERY=QUERY, unwildcard=unwildcard, version=__version__)
     return env
 
 
 def render(template: str, **values: Any) -> str:
     """Render one template."""
     return environment().get_template(template).render(**values)
+
+
+def register_value(value: int) -> str:
+    """A register's value as ovs-ofctl prints it."""
+    return f"0x{value:x}" if value else "0"
+
+
+def port_name(name: str) -> str:
+    """A port's name as ovs-ofctl prints it with --names: quoted where it is not a plain identifier."""
+    return name if all(c.isalnum() or c in "_-." for c in name) else f'"{name}"'
+
+
+def place(subject: Subject, file: str) -> str:
+    """Where a subject is in the spec."""
+    return f"{file}:{subject.line} {show_path(subject.path)}"
+
+
+def about(subject: Subject, file: str) -> str:
+    """What a subject is, and where in the spec."""
+    return f"{subject.title} ({place(subject, file)})"
+
+
+def to(low: int, high: int) -> str:
+    """A range of bits, within brackets, as ovs-ofctl prints it."""
+    return f"{low}" if low == high else f"{low}..{high}"
+
+
+def bits(low: int, high: int) -> str:
+    """Some bits of a field as ovs-ofctl prints them."""
+    return f"[{to(low, high)}]"
+
+
+def unwildcard(*names: str) -> str:
+    """Actions that unwildcard fields, by copying them to scratch registers: `udp_dst`, or `udp_dst[0..11]` for some bits."""
+    moves = []
+    for name in names:
+        field, mark, part = name.partition("[")
+        nxm, width = FIELDS[field]
+        low, _, high = part.rstrip("]").partition("..")
+        count = int(high or low) - int(low) + 1 if mark else width
+        target = "[]" if count == _SCRATCH_BITS else bits(0, count - 1)
+        moves.append(f"move:{nxm}{mark}{part}{'' if mark else '[]'}->{SCRATCH}{target}")
+    return ",".join(moves)
+
+
+_SCRATCH_BITS = 128
+
+
+def numbered_slots(slots: SlotTable) -> Iterator[tuple[int, str, str, str, str]]:
+    """Each slot of a pool: its number, the end of its cookie, its register's value, its backend's number and name."""
+    backends = _backend_numbers(slots.members)
+    lows, values = _slot_texts(len(slots.owners))
+    return zip(range(len(lows)), lows, values, map(backends.__getitem__, slots.owners), slots.owners, strict=True)
+
+
+def _backend_numbers(members: Membership) -> Mapping[str, str]:
+    return {m.name: register_value(m.number) for m in members.members}
+
+
+@cache
+def _slot_texts(count: int) -> tuple[list[str], list[str]]:
+    """The end of each slot's cookie, and its register's value; the same in all pools of one size."""
+    return [f"{slot:04x}" for slot in range(count)], [register_value(slot) for slot in range(count)]

@@ -12,8 +12,10 @@ from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
-from dnsteer.plan.pipeline import COOKIE_TAG, PIPELINE, TRANSPORT
 from dnsteer.switch.openflow import OpenFlow
+from dnsteer.tables.cookies import COOKIE_TAG
+from dnsteer.tables.order import PIPELINE
+from dnsteer.tables.vip import TRANSPORT
 
 if TYPE_CHECKING:
     from dnsteer.spec.model.types import Address

@@ -10,7 +10,7 @@ from typing import Any
 from dnsteer.deploy.extension import program_for
 from dnsteer.deploy.target_switch import Switch
 from dnsteer.extension.handover import faults_of
-from dnsteer.plan.membership import Membership
+from dnsteer.slots.membership import Membership
 from dnsteer.spec import derived
 from dnsteer.spec.model.families import ANY
 from dnsteer.spec.model.spec import Spec

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from dnsteer.plan.maintenance import WHOLE, Absence, Overlay
-from dnsteer.plan.membership import Member, Membership
-from dnsteer.plan.pipeline import TRANSPORT
-from dnsteer.plan.slot_owners import owners_of
-from dnsteer.plan.slots import quotas
+from dnsteer.slots.assignment import quotas
+from dnsteer.slots.maintenance import WHOLE, Absence, Overlay
+from dnsteer.slots.membership import Member, Membership
+from dnsteer.slots.owners import owners_of
 from dnsteer.status.counters import Way
 from dnsteer.status.rates import Rate, Rates, total
+from dnsteer.tables.vip import TRANSPORT
 
 Word = Literal["up", "draining", "drained", "down", "unknown"]
 

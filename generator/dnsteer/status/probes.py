@@ -13,8 +13,8 @@ from typing import Any
 
 from dnsteer.deploy.settle import load_state
 from dnsteer.deploy.target_switch import Switch
-from dnsteer.plan.membership import Membership
-from dnsteer.plan.slot_owners import owners_of
+from dnsteer.slots.membership import Membership
+from dnsteer.slots.owners import owners_of
 from dnsteer.spec import derived
 from dnsteer.spec.derived import Endpoint
 from dnsteer.spec.model.spec import Selection, Spec, Vip

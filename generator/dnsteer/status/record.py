@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from dnsteer.plan.maintenance import Overlay
+from dnsteer.slots.maintenance import Overlay
 from dnsteer.switch.record import Record
 from dnsteer.switch.state import PENDING_KEY, Pending, Standing, State
 from dnsteer.switch.tools import SwitchError, UnavailableError

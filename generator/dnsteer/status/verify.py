@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from dnsteer.plan import min_fragment
-from dnsteer.plan.applied_slots import keep_slots
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.plan.build import build_plan
-from dnsteer.plan.maintenance import NO_OVERLAY
-from dnsteer.plan.objects import Plan
-from dnsteer.plan.pipeline import PIPELINE
+from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import Flow, Group, groups_of, lines_of, parse_flow
+from dnsteer.slots.applied import keep_slots
+from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.spec.load import Loaded
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
@@ -24,6 +23,10 @@ from dnsteer.switch.settings import OTHERS, Level, Seen, deviations
 from dnsteer.switch.state import DIGEST_KEY, Standing
 from dnsteer.switch.table_changes import Changes, changes
 from dnsteer.switch.tools import UnavailableError, openflow_target
+from dnsteer.tables.order import PIPELINE
+from dnsteer.tables.return_ import FragmentRow
+from dnsteer.tables.slot import GroupRow
+from dnsteer.tables.vip import ServiceRow
 
 _BUCKET = re.compile(r"bucket=bucket_id:(\d+),(.*?)(?=,bucket=|$)")
 _TABLE_NAMES = {t.number: t.name for t in PIPELINE.tables.values()}
@@ -164,7 +167,7 @@ def _fragment_drift(loaded: Loaded, plan: Plan, remote: str, timeout: float) -> 
     found = Tracker(remote, timeout).look(size) if size is not None else None
     if found is None or not found.differs:
         return
-    first = next(row.vip for row in plan.fragments if row.family == "ipv4")
+    first = next(row.vip for row in plan.rows.of(FragmentRow) if row.family == "ipv4")
     name = next(name for name, vip in loaded.spec.vips.items() if first in map(str, vip.addresses))
     detail = f"{min_fragment.NAME} is {found.now} bytes, should be {size}: NAT answers in smaller ones are lost"
     yield Drift("setting", f"VIP {name}", detail, loaded.document.line(("vips", name)))
@@ -201,7 +204,7 @@ def _program_drift(loaded: Loaded, plan: Plan, given: str | None, timeout: float
         yield Drift("extension away", "extension", said, line)
     for fault in found.faults:
         yield Drift("extension degraded", "extension", fault, line)
-    vips = {(s.address, s.protocol, s.port): s.subject for s in plan.services if s.extended}
+    vips = {(s.address, s.protocol, s.port): s.subject for s in plan.rows.of(ServiceRow) if s.extended}
     for d in found.differences:
         at = vips.get(d.key) if d.key else None
         title = at.title if at else f"VIP {d.name}" if d.key else f"extension, {d.name}"
@@ -218,7 +221,7 @@ def _about(plan: Plan, kind: str, flow: Flow, detail: str) -> Drift:
 
 
 def _group_drift(plan: Plan, todo: Changes, have: dict[int, Group]) -> Iterator[Drift]:
-    subjects = {row.group: row.subject for row in plan.groups}
+    subjects = {row.group: row.subject for row in plan.rows.of(GroupRow)}
     for group in todo.add_groups:
         yield Drift("group missing", subjects[group.number].title, f"group {group.number}", subjects[group.number].line)
     for group in todo.replace_groups:

@@ -11,11 +11,11 @@ from functools import partial
 from itertools import filterfalse
 from typing import TYPE_CHECKING
 
-from dnsteer.plan.numbers import OBJECT_BITS
-from dnsteer.plan.pipeline import COOKIE_TAG, GROUP_BASE, GROUP_LAST, PIPELINE
 from dnsteer.render.flows import Flow, Group, parse_flow
 from dnsteer.render.templates import port_name
 from dnsteer.switch.tools import CommandError, Running, SwitchError, TimedOutError, UnavailableError, program
+from dnsteer.tables.cookies import COOKIE_TAG, GROUP_BASE, GROUP_LAST, OBJECT_BITS
+from dnsteer.tables.order import PIPELINE
 
 if TYPE_CHECKING:
     from dnsteer.switch.tls import Tls

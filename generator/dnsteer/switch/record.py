@@ -19,8 +19,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from dnsteer.plan.maintenance import Overlay
-from dnsteer.plan.membership import Membership
+from dnsteer.slots.maintenance import Overlay
+from dnsteer.slots.membership import Membership
 from dnsteer.switch.rpc import Rpc, parse_remote
 from dnsteer.switch.state import (
     DIGEST_KEY,

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dnsteer.plan.pipeline import GROUP_LAST
 from dnsteer.switch.openflow import OpenFlow, RejectedError, Tables
 from dnsteer.switch.tools import SwitchError
+from dnsteer.tables.cookies import GROUP_LAST
 
 FENCE = GROUP_LAST + 1
 """Its number: beside those of the pools, so that it counts as a group of others, which stays."""

@@ -12,10 +12,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from dnsteer.plan.bridge import WantedBridge
-from dnsteer.plan.objects import Plan
-from dnsteer.plan.pipeline import PIPELINE
+from dnsteer.plan.plan import Plan
 from dnsteer.plan.sizes import flow_limit, sizes_of
 from dnsteer.spec.model.spec import Flavor, Spec
+from dnsteer.tables.order import PIPELINE
 
 if TYPE_CHECKING:
     from dnsteer.switch import database as db

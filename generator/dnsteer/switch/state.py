@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dnsteer.plan.maintenance import NO_OVERLAY, Absence, Overlay, marker
-from dnsteer.plan.membership import Membership, from_value, to_value
+from dnsteer.slots.maintenance import NO_OVERLAY, Absence, Overlay, marker
+from dnsteer.slots.membership import Membership, from_value, to_value
 from dnsteer.switch.tools import SwitchError
 
 OWNER_KEY = "dnsteer"

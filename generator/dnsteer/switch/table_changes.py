@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from itertools import filterfalse
 
-from dnsteer.plan.pipeline import PIPELINE
 from dnsteer.render.flows import Flow, Group, parse_flow
 from dnsteer.switch.openflow import Tables
 from dnsteer.switch.tools import SwitchError
+from dnsteer.tables.order import PIPELINE
 
 _WAY_BACK = frozenset(PIPELINE.tables[name].number for name in ("ingress", "return", "fragment", "egress"))
 

@@ -11,11 +11,12 @@ from pathlib import Path
 from dnsteer.lint.masks.frames import Hostile
 from dnsteer.lint.masks.matches import parse_match
 from dnsteer.lint.masks.observed import Seen
-from dnsteer.plan.objects import Plan
+from dnsteer.plan.plan import Plan
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.render.flows import Flow, flows_of
 from dnsteer.switch.masks import Mask
 from dnsteer.switch.tools import SwitchError
+from dnsteer.tables.ingress import PortRow
 
 _BATCH = 100  # a dummy device queues 100 packets and drops what comes on top
 _PAUSE = 0.0003
@@ -67,7 +68,7 @@ def attack_tables(
         _plant(harness, {flow.table for flow in flows})
     part = harness.plan.extension
     beyond = [part.ingress.name, part.egress.name] if part is not None else []
-    ports = [*(port.name for port in harness.plan.ports), *beyond, harness.plan.bridge]
+    ports = [*(port.name for port in harness.plan.rows.of(PortRow)), *beyond, harness.plan.bridge]
     source = Hostile((parse_match(flow.match) for flow in flows), seed)
     seen = Seen()
     sent = counted = since = 0

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 
 from dnsteer.lint.masks.box import Box, holds, masks_in, size, tidy
 from dnsteer.lint.masks.walk import End, Walk
-from dnsteer.plan.dp_hash import values, values_fourfold
-from dnsteer.plan.objects import Plan
-from dnsteer.plan.pipeline import TABLES
+from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import Flow, Group, flows_of, groups_of
+from dnsteer.slots.dp_hash import values, values_fourfold
 from dnsteer.switch.masks import WIDTHS, Mask
+from dnsteer.tables.order import TABLES
 
 _BUCKET = re.compile(r"bucket=bucket_id:\d+,actions=(.*?)(?=,bucket=|$)")
 _COUNTED = 100_000

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dnsteer.plan.subject import Subject
 from dnsteer.spec.model.families import Family
+from dnsteer.tables.return_ import TranslatedRow
+from dnsteer.tables.subject import Subject
 
 
 @dataclass(frozen=True)
@@ -41,29 +42,10 @@ class ExtendedService:
     slots: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class ExitRow:
-    """Where what the extension gives back by port *came_by* leaves: frames for *mac*, or all when it is empty."""
-
-    subject: Subject
-    came_by: str
-    mac: str
-    port: str
-
-
-@dataclass(frozen=True)
-class TranslatedRow:
-    """Answers of a backend over IPv6 to clients over IPv4, which the extension translates."""
-
-    subject: Subject
-    backend: str
-    protocol: str
-    port: int
-
-
 @dataclass
 class Extension:
-    """All of it. *mac*, *ipv4* and *ipv6* are the sources of tunnels; *answers_to* is the MAC that answers leave to."""
+    """All of it. *mac*, *ipv4* and *ipv6* are the sources of tunnels; *answers_to* is the MAC that
+    *translated* answers leave to."""
 
     subject: Subject
     ingress: ExtensionPortRow
@@ -72,15 +54,13 @@ class Extension:
     ipv4: str
     ipv6: str
     budgets: dict[str, int]
-    answers_to: str = ""
+    answers_to: str
+    translated: list[TranslatedRow]
     targets: dict[str, Target] = field(default_factory=dict)
     services: list[ExtendedService] = field(default_factory=list)
-    exits: list[ExitRow] = field(default_factory=list)
-    translated: list[TranslatedRow] = field(default_factory=list)
 
 
 PREFIX = "64:ff9b::/96"
 """Where IPv4 clients are in the IPv6 that backends see (RFC 6052)."""
-FORWARD = {"dsr": "l2", "ipip": "ipip", "siit": "siit"}
 SELECT = {"source-port": "slots", "client": "client", "spray": "spray"}
-"""The spec's words in the program's."""
+"""The spec's selections in the program's words."""

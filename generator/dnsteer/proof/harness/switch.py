@@ -14,7 +14,7 @@ from types import TracebackType
 from scapy.utils import RawPcapReader
 
 from dnsteer.plan import min_fragment
-from dnsteer.plan.objects import Plan
+from dnsteer.plan.plan import Plan
 from dnsteer.proof.harness.extension_process import IN, OUT, Beside, Crossing
 from dnsteer.proof.reference.packets import Frame
 from dnsteer.render.flows import groups_of, lines_of
@@ -23,6 +23,7 @@ from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.table_changes import changes
 from dnsteer.switch.tools import SwitchError, TimedOutError
+from dnsteer.tables.ingress import PortRow
 
 _BATCH = 100  # a dummy device queues 100 packets and drops what comes on top
 _KEPT = {"max-idle": "3600000", "max-revalidator": "3600000", "flow-limit": "1000000"}
@@ -44,7 +45,7 @@ class Harness:
         self.beside = Beside(part) if part is not None and part.services else None
         self.crossed = 0
         self._beyond = {part.ingress.name: IN, part.egress.name: OUT} if part is not None else {}
-        self._ports = [*(port.name for port in plan.ports), *self._beyond]
+        self._ports = [*(port.name for port in plan.rows.of(PortRow)), *self._beyond]
         self._ends = ExitStack()
         self._captures: dict[str, RawPcapReader] = {}
         self._sent = 0

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from dnsteer.plan.maintenance import NO_OVERLAY, Overlay
 from dnsteer.proof.reference import neighbors
 from dnsteer.proof.reference.extension import Beyond
 from dnsteer.proof.reference.outcome import Expectation, Frame, dropped, sure
@@ -26,6 +25,7 @@ from dnsteer.proof.reference.services import (
     targets,
 )
 from dnsteer.proof.reference.wire import ARP, IPV4, IPV6, UDP, MalformedError, Packet, Piece, parse, rewritten
+from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
 from dnsteer.spec.model.spec import Forwarding, Pool, Spec, Vip
 
 SMALLEST = 400

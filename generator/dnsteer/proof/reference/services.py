@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import ip_address
 
-from dnsteer.plan.maintenance import Absence
-from dnsteer.plan.overlay import nobody_left, without
-from dnsteer.plan.slots import assign
 from dnsteer.proof.reference.wire import TCP, UDP
+from dnsteer.slots.assignment import assign
+from dnsteer.slots.maintenance import Absence
+from dnsteer.slots.overlay import nobody_left, without
 from dnsteer.spec import derived
 from dnsteer.spec.model.spec import Backend, Forwarding, Pool, Protocol, Selection, Spec, State, Switch, Vip
 

@@ -1,0 +1,51 @@
+"""Stateless NAT: the query gets the backend's address, and the answer the VIP's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dnsteer.modes.base import Mode, backend_addresses, forward_row, return_numbers
+from dnsteer.spec import derived
+from dnsteer.spec.errors import Path
+from dnsteer.spec.model.families import ANY, Reach
+from dnsteer.spec.model.spec import Forwarding, Protocol, Vip
+from dnsteer.spec.model.types import Address
+from dnsteer.tables.context import Context, PoolSlots
+from dnsteer.tables.cookies import Category, number_names
+from dnsteer.tables.forward import ForwardRow
+from dnsteer.tables.return_ import FragmentRow, NatReturnRow
+
+
+class Nat(Mode):
+    """Answers of a backend's address and port become the VIP's; so a backend's port serves one VIP."""
+
+    word = Forwarding.NAT
+
+    def forward_rows(self, ctx: Context, slots: PoolSlots, index: int, reached: Reach) -> Iterator[ForwardRow]:
+        """The MAC address and the address, in each family."""
+        if reached == ANY:
+            return
+        address = derived.address_of(slots.pool.backends[index], reached)
+        if address is not None:
+            yield forward_row(ctx, slots, index, self.word, reached, str(address))
+
+    def return_rows(self, ctx: Context, name: str, vip: Vip, address: Address) -> Iterator[NatReturnRow | FragmentRow]:
+        """The source of answers, and of fragments of UDP answers, which show no port."""
+        family = derived.family_of(address)
+        numbers = return_numbers(ctx)
+        zones = ctx.once("zones", lambda: number_names(backend_addresses(ctx), 16))
+        for i, backend in enumerate(ctx.spec.pools[vip.pool].backends):
+            found = derived.address_of(backend, family)
+            if found is None:
+                continue
+            own = str(found)
+            path: Path = ("pools", vip.pool, "backends", i)
+            title = f"answers of backend {backend.name} ({own}) as VIP {name} {address}"
+            for e in derived.endpoints(vip):
+                protocol, port = e.protocol.value, e.port if e.port != e.target_port else 0
+                number = numbers[f"{own}/{protocol}/{e.target_port}"]
+                subject = ctx.subject(Category.RETURN, number, f"{title} port {e.port}/{protocol}", path)
+                yield NatReturnRow(subject, family, protocol, own, e.target_port, str(address), port)
+                if vip.fragments == "restore" and e.protocol is Protocol.UDP:
+                    subject = ctx.subject(Category.RETURN, numbers[own], f"fragments of {title}", path)
+                    yield FragmentRow(subject, family, own, str(address), port, zones[own])

@@ -1,0 +1,49 @@
+"""The plan: what the bridge's tables must hold, as rows, which templates spell as flows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dnsteer.plan.extension.program import Extension
+from dnsteer.slots.membership import Membership
+from dnsteer.tables.cookies import OBJECT_BITS, Category, cookie
+from dnsteer.tables.rows import Rows
+from dnsteer.tables.slot import SlotTable
+from dnsteer.tables.subject import Subject
+
+
+@dataclass
+class Plan:
+    """All rows, in the order of the spec, and the bridge that they are for."""
+
+    bridge: str
+    mac: str
+    gateway_mac: str
+    pipeline: Subject
+    digest: str
+    marker: int
+    rows: Rows = field(default_factory=Rows)
+    subjects: dict[int, Subject] = field(default_factory=dict)
+    members: list[Membership] = field(default_factory=list)
+    extension: Extension | None = None
+    has_gateways: bool = False
+    any_vlan: bool = False
+
+    @property
+    def state(self) -> Subject:
+        """The subject of the flow that tells which spec and overlay the tables were made from."""
+        return Subject(
+            cookie(Category.STATE, self.marker),
+            "spec and overlay of the tables",
+            self.pipeline.path,
+            self.pipeline.line,
+        )
+
+    def subject(self, key: int) -> Subject | None:
+        """The subject of a cookie; None when nothing of the spec has it."""
+        found = self.state if key == self.state.cookie else self.subjects.get(key)
+        if found is None and key >> OBJECT_BITS == cookie(Category.SLOT, 0) >> OBJECT_BITS:
+            pool, slot = key >> 16 & 0xFFFFFF, key & 0xFFFF
+            tables = [t for t in self.rows.of(SlotTable) if t.members.number == pool and slot < len(t.owners)]
+            return tables[0].subject(slot) if tables else None
+        return found

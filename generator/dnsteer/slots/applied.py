@@ -1,0 +1,49 @@
+"""Numbers of slots that pools have on a switch already, for a spec that names none.
+
+Another number moves most clients of a pool. So a pool keeps the number that it was applied with, also when a newer dnsteer
+gives new pools another one, until its spec names a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dnsteer.slots.membership import Membership
+from dnsteer.spec import derived
+from dnsteer.spec.load import Loaded, check_slots, with_slots
+from dnsteer.spec.model.spec import Selection, Spec
+
+
+def kept_slots(spec: Spec, applied: Sequence[Membership]) -> dict[str, int]:
+    """Of pools that name no slots: those that keep a number of slots other than a new pool would get, and the number."""
+    known = {m.pool: m for m in applied}
+    most = derived.FLAVOR_LIMITS[spec.switch.flavor].max_dp_hash_slots
+    out = {}
+    for name, pool in spec.pools.items():
+        before = known.get(name)
+        if pool.slots is not None or before is None or before.selection != pool.selection.value:
+            continue
+        possible = pool.selection is not Selection.DP_HASH or before.slots <= most
+        if possible and before.slots != derived.slot_count(spec, pool):
+            out[name] = before.slots
+    return out
+
+
+def keep_slots(loaded: Loaded, applied: Sequence[Membership]) -> Loaded:
+    """The spec with the numbers of slots that its pools keep. Raises SpecError when it does not work with these."""
+    kept = kept_slots(loaded.spec, applied)
+    return check_slots(loaded, kept) if kept else loaded
+
+
+def keep_slots_of(spec: Spec, applied: Sequence[Membership]) -> Spec:
+    """The same for a spec that is only compared."""
+    return with_slots(spec, kept_slots(spec, applied))
+
+
+def notes(spec: Spec, applied: Sequence[Membership]) -> list[str]:
+    """In words, which pools of *spec*, as its file has it, keep a number of slots."""
+    return [
+        f"pool {name} keeps its {number} slots, where a new pool gets {derived.slot_count(spec, spec.pools[name])}: "
+        f"to keep them anywhere, or to have others, name them (slots: {number})"
+        for name, number in kept_slots(spec, applied).items()
+    ]

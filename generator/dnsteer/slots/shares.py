@@ -1,0 +1,82 @@
+"""Which backend each slot of a pool names, and whether that is a fair image of the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+
+from dnsteer.slots.assignment import worst_share
+from dnsteer.slots.maintenance import Absence
+from dnsteer.slots.owners import owners
+from dnsteer.spec import derived
+from dnsteer.spec.errors import Finding
+from dnsteer.spec.load import Loaded
+from dnsteer.spec.model.families import ANY, FAMILIES, Reach
+from dnsteer.spec.model.spec import Pool, Spec, State
+
+
+def slots_of(spec: Spec, pool: Pool, family: Reach, absences: Sequence[Absence] = ()) -> tuple[str, ...]:
+    """The backend's name for each slot of *pool* in *family*.
+
+    Empty when no backend takes queries in that family, or none is left and the pool drops then.
+    """
+    members = derived.members(pool, family)
+    down = [b.name for b in members if b.state is State.DOWN]
+    weights = {b.name: b.weight for b in members}
+    return owners(weights, derived.slot_count(spec, pool), down, absences, drop=pool.on_all_down == "drop")
+
+
+SHARE_TOLERANCE = Fraction(10, 100)
+"""A share that is off by more than this, relative to its weight's, is worth a warning."""
+
+
+def used_weights(spec: Spec) -> dict[str, list[dict[str, int]]]:
+    """The weights that decide about each pool's slots, by pool: once for each set of backends that VIPs reach.
+
+    Pools that no VIP uses, and sets in which nobody has a weight, are left out.
+    """
+    asked = {(vip.pool, derived.reach(vip, derived.family_of(a))) for vip in spec.vips.values() for a in vip.addresses}
+    out: dict[str, list[dict[str, int]]] = {}
+    for name, pool in spec.pools.items():
+        for family in (each for each in (*FAMILIES, ANY) if (name, each) in asked):
+            weights = {b.name: b.weight for b in derived.members(pool, family)}
+            if any(weights.values()) and weights not in out.get(name, []):
+                out.setdefault(name, []).append(weights)
+    return out
+
+
+def worst_of(sets: Sequence[Mapping[str, int]], slots: int) -> tuple[str, Fraction]:
+    """The backend whose share of *slots* slots is furthest from its weight's, in whichever set, and by which part of it."""
+    return max((worst_share(weights, slots) for weights in sets), key=lambda found: abs(found[1]))
+
+
+def uneven(loaded: Loaded) -> Iterator[Finding]:
+    """Pools with too few slots for their weights: the backend whose share is furthest off, one finding a pool."""
+    for name, sets in used_weights(loaded.spec).items():
+        pool = loaded.spec.pools[name]
+        slots = derived.slot_count(loaded.spec, pool)
+        backend, error = worst_of(sets, slots)
+        if abs(error) > SHARE_TOLERANCE:
+            path = ("pools", name)
+            found = f"{slots} slots, which give backend {backend} {float(error):+.1%} against its weight"
+            yield Finding(
+                loaded.document.line(path), path, found, "shares within 10 % of the weights'",
+                _more_slots(sets, slots, derived.most_slots(loaded.spec, pool)),
+                "pools with shares that are more than 10 % off their weights'",
+            )  # fmt: skip
+
+
+def _more_slots(sets: Sequence[Mapping[str, int]], slots: int, most: int) -> str:
+    """What to do about uneven shares of a pool, given by its *sets* of weights: how many slots mend them."""
+    nearest, left = 0, Fraction(0)
+    for size in (1 << n for n in range(slots.bit_length(), most.bit_length())):
+        error = abs(worst_of(sets, size)[1])
+        if not nearest or error < left:
+            nearest, left = size, error
+        if error <= SHARE_TOLERANCE:
+            moves = "but a changed number moves most clients"
+            return f"if the difference matters: slots: {size} (within {float(error):.1%}), {moves}"
+    can = f"the most that it can have is {most}"
+    if nearest:
+        can = f"slots: {nearest} comes nearest (within {float(left):.1%}), and {can}"
+    return f"{can}: give the backends weights that are nearer to each other, or split the pool"

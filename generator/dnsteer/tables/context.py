@@ -1,0 +1,146 @@
+"""What the builders of rows share: a spec, the numbers of its objects, its pools with their slots, and the rows so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar, cast
+
+from dnsteer.slots.maintenance import Overlay
+from dnsteer.slots.membership import Member, Membership
+from dnsteer.slots.owners import owners_of
+from dnsteer.spec import derived
+from dnsteer.spec.errors import Path
+from dnsteer.spec.load import Loaded
+from dnsteer.spec.model.families import ANY, FAMILIES, Reach
+from dnsteer.spec.model.spec import Forwarding, Pool, Spec, State, Switch
+from dnsteer.tables.cookies import OBJECT_BITS, Category, cookie, number_names
+from dnsteer.tables.rows import Rows
+from dnsteer.tables.subject import Subject
+
+T = TypeVar("T")
+_WORD = {"ipv4": "IPv4", "ipv6": "IPv6"}
+
+
+@dataclass(frozen=True)
+class PoolSlots:
+    """A pool (in one family where its families have different backends): its members and the backend of each slot.
+
+    *ways* are the ways in which VIPs use it: how its backends are reached, and the forwarding mode.
+    """
+
+    pool: Pool
+    members: Membership
+    owners: tuple[str, ...]
+    ways: tuple[tuple[Reach, Forwarding], ...]
+
+
+@dataclass
+class Context:
+    """A valid spec and an overlay, and what has been made of them so far."""
+
+    loaded: Loaded
+    overlay: Overlay
+    pipeline: Subject
+    rows: Rows = field(default_factory=Rows)
+    subjects: dict[int, Subject] = field(default_factory=dict)
+    _made: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def spec(self) -> Spec:
+        """The spec."""
+        return self.loaded.spec
+
+    @cached_property
+    def ports(self) -> dict[str, int]:
+        """Numbers of ports, as registers have them."""
+        switch = self.spec.switch
+        return number_names([*switch.uplinks, *switch.ports, *_extension_ports(switch)], 16)
+
+    @cached_property
+    def pool_numbers(self) -> dict[str, int]:
+        """Numbers of the pools' slots, by their keys."""
+        return number_names(_pool_keys(self.spec), 16)
+
+    @cached_property
+    def vips(self) -> dict[str, int]:
+        """Numbers of the VIPs' addresses (`NAME/ADDRESS`) and services (`NAME/ADDRESS/PROTOCOL/PORT`)."""
+        names: list[str] = []
+        for name, vip in self.spec.vips.items():
+            services = [f"{e.protocol.value}/{e.port}" for e in derived.endpoints(vip)]
+            for address in vip.addresses:
+                key = f"{name}/{address}"  # spelt once: that of an IPv6 address takes long
+                names.append(key)
+                names += [f"{key}/{service}" for service in services]
+        return number_names(names, OBJECT_BITS)
+
+    @cached_property
+    def backends(self) -> dict[str, int]:
+        """Numbers of backends, by `POOL/BACKEND`."""
+        return number_names((f"{p}/{b.name}" for p, pool in self.spec.pools.items() for b in pool.backends), 24)
+
+    @cached_property
+    def pools(self) -> dict[str, PoolSlots]:
+        """The slots of all pools that a VIP uses, by their keys."""
+        used = {
+            (vip.pool, derived.reach(vip, derived.family_of(address)), vip.forwarding)
+            for vip in self.spec.vips.values()
+            for address in vip.addresses
+        }
+        found: dict[str, PoolSlots] = {}
+        for name, pool in self.spec.pools.items():
+            ways = [(to, mode) for to in (*FAMILIES, ANY) for mode in Forwarding if (name, to, mode) in used]
+            for key in dict.fromkeys(slots_key(name, pool, to) for to, _ in ways):
+                own = tuple(way for way in ways if slots_key(name, pool, way[0]) == key)
+                members = self._members(name, key, own[0][0])
+                found[key] = PoolSlots(pool, members, owners_of(members, self.overlay.of(name)), own)
+        return found
+
+    def subject(self, category: Category, number: int, title: str, path: Path) -> Subject:
+        """Register the subject of a cookie; the first title given for a cookie stands."""
+        key = cookie(category, number)
+        found = self.subjects.get(key)
+        if found is None:
+            found = Subject(key, title, path, self.loaded.document.line(path))
+            self.subjects[key] = found
+        return found
+
+    def once(self, what: str, make: Callable[[], T]) -> T:
+        """What *make* returns, made at the first call for *what*."""
+        if what not in self._made:
+            self._made[what] = make()
+        return cast("T", self._made[what])
+
+    def _members(self, name: str, key: str, reached: Reach) -> Membership:
+        pool = self.spec.pools[name]
+        return Membership(
+            pool=name,
+            title=f"pool {name}" if key == name or reached == ANY else f"pool {name} {_WORD[reached]}",
+            number=self.pool_numbers[key],
+            selection=pool.selection.value,
+            slots=derived.slot_count(self.spec, pool),
+            on_all_down=pool.on_all_down,
+            members=tuple(
+                Member(b.name, self.backends[f"{name}/{b.name}"], b.weight, b.state is State.DOWN)
+                for b in derived.members(pool, reached)
+            ),
+        )
+
+
+def slots_key(name: str, pool: Pool, reached: str) -> str:
+    """What numbers a pool's slots: the pool, or the pool in a family where its families have different backends."""
+    same = all(b.ipv4 is not None and b.ipv6 is not None for b in pool.backends)
+    return name if same else f"{name}/{reached}"
+
+
+def _extension_ports(switch: Switch) -> list[str]:
+    part = switch.extension
+    return [] if part is None else [part.ingress.port, part.egress.port]
+
+
+def _pool_keys(spec: Spec) -> Iterator[str]:
+    tunneled = {vip.pool for vip in spec.vips.values() if vip.forwarding is Forwarding.IPIP}
+    for name, pool in spec.pools.items():
+        for reached in (*FAMILIES, ANY) if name in tunneled else FAMILIES:
+            yield slots_key(name, pool, reached)

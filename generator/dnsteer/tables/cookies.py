@@ -1,0 +1,57 @@
+"""Cookies and numbers for names: stable across runs and machines, and not moved by objects that come and go beside them.
+
+A name's number is a hash of it, so adding a backend does not renumber the others and a change touches only the flows
+that it must. Two names with the same hash are told apart in sorted order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from enum import IntEnum
+
+COOKIE_TAG = 0xD453
+"""Upper 16 bits of every cookie of ours."""
+COOKIE_MASK = 0xFFFF000000000000
+GROUP_BASE, GROUP_LAST = 53_000_000, 53_000_000 + 0xFFFF
+"""OpenFlow group numbers of ours; groups carry no cookie."""
+
+
+class Category(IntEnum):
+    """What a cookie's object is; bits 40 to 47 of the cookie."""
+
+    PIPELINE = 1
+    PORT = 2
+    GATEWAY = 3
+    VIP = 4
+    SERVICE = 5
+    POOL = 6
+    SLOT = 7
+    BACKEND = 8
+    RETURN = 9
+    STATE = 10
+    EXTENSION = 11
+
+
+OBJECT_BITS = 40
+
+
+def number_names(names: Iterable[str], bits: int) -> dict[str, int]:
+    """A number of at most *bits* bits, never 0, for each name. Raises ValueError when there are too many names."""
+    out: dict[str, int] = {}
+    taken = {0}
+    size = 1 << bits
+    for name in sorted(set(names)):
+        if len(taken) >= size:
+            raise ValueError(f"more than {size - 1} names for {bits} bits")
+        number = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big") % size
+        while number in taken:
+            number = (number + 1) % size
+        taken.add(number)
+        out[name] = number
+    return out
+
+
+def cookie(category: Category, number: int) -> int:
+    """The 64-bit cookie of an object: tag (16 bits), category (8), number (40)."""
+    return COOKIE_TAG << 48 | category << OBJECT_BITS | number

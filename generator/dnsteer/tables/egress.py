@@ -1,0 +1,91 @@
+"""Table egress: the MAC addresses of the uplink, and out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dnsteer.tables.context import Context
+from dnsteer.tables.extension import answers_leave_by
+from dnsteer.tables.extension import subject as extension_subject
+from dnsteer.tables.forward import ForwardRow
+from dnsteer.tables.ingress import ANSWER, OUT_SAME, QUERY, PortRow
+from dnsteer.tables.return_ import TranslatedRow
+from dnsteer.tables.subject import Subject
+from dnsteer.tables.table import Table
+from dnsteer.tables.vip import ServiceRow
+
+
+@dataclass(frozen=True)
+class EgressRow:
+    """A way out: for queries or answers (*path*), to port *out*, named *name*; without a name back out of the port that
+    they came in by. Only for what came in by *in_port* where that is given."""
+
+    subject: Subject
+    path: int
+    out: int
+    name: str
+    in_port: str
+    set_source: bool
+    next_hop: str
+
+
+def rows(ctx: Context) -> Iterator[EgressRow]:
+    """Only those that a packet can reach."""
+    yield from _queries(ctx)
+    if ctx.spec.switch.gateways:
+        yield from _answers(ctx)
+    yield from _extension(ctx)
+
+
+def _queries(ctx: Context) -> Iterator[EgressRow]:
+    ports = ctx.rows.of(PortRow)
+    outs = {row.out for row in ctx.rows.of(ForwardRow)}
+    if OUT_SAME in outs:
+        yield EgressRow(ctx.pipeline, QUERY, OUT_SAME, "", "", set_source=True, next_hop="")
+    for port in ports:
+        if port.number not in outs:
+            continue
+        if port.uplink:
+            yield EgressRow(port.subject, QUERY, port.number, "", port.name, set_source=True, next_hop="")
+            if sum(p.uplink for p in ports) == 1:
+                continue  # queries come in by uplinks alone
+        yield EgressRow(port.subject, QUERY, port.number, port.name, "", set_source=port.uplink, next_hop="")
+
+
+def _answers(ctx: Context) -> Iterator[EgressRow]:
+    ports = ctx.rows.of(PortRow)
+    by_number = {p.number: p for p in ports}
+    outs: dict[int, PortRow] = {}
+    for port in ports:
+        if port.answers_out == OUT_SAME and port.next_hop:
+            yield EgressRow(port.subject, ANSWER, OUT_SAME, "", port.name, set_source=True, next_hop=port.next_hop)
+        elif port.answers_out is not None:
+            outs[port.answers_out] = by_number[port.answers_out]
+    for number, port in outs.items():
+        yield EgressRow(port.subject, ANSWER, number, port.name, "", set_source=True, next_hop=port.next_hop or "")
+
+
+def _extension(ctx: Context) -> Iterator[EgressRow]:
+    """To the extension: answers to translate by its egress, queries by its ingress."""
+    switch = ctx.spec.switch
+    part = switch.extension
+    if part is None:
+        return
+    owner = extension_subject(ctx)
+    if ctx.rows.of(TranslatedRow):
+        name = part.egress.port
+        next_hop = switch.uplinks[answers_leave_by(switch)].next_hop or ""
+        yield EgressRow(owner, ANSWER, ctx.ports[name], name, "", set_source=True, next_hop=next_hop)
+    if any(row.extended for row in ctx.rows.of(ServiceRow)):
+        name = part.ingress.port
+        yield EgressRow(owner, QUERY, ctx.ports[name], name, "", set_source=True, next_hop="")
+
+
+TABLE = Table(
+    name="egress",
+    matches="path and port to leave by",
+    does="MAC addresses of the uplink, output",
+    uses={"egress": EgressRow},
+    rows=rows,
+)

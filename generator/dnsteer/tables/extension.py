@@ -1,0 +1,73 @@
+"""Table extension: sends what the extension gives back to the ports of its backends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dnsteer.spec import derived
+from dnsteer.spec.errors import Path
+from dnsteer.spec.model.extension import Extension
+from dnsteer.spec.model.spec import Switch
+from dnsteer.tables.context import Context
+from dnsteer.tables.cookies import OBJECT_BITS, Category, number_names
+from dnsteer.tables.return_ import TranslatedRow
+from dnsteer.tables.subject import Subject
+from dnsteer.tables.table import Table
+
+
+@dataclass(frozen=True)
+class ExitRow:
+    """Where what the extension gives back by port *came_by* leaves: frames for *mac*, or all when it is empty."""
+
+    subject: Subject
+    came_by: str
+    mac: str
+    port: str
+
+
+def subject(ctx: Context) -> Subject:
+    """The extension as the subject of flows."""
+    return ctx.subject(Category.EXTENSION, 1, "extension", ("switch", "extension"))
+
+
+def answers_leave_by(switch: Switch) -> str:
+    """The uplink by which translated answers leave: the first that has a next hop."""
+    return next(name for name, up in switch.uplinks.items() if up.next_hop is not None)
+
+
+def rows(ctx: Context) -> Iterator[ExitRow]:
+    """Frames for backends by their MAC address, unless all of them leave by one port; then translated answers."""
+    part = ctx.spec.switch.extension
+    if part is None:
+        return
+    yield from _to_backends(ctx, part)
+    if ctx.rows.of(TranslatedRow):
+        yield ExitRow(subject(ctx), part.ingress.port, "", answers_leave_by(ctx.spec.switch))
+
+
+def _to_backends(ctx: Context, part: Extension) -> Iterator[ExitRow]:
+    uplink = next(iter(ctx.spec.switch.uplinks))
+    pools = [v.pool for v in ctx.spec.vips.values() if derived.extended(ctx.spec.pools[v.pool], v.forwarding)]
+    places: dict[str, tuple[str, Path, str]] = {}
+    for name in dict.fromkeys(pools):
+        for i, backend in enumerate(ctx.spec.pools[name].backends):
+            title = f"backend {backend.name} of pool {name}, by the extension"
+            places.setdefault(backend.mac, (backend.port or uplink, ("pools", name, "backends", i), title))
+    ports = {place for place, _, _ in places.values()}
+    if len(ports) == 1:
+        yield ExitRow(subject(ctx), part.egress.port, "", ports.pop())
+        return
+    numbers = number_names(places, OBJECT_BITS - 1)
+    for mac, (place, path, title) in places.items():
+        owner = ctx.subject(Category.EXTENSION, numbers[mac] << 1, title, path)
+        yield ExitRow(owner, part.egress.port, mac, place)
+
+
+TABLE = Table(
+    name="extension",
+    matches="destination MAC of what the extension gives back",
+    does="sends it to the port of its backend, or answers out",
+    uses={"exits": ExitRow},
+    rows=rows,
+)

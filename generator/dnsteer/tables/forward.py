@@ -1,0 +1,32 @@
+"""Table forward: rewrites a query towards its backend. Its rows are of the forwarding modes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dnsteer.spec.model.families import Family
+from dnsteer.tables.subject import Subject
+from dnsteer.tables.table import Table
+
+
+@dataclass(frozen=True)
+class ForwardRow:
+    """What to do for a backend. *address* is the new destination, empty where it stays; *out* 0: the port that the query
+    came in by."""
+
+    subject: Subject
+    mode: str
+    family: Family
+    pool: int
+    backend: int
+    mac: str
+    address: str
+    out: int
+
+
+TABLE = Table(
+    name="forward",
+    matches="forwarding mode, pool and backend",
+    does="rewrites towards the backend",
+    uses={"forwards": ForwardRow},
+)

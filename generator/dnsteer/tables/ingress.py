@@ -1,0 +1,65 @@
+"""Table ingress: tells neighbour requests, echo requests, queries and answers apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dnsteer.spec import derived
+from dnsteer.tables.context import Context
+from dnsteer.tables.cookies import Category
+from dnsteer.tables.extension import ExitRow
+from dnsteer.tables.subject import Subject
+from dnsteer.tables.table import Register, Table
+
+QUERY, ANSWER = 1, 2
+"""Values of the register `path`."""
+OUT_SAME = 0
+"""Value of the register `out`: the port that the packet came in by."""
+
+
+@dataclass(frozen=True)
+class PortRow:
+    """A port of the bridge. *answers_out* is the number of the port that its answers leave by; None: dropped."""
+
+    subject: Subject
+    name: str
+    number: int
+    uplink: bool
+    next_hop: str | None
+    answers_out: int | None
+
+
+def rows(ctx: Context) -> Iterator[PortRow]:
+    """Uplinks and ports of backends."""
+    switch = ctx.spec.switch
+    for part, names in (("uplinks", switch.uplinks), ("ports", switch.ports)):
+        for name in names:
+            number = ctx.ports[name]
+            leave = derived.answers_leave_by(switch, name)
+            out = None if leave is None else (OUT_SAME if leave == name else ctx.ports[leave])
+            is_uplink = part == "uplinks"
+            title = f"{'uplink' if is_uplink else 'port'} {name}"
+            subject = ctx.subject(Category.PORT, number, title, ("switch", part, name))
+            next_hop = switch.uplinks[name].next_hop if is_uplink else None
+            yield PortRow(subject, name, number, is_uplink, next_hop, out)
+
+
+TABLE = Table(
+    name="ingress",
+    matches="port, ethertype, destination MAC",
+    does="tells neighbour requests, echo requests, queries (to the balancer's MAC) and answers (to the gateways' MAC) apart",
+    uses={"ports": PortRow, "exits": ExitRow},
+    rows=rows,
+    registers=(
+        Register("path", 4, "1 query, 2 answer", "egress", values={"query": QUERY, "answer": ANSWER}),
+        Register("side", 6, "1 when the packet came in by an uplink", "echo", values={"uplink": 1}),
+        Register(
+            "out", 5, "number of the port to leave by; 0: the port it came in by", "egress", values={"same": OUT_SAME}
+        ),
+        *(
+            Register(f"scratch{n}", 12 + n, "never matched: fields are copied here to unwildcard them", "egress")
+            for n in range(4)
+        ),
+    ),
+)

@@ -1,0 +1,56 @@
+"""Table neighbor: answers ARP requests and neighbour solicitations for VIPs and gateways."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dnsteer.spec import derived
+from dnsteer.spec.model.families import Family
+from dnsteer.tables.context import Context
+from dnsteer.tables.cookies import OBJECT_BITS, Category, number_names
+from dnsteer.tables.subject import Subject
+from dnsteer.tables.table import Table
+
+
+@dataclass(frozen=True)
+class NeighborRow:
+    """An address that the switch answers for: a VIP (at uplinks) or a gateway (*router*, at any port)."""
+
+    subject: Subject
+    address: str
+    family: Family
+    mac: str
+    router: bool
+    echo: bool
+
+
+def rows(ctx: Context) -> Iterator[NeighborRow]:
+    """Gateways, then the VIPs' addresses, each once."""
+    switch, vips = ctx.spec.switch, ctx.spec.vips
+    gateways = number_names((str(a) for a in switch.gateways), OBJECT_BITS)
+    for i, address in enumerate(switch.gateways):
+        path = ("switch", "gateways", i)
+        subject = ctx.subject(Category.GATEWAY, gateways[str(address)], f"gateway {address}", path)
+        yield NeighborRow(
+            subject, str(address), derived.family_of(address), derived.gateway_mac(switch), router=True, echo=True
+        )
+    echo = {a for vip in vips.values() if vip.echo for a in vip.addresses}
+    seen = set()
+    for name, vip in vips.items():
+        for i, address in enumerate(vip.addresses):
+            if address in seen:
+                continue  # VIPs may share an address; it is answered for once
+            seen.add(address)
+            text, number = str(address), ctx.vips[f"{name}/{address}"]
+            subject = ctx.subject(Category.VIP, number, f"VIP {name} {text}", ("vips", name, "addresses", i))
+            yield NeighborRow(subject, text, derived.family_of(address), switch.mac, router=False, echo=address in echo)
+
+
+TABLE = Table(
+    name="neighbor",
+    matches="ARP request and neighbour solicitation for a VIP or gateway",
+    does="answers them out of the port that they came in by",
+    uses={"neighbors": NeighborRow},
+    rows=rows,
+)

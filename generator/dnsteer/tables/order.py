@@ -1,0 +1,81 @@
+"""The pipeline: its tables in the order in which packets pass them, with their OpenFlow numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dnsteer.tables import (
+    advertise,
+    echo,
+    egress,
+    extension,
+    forward,
+    fragment,
+    ingress,
+    neighbor,
+    protect,
+    return_,
+    slot,
+    state,
+    vip,
+)
+from dnsteer.tables.table import Register, Table
+
+ORDER: tuple[tuple[int, Table], ...] = (
+    (0, ingress.TABLE),
+    (5, neighbor.TABLE),
+    (6, advertise.TABLE),
+    (8, echo.TABLE),
+    (10, protect.TABLE),
+    (20, vip.TABLE),
+    (30, slot.TABLE),
+    (40, forward.TABLE),
+    (50, return_.TABLE),
+    (55, fragment.TABLE),
+    (58, extension.TABLE),
+    (60, egress.TABLE),
+    (63, state.TABLE),
+)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Tables and registers by name. *owners* has the table that each register is live from."""
+
+    tables: dict[str, Table]
+    registers: dict[str, Register]
+    owners: dict[str, Table]
+
+
+def build_pipeline(order: tuple[tuple[int, Table], ...]) -> Pipeline:
+    """Number, check and index tables and registers.
+
+    Raises ValueError when a number or name occurs twice, tables are not in the order of their numbers, or two registers
+    overlap while both are live, leave their 32 bits, or end before they begin.
+    """
+    tables = {table.name: replace(table, number=number) for number, table in order}
+    numbers = [number for number, _ in order]
+    if len(tables) != len(order) or len(set(numbers)) != len(order):
+        raise ValueError("a table's name or number occurs twice")
+    if numbers != sorted(numbers):
+        raise ValueError("tables are not in the order of their numbers")
+    owned = [(table, register) for table in tables.values() for register in table.registers]
+    registers = {register.name: register for _, register in owned}
+    if len(registers) != len(owned):
+        raise ValueError("a register's name occurs twice")
+    for i, (owner, one) in enumerate(owned):
+        low, high = one.bits
+        if not (0 <= low <= high <= 31 and 0 <= one.number <= 15):
+            raise ValueError(f"register {one.name} has bits outside of a 32-bit register")
+        if one.until not in tables or tables[one.until].number < owner.number:
+            raise ValueError(f"register {one.name} of table {owner.name} cannot be live until {one.until}")
+        for begins, other in owned[:i]:
+            share = one.number == other.number and low <= other.bits[1] and other.bits[0] <= high
+            ends = min(tables[one.until].number, tables[other.until].number)
+            if share and max(owner.number, begins.number) <= ends:
+                raise ValueError(f"registers {one.name} and {other.name} overlap")
+    return Pipeline(tables, registers, {register.name: table for table, register in owned})
+
+
+PIPELINE = build_pipeline(ORDER)
+TABLES: tuple[Table, ...] = tuple(PIPELINE.tables.values())

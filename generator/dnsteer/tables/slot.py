@@ -1,0 +1,86 @@
+"""Table slot: the backend of each slot. A pool that is selected by dp-hash has a group instead, of one bucket a slot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from dnsteer.slots.membership import Membership
+from dnsteer.spec import derived
+from dnsteer.spec.errors import Path
+from dnsteer.spec.model.families import ANY
+from dnsteer.spec.model.spec import Selection
+from dnsteer.tables.context import Context
+from dnsteer.tables.cookies import GROUP_BASE, Category, cookie
+from dnsteer.tables.subject import Subject
+from dnsteer.tables.table import Register, Table
+
+
+@dataclass(frozen=True)
+class SlotTable:
+    """The slots of a pool (in one family where its families have different backends).
+
+    *owners* has the name of each slot's backend; it is empty where nobody is left and the pool drops then. *backends* has
+    the subject of each backend by name; it is empty where nobody reads comments.
+    """
+
+    members: Membership
+    owners: tuple[str, ...]
+    backends: Mapping[str, Subject] = field(default_factory=dict)
+
+    @property
+    def cookie(self) -> int:
+        """The cookie of slot 0; that of another has its number in the lowest 16 bits."""
+        return cookie(Category.SLOT, self.members.number << 16)
+
+    def subject(self, slot: int) -> Subject:
+        """The subject of one slot."""
+        owner = self.owners[slot]
+        at = self.backends[owner]
+        title = f"{self.members.title} slot {slot} -> {owner}"
+        return Subject(self.cookie | slot, title, at.path, at.line)
+
+
+@dataclass(frozen=True)
+class GroupRow:
+    """An OpenFlow select group with one bucket of weight 1 per slot; *backends* has the backend of each slot."""
+
+    subject: Subject
+    pool: int
+    group: int
+    backends: tuple[int, ...]
+
+
+def group_row(members: Membership, owners: tuple[str, ...], line: int = 0) -> GroupRow:
+    """The group of a pool whose slots the switch's hash chooses."""
+    numbers = {m.name: m.number for m in members.members}
+    key = cookie(Category.POOL, members.number)
+    subject = Subject(key, f"{members.title}, by dp-hash", ("pools", members.pool), line)
+    return GroupRow(subject, members.number, GROUP_BASE + members.number, tuple(numbers[o] for o in owners))
+
+
+def rows(ctx: Context) -> Iterator[SlotTable | GroupRow]:
+    """The slots or the group of each pool; those of the extension's VIPs are in its program."""
+    line = ctx.loaded.document.line
+    for slots in ctx.pools.values():
+        pool, name = slots.pool, slots.members.pool
+        if all(family == ANY or derived.extended(pool, mode) for family, mode in slots.ways):
+            continue
+        if pool.selection is not Selection.DP_HASH:
+            paths: dict[str, Path] = {b.name: ("pools", name, "backends", i) for i, b in enumerate(pool.backends)}
+            at = {backend: Subject(0, f"backend {backend}", path, line(path)) for backend, path in paths.items()}
+            yield SlotTable(slots.members, slots.owners, at)
+        elif slots.owners:
+            row = group_row(slots.members, slots.owners, line(("pools", name)))
+            ctx.subjects[row.subject.cookie] = row.subject
+            yield row
+
+
+TABLE = Table(
+    name="slot",
+    matches="pool and slot",
+    does="backend; pools selected by dp-hash ask their group",
+    uses={"slots": SlotTable, "groups": GroupRow},
+    rows=rows,
+    registers=(Register("backend", 2, "number of the backend", "forward"),),
+)

@@ -1,0 +1,79 @@
+"""Table vip: finds the service of a query, and with source-port selection its slot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from dnsteer.spec import derived
+from dnsteer.spec.model.families import Family
+from dnsteer.spec.model.spec import Pool, Selection, Spec
+from dnsteer.tables.context import Context, slots_key
+from dnsteer.tables.cookies import Category
+from dnsteer.tables.subject import Subject
+from dnsteer.tables.table import Register, Table
+
+MODE = {"dsr": 1, "nat": 2}
+TRANSPORT = {"udp": 1, "tcp": 2}
+
+
+class ServiceRow(NamedTuple):
+    """A service of a VIP address; a tuple, as Subject is. *target_port* is 0 when the port stays.
+
+    *slot_bits* is 0 when a group selects the slot, or the extension, which serves it when it is *extended*.
+    """
+
+    subject: Subject
+    address: str
+    family: Family
+    protocol: str
+    port: int
+    target_port: int
+    pool: int
+    mode: str
+    slot_bits: int
+    extended: bool = False
+
+
+def rows(ctx: Context) -> Iterator[ServiceRow]:
+    """Every service of every address of every VIP."""
+    for name, vip in ctx.spec.vips.items():
+        pool, mode = ctx.spec.pools[vip.pool], vip.forwarding.value
+        extended = derived.extended(pool, vip.forwarding)
+        bits = 0 if extended else _slot_bits(ctx.spec, pool)
+        endpoints = [(e, e.protocol.value) for e in derived.endpoints(vip)]
+        for address in vip.addresses:
+            family, text = derived.family_of(address), str(address)
+            number = ctx.pool_numbers[slots_key(vip.pool, pool, derived.reach(vip, family))]
+            for e, protocol in endpoints:
+                subject = ctx.subject(
+                    Category.SERVICE,
+                    ctx.vips[f"{name}/{text}/{protocol}/{e.port}"],
+                    f"VIP {name} {text} port {e.port}/{protocol}",
+                    ("vips", name, "services", e.index),
+                )
+                target = e.target_port if e.target_port != e.port else 0
+                yield ServiceRow(subject, text, family, protocol, e.port, target, number, mode, bits, extended)
+
+
+def _slot_bits(spec: Spec, pool: Pool) -> int:
+    if pool.selection is Selection.DP_HASH:
+        return 0
+    return derived.slot_count(spec, pool).bit_length() - 1
+
+
+TABLE = Table(
+    name="vip",
+    matches="destination address, protocol and port",
+    does="pool, forwarding mode and, for source-port selection, the slot; what the extension serves goes there",
+    uses={"services": ServiceRow},
+    rows=rows,
+    registers=(
+        Register("pool", 0, "number of the pool and family", "forward"),
+        Register("slot", 1, "slot of the packet", "slot"),
+        Register("mode", 3, "forwarding mode: 1 dsr, 2 nat", "forward", values=MODE),
+        Register(
+            "transport", 7, "1 UDP, 2 TCP: the counters of forward then count queries", "forward", values=TRANSPORT
+        ),
+    ),
+)
