@@ -16,11 +16,12 @@ import outputs
 
 from dnsteer.plan.build import build_plan
 from dnsteer.render.flows import Flow, flows_of
+from dnsteer.render.templates import leads_to
 from dnsteer.spec.load import load_spec
 from dnsteer.spec.model import bringup, extension, lint, spec
 from dnsteer.switch.settings import SETTINGS
 from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG, GROUP_BASE, GROUP_LAST, OBJECT_BITS, Category
-from dnsteer.tables.order import PIPELINE, REGISTERS, TABLES
+from dnsteer.tables.order import PIPELINE, TABLES
 from dnsteer.tables.vip import TRANSPORT
 
 DOCS = Path(__file__).resolve().parent
@@ -233,14 +234,16 @@ def pipeline_page() -> str:
     out = [MADE + "# The pipeline\n"]
     out.append(
         "Tables cost nothing: Open vSwitch flattens a packet's way through them into one megaflow. To change a table, change "
-        "its template in `templates/tables/`; to change the layout, change `generator/dnsteer/plan/pipeline.py` as well.\n"
+        "its template in `templates/tables/`; its rows, registers and place are in `generator/dnsteer/tables/`.\n"
     )
     out.append("## Tables\n\n| number | name | matches | does | leads to |\n|---|---|---|---|---|")
     for t in TABLES:
-        out.append(f"| {t.number} | {t.name} | {t.matches} | {t.does} | {', '.join(t.next) or 'out'} |")
+        out.append(f"| {t.number} | {t.name} | {t.matches} | {t.does} | {', '.join(leads_to(t.name)) or 'out'} |")
     out.append("\n## Registers\n\n| register | name | bits | live in tables | meaning |\n|---|---|---|---|---|")
-    for r in sorted(REGISTERS, key=lambda r: r.number):
-        out.append(f"| {r.field} | {r.name} | {r.bits[0]}..{r.bits[1]} | {r.first} to {r.last} | {r.meaning} |")
+    for r in sorted(PIPELINE.registers.values(), key=lambda r: r.number):
+        out.append(
+            f"| {r.field} | {r.name} | {r.bits[0]}..{r.bits[1]} | {PIPELINE.owners[r.name].name} to {r.until} | {r.meaning} |"
+        )
     out.append(
         f"\n## Cookies and groups\n\nBits 48 to 63 of a cookie are the tag `0x{COOKIE_TAG:x}` (mask `0x{COOKIE_MASK:x}`): flows "
         f"without it are not dnsteer's and are never touched. Bits {OBJECT_BITS} to 47 are the category, the rest the object's "

@@ -18,6 +18,9 @@ from dnsteer.slots.shares import slots_of
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import Loaded, check_document, load_spec
 from dnsteer.spec.model.families import Reach
+from dnsteer.tables.egress import EgressRow
+from dnsteer.tables.extension import ExitRow
+from dnsteer.tables.slot import SlotTable
 from tests.unit.extension_cases import SPEC
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,9 +42,14 @@ def extension_of(loaded: Loaded) -> Extension:
     return extension
 
 
+def exits_of(loaded: Loaded) -> list[ExitRow]:
+    return build_plan(loaded).rows.of(ExitRow)
+
+
 EVERYTHING = load(SPEC)
 PLAN = build_plan(EVERYTHING)
 ALL = extension_of(EVERYTHING)
+EXITS = PLAN.rows.of(ExitRow)
 SERVICES = {service.name: service for service in ALL.services}
 
 
@@ -50,25 +58,25 @@ def ends(service: str) -> set[str]:
 
 
 def test_exits_are_by_mac_where_there_are_several_places() -> None:
-    found = {row.mac: row.port for row in ALL.exits if row.came_by == "ext-out"}
+    found = {row.mac: row.port for row in EXITS if row.came_by == "ext-out"}
     backends = [
         (p, b) for p in ("far", "six", "near", "ported", "sprayed", "gone") for b in EVERYTHING.spec.pools[p].backends
     ]
     assert found == {backend.mac: backend.port for _, backend in backends}
-    assert len({row.subject.cookie for row in ALL.exits}) == len({row.mac for row in ALL.exits})
-    assert {row.subject.line for row in ALL.exits if row.mac} <= set(range(1, SPEC.count("\n")))
+    assert len({row.subject.cookie for row in EXITS}) == len({row.mac for row in EXITS})
+    assert {row.subject.line for row in EXITS if row.mac} <= set(range(1, SPEC.count("\n")))
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_one_exit_where_there_is_one_place(name: str) -> None:
-    exits = [(row.came_by, row.mac, row.port) for row in extension_of(example(name)).exits]
+    exits = [(row.came_by, row.mac, row.port) for row in exits_of(example(name))]
     assert exits == [("ext-out", "", "p0")] + ([("ext-in", "", "p0")] if name == "siit" else [])
 
 
 def test_translated_answers_leave_by_the_first_next_hop() -> None:
-    assert [(row.port, row.mac) for row in ALL.exits if row.came_by == "ext-in"] == [("p1", "")]
+    assert [(row.port, row.mac) for row in EXITS if row.came_by == "ext-in"] == [("p1", "")]
     assert ALL.answers_to == "02:00:00:00:01:fe"
-    rows = [row for row in PLAN.egress if row.name == "ext-out"]
+    rows = [row for row in PLAN.rows.of(EgressRow) if row.name == "ext-out"]
     assert [(row.next_hop, row.set_source) for row in rows] == [("02:00:00:00:01:fe", True)]
 
 
@@ -104,7 +112,7 @@ def test_slots_are_assigned_as_everywhere(service: str, pool: str, reached: Reac
 def test_a_pool_of_an_extension_vip_and_a_plain_one() -> None:
     """It has its slots in the switch for the one and in the program for the other; both are assigned alike."""
     pool = EVERYTHING.spec.pools["far"]
-    tables = {table.members.title: [table.owners[slot] for slot in range(16)] for table in PLAN.slots}
+    tables = {table.members.title: [table.owners[slot] for slot in range(16)] for table in PLAN.rows.of(SlotTable)}
     here = {title: owners for title, owners in tables.items() if title.startswith("pool far")}
     assert set(here) == {"pool far IPv4", "pool far IPv6"}
     assert here["pool far IPv4"] == list(slots_of(EVERYTHING.spec, pool, "ipv4"))
@@ -173,9 +181,9 @@ def test_cookies_name_what_they_stand_for(loaded: Loaded) -> None:
 
 
 def test_numbers_of_exits_stay_when_others_come() -> None:
-    before = {row.mac: row.subject.cookie for row in ALL.exits}
+    before = {row.mac: row.subject.cookie for row in EXITS}
     more = "      - {name: late, ipv4: 10.0.0.15, mac: 02:00:00:00:0b:05, port: vf0}\n      - {name: away"
-    after = {row.mac: row.subject.cookie for row in extension_of(load(SPEC.replace("      - {name: away", more))).exits}
+    after = {row.mac: row.subject.cookie for row in exits_of(load(SPEC.replace("      - {name: away", more)))}
     assert after.keys() - before.keys() == {"02:00:00:00:0b:05"}
     assert before.items() <= after.items()
 

@@ -13,6 +13,7 @@ from dnsteer.plan.build import build_plan
 from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.load import Loaded, check_document
+from dnsteer.tables.extension import ExitRow
 from tests.strategies import loaded_from
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,6 +86,6 @@ def test_what_comes_back_from_the_extension_shares_masks_with_what_is_dropped() 
     for n, uplink in enumerate(("p1", "p0", "p0"), 1):
         several = several.replace(f"01:0{n}", f"01:0{n}, port: {uplink}")
     plans = [build_plan(check_document(parse_document("spec.yaml", t))) for t in (text, several)]
-    assert [len(plan.extension.exits) for plan in plans if plan.extension] == [1, 3]
+    assert [len(plan.rows.of(ExitRow)) for plan in plans] == [1, 3]
     one, other = map(mask_bound, plans)
     assert {*one.boxes} == {*other.boxes}

@@ -1,55 +1,148 @@
-"""The pipeline constants: checked when built, and pinned so that a change of layout is deliberate."""
+"""The list of tables and their templates: checked when built, and pinned so that a change of layout is deliberate."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, replace
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dnsteer.render.templates import templates_dir
+from dnsteer.render.templates import TemplateError, check_templates, leads_to, resolve, templates_dir
 from dnsteer.tables.cookies import Category, cookie, number_names
-from dnsteer.tables.order import REGISTERS, TABLES, build_pipeline
+from dnsteer.tables.order import ORDER, PIPELINE, TABLES, build_pipeline
+from dnsteer.tables.table import Register, Table
+
+Order = tuple[tuple[int, Table], ...]
+ACL = Table("acl", "source address", "drops those that are denied")
 
 
 def test_layout_is_pinned() -> None:
     """Renumbering tables or registers changes every running switch: change the digest only when that is meant."""
     layout = (
-        [[t.number, t.name, t.next] for t in TABLES],
-        [[r.name, r.number, r.bits, r.first, r.last] for r in REGISTERS],
+        [[t.number, t.name, leads_to(t.name)] for t in TABLES],
+        [[r.name, r.number, r.bits, PIPELINE.owners[r.name].name, r.until] for r in PIPELINE.registers.values()],
     )
-    assert hashlib.sha256(json.dumps(layout).encode()).hexdigest()[:16] == "7ef78361c5574c75"
+    assert hashlib.sha256(json.dumps(layout).encode()).hexdigest()[:16] == "ee6c88b09c850fcf"
 
 
-def test_every_table_has_its_template() -> None:
-    files = {p.name for p in (templates_dir() / "tables").iterdir()}
-    assert files == {f"{t.number:02d}-{t.name}.j2" for t in TABLES}
+def _with(order: Order, name: str, **changes: object) -> Order:
+    """The list with one table changed."""
+    return tuple((n, replace(t, **changes) if t.name == name else t) for n, t in order)  # type: ignore[arg-type]
+
+
+def _registers(*registers: Register) -> Order:
+    """The list with more registers in table vip."""
+    return _with(ORDER, "vip", registers=(*PIPELINE.tables["vip"].registers, *registers))
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("order", "message"),
     [
-        (lambda t, r: ((*t, replace(t[0], name="again")), r), "occurs twice"),
-        (lambda t, r: ((*t, replace(t[0], number=99)), r), "occurs twice"),
-        (lambda t, r: ((replace(t[0], next=("nowhere",)), *t[1:]), r), "cannot lead to nowhere"),
-        (lambda t, r: ((*t[:-1], replace(t[-1], next=("ingress",))), r), "cannot lead to ingress"),
-        (lambda t, r: (t, (*r, replace(r[0], name="pool2"))), "overlap"),
-        (lambda t, r: (t, (*r, replace(r[0], meaning="again"))), "occurs twice"),
-        (lambda t, r: (t, (replace(r[0], bits=(0, 32)), *r[1:])), "outside"),
-        (lambda t, r: (t, (replace(r[0], first="egress", last="vip"), *r[1:])), "ends before"),
+        ((*ORDER, (99, ORDER[0][1])), "occurs twice"),
+        ((*ORDER, (63, ACL)), "occurs twice"),
+        ((*ORDER, (9, ACL)), "not in the order of their numbers"),
+        (_registers(Register("pool2", 0, "", "forward")), "registers pool2 and pool overlap"),
+        (_registers(Register("pool", 9, "", "forward")), "occurs twice"),
+        (_registers(Register("wide", 9, "", "forward", bits=(0, 32))), "outside"),
+        (_registers(Register("late", 9, "", "ingress")), "register late of table vip cannot be live until ingress"),
+        (_registers(Register("lost", 9, "", "nowhere")), "register lost of table vip cannot be live until nowhere"),
     ],
 )
-def test_a_broken_layout_is_refused(change, message) -> None:
+def test_a_broken_list_is_refused(order: Order, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        build_pipeline(*change(TABLES, REGISTERS))
+        build_pipeline(order)
 
 
 def test_registers_may_share_bits_when_never_live_together() -> None:
-    late = replace(REGISTERS[0], name="late", first="return", last="egress")
-    assert "late" in build_pipeline(TABLES, (*REGISTERS, late)).registers
+    late = Register("late", PIPELINE.registers["pool"].number, "", "egress")
+    assert "late" in build_pipeline(_with(ORDER, "return", registers=(late,))).registers
+
+
+@pytest.fixture
+def templates(tmp_path: Path) -> Path:
+    """A copy of the templates, to be broken."""
+    return Path(shutil.copytree(templates_dir(), tmp_path / "templates"))
+
+
+def _edit(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+ACL_ORDER: Order = (*ORDER[:4], (9, ACL), *ORDER[4:])
+ACL_TEMPLATE = "cookie={{ plan.pipeline.cookie | hex }}, table=@acl, priority=0 actions=goto_table:@protect\n"
+
+
+def test_a_table_is_added_in_two_files_a_line_and_a_goto(templates: Path) -> None:
+    (templates / "tables" / "acl.j2").write_text(ACL_TEMPLATE)
+    _edit(templates / "tables" / "ingress.j2", "goto_table:@protect", "goto_table:@acl")
+    pipeline = build_pipeline(ACL_ORDER)
+    check_templates(templates, pipeline)
+    assert leads_to("acl", templates, pipeline) == ("protect",)
+    assert "protect" not in leads_to("ingress", templates, pipeline)
+    assert resolve(ACL_TEMPLATE, "tables/acl.j2", pipeline).endswith("table=9, priority=0 actions=goto_table:10\n")
+
+
+def _unreached(templates: Path) -> None:
+    (templates / "tables" / "acl.j2").write_text(ACL_TEMPLATE)
+
+
+def _backwards(templates: Path) -> None:
+    _unreached(templates)
+    _edit(templates / "tables" / "vip.j2", "goto_table:@slot", "goto_table:@acl")
+
+
+def _no_table(templates: Path) -> None:
+    _edit(templates / "tables" / "ingress.j2", "goto_table:@protect", "goto_table:@deny")
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (_unreached, "nothing leads to table acl: no template has goto_table:@acl"),
+        (_backwards, r"tables/vip.j2: table vip \(20\) cannot lead back to acl \(9\)"),
+        (_no_table, r"tables/ingress.j2:\d+: no table @deny; there are ingress, neighbor, "),
+        (lambda t: None, "table acl has no template tables/acl.j2"),
+        (lambda t: (t / "tables" / "deny.j2").write_text(""), "tables/deny.j2: no table deny in the list of tables"),
+        (
+            lambda t: _edit(t / "tables" / "slot.j2", "->@backend", "->@server"),
+            r"tables/slot.j2:\d+: no register @server; there are ",
+        ),
+        (
+            lambda t: _edit(t / "tables" / "vip.j2", "@mode.nat", "@mode.snat"),
+            r"tables/vip.j2:\d+: no value @mode.snat",
+        ),
+        (
+            lambda t: _edit(t / "tables" / "vip.j2", "@udp_src[", "@udp_source["),
+            r"tables/vip.j2:\d+: no register or field @udp_source",
+        ),
+        (
+            lambda t: _edit(t / "groups" / "slot.j2", "resubmit(,@forward)", "resubmit(,@vip)"),
+            r"tables/slot.j2: table slot \(30\) cannot lead back to vip \(20\)",
+        ),
+    ],
+)
+def test_templates_that_contradict_the_list_are_refused(
+    templates: Path, edit: Callable[[Path], object], message: str
+) -> None:
+    """Whatever the list says: what leads where is read from the templates themselves."""
+    edit(templates)
+    with pytest.raises(TemplateError, match=message):
+        check_templates(templates, build_pipeline(ACL_ORDER if "acl" in message else ORDER))
+
+
+def test_lines_of_a_template_stay_where_they_are() -> None:
+    """An error in a template names the line of the file."""
+    for file in sorted((templates_dir() / "tables").glob("*.j2")):
+        source = file.read_text()
+        assert resolve(source, file.name).count("\n") == source.count("\n"), file
 
 
 @given(st.sets(st.text(min_size=1), max_size=60), st.text(min_size=1))
@@ -69,4 +162,3 @@ def test_numbers_run_out_loudly() -> None:
 
 def test_cookie_layout() -> None:
     assert cookie(Category.POOL, 0x1234) == 0xD453_06_0000001234
-    assert asdict(TABLES[0])["number"] == 0

@@ -29,7 +29,7 @@ from dnsteer.switch.table_changes import changes
 from dnsteer.switch.tools import SwitchError, reworded
 from dnsteer.tables.cookies import Category, cookie
 from dnsteer.tables.order import PIPELINE
-from dnsteer.tables.slot import GroupRow, SlotTable, group_row
+from dnsteer.tables.slot import SlotTable, group_row
 from dnsteer.tables.subject import Subject
 
 if TYPE_CHECKING:
@@ -278,9 +278,9 @@ def _plan(state: State, overlay: Overlay, touched: Iterable[Membership]) -> Plan
     for members in touched:
         owners = owners_of(members, overlay.of(members.pool))
         if members.selection != "dp-hash":
-            plan.rows.of(SlotTable).append(SlotTable(members, owners))
+            plan.rows.add([SlotTable(members, owners)])
         elif owners:
-            plan.rows.of(GroupRow).append(group_row(members, owners))
+            plan.rows.add([group_row(members, owners)])
     return plan
 
 
