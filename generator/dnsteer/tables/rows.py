@@ -33,4 +33,4 @@ class Rows:
 
     def of(self, kind: type[R]) -> list[R]:
         """The rows of a type."""
-        return cast("list[R]", self._of.setdefault(kind, []))
+        return cast("list[R]", self._of.get(kind, []))
