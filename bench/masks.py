@@ -16,6 +16,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from bench.machine import machine
+from dnsteer.checks.load import load_spec
 from dnsteer.lint.masks.attack import attack
 from dnsteer.lint.masks.bound import mask_bound
 from dnsteer.lint.masks.observed import Seen
@@ -23,7 +24,7 @@ from dnsteer.plan.build import build_plan
 from dnsteer.proof.explain import query_frame
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Frame
-from dnsteer.spec.load import Loaded, load_spec
+from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Protocol
 from dnsteer.switch.masks import show
 

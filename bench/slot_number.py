@@ -15,13 +15,14 @@ import time
 
 from bench.machine import machine
 from bench.specs import many_vips
+from dnsteer.checks.load import check_document
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Frame, Reference
 from dnsteer.proof.traffic.senders import Scene
 from dnsteer.proof.traffic.vectors import vectors
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import Loaded, check_document
+from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.tools import SwitchError
 
 NUMBERS = (64, 128, 256, 512, 1024)

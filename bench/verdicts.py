@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.machine import machine
+from dnsteer.checks.load import load_spec
 from dnsteer.lint.wording import plain, why
 from dnsteer.offload.examine import Judged, examine
 from dnsteer.offload.profile import profile, profile_names
-from dnsteer.spec.load import load_spec
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 

@@ -14,10 +14,11 @@ from typing import Any
 
 import outputs
 
+from dnsteer.checks.load import load_spec
+from dnsteer.modes import MODES
 from dnsteer.plan.build import build_plan
 from dnsteer.render.flows import Flow, flows_of
 from dnsteer.render.templates import leads_to
-from dnsteer.spec.load import load_spec
 from dnsteer.spec.model import bringup, extension, lint, spec
 from dnsteer.switch.settings import SETTINGS
 from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG, GROUP_BASE, GROUP_LAST, OBJECT_BITS, Category
@@ -242,7 +243,7 @@ def pipeline_page() -> str:
     out.append("\n## Registers\n\n| register | name | bits | live in tables | meaning |\n|---|---|---|---|---|")
     for r in sorted(PIPELINE.registers.values(), key=lambda r: r.number):
         out.append(
-            f"| {r.field} | {r.name} | {r.bits[0]}..{r.bits[1]} | {PIPELINE.owners[r.name].name} to {r.until} | {r.meaning} |"
+            f"| {r.field} | {r.name} | {r.bits[0]}..{r.bits[1]} | {PIPELINE.owners[r.name].name} to {r.until} | {r.meaning}{_modes() if r.name == 'mode' else ''} |"
         )
     out.append(
         f"\n## Cookies and groups\n\nBits 48 to 63 of a cookie are the tag `0x{COOKIE_TAG:x}` (mask `0x{COOKIE_MASK:x}`): flows "
@@ -265,6 +266,10 @@ def pipeline_page() -> str:
         + MASKS
     )
     return "\n".join(out) + "\n"
+
+
+def _modes() -> str:
+    return ": " + ", ".join(f"{mode.number} {mode.word.value}" for mode in MODES.values() if mode.number)
 
 
 def _one_of_each() -> Iterator[tuple[str, Flow]]:

@@ -8,9 +8,10 @@ import yaml
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from dnsteer.checks.load import check_document
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import SpecError
-from dnsteer.spec.load import Loaded, check_document
+from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.extension import HASH_FIELDS
 
 

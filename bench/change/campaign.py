@@ -24,6 +24,7 @@ from bench.change.ports import slot_of
 from bench.change.priority import prefer
 from bench.change.tcp import Connections
 from bench.change.world import PERMANENT, SLOTS, Step, World, least, slots_behind, whole
+from dnsteer.checks.load import check_document
 from dnsteer.deploy.backends import change_overlay
 from dnsteer.deploy.overlay_edits import advance, bring_back, take_out
 from dnsteer.deploy.rollback import state_to_roll_back_to
@@ -34,7 +35,6 @@ from dnsteer.lab.state import LabState
 from dnsteer.slots.maintenance import WHOLE
 from dnsteer.slots.maintenance import Kind as Absent
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import check_document
 
 _BACK = {"drain": "undrain", "down": "up"}
 SETTLE = 0.1

@@ -13,10 +13,10 @@ from typing import Any
 
 import yaml
 
+from dnsteer.checks.load import check_document
+from dnsteer.plan.slot_shares import slots_of
 from dnsteer.slots.maintenance import Absence, Kind
-from dnsteer.slots.shares import slots_of
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import check_document
 from dnsteer.spec.model.spec import Spec
 
 POOLS = {"one": 8, "two": 4}

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from bench.extension.running import example, lab_of
+from dnsteer.checks.load import load_spec
 from dnsteer.lab import client_affinity
 from dnsteer.lab.shares import Expectation
 from dnsteer.lab.targets import targets_of
 from dnsteer.lab.topology import plan
-from dnsteer.spec.load import load_spec
 
 CLIENTS = 65_536
 TIMES = 2

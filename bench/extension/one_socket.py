@@ -8,9 +8,9 @@ from typing import Any
 
 from bench.extension.running import apply, example, lab_of
 from dnsteer import lab
+from dnsteer.checks.load import load_spec
 from dnsteer.lab import traffic
 from dnsteer.lab.traffic import Load
-from dnsteer.spec.load import load_spec
 
 QUERIES = 100_000
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from bench.change.load import SteadyLoad
 from bench.extension.running import apply, control, example, lab_of
+from dnsteer.checks.load import load_spec
 from dnsteer.plan.build import build_plan
 from dnsteer.render.program import program_of
 from dnsteer.spec import derived
-from dnsteer.spec.load import load_spec
 
 QPS = 20_000
 

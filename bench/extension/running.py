@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from dnsteer import lab
+from dnsteer.checks.load import load_spec
 from dnsteer.lab import names
-from dnsteer.spec.load import load_spec
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ("ipip", "spray", "client-hash", "siit")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dnsteer.deploy.apply import Applied
 from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.target_switch import Switch
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from tests.packet.switches import BRIDGE
 from tests.packet.switches import Switch as Private
 

@@ -26,7 +26,7 @@ from scapy.packet import Packet, Raw
 
 from dnsteer.proof.harness.extension_process import Beside
 from dnsteer.spec import derived
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Forwarding, Spec
 from dnsteer.switch.megaflows import read_counters
 from dnsteer.switch.private import PrivateSwitch

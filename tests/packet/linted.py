@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from dnsteer.checks.load import check_document, load_spec
 from dnsteer.lint.findings import Finding
 from dnsteer.lint.run import Report, lint
 from dnsteer.offload.examine import Examination, examine
 from dnsteer.offload.profile import profile
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import Loaded, check_document, load_spec
+from dnsteer.spec.loaded import Loaded
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICKSTART = ROOT / "examples" / "quickstart.yaml"

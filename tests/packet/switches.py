@@ -10,8 +10,9 @@ import sys
 import time
 from pathlib import Path
 
+from dnsteer.checks.load import check_document
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import Loaded, check_document
+from dnsteer.spec.loaded import Loaded
 from dnsteer.switch import private
 from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.rpc import Rpc

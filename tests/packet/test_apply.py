@@ -13,7 +13,7 @@ import pytest
 from dnsteer import __version__
 from dnsteer.plan.build import build_plan
 from dnsteer.render.flows import flows_of, groups_of
-from dnsteer.spec.load import digest
+from dnsteer.spec.loaded import digest
 from dnsteer.status.verify import verify
 from dnsteer.switch.database import Database
 from dnsteer.switch.record import Record

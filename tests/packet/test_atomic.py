@@ -8,11 +8,12 @@ from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment, in6_chksum
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
+from dnsteer.checks.load import load_spec
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Frame, Reference
 from dnsteer.proof.traffic.vectors import vectors
-from dnsteer.spec.load import Loaded, load_spec
+from dnsteer.spec.loaded import Loaded
 from tests.packet.switches import EXAMPLES
 
 CLIENT, ROUTER = "2001:db8:99::7", "02:00:00:00:00:fe"

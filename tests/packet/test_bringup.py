@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from dnsteer.checks.load import load_spec
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.sizes import sizes_of
 from dnsteer.proof.check import check
-from dnsteer.spec.load import load_spec
 from dnsteer.tables.vip import ServiceRow
 from tests.packet.limited import REFUSED, enduring, leave
 from tests.packet.switches import EXAMPLES, Running, cli, spec_of, unexpected

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from dnsteer.checks.load import check_document, load_spec
 from dnsteer.plan.plan import Plan
 from dnsteer.proof.check import check
 from dnsteer.proof.harness import switch
 from dnsteer.render.flows import Flow, parse_flow
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import Loaded, check_document, load_spec
+from dnsteer.spec.loaded import Loaded
 from dnsteer.tables.order import PIPELINE
 from tests.strategies import specs
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from bench.specs import many_vips
 
+from dnsteer.checks.load import load_spec
 from dnsteer.proof import check as check_module
 from dnsteer.proof.check import Report, check
 from dnsteer.proof.harness import switch
 from dnsteer.proof.reference.packets import Reference
 from dnsteer.proof.traffic import coverage
 from dnsteer.proof.traffic.coverage import telling
-from dnsteer.spec.load import load_spec
 from tests.packet.switches import spec_of
 from tests.packet.test_check import BREAKS, EXAMPLES, ROOT, break_flows
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from dnsteer.render.files import FILES
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.status.verify import verify
 from tests.packet.applying import apply
 from tests.packet.switches import EXAMPLES, LARGE, ROOT, Switch

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from dnsteer.checks.load import check_document, load_spec
 from dnsteer.plan.build import build_plan
+from dnsteer.plan.slot_shares import slots_of
 from dnsteer.proof.explain import Way, explain_cookie, explain_query
 from dnsteer.render.flows import flows_of
-from dnsteer.slots.shares import slots_of
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import Loaded, check_document, load_spec
+from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Protocol
 from tests.unit.extension_cases import SPEC
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from dnsteer.checks.load import check_document, load_spec
 from dnsteer.extension.executables import FOLDER
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.check import Report, check
@@ -24,7 +25,7 @@ from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.outcome import Frame
 from dnsteer.render.flows import Flow, parse_flow
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import Loaded, check_document, load_spec
+from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.tools import SwitchError
 from dnsteer.tables.order import PIPELINE
 from tests.packet.command import run
@@ -326,7 +327,7 @@ import sys
 from pathlib import Path
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness import Harness
-from dnsteer.spec.load import load_spec
+from dnsteer.checks.load import load_spec
 with Harness(build_plan(load_spec(Path(sys.argv[1])))) as switch:
     print(switch.beside._process.pid, flush=True)
     sys.stdin.read()

@@ -22,7 +22,7 @@ from dnsteer.deploy.rollback import Back
 from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.target_switch import Switch as Where
 from dnsteer.extension.client import LostError, Program, RefusedError
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.status.verify import verify
 from dnsteer.switch.openflow import OpenFlow, UnconfirmedError
 from dnsteer.switch.record import Record
@@ -108,7 +108,7 @@ def spec_in_force(where: Where) -> Loaded:
 
 
 def digest_of(spec: Loaded) -> str:
-    from dnsteer.spec.load import digest
+    from dnsteer.spec.loaded import digest
 
     return digest(spec.spec)
 

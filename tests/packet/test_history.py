@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from dnsteer import __version__
+from dnsteer.checks.load import load_spec
 from dnsteer.cli.output import Exit
 from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.target_switch import Switch as Where
-from dnsteer.spec.load import load_spec
 from tests.packet.command import FARM, fresh, nothing_changes, on, run, spec_file
 from tests.packet.switches import Switch
 from tests.unit.commands import files_of_at_most

@@ -19,7 +19,7 @@ from dnsteer.deploy.run import deploy as patient_deploy
 from dnsteer.deploy.target_switch import Switch as Where
 from dnsteer.deploy.target_switch import now, stamp
 from dnsteer.slots.maintenance import NO_OVERLAY, WHOLE, Absence, Overlay
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.status.verify import verify
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.restart_fence import FENCE

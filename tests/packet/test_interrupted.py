@@ -15,7 +15,7 @@ import pytest
 from bench.specs import many_vips
 
 from dnsteer.deploy import apply as apply_module
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.status.verify import verify
 from dnsteer.switch import tools
 from dnsteer.switch.openflow import OpenFlow, UnconfirmedError

@@ -21,7 +21,7 @@ from dnsteer.deploy.rollback import Back
 from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.target_switch import Switch as Remote
 from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
-from dnsteer.spec.load import digest
+from dnsteer.spec.loaded import digest
 from dnsteer.status.verify import verify
 from dnsteer.switch.record import KEPT, Record
 from dnsteer.switch.state import State

@@ -11,6 +11,7 @@ import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
+from dnsteer.checks.load import load_spec
 from dnsteer.lint.port_scans import scanned
 from dnsteer.lint.run import lint
 from dnsteer.lint.totals import of_the_card
@@ -21,7 +22,7 @@ from dnsteer.plan.build import build_plan
 from dnsteer.plan.sizes import FLOW_LIMIT
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Frame
-from dnsteer.spec.load import Loaded, load_spec
+from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.megaflow_fields import Field
 from tests.packet.linted import QUICKSTART, ROOT, changed, codes_of, found_as, report, seen
 from tests.unit.commands import dnsteer

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from dnsteer.checks.load import load_spec
 from dnsteer.lint.run import lint
+from dnsteer.modes import MODES
 from dnsteer.offload.examine import examine
 from dnsteer.offload.extension import beyond_of
 from dnsteer.offload.profile import profile, profile_names
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.extension.pipes import counters_of, entries, pipes_of
 from dnsteer.proof.harness.extension_process import Beside
-from dnsteer.spec.derived import extended
-from dnsteer.spec.load import load_spec
 from tests.packet.linted import changed, codes_of, found_as, report
 from tests.unit.commands import ROOT, dnsteer
 
@@ -48,7 +48,7 @@ def test_every_part_of_the_way_is_told(example: str) -> None:
     assert found.offloaded == 1.0
     for path in found.paths:
         vip = loaded.spec.vips[path.vip]
-        if not extended(loaded.spec.pools[vip.pool], vip.forwarding):
+        if not MODES[vip.forwarding].extended(loaded.spec.pools[vip.pool]):
             assert path.hops == ()
             continue
         there, between, back = path.hops

@@ -15,7 +15,7 @@ from dnsteer.lint.run import lint
 from dnsteer.offload.examine import Examination, examine
 from dnsteer.offload.flow import Flow, read_flow
 from dnsteer.offload.profile import profile
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from tests.packet.switches import SMALL, spec_of
 from tests.unit.commands import ENV, dnsteer
 

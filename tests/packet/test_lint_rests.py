@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from dnsteer.checks.load import load_spec
 from dnsteer.lint.run import Report, lint
 from dnsteer.offload.context import around_of
 from dnsteer.offload.examine import examine
@@ -14,7 +15,6 @@ from dnsteer.offload.flow import read_flow
 from dnsteer.offload.judge import judge
 from dnsteer.offload.profile import profile
 from dnsteer.plan.build import build_plan
-from dnsteer.spec.load import load_spec
 from tests.packet.linted import ROOT, changed, codes_of, found_as, report, seen
 
 

@@ -10,6 +10,7 @@ from scapy.layers.inet import UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 
+from dnsteer.checks.load import load_spec
 from dnsteer.lint.masks.attack import Attack, attack, attack_tables
 from dnsteer.lint.masks.bound import Bound, bound_of, mask_bound
 from dnsteer.offload.flow import Flow, read_flows
@@ -17,7 +18,7 @@ from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness import switch
 from dnsteer.proof.reference.packets import Frame
 from dnsteer.render.flows import parse_flow
-from dnsteer.spec.load import Loaded, load_spec
+from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.masks import show
 from tests.strategies import specs
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.spec.load import load_spec
+from dnsteer.checks.load import load_spec
 from dnsteer.status.verify import verify
 from dnsteer.switch import private as private_module
 from dnsteer.switch import tools

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dnsteer.checks.load import load_spec
 from dnsteer.offload.flow import Flow, Unreadable, read_flows
 from dnsteer.offload.judge import Judgement, judge
 from dnsteer.offload.profile import profile
@@ -15,7 +16,7 @@ from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Frame, Reference
 from dnsteer.proof.traffic.vectors import Vector, vectors
-from dnsteer.spec.load import Loaded, load_spec
+from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.masks import mask_of_match
 from dnsteer.switch.megaflows import masks, read_megaflows
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from dnsteer.checks.load import load_spec
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.render.files import rendered, write_files
-from dnsteer.spec.load import Loaded, load_spec
+from dnsteer.spec.loaded import Loaded
 from dnsteer.status.verify import verify
 from dnsteer.switch.database import Database
 from tests.packet.applying import apply

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from dnsteer.checks.load import load_spec
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.extension.pipes import entries, pipes_of
 from dnsteer.plan.sizes import sizes_of
 from dnsteer.proof.check import check
-from dnsteer.spec.load import load_spec
 from tests.packet.linted import ROOT, changed
 
 

@@ -10,11 +10,11 @@ import pytest
 from dnsteer.bringup.inspection.machine import Machine
 from dnsteer.bringup.inspection.openvswitch import openvswitch
 from dnsteer.bringup.setup import setup_of
+from dnsteer.checks.load import load_spec
 from dnsteer.cli.output import Exit
 from dnsteer.plan import min_fragment
 from dnsteer.proof import check as check_module
 from dnsteer.proof.check import check
-from dnsteer.spec.load import load_spec
 from tests.packet.command import SLOW, fresh, on, run, spec_file
 from tests.packet.switches import BRIDGE, EXAMPLES, LARGE, SMALL, Running, Switch, line_of, spec_of, unexpected
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dnsteer.plan.build import build_plan
+from dnsteer.plan.slot_shares import slots_of
 from dnsteer.render.flows import flows_of
-from dnsteer.slots.shares import slots_of
 from dnsteer.status.verify import verify
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.tools import UnavailableError

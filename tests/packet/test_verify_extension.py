@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 
+from dnsteer.checks.load import load_spec
 from dnsteer.offload.flow import Flow, read_flow
 from dnsteer.offload.observe import Observation, observe
 from dnsteer.offload.profile import profile
@@ -14,7 +15,7 @@ from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Frame, Reference
 from dnsteer.proof.traffic.vectors import vectors
-from dnsteer.spec.load import Loaded, load_spec
+from dnsteer.spec.loaded import Loaded
 from tests.packet.linted import ROOT, changed
 from tests.packet.test_verify_offload import DATAPATH, ON, Recorded
 

@@ -14,7 +14,7 @@ from dnsteer.offload.profile import profile
 from dnsteer.offload.running_switch import Running, read_running
 from dnsteer.proof.reference.packets import Reference
 from dnsteer.proof.traffic.vectors import vectors
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from tests.packet.command import on, spec_file
 from tests.packet.switches import SMALL, Switch, spec_of
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dnsteer.checks.load import check_document
 from dnsteer.deploy.apply import Applied
 from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.target_switch import Switch
 from dnsteer.lab import names
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import Loaded, check_document
+from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
 from dnsteer.status.verify import Drift, verify
 

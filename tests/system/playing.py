@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from dnsteer import __version__
+from dnsteer.checks.load import load_spec
 from dnsteer.deploy.backends import change_overlay
 from dnsteer.deploy.overlay_edits import bring_back, take_out
 from dnsteer.deploy.run import deploy
@@ -24,7 +25,6 @@ from dnsteer.deploy.target_switch import Switch, now
 from dnsteer.lab import names
 from dnsteer.lab.command import inside, run
 from dnsteer.slots.maintenance import Kind
-from dnsteer.spec.load import load_spec
 from dnsteer.status.pools import view_pools
 from dnsteer.status.rates import Rates
 from dnsteer.status.record import Reading, read_record

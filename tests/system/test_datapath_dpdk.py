@@ -20,12 +20,13 @@ from bench.datapath.summary import targets
 from bench.datapath.traffic import write_fresh, write_queries
 from scapy.utils import RawPcapReader
 
+from dnsteer.checks.load import check_document, load_spec
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.reference import wire
 from dnsteer.proof.reference.packets import Frame, Reference
 from dnsteer.proof.traffic.vectors import Vector, vectors
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import Loaded, check_document, load_spec
+from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.tools import SwitchError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from dnsteer import lab
+from dnsteer.checks.load import check_document
 from dnsteer.lab import client_affinity, demo, extension, extension_counters, names, traffic, tunnels
 from dnsteer.lab.command import run
 from dnsteer.lab.shares import Expectation
@@ -20,7 +21,7 @@ from dnsteer.lab.topology import Topology, plan, served_as
 from dnsteer.lab.zone import LARGE, WHOAMI
 from dnsteer.spec import derived
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import Loaded, check_document
+from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Selection
 from dnsteer.switch.tools import SwitchError, UnavailableError
 from tests.system.lab_specs import EXTENDED, apply_in_lab, drift_in_lab

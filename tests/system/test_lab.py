@@ -15,10 +15,10 @@ import pytest
 from rich.console import Console
 
 from dnsteer import lab
+from dnsteer.checks.load import load_spec
 from dnsteer.lab import names, processes, topology, traffic
 from dnsteer.lab.direct import direct_path
 from dnsteer.lab.zone import LARGE, WHOAMI
-from dnsteer.spec.load import load_spec
 from dnsteer.spec.model.spec import Spec
 from tests.system.lab_specs import EVERYTHING, spec_of
 
@@ -67,7 +67,7 @@ def _no_lab_before_or_after(no_lab: None) -> Iterator[None]:
 
 def start_up(spec: Path) -> subprocess.Popen[str]:
     program = (
-        "import sys; from pathlib import Path; from dnsteer import lab; from dnsteer.spec.load import load_spec\n"
+        "import sys; from pathlib import Path; from dnsteer import lab; from dnsteer.checks.load import load_spec\n"
         "lab.up(load_spec(Path(sys.argv[1])).spec, progress=lambda line: print(line, flush=True))"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "generator")}

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dnsteer import lab
+from dnsteer.checks.load import load_spec
 from dnsteer.lab import command
-from dnsteer.spec.load import load_spec
 
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart.yaml"
 

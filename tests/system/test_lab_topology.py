@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from dnsteer.checks.load import load_spec
 from dnsteer.lab import TopologyError, names, topology, traffic
 from dnsteer.lab.shares import Expectation, queries_to_settle
 from dnsteer.lab.state import fingerprint
 from dnsteer.lab.targets import targets_of
 from dnsteer.lab.topology import Host, Topology
-from dnsteer.spec.load import load_spec
 from tests.system.lab_specs import EVERYTHING, spec_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

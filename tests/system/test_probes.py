@@ -25,11 +25,12 @@ from bench.change.question import backend_of, number_of, query
 from bench.change.tcp import Connections
 
 from dnsteer import lab
+from dnsteer.checks.load import load_spec
 from dnsteer.lab import openvswitch, topology, traffic
 from dnsteer.lab.direct import direct_path
-from dnsteer.slots.shares import slots_of
+from dnsteer.plan.slot_shares import slots_of
 from dnsteer.spec import derived
-from dnsteer.spec.load import Loaded, load_spec
+from dnsteer.spec.loaded import Loaded
 
 pytestmark = pytest.mark.system
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart.yaml"

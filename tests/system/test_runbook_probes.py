@@ -14,9 +14,9 @@ from contextlib import contextmanager
 import pytest
 
 from dnsteer import lab
+from dnsteer.checks.load import load_spec
 from dnsteer.lab import names, nameserver
 from dnsteer.lab.command import inside, run
-from dnsteer.spec.load import load_spec
 from tests.system.playing import CLIENT, ROOT, Site, write_command, write_inventory
 
 pytestmark = [pytest.mark.system, pytest.mark.root("network namespaces and raw sockets")]

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
+from dnsteer.checks.load import load_spec
 from dnsteer.deploy.backends import change_overlay
 from dnsteer.deploy.overlay_edits import bring_back
 from dnsteer.deploy.run import deploy
 from dnsteer.deploy.target_switch import Switch
-from dnsteer.spec.load import load_spec
 from dnsteer.status.record import Reading, read_record
 from tests.system.left_out import NEW, OLD, SPEC, documented, machine
 from tests.system.playing import RUNBOOKS, Played, Site, make_wheel

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from dnsteer import lab
+from dnsteer.checks.load import load_spec
 from dnsteer.lab import names
 from dnsteer.lab.command import run
-from dnsteer.spec.load import load_spec
 from tests.system.playing import (
     CLIENT,
     QUICKSTART,

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from dnsteer import lab
+from dnsteer.checks.load import load_spec
 from dnsteer.lab import names, openvswitch, traffic
 from dnsteer.lab.command import inside, run
 from dnsteer.lab.zone import LARGE, WHOAMI
-from dnsteer.slots.shares import slots_of
+from dnsteer.modes import MODES
+from dnsteer.plan.slot_shares import slots_of
 from dnsteer.spec import derived
-from dnsteer.spec.load import Loaded, load_spec
+from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Forwarding, Selection
 from dnsteer.status.verify import Drift
 from tests.system.lab_specs import apply_in_lab, drift_in_lab
@@ -62,7 +64,7 @@ def test_every_source_port_is_answered_by_the_server_that_the_slots_say(shape: U
     for nth, (vip_name, address, transport) in enumerate(places(loaded)):
         vip = loaded.spec.vips[vip_name]
         pool = loaded.spec.pools[vip.pool]
-        slots = slots_of(loaded.spec, pool, derived.reach(vip, "ipv6" if ":" in address else "ipv4"))
+        slots = slots_of(loaded.spec, pool, MODES[vip.forwarding].reach("ipv6" if ":" in address else "ipv4"))
         client = next(str(a) for a in state.client().addresses if (":" in str(a)) == (":" in address))
         for base in (20000, 20001, 20002, 31337, 45678, 65000):
             port = base + nth * 10  # a TCP port rests after use

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from dnsteer import lab
+from dnsteer.checks.load import check_document
 from dnsteer.lab import names, traffic
 from dnsteer.lab.command import inside, run
 from dnsteer.lab.zone import LARGE
 from dnsteer.plan.min_fragment import DEFAULT, SMALLEST
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import check_document
 from dnsteer.switch.fragment_limit import Tracker
 from tests.system.lab_specs import apply_in_lab, drift_in_lab
 

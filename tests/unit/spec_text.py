@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dnsteer.checks.load import check_document
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import Loaded, check_document
+from dnsteer.spec.loaded import Loaded
 
 SPEC = """\
 # a comment

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from dnsteer.checks.load import load_spec
 from dnsteer.spec.errors import SpecError
-from dnsteer.spec.load import load_spec
 
 FOLDER = Path(__file__).resolve().parents[1] / "bad_specs"
 NAMES = sorted({p.stem for p in FOLDER.iterdir()})

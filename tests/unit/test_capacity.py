@@ -17,7 +17,7 @@ from dnsteer.capacity.setup import NoHardwareError, set_up
 from dnsteer.capacity.whatif import changed as what_if
 from dnsteer.offload.path import Path, Verdict
 from dnsteer.spec.errors import SpecError
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Hardware
 from tests.unit.spec_text import SPEC, changed, load
 

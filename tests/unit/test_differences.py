@@ -11,7 +11,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 
 from dnsteer.deploy.spec_differences import Difference, differences
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from tests.packet.command import FARM
 from tests.strategies import loaded_from, specs
 

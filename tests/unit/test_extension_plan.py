@@ -10,13 +10,14 @@ from typing import Any
 import jsonschema
 import pytest
 
+from dnsteer.checks.load import check_document, load_spec
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.extension.program import Extension
+from dnsteer.plan.slot_shares import slots_of
 from dnsteer.render.flows import flows_of
 from dnsteer.render.program import program_of, program_text
-from dnsteer.slots.shares import slots_of
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import Loaded, check_document, load_spec
+from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.families import Reach
 from dnsteer.tables.egress import EgressRow
 from dnsteer.tables.extension import ExitRow

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from dnsteer.checks.load import load_spec
 from dnsteer.plan.build import build_plan
 from dnsteer.render.flows import flows_of, groups_of, parse_flow
-from dnsteer.spec.load import load_spec
 from dnsteer.tables.cookies import Category, cookie
 from dnsteer.tables.slot import SlotTable
 

@@ -8,13 +8,14 @@ from typing import get_args
 
 import pytest
 
+from dnsteer.checks.load import check_document
 from dnsteer.lint import codes, findings
 from dnsteer.lint.codes import CODES, Code, Severity
 from dnsteer.lint.findings import Finding
 from dnsteer.lint.sarif import sarif
 from dnsteer.offload.capabilities import LimitName
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import Loaded, check_document
+from dnsteer.spec.loaded import Loaded
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "lint"
 QUICKSTART = (PAGES.parents[1] / "examples" / "quickstart.yaml").read_text()

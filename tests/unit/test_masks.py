@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from dnsteer.checks.load import check_document, load_spec
 from dnsteer.lint.masks.actions import Goto, Move, Select, Send, Track, Write, parse_actions
 from dnsteer.lint.masks.bound import Bound, bound_of, mask_bound
 from dnsteer.lint.masks.box import EMPTY, covers, folded, holds, masks_in, size
@@ -17,12 +18,13 @@ from dnsteer.lint.masks.fields import Place, UnknownError
 from dnsteer.lint.masks.frames import Hostile
 from dnsteer.lint.masks.matches import Bits, parse_match
 from dnsteer.lint.masks.observed import Seen, read_mask
+from dnsteer.modes import MODES
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.render.flows import Flow, Group, flows_of, parse_flow
-from dnsteer.spec.derived import extended, slot_count
+from dnsteer.spec.derived import slot_count
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import Loaded, check_document, load_spec
+from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Forwarding, Selection
 from dnsteer.switch.masks import mask_of, prefix, show
 from tests.strategies import loaded_from, specs
@@ -58,7 +60,7 @@ def test_no_spec_makes_masks_for_prefix_lengths(loaded: Loaded) -> None:
     # One more for each family and further number of slots, and one where hashed queries are forwarded in both ways.
     # Of a further width of the hash: one for the usual way, and for each family of translated addresses.
     more = 3 * max(0, len({slots for _, slots in hashed}) - 1) + (len({way for way, _ in hashed}) == 2)
-    beyond = {way is Forwarding.SIIT for way, pool in used if extended(pool, way)}
+    beyond = {way is Forwarding.SIIT for way, pool in used if MODES[way].extended(pool)}
     more += 2 * len(beyond) if hashed else 0  # beside a hash, one for each family, and two for answers to translate
     assert found.total <= 16 + 2 * max(0, len(widths) - 1) + more
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from dnsteer.checks.load import check_document
 from dnsteer.lint.masks.bound import mask_bound
 from dnsteer.lint.masks.causes import why_many
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import Loaded, check_document
+from dnsteer.spec.loaded import Loaded
 from dnsteer.tables.extension import ExitRow
 from tests.strategies import loaded_from
 

@@ -12,12 +12,12 @@ from scapy.layers.inet import TCP, UDP, fragment
 from scapy.layers.inet6 import IPv6ExtHdrFragment, fragment6
 from scapy.packet import Packet, Raw
 
+from dnsteer.checks.load import check_document
 from dnsteer.proof.reference.packets import Frame, Reference
 from dnsteer.proof.reference.wire import checksum, updated
 from dnsteer.slots.assignment import assign
 from dnsteer.slots.overlay import overlay
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import check_document
 from dnsteer.spec.model.spec import Spec
 from tests.unit.neighbor_cases import ECHOES, NEIGHBORS, echo4, reply4
 from tests.unit.reference_cases import (

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from dnsteer.checks.load import load_spec
 from dnsteer.spec.document import MAX_BYTES, bridge_of, parse_document
 from dnsteer.spec.errors import MAX_FINDINGS, MAX_SHOWN, SpecError
-from dnsteer.spec.load import digest, load_spec
+from dnsteer.spec.loaded import digest
 from tests.unit.spec_text import SPEC, changed, load
 
 

@@ -11,10 +11,10 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from dnsteer.checks.load import check_document
 from dnsteer.plan.build import build_plan
 from dnsteer.spec.document import parse_document, read_document
 from dnsteer.spec.errors import SpecError, show_path
-from dnsteer.spec.load import check_document
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.yaml"))
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from dnsteer.checks.load import check_document, load_spec
+from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.document import parse_document, read_document
 from dnsteer.spec.errors import SpecError
-from dnsteer.spec.load import check_document, load_spec
 from dnsteer.spec.model.families import FAMILIES
 from dnsteer.spec.model.spec import Flavor, Forwarding, Protocol, Selection, Spec
 from tests.unit.spec_text import SPEC, changed, load
@@ -121,9 +122,9 @@ def test_answers_pass() -> None:
         )
     ).spec
     backends = spec.pools["ns"].backends
-    assert [derived.answers_pass(spec.switch, spec.vips["dns"], b) for b in backends] == [True, False]
+    assert [MODES[spec.vips["dns"].forwarding].answers_pass(spec.switch, b) for b in backends] == [True, False]
     nat = spec.vips["dns"].model_copy(update={"forwarding": Forwarding.NAT})
-    assert [derived.answers_pass(spec.switch, nat, b) for b in backends] == [True, True]
+    assert [MODES[nat.forwarding].answers_pass(spec.switch, b) for b in backends] == [True, True]
 
 
 def test_members_and_slot_counts() -> None:

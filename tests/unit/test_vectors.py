@@ -16,12 +16,12 @@ from scapy.layers.inet6 import ICMPv6EchoRequest, ICMPv6ND_NS, IPv6, IPv6ExtHdrF
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
+from dnsteer.checks.load import check_document, load_spec
 from dnsteer.proof.reference.encapsulation import PREFIX
 from dnsteer.proof.reference.packets import SMALLEST, Expectation, Reference
 from dnsteer.proof.reference.wire import ARP, IPV6, MalformedError, Piece, parse
 from dnsteer.proof.traffic.vectors import Vector, vectors
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import check_document, load_spec
 from dnsteer.spec.model.spec import Spec
 from tests.unit.extension_cases import SPEC as EXTENSION
 from tests.unit.reference_cases import SPEC

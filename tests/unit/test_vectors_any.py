@@ -14,7 +14,7 @@ from dnsteer.proof.reference.packets import Reference
 from dnsteer.proof.traffic.craft import Clients
 from dnsteer.proof.traffic.vectors import vectors
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
 from tests.strategies import specs
 

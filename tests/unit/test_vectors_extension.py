@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
+from dnsteer.checks.load import check_document
 from dnsteer.proof.reference.outcome import Expectation, Frame
 from dnsteer.proof.reference.packets import Reference
 from dnsteer.proof.reference.wire import Packet, parse
@@ -13,7 +14,6 @@ from dnsteer.proof.traffic.senders import Vector
 from dnsteer.proof.traffic.slot_choice import Choices, spreads
 from dnsteer.proof.traffic.vectors import vectors
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import check_document
 from dnsteer.spec.model.spec import Selection
 from tests.unit.extension_cases import SPEC
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dnsteer.slots.shares import uneven
+from dnsteer.plan.slot_shares import uneven
 from dnsteer.spec.errors import Finding, together
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import MAX_SLOTS
 from tests.unit.commands import Command
 from tests.unit.spec_text import load

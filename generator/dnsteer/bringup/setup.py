@@ -15,7 +15,7 @@ from dnsteer.plan.bridge import WantedBridge, wanted_bridge
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.sizes import Sizes, sizes_of
 from dnsteer.render.program import program_text
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.bringup import BringUp
 from dnsteer.spec.model.spec import Flavor, Switch
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dnsteer.offload.examine import examine
 from dnsteer.offload.path import Path
 from dnsteer.offload.profile import Profile
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 
 
 def paths_of(loaded: Loaded, judge: Profile, progress: Callable[[int], None] = lambda _: None) -> Sequence[Path]:

@@ -15,7 +15,7 @@ from dnsteer.capacity.services import Rate, Services, Total, VipRates
 from dnsteer.capacity.setup import Setup
 from dnsteer.capacity.uplinks import entry_of, spreads
 from dnsteer.offload.path import Path
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Hardware
 
 

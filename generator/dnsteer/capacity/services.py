@@ -16,7 +16,7 @@ from dnsteer.capacity.model import line_rate
 from dnsteer.capacity.setup import Setup
 from dnsteer.capacity.uplinks import Hop, hops
 from dnsteer.offload.path import Path
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.families import Family
 
 

@@ -13,7 +13,7 @@ from dnsteer.capacity.readings import State
 from dnsteer.offload.path import Path
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.extension.pipes import entries, pipes_of
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Flavor, Hardware
 
 LINK_GBPS = 100.0

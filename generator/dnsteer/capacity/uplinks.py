@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
+from dnsteer.modes import MODES
 from dnsteer.offload.path import Path
 from dnsteer.spec import derived
 from dnsteer.spec.model.families import Family
@@ -39,7 +40,7 @@ def entry_of(spec: Spec, name: str, family: Family) -> str:
     switch, vip = spec.switch, spec.vips[name]
     left: dict[str, float] = {}
     for backend, share in _shares(spec, vip, family):
-        if backend.port is not None and derived.answers_pass(switch, vip, backend):
+        if backend.port is not None and MODES[vip.forwarding].answers_pass(switch, backend):
             uplink = derived.answers_leave_by(switch, backend.port)
             if uplink is not None:
                 left[uplink] = left.get(uplink, 0.0) + share
@@ -56,7 +57,7 @@ def spreads(spec: Spec) -> bool:
     return all(
         backend.port is None
         and (
-            not derived.answers_pass(switch, vip, backend)
+            not MODES[vip.forwarding].answers_pass(switch, backend)
             or all(derived.answers_leave_by(switch, uplink) == uplink for uplink in switch.uplinks)
         )
         for vip in spec.vips.values()
@@ -66,7 +67,7 @@ def spreads(spec: Spec) -> bool:
 
 def _shares(spec: Spec, vip: Vip, family: Family) -> Iterator[tuple[Backend, float]]:
     """The backends of a VIP and their shares of its packets, by weight."""
-    backends = derived.members(spec.pools[vip.pool], derived.reach(vip, family))
+    backends = derived.members(spec.pools[vip.pool], MODES[vip.forwarding].reach(family))
     weights = sum(b.weight for b in backends)
     for backend in backends:
         yield backend, backend.weight / weights if weights else 1 / len(backends)

@@ -15,7 +15,7 @@ from dnsteer.spec.model.spec import Flavor, Hardware
 
 if TYPE_CHECKING:
     from dnsteer.capacity.report import Report
-    from dnsteer.spec.load import Loaded
+    from dnsteer.spec.loaded import Loaded
 
 _MOST_BYTES = 8900
 """Largest DNS message that is taken to be in one packet: a jumbo frame's, with room for headers."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dnsteer.deploy.prefetch import Ahead
     from dnsteer.deploy.run import Deployed
     from dnsteer.deploy.summary import Outlook
-    from dnsteer.spec.load import Loaded
+    from dnsteer.spec.loaded import Loaded
 
 Adopt = Annotated[bool, typer.Option("--adopt", help="Take over a bridge that dnsteer did not make.")]
 Rename = Annotated[

@@ -17,7 +17,7 @@ from dnsteer.spec.errors import escape
 if TYPE_CHECKING:
     from dnsteer.proof.explain import Step, Way
     from dnsteer.slots.maintenance import Absence
-    from dnsteer.spec.load import Loaded
+    from dnsteer.spec.loaded import Loaded
     from dnsteer.spec.model.types import Address
     from dnsteer.status.live import Live
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from dnsteer.spec.document import Document
     from dnsteer.spec.errors import Finding
-    from dnsteer.spec.load import Loaded
+    from dnsteer.spec.loaded import Loaded
 
 
 class Exit(IntEnum):
@@ -173,8 +173,8 @@ def load(file: Path, as_json: bool = False, verbose: bool = False) -> Loaded:
 
 def check(document: Document, as_json: bool = False, verbose: bool = False) -> Loaded:
     """Check a spec that was read, and print its warnings as `load` does."""
+    from dnsteer.checks.load import check_document
     from dnsteer.spec.errors import together
-    from dnsteer.spec.load import check_document
 
     loaded = check_document(document)
     if not as_json:
@@ -190,6 +190,6 @@ def spec_warnings(loaded: Loaded) -> dict[str, Any]:
 
 
 def _warnings(loaded: Loaded) -> list[Finding]:
-    from dnsteer.slots.shares import uneven
+    from dnsteer.plan.slot_shares import uneven
 
     return [*loaded.warnings, *uneven(loaded)]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dnsteer.deploy.target_switch import Switch
     from dnsteer.offload.observe import Observation, Observed
     from dnsteer.offload.profile import Profile
-    from dnsteer.spec.load import Loaded
+    from dnsteer.spec.loaded import Loaded
 
 _MOST = 10
 
@@ -52,7 +52,7 @@ def _as_applied(loaded: Loaded, switch: Switch, json: bool) -> Loaded:
 
     That is by the record and by the number that they carry: else what others made, or nothing at all, would pass for them.
     """
-    from dnsteer.slots.applied import keep_slots
+    from dnsteer.plan.applied_slots import keep_slots
     from dnsteer.switch.record import Record
 
     bridge = loaded.spec.switch.bridge

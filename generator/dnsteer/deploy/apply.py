@@ -22,7 +22,7 @@ from dnsteer.plan.min_fragment import wanted
 from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import groups_of, lines_of
 from dnsteer.slots.maintenance import Overlay
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
 from dnsteer.switch.fragment_limit import Smallest, Tracker

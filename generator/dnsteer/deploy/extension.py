@@ -13,10 +13,10 @@ from dnsteer.extension import handover as hand
 from dnsteer.extension.client import Program, socket_path
 from dnsteer.extension.handover import Handover
 from dnsteer.extension.program_diff import Difference
+from dnsteer.modes import MODES
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
 from dnsteer.slots.maintenance import Overlay
-from dnsteer.spec import derived
 from dnsteer.spec.model.spec import Spec
 from dnsteer.switch.record import Record
 from dnsteer.switch.state import State
@@ -29,7 +29,7 @@ _MOST = 10
 
 def extended_pools(spec: Spec) -> tuple[str, ...]:
     """The pools that the extension serves."""
-    found = (vip.pool for vip in spec.vips.values() if derived.extended(spec.pools[vip.pool], vip.forwarding))
+    found = (vip.pool for vip in spec.vips.values() if MODES[vip.forwarding].extended(spec.pools[vip.pool]))
     return tuple(dict.fromkeys(found))
 
 

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from dnsteer import __version__
+from dnsteer.checks.load import check_document
 from dnsteer.deploy.run import Deployed, Options, deploy, look
 from dnsteer.deploy.summary import Outlook, as_json, hash_of
 from dnsteer.deploy.target_switch import Confirm, Progress, Switch, now, silent, stamp, who
 from dnsteer.render.atomic_files import write_file
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.load import Loaded, check_document
+from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.source import UnreadableError, read_whole, shown
 from dnsteer.switch.tools import SwitchError
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from dnsteer.deploy.settle import load_state
 from dnsteer.deploy.target_switch import Switch
 from dnsteer.slots.maintenance import Absence, Overlay
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.record import Record
 from dnsteer.switch.state import DamagedError, Standing, State
 from dnsteer.switch.tools import SwitchError

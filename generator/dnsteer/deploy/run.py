@@ -33,9 +33,9 @@ from dnsteer.deploy.target_switch import (
     stamp,
     who,
 )
-from dnsteer.slots.applied import keep_slots, notes
+from dnsteer.plan.applied_slots import keep_slots, notes
 from dnsteer.slots.maintenance import NO_OVERLAY, Absence, Overlay
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
 from dnsteer.switch import database as db
 from dnsteer.switch.openflow import OpenFlow

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from dnsteer.plan.plan import Plan
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.openflow import OpenFlow, RejectedError, Tables, UnconfirmedError
 from dnsteer.switch.restart_fence import RestartedError, send
 from dnsteer.switch.table_changes import Changes

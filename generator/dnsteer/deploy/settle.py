@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 from pydantic import ValidationError
 
 from dnsteer import __version__
+from dnsteer.checks.load import check_document
 from dnsteer.deploy.apply import Apply, Prepared, Reach
 from dnsteer.deploy.send import Applied
 from dnsteer.deploy.target_switch import GRACE, Progress, Switch
-from dnsteer.slots.applied import keep_slots, keep_slots_of
+from dnsteer.plan.applied_slots import keep_slots, keep_slots_of
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import SpecError
-from dnsteer.spec.load import Loaded, check_document
+from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
 from dnsteer.switch import database as db
 from dnsteer.switch.record import Record

@@ -11,7 +11,7 @@ from dnsteer.deploy import movement
 from dnsteer.deploy.apply import Prepared
 from dnsteer.deploy.spec_differences import Difference
 from dnsteer.slots.maintenance import Overlay
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.state import Standing, State
 from dnsteer.switch.table_changes import Changes
 

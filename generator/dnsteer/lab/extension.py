@@ -22,7 +22,7 @@ from dnsteer.plan.build import build_plan
 from dnsteer.render.atomic_files import write_file
 from dnsteer.render.program import program_text
 from dnsteer.spec.document import Document
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.tools import UnavailableError
 
 NAME = "dnsteer-ext"

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from dnsteer.lab import traffic
 from dnsteer.lab.topology import Topology, served_as
-from dnsteer.slots.shares import slots_of
+from dnsteer.modes import MODES
+from dnsteer.plan.slot_shares import slots_of
 from dnsteer.spec import derived
 from dnsteer.spec.derived import Endpoint
 from dnsteer.spec.model.families import Reach
@@ -70,7 +71,7 @@ def targets_of(spec: Spec, topology: Topology) -> Iterator[Target]:
         pool = spec.pools[vip.pool]
         for address in dict.fromkeys(vip.addresses):
             family = derived.family_of(address)
-            reached = derived.reach(vip, family)
+            reached = MODES[vip.forwarding].reach(family)
             held = slots_of(spec, pool, reached)
             if not held:  # all are down, and the queries dropped
                 continue

@@ -15,6 +15,7 @@ from ipaddress import IPv4Network, IPv6Network
 
 from dnsteer.lab import names
 from dnsteer.lab.errors import TopologyError
+from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.derived import Endpoint
 from dnsteer.spec.model.families import FAMILIES
@@ -234,11 +235,13 @@ class _Hosts:
         families = {derived.family_of(a) for a in _addresses(backend)}
         pool = self.spec.pools[vip.pool]
         addresses = [
-            a for a in vip.addresses if backend in derived.members(pool, derived.reach(vip, derived.family_of(a)))
+            a
+            for a in vip.addresses
+            if backend in derived.members(pool, MODES[vip.forwarding].reach(derived.family_of(a)))
         ]
         if not addresses:
             return
-        passes = derived.answers_pass(self.spec.switch, vip, backend)
+        passes = MODES[vip.forwarding].answers_pass(self.spec.switch, backend)
         owns = vip.forwarding in (Forwarding.DSR, Forwarding.IPIP)
         host.tunneled |= vip.forwarding is Forwarding.IPIP
         server.small |= vip.forwarding is Forwarding.SIIT

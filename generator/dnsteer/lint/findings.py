@@ -9,7 +9,7 @@ from typing import Any
 from dnsteer.lint.codes import NOTHING_TO_ACCEPT, Code, Severity
 from dnsteer.offload.judge import Reason
 from dnsteer.spec.errors import Path, show_path
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.lint import Accept
 
 

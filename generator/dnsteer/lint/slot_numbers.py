@@ -11,7 +11,7 @@ from dnsteer.lint import codes
 from dnsteer.lint.findings import Finding
 from dnsteer.lint.wording import finding
 from dnsteer.offload.examine import Examination
-from dnsteer.slots.shares import used_weights, worst_of
+from dnsteer.plan.slot_shares import used_weights, worst_of
 from dnsteer.spec import derived
 from dnsteer.spec.model.spec import Pool
 from dnsteer.tables.vip import ServiceRow

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from dnsteer.spec import derived
-from dnsteer.spec.errors import Path
+from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.model.families import Family, Reach
-from dnsteer.spec.model.spec import Backend, Forwarding, Protocol, Vip
+from dnsteer.spec.model.spec import Backend, Forwarding, Pool, Protocol, Selection, Switch, Vip
 from dnsteer.spec.model.types import Address
+from dnsteer.spec.scope import Scope
 from dnsteer.tables.context import Context, PoolSlots
 from dnsteer.tables.cookies import OBJECT_BITS, Category, number_names
 from dnsteer.tables.forward import ForwardRow
@@ -17,13 +19,64 @@ from dnsteer.tables.ingress import OUT_SAME
 from dnsteer.tables.return_ import OwnReturnRow
 
 
+class NamedVip(NamedTuple):
+    """A VIP with its name and its pool."""
+
+    name: str
+    vip: Vip
+    pool: Pool
+
+
 class Mode(ABC):
-    """A forwarding mode. One object of each class does for all VIPs."""
+    """A forwarding mode. One object of each class does for all VIPs; what it does not say is as here."""
 
     word: Forwarding
     """How the spec calls it."""
+    number = 0
+    """Value of the register `mode`; 0 where the extension alone forwards."""
     program = ""
-    """How the extension's program calls it, where VIPs of the mode may go through the extension."""
+    """How the extension's program calls it; empty where the extension cannot do it."""
+    by_extension = False
+    """Whether every VIP of the mode goes through the extension, whatever its pool's selection."""
+    changed_by = "the extension"
+    """What changes queries, in words."""
+    translates_ports = False
+    """Whether a service may have another port on the backends (target_port)."""
+    owns_vip = False
+    """Whether backends own the VIP's address and answer as the VIP."""
+    by_mac = False
+    """Whether the MAC address alone tells backends apart."""
+    answers_by = ""
+    """Why answers always come back through the switch, in words; empty where they need not."""
+    fragments = "direct server return translates no answers, so that fragments of them are never dropped"
+    """Why `fragments: drop` has no effect; empty where it has one."""
+
+    def reach(self, family: Family) -> Reach:
+        """Addresses that a backend must have one of to take queries to an address in *family*."""
+        return family
+
+    def extended(self, pool: Pool) -> bool:
+        """Whether packets of a VIP that *pool* serves go through the extension."""
+        return self.by_extension or pool.selection in (Selection.CLIENT, Selection.SPRAY)
+
+    def answers_pass(self, switch: Switch, backend: Backend) -> bool:
+        """Whether the answers of *backend* come back through the switch."""
+        return bool(self.answers_by) or backend.port in switch.ports
+
+    def answers_in(self, family: Family) -> Family:
+        """The family in which answers come from backends, for clients in *family*."""
+        return family
+
+    def lengthens(self, vip: Vip, pool: Pool) -> int:
+        """By how many bytes full segments towards a VIP become too long for the links that they came by.
+
+        Those that a translation makes longer are not: the servers ask for segments that fit their links (RFC 9293, 3.7.1).
+        """
+        return 0
+
+    def check(self, scope: Scope, vips: Sequence[NamedVip]) -> Iterator[Finding]:
+        """What cannot work with the VIPs of the mode whose pools there are."""
+        return iter(())
 
     def forward_rows(self, ctx: Context, slots: PoolSlots, index: int, reached: Reach) -> Iterator[ForwardRow]:
         """What table forward does for a backend of a pool, by its index. Nothing where the extension forwards."""
@@ -39,7 +92,7 @@ class Mode(ABC):
 
 
 def forward_row(
-    ctx: Context, slots: PoolSlots, index: int, mode: Forwarding, family: Family, address: str = ""
+    ctx: Context, slots: PoolSlots, index: int, mode: Mode, family: Family, address: str = ""
 ) -> ForwardRow:
     """The row of one backend of a pool; *address* is its new destination."""
     members, backend = slots.members, slots.pool.backends[index]
@@ -51,7 +104,7 @@ def forward_row(
         ("pools", members.pool, "backends", index),
     )
     out = ctx.ports[backend.port] if backend.port else OUT_SAME
-    return ForwardRow(subject, mode.value, family, members.number, number, backend.mac, address, out)
+    return ForwardRow(subject, mode.word.value, mode.number, family, members.number, number, backend.mac, address, out)
 
 
 def return_numbers(ctx: Context) -> dict[str, int]:
@@ -75,11 +128,13 @@ def backend_addresses(ctx: Context) -> list[str]:
 class OwnsVip(Mode):
     """A mode whose backends own the VIP's address and answer as the VIP."""
 
+    owns_vip = True
+
     def return_rows(self, ctx: Context, name: str, vip: Vip, address: Address) -> Iterator[OwnReturnRow]:
         """Answers pass the switch only where a backend is on a port of its own."""
-        switch, family = ctx.spec.switch, derived.family_of(address)
-        backends = derived.members(ctx.spec.pools[vip.pool], derived.reach(vip, family))
-        if not any(derived.answers_pass(switch, vip, backend) for backend in backends):
+        family = derived.family_of(address)
+        backends = derived.members(ctx.spec.pools[vip.pool], self.reach(family))
+        if not any(self.answers_pass(ctx.spec.switch, backend) for backend in backends):
             return
         path: Path = ("vips", name, "addresses", vip.addresses.index(address))
         title = f"answers of backends as VIP {name} {address}"

@@ -13,15 +13,19 @@ from dnsteer.tables.forward import ForwardRow
 
 
 class Dsr(OwnsVip):
-    """One row serves both families, since no address changes."""
+    """No address changes, so one row serves both families."""
 
     word = Forwarding.DSR
+    number = 1
     program = "l2"
+    changed_by = "direct server return"
+    by_mac = True
 
     def forward_rows(self, ctx: Context, slots: PoolSlots, index: int, reached: Reach) -> Iterator[ForwardRow]:
         """The MAC address, in the first family in which the backend is reached."""
+        if reached == ANY:
+            return
         backend = slots.pool.backends[index]
         ways = [to for to, mode in slots.ways if mode is self.word and to != ANY]
-        first = next((to for to in ways if derived.address_of(backend, to) is not None), None)
-        if reached == first:
-            yield forward_row(ctx, slots, index, self.word, reached)
+        if reached == next((to for to in ways if derived.address_of(backend, to) is not None), None):
+            yield forward_row(ctx, slots, index, self, reached)

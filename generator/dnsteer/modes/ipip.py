@@ -1,11 +1,15 @@
-"""IP in IP: the extension sends the query through a tunnel to the backend, which owns the VIP."""
+"""IP in IP: the extension sends the query through a tunnel to the backend, which owns the VIP (RFC 2003, RFC 2473)."""
 
 from __future__ import annotations
 
-from dnsteer.modes.base import OwnsVip
+from collections.abc import Iterator, Sequence
+
+from dnsteer.modes.base import NamedVip, OwnsVip
 from dnsteer.spec import derived
-from dnsteer.spec.model.families import Family
-from dnsteer.spec.model.spec import Backend, Forwarding
+from dnsteer.spec.errors import Finding
+from dnsteer.spec.model.families import ANY, Family, Reach
+from dnsteer.spec.model.spec import Backend, Forwarding, Pool, Vip
+from dnsteer.spec.scope import Scope
 
 
 class Ipip(OwnsVip):
@@ -13,6 +17,35 @@ class Ipip(OwnsVip):
 
     word = Forwarding.IPIP
     program = "ipip"
+    by_extension = True
+
+    def reach(self, family: Family) -> Reach:
+        """Either family: a tunnel carries both."""
+        return ANY
+
+    def lengthens(self, vip: Vip, pool: Pool) -> int:
+        """The outer header."""
+        families = {derived.family_of(a) for a in vip.addresses}
+        ends = [derived.tunnel_end(b, f) for b in pool.backends for f in families]
+        return max(derived.IPV4_HEADER if end.version == 4 else derived.IPV6_HEADER for end in ends if end is not None)
+
+    def check(self, scope: Scope, vips: Sequence[NamedVip]) -> Iterator[Finding]:
+        """Tunnels need a source address of the family that they are in."""
+        part = scope.spec.switch.extension
+        told: set[int] = set()
+        for name, vip, pool in vips if part is not None else ():
+            assert part is not None
+            for address in vip.addresses:
+                for i, backend in enumerate(pool.backends):
+                    end = derived.tunnel_end(backend, derived.family_of(address))
+                    own = part.ipv4 if end is not None and end.version == 4 else part.ipv6
+                    if end is not None and own is None and end.version not in told:
+                        told.add(end.version)
+                        yield scope.finding(
+                            ("switch", "extension"), f'no "ipv{end.version}"',
+                            f"a source address for tunnels over IPv{end.version}",
+                            f"VIP {name} has one to {end} ({scope.where(('pools', vip.pool, 'backends', i))})",
+                        )  # fmt: skip
 
     def target(self, backend: Backend, family: Family) -> str:
         """The end of the tunnel."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from dnsteer.modes.base import Mode, backend_addresses, forward_row, return_numbers
+from dnsteer.modes.base import Mode, NamedVip, backend_addresses, forward_row, return_numbers
+from dnsteer.modes.nat_conflicts import check_nat
 from dnsteer.spec import derived
-from dnsteer.spec.errors import Path
+from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.model.families import ANY, Reach
 from dnsteer.spec.model.spec import Forwarding, Protocol, Vip
 from dnsteer.spec.model.types import Address
+from dnsteer.spec.scope import Scope
 from dnsteer.tables.context import Context, PoolSlots
 from dnsteer.tables.cookies import Category, number_names
 from dnsteer.tables.forward import ForwardRow
@@ -20,6 +22,14 @@ class Nat(Mode):
     """Answers of a backend's address and port become the VIP's; so a backend's port serves one VIP."""
 
     word = Forwarding.NAT
+    number = 2
+    translates_ports = True
+    answers_by = "NAT"
+    fragments = ""
+
+    def check(self, scope: Scope, vips: Sequence[NamedVip]) -> Iterator[Finding]:
+        """Answers must lead to one VIP."""
+        return check_nat(scope, vips)
 
     def forward_rows(self, ctx: Context, slots: PoolSlots, index: int, reached: Reach) -> Iterator[ForwardRow]:
         """The MAC address and the address, in each family."""
@@ -27,7 +37,7 @@ class Nat(Mode):
             return
         address = derived.address_of(slots.pool.backends[index], reached)
         if address is not None:
-            yield forward_row(ctx, slots, index, self.word, reached, str(address))
+            yield forward_row(ctx, slots, index, self, reached, str(address))
 
     def return_rows(self, ctx: Context, name: str, vip: Vip, address: Address) -> Iterator[NatReturnRow | FragmentRow]:
         """The source of answers, and of fragments of UDP answers, which show no port."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from dnsteer.modes.base import Mode
+from dnsteer.modes.base import Mode, NamedVip
 from dnsteer.spec import derived
-from dnsteer.spec.model.families import Family
-from dnsteer.spec.model.spec import Backend, Forwarding, Vip
+from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.model.families import Family, Reach
+from dnsteer.spec.model.spec import Backend, Forwarding, Protocol, Vip
 from dnsteer.spec.model.types import Address
+from dnsteer.spec.scope import Scope
 from dnsteer.tables.context import Context
 from dnsteer.tables.cookies import OBJECT_BITS, Category, number_names
 from dnsteer.tables.return_ import TranslatedRow
@@ -19,6 +21,45 @@ class Siit(Mode):
 
     word = Forwarding.SIIT
     program = "siit"
+    by_extension = True
+    answers_by = "translation"
+    fragments = "the extension translates no fragments: they are always dropped"
+
+    def reach(self, family: Family) -> Reach:
+        """Over IPv6."""
+        return "ipv6"
+
+    def answers_in(self, family: Family) -> Family:
+        """They come to the gateway as what the backends send."""
+        return "ipv6"
+
+    def check(self, scope: Scope, vips: Sequence[NamedVip]) -> Iterator[Finding]:
+        """VIPs are IPv4 addresses, and answers to translate lead to one of them."""
+        seen: dict[tuple[Address, Protocol, int], tuple[Address, Path]] = {}
+        told: set[tuple[Path, Path]] = set()
+        for name, vip, pool in vips:
+            for i, address in enumerate(vip.addresses):
+                path: Path = ("vips", name, "addresses", i)
+                if address.version == 6:
+                    yield scope.finding(
+                        path, f"{address} with forwarding siit", "an IPv4 address",
+                        "IPv6 clients need no translation: make it a VIP of its own, with forwarding: dsr or nat",
+                    )  # fmt: skip
+                    continue
+                for backend in derived.members(pool, "ipv6"):
+                    assert backend.ipv6 is not None
+                    for endpoint in derived.endpoints(vip):
+                        key = (backend.ipv6, endpoint.protocol, endpoint.port)
+                        first, where = seen.setdefault(key, (address, path))
+                        if first != address and (path, where) not in told:
+                            told.add((path, where))
+                            yield scope.finding(
+                                path,
+                                f"answers of backend {backend.ipv6} from port {endpoint.port}/{endpoint.protocol.value} for "
+                                f"both {address} and {first}",
+                                "one VIP address for what comes from a backend's address and port",
+                                f"give each VIP backend addresses of its own; see {scope.where(where)}",
+                            )  # fmt: skip
 
     def return_rows(self, ctx: Context, name: str, vip: Vip, address: Address) -> Iterator[TranslatedRow]:
         """Answers to translate."""

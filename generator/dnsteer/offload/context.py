@@ -11,7 +11,7 @@ from dnsteer.offload.judge import Around
 from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.plan import Plan
 from dnsteer.plan.sizes import sizes_of
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Flavor, Selection, Switch
 from dnsteer.tables.return_ import FragmentRow
 

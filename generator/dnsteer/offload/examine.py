@@ -26,7 +26,7 @@ from dnsteer.proof.reference.wire import TCP, UDP
 from dnsteer.proof.traffic.vectors import Vector, vectors
 from dnsteer.slots import dp_hash
 from dnsteer.spec.derived import slot_count
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Flavor, Selection
 from dnsteer.switch.masks import mask_of_match
 from dnsteer.switch.tools import ovs_version

@@ -16,7 +16,7 @@ from dnsteer.offload.path import Verdict
 from dnsteer.offload.running_switch import Running
 from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.build import build_plan
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
 TYPES: Mapping[str, Verdict] = {"offloaded": "yes", "partially-offloaded": "partial", "non-offloaded": "no"}

@@ -9,7 +9,7 @@ from dnsteer.plan.extension.build import extension_of
 from dnsteer.plan.plan import Plan
 from dnsteer.slots.maintenance import NO_OVERLAY, Overlay, marker
 from dnsteer.spec import derived
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.families import ANY
 from dnsteer.tables.context import Context
 from dnsteer.tables.cookies import Category, cookie
@@ -22,7 +22,7 @@ def build_plan(loaded: Loaded, overlay: Overlay = NO_OVERLAY) -> Plan:
     """The plan of a valid spec and an overlay. A pure function: the same spec and overlay give the same plan everywhere."""
     switch, digest = loaded.spec.switch, loaded.digest
     pipeline = Subject(cookie(Category.PIPELINE, 0), "pipeline", ("switch",), loaded.document.line(("switch",)))
-    ctx = Context(loaded, overlay, pipeline)
+    ctx = Context(loaded, overlay, MODES, pipeline)
     ctx.subjects[pipeline.cookie] = pipeline
     ctx.rows.add(_forward_rows(ctx))
     ctx.rows.add(_return_rows(ctx))
@@ -47,7 +47,7 @@ def build_plan(loaded: Loaded, overlay: Overlay = NO_OVERLAY) -> Plan:
 def _forward_rows(ctx: Context) -> Iterator[ForwardRow]:
     """Of every backend, also without a slot: a later change of slots is then a change of slots alone."""
     for slots in ctx.pools.values():
-        ways = [(to, mode) for to, mode in slots.ways if to != ANY and not derived.extended(slots.pool, mode)]
+        ways = [(to, mode) for to, mode in slots.ways if to != ANY and not MODES[mode].extended(slots.pool)]
         for index in range(len(slots.pool.backends)):
             for reached, mode in ways:
                 yield from MODES[mode].forward_rows(ctx, slots, index, reached)

@@ -18,7 +18,7 @@ from dnsteer.proof.reference.wire import parse
 from dnsteer.proof.traffic.senders import Scene
 from dnsteer.proof.traffic.slot_choice import Choices
 from dnsteer.proof.traffic.vectors import Vector, batches
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.logs import sort_out
 from dnsteer.switch.masks import Mask
 from dnsteer.switch.tools import SwitchError, TimedOutError, ovs_version

@@ -22,7 +22,7 @@ from dnsteer.proof.reference import wire
 from dnsteer.proof.reference.packets import Expectation, Frame, Reference, Service
 from dnsteer.proof.reference.services import own_of
 from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Protocol
 from dnsteer.spec.model.types import Address
 from dnsteer.tables.cookies import COOKIE_TAG

@@ -23,7 +23,7 @@ from dnsteer.render.atomic_files import replace_files
 from dnsteer.render.flows import flow_lines, groups_of, render_flows, render_groups
 from dnsteer.render.program import program_text
 from dnsteer.render.templates import environment
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG
 
 FILES = ("bridge.sh", "groups.txt", "flows.txt", "bundle.txt")

@@ -12,7 +12,6 @@ from dnsteer.spec.model.spec import (
     SHORTHANDS,
     Backend,
     Flavor,
-    Forwarding,
     Pool,
     Protocol,
     Selection,
@@ -56,6 +55,9 @@ MAX_TRANSLATIONS = 2_000_000
 """Services of NAT VIPs times their backends: each is a flow for the answers."""
 MAX_BACKEND_ADDRESSES = 65_535
 """Every backend address has a zone of the connection tracker, and zones have 16 bits."""
+
+IPV4_HEADER, IPV6_HEADER = 20, 40
+"""Bytes that a tunnel adds (RFC 2003, RFC 2473)."""
 
 INTERFACE_TYPE: dict[Flavor, str] = {
     Flavor.OVS_DOCA: "dpdk",
@@ -108,23 +110,11 @@ def gateway_mac(switch: Switch) -> str:
     return f"{switch.mac[:-2]}{int(switch.mac[-2:], 16) ^ 1:02x}"
 
 
-def reach(vip: Vip, family: Family) -> Reach:
-    """Addresses that a backend must have one of to take queries to an address in *family* of *vip*."""
-    if vip.forwarding is Forwarding.IPIP:
-        return "any"
-    return "ipv6" if vip.forwarding is Forwarding.SIIT else family
-
-
 def members(pool: Pool, reached: Reach) -> list[Backend]:
     """Backends that have an address by which they are reached, in the order of the spec."""
     if reached == "any":
         return [b for b in pool.backends if b.ipv4 is not None or b.ipv6 is not None]
     return [b for b in pool.backends if address_of(b, reached) is not None]
-
-
-def extended(pool: Pool, mode: Forwarding) -> bool:
-    """Whether packets of a VIP that *pool* serves, and that are forwarded by *mode*, go through the extension."""
-    return pool.selection in (Selection.CLIENT, Selection.SPRAY) or mode in (Forwarding.IPIP, Forwarding.SIIT)
 
 
 def tunnel_end(backend: Backend, family: Family) -> Address | None:
@@ -162,10 +152,3 @@ def answers_leave_by(switch: Switch, ingress: str) -> str | None:
     if uplink is not None and uplink.next_hop is not None:
         return ingress
     return next((name for name, up in switch.uplinks.items() if up.next_hop is not None), None)
-
-
-def answers_pass(switch: Switch, vip: Vip, backend: Backend) -> bool:
-    """Whether the answers of *backend* for *vip* come back through the switch."""
-    if vip.forwarding in (Forwarding.NAT, Forwarding.SIIT):
-        return True
-    return backend.port is not None and backend.port in switch.ports

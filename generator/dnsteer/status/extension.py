@@ -10,8 +10,8 @@ from typing import Any
 from dnsteer.deploy.extension import program_for
 from dnsteer.deploy.target_switch import Switch
 from dnsteer.extension.handover import faults_of
+from dnsteer.modes import MODES
 from dnsteer.slots.membership import Membership
-from dnsteer.spec import derived
 from dnsteer.spec.model.families import ANY
 from dnsteer.spec.model.spec import Spec
 from dnsteer.status.counters import Count, Key, Sample, Served, Way
@@ -107,7 +107,7 @@ def _counts(
         yield (Served(service["name"], protocol), ""), Count(service["packets"], age)
         if vip is None:
             continue
-        reached = derived.reach(vip, "ipv6" if ":" in address else "ipv4")
+        reached = MODES[vip.forwarding].reach("ipv6" if ":" in address else "ipv4")
         whole = f"pool {vip.pool}"
         pool = pools.get(whole if reached == ANY else f"{whole} {_WORD[reached]}") or pools.get(whole)
         numbers = {m.name: m.number for m in pool.members} if pool else {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dnsteer.deploy.settle import as_settled, load_state
 from dnsteer.deploy.target_switch import WAITS, Switch
 from dnsteer.slots.maintenance import Overlay
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.record import Record
 from dnsteer.switch.state import State
 from dnsteer.switch.tools import SwitchError, UnavailableError

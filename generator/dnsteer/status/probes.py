@@ -13,6 +13,7 @@ from typing import Any
 
 from dnsteer.deploy.settle import load_state
 from dnsteer.deploy.target_switch import Switch
+from dnsteer.modes import MODES
 from dnsteer.slots.membership import Membership
 from dnsteer.slots.owners import owners_of
 from dnsteer.spec import derived
@@ -131,7 +132,7 @@ def _applied(reading: Reading) -> tuple[Spec, Sequence[Membership]]:
 
 def _membership(spec: Spec, vip: Vip, address: Address, memberships: Sequence[Membership]) -> Membership:
     """The members who take queries to *address*."""
-    reached = derived.reach(vip, derived.family_of(address))
+    reached = MODES[vip.forwarding].reach(derived.family_of(address))
     weights = {b.name: b.weight for b in derived.members(spec.pools[vip.pool], reached)}
     return next(m for m in memberships if m.pool == vip.pool and m.weights == weights)
 

@@ -20,7 +20,7 @@ from dnsteer.switch.state import STATE_KEY
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
 if TYPE_CHECKING:
-    from dnsteer.spec.load import Loaded
+    from dnsteer.spec.loaded import Loaded
     from dnsteer.spec.model.spec import Spec
     from dnsteer.status.extension import ExtensionView
     from dnsteer.status.verify import Drift

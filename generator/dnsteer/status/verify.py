@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from dnsteer.plan import min_fragment
+from dnsteer.plan.applied_slots import keep_slots
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import Flow, Group, groups_of, lines_of, parse_flow
-from dnsteer.slots.applied import keep_slots
 from dnsteer.slots.maintenance import NO_OVERLAY
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
 from dnsteer.switch.fragment_limit import Tracker

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.slots.membership import Member, Membership
 from dnsteer.slots.owners import owners_of
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Path
-from dnsteer.spec.load import Loaded
-from dnsteer.spec.model.families import ANY, FAMILIES, Reach
-from dnsteer.spec.model.spec import Forwarding, Pool, Spec, State, Switch
+from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.model.families import ANY, FAMILIES, Family, Reach
+from dnsteer.spec.model.spec import Forwarding, Pool, Spec, State, Switch, Vip
 from dnsteer.tables.cookies import OBJECT_BITS, Category, cookie, number_names
 from dnsteer.tables.rows import Rows
 from dnsteer.tables.subject import Subject
 
 T = TypeVar("T")
 _WORD = {"ipv4": "IPv4", "ipv6": "IPv6"}
+
+
+class ForwardingMode(Protocol):
+    """What tables ask a forwarding mode."""
+
+    @property
+    def number(self) -> int:
+        """Value of the register `mode`."""
+
+    def reach(self, family: Family) -> Reach:
+        """Addresses that a backend must have one of."""
+
+    def extended(self, pool: Pool) -> bool:
+        """Whether packets of a VIP that *pool* serves go through the extension."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +56,7 @@ class Context:
 
     loaded: Loaded
     overlay: Overlay
+    modes: Mapping[Forwarding, ForwardingMode]
     pipeline: Subject
     rows: Rows = field(default_factory=Rows)
     subjects: dict[int, Subject] = field(default_factory=dict)
@@ -61,7 +76,13 @@ class Context:
     @cached_property
     def pool_numbers(self) -> dict[str, int]:
         """Numbers of the pools' slots, by their keys."""
-        return number_names(_pool_keys(self.spec), 16)
+        either = {vip.pool for vip in self.spec.vips.values() if ANY in self._reached(vip)}
+        keys = (
+            slots_key(name, pool, to)
+            for name, pool in self.spec.pools.items()
+            for to in ((*FAMILIES, ANY) if name in either else FAMILIES)
+        )
+        return number_names(keys, 16)
 
     @cached_property
     def vips(self) -> dict[str, int]:
@@ -84,7 +105,7 @@ class Context:
     def pools(self) -> dict[str, PoolSlots]:
         """The slots of all pools that a VIP uses, by their keys."""
         used = {
-            (vip.pool, derived.reach(vip, derived.family_of(address)), vip.forwarding)
+            (vip.pool, self.modes[vip.forwarding].reach(derived.family_of(address)), vip.forwarding)
             for vip in self.spec.vips.values()
             for address in vip.addresses
         }
@@ -112,6 +133,13 @@ class Context:
             self._made[what] = make()
         return cast("T", self._made[what])
 
+    def extended(self, vip: Vip) -> bool:
+        """Whether packets of a VIP go through the extension."""
+        return self.modes[vip.forwarding].extended(self.spec.pools[vip.pool])
+
+    def _reached(self, vip: Vip) -> set[Reach]:
+        return {self.modes[vip.forwarding].reach(derived.family_of(a)) for a in vip.addresses}
+
     def _members(self, name: str, key: str, reached: Reach) -> Membership:
         pool = self.spec.pools[name]
         return Membership(
@@ -137,10 +165,3 @@ def slots_key(name: str, pool: Pool, reached: str) -> str:
 def _extension_ports(switch: Switch) -> list[str]:
     part = switch.extension
     return [] if part is None else [part.ingress.port, part.egress.port]
-
-
-def _pool_keys(spec: Spec) -> Iterator[str]:
-    tunneled = {vip.pool for vip in spec.vips.values() if vip.forwarding is Forwarding.IPIP}
-    for name, pool in spec.pools.items():
-        for reached in (*FAMILIES, ANY) if name in tunneled else FAMILIES:
-            yield slots_key(name, pool, reached)

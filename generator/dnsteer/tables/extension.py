@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dnsteer.spec import derived
 from dnsteer.spec.errors import Path
 from dnsteer.spec.model.extension import Extension
 from dnsteer.spec.model.spec import Switch
@@ -48,7 +47,7 @@ def rows(ctx: Context) -> Iterator[ExitRow]:
 
 def _to_backends(ctx: Context, part: Extension) -> Iterator[ExitRow]:
     uplink = next(iter(ctx.spec.switch.uplinks))
-    pools = [v.pool for v in ctx.spec.vips.values() if derived.extended(ctx.spec.pools[v.pool], v.forwarding)]
+    pools = [vip.pool for vip in ctx.spec.vips.values() if ctx.extended(vip)]
     places: dict[str, tuple[str, Path, str]] = {}
     for name in dict.fromkeys(pools):
         for i, backend in enumerate(ctx.spec.pools[name].backends):

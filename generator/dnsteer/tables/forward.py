@@ -11,11 +11,14 @@ from dnsteer.tables.table import Table
 
 @dataclass(frozen=True)
 class ForwardRow:
-    """What to do for a backend. *address* is the new destination, empty where it stays; *out* 0: the port that the query
-    came in by."""
+    """What to do for a backend, by the mode *word*.
+
+    *address* is the new destination, empty where it stays; *out* 0: the port that the query came in by.
+    """
 
     subject: Subject
-    mode: str
+    word: str
+    mode: int
     family: Family
     pool: int
     backend: int

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dnsteer.slots.membership import Membership
-from dnsteer.spec import derived
 from dnsteer.spec.errors import Path
 from dnsteer.spec.model.families import ANY
 from dnsteer.spec.model.spec import Selection
@@ -64,7 +63,7 @@ def rows(ctx: Context) -> Iterator[SlotTable | GroupRow]:
     line = ctx.loaded.document.line
     for slots in ctx.pools.values():
         pool, name = slots.pool, slots.members.pool
-        if all(family == ANY or derived.extended(pool, mode) for family, mode in slots.ways):
+        if all(family == ANY or ctx.modes[mode].extended(pool) for family, mode in slots.ways):
             continue
         if pool.selection is not Selection.DP_HASH:
             paths: dict[str, Path] = {b.name: ("pools", name, "backends", i) for i, b in enumerate(pool.backends)}

@@ -13,7 +13,6 @@ from dnsteer.tables.cookies import Category
 from dnsteer.tables.subject import Subject
 from dnsteer.tables.table import Register, Table
 
-MODE = {"dsr": 1, "nat": 2}
 TRANSPORT = {"udp": 1, "tcp": 2}
 
 
@@ -30,7 +29,7 @@ class ServiceRow(NamedTuple):
     port: int
     target_port: int
     pool: int
-    mode: str
+    mode: int
     slot_bits: int
     extended: bool = False
 
@@ -38,13 +37,13 @@ class ServiceRow(NamedTuple):
 def rows(ctx: Context) -> Iterator[ServiceRow]:
     """Every service of every address of every VIP."""
     for name, vip in ctx.spec.vips.items():
-        pool, mode = ctx.spec.pools[vip.pool], vip.forwarding.value
-        extended = derived.extended(pool, vip.forwarding)
+        pool, mode = ctx.spec.pools[vip.pool], ctx.modes[vip.forwarding]
+        extended = mode.extended(pool)
         bits = 0 if extended else _slot_bits(ctx.spec, pool)
         endpoints = [(e, e.protocol.value) for e in derived.endpoints(vip)]
         for address in vip.addresses:
             family, text = derived.family_of(address), str(address)
-            number = ctx.pool_numbers[slots_key(vip.pool, pool, derived.reach(vip, family))]
+            number = ctx.pool_numbers[slots_key(vip.pool, pool, mode.reach(family))]
             for e, protocol in endpoints:
                 subject = ctx.subject(
                     Category.SERVICE,
@@ -53,7 +52,7 @@ def rows(ctx: Context) -> Iterator[ServiceRow]:
                     ("vips", name, "services", e.index),
                 )
                 target = e.target_port if e.target_port != e.port else 0
-                yield ServiceRow(subject, text, family, protocol, e.port, target, number, mode, bits, extended)
+                yield ServiceRow(subject, text, family, protocol, e.port, target, number, mode.number, bits, extended)
 
 
 def _slot_bits(spec: Spec, pool: Pool) -> int:
@@ -71,7 +70,7 @@ TABLE = Table(
     registers=(
         Register("pool", 0, "number of the pool and family", "forward"),
         Register("slot", 1, "slot of the packet", "slot"),
-        Register("mode", 3, "forwarding mode: 1 dsr, 2 nat", "forward", values=MODE),
+        Register("mode", 3, "forwarding mode", "forward"),
         Register(
             "transport", 7, "1 UDP, 2 TCP: the counters of forward then count queries", "forward", values=TRANSPORT
         ),

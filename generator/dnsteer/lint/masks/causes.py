@@ -7,9 +7,10 @@ from dataclasses import replace
 from functools import partial
 
 from dnsteer.lint.masks.bound import Bound, mask_bound
+from dnsteer.modes import MODES
 from dnsteer.plan.build import build_plan
-from dnsteer.spec.derived import extended, slot_count
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.derived import slot_count
+from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Forwarding, Selection, Vip
 
 _MOST = 3
@@ -73,7 +74,7 @@ def _apart(loaded: Loaded, *, siit: bool) -> tuple[str, Loaded] | None:
     found = [
         name
         for name, vip in spec.vips.items()
-        if extended(spec.pools[vip.pool], vip.forwarding) and (vip.forwarding is Forwarding.SIIT) == siit
+        if MODES[vip.forwarding].extended(spec.pools[vip.pool]) and (vip.forwarding is Forwarding.SIIT) == siit
     ]
     if not found or len(found) == len(spec.vips):
         return None

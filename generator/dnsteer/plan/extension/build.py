@@ -37,11 +37,11 @@ def extension_of(ctx: Context) -> Extension | None:
     names: dict[str, str] = {}
     for name, vip in ctx.spec.vips.items():
         pool = ctx.spec.pools[vip.pool]
-        if derived.extended(pool, vip.forwarding):
+        if ctx.extended(vip):
             for address in vip.addresses:
                 family = derived.family_of(address)
                 targets = _targets(extension, names, vip, pool, family)
-                slots = ctx.pools[slots_key(vip.pool, pool, derived.reach(vip, family))]
+                slots = ctx.pools[slots_key(vip.pool, pool, MODES[vip.forwarding].reach(family))]
                 served = tuple(targets[owner] for owner in slots.owners)
                 extension.services += [
                     ExtendedService(
@@ -65,7 +65,7 @@ def _targets(extension: Extension, names: dict[str, str], vip: Vip, pool: Pool, 
     A server that is in several pools is one target: the program knows it by its address. *names* has those by address.
     """
     out: dict[str, str] = {}
-    for backend in derived.members(pool, derived.reach(vip, family)):
+    for backend in derived.members(pool, MODES[vip.forwarding].reach(family)):
         address = MODES[vip.forwarding].target(backend, family)
         name = f"{vip.pool}/{backend.name}/{address}" if address else f"{vip.pool}/{backend.name}"
         if address:

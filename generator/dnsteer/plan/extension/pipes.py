@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dnsteer.plan.extension.build import OWN_COUNTERS
 from dnsteer.plan.extension.program import ExtendedService, Extension
-from dnsteer.spec.checks.extension import IPV4_HEADER, IPV6_HEADER
+from dnsteer.spec.derived import IPV4_HEADER, IPV6_HEADER
 from dnsteer.spec.model.families import Family
 
 STRAYS = 6

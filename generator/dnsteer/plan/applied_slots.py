@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dnsteer.checks.load import check_slots
 from dnsteer.slots.membership import Membership
 from dnsteer.spec import derived
-from dnsteer.spec.load import Loaded, check_slots, with_slots
+from dnsteer.spec.loaded import Loaded, with_slots
 from dnsteer.spec.model.spec import Selection, Spec
 
 

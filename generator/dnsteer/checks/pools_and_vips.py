@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dnsteer.modes import MODES
 from dnsteer.spec import derived
-from dnsteer.spec.checks.scope import Scope
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.model.families import FAMILIES, Family
-from dnsteer.spec.model.spec import MAX_SLOTS, Backend, Forwarding, Pool, Selection, Vip
+from dnsteer.spec.model.spec import MAX_SLOTS, Backend, Pool, Selection, Vip
 from dnsteer.spec.schema_errors import near
+from dnsteer.spec.scope import Scope
 
 WORD: dict[Family, str] = {"ipv4": "IPv4", "ipv6": "IPv6"}
 
@@ -89,7 +90,7 @@ def check_vips(scope: Scope) -> Iterator[Finding]:
     serves = {name: {f: _serves(pool, f) for f in FAMILIES} for name, pool in scope.spec.pools.items()}
     for name, vip in scope.spec.vips.items():
         base: Path = ("vips", name)
-        pool = scope.spec.pools.get(vip.pool)
+        pool, mode = scope.spec.pools.get(vip.pool), MODES[vip.forwarding]
         if pool is None:
             yield scope.finding(
                 (*base, "pool"), f'"{vip.pool}"', "the name of a pool", near(vip.pool, scope.spec.pools)
@@ -97,9 +98,8 @@ def check_vips(scope: Scope) -> Iterator[Finding]:
         elif any(serves[vip.pool].values()):  # a pool that serves neither family has a finding of its own
             yield from _families(scope, base, vip, serves[vip.pool])
         for i, entry in enumerate(vip.services):
-            if vip.forwarding is not Forwarding.NAT and not isinstance(entry, str) and entry.target_port is not None:
-                way = vip.forwarding.value
-                why = "direct server return" if vip.forwarding is Forwarding.DSR else "the extension"
+            if not mode.translates_ports and not isinstance(entry, str) and entry.target_port is not None:
+                way, why = vip.forwarding.value, mode.changed_by
                 yield scope.finding(
                     (*base, "services", i, "target_port"), f"{entry.target_port} with forwarding {way}",
                     f"no target_port with {way}", f"{why} changes no port: remove it, or use forwarding: nat",
@@ -118,7 +118,7 @@ def _families(scope: Scope, base: Path, vip: Vip, serves: dict[Family, bool]) ->
     """One finding for each family that the VIP has addresses in and the pool does not serve."""
     for asked in FAMILIES:
         found = [i for i, a in enumerate(vip.addresses) if derived.family_of(a) == asked]
-        family = derived.reach(vip, asked)
+        family = MODES[vip.forwarding].reach(asked)
         if family != "any" and found and not serves[family]:
             shown = ", ".join(str(vip.addresses[i]) for i in found[:3]) + (", ..." if len(found) > 3 else "")
             yield scope.finding(

@@ -1,91 +1,28 @@
-"""Services that cannot be told apart: the same one twice, and NAT whose answers would belong to two VIPs."""
+"""NAT whose answers would belong to two VIPs: what comes back from a backend's address and port must be of one of them."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
+from dnsteer.modes.base import NamedVip
 from dnsteer.spec import derived
-from dnsteer.spec.checks.scope import Scope
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.model.families import FAMILIES, Family
-from dnsteer.spec.model.spec import Forwarding, Protocol
+from dnsteer.spec.model.spec import Protocol
 from dnsteer.spec.model.types import Address
-
-
-def check_services(scope: Scope) -> Iterator[Finding]:
-    """All findings of services that conflict."""
-    too_many = list(_limits(scope))
-    yield from too_many
-    if not too_many:
-        yield from _duplicates(scope)
-        yield from _nat(scope)
-
-
-def _limits(scope: Scope) -> Iterator[Finding]:
-    """What is too much for a switch, and for looking at each of it."""
-    services = translations = 0
-    members = {(name, f): len(derived.members(p, f)) for name, p in scope.spec.pools.items() for f in FAMILIES}
-    for vip in scope.spec.vips.values():
-        ports = sum(1 for _ in derived.endpoints(vip))
-        services += ports * len(vip.addresses)
-        if vip.forwarding is Forwarding.NAT:
-            translations += ports * sum(members.get((vip.pool, derived.family_of(a)), 0) for a in vip.addresses)
-    for count, most, what in (
-        (services, derived.MAX_SERVICES, "services (addresses times protocols and ports)"),
-        (translations, derived.MAX_TRANSLATIONS, "NAT translations (services times backends)"),
-    ):
-        if count > most:
-            yield scope.finding(
-                ("vips",), f"{count} {what}", f"at most {most}", "each is a flow: split the spec by switch"
-            )
+from dnsteer.spec.scope import Pair, Scope
 
 
 @dataclass
-class _Pair:
-    """Two things in each other's way: where the later and the earlier one are, and in what they meet."""
-
-    path: Path
-    earlier: Path
-    met: list[str] = field(default_factory=list)
-
-    def shown(self) -> str:
-        """What they meet in, shortened."""
-        met = list(dict.fromkeys(self.met))
-        return ", ".join(met[:4]) + (f" and {len(met) - 4} more" if len(met) > 4 else "")
-
-
-@dataclass
-class _Mixed(_Pair):
+class _Mixed(Pair):
     """Two translations whose answers cannot be told apart."""
 
     own: Address | None = None
     both: str = ""
     fragments: bool = False
     one_address: bool = False
-
-
-def _duplicates(scope: Scope) -> Iterator[Finding]:
-    """The same address, protocol and port twice: one finding for a pair of VIPs, or of entries of one VIP."""
-    seen: dict[tuple[Address, Protocol, int], Path] = {}
-    pairs: dict[tuple[Path, Path], _Pair] = {}
-    for name, vip in scope.spec.vips.items():
-        addresses = dict.fromkeys(vip.addresses)
-        for endpoint in derived.endpoints(vip):
-            path: Path = ("vips", name, "services", endpoint.index)
-            for address in addresses:
-                earlier = seen.setdefault((address, endpoint.protocol, endpoint.port), path)
-                if earlier is path:
-                    continue
-                key = (path, earlier) if earlier[1] == name else (path[:2], earlier[:2])
-                pair = pairs.setdefault(key, _Pair(path, earlier))
-                pair.met.append(f"{address} port {endpoint.port}/{endpoint.protocol.value}")
-    for pair in pairs.values():
-        yield scope.finding(
-            pair.path, f"{pair.shown()} a second time", "each address, protocol and port once",
-            f"see {scope.where(pair.earlier)}",
-        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -107,10 +44,19 @@ class _Translation:
         return self.vip, self.port
 
 
-def _nat(scope: Scope) -> Iterator[Finding]:
+def check_nat(scope: Scope, vips: Sequence[NamedVip]) -> Iterator[Finding]:
     """What comes back from a backend's address and port must belong to one VIP address and port, fragments included."""
+    count = 0
+    for _, vip, pool in vips:
+        members = (len(derived.members(pool, derived.family_of(a))) for a in vip.addresses)
+        count += sum(1 for _ in derived.endpoints(vip)) * sum(members)
+    if count > derived.MAX_TRANSLATIONS:
+        what = f"{count} NAT translations (services times backends)"
+        advice = "each is a flow: split the spec by switch"
+        yield scope.finding(("vips",), what, f"at most {derived.MAX_TRANSLATIONS}", advice)
+        return
     pairs: dict[tuple[str, str], _Mixed] = {}
-    translations = _translations(scope)
+    translations = _translations(vips)
     for own, pools in _shared(scope, translations):
         items = [t for key in pools for t in translations[key]]
         for fragments, found in ((False, _same_port(items)), (True, _fragments(items))):
@@ -151,12 +97,10 @@ def _mixed(own: Address, item: _Translation, first: _Translation, fragments: boo
     return _Mixed(item.service, first.service, [], own, both, fragments)
 
 
-def _translations(scope: Scope) -> dict[tuple[str, Family], list[_Translation]]:
+def _translations(vips: Sequence[NamedVip]) -> dict[tuple[str, Family], list[_Translation]]:
     """The translations of each pool that a NAT VIP uses, by family."""
     out: dict[tuple[str, Family], list[_Translation]] = defaultdict(list)
-    for name, vip in scope.spec.vips.items():
-        if vip.forwarding is not Forwarding.NAT or vip.pool not in scope.spec.pools:
-            continue
+    for name, vip, _ in vips:
         restore = vip.fragments == "restore"
         for address in dict.fromkeys(vip.addresses):
             place: Path = ("vips", name, "addresses", vip.addresses.index(address))

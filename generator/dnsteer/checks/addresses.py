@@ -6,19 +6,20 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from dnsteer.modes import MODES
 from dnsteer.spec import derived
-from dnsteer.spec.checks.scope import Scope
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.model.families import FAMILIES
-from dnsteer.spec.model.spec import Backend, Forwarding, Pool
+from dnsteer.spec.model.spec import Backend, Pool
 from dnsteer.spec.model.types import Address
+from dnsteer.spec.scope import Scope
 
 
 def check_addresses(scope: Scope) -> Iterator[Finding]:
     """All findings of addresses and servers that conflict."""
     yield from _twice(scope)
     yield from _roles(scope)
-    direct = {vip.pool for vip in scope.spec.vips.values() if vip.forwarding is Forwarding.DSR}
+    direct = {vip.pool for vip in scope.spec.vips.values() if MODES[vip.forwarding].by_mac}
     for name, pool in scope.spec.pools.items():
         yield from _same_backend(scope, name, pool, name in direct)
     yield from _elsewhere(scope)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dnsteer.checks.pools_and_vips import WORD
+from dnsteer.modes import MODES
 from dnsteer.spec import derived
-from dnsteer.spec.checks.pools_and_vips import WORD
-from dnsteer.spec.checks.scope import Scope
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.model.device import Device
 from dnsteer.spec.model.families import FAMILIES, Family
 from dnsteer.spec.model.spec import Flavor, Forwarding, Spec, Vip
 from dnsteer.spec.schema_errors import near
+from dnsteer.spec.scope import Scope
 
 _NEEDS = {"dpdk": "dpdk-devargs", "dpdkvhostuserclient": "vhost-server-path", "patch": "peer"}
 """Options without which Open vSwitch does not open a device of a type."""
@@ -151,13 +152,10 @@ def _first_return(spec: Spec) -> dict[Family, str]:
     known: dict[tuple[str, Family, Forwarding], bool] = {}
     for name, vip in spec.vips.items():
         for address in vip.addresses:
-            family = derived.family_of(address)
-            if vip.forwarding is Forwarding.SIIT:
-                family = "ipv6"  # they come to the gateway as what the backends send
+            mode = MODES[vip.forwarding]
+            family = mode.answers_in(derived.family_of(address))
             if family not in needs and vip.pool in spec.pools and _passes(spec, vip, family, known):
-                how = {Forwarding.NAT: "NAT", Forwarding.SIIT: "translation"}.get(
-                    vip.forwarding, "backends on ports of their own"
-                )
+                how = mode.answers_by or "backends on ports of their own"
                 needs[family] = f"answers of VIP {name} pass the switch ({how})"
     return {family: needs[family] for family in FAMILIES if family in needs}
 
@@ -165,6 +163,7 @@ def _first_return(spec: Spec) -> dict[Family, str]:
 def _passes(spec: Spec, vip: Vip, family: Family, known: dict[tuple[str, Family, Forwarding], bool]) -> bool:
     key = (vip.pool, family, vip.forwarding)
     if key not in known:
-        members = derived.members(spec.pools[vip.pool], derived.reach(vip, family))
-        known[key] = any(b.weight and derived.answers_pass(spec.switch, vip, b) for b in members)
+        mode = MODES[vip.forwarding]
+        members = derived.members(spec.pools[vip.pool], mode.reach(family))
+        known[key] = any(b.weight and mode.answers_pass(spec.switch, b) for b in members)
     return known[key]

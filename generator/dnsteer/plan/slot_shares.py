@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
+from dnsteer.modes import MODES
 from dnsteer.slots.assignment import worst_share
 from dnsteer.slots.maintenance import Absence
 from dnsteer.slots.owners import owners
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding
-from dnsteer.spec.load import Loaded
+from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.families import ANY, FAMILIES, Reach
 from dnsteer.spec.model.spec import Pool, Spec, State
 
@@ -35,7 +36,11 @@ def used_weights(spec: Spec) -> dict[str, list[dict[str, int]]]:
 
     Pools that no VIP uses, and sets in which nobody has a weight, are left out.
     """
-    asked = {(vip.pool, derived.reach(vip, derived.family_of(a))) for vip in spec.vips.values() for a in vip.addresses}
+    asked = {
+        (vip.pool, MODES[vip.forwarding].reach(derived.family_of(a)))
+        for vip in spec.vips.values()
+        for a in vip.addresses
+    }
     out: dict[str, list[dict[str, int]]] = {}
     for name, pool in spec.pools.items():
         for family in (each for each in (*FAMILIES, ANY) if (name, each) in asked):

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dnsteer.checks.pools_and_vips import WORD
+from dnsteer.modes import MODES
 from dnsteer.spec import derived
-from dnsteer.spec.checks.extension import IPV4_HEADER, IPV6_HEADER
-from dnsteer.spec.checks.pools_and_vips import WORD
-from dnsteer.spec.checks.scope import Scope
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.model.families import ANY, FAMILIES
-from dnsteer.spec.model.spec import Forwarding, Spec, State, Vip
+from dnsteer.spec.model.spec import State
 from dnsteer.spec.model.types import Address
+from dnsteer.spec.scope import Scope
 
 
-def doubts(scope: Scope) -> Iterator[Finding]:
+def warnings(scope: Scope) -> Iterator[Finding]:
     """All warnings of a valid spec."""
     yield from _ports(scope)
     yield from _pools(scope)
@@ -34,22 +34,26 @@ def _ports(scope: Scope) -> Iterator[Finding]:
 
 def _pools(scope: Scope) -> Iterator[Finding]:
     spec = scope.spec
-    asked = {(vip.pool, derived.reach(vip, derived.family_of(a))) for vip in spec.vips.values() for a in vip.addresses}
+    asked = {
+        (vip.pool, MODES[vip.forwarding].reach(derived.family_of(a)))
+        for vip in spec.vips.values()
+        for a in vip.addresses
+    }
     used = {name for name, _ in asked}
     for name, pool in spec.pools.items():
         base: Path = ("pools", name)
         if name not in used:
             yield scope.finding(base, "a pool that no VIP uses", "a VIP with this pool", kind="pools that no VIP uses")
             continue
-        dark = [
+        down = [
             reached
             for reached in (*FAMILIES, ANY)
             if (name, reached) in asked
             and not any(b.weight and b.state is State.UP for b in derived.members(pool, reached))
         ]
-        if dark:
-            families = [family for family in FAMILIES if family in dark]
-            one = len(families) == 1 and ANY not in dark
+        if down:
+            families = [family for family in FAMILIES if family in down]
+            one = len(families) == 1 and ANY not in down
             what = f"every backend for {WORD[families[0]]}" if one else "every backend"
             yield scope.finding(
                 (*base, "backends"), f"{what} down", "a backend that is up",
@@ -64,7 +68,7 @@ def _extension(scope: Scope) -> Iterator[Finding]:
     spec = scope.spec
     if spec.switch.extension is None:
         return
-    through = [(n, vip) for n, vip in spec.vips.items() if derived.extended(spec.pools[vip.pool], vip.forwarding)]
+    through = [(n, vip) for n, vip in spec.vips.items() if MODES[vip.forwarding].extended(spec.pools[vip.pool])]
     if not through:
         yield scope.finding(
             ("switch", "extension"), "an extension that no VIP needs", "a VIP with forwarding ipip or siit, or with a pool "
@@ -74,7 +78,7 @@ def _extension(scope: Scope) -> Iterator[Finding]:
     mtu = USUAL_MTU if part is None or part.mtu is None else part.mtu
     said = "as usual: switch.bringup.mtu is left out" if part is None or part.mtu is None else "switch.bringup.mtu"
     for name, vip in through:
-        more = _longer(spec, vip)
+        more = MODES[vip.forwarding].lengthens(vip, spec.pools[vip.pool])
         if more and mtu < USUAL_MTU + more:
             yield scope.finding(
                 ("vips", name, "forwarding"), f"{vip.forwarding.value}, and links of {mtu} bytes ({said})",
@@ -89,18 +93,6 @@ USUAL_MTU = 1500
 """Bytes of Ethernet without jumbo frames."""
 
 
-def _longer(spec: Spec, vip: Vip) -> int:
-    """By how many bytes the extension makes full segments towards a VIP too long for the links that they came by.
-
-    Those that a translation makes longer are not: the servers ask for segments that fit their IPv6 links (RFC 9293, 3.7.1).
-    """
-    if vip.forwarding is not Forwarding.IPIP:
-        return 0
-    families = {derived.family_of(a) for a in vip.addresses}
-    ends = [derived.tunnel_end(b, f) for b in spec.pools[vip.pool].backends for f in families]
-    return max(IPV4_HEADER if end.version == 4 else IPV6_HEADER for end in ends if end is not None)
-
-
 def _vips(scope: Scope) -> Iterator[Finding]:
     echo: dict[Address, str] = {}
     for name, vip in scope.spec.vips.items():
@@ -108,11 +100,9 @@ def _vips(scope: Scope) -> Iterator[Finding]:
             for address in vip.addresses:
                 echo.setdefault(address, name)
     for name, vip in scope.spec.vips.items():
-        if vip.forwarding is not Forwarding.NAT and vip.fragments == "drop":
+        why = MODES[vip.forwarding].fragments
+        if why and vip.fragments == "drop":
             way = vip.forwarding.value
-            why = "direct server return translates no answers, so that fragments of them are never dropped"
-            if vip.forwarding is Forwarding.SIIT:
-                why = "the extension translates no fragments: they are always dropped"
             yield scope.finding(
                 ("vips", name, "fragments"), f'"drop" with forwarding {way}', f"no fragments key with {way}", why,
                 "VIPs with fragments: drop, which has no effect without forwarding nat",

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dnsteer.modes import MODES
 from dnsteer.spec import derived
-from dnsteer.spec.checks.scope import Scope
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.model.extension import Extension
-from dnsteer.spec.model.spec import Forwarding, Pool, Protocol, Selection, Vip
+from dnsteer.spec.model.spec import Pool, Protocol, Selection, Vip
 from dnsteer.spec.model.types import Address
+from dnsteer.spec.scope import Scope
 
 _AT: Path = ("switch", "extension")
-IPV4_HEADER, IPV6_HEADER = 20, 40
-"""Bytes that a tunnel adds (RFC 2003, 2473)."""
 
 
 def check_extension(scope: Scope) -> Iterator[Finding]:
@@ -34,47 +33,41 @@ def check_extension(scope: Scope) -> Iterator[Finding]:
     vips = [(n, v, scope.spec.pools[v.pool]) for n, v in scope.spec.vips.items() if v.pool in scope.spec.pools]
     for name, vip, pool in vips:
         yield from _combination(scope, name, vip, pool)
-    through = [(name, vip, pool) for name, vip, pool in vips if derived.extended(pool, vip.forwarding)]
+    through = [(name, vip, pool) for name, vip, pool in vips if MODES[vip.forwarding].extended(pool)]
     part = scope.spec.switch.extension
     if part is not None:
         yield from _ports(scope, part)
         yield from _addresses(scope, part)
-        yield from _tunnels(scope, part, through)
         yield from _budgets(scope, part, through)
     elif through:
         name, vip, pool = through[0]
         what = f"forwarding {vip.forwarding.value}"
-        if vip.forwarding not in (Forwarding.IPIP, Forwarding.SIIT):
+        if not MODES[vip.forwarding].by_extension:
             what = f"selection {pool.selection.value} of pool {vip.pool}"
         yield scope.finding(
             ("vips", name), f"{what}, and no switch.extension", "the extension, which Open vSwitch hands such packets to",
             "give switch.extension its ingress and egress port (docs/extension.md)",
         )  # fmt: skip
     yield from _places(scope, through)
-    yield from _answers(scope, through)
 
 
 def _combination(scope: Scope, name: str, vip: Vip, pool: Pool) -> Iterator[Finding]:
     """Selection and forwarding of a VIP that do not go together."""
     base: Path = ("vips", name)
     pair = f"forwarding {vip.forwarding.value} with selection {pool.selection.value} of pool {vip.pool}"
-    if vip.forwarding is Forwarding.NAT and derived.extended(pool, vip.forwarding):
+    extended = MODES[vip.forwarding].extended(pool)
+    if extended and not MODES[vip.forwarding].program:
+        *words, last = [mode.word.value for mode in MODES.values() if mode.program]
+        way = vip.forwarding.value.upper()
         yield scope.finding(
-            (*base, "forwarding"), pair, "dsr, ipip or siit with this selection",
-            "the extension keeps no way back for NAT; NAT goes with selection source-port or dp-hash",
+            (*base, "forwarding"), pair, f"{', '.join(words)} or {last} with this selection",
+            f"the extension keeps no way back for {way}; {way} goes with selection source-port or dp-hash",
         )  # fmt: skip
-    if pool.selection is Selection.DP_HASH and derived.extended(pool, vip.forwarding):
+    if extended and pool.selection is Selection.DP_HASH:
         yield scope.finding(
             (*base, "forwarding"), pair, "selection source-port, client or spray with this forwarding",
             "the switch's hash does not reach the extension",
         )  # fmt: skip
-    if vip.forwarding is Forwarding.SIIT:
-        for i, address in enumerate(vip.addresses):
-            if address.version == 6:
-                yield scope.finding(
-                    (*base, "addresses", i), f"{address} with forwarding siit", "an IPv4 address",
-                    "IPv6 clients need no translation: make it a VIP of its own, with forwarding: dsr or nat",
-                )  # fmt: skip
     if pool.selection is Selection.SPRAY:
         for endpoint in derived.endpoints(vip):
             if endpoint.protocol is Protocol.TCP:
@@ -124,24 +117,6 @@ def _addresses(scope: Scope, part: Extension) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _tunnels(scope: Scope, part: Extension, through: list[tuple[str, Vip, Pool]]) -> Iterator[Finding]:
-    """Tunnels need a source address of the family that they are in."""
-    told: set[int] = set()
-    for name, vip, pool in through:
-        if vip.forwarding is not Forwarding.IPIP:
-            continue
-        for address in vip.addresses:
-            for i, backend in enumerate(pool.backends):
-                end = derived.tunnel_end(backend, derived.family_of(address))
-                own = part.ipv4 if end is not None and end.version == 4 else part.ipv6
-                if end is not None and own is None and end.version not in told:
-                    told.add(end.version)
-                    yield scope.finding(
-                        _AT, f'no "ipv{end.version}"', f"a source address for tunnels over IPv{end.version}",
-                        f"VIP {name} has one to {end} ({scope.where(('pools', vip.pool, 'backends', i))})",
-                    )  # fmt: skip
-
-
 def _budgets(scope: Scope, part: Extension, through: list[tuple[str, Vip, Pool]]) -> Iterator[Finding]:
     """What is rendered must fit, and the largest service a second time: it is there twice while it changes."""
     services = slots = largest = 0
@@ -149,7 +124,7 @@ def _budgets(scope: Scope, part: Extension, through: list[tuple[str, Vip, Pool]]
     for _, vip, pool in through:
         count, each = len(list(derived.endpoints(vip))) * len(vip.addresses), derived.slot_count(scope.spec, pool)
         services, slots, largest = services + count, slots + count * each, max(largest, each)
-        if vip.forwarding is not Forwarding.DSR:
+        if MODES[vip.forwarding].by_extension:
             ends |= {(vip.pool, b.name, a.version) for b in pool.backends for a in vip.addresses}
     for key, needed, why in (
         ("vips", services + 1, f"{services} services, and one that changes"),
@@ -185,29 +160,3 @@ def _places(scope: Scope, through: list[tuple[str, Vip, Pool]]) -> Iterator[Find
                     (*path, "mac"), f"mac {backend.mac} behind {place}, and behind {first} elsewhere",
                     "one place for a MAC address behind the extension", f"see {scope.where(where)}",
                 )  # fmt: skip
-
-
-def _answers(scope: Scope, through: list[tuple[str, Vip, Pool]]) -> Iterator[Finding]:
-    """Answers to translate must lead to one VIP."""
-    seen: dict[tuple[Address, Protocol, int], tuple[Address, Path]] = {}
-    told: set[tuple[Path, Path]] = set()
-    for name, vip, pool in through:
-        if vip.forwarding is not Forwarding.SIIT:
-            continue
-        for i, address in enumerate(vip.addresses):
-            if address.version == 6:
-                continue  # refused above
-            path: Path = ("vips", name, "addresses", i)
-            for backend in derived.members(pool, "ipv6"):
-                assert backend.ipv6 is not None
-                for endpoint in derived.endpoints(vip):
-                    first, where = seen.setdefault((backend.ipv6, endpoint.protocol, endpoint.port), (address, path))
-                    if first != address and (path, where) not in told:
-                        told.add((path, where))
-                        yield scope.finding(
-                            path,
-                            f"answers of backend {backend.ipv6} from port {endpoint.port}/{endpoint.protocol.value} for "
-                            f"both {address} and {first}",
-                            "one VIP address for what comes from a backend's address and port",
-                            f"give each VIP backend addresses of its own; see {scope.where(where)}",
-                        )  # fmt: skip

@@ -1,12 +1,26 @@
-"""What the rules share: the spec under check and the document that gives its lines."""
+"""What checks share: the spec under check, and the document that gives its lines."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dnsteer.spec.document import Document
 from dnsteer.spec.errors import Finding, Path, show_path
 from dnsteer.spec.model.spec import Spec
+
+
+@dataclass
+class Pair:
+    """Two things in each other's way: where the later and the earlier one are, and in what they meet."""
+
+    path: Path
+    earlier: Path
+    met: list[str] = field(default_factory=list)
+
+    def shown(self) -> str:
+        """What they meet in, shortened."""
+        met = list(dict.fromkeys(self.met))
+        return ", ".join(met[:4]) + (f" and {len(met) - 4} more" if len(met) > 4 else "")
 
 
 @dataclass(frozen=True)

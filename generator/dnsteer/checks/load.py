@@ -1,0 +1,64 @@
+"""From a file to a spec that can work, or to all of what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path as FilePath
+
+from pydantic import ValidationError
+
+from dnsteer.checks.addresses import check_addresses
+from dnsteer.checks.bringup import check_bringup
+from dnsteer.checks.extension import check_extension
+from dnsteer.checks.modes import check_modes
+from dnsteer.checks.pools_and_vips import check_pools, check_vips
+from dnsteer.checks.services import check_services
+from dnsteer.checks.switch import check_switch
+from dnsteer.checks.warnings import warnings
+from dnsteer.spec.document import Document, read_document
+from dnsteer.spec.errors import MAX_FINDINGS, Finding, SpecError
+from dnsteer.spec.loaded import Loaded, with_slots
+from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.schema_errors import findings_of, show_value
+from dnsteer.spec.scope import Scope
+
+Check = Callable[[Scope], Iterator[Finding]]
+_CHECKS: Sequence[Check] = (
+    check_switch, check_bringup, check_pools, check_vips, check_addresses, check_services, check_extension, check_modes
+)  # fmt: skip
+_BY_SLOTS: Sequence[Check] = (check_pools, check_extension)
+"""What looks at the number of slots."""
+
+
+def load_spec(file: FilePath) -> Loaded:
+    """Read *file*. Raises SpecError with all findings of the first phase that fails: syntax, structure, meaning."""
+    return check_document(read_document(file))
+
+
+def check_document(doc: Document) -> Loaded:
+    """Check a parsed document. Raises SpecError as load_spec does."""
+    if not isinstance(doc.value, dict):
+        expected = "a mapping with the keys apiVersion, switch, pools and vips"
+        hint = "start from examples/quickstart.yaml"
+        raise SpecError(doc.file, [Finding(doc.line(()), (), show_value(doc.value), expected, hint)])
+    try:
+        spec = Spec.model_validate(doc.value)
+    except ValidationError as err:
+        raise SpecError(doc.file, findings_of(err, doc), err.error_count()) from None
+    scope = Scope(spec, doc)
+    _refuse(scope, _CHECKS)
+    return Loaded(spec, doc, tuple(warnings(scope)))
+
+
+def check_slots(loaded: Loaded, slots: Mapping[str, int]) -> Loaded:
+    """The same with other numbers of slots, by pool. Raises SpecError when it does not work with these."""
+    spec = with_slots(loaded.spec, slots)
+    _refuse(Scope(spec, loaded.document), _BY_SLOTS)
+    return Loaded(spec, loaded.document, loaded.warnings, slots)
+
+
+def _refuse(scope: Scope, checks: Sequence[Check]) -> None:
+    findings = list(islice((finding for check in checks for finding in check(scope)), MAX_FINDINGS + 1))
+    if findings:
+        raise SpecError(scope.doc.file, findings)

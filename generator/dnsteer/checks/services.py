@@ -1,0 +1,50 @@
+"""Services: not too many, and none twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dnsteer.spec import derived
+from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.model.spec import Protocol
+from dnsteer.spec.model.types import Address
+from dnsteer.spec.scope import Pair, Scope
+
+
+def check_services(scope: Scope) -> Iterator[Finding]:
+    """All findings of services that conflict."""
+    too_many = list(_limits(scope))
+    yield from too_many
+    if not too_many:
+        yield from _duplicates(scope)
+
+
+def _limits(scope: Scope) -> Iterator[Finding]:
+    """What is too much for a switch, and for looking at each of it."""
+    vips = scope.spec.vips.values()
+    count, most = sum(sum(1 for _ in derived.endpoints(v)) * len(v.addresses) for v in vips), derived.MAX_SERVICES
+    if count > most:
+        what = "services (addresses times protocols and ports)"
+        yield scope.finding(("vips",), f"{count} {what}", f"at most {most}", "each is a flow: split the spec by switch")
+
+
+def _duplicates(scope: Scope) -> Iterator[Finding]:
+    """The same address, protocol and port twice: one finding for a pair of VIPs, or of entries of one VIP."""
+    seen: dict[tuple[Address, Protocol, int], Path] = {}
+    pairs: dict[tuple[Path, Path], Pair] = {}
+    for name, vip in scope.spec.vips.items():
+        addresses = dict.fromkeys(vip.addresses)
+        for endpoint in derived.endpoints(vip):
+            path: Path = ("vips", name, "services", endpoint.index)
+            for address in addresses:
+                earlier = seen.setdefault((address, endpoint.protocol, endpoint.port), path)
+                if earlier is path:
+                    continue
+                key = (path, earlier) if earlier[1] == name else (path[:2], earlier[:2])
+                pair = pairs.setdefault(key, Pair(path, earlier))
+                pair.met.append(f"{address} port {endpoint.port}/{endpoint.protocol.value}")
+    for pair in pairs.values():
+        yield scope.finding(
+            pair.path, f"{pair.shown()} a second time", "each address, protocol and port once",
+            f"see {scope.where(pair.earlier)}",
+        )  # fmt: skip

@@ -1,1 +1,0 @@
-"""What a spec that is well formed may still have wrong: a module for each part."""

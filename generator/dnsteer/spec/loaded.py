@@ -1,0 +1,68 @@
+"""A valid spec with what it came from, and what tells it from others."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+from dnsteer.spec import derived
+from dnsteer.spec.document import Document
+from dnsteer.spec.errors import Finding
+from dnsteer.spec.model.spec import Selection, Spec
+
+_ABOUT: dict[str, Any] = {"lint": True, "switch": {"hardware", "link_gbps", "bringup"}}
+"""What tells about a spec and changes nothing of what it makes."""
+_UNTOLD = 1024
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A valid spec, the document it came from (for line numbers) and its warnings.
+
+    *kept* are the numbers of slots, by pool, that the document does not name and that are not those of a new pool.
+    """
+
+    spec: Spec
+    document: Document
+    warnings: tuple[Finding, ...]
+    kept: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def file(self) -> str:
+        """The file's name as it was given."""
+        return self.document.file
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells this spec from others, see `digest`; reckoned once."""
+        return digest(self.spec, self.kept)
+
+
+def with_slots(spec: Spec, slots: Mapping[str, int | None]) -> Spec:
+    """The same with other numbers of slots, by pool."""
+    if not slots:
+        return spec
+    pools = {name: pool.model_copy(update={"slots": slots.get(name, pool.slots)}) for name, pool in spec.pools.items()}
+    return spec.model_copy(update={"pools": pools})
+
+
+def digest(spec: Spec, kept: Mapping[str, int] = MappingProxyType({})) -> str:
+    """SHA-256 (hex) of what the spec says about forwarding, with the numbers of slots that pools have kept.
+
+    Comments, format, the spelling of addresses and the order of an object's keys do not change it. The order in which
+    objects are listed does (it is the order of the flows).
+    """
+    numbers: dict[str, int | None] = {}
+    for name, pool in spec.pools.items():
+        if (pool.slots is None and pool.selection is not Selection.DP_HASH) or name in kept:
+            number = kept.get(name) or derived.slot_count(spec, pool)
+            # When it was what every pool got, it was not told; what was applied then is to have the same digest today.
+            numbers[name] = None if number == _UNTOLD else number
+    about = _ABOUT
+    if spec.switch.vlans == "untagged":  # so the digest is what it was before the key was there
+        about = {**_ABOUT, "switch": {*_ABOUT["switch"], "vlans"}}
+    return hashlib.sha256(with_slots(spec, numbers).model_dump_json(exclude=about).encode()).hexdigest()
