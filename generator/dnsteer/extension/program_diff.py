@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
 
+from dnsteer.modes import BY_PROGRAM
 from dnsteer.switch.tools import SwitchError
 
 Value = dict[str, Any]
@@ -180,17 +181,15 @@ def _unused(name: str, *taken: Any) -> str:
 
 def _answering(old: Value, new: Value) -> set[str]:
     """Backends whose translated answers may be under way for VIPs that are still translated."""
-    still = {key_of(v) for v in new["vips"] if v["forward"] == "siit"}
-    return {slot for v in old["vips"] if v["forward"] == "siit" and key_of(v) in still for slot in v["slots"]}
+    still = {key_of(v) for v in new["vips"] if _translates(v)}
+    return {slot for v in old["vips"] if _translates(v) and key_of(v) in still for slot in v["slots"]}
 
 
 def _answers_clash(vip: Mapping[str, Any], others: Collection[Mapping[str, Any]]) -> bool:
     """Whether answers to translate would lead to two VIPs."""
     mine = set(vip["slots"])
-    return vip["forward"] == "siit" and any(
-        v["forward"] == "siit"
-        and (v["protocol"], v["port"]) == (vip["protocol"], vip["port"])
-        and mine & set(v["slots"])
+    return _translates(vip) and any(
+        _translates(v) and (v["protocol"], v["port"]) == (vip["protocol"], vip["port"]) and mine & set(v["slots"])
         for v in others
     )
 
@@ -198,3 +197,8 @@ def _answers_clash(vip: Mapping[str, Any], others: Collection[Mapping[str, Any]]
 def idle(running: Value) -> Value:
     """A program for the same ports that serves nobody."""
     return {k: v for k, v in running.items() if k in ("version", "ports", "budgets")} | {"backends": [], "vips": []}
+
+
+def _translates(vip: Mapping[str, Any]) -> bool:
+    mode = BY_PROGRAM.get(vip["forward"])
+    return mode is not None and mode.translates

@@ -19,7 +19,7 @@ from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.derived import Endpoint
 from dnsteer.spec.model.families import FAMILIES
-from dnsteer.spec.model.spec import Backend, Forwarding, Selection, Spec, Vip
+from dnsteer.spec.model.spec import Backend, Selection, Spec, Vip
 from dnsteer.spec.model.types import Address
 
 MAX_SERVERS = 128
@@ -242,9 +242,10 @@ class _Hosts:
         if not addresses:
             return
         passes = MODES[vip.forwarding].answers_pass(self.spec.switch, backend)
-        owns = vip.forwarding in (Forwarding.DSR, Forwarding.IPIP)
-        host.tunneled |= vip.forwarding is Forwarding.IPIP
-        server.small |= vip.forwarding is Forwarding.SIIT
+        mode = MODES[vip.forwarding]
+        owns = mode.owns_vip
+        host.tunneled |= mode.tunnels
+        server.small |= mode.translates
         if passes:
             host.passes = True
             answers = families | ({derived.family_of(a) for a in addresses} if owns else set())

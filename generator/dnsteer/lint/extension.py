@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator
 from dnsteer.lint import codes
 from dnsteer.lint.findings import Finding
 from dnsteer.lint.wording import finding
+from dnsteer.modes import MODES
 from dnsteer.offload.examine import Examination
 from dnsteer.offload.extension import not_run, not_run_of
 from dnsteer.offload.path import Hop, Path
 from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.extension.pipes import counters_of, entries, pipes_of
 from dnsteer.spec.errors import Path as SpecPath
-from dnsteer.spec.model.spec import Flavor, Forwarding, Switch
+from dnsteer.spec.model.spec import Flavor, Switch
 
 _AT: SpecPath = ("switch", "extension")
 ANSWER_BYTES = 1232
@@ -29,7 +30,7 @@ def of_the_extension(seen: Examination) -> Iterator[Finding]:
         return
     for vip, paths in _by_vip(seen.paths).items():
         at: SpecPath = ("vips", vip)
-        siit = seen.loaded.spec.vips[vip].forwarding is Forwarding.SIIT
+        siit = MODES[seen.loaded.spec.vips[vip].forwarding].translates
         if seen.profile.hardware:
             text = f"{_what(paths)}: {_does(paths)}; {not_run(siit=siit)}"
             yield finding(seen, codes.EXTENSION, at, text, _measure(siit=siit))

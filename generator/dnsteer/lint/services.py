@@ -10,6 +10,7 @@ from dnsteer.lint import codes
 from dnsteer.lint.codes import Code
 from dnsteer.lint.findings import Finding
 from dnsteer.lint.wording import finding, reasons_of
+from dnsteer.modes import MODES
 from dnsteer.offload.context import joined
 from dnsteer.offload.counts import rules_of
 from dnsteer.offload.examine import Examination, Judged
@@ -168,7 +169,7 @@ def _advice(seen: Examination, owner: Owner, bad: Sequence[Judged]) -> str:
         if joined(seen.loaded, seen.plan, Flavor(seen.profile.flavor)).multiport:
             return "clients and name servers on uplinks of one card"
         return "switch.bringup.multiport: true makes the eSwitches of a card one"
-    if owner.direction == "answer" and vip.forwarding.value == "nat":
+    if owner.direction == "answer" and MODES[vip.forwarding].number and MODES[vip.forwarding].answers_by:
         return f"vips.{owner.vip}.forwarding: dsr keeps answers off the switch"
     return "another flavor; the reasons are shown with --verbose"
 

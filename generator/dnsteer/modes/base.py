@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
+from dnsteer.modes.extension import ExtendedService, Pipe, Target, Targets
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.model.families import Family, Reach
@@ -17,6 +18,8 @@ from dnsteer.tables.cookies import OBJECT_BITS, Category, number_names
 from dnsteer.tables.forward import ForwardRow
 from dnsteer.tables.ingress import OUT_SAME
 from dnsteer.tables.return_ import OwnReturnRow
+
+PROTOCOL_NUMBERS = {"tcp": 6, "udp": 17}
 
 
 class NamedVip(NamedTuple):
@@ -44,6 +47,12 @@ class Mode(ABC):
     """Whether a service may have another port on the backends (target_port)."""
     owns_vip = False
     """Whether backends own the VIP's address and answer as the VIP."""
+    tunnels = False
+    """Whether the extension puts queries into tunnels."""
+    translates = False
+    """Whether the extension translates queries and answers into the other family."""
+    query_rewrites = 1
+    """Header fields that the extension writes of a query."""
     by_mac = False
     """Whether the MAC address alone tells backends apart."""
     answers_by = ""
@@ -72,6 +81,22 @@ class Mode(ABC):
 
         Those that a translation makes longer are not: the servers ask for segments that fit their links (RFC 9293, 3.7.1).
         """
+        return 0
+
+    def pipes(self, services: Sequence[ExtendedService], targets: Targets) -> Iterator[Pipe]:
+        """Pipes that the extension's program makes for all services of the mode, besides those that every mode has."""
+        return iter(())
+
+    def stages(self, families: Collection[Family]) -> tuple[str, ...]:
+        """Names of these pipes on the longest way of a query, where backends are reached in *families*."""
+        return ()
+
+    def comes_back(self, service: ExtendedService, target: Target) -> tuple[Family, int]:
+        """Family and protocol number of what the extension gives back of a service's queries."""
+        return service.family, PROTOCOL_NUMBERS[service.protocol]
+
+    def grows(self, target: Target) -> int:
+        """By how many bytes the extension makes queries to a target longer."""
         return 0
 
     def check(self, scope: Scope, vips: Sequence[NamedVip]) -> Iterator[Finding]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from dnsteer.modes.base import NamedVip, OwnsVip
+from dnsteer.modes.extension import ExtendedService, Pipe, Target, Targets
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding
-from dnsteer.spec.model.families import ANY, Family, Reach
+from dnsteer.spec.model.families import ANY, FAMILIES, Family, Reach
 from dnsteer.spec.model.spec import Backend, Forwarding, Pool, Vip
 from dnsteer.spec.scope import Scope
+
+_INNER: dict[Family, int] = {"ipv4": 4, "ipv6": 41}
+"""Protocol numbers of IP in IP."""
 
 
 class Ipip(OwnsVip):
@@ -18,6 +22,26 @@ class Ipip(OwnsVip):
     word = Forwarding.IPIP
     program = "ipip"
     by_extension = True
+    tunnels = True
+
+    def pipes(self, services: Sequence[ExtendedService], targets: Targets) -> Iterator[Pipe]:
+        """One for each outer family, and one that lets pass what needs no tunnel."""
+        for family in FAMILIES:
+            ends = {(t, s.family) for s in services for t in s.slots if targets[t].family == family}
+            yield Pipe(f"encap{family[-1]}", len(ends))
+        yield Pipe("plain", 1)
+
+    def stages(self, families: Collection[Family]) -> tuple[str, ...]:
+        """What goes over IPv6 passes the pipe of IPv4 first."""
+        return ("encap4", "encap6") if "ipv6" in families else ("encap4",)
+
+    def comes_back(self, service: ExtendedService, target: Target) -> tuple[Family, int]:
+        """The outer header, and the protocol of what is inside."""
+        return target.family, _INNER[service.family]
+
+    def grows(self, target: Target) -> int:
+        """The outer header."""
+        return derived.IPV4_HEADER if target.family == "ipv4" else derived.IPV6_HEADER
 
     def reach(self, family: Family) -> Reach:
         """Either family: a tunnel carries both."""

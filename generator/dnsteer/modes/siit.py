@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-from dnsteer.modes.base import Mode, NamedVip
+from dnsteer.modes.base import PROTOCOL_NUMBERS, Mode, NamedVip
+from dnsteer.modes.extension import ExtendedService, Pipe, Target, Targets
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.model.families import Family, Reach
@@ -22,8 +23,29 @@ class Siit(Mode):
     word = Forwarding.SIIT
     program = "siit"
     by_extension = True
+    translates = True
+    query_rewrites = 3  # a new header, an address in it and the MAC address
     answers_by = "translation"
     fragments = "the extension translates no fragments: they are always dropped"
+
+    def pipes(self, services: Sequence[ExtendedService], targets: Targets) -> Iterator[Pipe]:
+        """The new header, then the backend's address; of answers the new header, then the VIP's."""
+        yield Pipe("to-ipv6", 1)
+        yield Pipe("translated", len({(t, s.family) for s in services for t in s.slots}))
+        yield Pipe("to-ipv4", 1)
+        yield Pipe("answers", len(services))
+
+    def stages(self, families: Collection[Family]) -> tuple[str, ...]:
+        """Of a query."""
+        return ("to-ipv6", "translated")
+
+    def comes_back(self, service: ExtendedService, target: Target) -> tuple[Family, int]:
+        """As IPv6."""
+        return "ipv6", PROTOCOL_NUMBERS[service.protocol]
+
+    def grows(self, target: Target) -> int:
+        """An IPv6 header for an IPv4 one."""
+        return derived.IPV6_HEADER - derived.IPV4_HEADER
 
     def reach(self, family: Family) -> Reach:
         """Over IPv6."""

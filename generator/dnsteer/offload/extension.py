@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dnsteer.modes import BY_PROGRAM
+from dnsteer.modes.extension import ExtendedService
 from dnsteer.offload.flow import Flow
 from dnsteer.offload.judge import Judgement, weakest
 from dnsteer.offload.owners import Owner
@@ -19,11 +21,10 @@ from dnsteer.plan.extension.pipes import (
     answers_through,
     counters_of,
     entries,
-    outer,
     pipes_of,
     queries_through,
 )
-from dnsteer.plan.extension.program import ExtendedService, Extension
+from dnsteer.plan.extension.program import Extension
 from dnsteer.plan.plan import Plan
 from dnsteer.tables.vip import ServiceRow
 
@@ -40,7 +41,7 @@ def not_run(*, siit: bool) -> str:
 
 def not_run_of(part: Extension) -> str:
     """The same for all that the program does."""
-    return not_run(siit=any(service.forward == "siit" for service in part.services))
+    return not_run(siit=any(BY_PROGRAM[service.forward].translates for service in part.services))
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def beyond_of(plan: Plan) -> Mapping[Owner, Beyond]:
     for owner, services in by_owner.items():
         queries = tuple(queries_through(part, service) for service in services)
         out[owner] = Beyond(part.ingress.name, part.egress.name, queries, _returned(part, services))
-        if services[0].forward == "siit":
+        if BY_PROGRAM[services[0].forward].translates:
             answers = tuple(answers_through(service) for service in services)
             back = Owner(owner.vip, owner.service, owner.family, "answer")
             out[back] = Beyond(part.egress.name, part.ingress.name, answers, 1)
@@ -100,7 +101,8 @@ def beyond_of(plan: Plan) -> Mapping[Owner, Beyond]:
 
 def _returned(part: Extension, services: Sequence[ExtendedService]) -> int:
     """Datapath flows of what comes back: one for each MAC address, and for each IP version of tunnels."""
-    return len({(part.targets[t].mac, s.forward == "ipip" and outer(part, t)) for s in services for t in s.slots})
+    ends = ((service, part.targets[name]) for service in services for name in service.slots)
+    return len({(target.mac, BY_PROGRAM[s.forward].comes_back(s, target)) for s, target in ends})
 
 
 def hops_of(beyond: Beyond, flows: Pairs, rules: Callable[[Pairs], int]) -> tuple[Hop, ...]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import Literal
 
+from dnsteer.modes import BY_PROGRAM
 from dnsteer.offload.flow import Flow
-from dnsteer.plan.extension.pipes import outer
 from dnsteer.plan.extension.program import PREFIX, Extension
 from dnsteer.plan.plan import Plan
 from dnsteer.spec.model.families import Family
@@ -18,7 +18,6 @@ from dnsteer.tables.vip import ServiceRow
 
 Direction = Literal["query", "answer"]
 _NUMBERS = {"udp": 17, "tcp": 6}
-_INSIDE: Mapping[Family, int] = {"ipv4": 4, "ipv6": 41}
 """Protocol numbers of IP packets in IP packets."""
 _TRANSLATED = ip_network(PREFIX)
 
@@ -70,17 +69,13 @@ class Owners:
     def _add_extension(self, extension: Extension) -> None:
         by, towards = extension.ingress.name, _packed(extension.answers_to)
         for service in extension.services:
-            number = _NUMBERS[service.protocol]
+            number, mode = _NUMBERS[service.protocol], BY_PROGRAM[service.forward]
             owner = self._queries[int(ip_address(service.address)), number, service.port]
             for name in dict.fromkeys(service.slots):
                 target = extension.targets[name]
-                family, protocol = service.family, number
-                if service.forward == "ipip":
-                    family, protocol = outer(extension, name), _INSIDE[service.family]
-                elif service.forward == "siit":
-                    family = "ipv6"
+                family, protocol = mode.comes_back(service, target)
                 self._given[extension.egress.name, _packed(target.mac), family, protocol][owner] = None
-            if service.forward != "siit":
+            if not mode.translates:
                 continue
             answer = Owner(*_parts(owner), "answer")
             self._given[by, towards, "ipv4", number][answer] = None

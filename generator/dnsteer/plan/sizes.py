@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dnsteer.plan.extension.pipes import entries, outer, pipes_of
+from dnsteer.modes import BY_PROGRAM
+from dnsteer.modes.base import PROTOCOL_NUMBERS
+from dnsteer.plan.extension.pipes import entries, pipes_of
 from dnsteer.plan.extension.program import Extension
 from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.plan.plan import Plan
@@ -109,14 +111,13 @@ def _through(part: Extension, at: Mapping[str, Backend], uplinks: int) -> Counte
     found: Counter[tuple[str, Family]] = Counter()
     for row in part.translated:
         found["answers to translate", "ipv6"] += 1 if at[row.backend].port else uplinks
-    given: set[tuple[Family, str, str]] = set()
+    given: set[tuple[Family, str, int]] = set()
     for service in part.services:
-        for target in set(service.slots):
-            mac, family, protocol = part.targets[target].mac, service.family, service.protocol
-            if service.forward == "ipip":
-                family, protocol = outer(part, target), f"of {service.family}"
-            given.add(("ipv6" if service.forward == "siit" else family, mac, protocol))
-    given |= {("ipv4", "", row.protocol) for row in part.translated}
+        mode = BY_PROGRAM[service.forward]
+        for target in {part.targets[name] for name in service.slots}:
+            family, protocol = mode.comes_back(service, target)
+            given.add((family, target.mac, protocol))
+    given |= {("ipv4", "", PROTOCOL_NUMBERS[row.protocol]) for row in part.translated}
     for family, _, _ in given:
         found["packets from the extension", family] += 1
     return found

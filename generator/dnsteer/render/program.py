@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dnsteer.plan.extension.program import ExtendedService, Extension
+from dnsteer.modes.extension import ExtendedService
+from dnsteer.plan.extension.program import Extension
 
 VERSION = 1
 """Version of the form, which the program checks."""

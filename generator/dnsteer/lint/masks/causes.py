@@ -74,7 +74,7 @@ def _apart(loaded: Loaded, *, siit: bool) -> tuple[str, Loaded] | None:
     found = [
         name
         for name, vip in spec.vips.items()
-        if MODES[vip.forwarding].extended(spec.pools[vip.pool]) and (vip.forwarding is Forwarding.SIIT) == siit
+        if MODES[vip.forwarding].extended(spec.pools[vip.pool]) and MODES[vip.forwarding].translates == siit
     ]
     if not found or len(found) == len(spec.vips):
         return None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dnsteer.modes import MODES
-from dnsteer.plan.extension.program import SELECT, ExtendedService, Extension, ExtensionPortRow, Target
+from dnsteer.modes.extension import ExtendedService, Target
+from dnsteer.plan.extension.program import SELECT, Extension, ExtensionPortRow
 from dnsteer.spec import derived
 from dnsteer.spec.model.extension import ExtensionPort
 from dnsteer.spec.model.families import Family

@@ -9,26 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dnsteer.modes import BY_PROGRAM
+from dnsteer.modes.extension import ExtendedService, Pipe
 from dnsteer.plan.extension.build import OWN_COUNTERS
-from dnsteer.plan.extension.program import ExtendedService, Extension
+from dnsteer.plan.extension.program import Extension
 from dnsteer.spec.derived import IPV4_HEADER, IPV6_HEADER
-from dnsteer.spec.model.families import Family
 
 STRAYS = 6
 """Entries of each classifier for what is dropped: malformed headers and fragments of both families, wrong checksums, all
 else."""
-_REWRITES = {"l2": 1, "ipip": 1, "siit": 3}
-"""What an entry writes of a query: the MAC address; a new header; a new header, an address in it and the MAC address."""
 _REWRITES_OF_ANSWERS = 2
 """A new header, and an address in it."""
-
-
-@dataclass(frozen=True)
-class Pipe:
-    """A pipe of the program, and how many entries it has."""
-
-    name: str
-    entries: int
 
 
 @dataclass(frozen=True)
@@ -46,32 +37,18 @@ class Passage:
     most: int
 
 
-def outer(extension: Extension, target: str) -> Family:
-    """The family of the address by which a target is reached."""
-    return "ipv6" if ":" in extension.targets[target].address else "ipv4"
-
-
 def pipes_of(extension: Extension) -> tuple[Pipe, ...]:
     """All pipes that a program of this plan has."""
     services = [s for s in extension.services if s.slots]
-    forwards = {s.forward for s in services}
-    answers = {(s.name, t) for s in services if s.forward == "siit" for t in s.slots}
+    answers = {(s.name, t) for s in services if BY_PROGRAM[s.forward].translates for t in s.slots}
     out = [Pipe("classifier (queries)", len(services) + STRAYS), Pipe("classifier (answers)", len(answers) + STRAYS)]
     out += [
         Pipe(name, slots) for name, slots in {_selector(s): (selector_name(s), len(s.slots)) for s in services}.values()
     ]
-    out += [Pipe(f"slots-{f}", sum(len(s.slots) for s in services if s.forward == f)) for f in sorted(forwards)]
-    if "ipip" in forwards:
-        for family in ("ipv4", "ipv6"):
-            ends = {
-                (t, s.family) for s in services if s.forward == "ipip" for t in s.slots if outer(extension, t) == family
-            }
-            out.append(Pipe(f"encap{family[-1]}", len(ends)))
-        out.append(Pipe("plain", 1))
-    if "siit" in forwards:
-        ends = {(t, s.family) for s in services if s.forward == "siit" for t in s.slots}
-        translated = sum(s.forward == "siit" for s in services)
-        out += [Pipe("to-ipv6", 1), Pipe("translated", len(ends)), Pipe("to-ipv4", 1), Pipe("answers", translated)]
+    used = {f: [s for s in services if s.forward == f] for f in sorted({s.forward for s in services})}
+    out += [Pipe(f"slots-{forward}", sum(len(s.slots) for s in own)) for forward, own in used.items()]
+    for forward, own in used.items():
+        out += BY_PROGRAM[forward].pipes(own, extension.targets)
     return tuple(out)
 
 
@@ -92,19 +69,13 @@ def selector_name(service: ExtendedService) -> str:
 
 def queries_through(extension: Extension, service: ExtendedService) -> Passage:
     """What a service's queries meet; the longest way, where backends differ."""
-    targets = set(service.slots)
-    families = {outer(extension, t) for t in targets}
-    way = ["classifier", selector_name(service), f"slots-{service.forward}"]
-    tunnels = any(s.forward == "ipip" and s.slots for s in extension.services)
-    if service.forward == "ipip":
-        way += ["encap4", "encap6"] if "ipv6" in families else ["encap4"]
-    else:
-        way += ["to-ipv6", "translated"] if service.forward == "siit" else []
-        # What needs no tunnel passes the pipes of those that do, and misses them.
-        way += ["encap4", "encap6", "plain"] if tunnels else []
-    grows = [_grows(service, outer(extension, t)) for t in service.slots]
-    own = 1 + 2 * len(service.slots) + (0 if service.forward == "l2" else len(targets))
-    return Passage(tuple(way), _REWRITES[service.forward], own, sum(grows) / max(1, len(grows)), max(grows, default=0))
+    mode, targets = BY_PROGRAM[service.forward], [extension.targets[name] for name in service.slots]
+    way = ("classifier", selector_name(service), f"slots-{service.forward}", *mode.stages({t.family for t in targets}))
+    if not mode.tunnels and any(BY_PROGRAM[s.forward].tunnels and s.slots for s in extension.services):
+        way += ("encap4", "encap6", "plain")  # what needs no tunnel passes the pipes of those that do, and misses them
+    grows = [mode.grows(target) for target in targets]
+    own = 1 + 2 * len(service.slots) + (len(set(service.slots)) if mode.by_extension else 0)
+    return Passage(way, mode.query_rewrites, own, sum(grows) / max(1, len(grows)), max(grows, default=0))
 
 
 def answers_through(service: ExtendedService) -> Passage:
@@ -112,12 +83,6 @@ def answers_through(service: ExtendedService) -> Passage:
     way = ("classifier", "to-ipv4", "answers")
     own = len(set(service.slots)) + 1
     return Passage(way, _REWRITES_OF_ANSWERS, own, IPV4_HEADER - IPV6_HEADER, IPV4_HEADER - IPV6_HEADER)
-
-
-def _grows(service: ExtendedService, family: Family) -> int:
-    if service.forward == "ipip":
-        return IPV4_HEADER if family == "ipv4" else IPV6_HEADER
-    return IPV6_HEADER - IPV4_HEADER if service.forward == "siit" else 0
 
 
 def _selector(service: ExtendedService) -> tuple[object, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dnsteer.spec.model.families import Family
+from dnsteer.modes.extension import ExtendedService, Target
 from dnsteer.tables.return_ import TranslatedRow
 from dnsteer.tables.subject import Subject
 
@@ -16,30 +16,6 @@ class ExtensionPortRow:
     name: str
     number: int
     device: str
-
-
-@dataclass(frozen=True)
-class Target:
-    """A backend as the extension reaches it: *address* is the end of a tunnel or of a translation, else empty."""
-
-    name: str
-    mac: str
-    address: str
-
-
-@dataclass(frozen=True)
-class ExtendedService:
-    """A service that the extension serves. *slots* has the name of each slot's target; empty where nobody is left."""
-
-    name: str
-    address: str
-    family: Family
-    protocol: str
-    port: int
-    select: str
-    hash_fields: tuple[str, ...]
-    forward: str
-    slots: tuple[str, ...]
 
 
 @dataclass

@@ -1,0 +1,49 @@
+"""What modes share about the extension: the services and targets of its program, and the pipes that it makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dnsteer.spec.model.families import Family
+
+
+@dataclass(frozen=True)
+class Target:
+    """A backend as the extension reaches it: *address* is the end of a tunnel or of a translation, else empty."""
+
+    name: str
+    mac: str
+    address: str
+
+    @property
+    def family(self) -> Family:
+        """The family of the address by which it is reached."""
+        return "ipv6" if ":" in self.address else "ipv4"
+
+
+@dataclass(frozen=True)
+class ExtendedService:
+    """A service that the extension serves. *slots* has the name of each slot's target; empty where nobody is left."""
+
+    name: str
+    address: str
+    family: Family
+    protocol: str
+    port: int
+    select: str
+    hash_fields: tuple[str, ...]
+    forward: str
+    slots: tuple[str, ...]
+
+
+Targets = Mapping[str, Target]
+"""By name."""
+
+
+@dataclass(frozen=True)
+class Pipe:
+    """A pipe of the extension's program, and how many entries it has."""
+
+    name: str
+    entries: int
