@@ -116,8 +116,8 @@ def _no_table(templates: Path) -> None:
             r"tables/slot.j2:\d+: no register @server; there are ",
         ),
         (
-            lambda t: _edit(t / "tables" / "vip.j2", "@mode.nat", "@mode.snat"),
-            r"tables/vip.j2:\d+: no value @mode.snat",
+            lambda t: _edit(t / "tables" / "vip.j2", "@transport.udp", "@transport.sctp"),
+            r"tables/vip.j2:\d+: no value @transport.sctp",
         ),
         (
             lambda t: _edit(t / "tables" / "vip.j2", "@udp_src[", "@udp_source["),
