@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import outputs
+import rooms
 
 from dnsteer.checks.load import load_spec
 from dnsteer.modes import MODES
@@ -316,7 +317,23 @@ def _shape(table: str, flow: Flow) -> str:
     return f"{first} {word}".rstrip()
 
 
-PAGES = {"spec.md": spec_page, "pipeline.md": pipeline_page, "settings.md": settings_page}
+def architecture_page() -> str:
+    """What people wrote, with the rooms and tables as they are."""
+    return rooms.page(DOCS.parent, (DOCS / "architecture.md").read_text(encoding="utf-8"))
+
+
+def architecture_picture() -> str:
+    """The rooms in their layers."""
+    return rooms.picture(DOCS.parent)
+
+
+PAGES = {
+    "architecture.md": architecture_page,
+    "architecture.svg": architecture_picture,
+    "spec.md": spec_page,
+    "pipeline.md": pipeline_page,
+    "settings.md": settings_page,
+}
 """The pages that the code makes whole."""
 
 

@@ -1,1 +1,1 @@
-"""From a spec to a plan: slots, numbers and logical rows of the pipeline. Pure functions, no I/O."""
+"""From a spec to a plan: the rows of all tables, how much hardware they take, and which masks. Pure functions."""

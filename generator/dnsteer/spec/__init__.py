@@ -1,1 +1,1 @@
-"""What the operator writes: the typed model, reading it from YAML, and all that can be wrong with it."""
+"""What the operator writes: the typed model, and reading it from YAML with the line of every value."""
