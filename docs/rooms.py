@@ -59,7 +59,7 @@ def picture(root: Path) -> str:
             boxes.append(
                 f'<rect x="{x:.0f}" y="{y:.0f}" width="{width:.0f}" height="{_HEIGHT}" rx="4" fill="{fill}" stroke="#555"/>\n'
                 f'<text x="{x + 10:.0f}" y="{y + 18:.0f}" font-weight="bold">{escape(room)}/</text>\n'
-                f'<text x="{x + 10:.0f}" y="{y + 36:.0f}" font-size="12">{escape(shown)}</text>'
+                f'<text x="{x + 10:.0f}" y="{y + 36:.0f}" font-size="12">{escape(shown.replace("`", ""))}</text>'
             )
         y += _HEIGHT + _GAP
     height = y + _MARGIN - _GAP
