@@ -19,7 +19,7 @@ from dnsteer.checks.load import check_document
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Frame, Reference
-from dnsteer.proof.traffic.senders import Scene
+from dnsteer.proof.traffic.senders import Senders
 from dnsteer.proof.traffic.vectors import vectors
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
@@ -41,7 +41,7 @@ def queries(loaded: Loaded) -> list[Frame]:
     """One query for each slot of each service."""
     reference = Reference(loaded.spec)
     limit = max(len(service.slots) for service in reference.services.values())
-    assert Scene(loaded.spec, reference, limit).coverage.queries == limit * len(reference.services)
+    assert Senders(loaded.spec, reference, limit).coverage.queries == limit * len(reference.services)
     return [Frame(v.port, v.data) for v in vectors(loaded.spec, reference, limit) if v.kind == "query"]
 
 

@@ -12,7 +12,7 @@ from scapy.utils import RawPcapWriter
 
 from bench.datapath.cases import MAC, ROUTER, VIP
 from dnsteer.proof.reference import wire
-from dnsteer.proof.traffic.craft import Talk, query
+from dnsteer.proof.traffic.craft import Headers, query
 
 _IPV4_CLIENTS, _IPV6_CLIENTS = int(ip_address("198.18.0.0")), int(ip_address("2001:2::"))
 _FIRST_PORT, _PORTS = 1024, 65536 - 1024
@@ -31,8 +31,8 @@ def _query(family: int, draw: random.Random, serial: int) -> bytes:
     else:
         source = (_IPV6_CLIENTS + draw.getrandbits(64)).to_bytes(16, "big")
     sport = _FIRST_PORT + draw.randrange(_PORTS)
-    talk = Talk(_mac(MAC), _mac(ROUTER), source, ip_address(VIP[family]).packed, sport, 53, serial)
-    return query(talk, wire.UDP)
+    headers = Headers(_mac(MAC), _mac(ROUTER), source, ip_address(VIP[family]).packed, sport, 53, serial)
+    return query(headers, wire.UDP)
 
 
 def write_queries(file: Path, clients: int, family: int, seed: int) -> None:

@@ -24,7 +24,7 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
-from dnsteer.proof.harness.extension_process import Beside
+from dnsteer.proof.harness.extension_process import ExtensionProcess
 from dnsteer.spec import derived
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Forwarding, Spec
@@ -101,9 +101,9 @@ class Under:
 class Crossing:
     """Sends queries to all VIPs, through the bridge and the extension, and answers back. *lost* is what did not arrive."""
 
-    def __init__(self, switch: Switch, beside: Beside, folder: Path) -> None:
+    def __init__(self, switch: Switch, process: ExtensionProcess, folder: Path) -> None:
         self.switch = switch
-        self.beside = beside
+        self.process = process
         self.folder = folder
         self.lost: list[str] = []
         self.moments: list[str] = []
@@ -188,10 +188,10 @@ class Crossing:
     def _program(self, frames: list[tuple[str, bytes]], name: str) -> list[tuple[str, bytes]]:
         ports = {word: port for port, word in self._ext.items()}
         out = []
-        for crossing in self.beside.run([(self._ext[port], data) for port, data in frames]):
-            if len(crossing.gave) != 1:
-                self.lost.append(f"{name}: the extension: {Ether(crossing.data).summary()}: {crossing.why}")
-            out += [(ports[by], data) for by, data in crossing.gave]
+        for handled in self.process.run([(self._ext[port], data) for port, data in frames]):
+            if len(handled.sent) != 1:
+                self.lost.append(f"{name}: the extension: {Ether(handled.data).summary()}: {handled.reason}")
+            out += [(ports[by], data) for by, data in handled.sent]
         return out
 
     def _ends(self, spec: Spec) -> list[End]:
@@ -269,9 +269,9 @@ def revalidated(switch: PrivateSwitch) -> None:
     something else meanwhile.
     """
     other = Rpc(f"unix:{switch.dir}/vswitchd.ctl", "the switch", 10)
-    with ThreadPoolExecutor(1) as beside, closing(other):
+    with ThreadPoolExecutor(1) as executor, closing(other):
         for _ in range(2):
-            done = beside.submit(switch.appctl, "revalidator/wait")
+            done = executor.submit(switch.appctl, "revalidator/wait")
             while not done.done():
                 other.call("version", [], 10)
                 time.sleep(0.005)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from dnsteer.plan.plan import Plan
 from dnsteer.proof.check import check
 from dnsteer.proof.harness import switch
 from dnsteer.render.flows import Flow, parse_flow
+from dnsteer.slots import owners
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
 from dnsteer.tables.order import PIPELINE
@@ -28,7 +29,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 def test_examples_are_proven(file: Path) -> None:
     report = check(load_spec(file))
     assert report.ok, report.failures[:1]
-    assert {"query", "drop", "echo", "neighbor", "odd"} <= set(report.packets)
+    assert {"query", "drop", "echo", "neighbor", "unusual"} <= set(report.packets)
 
 
 @pytest.mark.parametrize("example", ["own-ports", "siit"])
@@ -43,7 +44,7 @@ def test_all_vlans_are_proven(example: str) -> None:
     )
     assert served.ok, served.failures[:1]
     assert dropped.ok, dropped.failures[:1]
-    assert served.packets["odd"] > dropped.packets["odd"]
+    assert served.packets["unusual"] > dropped.packets["unusual"]
     assert served.masks == dropped.masks
 
 
@@ -199,3 +200,29 @@ def test_a_bucket_for_the_wrong_backend_is_seen(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(switch, "groups_of", broken)
     assert not check(load_spec(ROOT / "examples" / "own-ports.yaml")).ok
+
+
+@pytest.fixture
+def swapped_slots(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The plan assigns two slots of each pool the wrong way round: flows, groups and program agree with each other."""
+    original = owners.assign
+
+    def swapped(weights: Mapping[str, int], slots: int) -> tuple[str, ...]:
+        owners = list(original(weights, slots))
+        other = next(slot for slot, owner in enumerate(owners) if owner != owners[0])
+        owners[0], owners[other] = owners[other], owners[0]
+        return tuple(owners)
+
+    owners._base.cache_clear()
+    monkeypatch.setattr(owners, "assign", swapped)
+    yield
+    owners._base.cache_clear()
+
+
+@pytest.mark.usefixtures("swapped_slots")
+@pytest.mark.parametrize("example", ["quickstart", "one-armed-nat", "ipip", "siit", "client-hash", "spray"])
+def test_a_wrong_slot_assignment_of_the_plan_is_seen(example: str) -> None:
+    """By its packets where the slot of a query is known, by what the extension's program holds where it is not."""
+    report = check(load_spec(ROOT / "examples" / f"{example}.yaml"))
+    assert not report.ok
+    assert any("slot 0" in f.problem or "slot 0 of" in line for f in report.failures for line in (*f.detail, ""))

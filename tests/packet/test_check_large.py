@@ -10,11 +10,12 @@ from bench.specs import many_vips
 
 from dnsteer.checks.load import load_spec
 from dnsteer.proof import check as check_module
-from dnsteer.proof.check import Report, check
+from dnsteer.proof.check import check
 from dnsteer.proof.harness import switch
 from dnsteer.proof.reference.packets import Reference
+from dnsteer.proof.report import Report
 from dnsteer.proof.traffic import coverage
-from dnsteer.proof.traffic.coverage import telling
+from dnsteer.proof.traffic.coverage import sufficient_slots
 from tests.packet.switches import spec_of
 from tests.packet.test_check import BREAKS, EXAMPLES, ROOT, break_flows
 
@@ -131,7 +132,7 @@ def test_further_services_are_asked_for_each_bit_and_each_backend() -> None:
     loaded = spec_of(MANY)
     reference = Reference(loaded.spec)
     for service in reference.services.values():
-        asked = telling(service)
+        asked = sufficient_slots(service)
         assert {service.slots[slot].name for slot in asked} == {"ns1", "ns2", "ns3"}
         assert {1 << bit for bit in range(6)} | {0, 63} <= set(asked)
 

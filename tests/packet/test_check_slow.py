@@ -15,9 +15,10 @@ import pytest
 from dnsteer.checks.load import load_spec
 from dnsteer.cli.check import verdict
 from dnsteer.plan.build import build_plan
-from dnsteer.proof.check import Report, check
+from dnsteer.proof.check import check
 from dnsteer.proof.harness import switch
 from dnsteer.proof.harness.switch import Harness
+from dnsteer.proof.report import Report
 from dnsteer.switch import private
 from dnsteer.switch.logs import is_of_speed
 from dnsteer.switch.tools import SwitchError, TimedOutError

@@ -10,7 +10,7 @@ import pytest
 from dnsteer.checks.load import check_document, load_spec
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.slot_shares import slots_of
-from dnsteer.proof.explain import Way, explain_cookie, explain_query
+from dnsteer.proof.explain import QueryPath, explain_cookie, explain_query
 from dnsteer.render.flows import flows_of
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
@@ -23,38 +23,40 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 @pytest.mark.parametrize("sport", [1, 40001, 65535])
 def test_source_port_by_hand(sport: int) -> None:
     loaded = load_spec(EXAMPLES / "quickstart.yaml")
-    way = explain_query(
+    path = explain_query(
         loaded, ip_address("198.51.100.7"), sport, ip_address("192.0.2.53"), 53, Protocol.UDP, "p0"
     )  # fmt: skip
     slots = slots_of(loaded.spec, loaded.spec.pools["authoritative"], "ipv4")
-    assert way.as_expected
-    assert way.slot == (sport >> 1) % len(slots)
-    assert way.backend == slots[way.slot]
-    assert [s.table for s in way.steps] == ["ingress", "protect", "vip", "slot", "forward", "egress"]
-    assert all(s.line for s in way.steps)
-    assert way.passes == 1
-    assert len(way.out) == 1
+    assert path.as_expected
+    assert path.slot == (sport >> 1) % len(slots)
+    assert path.backend == slots[path.slot]
+    assert [s.table for s in path.steps] == ["ingress", "protect", "vip", "slot", "forward", "egress"]
+    assert all(s.line for s in path.steps)
+    assert path.passes == 1
+    assert len(path.out) == 1
 
 
 def test_dp_hash_takes_two_passes() -> None:
     loaded = load_spec(EXAMPLES / "own-ports.yaml")
-    way = explain_query(
+    path = explain_query(
         loaded, ip_address("2001:db8::7"), 40001, ip_address("2001:db8:1::53"), 53, Protocol.TCP, "p0"
     )  # fmt: skip
-    assert way.passes == 2
-    assert way.slot is None
-    assert way.backend in {"a", "b"}
+    assert path.passes == 2
+    assert path.slot is None
+    assert path.backend in {"a", "b"}
 
 
 def test_not_a_service_is_dropped() -> None:
     loaded = load_spec(EXAMPLES / "quickstart.yaml")
-    way = explain_query(loaded, ip_address("198.51.100.7"), 9, ip_address("192.0.2.53"), 80, Protocol.TCP, "p0")
-    assert way.out == ()
-    assert way.backend is None
-    assert way.as_expected
+    path = explain_query(loaded, ip_address("198.51.100.7"), 9, ip_address("192.0.2.53"), 80, Protocol.TCP, "p0")
+    assert path.out == ()
+    assert path.backend is None
+    assert path.as_expected
 
 
-def explained(loaded: Loaded, client: str, vip: str, protocol: Protocol = Protocol.UDP, uplink: str = "p0") -> Way:
+def explained(
+    loaded: Loaded, client: str, vip: str, protocol: Protocol = Protocol.UDP, uplink: str = "p0"
+) -> QueryPath:
     return explain_query(loaded, ip_address(client), 40001, ip_address(vip), 53, protocol, uplink)
 
 
@@ -64,52 +66,57 @@ THROUGH = ["ingress", "protect", "vip", "egress"]
 
 
 def test_a_tunnel() -> None:
-    way = explained(EVERYTHING, "198.51.100.7", "192.0.2.1", uplink="p1")
-    assert way.as_expected
-    assert (way.selection, way.slot, way.passes) == ("source-port", SLOT, 2)
-    assert way.extension is not None
-    assert way.extension.pipes[:3] == ("classifier", "slots16-ipip", "slots-ipip")
-    assert way.extension.pipes[3] in ("encap4", "encap6")
-    assert way.extension.target is not None
-    assert way.extension.target.startswith(f"far/{way.backend}/")
-    assert (way.extension.verdict, way.extension.slots) == ("sent", 16)
-    assert [s.table for s in way.steps] == THROUGH
-    assert [s.table for s in way.back] == ["ingress", "extension"]
-    assert way.backend is not None
-    assert way.backend in way.back[-1].about
-    ((port, frame),) = way.out
+    path = explained(EVERYTHING, "198.51.100.7", "192.0.2.1", uplink="p1")
+    assert path.as_expected
+    assert (path.selection, path.slot, path.passes) == ("source-port", SLOT, 2)
+    assert path.extension is not None
+    assert path.extension.pipes[:3] == ("classifier", "slots16-ipip", "slots-ipip")
+    assert path.extension.pipes[3] in ("encap4", "encap6")
+    assert path.extension.target is not None
+    assert path.extension.target.startswith(f"far/{path.backend}/")
+    assert (path.extension.verdict, path.extension.slots) == ("sent", 16)
+    assert [s.table for s in path.steps] == THROUGH
+    assert [s.table for s in path.returned_steps] == ["ingress", "extension"]
+    assert path.backend is not None
+    assert path.backend in path.returned_steps[-1].about
+    ((port, frame),) = path.out
     assert port in ("p1", "vf0", "vf1")
-    assert "in it 198.51.100.7 > 192.0.2.1" in frame
-    assert way.extension.gave == (("ext-out", frame),)
+    assert "carrying 198.51.100.7 > 192.0.2.1" in frame
+    assert path.extension.sent == (("ext-out", frame),)
 
 
 def test_a_translation() -> None:
-    way = explained(EVERYTHING, "198.51.100.7", "192.0.2.3", Protocol.TCP)
-    assert way.as_expected
-    assert way.extension is not None
-    assert way.extension.pipes == ("classifier", "slots16-siit", "slots-siit", "to-ipv6", "translated", "plain")
-    assert "64:ff9b::c633:6407 > 2001:db8:a::2" in way.out[0][1]
+    path = explained(EVERYTHING, "198.51.100.7", "192.0.2.3", Protocol.TCP)
+    assert path.as_expected
+    assert path.extension is not None
+    assert path.extension.pipes == ("classifier", "slots16-siit", "slots-siit", "to-ipv6", "translated", "plain")
+    assert "64:ff9b::c633:6407 > 2001:db8:a::2" in path.out[0][1]
 
 
 @pytest.mark.parametrize(("vip", "selection"), [("192.0.2.4", "client"), ("192.0.2.6", "spray")])
 def test_an_unpredicted_slot(vip: str, selection: str) -> None:
-    way = explained(EVERYTHING, "198.51.100.7", vip)
-    assert way.as_expected
-    assert (way.selection, way.slot) == (selection, None)
-    assert way.extension is not None
-    assert way.extension.pipes == ("classifier", f"{selection}16-l2", "slots-l2", "plain")
-    assert way.extension.target is not None
-    assert way.extension.target.split("/")[1] == way.backend
-    assert 0 < way.extension.share < 16
+    path = explained(EVERYTHING, "198.51.100.7", vip)
+    assert path.as_expected
+    assert (path.selection, path.slot) == (selection, None)
+    assert path.extension is not None
+    assert path.extension.pipes == ("classifier", f"{selection}16-l2", "slots-l2", "plain")
+    assert path.extension.target is not None
+    assert path.extension.target.split("/")[1] == path.backend
+    assert 0 < path.extension.share < 16
 
 
 def test_the_extension_drops_what_nobody_is_left_for() -> None:
-    way = explained(EVERYTHING, "198.51.100.7", "192.0.2.9")
-    assert way.as_expected
-    assert way.extension is not None
-    assert way.extension.verdict == "dropped"
-    assert (way.extension.pipes, way.extension.target, way.back, way.out) == (("classifier",), None, (), ())
-    assert "nobody is left" in way.why
+    path = explained(EVERYTHING, "198.51.100.7", "192.0.2.9")
+    assert path.as_expected
+    assert path.extension is not None
+    assert path.extension.verdict == "dropped"
+    assert (path.extension.pipes, path.extension.target, path.returned_steps, path.out) == (
+        ("classifier",),
+        None,
+        (),
+        (),
+    )
+    assert "no backend left" in path.why
 
 
 NAMED = [*(load_spec(EXAMPLES / f"{name}.yaml") for name in ("own-ports", "ipip", "siit")), EVERYTHING]

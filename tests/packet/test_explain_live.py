@@ -53,27 +53,27 @@ def test_who_is_out_counts_and_the_slots_own_backend_is_named(applied: Switch, t
         moved = dnsteer("explain", "--live", *query(slots["ns1"]))
         here = really(applied, slots["ns1"])
         assert (moved.code, here in ("ns2", "ns3")) == (0, True)
-        head = f"bridge br-dns of switch dpu-1 as it runs, {file} (state 1); out: farm/ns1 drained"
+        head = f"bridge br-dns of switch dpu-1, which runs {file} (state 1); out: farm/ns1 drained"
         assert line(moved, "view") == head
         assert line(moved, "backend").startswith(f"{here}  (query for dns ")
         assert f"slot {slots['ns1']} -> {here}" in moved.out
         drained = r"ns1, which is drained since [-0-9]+ [:0-9]+ UTC, until [-0-9]+ [:0-9]+ UTC, by \S+: kernel update"
-        assert re.fullmatch(drained, line(moved, "own"))
+        assert re.fullmatch(drained, line(moved, "base"))
         told = dnsteer("explain", "--live", *query(slots["ns1"]), "--json").json
         assert (told["own"], told["backend"], told["view"]["from"], told["view"]["state"]) == ("ns1", here, "switch", 1)
         assert [(a["backend"], a["kind"], a["note"]) for a in told["own_out"]] == [("ns1", "drain", "kernel update")]
 
         stays = dnsteer("explain", "--live", *query(slots["ns2"]))
         assert line(stays, "backend").startswith("ns2  (") and really(applied, slots["ns2"]) == "ns2"
-        assert line(stays, "own") == ""
+        assert line(stays, "base") == ""
 
         spec = dnsteer("explain", "--live", *query(slots["ns4"]))
         assert line(spec, "backend").startswith(f"{really(applied, slots['ns4'])}  (")
-        assert line(spec, "own") == "ns4, which is out by the spec (state: down)"
+        assert line(spec, "base") == "ns4, which is down by the spec (state: down)"
 
         alone = run("explain", file, *query(slots["ns1"]))  # needs no switch, and knows of none
         assert line(alone, "backend").startswith("ns1  (")
-        assert line(alone, "view").startswith(f"the spec {file} alone")
+        assert line(alone, "view").startswith(f"the spec {file};")
 
 
 def test_of_a_drain_on_its_way_each_slot_goes_where_the_switch_sends_it(applied: Switch) -> None:

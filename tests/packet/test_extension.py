@@ -19,10 +19,11 @@ import pytest
 from dnsteer.checks.load import check_document, load_spec
 from dnsteer.extension.executables import FOLDER
 from dnsteer.plan.build import build_plan
-from dnsteer.proof.check import Report, check
+from dnsteer.proof.check import check
 from dnsteer.proof.harness import extension_process, switch
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.outcome import Frame
+from dnsteer.proof.report import Report
 from dnsteer.render.flows import Flow, parse_flow
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
@@ -42,7 +43,7 @@ def loaded(name: str) -> Loaded:
     return load_spec(ROOT / "examples" / f"{name}.yaml")
 
 
-def said(report: Report) -> str:
+def failures(report: Report) -> str:
     return "\n".join(f"{f.vector}: {f.problem}" for f in report.failures)
 
 
@@ -166,21 +167,21 @@ PROGRAMS: dict[str, tuple[str, Callable[[Program], object], str]] = {
     "a service of nobody": (
         "ipip", lambda p: p["vips"].append({**p["vips"][0], "name": "x", "port": 54}), "no such service",
     ),
-    "a backend's MAC": ("client-hash", lambda p: p["backends"][0].update(mac="02:00:00:00:09:09"), "left otherwise"),
-    "a backend's address": ("ipip", lambda p: p["backends"][0].update(address="192.0.2.99"), "left otherwise"),
-    "a translated address": ("siit", lambda p: p["backends"][0].update(address="2001:db8:53::99"), "left otherwise"),
-    "the tunnels' source": ("ipip", lambda p: p["tunnel"].update(ipv6="2001:db8::3"), "left otherwise"),
-    "the tunnels' MAC": ("ipip", lambda p: p["tunnel"].update(mac="02:00:00:00:09:09"), "left otherwise"),
-    "no tunnel": ("ipip", lambda p: vip(p, "198.51.100.53/udp").update(forward="l2"), "left otherwise"),
+    "a backend's MAC": ("client-hash", lambda p: p["backends"][0].update(mac="02:00:00:00:09:09"), "left with other bytes"),
+    "a backend's address": ("ipip", lambda p: p["backends"][0].update(address="192.0.2.99"), "left with other bytes"),
+    "a translated address": ("siit", lambda p: p["backends"][0].update(address="2001:db8:53::99"), "left with other bytes"),
+    "the tunnels' source": ("ipip", lambda p: p["tunnel"].update(ipv6="2001:db8::3"), "left with other bytes"),
+    "the tunnels' MAC": ("ipip", lambda p: p["tunnel"].update(mac="02:00:00:00:09:09"), "left with other bytes"),
+    "no tunnel": ("ipip", lambda p: vip(p, "198.51.100.53/udp").update(forward="l2"), "left with other bytes"),
     "clients are sprayed": (
-        "client-hash", lambda p: vip(p, "/udp/").update(select="spray", hash_fields=None), "hashes the same",
+        "client-hash", lambda p: vip(p, "/udp/").update(select="spray", hash_fields=None), "has the same hash fields",
     ),
     "spray keeps clients": (
         "spray", lambda p: vip(p, "/udp/").update(select="client", hash_fields=["src_ip"]), "that differ in nothing: all",
     ),
     "spray goes by port": ("spray", lambda p: vip(p, "/udp/").update(select="slots"), "that differ in nothing: all"),
     "clients are known by their port too": (
-        "client-hash", lambda p: vip(p, "/udp/").update(hash_fields=["src_ip", "src_port"]), "hashes the same",
+        "client-hash", lambda p: vip(p, "/udp/").update(hash_fields=["src_ip", "src_port"]), "has the same hash fields",
     ),
     "clients are known by nothing": (
         "client-hash", lambda p: [each.update(hash_fields=["dst_ip"]) for each in p["vips"]], "the queries for",
@@ -208,7 +209,7 @@ def test_a_wrong_program_is_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(extension_process, "program_of", broken)
     report = check(loaded(name))
     assert not report.ok
-    assert problem in said(report)
+    assert problem in failures(report)
 
 
 def test_a_program_that_is_no_program_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +230,7 @@ def test_a_missing_program_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     [
         ("echo no use >&2; exit 3", r"ended \(exit status 3\): no use"),
         ("read line; echo '{\"ok\": true'", "no JSON"),
-        ("read line; echo '{\"ok\": false}'", "without saying why"),
+        ("read line; echo '{\"ok\": false}'", "gives no reason"),
         ("sleep 60", "did not answer within 1 s"),
     ],
 )
@@ -245,32 +246,32 @@ def test_a_program_that_fails_is_told(text: str, message: str, tmp_path: Path, m
 
 def test_a_program_that_dies_is_told_and_leaves_nothing() -> None:
     with Harness(build_plan(loaded("ipip"))) as switch:
-        assert switch.beside is not None
-        process = switch.beside._process
+        assert switch.extension is not None
+        process = switch.extension._process
         assert process is not None
         os.kill(process.pid, signal.SIGSEGV)
         with pytest.raises(SwitchError, match="ended"):
-            switch.beside.run([("in", bytes(60))])
+            switch.extension.run([("in", bytes(60))])
     assert process.poll() is not None
 
 
-def test_packets_that_go_round_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packets_that_loop_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     original = switch.lines_of
 
-    def round_and_round(plan: Any) -> list[str]:
+    def looping(plan: Any) -> list[str]:
         flows = [flow for flow in map(parse_flow, original(plan)) if not of_table("extension")(flow)]
         back = replace(flows[0], table=58, priority=9, match="in_port=ext-out", actions="output:ext-in")
         return [flow.line() for flow in [*flows, back]]
 
-    monkeypatch.setattr(switch, "lines_of", round_and_round)
-    with pytest.raises(SwitchError, match="round and round"):
+    monkeypatch.setattr(switch, "lines_of", looping)
+    with pytest.raises(SwitchError, match="packets loop between"):
         check(loaded("client-hash"), per_service=1)
 
 
 def test_the_program_ends_with_the_harness() -> None:
     with Harness(build_plan(loaded("spray"))) as switch:
-        assert switch.beside is not None
-        process = switch.beside._process
+        assert switch.extension is not None
+        process = switch.extension._process
         assert process is not None
         assert process.poll() is None
         assert switch.send([Frame("p0", bytes(60))]) == []
@@ -296,7 +297,7 @@ def test_the_command_shows_a_failure_in_the_extension(monkeypatch: pytest.Monkey
     ran = run("check", ROOT / "examples" / "ipip.yaml")
     assert ran.code == 1
     assert "FAILED dns 2001:db8:1::53 tcp/53 at ext-in: the extension's program does not have it" in ran.out
-    assert "the extension: dropped what came by its port in, classifier: forward to drop" in ran.out
+    assert "the extension: dropped what came in by its port in, classifier: forward to drop" in ran.out
 
 
 def test_the_command_explains_the_way_through() -> None:
@@ -304,11 +305,11 @@ def test_the_command_explains_the_way_through() -> None:
     ran = run("explain", ROOT / "examples" / "client-hash.yaml", *query)
     assert ran.code == 0
     for words in (
-        "slot     slot chosen by the extension's hash",
+        "slot     chosen by the extension's hash",
         "extension sent by slots-l2",
         "pipes     classifier > client64-l2 > slots-l2",
         "of 64 slots",
-        "gave      ext-out:",
+        "sent      ext-out:",
         "extension in_port=ext-out",
         "passes   2",
         "note     the hash is the software model's",
@@ -326,10 +327,10 @@ HELD = """
 import sys
 from pathlib import Path
 from dnsteer.plan.build import build_plan
-from dnsteer.proof.harness import Harness
+from dnsteer.proof.harness.switch import Harness
 from dnsteer.checks.load import load_spec
 with Harness(build_plan(load_spec(Path(sys.argv[1])))) as switch:
-    print(switch.beside._process.pid, flush=True)
+    print(switch.extension._process.pid, flush=True)
     sys.stdin.read()
 """
 

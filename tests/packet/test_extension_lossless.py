@@ -18,7 +18,7 @@ from dnsteer.extension import handover, program_diff
 from dnsteer.extension.client import Program
 from dnsteer.extension.handover import Handover, Ways
 from dnsteer.plan.build import build_plan
-from dnsteer.proof.harness.extension_process import Beside
+from dnsteer.proof.harness.extension_process import ExtensionProcess
 from dnsteer.status.verify import verify
 from dnsteer.switch.openflow import OpenFlow
 from tests.packet.crossing import Crossing, Relay, captured, revalidated
@@ -95,8 +95,8 @@ def crossing(shared: Switch, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     assert extension is not None
     extension.services.clear()
     extension.targets.clear()
-    with Beside(extension) as beside, Relay(folder / "control.sock", beside._exchange) as relay:
-        yield Crossing(shared, beside, folder), relay
+    with ExtensionProcess(extension) as process, Relay(folder / "control.sock", process._exchange) as relay:
+        yield Crossing(shared, process, folder), relay
 
 
 TRANSLATED = re.compile(

@@ -156,8 +156,8 @@ def test_limits_of_all_flows_together_are_compared() -> None:
 def test_what_nobody_knows_is_neither_in_hardware_nor_in_software() -> None:
     found = report("one-armed-nat", "ovs-dpdk")
     assert found.shares == {"yes": 0.0, "unknown": 1.0, "partial": 0.0, "no": 0.0}
-    assert {"query", "answer", "odd"} == set(found.unknown)
-    assert not {"query", "answer", "odd"} & set(found.in_software)
+    assert {"query", "answer", "unusual"} == set(found.unknown)
+    assert not {"query", "answer", "unusual"} & set(found.in_software)
     unknown = found_as(found, "DNS004")
     assert unknown and all("whether hardware takes all" in f.text for f in unknown)
     assert {f.advice for f in unknown} == {"ask a switch that runs it: dnsteer verify --offload"}

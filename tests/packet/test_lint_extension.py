@@ -15,7 +15,7 @@ from dnsteer.offload.extension import beyond_of
 from dnsteer.offload.profile import profile, profile_names
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.extension.pipes import counters_of, entries, pipes_of
-from dnsteer.proof.harness.extension_process import Beside
+from dnsteer.proof.harness.extension_process import ExtensionProcess
 from tests.packet.linted import changed, codes_of, found_as, report
 from tests.unit.commands import ROOT, dnsteer
 
@@ -27,8 +27,8 @@ def test_the_program_takes_what_is_said(example: str) -> None:
     """Selectors, slots and tunnels, as the program on the model counts them."""
     part = build_plan(load_spec(ROOT / "examples" / f"{example}.yaml")).extension
     assert part is not None
-    with Beside(part) as beside:
-        status, dump = beside.ask(command="status"), beside.ask(command="dump")
+    with ExtensionProcess(part) as process:
+        status, dump = process.ask(command="status"), process.ask(command="dump")
     pipes = {}
     for pipe in pipes_of(part):
         pipes.setdefault(pipe.name, []).append(pipe.entries)

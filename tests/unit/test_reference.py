@@ -13,12 +13,14 @@ from scapy.layers.inet6 import IPv6ExtHdrFragment, fragment6
 from scapy.packet import Packet, Raw
 
 from dnsteer.checks.load import check_document
+from dnsteer.proof.reference.modes import MODES
 from dnsteer.proof.reference.packets import Frame, Reference
-from dnsteer.proof.reference.wire import checksum, updated
+from dnsteer.proof.reference.selections import SELECTIONS
+from dnsteer.proof.reference.wire import checksum, updated_checksum
 from dnsteer.slots.assignment import assign
 from dnsteer.slots.overlay import overlay
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.model.spec import Forwarding, Selection, Spec
 from tests.unit.neighbor_cases import ECHOES, NEIGHBORS, echo4, reply4
 from tests.unit.reference_cases import (
     ANSWERS,
@@ -196,7 +198,7 @@ def test_a_pool_that_is_down_and_drops_is_not_served() -> None:
     assert all(some.expect("p0", data).options for data in query)  # a is left
     none = Reference(load(spec.replace("STATE", ", state: down").replace("0b:01}", "0b:01, state: down}")))
     assert [none.expect("p0", data).options for data in query] == [frozenset(), frozenset()]
-    assert "nobody is left" in none.expect("p0", query[0]).why
+    assert "no backend left" in none.expect("p0", query[0]).why
 
 
 def test_answers_of_servers_behind_an_uplink_do_not_pass() -> None:
@@ -264,7 +266,7 @@ def test_a_udp_checksum_that_comes_to_zero_is_written_as_ones(client: str, vip: 
 
 def test_checksums_of_the_rfcs() -> None:
     assert checksum(bytes.fromhex("0001f203f4f5f6f7")) == 0x220D  # RFC 1071, section 3
-    assert updated(0xDD2F, b"\x55\x55", b"\x32\x85") == 0  # RFC 1624, section 4
+    assert updated_checksum(0xDD2F, b"\x55\x55", b"\x32\x85") == 0  # RFC 1624, section 4
     assert checksum(b"\xff\xff") == 0
     assert checksum(b"\0\0") == 0xFFFF
     assert checksum(b"\x12\x34\x56") == 0xFFFF - 0x1234 - 0x5600
@@ -289,4 +291,9 @@ def test_an_updated_checksum_is_the_one_computed_anew(
     new = data.draw(st.lists(words, min_size=len(old), max_size=len(old)))
     rest = b"".join([b"\x45\x00", *fixed])  # like every real header, not all zero
     before, after = b"".join(old), b"".join(new)
-    assert updated(checksum(rest + before), before, after) == checksum(rest + after)
+    assert updated_checksum(checksum(rest + before), before, after) == checksum(rest + after)
+
+
+def test_every_mode_and_selection_of_the_spec_has_its_reference() -> None:
+    assert set(MODES) == set(Forwarding)
+    assert set(SELECTIONS) == set(Selection)

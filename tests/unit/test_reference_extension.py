@@ -196,16 +196,16 @@ def test_clients_reach_any_owner_and_always_the_same() -> None:
     wanted = {("p1", raw(ether(n1, VIPS) / query.payload)), ("vf0", raw(ether(n2, VIPS) / query.payload))}
     assert left(expectation) == wanted
     assert (expectation.slot, expectation.backend) == (None, None)
-    assert {(frame.port, name) for frame, name in expectation.takers} == {("p1", "n1"), ("vf0", "n2")}
+    assert {(frame.port, name) for frame, name in expectation.backends} == {("p1", "n1"), ("vf0", "n2")}
     same = [udp(C4, 77, "192.0.2.4", 53), tcp(C4, 5, "192.0.2.4", 53)]
     other = [udp("198.18.0.8", 9, "192.0.2.4", 53), udp(C6, 9, "2001:db8::4", 53)]
-    assert {expect("p1", ether(VIPS) / packet).bond for packet in same} == {expectation.bond}
-    assert all(expect("p1", ether(VIPS) / packet).bond != expectation.bond for packet in other)
+    assert {expect("p1", ether(VIPS) / packet).hash_key for packet in same} == {expectation.hash_key}
+    assert all(expect("p1", ether(VIPS) / packet).hash_key != expectation.hash_key for packet in other)
 
 
 def test_ports_among_the_fields() -> None:
-    bonds = [
-        expect("p0", ether(VIPS) / packet).bond
+    keys = [
+        expect("p0", ether(VIPS) / packet).hash_key
         for packet in (
             udp(C4, 9, "192.0.2.5", 53),
             udp(C4, 9, "192.0.2.5", 53, ttl=9),
@@ -214,8 +214,8 @@ def test_ports_among_the_fields() -> None:
             udp(C4, 9, "192.0.2.5", 853),
         )
     ]
-    assert bonds[0] == bonds[1]
-    assert len(set(bonds)) == 4
+    assert keys[0] == keys[1]
+    assert len(set(keys)) == 4
 
 
 def test_spray_reaches_any_owner_that_is_reached() -> None:
@@ -225,7 +225,7 @@ def test_spray_reaches_any_owner_that_is_reached() -> None:
     inner = udp(C4, 9, "192.0.2.8", 5353)
     ends = {("p1", "02:00:00:00:0b:31", "10.0.0.31"), ("vf1", "02:00:00:00:0b:33", "10.0.0.33")}
     assert left(in_tunnels) == {(port, raw(in_tunnel(mac, end, inner))) for port, mac, end in ends}
-    assert in_tunnels.bond is None
+    assert in_tunnels.hash_key is None
 
 
 def test_what_the_extension_gives_back() -> None:

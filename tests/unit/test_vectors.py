@@ -17,9 +17,10 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
 from dnsteer.checks.load import check_document, load_spec
-from dnsteer.proof.reference.encapsulation import PREFIX
-from dnsteer.proof.reference.packets import SMALLEST, Expectation, Reference
-from dnsteer.proof.reference.wire import ARP, IPV6, MalformedError, Piece, parse
+from dnsteer.proof.reference.modes.nat import SMALLEST_FRAGMENT
+from dnsteer.proof.reference.modes.siit import NAT64_PREFIX
+from dnsteer.proof.reference.packets import Expectation, Reference
+from dnsteer.proof.reference.wire import ARP, IPV6, Fragment, MalformedError, parse
 from dnsteer.proof.traffic.vectors import Vector, vectors
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.model.spec import Spec
@@ -31,7 +32,7 @@ WRITTEN = {"everything": SPEC, "extension": EXTENSION}
 NAMES = [*(example.stem for example in EXAMPLES), *WRITTEN]
 ONE_WAY = {"quickstart", "ipip", "spray", "client-hash"}
 """Specs whose servers all answer past the switch."""
-KINDS = {"query", "answer", "fragment", "neighbor", "echo", "odd", "drop"}
+KINDS = {"query", "answer", "fragment", "neighbor", "echo", "unusual", "drop"}
 CLIENTS = ip_network("198.18.0.0/15"), ip_network("2001:2::/48")
 
 Checked = list[tuple[Vector, Expectation]]
@@ -61,11 +62,11 @@ def first_queries(name: str) -> Checked:
     return [
         (v, e)
         for v, e in of_kind(name, "query")
-        if not v.name.startswith("twin of ") and " that differ in " not in v.name
+        if not v.name.startswith("same hash fields as ") and " that differ in " not in v.name
     ]
 
 
-def inside(data: bytes) -> bytes:
+def as_served(data: bytes) -> bytes:
     """What a frame brings to a server: that of a tunnel an inner packet, behind the same Ethernet addresses."""
     packet = parse(data)
     if packet.protocol not in (4, 41):
@@ -75,7 +76,7 @@ def inside(data: bytes) -> bytes:
 
 def client_of(address: bytes) -> bytes:
     """A client as it is known where it asks."""
-    return address[len(PREFIX) :] if address.startswith(PREFIX) else address
+    return address[len(NAT64_PREFIX) :] if address.startswith(NAT64_PREFIX) else address
 
 
 every_spec = pytest.mark.parametrize("name", NAMES)
@@ -128,8 +129,8 @@ def test_every_slot_of_every_service_is_asked(name: str) -> None:
     assert set(asked) == set(reference.services)
     for key, service in reference.services.items():
         count = len(service.slots)
-        tries = 1 if service.extended else 4
-        assert asked[key] == ([None] * tries * count if service.hashed else list(range(count)))
+        tries = 1 if service.by_extension else 4
+        assert asked[key] == ([None] * tries * count if not service.selection.predicts_slot else list(range(count)))
 
 
 @every_spec
@@ -198,7 +199,7 @@ def test_answers_come_from_where_the_query_went(name: str) -> None:
         if asked is None:
             assert "without checksum" in vector.name
             continue
-        delivered = [parse(inside(frame.data)) for frame in asked.options if frame.port == vector.port]
+        delivered = [parse(as_served(frame.data)) for frame in asked.options if frame.port == vector.port]
         assert (packet.source, packet.sport) in [(each.destination, each.dport) for each in delivered]
         assert vector.data[6:12] in [each.data[:6] for each in delivered]
         (leaves,) = expectation.options
@@ -240,12 +241,14 @@ def checksums_right(data: bytes) -> bool:
 
 @every_spec
 def test_checksums_are_right_coming_and_going(name: str) -> None:
-    for vector, expectation in of_kind(name, "query", "answer", "odd", "echo"):
-        leaving = [inside(frame.data) for frame in expectation.options]
+    for vector, expectation in of_kind(name, "query", "answer", "unusual", "echo"):
+        leaving = [as_served(frame.data) for frame in expectation.options]
         packet = parse(vector.data)
         if packet.fragment_header or (packet.ethertype == IPV6 and packet.l4 > packet.l3 + 40):
             # One with a right checksum is always as good as one that Open vSwitch may leave wrong.
-            assert not leaving or packet.piece is not Piece.WHOLE or any(map(checksums_right, leaving)), vector.name
+            assert not leaving or packet.fragment is not Fragment.NONE or any(map(checksums_right, leaving)), (
+                vector.name
+            )
             leaving = []
         for data in (vector.data, *leaving):
             if parse(data).ethertype != ARP and ICMPv6ND_NS not in ip_of(data):
@@ -260,7 +263,7 @@ def fragments(name: str) -> dict[tuple[int, bytes, bytes], Checked]:
             packet = parse(vector.data)
         except MalformedError:
             continue
-        if packet.piece is not Piece.WHOLE and "reserved bit" not in vector.name:
+        if packet.fragment is not Fragment.NONE and "reserved bit" not in vector.name:
             layer = ip_of(vector.data)
             ident = layer[IPv6ExtHdrFragment].id if IPv6ExtHdrFragment in layer else layer.id
             found[ident, packet.source, packet.destination].append((vector, expectation))
@@ -280,7 +283,7 @@ def test_ipv4_fragments_come_in_complete_sets(name: str) -> None:
         assert all(piece.len <= 1500 for piece in pieces)
         more = [bool(piece.flags.MF) for piece in pieces]
         if all(more):  # the last one would wait for those that are too short, which are lost
-            assert max(piece.len for piece in pieces) < SMALLEST
+            assert max(piece.len for piece in pieces) < SMALLEST_FRAGMENT
             assert not any(expectation.options for _, expectation in sets)
         else:
             assert more == [True] * (len(pieces) - 1) + [False]
@@ -295,7 +298,7 @@ def test_translated_ipv4_fragments_are_of_sizes_around_those_that_open_vswitch_t
             if isinstance(piece, IP) and piece.flags.MF and piece.dst.startswith("198.18."):
                 (passing if expectation.options else lost).add(piece.len)
     assert {404, 572, 1196, 1204, 1500} <= passing
-    assert min(passing) >= SMALLEST
+    assert min(passing) >= SMALLEST_FRAGMENT
     assert {84, 396} <= lost
 
 
@@ -304,7 +307,7 @@ def test_translated_fragments_make_up_a_datagram_with_a_right_checksum(name: str
     seen = 0
     for sets in fragments(name).values():
         frames = [frame.data for _, expectation in sets for frame in expectation.options]
-        if len(frames) != len(sets) or not any(parse(frame).piece is Piece.FIRST for frame in frames):
+        if len(frames) != len(sets) or not any(parse(frame).fragment is Fragment.FIRST for frame in frames):
             continue
         parts = sorted((place(frame), parse(frame)) for frame in frames)
         first = parts[0][1]
@@ -379,7 +382,7 @@ def test_checksums_that_come_to_zero_are_met(name: str) -> None:
     found = [e for v, e in checked(name) if "comes to zero" in v.name]
     assert found
     for expectation in found:
-        leaving = [parse(inside(frame.data)) for frame in expectation.options]
+        leaving = [parse(as_served(frame.data)) for frame in expectation.options]
         sums = [(packet.data[packet.l4 + 6], packet.data[packet.l4 + 7]) for packet in leaving]
         assert (255, 255) in sums
 
@@ -395,6 +398,6 @@ def test_a_sample_takes_slots_evenly(name: str) -> None:
     for vector, expectation in checked(name, 2):
         if vector.kind == "query" and expectation.slot is not None:
             slots[vector.name.split(" slot ")[0]].append(expectation.slot)
-    count = {s.label: len(s.slots) for s in Reference(spec_of(name)).services.values() if not s.hashed}
+    count = {s.label: len(s.slots) for s in Reference(spec_of(name)).services.values() if s.selection.predicts_slot}
     assert slots == {label: [0, number // 2] for label, number in count.items()}
     assert len(checked(name, 2)) < len(checked(name))

@@ -43,7 +43,7 @@ def large(vips: int) -> Spec:
 
 def test_clients_are_not_those_of_the_spec() -> None:
     clients = Clients(large(3))
-    assert [ip_address(clients.take(4)[1]) for _ in range(2)] == [ip_address("198.18.0.3"), ip_address("198.18.0.4")]
+    assert [ip_address(clients.next(4)[1]) for _ in range(2)] == [ip_address("198.18.0.3"), ip_address("198.18.0.4")]
 
 
 def test_a_large_spec() -> None:

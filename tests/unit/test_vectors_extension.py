@@ -1,4 +1,4 @@
-"""Vectors for what the extension serves: twins, spreads, and what it does not take; and what is said of choices."""
+"""Vectors for what the extension serves: queries of one hash key, spread groups, and frames that it drops."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from dnsteer.proof.reference.outcome import Expectation, Frame
 from dnsteer.proof.reference.packets import Reference
 from dnsteer.proof.reference.wire import Packet, parse
 from dnsteer.proof.traffic.senders import Vector
-from dnsteer.proof.traffic.slot_choice import Choices, spreads
+from dnsteer.proof.traffic.unpredicted_slots import ObservedBackends, enough_queries
 from dnsteer.proof.traffic.vectors import vectors
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.model.spec import Selection
 from tests.unit.extension_cases import SPEC
 
 LOADED = check_document(parse_document("spec.yaml", SPEC))
 REFERENCE = Reference(LOADED.spec)
 CHECKED = [(v, REFERENCE.expect(v.port, v.data)) for v in vectors(LOADED.spec, REFERENCE)]
-TWIN = "twin of "
+SAME_FIELDS = "same hash fields as "
 
 
 def values(packet: Packet) -> dict[str, object]:
@@ -29,27 +28,27 @@ def values(packet: Packet) -> dict[str, object]:
     }  # fmt: skip
 
 
-def test_every_query_for_a_client_pool_has_a_twin() -> None:
+def test_every_query_for_a_client_pool_is_sent_again_with_the_same_hash_fields() -> None:
     """It has the fields in common that are hashed, and no other that it could have for its own."""
     by_name = {v.name: (v, e) for v, e in CHECKED}
     seen = Counter[str]()
     for name, (vector, expectation) in by_name.items():
-        if not name.startswith(TWIN):
+        if not name.startswith(SAME_FIELDS):
             continue
-        first, expected = by_name[name.removeprefix(TWIN)]
-        assert expectation.bond == expected.bond is not None
+        first, expected = by_name[name.removeprefix(SAME_FIELDS)]
+        assert expectation.hash_key == expected.hash_key is not None
         one, other = parse(first.data), parse(vector.data)
         service = REFERENCE.services[one.destination, one.protocol, one.dport]
         alike = {key for key in ("src_ip", "src_port") if values(one)[key] == values(other)[key]}
         assert alike == {"src_ip", "src_port"} & set(service.hash_fields)
         seen[service.label] += 1
-    clients = [s for s in REFERENCE.services.values() if s.selection is Selection.CLIENT]
+    clients = [s for s in REFERENCE.services.values() if s.hash_fields]
     assert seen == {s.label: len(s.slots) for s in clients}
 
 
-def test_twins_meet_other_services_and_uplinks() -> None:
+def test_these_meet_other_services_and_uplinks() -> None:
     by_name = {v.name: v for v, _ in CHECKED}
-    pairs = [(by_name[v.name.removeprefix(TWIN)], v) for v, _ in CHECKED if v.name.startswith(TWIN)]
+    pairs = [(by_name[v.name.removeprefix(SAME_FIELDS)], v) for v, _ in CHECKED if v.name.startswith(SAME_FIELDS)]
     assert all(one.port != other.port for one, other in pairs)
     protocols = Counter((parse(one.data).protocol, parse(other.data).protocol) for one, other in pairs)
     assert set(protocols) == {(6, 6), (6, 17), (17, 6), (17, 17)}
@@ -58,9 +57,9 @@ def test_twins_meet_other_services_and_uplinks() -> None:
 def test_spreads() -> None:
     found: dict[str, list[Packet]] = defaultdict(list)
     for vector, expectation in CHECKED:
-        if vector.spread:
+        if vector.spread_group:
             assert len(expectation.options) > 1
-            found[vector.spread].append(parse(vector.data))
+            found[vector.spread_group].append(parse(vector.data))
     one_field = {name: packets for name, packets in found.items() if " that differ in " in name}
     for name, packets in one_field.items():
         varied = name.rpartition(" ")[2]
@@ -73,14 +72,32 @@ def test_spreads() -> None:
     assert {name.rpartition(" ")[2] for name in ported} == {"src_ip", "src_port"}
 
 
+@pytest.mark.parametrize(("field", "bits"), [("src_ip", 12), ("src_port", 12)])
+def test_values_that_differ_are_scattered(field: str, bits: int) -> None:
+    """A CRC of values in a row, which differ in a few bits, may name slots of one backend alone."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for vector, _ in CHECKED:
+        if vector.spread_group.endswith(f" that differ in {field}"):
+            packet = parse(vector.data)
+            found[vector.spread_group].append(
+                int.from_bytes(packet.source, "big") if field == "src_ip" else packet.sport
+            )
+    assert found
+    for group in found.values():
+        differing = 0
+        for value in group:
+            differing |= value ^ group[0]
+        assert differing.bit_count() >= bits
+
+
 def test_chance_is_not_taken_for_a_mistake() -> None:
     service = next(s for s in REFERENCE.services.values() if s.vip == "near")
     shares = Counter(each.name for each in service.slots)
     assert shares == {"n1": 8, "n2": 8}
-    assert [spreads(service, n) for n in (1, 30, 31, 100)] == [False, False, True, True]  # 2 * 2**-31 < 1e-9
+    assert [enough_queries(service, n) for n in (1, 30, 31, 100)] == [False, False, True, True]  # 2 * 2**-31 < 1e-9
 
 
-UNFIT = [
+DROPPED_BY_EXTENSION = [
     "query with a wrong header checksum for tunnels",
     "query as an atomic fragment for tunnels",
     "query as an atomic fragment with a reserved bit for tunnels",
@@ -95,7 +112,7 @@ UNFIT = [
 ]
 
 
-@pytest.mark.parametrize("words", UNFIT)
+@pytest.mark.parametrize("words", DROPPED_BY_EXTENSION)
 def test_what_the_extension_does_not_take_is_sent(words: str) -> None:
     assert any(v.name.startswith(words) for v, _ in CHECKED)
 
@@ -119,31 +136,31 @@ def test_every_backend_of_a_translated_vip_answers_and_sends_fragments() -> None
 
 
 def test_services_that_nobody_is_left_for_are_asked() -> None:
-    asked = [v.name.split(",")[0] for v, _ in CHECKED if "nobody is left for" in v.name]
-    assert asked == [f"query for {service.label}" for service in REFERENCE.dark.values()]
-    assert {service.vip for service in REFERENCE.dark.values()} == {"gone", "lost"}
+    asked = [v.name.split(",")[0] for v, _ in CHECKED if "has no backend left" in v.name]
+    assert asked == [f"query for {service.label}" for service in REFERENCE.unserved.values()]
+    assert {service.vip for service in REFERENCE.unserved.values()} == {"gone", "lost"}
 
 
-def expected(bond: object, *names: str) -> Expectation:
-    takers = tuple((Frame(name, b""), name) for name in names)
-    return Expectation(frozenset(frame for frame, _ in takers), "", bond=bond, takers=takers)  # type: ignore[arg-type]
+def expected(hash_key: object, *names: str) -> Expectation:
+    backends = tuple((Frame(name, b""), name) for name in names)
+    return Expectation(frozenset(frame for frame, _ in backends), "", hash_key=hash_key, backends=backends)  # type: ignore[arg-type]
 
 
 def problems(*went: tuple[str, object, str, str]) -> list[tuple[str, str]]:
-    """What is said when queries of a name, bond and spread went to backends."""
-    choices = Choices()
-    for name, bond, spread, taker in went:
-        choices.add(Vector(name, "p0", b"", "query", spread), expected(bond, "a", "b", "c"), Frame(taker, b""))
-    return list(choices.problems())
+    """What is said when queries of a name, hash key and spread group went to backends."""
+    observed = ObservedBackends()
+    for name, hash_key, group, backend in went:
+        observed.add(Vector(name, "p0", b"", "query", group), expected(hash_key, "a", "b", "c"), Frame(backend, b""))
+    return list(observed.problems())
 
 
-def test_one_bond_and_two_backends_is_a_problem() -> None:
+def test_one_hash_key_and_two_backends_is_a_problem() -> None:
     assert problems(("one", 1, "", "a"), ("two", 1, "", "a"), ("three", 2, "", "b")) == []
     found = problems(("one", 1, "", "a"), ("two", 2, "", "b"), ("three", 1, "", "c"))
-    assert found == [("three", "went to c, and one, which hashes the same, to a")]
+    assert found == [("three", "went to c, but one, which has the same hash fields, to a")]
 
 
-def test_a_spread_with_one_backend_is_a_problem() -> None:
+def test_a_spread_group_with_one_backend_is_a_problem() -> None:
     assert problems(("one", None, "all", "a"), ("two", None, "all", "b")) == []
     found = problems(("one", None, "all", "a"), ("two", None, "all", "a"), ("three", None, "", "b"))
     assert found == [("all", "all 2 went to a")]

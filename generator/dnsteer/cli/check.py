@@ -10,7 +10,7 @@ import typer
 from dnsteer.cli.output import Exit, Json, SpecFile, Verbose, err, load, out, print_json, reporting, spec_warnings
 
 if TYPE_CHECKING:
-    from dnsteer.proof.check import Report
+    from dnsteer.proof.report import Report
 
 
 def register(app: typer.Typer) -> None:
@@ -40,16 +40,22 @@ def check(
         with Progress(*columns, console=err.rich, transient=True, disable=json or not sys.stderr.isatty()) as progress:
             task, sent = progress.add_task("starting a private switch", total=None), 0
 
-            def tell(count: int, queries: int) -> None:
+            def show_progress(count: int, queries: int) -> None:
                 nonlocal sent
                 sent += count
-                words = f"{sent:,} packets, of about {max(sent, queries):,}"
-                progress.update(task, completed=sent, total=max(sent, queries), description=words)
+                description = f"{sent:,} packets of about {max(sent, queries):,}"
+                progress.update(task, completed=sent, total=max(sent, queries), description=description)
 
-            report = run_check(loaded, per_service=sample, progress=tell)
+            report = run_check(loaded, per_service=sample, progress=show_progress)
     if json:
         print_json({**report.as_json(), **spec_warnings(loaded)})
         raise typer.Exit(Exit.OK if report.ok else Exit.ERROR)
+    _show(report, loaded.file)
+    if not report.ok:
+        raise typer.Exit(Exit.ERROR)
+
+
+def _show(report: Report, file: str) -> None:
     for failure in report.failures:
         out.print(f"FAILED {failure.vector} at {failure.port}: {failure.problem}")
         for line in failure.detail:
@@ -60,7 +66,7 @@ def check(
         out.print(f"note: {note}")
     kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(report.packets.items()))
     total = sum(report.packets.values())
-    out.print(f"{loaded.file}: {report.flows} flows, {report.groups} groups on Open vSwitch {report.ovs}")
+    out.print(f"{file}: {report.flows} flows, {report.groups} groups on Open vSwitch {report.ovs}")
     out.print(f"  {total} packets ({kinds}); {report.coverage}")
     out.print(
         f"  {report.megaflows} megaflows, {report.masks} masks, {report.recirculations} recirculations "
@@ -69,8 +75,6 @@ def check(
     if report.extension:
         out.print(f"  {report.extended} packets through the extension, {report.extension}")
     out.print(f"  {verdict(report)}; {report.seconds:.1f} s")
-    if not report.ok:
-        raise typer.Exit(Exit.ERROR)
 
 
 def verdict(report: Report) -> str:

@@ -1,4 +1,4 @@
-"""The verb `explain`: which way a client's query goes and what a cookie stands for, by a spec or by a running switch."""
+"""The verb `explain`: the path of a client's query, and what a cookie stands for, by a spec or by a running switch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dnsteer.deploy.target_switch import Switch
 from dnsteer.spec.errors import escape
 
 if TYPE_CHECKING:
-    from dnsteer.proof.explain import Step, Way
+    from dnsteer.proof.explain import QueryPath, Step
     from dnsteer.slots.maintenance import Absence
     from dnsteer.spec.loaded import Loaded
     from dnsteer.spec.model.types import Address
@@ -56,21 +56,21 @@ def explain(
         fail("give either SPEC, or --live for what the running switch does", Exit.USAGE)
     if (cookie is None) is (client is None and vip is None) or (client is None) is not (vip is None):
         fail("give either --client and --vip, or --cookie", Exit.USAGE)
-    asked = _asked(client, vip) if client is not None and vip is not None else None
-    number = _number(cookie) if cookie is not None else 0
-    found = _live(switch, bridge, json) if live else None
-    if found is not None:
-        loaded = found.loaded
+    query = _parse_query(client, vip) if client is not None and vip is not None else None
+    number = _cookie_of(cookie) if cookie is not None else 0
+    running = _read_live(switch, bridge, json) if live else None
+    if running is not None:
+        loaded = running.loaded
     else:
         assert spec is not None
         loaded = load(spec, json, verbose)
-    if asked is None:
-        _cookie(loaded, number, json)
+    if query is None:
+        _explain_cookie(loaded, number, json)
     else:
-        _query(loaded, found, asked, uplink, json)
+        _explain_query(loaded, running, query, uplink, json)
 
 
-def _live(switch: Switch, bridge: str | None, json: bool) -> Live:
+def _read_live(switch: Switch, bridge: str | None, json: bool) -> Live:
     from dnsteer.status.live import read_live
 
     found = read_live(switch, bridge)
@@ -80,27 +80,27 @@ def _live(switch: Switch, bridge: str | None, json: bool) -> Live:
     return found
 
 
-def _number(text: str) -> int:
+def _cookie_of(text: str) -> int:
     try:
         return int(text, 16)
     except ValueError:
         fail(f"--cookie: found {text!r}; expected a hexadecimal number such as 0xd453020000006ff4", Exit.USAGE)
 
 
-def _cookie(loaded: Loaded, number: int, json: bool) -> None:
+def _explain_cookie(loaded: Loaded, number: int, json: bool) -> None:
     from dnsteer.proof.explain import explain_cookie, is_tagged
     from dnsteer.spec.errors import show_path
 
     subject = explain_cookie(loaded, number)
     if subject is None:
-        why = "an object that this spec does not have" if is_tagged(number) else "no cookie of dnsteer's"
+        why = "an object that this spec does not have" if is_tagged(number) else "not a cookie of dnsteer's"
         fail(f"0x{number:x}: {why}", Exit.ERROR)
     if json:
         value = {"object": subject.title, "line": subject.line, "path": show_path(subject.path)}
         print_json({"cookie": hex(number), **value, **spec_warnings(loaded)})
     else:
-        where = f"{loaded.file}:{subject.line} {show_path(subject.path)}"
-        out.print(f"0x{number:x}: {subject.title}, {where}")
+        place = f"{loaded.file}:{subject.line} {show_path(subject.path)}"
+        out.print(f"0x{number:x}: {subject.title}, {place}")
 
 
 def _endpoint(option: str, text: str) -> tuple[Address, int]:
@@ -116,10 +116,10 @@ def _endpoint(option: str, text: str) -> tuple[Address, int]:
     return address, number
 
 
-_CHOSEN = {
-    "dp-hash": "chosen by the switch's hash",
-    "client": "chosen by the extension's hash",
-    "spray": "chosen by the extension at random",
+_CHOSEN_BY = {
+    "dp-hash": "by the switch's hash",
+    "client": "by the extension's hash",
+    "spray": "by the extension at random",
 }
 _NOTES = {
     "dp-hash": "the switch's trace ends at the hash; what left shows the rest. The hash is this switch's: others, and "
@@ -129,31 +129,31 @@ _NOTES = {
 }
 
 
-def _show(way: Way, file: str, moved: str) -> None:
-    """Print the way of a query. *moved*: whose the slot is when nobody is out, where that is another."""
-    out.print(f"query    {way.query}, in by {way.ingress}")
-    chosen = f"slot {way.slot}" if way.slot is not None else "none"
-    if way.slot is None and way.backend:
-        chosen = f"slot {_CHOSEN.get(way.selection, 'chosen')}"
-    out.print(f"slot     {chosen}")
-    out.print(f"backend  {way.backend or 'none'}  ({way.why})")
-    if moved:
-        out.print(f"own      {moved}")
-    _show_steps(way.steps, file)
-    part = way.extension
-    if part is not None:
-        out.print(f"extension {part.verdict} by {part.why}")
-        out.print(f"  pipes     {' > '.join(part.pipes)}")
-        if part.target is not None:
-            out.print(f"  target    {part.target}, in {part.share} of {part.slots} slots")
-        for port_name, frame in part.gave:
-            out.print(f"  gave      {port_name}: {frame}")
-        _show_steps(way.back, file)
-    out.print(f"passes   {way.passes}")
-    for port_name, frame in way.out or (("nowhere", "dropped"),):
-        out.print(f"out      {port_name}: {frame}")
-    if way.backend and way.selection in _NOTES:
-        out.print(f"note     {_NOTES[way.selection]}")
+def _show_path(path: QueryPath, file: str, base: str) -> None:
+    """Print the path of a query. *base*: the slot's backend when nobody is out, where that is another, and why it is out."""
+    out.print(f"query    {path.query}, in by {path.ingress}")
+    slot = f"slot {path.slot}" if path.slot is not None else "none"
+    if path.slot is None and path.backend:
+        slot = f"chosen {_CHOSEN_BY[path.selection]}"
+    out.print(f"slot     {slot}")
+    out.print(f"backend  {path.backend or 'none'}  ({path.why})")
+    if base:
+        out.print(f"base     {base}")
+    _show_steps(path.steps, file)
+    hop = path.extension
+    if hop is not None:
+        out.print(f"extension {hop.verdict} by {hop.reason}")
+        out.print(f"  pipes     {' > '.join(hop.pipes)}")
+        if hop.target is not None:
+            out.print(f"  target    {hop.target}, in {hop.share} of {hop.slots} slots")
+        for port, frame in hop.sent:
+            out.print(f"  sent      {port}: {frame}")
+        _show_steps(path.returned_steps, file)
+    out.print(f"passes   {path.passes}")
+    for port, frame in path.out or (("nowhere", "dropped"),):
+        out.print(f"out      {port}: {frame}")
+    if path.backend and path.selection in _NOTES:
+        out.print(f"note     {_NOTES[path.selection]}")
 
 
 def _show_steps(steps: tuple[Step, ...], file: str) -> None:
@@ -163,22 +163,22 @@ def _show_steps(steps: tuple[Step, ...], file: str) -> None:
         out.print(f"            {step.about}  {at}  cookie 0x{step.cookie:x}")
 
 
-_Asked = tuple["Address", int, "Address", int, str]
+_Query = tuple["Address", int, "Address", int, str]
 """Client and its port, VIP, port and protocol."""
 
 
-def _asked(client: str, vip: str) -> _Asked:
+def _parse_query(client: str, vip: str) -> _Query:
     source, sport = _endpoint("--client", client)
-    where, _, protocol = vip.partition("/")
+    endpoint, _, protocol = vip.partition("/")
     if protocol not in ("udp", "tcp"):
         fail(f"--vip: found {vip!r}; expected an address, port and protocol such as 192.0.2.53:53/udp", Exit.USAGE)
-    address, port = _endpoint("--vip", where)
+    address, port = _endpoint("--vip", endpoint)
     if source.version != address.version:
-        fail("--client and --vip are of different families", Exit.USAGE)
+        fail("--client and --vip must be of the same family, both IPv4 or both IPv6", Exit.USAGE)
     return source, sport, address, port, protocol
 
 
-def _query(loaded: Loaded, live: Live | None, asked: _Asked, uplink: str | None, json: bool) -> None:
+def _explain_query(loaded: Loaded, live: Live | None, query: _Query, uplink: str | None, json: bool) -> None:
     from dnsteer.proof.explain import explain_query
     from dnsteer.slots.maintenance import NO_OVERLAY
     from dnsteer.spec.model.spec import Protocol
@@ -187,19 +187,18 @@ def _query(loaded: Loaded, live: Live | None, asked: _Asked, uplink: str | None,
     ingress = uplink or uplinks[0]
     if ingress not in uplinks:
         fail(f"--uplink: found {ingress!r}; expected one of {', '.join(uplinks)}", Exit.USAGE)
-    client, sport, vip, port, protocol = asked
+    client, sport, vip, port, protocol = query
     overlay = live.overlay if live is not None else NO_OVERLAY
-    way = explain_query(loaded, client, sport, vip, port, Protocol(protocol), ingress, overlay)
+    path = explain_query(loaded, client, sport, vip, port, Protocol(protocol), ingress, overlay)
     pool = next((v.pool for v in loaded.spec.vips.values() if vip in v.addresses), "")
-    gone = [a for a in overlay.of(pool) if a.backend == way.own]
+    outages = [outage for outage in overlay.of(pool) if outage.backend == path.base_backend]
     if json:
-        print_json(
-            {"view": _view_json(live), **asdict(way), "own_out": [asdict(a) for a in gone], **spec_warnings(loaded)}
-        )
+        own_out = [asdict(outage) for outage in outages]
+        print_json({"view": _view_json(live), **path.as_json(), "own_out": own_out, **spec_warnings(loaded)})
     else:
         _show_view(loaded, live)
-        _show(way, loaded.file, _why_moved(way, gone))
-    if not way.as_expected:
+        _show_path(path, loaded.file, _base_backend(path, outages))
+    if not path.as_expected:
         fail("this is not what the spec says; run `dnsteer check`", Exit.ERROR)
 
 
@@ -220,31 +219,32 @@ def _view_json(live: Live | None) -> dict[str, Any]:
 def _show_view(loaded: Loaded, live: Live | None) -> None:
     """Which view it is, since both may be asked for the same query."""
     if live is None:
-        out.print(f"view     the spec {loaded.file} alone; with who is out on the running switch: --live")
+        out.print(f"view     the spec {loaded.file}; for the running switch, drains and downs included: --live")
         return
     name = f" of switch {escape(live.name)}" if live.name else ""
-    gone = ", ".join(f"{a.name} {_WORDS[a.kind]}{_far(a)}" for a in live.overlay) or "nobody"
-    out.print(f"view     bridge {live.bridge}{name} as it runs, {escape(loaded.file)}; out: {gone}")
+    outages = ", ".join(f"{a.name} {_STATES[a.kind]}{_percent_gone(a)}" for a in live.overlay) or "nobody"
+    out.print(f"view     bridge {live.bridge}{name}, which runs {escape(loaded.file)}; out: {outages}")
 
 
-_WORDS = {"drain": "drained", "down": "down"}
+_STATES = {"drain": "drained", "down": "down"}
 
 
-def _far(absence: Absence) -> str:
+def _percent_gone(outage: Absence) -> str:
     from dnsteer.slots.maintenance import WHOLE
 
-    return f" {absence.gone / 10:g} %" if absence.gone < WHOLE else ""
+    return f" {outage.gone / 10:g} %" if outage.gone < WHOLE else ""
 
 
-def _why_moved(way: Way, gone: list[Absence]) -> str:
-    """Whose the slot is when nobody is out, and why it is not there now; empty where it is."""
-    if way.own is None or way.own == way.backend:
+def _base_backend(path: QueryPath, outages: list[Absence]) -> str:
+    """The slot's backend when nobody is out, and why it does not have the slot now; empty where it has."""
+    if path.base_backend is None or path.base_backend == path.backend:
         return ""
-    said = [_absence(a) for a in gone] or ["out by the spec (state: down)"]
-    return f"{way.own}, which is {'; '.join(said)}"
+    reasons = [_outage(outage) for outage in outages] or ["down by the spec (state: down)"]
+    return f"{path.base_backend}, which is {'; '.join(reasons)}"
 
 
-def _absence(a: Absence) -> str:
-    until = f", until {utc(a.until)} UTC" if a.until else ""
-    note = f": {escape(a.note)}" if a.note else ""
-    return f"{_WORDS[a.kind]}{_far(a)} since {utc(a.since)} UTC{until}, by {escape(a.by)}{note}"
+def _outage(outage: Absence) -> str:
+    until = f", until {utc(outage.until)} UTC" if outage.until else ""
+    note = f": {escape(outage.note)}" if outage.note else ""
+    state = f"{_STATES[outage.kind]}{_percent_gone(outage)}"
+    return f"{state} since {utc(outage.since)} UTC{until}, by {escape(outage.by)}{note}"

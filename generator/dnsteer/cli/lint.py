@@ -134,7 +134,7 @@ def _show_kinds(heading: str, found: Mapping[str, Counter[str]]) -> None:
 CPUS = {"ovs-doca": "the CPU (on a BlueField: the Arm cores)"}
 _KINDS = {
     "query": "queries", "answer": "answers", "neighbor": "neighbours", "echo": "echo", "fragment": "fragments",
-    "odd": "unusual", "drop": "dropped",
+    "unusual": "unusual", "drop": "dropped",
 }  # fmt: skip
 
 

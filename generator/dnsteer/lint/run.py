@@ -151,7 +151,7 @@ def _of_the_rest(seen: Examination) -> Iterator[Finding]:
         "fragment": (codes.FRAGMENTS, "fragments"),
         "neighbor": (codes.NEIGHBORS, "ARP and neighbour discovery"),
         "echo": (codes.NEIGHBORS, "echo requests"),
-        "odd": (codes.UNUSUAL, "unusual packets"),
+        "unusual": (codes.UNUSUAL, "unusual packets"),
         "drop": (codes.REFUSED, "dropped packets"),
     }
     found: dict[tuple[str, bool, str], list[Judged]] = defaultdict(list)

@@ -32,7 +32,7 @@ from dnsteer.switch.masks import mask_of_match
 from dnsteer.switch.tools import ovs_version
 from dnsteer.tables.vip import ServiceRow
 
-KINDS = ("query", "answer", "neighbor", "echo", "fragment", "odd", "drop")
+KINDS = ("query", "answer", "neighbor", "echo", "fragment", "unusual", "drop")
 """Kinds of traffic in the order in which they are sent: a flow counts for the first kind that makes it."""
 QUERIES = 8_000
 """Queries sent at most; of larger specs a sample of each service's slots. Reading 8,000 flows takes about ten seconds."""
@@ -217,7 +217,7 @@ def slots_by_pool(loaded: Loaded) -> dict[str, int]:
 
 def _kind(kind: str, flow: Flow | Unreadable) -> str:
     """The kind of traffic; unusual neighbour requests are sent among what is unusual, and are neighbours' all the same."""
-    if kind == "odd" and isinstance(flow, Flow) and flow.proto not in (UDP, TCP):
+    if kind == "unusual" and isinstance(flow, Flow) and flow.proto not in (UDP, TCP):
         asked = any(f.key.startswith(("arp.", "nd.")) for f in flow.match)
         return "neighbor" if asked else "echo" if flow.proto in _ICMP else kind
     return kind

@@ -1,10 +1,10 @@
-"""Say which way a client's query goes, from the switch's own trace and from a packet really sent."""
+"""The path of one client's query, by the switch's own trace and by a packet that is really sent."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from ipaddress import ip_address
 from typing import Any
 
@@ -15,12 +15,11 @@ from scapy.layers.l2 import Ether
 
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
-from dnsteer.proof.harness.extension_process import Crossing
+from dnsteer.proof.harness.extension_process import Handled
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.packet_text import summary
 from dnsteer.proof.reference import wire
 from dnsteer.proof.reference.packets import Expectation, Frame, Reference, Service
-from dnsteer.proof.reference.services import own_of
 from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Protocol
@@ -33,12 +32,12 @@ _STEP = re.compile(r"^\s*(\d+)\. (.*)$")
 _COOKIE = re.compile(r"cookie (0x[0-9a-f]+)")
 _TABLE_NAMES = {t.number: t.name for t in PIPELINE.tables.values()}
 _ROUTER_MAC = "02:00:00:00:00:fe"
-_NUMBERS = {"udp": wire.UDP, "tcp": wire.TCP}
+_PROTOCOL_NUMBERS = {"udp": wire.UDP, "tcp": wire.TCP}
 
 
 @dataclass(frozen=True)
 class Step:
-    """A flow that the packet met."""
+    """A flow that the packet matched: its table and match, and the object of the spec that its cookie stands for."""
 
     table: str
     match: str
@@ -48,42 +47,51 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Through:
-    """What the extension did: its verdict and why, the pipes that the query met, and what it gave back by which port.
+class ExtensionHop:
+    """What the extension did: its verdict and the reason, the pipes that the query passed, and what it sent by which port.
 
-    *target* is the backend in its program, which names it in *share* of *slots* slots.
+    *target* is the backend in its program, which has *share* of the *slots* slots.
     """
 
     verdict: str
-    why: str
+    reason: str
     pipes: tuple[str, ...]
     target: str | None
     share: int
     slots: int
-    gave: tuple[tuple[str, str], ...]
+    sent: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
-class Way:
-    """The way of one query. *passes* counts datapath passes; *out* is empty when the query is dropped.
+class QueryPath:
+    """The path of one query. *passes* counts datapath passes; *out* is empty when the query is dropped.
 
-    *own* is the backend that the slot is for when nobody is out; None where the slot is not predicted. *steps* are in the
-    switch; where *extension* has the query after them, *back* are those in the switch again.
+    *base_backend* is the slot's backend when nobody is out; None where the slot is not predicted. *steps* are in the switch;
+    where the *extension* gets the query after them, *returned_steps* are those in the switch again.
     """
 
     ingress: str
     query: str
     selection: str
     slot: int | None
-    own: str | None
+    base_backend: str | None
     backend: str | None
     why: str
     steps: tuple[Step, ...]
-    extension: Through | None
-    back: tuple[Step, ...]
+    extension: ExtensionHop | None
+    returned_steps: tuple[Step, ...]
     passes: int
     out: tuple[tuple[str, str], ...]
     as_expected: bool
+
+    def as_json(self) -> dict[str, Any]:
+        """The path as a JSON object, whose keys programs read: they do not follow renames here."""
+        value = asdict(self)
+        value["own"], value["back"] = value.pop("base_backend"), value.pop("returned_steps")
+        hop = value["extension"]
+        if hop is not None:
+            hop["why"], hop["gave"] = hop.pop("reason"), hop.pop("sent")
+        return value
 
 
 def query_frame(loaded: Loaded, client: Address, sport: int, vip: Address, port: int, protocol: Protocol) -> bytes:
@@ -104,109 +112,99 @@ def explain_query(
     protocol: Protocol,
     uplink: str,
     overlay: Overlay = NO_OVERLAY,
-) -> Way:
-    """Send a query through a private switch that holds the flows of the spec and overlay; say what happened and why."""
-    data = query_frame(loaded, client, sport, vip, port, protocol)
+) -> QueryPath:
+    """Send a query through a private switch that holds the flows of the spec and overlay; say what happened and why.
+
+    Raises SwitchError or UnavailableError when the switch itself fails.
+    """
+    frame = Frame(uplink, query_frame(loaded, client, sport, vip, port, protocol))
     plan = build_plan(loaded, overlay)
     reference = Reference(loaded.spec, overlay)
-    expected = reference.expect(uplink, data)
-    crossings: list[Crossing] = []
+    expected = reference.expect(frame.port, frame.data)
+    service = reference.services.get((vip.packed, _PROTOCOL_NUMBERS[protocol.value], port))
+    handled: list[Handled] = []
     with Harness(plan) as harness:
-        steps = _steps(plan, harness, Frame(uplink, data))
+        steps = _steps(plan, harness, frame)
         before = harness.counters().recirculations
-        frames = harness.send([Frame(uplink, data)], crossings.append)
-        given = [Frame(harness.port_of(by), gave) for crossing in crossings for by, gave in crossing.gave]
-        passes = 1 + len(given) + harness.counters().recirculations - before
-        through = _through(harness, crossings[0], _dump(harness)) if crossings else None
-        back = tuple(step for frame in given for step in _steps(plan, harness, frame))
-    service = reference.services.get((vip.packed, _NUMBERS[protocol.value], port))
-    return Way(
-        uplink,
-        summary(data),
-        service.selection.value if service is not None else "",
-        expected.slot,
-        _own(loaded, service, expected.slot),
-        _backend(loaded, expected, frames),
-        expected.why,
-        steps,
-        through,
-        back,
-        passes,
-        tuple((f.port, summary(f.data)) for f in frames),
-        set(frames) <= expected.options and bool(frames) == bool(expected.options),
+        left = harness.send([frame], handled.append)
+        returned = [Frame(harness.bridge_port(by), data) for result in handled for by, data in result.sent]
+        passes = 1 + len(returned) + harness.counters().recirculations - before
+        hop = _extension_hop(harness, handled[0], service) if handled else None
+        returned_steps = tuple(step for each in returned for step in _steps(plan, harness, each))
+    return QueryPath(
+        ingress=uplink,
+        query=summary(frame.data),
+        selection=loaded.spec.pools[loaded.spec.vips[service.vip].pool].selection.value if service is not None else "",
+        slot=expected.slot,
+        base_backend=service.base_slots[expected.slot] if service is not None and expected.slot is not None else None,
+        backend=_backend(loaded, expected, left),
+        why=expected.why,
+        steps=steps,
+        extension=hop,
+        returned_steps=returned_steps,
+        passes=passes,
+        out=tuple((each.port, summary(each.data)) for each in left),
+        as_expected=set(left) <= expected.options and bool(left) == bool(expected.options),
     )
 
 
-def _own(loaded: Loaded, service: Service | None, slot: int | None) -> str | None:
-    if service is None or slot is None:
-        return None
-    pool = loaded.spec.pools[loaded.spec.vips[service.vip].pool]
-    return own_of(loaded.spec, pool, service.mode, 4 if len(service.address) == 4 else 6)[slot]
-
-
-def _backend(loaded: Loaded, expected: Expectation, frames: list[Frame]) -> str | None:
-    if expected.backend is not None or not frames:
+def _backend(loaded: Loaded, expected: Expectation, left: list[Frame]) -> str | None:
+    if expected.backend is not None or not left:
         return expected.backend
-    return dict(expected.takers).get(frames[0]) or _backend_by_mac(loaded, frames[0].data)
+    return dict(expected.backends).get(left[0]) or _backend_by_mac(loaded, left[0].data)
 
 
 def _backend_by_mac(loaded: Loaded, data: bytes) -> str | None:
-    mac = ":".join(f"{b:02x}" for b in data[:6])
+    mac = data[:6].hex(":")
     names = {b.name for pool in loaded.spec.pools.values() for b in pool.backends if b.mac == mac}
     return " or ".join(sorted(names)) or None
 
 
-def _dump(harness: Harness) -> dict[str, Any]:
-    return harness.beside.ask(command="dump") if harness.beside is not None else {}
-
-
-def _through(harness: Harness, crossing: Crossing, dump: dict[str, Any]) -> Through:
+def _extension_hop(harness: Harness, result: Handled, service: Service | None) -> ExtensionHop:
     """What the extension did with a query, from its verdict, and from what its program holds."""
-    decided = crossing.why.partition(":")[0]
-    gave = tuple((harness.port_of(by), summary(data)) for by, data in crossing.gave)
-    service = _service(crossing.data, dump)
-    if service is None or not gave:
-        return Through(crossing.verdict, crossing.why, (decided,), None, 0, 0, gave)
-    select, forward, slots = service["select"], service["forward"], [slot["backend"] for slot in service["slots"]]
-    way = ["classifier", f"{select}{len(slots)}-{forward}", f"slots-{forward}"]
-    way += ["to-ipv6", "translated"] if forward == "siit" else []
-    taker = _target(dump["program"]["backends"], Counter(slots), crossing.gave[0][1])
-    return Through(
-        crossing.verdict,
-        crossing.why,
-        tuple(dict.fromkeys([*way, decided])),
-        taker,
-        Counter(slots)[taker or ""],
-        len(slots),
-        gave,
+    decided_by = result.reason.partition(":")[0]
+    sent = tuple((harness.bridge_port(by), summary(data)) for by, data in result.sent)
+    dump = harness.extension.ask(command="dump") if harness.extension is not None else {}
+    held = _held_service(result.data, dump)
+    if service is None or held is None or not sent:
+        return ExtensionHop(result.verdict, result.reason, (decided_by,), None, 0, 0, sent)
+    select, forward, slots = held["select"], held["forward"], Counter(slot["backend"] for slot in held["slots"])
+    pipes = ["classifier", f"{select}{slots.total()}-{forward}", f"slots-{forward}", *service.mode.extension_pipes]
+    target = _held_backend(dump["program"]["backends"], slots, result.sent[0][1])
+    return ExtensionHop(
+        result.verdict,
+        result.reason,
+        tuple(dict.fromkeys([*pipes, decided_by])),
+        target,
+        slots[target or ""],
+        slots.total(),
+        sent,
     )
 
 
-def _service(data: bytes, dump: dict[str, Any]) -> dict[str, Any] | None:
-    """The service of the program that a query is for."""
+def _held_service(data: bytes, dump: dict[str, Any]) -> dict[str, Any] | None:
+    """The service in the extension's program that a query is for."""
     packet = wire.parse(data)
+    wanted = packet.destination, packet.protocol, packet.dport
     for vip in dump["program"]["vips"]:
-        if (ip_address(vip["address"]).packed, _NUMBERS[vip["protocol"]], vip["port"]) == (
-            packet.destination,
-            packet.protocol,
-            packet.dport,
-        ):
+        if (ip_address(vip["address"]).packed, _PROTOCOL_NUMBERS[vip["protocol"]], vip["port"]) == wanted:
             return next((each for each in dump["services"] if each["vip"] == vip["name"]), None)
     return None
 
 
-def _target(backends: list[dict[str, Any]], among: Counter[str], data: bytes) -> str | None:
+def _held_backend(backends: list[dict[str, Any]], among: Counter[str], data: bytes) -> str | None:
     """The backend that a frame goes to: by its MAC address, and by the destination of a tunnel or a translation."""
-    to_mac, to = data[:6].hex(":"), wire.parse(data).destination
+    to_mac, destination = data[:6].hex(":"), wire.parse(data).destination
     for each in backends:
-        here = each["name"] in among and each["mac"] == to_mac
-        if here and (not each.get("address") or ip_address(each["address"]).packed == to):
+        if each["name"] not in among or each["mac"] != to_mac:
+            continue
+        if not each.get("address") or ip_address(each["address"]).packed == destination:
             return str(each["name"])
     return None
 
 
 def _steps(plan: Plan, harness: Harness, frame: Frame) -> tuple[Step, ...]:
-    """The flows that a frame meets, by the switch's own trace."""
+    """The flows that a frame matches, by the switch's own trace."""
     number = harness.port_number(frame.port)
     trace = re.sub(rf"in_port={number}\b", f"in_port={frame.port}", harness.trace(frame.port, frame.data))
     out = []

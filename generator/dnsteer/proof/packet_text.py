@@ -1,4 +1,4 @@
-"""Packets in words: one line each, and what differs between two, field by field."""
+"""Packets as text: one line each, and the fields in which two differ."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def summary(data: bytes) -> str:
         network = network.payload
     if not network:
         return f"{macs} {packet.payload.summary()}"
-    addresses = f"{macs}, {_way(network)}"
+    addresses = f"{macs}, {_addresses(network)}"
     while isinstance(network.payload, (IP, IPv6)):
         network = network.payload
-        addresses += f", in it {_way(network)}"
+        addresses += f", carrying {_addresses(network)}"
     transport = packet.getlayer(UDP) or packet.getlayer(TCP)
     if transport is None:
         return f"{addresses}, {network.payload.summary()}"
@@ -32,17 +32,17 @@ def summary(data: bytes) -> str:
     return f"{addresses}, {kind} {transport.sport} > {transport.dport}{question}"
 
 
-def _way(network: Packet) -> str:
+def _addresses(network: Packet) -> str:
     return f"{network.src} > {network.dst} ttl {network.ttl if network.version == 4 else network.hlim}"
 
 
 def _printable(name: bytes) -> str:
-    """The name of a question, for the terminal: what is no DNS at all may look like one."""
+    """The name of a question, safe for a terminal: bytes that are no DNS may parse as a question."""
     text = name.decode(errors="replace")
     return text if text.isprintable() and "\ufffd" not in text else "(no name)"
 
 
-def differences(expected: bytes, found: bytes) -> Iterator[str]:
+def differing_fields(expected: bytes, found: bytes) -> Iterator[str]:
     """The fields in which two frames differ."""
     one, two = Ether(expected), Ether(found)
     same = True

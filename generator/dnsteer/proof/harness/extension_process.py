@@ -1,4 +1,4 @@
-"""The extension beside a private switch: its program on the software model, without devices, frame by frame."""
+"""The extension's program on the software model, as a process of its own: frames go in and come out by a pipe."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ IN, OUT = "in", "out"
 
 
 @dataclass(frozen=True)
-class Crossing:
-    """A frame that came to the program by *port*, what it gave back by which ports, and what decided that."""
+class Handled:
+    """A frame that came to the program by *port*, its verdict and the reason, and the frames that it sent by which ports."""
 
     port: str
     data: bytes
-    gave: tuple[tuple[str, bytes], ...]
+    sent: tuple[tuple[str, bytes], ...]
     verdict: str
-    why: str
+    reason: str
 
 
-class Beside:
+class ExtensionProcess:
     """A context manager: the program of *extension*, in the model's strict mode, which refuses what is unproven."""
 
     def __init__(self, extension: Extension) -> None:
@@ -46,15 +46,15 @@ class Beside:
         self.ingress = extension.ingress.name
         """The port of the bridge by which queries go to it."""
         self._process: subprocess.Popen[bytes] | None = None
-        self._said: IO[bytes] | None = None
+        self._stderr: IO[bytes] | None = None
 
-    def __enter__(self) -> Beside:
+    def __enter__(self) -> ExtensionProcess:
         path = program(NAME)
         with put_off():
             # A file in memory, which never makes the program wait as a pipe that nobody reads would.
-            self._said = open(os.memfd_create(NAME), "w+b")  # noqa: PTH123 - it has no path
+            self._stderr = open(os.memfd_create(NAME), "w+b")  # noqa: PTH123 - it has no path
             self._process = subprocess.Popen(
-                [path, "--strict"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, bufsize=0,
+                [path, "--strict"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, bufsize=0,
                 cwd="/", start_new_session=True,  # Ctrl-C reaches dnsteer alone
                 preexec_fn=ends_with_parent(signal.SIGKILL),
             )  # fmt: skip
@@ -87,17 +87,17 @@ class Beside:
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()
-        if self._said is not None:
-            self._said.close()
-            self._said = None
+        if self._stderr is not None:
+            self._stderr.close()
+            self._stderr = None
 
-    def run(self, frames: Sequence[tuple[str, bytes]]) -> list[Crossing]:
+    def run(self, frames: Sequence[tuple[str, bytes]]) -> list[Handled]:
         """Hand the program frames, in order, each with the port that it comes to."""
         answer = self.ask(frames=[[port, data.hex()] for port, data in frames])
         out = []
-        for (port, data), gave, (verdict, why) in zip(frames, answer["results"], answer["verdicts"], strict=True):
-            given = tuple((by, bytes.fromhex(text)) for by, text in gave)
-            out.append(Crossing(port, data, given, verdict, why))
+        for (port, data), results, (verdict, reason) in zip(frames, answer["results"], answer["verdicts"], strict=True):
+            sent = tuple((sent_by, bytes.fromhex(text)) for sent_by, text in results)
+            out.append(Handled(port, data, sent, verdict, reason))
         return out
 
     def ask(self, **request: object) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class Beside:
         except ValueError as err:
             raise SwitchError(f"{NAME}: found an answer that is no JSON: {line[:80]!r}") from err
         if not answer.get("ok"):
-            raise SwitchError(f"{NAME}: {answer.get('error', 'refused, without saying why')}")
+            raise SwitchError(f"{NAME}: {answer.get('error', 'refused, and gives no reason')}")
         return answer
 
     def _exchange(self, line: bytes) -> bytes:
@@ -140,14 +140,14 @@ class Beside:
         return bytes(answer)
 
     def _ended(self, process: subprocess.Popen[bytes]) -> str:
-        """Why the program is gone, as far as it said."""
+        """How the program ended: its exit status, and the last line that it wrote."""
         try:
             code: object = process.wait(_END_TIMEOUT)
         except subprocess.TimeoutExpired:
             code = "none yet"
-        said = b""
-        if self._said is not None:
-            self._said.seek(0)
-            said = self._said.read()
-        last = said.decode(errors="replace").strip().rsplit("\n", 1)[-1]
+        written = b""
+        if self._stderr is not None:
+            self._stderr.seek(0)
+            written = self._stderr.read()
+        last = written.decode(errors="replace").strip().rsplit("\n", 1)[-1]
         return f"{NAME} ended (exit status {code}){': ' + last if last else ''}"

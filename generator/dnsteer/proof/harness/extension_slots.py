@@ -1,4 +1,4 @@
-"""What the extension's program holds, against the reference: packets do not show every slot of a hash."""
+"""The slots in the extension's program, against the reference: packets do not show every slot of a hash."""
 
 from __future__ import annotations
 
@@ -7,24 +7,23 @@ from ipaddress import ip_address
 from typing import Any
 
 from dnsteer.proof.reference.packets import Reference
-from dnsteer.proof.reference.services import Service, Target, packed_mac
-from dnsteer.proof.reference.wire import TCP, UDP
-from dnsteer.spec.model.spec import Forwarding
+from dnsteer.proof.reference.service import PROTOCOLS, Service, ServiceKey, Target
+from dnsteer.proof.reference.topology import packed_mac
 
-_PROTOCOLS = {"udp": UDP, "tcp": TCP}
+_PROTOCOL_NUMBERS = {name: number for number, name in PROTOCOLS.items()}
 
 
-def differences(reference: Reference, dump: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def slot_problems(reference: Reference, dump: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield services that the program holds otherwise than the spec says, and how. *dump* is its answer to `dump`."""
     program: Mapping[str, Any] = dump["program"]
     backends = {each["name"]: each for each in program["backends"]}
-    held: dict[tuple[bytes, int, int], tuple[Mapping[str, Any], list[str]]] = {}
+    held: dict[ServiceKey, tuple[Mapping[str, Any], list[str]]] = {}
     slots = {each["vip"]: [slot["backend"] for slot in each["slots"]] for each in dump["services"]}
     for vip in program["vips"]:
-        key = ip_address(vip["address"]).packed, _PROTOCOLS[vip["protocol"]], vip["port"]
+        key = ip_address(vip["address"]).packed, _PROTOCOL_NUMBERS[vip["protocol"]], vip["port"]
         held[key] = vip, slots[vip["name"]]
     for key, service in reference.services.items():
-        if not service.extended:
+        if not service.by_extension:
             continue
         if key not in held:
             yield service.label, "the extension's program does not have it"
@@ -34,26 +33,23 @@ def differences(reference: Reference, dump: Mapping[str, Any]) -> Iterator[tuple
             yield service.label, f"the extension's program hashes {vip.get('hash_fields')}"
         yield from _slots(service, [backends[name] for name in names])
     for vip, _ in held.values():
-        yield vip["name"], "the extension's program has it, by the spec there is no such service"
+        yield vip["name"], "the extension's program has it, but the spec has no such service"
 
 
 def _slots(service: Service, found: list[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """The number of slots, and the first one that has another backend."""
     if len(found) != len(service.slots):
-        yield (
-            service.label,
-            f"the extension's program has {len(found)} slots, by the spec there are {len(service.slots)}",
-        )
+        problem = f"the extension's program has {len(found)} slots, the spec {len(service.slots)}"
+        yield service.label, problem
         return
-    for slot, (here, wanted) in enumerate(zip(found, service.slots, strict=True)):
-        if not _same(here, wanted, service.mode):
-            yield (
-                service.label,
-                f"slot {slot} is {here['name']}'s in the extension's program, by the spec {wanted.name}'s",
-            )
+    for slot, (backend, target) in enumerate(zip(found, service.slots, strict=True)):
+        if not _is_target(backend, target, with_address=service.mode.addresses_backend):
+            problem = f"slot {slot} is {backend['name']}'s in the extension's program, and {target.name}'s by the spec"
+            yield service.label, problem
             return
 
 
-def _same(here: Mapping[str, Any], wanted: Target, mode: Forwarding) -> bool:
-    if packed_mac(here["mac"]) != wanted.mac:
+def _is_target(backend: Mapping[str, Any], target: Target, *, with_address: bool) -> bool:
+    if packed_mac(backend["mac"]) != target.mac:
         return False
-    return mode is Forwarding.DSR or ip_address(here["address"]).packed == wanted.address
+    return not with_address or ip_address(backend["address"]).packed == target.address

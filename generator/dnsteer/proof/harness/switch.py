@@ -1,7 +1,7 @@
-"""A plan loaded into a private switch: put packets in, see what comes out and which megaflows they made.
+"""A plan loaded into a private switch: frames go in, and come out; the megaflows that they made can be read.
 
-Where the plan has an extension, its program runs beside the switch, and what the bridge gives to the extension's ports
-goes through it and back.
+Where the plan has an extension, its program runs too, and what the bridge sends to the extension's ports goes through it and
+back.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scapy.utils import RawPcapReader
 
 from dnsteer.plan import min_fragment
 from dnsteer.plan.plan import Plan
-from dnsteer.proof.harness.extension_process import IN, OUT, Beside, Crossing
+from dnsteer.proof.harness.extension_process import IN, OUT, ExtensionProcess, Handled
 from dnsteer.proof.reference.packets import Frame
 from dnsteer.render.flows import groups_of, lines_of
 from dnsteer.switch.megaflows import Counters, Megaflow, read_counters, read_megaflows
@@ -35,35 +35,35 @@ _MOST_ROUNDS = 8  # between switch and extension; a query or an answer takes one
 class Harness:
     """A context manager: the plan's bridge in a PrivateSwitch, with the ports of the spec as dummy devices.
 
-    *beside* is the extension's program, where the plan has one; *crossed* counts the frames that went to it.
+    *extension* is the extension's program, where the plan has one; *extension_frames* counts the frames that went to it.
     """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         part = plan.extension
         # Before the switch is there: without the program there is nothing to start.
-        self.beside = Beside(part) if part is not None and part.services else None
-        self.crossed = 0
-        self._beyond = {part.ingress.name: IN, part.egress.name: OUT} if part is not None else {}
-        self._ports = [*(port.name for port in plan.rows.of(PortRow)), *self._beyond]
-        self._ends = ExitStack()
+        self.extension = ExtensionProcess(part) if part is not None and part.services else None
+        self.extension_frames = 0
+        self._extension_ports = {part.ingress.name: IN, part.egress.name: OUT} if part is not None else {}
+        self._ports = [*(port.name for port in plan.rows.of(PortRow)), *self._extension_ports]
+        self._resources = ExitStack()
         self._captures: dict[str, RawPcapReader] = {}
         self._sent = 0
 
     def __enter__(self) -> Harness:
-        with ExitStack() as ends:
-            if self.beside is not None:
-                ends.enter_context(self.beside)
-            ends.callback(self._close_captures)
-            self.switch = ends.enter_context(PrivateSwitch())
+        with ExitStack() as resources:
+            if self.extension is not None:
+                resources.enter_context(self.extension)
+            resources.callback(self._close_captures)
+            self.switch = resources.enter_context(PrivateSwitch())
             self._load()
-            self._ends = ends.pop_all()
+            self._resources = resources.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ends.close()
+        self._resources.close()
 
     def _load(self) -> None:
         plan, switch = self.plan, self.switch
@@ -82,7 +82,7 @@ class Harness:
         self.openflow.bundle(changes(lines, groups, self.openflow.dump()).bundle())
         left = changes(lines, groups, self.openflow.dump(lambda: lines))
         if left:
-            raise SwitchError(f"the switch holds something else than what was loaded: {left.bundle()[0]}")
+            raise SwitchError(f"the switch does not hold what was loaded: {left.bundle()[0]}")
 
     def _capture(self, port: str) -> str:
         return str(self.switch.dir / f"{port}.pcap")
@@ -91,26 +91,27 @@ class Harness:
         """Packets so far, by the switch's own count."""
         return read_counters(self.switch.appctl("dpif-netdev/pmd-stats-show"))
 
-    def send(self, frames: Iterable[Frame], watch: Callable[[Crossing], None] = lambda _: None) -> list[Frame]:
+    def send(self, frames: Iterable[Frame], on_handled: Callable[[Handled], None] = lambda _: None) -> list[Frame]:
         """Put frames in, wait until the switch has processed them, and return what left.
 
-        That is in order port by port, and what went through the extension comes last; *watch* is told of it.
+        That is in order port by port, and what went through the extension comes last; *on_handled* is called for each frame
+        that did.
         """
         self._put(frames)
-        out, beyond = self._collect()
+        out, to_extension = self._collect()
         for _ in range(_MOST_ROUNDS):
-            if self.beside is None or not beyond:
+            if self.extension is None or not to_extension:
                 return out
-            crossings = self.beside.run([(self._beyond[frame.port], frame.data) for frame in beyond])
-            self.crossed += len(crossings)
-            given: list[Frame] = []
-            for crossing in crossings:
-                watch(crossing)
-                given += [Frame(self.port_of(by), data) for by, data in crossing.gave]
-            self._put(sorted(given, key=lambda frame: frame.port))
-            left, beyond = self._collect()
+            results = self.extension.run([(self._extension_ports[frame.port], frame.data) for frame in to_extension])
+            self.extension_frames += len(results)
+            from_extension: list[Frame] = []
+            for result in results:
+                on_handled(result)
+                from_extension += [Frame(self.bridge_port(port), data) for port, data in result.sent]
+            self._put(sorted(from_extension, key=lambda frame: frame.port))
+            left, to_extension = self._collect()
             out += left
-        raise SwitchError(f"{len(beyond)} packets go round and round between the switch and the extension")
+        raise SwitchError(f"{len(to_extension)} packets loop between the switch and the extension")
 
     def _put(self, frames: Iterable[Frame]) -> None:
         port, batch = "", list[str]()
@@ -136,20 +137,21 @@ class Harness:
                 raise TimedOutError(f"the private switch did not process all packets within {_STUCK:g} s")
             time.sleep(0.0005)
 
-    def port_of(self, word: str) -> str:
+    def bridge_port(self, program_port: str) -> str:
         """The bridge's port before a port of the extension's program."""
-        return next(name for name, beyond in self._beyond.items() if beyond == word)
+        return next(name for name, port in self._extension_ports.items() if port == program_port)
 
     def _collect(self) -> tuple[list[Frame], list[Frame]]:
         """What left since the last time: by the spec's ports, and by the extension's."""
         out: list[Frame] = []
-        beyond: list[Frame] = []
+        to_extension: list[Frame] = []
         for port in self._ports:
             reader = self._captures.get(port)
             if reader is None:
                 reader = self._captures[port] = RawPcapReader(self._capture(port))
-            (beyond if port in self._beyond else out).extend(Frame(port, bytes(data)) for data, _ in reader)
-        return out, beyond
+            frames = to_extension if port in self._extension_ports else out
+            frames.extend(Frame(port, bytes(data)) for data, _ in reader)
+        return out, to_extension
 
     def _close_captures(self) -> None:
         for reader in self._captures.values():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from dnsteer.proof.reference.wire import ICMPV6, IPV4, IPV6, Packet, Piece, checksum, patch_sum, pseudo_header
+from dnsteer.proof.reference.wire import ICMPV6, IPV4, IPV6, Fragment, Packet, checksum, patch_checksum, pseudo_header
 
 _ARP_ETHERNET_IPV4 = bytes.fromhex("0001080006040001")  # hardware, protocol, their lengths, operation 1: request
 _ALL_NODES_MAC = bytes.fromhex("333300000001")
@@ -36,7 +36,7 @@ def arp_reply(packet: Packet, mac: bytes) -> bytes:
 def solicited(packet: Packet) -> bytes | None:
     """Return the target of a valid neighbour solicitation; None for other packets."""
     data, l4 = packet.data, packet.l4
-    if packet.ethertype != IPV6 or packet.protocol != ICMPV6 or packet.piece is not Piece.WHOLE:
+    if packet.ethertype != IPV6 or packet.protocol != ICMPV6 or packet.fragment is not Fragment.NONE:
         return None
     if data[l4 : l4 + 2] != b"\x87\0" or data[packet.l3 + 7] != 255 or l4 + 24 > packet.end:
         return None
@@ -75,7 +75,7 @@ def _advertisement(packet: Packet, mac: bytes, router: bool, protocol: int, leng
 def is_echo_request(packet: Packet) -> bool:
     """Whether the packet is an ICMP or ICMPv6 echo request, in one piece."""
     return (
-        packet.piece is Piece.WHOLE
+        packet.fragment is Fragment.NONE
         and packet.protocol == (ICMPV6 if packet.ethertype == IPV6 else 1)
         and packet.data[packet.l4 : packet.l4 + 2] == bytes((_ECHO[packet.ethertype][0], 0))
     )
@@ -87,12 +87,12 @@ def echo_reply(packet: Packet, mac: bytes) -> bytes:
     out[0:6], out[6:12] = packet.data[6:12], mac
     request, reply = _ECHO[packet.ethertype]
     out[packet.l4] = reply
-    patch_sum(out, packet.l4 + 2, bytes((request, 0)), bytes((reply, 0)))
+    patch_checksum(out, packet.l4 + 2, bytes((request, 0)), bytes((reply, 0)))
     hops = packet.l3 + (8 if packet.ethertype == IPV4 else 7)
     addresses = packet.l3 + (12 if packet.ethertype == IPV4 else 8)
     out[hops] = 64
     if packet.ethertype == IPV4:
-        patch_sum(out, packet.l3 + 10, packet.data[hops : hops + 2], bytes(out[hops : hops + 2]))
+        patch_checksum(out, packet.l3 + 10, packet.data[hops : hops + 2], bytes(out[hops : hops + 2]))
     both = packet.destination + packet.source
     out[addresses : addresses + len(both)] = both
     return bytes(out)

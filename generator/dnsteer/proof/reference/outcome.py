@@ -18,16 +18,16 @@ class Frame:
 class Expectation:
     """What must leave: exactly one of the options, or nothing when there are none; and why.
 
-    Where it is open which option leaves, *takers* has the backend of each, and frames of the same *bond* must all reach the
-    same backend.
+    Where the extension may choose among several, *backends* has the backend of each option, and frames of the same
+    *hash_key* must all reach the same backend.
     """
 
     options: frozenset[Frame]
     why: str
     slot: int | None = None
     backend: str | None = None
-    bond: Hashable = None
-    takers: tuple[tuple[Frame, str], ...] = ()
+    hash_key: Hashable = None
+    backends: tuple[tuple[Frame, str], ...] = ()
 
 
 def dropped(why: str) -> Expectation:

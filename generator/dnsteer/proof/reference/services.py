@@ -1,22 +1,28 @@
-"""The services of a spec and the backends of their slots, as the reference sees them."""
+"""The services of a spec, and the backend of each of their slots."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from ipaddress import ip_address
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
+from dnsteer.proof.reference.modes.base import Mode
+from dnsteer.proof.reference.selections import SELECTIONS
+from dnsteer.proof.reference.service import Service, Target
+from dnsteer.proof.reference.slots import (
+    Outage,
+    PoolOutage,
+    base_table,
+    nobody_in_service,
+    number_of_slots,
+    table_with_outages,
+)
+from dnsteer.proof.reference.topology import packed_mac
 from dnsteer.proof.reference.wire import TCP, UDP
-from dnsteer.slots.assignment import assign
-from dnsteer.slots.maintenance import Absence
-from dnsteer.slots.overlay import nobody_left, without
-from dnsteer.spec import derived
-from dnsteer.spec.model.spec import Backend, Forwarding, Pool, Protocol, Selection, Spec, State, Switch, Vip
+from dnsteer.spec.model.spec import Forwarding, Pool, Protocol, Spec, State, Vip
 
 _NUMBERS = {Protocol.UDP: UDP, Protocol.TCP: TCP}
-_NAMES = {UDP: "udp", TCP: "tcp"}
-_WORDS: dict[str, tuple[tuple[int, int], ...]] = {
+_SHORTHANDS: dict[str, tuple[tuple[int, int], ...]] = {
     "dns": ((UDP, 53), (TCP, 53)),
     "dot": ((TCP, 853),),
     "doq": ((UDP, 853),),
@@ -24,152 +30,70 @@ _WORDS: dict[str, tuple[tuple[int, int], ...]] = {
 }
 
 
-@dataclass(frozen=True)
-class Target:
-    """A backend as the queries to an address reach it. *port* is None where it sits behind the query's uplink."""
+class Endpoint(NamedTuple):
+    """IP protocol number and port that clients ask, and the port that backends listen on."""
 
-    name: str
-    address: bytes
-    mac: bytes
-    port: str | None
-
-
-@dataclass(frozen=True)
-class Service:
-    """A protocol and port of a VIP's address. *slots* names the backend of each slot."""
-
-    vip: str
-    address: bytes
     protocol: int
     port: int
     target_port: int
-    mode: Forwarding
-    selection: Selection
-    hash_fields: tuple[str, ...]
-    """What `client` hashes; empty with another selection."""
-    slots: tuple[Target, ...]
-    owners: tuple[Target, ...]
-    """The backends that own at least one slot, in the order of their first."""
-
-    @cached_property
-    def label(self) -> str:
-        """The service in a reader's words."""
-        return f"{self.vip} {ip_address(self.address)} {_NAMES[self.protocol]}/{self.port}"
-
-    @property
-    def nat(self) -> bool:
-        """Whether the switch rewrites addresses."""
-        return self.mode is Forwarding.NAT
-
-    @property
-    def extended(self) -> bool:
-        """Whether the extension serves it."""
-        return extended(self.mode, self.selection)
-
-    @property
-    def hashed(self) -> bool:
-        """Whether it is not predicted which slot a query gets."""
-        return self.selection is not Selection.SOURCE_PORT
 
 
-def extended(mode: Forwarding, selection: Selection) -> bool:
-    """Whether the extension serves what is forwarded and selected so."""
-    return mode in (Forwarding.IPIP, Forwarding.SIIT) or selection in (Selection.CLIENT, Selection.SPRAY)
-
-
-def service_of(
-    name: str, vip: Vip, pool: Pool, address: bytes, what: tuple[int, int, int], table: tuple[Target, ...]
-) -> Service:
-    """The service of a VIP's address with protocol, port and target port *what*, and the slots of *table*."""
-    fields = tuple(pool.hash_fields or ("src_ip",)) if pool.selection is Selection.CLIENT else ()
-    return Service(name, address, *what, vip.forwarding, pool.selection, fields, table, tuple(dict.fromkeys(table)))
-
-
-def packed_mac(text: str) -> bytes:
-    """Pack a MAC address."""
-    return bytes.fromhex(text.replace(":", ""))
-
-
-def gateway_mac(switch: Switch) -> bytes:
-    """Return the packed MAC address of the virtual gateways."""
-    if switch.gateway_mac is not None:
-        return packed_mac(switch.gateway_mac)
-    mac = packed_mac(switch.mac)
-    return mac[:5] + bytes((mac[5] ^ 1,))
-
-
-def endpoints(vip: Vip) -> list[tuple[int, int, int]]:
-    """Return protocol number, port and target port of each of the VIP's services."""
-    found: list[tuple[int, int, int]] = []
+def endpoints(vip: Vip) -> list[Endpoint]:
+    """The VIP's protocols and ports, in the order of the spec."""
+    found: list[Endpoint] = []
     for entry in vip.services:
         if isinstance(entry, str):
-            found += ((protocol, port, port) for protocol, port in _WORDS[entry])
+            found += (Endpoint(protocol, port, port) for protocol, port in _SHORTHANDS[entry])
         else:
-            found.append((_NUMBERS[entry.protocol], entry.port, entry.target_port or entry.port))
+            found.append(Endpoint(_NUMBERS[entry.protocol], entry.port, entry.target_port or entry.port))
     return found
 
 
-def target(backend: Backend, mode: Forwarding, version: int) -> Target | None:
-    """Return the backend as queries of an IP version reach it by *mode*; None when they cannot.
-
-    A tunnel ends at the backend's address of that version, or else at its other one; a translation at the one over IPv6.
-    """
-    own, other = (backend.ipv4, backend.ipv6) if version == 4 else (backend.ipv6, backend.ipv4)
-    if mode is Forwarding.IPIP:
-        own = own or other
-    elif mode is Forwarding.SIIT:
-        own = backend.ipv6
-    if own is None:
-        return None
-    return Target(backend.name, own.packed, packed_mac(backend.mac), backend.port)
+def targets(pool: Pool, mode: Mode, version: int) -> list[Target]:
+    """The backends of a pool that queries of an IP version can reach."""
+    found = ((backend, mode.backend_address(backend, version)) for backend in pool.backends)
+    return [
+        Target(backend.name, address.packed, packed_mac(backend.mac), backend.port)
+        for backend, address in found
+        if address is not None
+    ]
 
 
-def targets(pool: Pool, mode: Forwarding, version: int) -> list[Target]:
-    """Return the backends of a pool that queries of an IP version can reach."""
-    found = [target(backend, mode, version) for backend in pool.backends]
-    return [each for each in found if each is not None]
+def services_of(
+    spec: Spec, modes: Mapping[Forwarding, Mode], outages: Iterable[PoolOutage]
+) -> Iterator[tuple[Service, list[Target]]]:
+    """Each service of the spec, and the backends that its queries can reach, be they up or down."""
+    out: defaultdict[str, list[PoolOutage]] = defaultdict(list)
+    for outage in outages:
+        out[outage.pool].append(outage)
+    tables: dict[tuple[str, Forwarding, int], tuple[list[Target], tuple[str, ...], tuple[Target, ...]]] = {}
+    for name, vip in spec.vips.items():
+        pool, mode = spec.pools[vip.pool], modes[vip.forwarding]
+        selection = SELECTIONS[pool.selection]
+        for address in vip.addresses:
+            key = vip.pool, vip.forwarding, address.version
+            if key not in tables:
+                reached = targets(pool, mode, address.version)
+                tables[key] = reached, *_slots(spec, pool, reached, out[vip.pool])
+            reached, base, slots = tables[key]
+            for endpoint in endpoints(vip):
+                yield Service(
+                    name, address.packed, *endpoint, mode, selection, selection.hash_fields(pool),
+                    vip.fragments == "restore", slots, base, tuple(dict.fromkeys(slots)),
+                ), reached  # fmt: skip
 
 
-def own_of(spec: Spec, pool: Pool, mode: Forwarding, version: int) -> tuple[str, ...]:
-    """Return the name of each slot's backend when nobody is out; empty where no backend can be reached."""
-    usable = {backend.name: backend.weight for backend in pool.backends if target(backend, mode, version) is not None}
-    return assign(usable, derived.slot_count(spec, pool)) if usable else ()
-
-
-def table_of(
-    spec: Spec, pool: Pool, mode: Forwarding, version: int, absences: Sequence[Absence] = ()
-) -> tuple[Target, ...]:
-    """Return the backend of each slot, with *absences* besides who is down by the spec.
-
-    Empty where nobody is left and the queries are dropped.
-    """
-    here = {found.name: found for found in targets(pool, mode, version)}
-    base = own_of(spec, pool, mode, version)
-    if not base:
-        return ()
-    usable = {backend.name: backend.weight for backend in pool.backends if backend.name in here}
+def _slots(
+    spec: Spec, pool: Pool, reached: Sequence[Target], outages: Sequence[Outage]
+) -> tuple[tuple[str, ...], tuple[Target, ...]]:
+    """Each slot's backend when nobody is out, by name, and as it is; the latter empty when nobody is left to ask."""
+    here = {target.name: target for target in reached}
+    weights = {backend.name: backend.weight for backend in pool.backends if backend.name in here}
+    if not any(weights.values()):
+        return (), ()
+    base = base_table(tuple(weights.items()), number_of_slots(spec.switch, pool))
     down = [backend.name for backend in pool.backends if backend.name in here and backend.state is State.DOWN]
-    gone = [absence for absence in absences if absence.backend in here]
-    if pool.on_all_down == "drop" and nobody_left(usable, down, gone):
-        return ()
-    return tuple(here[name] for name in without(base, usable, down, gone))
-
-
-def exit_of(switch: Switch, place: str) -> tuple[str, bytes] | None:
-    """Return uplink and next hop by which answers that come in by *place* leave."""
-    uplinks = switch.uplinks
-    own = uplinks[place] if place in uplinks else switch.ports[place]
-    return _first_hop(switch, [place, *uplinks] if own.answers is None else [own.answers])
-
-
-def first_exit(switch: Switch) -> tuple[str, bytes] | None:
-    """Return the first uplink with a next hop, and that."""
-    return _first_hop(switch, list(switch.uplinks))
-
-
-def _first_hop(switch: Switch, candidates: list[str]) -> tuple[str, bytes] | None:
-    for name in candidates:
-        next_hop = switch.uplinks[name].next_hop if name in switch.uplinks else None
-        if next_hop is not None:
-            return name, packed_mac(next_hop)
-    return None
+    gone = [outage for outage in outages if outage.backend in here]
+    if pool.on_all_down == "drop" and nobody_in_service(weights, down, gone):
+        return base, ()
+    return base, tuple(here[name] for name in table_with_outages(base, weights, down, gone))

@@ -21,16 +21,18 @@ _AUTHENTICATION = 51
 _SHORTEST = {UDP: 8, TCP: 20, ICMP: 8, ICMPV6: 8}
 CHECKSUM_AT = {UDP: 6, TCP: 16}
 """Where a transport header has its checksum."""
+_HOPS = 64
+"""TTL or hop limit of new headers."""
 
 
 class MalformedError(ValueError):
     """A frame that ends too early, or whose headers contradict each other."""
 
 
-class Piece(Enum):
-    """Which part of a datagram a packet is."""
+class Fragment(Enum):
+    """Which fragment of a datagram a packet is, if it is one."""
 
-    WHOLE = "whole"
+    NONE = "no fragment"
     FIRST = "first fragment"
     LATER = "later fragment"
 
@@ -50,7 +52,7 @@ class Packet:
     end: int = 0
     protocol: int = -1
     l4: int = 0
-    piece: Piece = Piece.WHOLE
+    fragment: Fragment = Fragment.NONE
     fragment_header: bool = False
     more: bool = False
     atomic: bool = False
@@ -86,7 +88,7 @@ def parse(data: bytes) -> Packet:
     else:
         packet.end = len(data)
         return packet
-    if packet.piece is not Piece.LATER and packet.protocol in _SHORTEST:
+    if packet.fragment is not Fragment.LATER and packet.protocol in _SHORTEST:
         if packet.l4 + _SHORTEST[packet.protocol] > packet.end:
             raise MalformedError("shorter than its transport header")
         if packet.protocol in CHECKSUM_AT:
@@ -106,7 +108,7 @@ def _parse_ipv4(packet: Packet) -> None:
     packet.l4 = l3 + header
     packet.protocol = data[l3 + 9]
     packet.source, packet.destination = data[l3 + 12 : l3 + 16], data[l3 + 16 : l3 + 20]
-    packet.piece = Piece.LATER if place & 0x1FFF else Piece.FIRST if place & 0x2000 else Piece.WHOLE
+    packet.fragment = Fragment.LATER if place & 0x1FFF else Fragment.FIRST if place & 0x2000 else Fragment.NONE
     packet.more = bool(place & 0x2000)
 
 
@@ -126,13 +128,13 @@ def _parse_ipv6(packet: Packet) -> None:
             place = int.from_bytes(data[at + 2 : at + 4], "big")
             # Offset 0 and no more fragments: a whole datagram that only looks like a fragment. With one of the two reserved
             # bits set, Open vSwitch takes it for a first fragment all the same.
-            packet.piece = Piece.LATER if place & 0xFFF8 else Piece.FIRST if place else Piece.WHOLE
+            packet.fragment = Fragment.LATER if place & 0xFFF8 else Fragment.FIRST if place else Fragment.NONE
             packet.fragment_header, packet.atomic = True, not place & 0xFFF9
             length = 8
         else:
             length = (data[at + 1] + 2) * 4 if protocol == _AUTHENTICATION else (data[at + 1] + 1) * 8
         protocol, at = data[at], at + length
-        if packet.piece is Piece.LATER:
+        if packet.fragment is Fragment.LATER:
             break
     packet.protocol, packet.l4 = protocol, at
 
@@ -143,7 +145,7 @@ def checksum(data: bytes) -> int:
     return 0xFFFF - _fold(total)
 
 
-def updated(old_sum: int, old: bytes, new: bytes) -> int:
+def updated_checksum(old_sum: int, old: bytes, new: bytes) -> int:
     """Update a checksum for bytes that change, by equation 3 of RFC 1624. *old* and *new* are as long, and even."""
     mask = (1 << 8 * len(old)) - 1
     total = (old_sum ^ 0xFFFF) + (int.from_bytes(old, "big") ^ mask) + int.from_bytes(new, "big")
@@ -153,6 +155,44 @@ def updated(old_sum: int, old: bytes, new: bytes) -> int:
 def _fold(total: int) -> int:
     # The one's complement sum of the 16-bit words of *total*: 2**16 is 1 modulo 0xFFFF, and only zeros sum to zero.
     return (total - 1) % 0xFFFF + 1 if total else 0
+
+
+def checksum_variants(packet: Packet) -> tuple[bool, ...]:
+    """Values of `rewritten`'s *stale_checksum* that are both right (docs/forwarding.md, atomic fragments)."""
+    return (False, True) if packet.atomic else (False,)
+
+
+def is_later_ipv6_fragment(packet: Packet) -> bool:
+    """Whether the packet does not tell its transport protocol."""
+    return packet.fragment is Fragment.LATER and packet.ethertype == IPV6
+
+
+def header_damage(packet: Packet) -> str:
+    """Why the extension takes a packet for damaged, or for a fragment; empty when it does not."""
+    data, l3, l4 = packet.data, packet.l3, packet.l4
+    if packet.ethertype == IPV4 and checksum(data[l3:l4]):
+        return "a wrong IPv4 header checksum"
+    if packet.fragment_header:
+        return "a fragment header, though of a whole packet"
+    room = packet.end - l4
+    if packet.protocol == UDP and not 8 <= int.from_bytes(data[l4 + 4 : l4 + 6], "big") <= room:
+        return "a UDP length that does not fit the packet"
+    if packet.protocol == TCP and not 20 <= (data[l4 + 12] >> 4) * 4 <= room:
+        return "a TCP header that does not fit the packet"
+    return ""
+
+
+def ipv4_header(tos: int, length: int, protocol: int, source: bytes, destination: bytes) -> bytes:
+    """Return a header before *length* bytes. Identification and flags are zero."""
+    out = bytearray(struct.pack("!BBHIBBH", 0x45, tos, 20 + length, 0, _HOPS, protocol, 0))
+    out += source + destination
+    struct.pack_into("!H", out, 10, checksum(bytes(out)))
+    return bytes(out)
+
+
+def ipv6_header(traffic_class: int, length: int, protocol: int, source: bytes, destination: bytes) -> bytes:
+    """Return a header before *length* bytes. The flow label is zero."""
+    return struct.pack("!IHBB", 6 << 28 | traffic_class << 20, length, protocol, _HOPS) + source + destination
 
 
 def pseudo_header(source: bytes, destination: bytes, protocol: int, length: int) -> bytes:
@@ -167,11 +207,11 @@ def rewritten(
     *,
     source: tuple[bytes, int] | None = None,
     destination: tuple[bytes, int] | None = None,
-    stale: bool = False,
+    stale_checksum: bool = False,
 ) -> bytes:
     """Return the frame with other MAC addresses and, where given, another source or destination address and port.
 
-    *stale*: the transport checksum is updated for the ports alone, as Open vSwitch does in atomic IPv6 fragments.
+    *stale_checksum*: the transport checksum is updated for the ports alone, as Open vSwitch does in atomic IPv6 fragments.
     Otherwise checksums are updated for what changes, which also serves fragments, whose payload is not all there. A UDP
     checksum of zero (none) stays zero. Later fragments have no port to change.
     """
@@ -185,10 +225,10 @@ def rewritten(
             continue
         address, port = change
         at = first_address + nth * len(address)
-        if not stale:
+        if not stale_checksum:
             old, new = old + out[at : at + len(address)], new + address
         out[at : at + len(address)] = address
-        if packet.piece is not Piece.LATER:
+        if packet.fragment is not Fragment.LATER:
             at = first_port + nth * 2
             old, new = old + out[at : at + 2], new + port.to_bytes(2, "big")
             out[at : at + 2] = port.to_bytes(2, "big")
@@ -200,23 +240,23 @@ def rewritten(
 def _update_checksums(packet: Packet, out: bytearray, old: bytes, new: bytes) -> None:
     if packet.ethertype == IPV4:
         start, stop = packet.l3 + 12, packet.l3 + 20
-        patch_sum(out, packet.l3 + 10, packet.data[start:stop], bytes(out[start:stop]))
-    if packet.piece is Piece.LATER:
+        patch_checksum(out, packet.l3 + 10, packet.data[start:stop], bytes(out[start:stop]))
+    if packet.fragment is Fragment.LATER:
         return
     at = packet.l4 + CHECKSUM_AT[packet.protocol]
     if packet.protocol == UDP and out[at : at + 2] == b"\0\0":
         return
-    patch_sum(out, at, old, new)
+    patch_checksum(out, at, old, new)
     if packet.protocol == UDP and out[at : at + 2] == b"\0\0":
         out[at : at + 2] = b"\xff\xff"
 
 
-def patch_sum(out: bytearray, at: int, old: bytes, new: bytes) -> None:
+def patch_checksum(out: bytearray, at: int, old: bytes, new: bytes) -> None:
     """Update the checksum at *at* of *out* for bytes that changed from *old* to *new*."""
-    struct.pack_into("!H", out, at, updated(int.from_bytes(out[at : at + 2], "big"), old, new))
+    struct.pack_into("!H", out, at, updated_checksum(int.from_bytes(out[at : at + 2], "big"), old, new))
 
 
-def seal(out: bytearray) -> None:
+def write_checksums(out: bytearray) -> None:
     """Compute the checksums of a whole UDP or TCP packet from scratch."""
     packet = parse(bytes(out))
     if packet.ethertype == IPV4:

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from dnsteer.proof.reference.services import Service
-from dnsteer.spec.model.spec import Selection, Spec
+from dnsteer.proof.reference.service import Service, ServiceKey
+from dnsteer.spec.model.spec import Spec
 
 _T = TypeVar("_T")
 ALL_SLOTS = 100_000
@@ -20,45 +20,42 @@ ALL_SLOTS = 100_000
 HASH_TRIES = 4
 """Queries per slot of a pool whose slots the switch's hash chooses."""
 
-Key = tuple[bytes, int, int]
-"""A service: packed address, protocol number, port."""
-
 
 @dataclass(frozen=True)
 class Coverage:
-    """The slots to ask of each service. *words* says so to a reader."""
+    """The slots to ask of each service, and the same in words."""
 
-    slots: Mapping[Key, Sequence[int]]
-    words: str
+    slots: Mapping[ServiceKey, Sequence[int]]
+    description: str
 
     @property
     def queries(self) -> int:
-        """Queries in all, about: without what is sent beside one for each slot."""
+        """How many queries that makes at least: some slots are asked several times."""
         return sum(map(len, self.slots.values()))
 
 
-def coverage(spec: Spec, services: Mapping[Key, Service], per_service: int | None) -> Coverage:
+def coverage(spec: Spec, services: Mapping[ServiceKey, Service], per_service: int | None) -> Coverage:
     """What to ask of each of *services*; no more than *per_service* slots each, where that is given."""
     if per_service is not None:
-        sample = {key: evenly(range(len(service.slots)), per_service) for key, service in services.items()}
+        sample = {key: evenly_spaced(range(len(service.slots)), per_service) for key, service in services.items()}
         return Coverage(sample, f"at most {per_service} slots of each service (a sample)")
     if sum(len(service.slots) for service in services.values()) <= ALL_SLOTS:
         return Coverage(
             {key: range(len(service.slots)) for key, service in services.items()}, "every slot of each service"
         )
-    slots: dict[Key, Sequence[int]] = {}
+    slots: dict[ServiceKey, Sequence[int]] = {}
     known: set[object] = set()
     for key, service in services.items():
-        alike = spec.vips[service.vip].pool, service.mode, len(service.address), service.protocol
-        slots[key] = telling(service) if alike in known else range(len(service.slots))
+        alike = spec.vips[service.vip].pool, service.mode, service.version, service.protocol
+        slots[key] = sufficient_slots(service) if alike in known else range(len(service.slots))
         known.add(alike)
-    words = (
+    description = (
         "every slot once for each pool, family and protocol; of further services each bit of the slot and each backend"
     )
-    return Coverage(slots, words)
+    return Coverage(slots, description)
 
 
-def telling(service: Service) -> Sequence[int]:
+def sufficient_slots(service: Service) -> Sequence[int]:
     """Slots with each bit alone, none and all of them, and the first slot of each backend.
 
     Where the slot is not predicted, as many queries as that.
@@ -69,10 +66,10 @@ def telling(service: Service) -> Sequence[int]:
     for slot, backend in enumerate(service.slots):
         first.setdefault(backend.name, slot)
     chosen = sorted({0, count - 1, *bits, *first.values()})
-    return range(len(chosen)) if service.selection is not Selection.SOURCE_PORT else chosen
+    return chosen if service.selection.predicts_slot else range(len(chosen))
 
 
-def evenly(items: Sequence[_T], limit: int | None) -> Sequence[_T]:
+def evenly_spaced(items: Sequence[_T], limit: int | None) -> Sequence[_T]:
     """As many of *items* as the limit allows, evenly spread."""
     if limit is None or limit >= len(items):
         return items

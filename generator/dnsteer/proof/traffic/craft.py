@@ -7,22 +7,24 @@ numbers and names put in, and checksums computed anew.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from hashlib import shake_128
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from scapy.layers.dns import DNS, DNSQR, DNSRR
-from scapy.layers.inet import IP, TCP, UDP, fragment
-from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment, fragment6
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.inet import fragment as fragment_ipv4
+from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment
+from scapy.layers.inet6 import fragment6 as fragment_ipv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
 from dnsteer.proof.reference import wire
-from dnsteer.proof.reference.packets import Frame
 from dnsteer.spec.model.spec import Spec
 
 _IPV4_CLIENTS = int(IPv4Address("198.18.0.1")), 2**17 - 2
+_IPV4_SPREAD = 50021  # a prime that does not divide the number of addresses: each comes up once
 _IPV6_CLIENTS = int(IPv6Address("2001:2::"))
 _SPREAD = 0x9E3779B97F4A7C15  # odd: multiplying by it permutes the 64-bit numbers, and changes many bits at each step
 _LABEL = "q00000000"
@@ -42,8 +44,8 @@ def address_text(address: bytes) -> str:
 
 
 @dataclass(frozen=True)
-class Talk:
-    """One direction of a conversation. Addresses are packed; *serial* is unlike any other conversation's."""
+class Headers:
+    """Addresses and ports of a query or an answer. Addresses are packed; a query has a *serial* number of its own."""
 
     to_mac: bytes
     from_mac: bytes
@@ -72,20 +74,24 @@ class Clients:
         }
         self._serial = 0
 
-    def take(self, version: int) -> tuple[int, bytes]:
-        """Return the next serial number and client address. IPv4 addresses come round again after 2**17 - 2."""
+    def next(self, version: int, *, scattered: bool = False) -> tuple[int, bytes]:
+        """Return the next serial number and client address. IPv4 addresses come round again after 2**17 - 2.
+
+        They are in a row, or *scattered*, so that one differs from the next in many bits, as IPv6 addresses always do.
+        """
         while True:
             self._serial += 1
             if version == 4:
                 first, count = _IPV4_CLIENTS
-                address = (first + self._serial % count).to_bytes(4, "big")
+                step = _IPV4_SPREAD if scattered else 1
+                address = (first + self._serial * step % count).to_bytes(4, "big")
             else:
                 subnet, host = self._serial & 0xFFFF, self._serial * _SPREAD & (2**64 - 1)
                 address = (_IPV6_CLIENTS | subnet << 64 | host).to_bytes(16, "big")
             if address not in self._taken:
                 return self._serial, address
 
-    def unknown(self, version: int) -> bytes:
+    def unused_address(self, version: int) -> bytes:
         """Return an address that is nobody's, of a documentation network."""
         network = int(ip_address("203.0.113.1" if version == 4 else "2001:db8:ffff::1"))
         width = 4 if version == 4 else 16
@@ -111,49 +117,49 @@ def _message(answer: bool) -> bytes:
     return bytes(DNS(qr=1, aa=1, rd=1, qd=question, an=record))
 
 
-def dns(serial: int, protocol: int, *, answer: bool = False) -> bytes:
+def dns_message(serial: int, protocol: int, *, answer: bool = False) -> bytes:
     """Return a DNS query, or the answer to it, for a name that holds *serial*; with its length in front over TCP."""
     label = b"q%08x" % serial
     message = struct.pack("!H", serial & 0xFFFF) + _message(answer)[2:].replace(_LABEL.encode(), label)
     return message if protocol == wire.UDP else struct.pack("!H", len(message)) + message
 
 
-def noise(serial: int, length: int) -> bytes:
+def filler(serial: int, length: int) -> bytes:
     """Return bytes that look random and are the same for the same *serial*."""
     return shake_128(b"%d" % serial).digest(length)
 
 
-def segment(talk: Talk, protocol: int, payload: bytes) -> bytes:
-    """Return a frame with a UDP or TCP packet in one piece."""
-    out = bytearray(_frame(talk.version, protocol) + payload)
-    out[0:12] = talk.to_mac + talk.from_mac
-    if talk.version == 4:
+def segment(headers: Headers, protocol: int, payload: bytes) -> bytes:
+    """Return a frame with a UDP or TCP packet that is not fragmented."""
+    out = bytearray(_frame(headers.version, protocol) + payload)
+    out[0:12] = headers.to_mac + headers.from_mac
+    if headers.version == 4:
         l4 = 34
-        struct.pack_into("!HH", out, 16, len(out) - 14, talk.serial & 0xFFFF)
-        out[26:34] = talk.source + talk.destination
+        struct.pack_into("!HH", out, 16, len(out) - 14, headers.serial & 0xFFFF)
+        out[26:34] = headers.source + headers.destination
     else:
         l4 = 54
         struct.pack_into("!H", out, 18, len(out) - l4)
-        out[22:54] = talk.source + talk.destination
-    struct.pack_into("!HH", out, l4, talk.sport, talk.dport)
+        out[22:54] = headers.source + headers.destination
+    struct.pack_into("!HH", out, l4, headers.sport, headers.dport)
     if protocol == wire.UDP:
         struct.pack_into("!H", out, l4 + 4, len(out) - l4)
     else:
-        struct.pack_into("!I", out, l4 + 4, talk.serial)
-    wire.seal(out)
+        struct.pack_into("!I", out, l4 + 4, headers.serial)
+    wire.write_checksums(out)
     return bytes(out)
 
 
-def query(talk: Talk, protocol: int) -> bytes:
+def query(headers: Headers, protocol: int) -> bytes:
     """Return a frame with a DNS query."""
-    return segment(talk, protocol, dns(talk.serial, protocol))
+    return segment(headers, protocol, dns_message(headers.serial, protocol))
 
 
-def back(frame: Frame, gateway_mac: bytes, serial: int) -> Talk:
-    """Turn round the conversation of a frame that reached its backend: the backend answers by its gateway."""
-    packet = wire.parse(frame.data)
+def reply_headers(query: bytes, gateway_mac: bytes, serial: int) -> Headers:
+    """The headers of the answer to a query as its backend got it; the backend answers by its gateway."""
+    packet = wire.parse(query)
     ports = packet.dport, packet.sport
-    return Talk(gateway_mac, packet.data[0:6], packet.destination, packet.source, *ports, serial)
+    return Headers(gateway_mac, packet.data[0:6], packet.destination, packet.source, *ports, serial)
 
 
 def without_checksum(data: bytes) -> bytes:
@@ -163,37 +169,37 @@ def without_checksum(data: bytes) -> bytes:
 
 
 @lru_cache(maxsize=16)
-def _headers(version: int, protocol: int, length: int, step: int) -> tuple[bytes, ...]:
-    """The headers of fragments of *step* bytes, for a transport segment of *length*: Ethernet to fragment header."""
+def _fragment_headers(version: int, protocol: int, length: int, step: int) -> tuple[bytes, ...]:
+    """Ethernet to fragment header of each fragment of *step* bytes, for a transport segment of *length*."""
     ethernet = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
     payload = Raw(bytes(length))
     if version == 4:
         whole = ethernet / IP(src="192.0.2.1", dst="192.0.2.2", proto=protocol) / payload
-        return tuple(bytes(piece)[:34] for piece in fragment(whole, step))
+        return tuple(bytes(each)[:34] for each in fragment_ipv4(whole, step))
     whole = ethernet / IPv6(src="2001:db8::1", dst="2001:db8::2") / IPv6ExtHdrFragment(id=1, nh=protocol) / payload
-    return tuple(bytes(piece)[:62] for piece in fragment6(whole, len(ethernet) + 48 + step))
+    return tuple(bytes(each)[:62] for each in fragment_ipv6(whole, len(ethernet) + 48 + step))
 
 
-def in_pieces(talk: Talk, protocol: int, length: int, step: int = 0) -> list[bytes]:
+def fragments(headers: Headers, protocol: int, length: int, step: int = 0) -> list[bytes]:
     """Return the frames of a datagram with *length* bytes of payload, in fragments of *step* bytes each, or large ones."""
-    whole = wire.parse(segment(talk, protocol, noise(talk.serial, length)))
+    whole = wire.parse(segment(headers, protocol, filler(headers.serial, length)))
     left = whole.data[whole.l4 :]
-    addresses = 26 if talk.version == 4 else 22
-    step = step or (IPV4_FRAGMENT if talk.version == 4 else IPV6_FRAGMENT)
-    pieces = []
-    for header in _headers(talk.version, protocol, len(left), step):
-        out = bytearray(header)
-        out[0:12] = talk.to_mac + talk.from_mac
-        out[addresses : addresses + 2 * len(talk.source)] = talk.source + talk.destination
-        if talk.version == 4:
-            struct.pack_into("!H", out, 18, talk.serial & 0xFFFF)
+    addresses = 26 if headers.version == 4 else 22
+    step = step or (IPV4_FRAGMENT if headers.version == 4 else IPV6_FRAGMENT)
+    frames = []
+    for head in _fragment_headers(headers.version, protocol, len(left), step):
+        out = bytearray(head)
+        out[0:12] = headers.to_mac + headers.from_mac
+        out[addresses : addresses + 2 * len(headers.source)] = headers.source + headers.destination
+        if headers.version == 4:
+            struct.pack_into("!H", out, 18, headers.serial & 0xFFFF)
             struct.pack_into("!H", out, 24, 0)
             struct.pack_into("!H", out, 24, wire.checksum(bytes(out[14:34])))
         else:
-            struct.pack_into("!I", out, 58, talk.serial)
-        pieces.append(bytes(out) + left[:step])
+            struct.pack_into("!I", out, 58, headers.serial)
+        frames.append(bytes(out) + left[:step])
         left = left[step:]
-    return pieces
+    return frames
 
 
 def source_port(slot: int, slots: int, serial: int) -> int:
@@ -204,13 +210,8 @@ def source_port(slot: int, slots: int, serial: int) -> int:
     return (turn * slots + slot) * 2 + (serial >> 1) % 2
 
 
-def from_port(talk: Talk, port: int) -> Talk:
-    """Return the same conversation from another source port."""
-    return replace(talk, sport=port)
-
-
-def special(
-    talk: Talk,
+def scapy_frame(
+    headers: Headers,
     transport: Packet,
     *,
     tag: Packet | None = None,
@@ -218,12 +219,12 @@ def special(
     **fields: object,
 ) -> bytes:
     """Return a frame laid out by scapy: a VLAN *tag*, IP header *fields*, and headers *between* IP and *transport*."""
-    source, destination = address_text(talk.source), address_text(talk.destination)
-    frame = Ether(dst=talk.to_mac, src=talk.from_mac)
+    source, destination = address_text(headers.source), address_text(headers.destination)
+    frame = Ether(dst=headers.to_mac, src=headers.from_mac)
     if tag is not None:
         frame /= tag
-    if talk.version == 4:
-        frame /= IP(src=source, dst=destination, **{"id": talk.serial & 0xFFFF, **fields})
+    if headers.version == 4:
+        frame /= IP(src=source, dst=destination, **{"id": headers.serial & 0xFFFF, **fields})
     else:
         frame /= IPv6(src=source, dst=destination, **fields)
     if between is not None:

@@ -1,4 +1,4 @@
-"""Frames that ask who is where: ARP requests, neighbour solicitations and echo requests, the plain and the odd."""
+"""ARP requests, neighbour solicitations and echo requests, the usual and the unusual."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from scapy.packet import Packet, Raw
 from scapy.utils6 import in6_getnsma, in6_getnsmac
 
 from dnsteer.proof.traffic import craft
-from dnsteer.proof.traffic.craft import Talk, address_text, version_of
-from dnsteer.proof.traffic.senders import Scene, Vector
+from dnsteer.proof.traffic.craft import Headers, address_text, version_of
+from dnsteer.proof.traffic.senders import Senders, Vector
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
-_STRANGE = "02:fc:fd:00:00:01"
+_UNKNOWN_MAC = "02:fc:fd:00:00:01"
 _BETWEEN = (
     ("as an atomic fragment", IPv6ExtHdrFragment(id=1)),
     ("as an atomic fragment with a reserved bit", IPv6ExtHdrFragment(id=2, res2=1)),
@@ -37,20 +37,20 @@ def mac_text(mac: bytes) -> str:
 
 
 def arp(
-    scene: Scene, port: str, address: bytes, *, to: str = BROADCAST, tag: Packet | None = None, **fields: object
+    senders: Senders, port: str, address: bytes, *, to: str = BROADCAST, tag: Packet | None = None, **fields: object
 ) -> bytes:
     """Return an ARP request for *address* by a new asker behind *port*."""
-    _, asker = scene.clients.take(4)
-    mac = mac_text(scene.neighbor_mac(port))
+    _, asker = senders.clients.next(4)
+    mac = mac_text(senders.neighbor_mac(port))
     frame = Ether(dst=to, src=mac)
     if tag is not None:
         frame /= tag
-    told = {"op": 1, "hwsrc": mac, "psrc": address_text(asker), "pdst": address_text(address), **fields}
-    return bytes(frame / ARP(**told))
+    values = {"op": 1, "hwsrc": mac, "psrc": address_text(asker), "pdst": address_text(address), **fields}
+    return bytes(frame / ARP(**values))
 
 
 def solicitation(
-    scene: Scene,
+    senders: Senders,
     port: str,
     address: bytes,
     *,
@@ -63,8 +63,8 @@ def solicitation(
     **fields: object,
 ) -> bytes:
     """Return a neighbour solicitation for *address* by a new asker behind *port*; *message* stands in for it."""
-    _, asker = scene.clients.take(6)
-    mac = mac_text(scene.neighbor_mac(port))
+    _, asker = senders.clients.next(6)
+    mac = mac_text(senders.neighbor_mac(port))
     group = in6_getnsma(address)
     frame = Ether(dst=to or in6_getnsmac(group), src=mac)
     if tag is not None:
@@ -78,7 +78,7 @@ def solicitation(
 
 
 def echo(
-    scene: Scene,
+    senders: Senders,
     port: str,
     address: bytes,
     mac: bytes,
@@ -90,99 +90,104 @@ def echo(
     **fields: object,
 ) -> bytes:
     """Return an echo request for *address* at *mac* by a new client behind *port*."""
-    serial, client = scene.clients.take(version_of(address))
-    talk = Talk(mac, scene.neighbor_mac(port), client, address, 0, 0, serial)
-    kind = ICMP if talk.version == 4 else ICMPv6EchoRequest
+    serial, client = senders.clients.next(version_of(address))
+    headers = Headers(mac, senders.neighbor_mac(port), client, address, 0, 0, serial)
+    kind = ICMP if headers.version == 4 else ICMPv6EchoRequest
     body = {"id": serial & 0xFFFF, "seq": serial >> 16, **(message or {})}
-    return craft.special(talk, kind(**body) / Raw(craft.noise(serial, length)), tag=tag, between=between, **fields)
+    return craft.scapy_frame(
+        headers, kind(**body) / Raw(craft.filler(serial, length)), tag=tag, between=between, **fields
+    )
 
 
-def _places(scene: Scene) -> Iterator[tuple[bytes, str]]:
-    """Each address that the switch tells, and the ports at which to ask for it."""
-    for address in dict.fromkeys(address.packed for vip in scene.spec.vips.values() for address in vip.addresses):
-        for port in scene.uplinks if scene.per_service is None else [scene.uplink()]:
+def _asked_at(senders: Senders) -> Iterator[tuple[bytes, str]]:
+    """Each address that the switch answers for, and the ports at which to ask."""
+    for address in dict.fromkeys(address.packed for vip in senders.spec.vips.values() for address in vip.addresses):
+        for port in senders.uplinks if senders.per_service is None else [senders.next_uplink()]:
             yield address, port
-    for address in scene.gateways:
-        for port in [*scene.uplinks, *scene.ports]:
+    for address in senders.gateways:
+        for port in [*senders.uplinks, *senders.ports]:
             yield address, port
 
 
-def neighbors(scene: Scene) -> Iterator[Vector]:
-    """Who has each VIP and gateway?"""
+def neighbors(senders: Senders) -> Iterator[Vector]:
+    """ARP requests and solicitations for each VIP and gateway."""
     seen: set[tuple[int, bool]] = set()
-    for address, port in _places(scene):
-        where = f"{address_text(address)} at {port}"
-        sort = len(address), address in scene.gateways
+    for address, port in _asked_at(senders):
+        label = f"{address_text(address)} at {port}"
+        category = len(address), address in senders.gateways
         if len(address) == 4:
-            yield Vector(f"ARP request for {where}", port, arp(scene, port, address), "neighbor")
+            yield Vector(f"ARP request for {label}", port, arp(senders, port, address), "neighbor")
         else:
-            with_option = solicitation(scene, port, address)
-            yield Vector(f"solicitation for {where}", port, with_option, "neighbor")
-            plain = solicitation(scene, port, address, option=False, to=mac_text(scene.mac))
-            yield Vector(f"solicitation without option for {where}", port, plain, "neighbor")
-            probe = solicitation(scene, port, address, option=False, unspecified=True)
-            yield Vector(f"duplicate address detection of {where}", port, probe, "neighbor")
+            with_option = solicitation(senders, port, address)
+            yield Vector(f"solicitation for {label}", port, with_option, "neighbor")
+            plain = solicitation(senders, port, address, option=False, to=mac_text(senders.mac))
+            yield Vector(f"solicitation without option for {label}", port, plain, "neighbor")
+            probe = solicitation(senders, port, address, option=False, unspecified=True)
+            yield Vector(f"duplicate address detection of {label}", port, probe, "neighbor")
             nonce = ICMPv6ND_NS(tgt=address_text(address)) / Raw(b"\x0e\x01nonce!")  # RFC 7527, as Linux sends it
-            probe = solicitation(scene, port, address, option=False, unspecified=True, message=nonce)
-            yield Vector(f"duplicate address detection with a nonce of {where}", port, probe, "neighbor")
-        if sort not in seen:
-            seen.add(sort)
-            yield from _odd_neighbors(scene, port, address, where)
+            probe = solicitation(senders, port, address, option=False, unspecified=True, message=nonce)
+            yield Vector(f"duplicate address detection with a nonce of {label}", port, probe, "neighbor")
+        if category not in seen:
+            seen.add(category)
+            yield from _unusual_neighbors(senders, port, address, label)
 
 
-def _odd_neighbors(scene: Scene, port: str, address: bytes, where: str) -> Iterator[Vector]:
+def _unusual_neighbors(senders: Senders, port: str, address: bytes, label: str) -> Iterator[Vector]:
     tag, priority = Dot1Q(vlan=100, prio=5), Dot1Q(vlan=0, prio=3)
     if len(address) == 4:
         found = {
-            "ARP request to another MAC": arp(scene, port, address, to=_STRANGE),
-            "tagged ARP request": arp(scene, port, address, tag=tag),
-            "ARP request with a priority tag": arp(scene, port, address, tag=priority),
-            "padded ARP request": arp(scene, port, address) + bytes(18),
-            "ARP probe": arp(scene, port, address, psrc="0.0.0.0", hwsrc="02:fc:fd:00:00:02"),
+            "ARP request to another MAC": arp(senders, port, address, to=_UNKNOWN_MAC),
+            "tagged ARP request": arp(senders, port, address, tag=tag),
+            "ARP request with a priority tag": arp(senders, port, address, tag=priority),
+            "padded ARP request": arp(senders, port, address) + bytes(18),
+            "ARP probe": arp(senders, port, address, psrc="0.0.0.0", hwsrc="02:fc:fd:00:00:02"),
         }
     else:
         found = {
-            "solicitation to another MAC": solicitation(scene, port, address, to=_STRANGE),
-            "tagged solicitation": solicitation(scene, port, address, tag=tag),
-            "solicitation with a priority tag": solicitation(scene, port, address, tag=priority),
-            "solicitation with traffic class and flow label": solicitation(scene, port, address, tc=0xC0, fl=0xABCDE),
-            "unicast solicitation": solicitation(scene, port, address, dst=address_text(address)),
-            **{f"solicitation {name}": solicitation(scene, port, address, between=header) for name, header in _BETWEEN},
+            "solicitation to another MAC": solicitation(senders, port, address, to=_UNKNOWN_MAC),
+            "tagged solicitation": solicitation(senders, port, address, tag=tag),
+            "solicitation with a priority tag": solicitation(senders, port, address, tag=priority),
+            "solicitation with traffic class and flow label": solicitation(senders, port, address, tc=0xC0, fl=0xABCDE),
+            "unicast solicitation": solicitation(senders, port, address, dst=address_text(address)),
+            **{
+                f"solicitation {name}": solicitation(senders, port, address, between=header)
+                for name, header in _BETWEEN
+            },
         }
     for name, data in found.items():
-        yield scene.judged(f"{name} for {where}", port, data, "odd")
+        yield senders.vector(f"{name} for {label}", port, data, "unusual")
 
 
-def echoes(scene: Scene) -> Iterator[Vector]:
+def echoes(senders: Senders) -> Iterator[Vector]:
     """Echo requests to each VIP and gateway."""
     seen: set[tuple[int, bool]] = set()
-    for address, port in _places(scene):
-        mac = scene.gateway_mac if address in scene.gateways else scene.mac
-        where = f"{address_text(address)} at {port}"
-        vector = scene.judged(f"echo request to {where}", port, echo(scene, port, address, mac), "echo")
+    for address, port in _asked_at(senders):
+        mac = senders.gateway_mac if address in senders.gateways else senders.mac
+        label = f"{address_text(address)} at {port}"
+        vector = senders.vector(f"echo request to {label}", port, echo(senders, port, address, mac), "echo")
         yield vector
-        sort = len(address), address in scene.gateways
-        if vector.kind == "echo" and sort not in seen:
-            seen.add(sort)
-            yield from _odd_echoes(scene, port, address, mac, where)
+        category = len(address), address in senders.gateways
+        if vector.kind == "echo" and category not in seen:
+            seen.add(category)
+            yield from _unusual_echoes(senders, port, address, mac, label)
 
 
-def _odd_echoes(scene: Scene, port: str, address: bytes, mac: bytes, where: str) -> Iterator[Vector]:
+def _unusual_echoes(senders: Senders, port: str, address: bytes, mac: bytes, label: str) -> Iterator[Vector]:
     found = {
-        "tagged echo request": echo(scene, port, address, mac, tag=Dot1Q(vlan=100, prio=5)),
-        "echo request with a priority tag": echo(scene, port, address, mac, tag=Dot1Q(vlan=0, prio=3)),
-        "large odd echo request": echo(scene, port, address, mac, length=1401),
+        "tagged echo request": echo(senders, port, address, mac, tag=Dot1Q(vlan=100, prio=5)),
+        "echo request with a priority tag": echo(senders, port, address, mac, tag=Dot1Q(vlan=0, prio=3)),
+        "large echo request of odd length": echo(senders, port, address, mac, length=1401),
     }
     if len(address) == 4:
-        found["echo request of one hop"] = echo(scene, port, address, mac, ttl=1)
-        found["echo request of 255 hops and class 0xbb"] = echo(scene, port, address, mac, ttl=255, tos=0xBB)
-        found["echo request with IP options"] = echo(scene, port, address, mac, options=[IPOption_Router_Alert()])
+        found["echo request of one hop"] = echo(senders, port, address, mac, ttl=1)
+        found["echo request of 255 hops and class 0xbb"] = echo(senders, port, address, mac, ttl=255, tos=0xBB)
+        found["echo request with IP options"] = echo(senders, port, address, mac, options=[IPOption_Router_Alert()])
     else:
-        found["echo request of one hop"] = echo(scene, port, address, mac, hlim=1)
+        found["echo request of one hop"] = echo(senders, port, address, mac, hlim=1)
         found["echo request of 255 hops and class 0xbb"] = echo(
-            scene, port, address, mac, hlim=255, tc=0xBB, fl=0xABCDE
+            senders, port, address, mac, hlim=255, tc=0xBB, fl=0xABCDE
         )
         for name, header in _BETWEEN:
-            found[f"echo request {name}"] = echo(scene, port, address, mac, between=header)
+            found[f"echo request {name}"] = echo(senders, port, address, mac, between=header)
     for name, data in found.items():
-        yield scene.judged(f"{name} to {where}", port, data, "odd")
+        yield senders.vector(f"{name} to {label}", port, data, "unusual")

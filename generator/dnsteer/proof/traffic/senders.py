@@ -1,182 +1,168 @@
-"""What the senders of test frames have in common: who stands where, and whose turn it is."""
+"""Who sends the test frames: clients behind the uplinks, and the backends whose answers pass the switch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dnsteer.proof.reference import wire
-from dnsteer.proof.reference.encapsulation import PREFIX
-from dnsteer.proof.reference.outcome import Frame
+from dnsteer.proof.reference.modes import Mode
 from dnsteer.proof.reference.packets import Reference
-from dnsteer.proof.reference.services import Service, Target, endpoints, packed_mac, targets
+from dnsteer.proof.reference.service import Service, Target
+from dnsteer.proof.reference.services import endpoints, targets
+from dnsteer.proof.reference.topology import packed_mac
 from dnsteer.proof.traffic import craft
-from dnsteer.proof.traffic.coverage import coverage, evenly
-from dnsteer.proof.traffic.craft import Clients, Talk
-from dnsteer.spec.model.spec import Forwarding, Spec, Vip
+from dnsteer.proof.traffic.coverage import coverage, evenly_spaced
+from dnsteer.proof.traffic.craft import Clients, Headers
+from dnsteer.spec.model.spec import Spec, Vip
 
-_NEIGHBORS = bytes.fromhex("02fcfe")
+_NEIGHBOR_MACS = bytes.fromhex("02fcfe")
+"""First bytes of the MAC addresses of senders that are no backends."""
 
 
 @dataclass(frozen=True)
 class Vector:
-    """A frame to send into a port. *kind*: query, answer, fragment, neighbor, echo, odd (forwarded), or drop.
+    """A frame to send into a port. *kind*: query, answer, fragment, neighbor, echo, unusual (forwarded), or drop.
 
-    Those of a *spread* must not all reach the same backend.
+    Those of one *spread_group* must not all reach the same backend.
     """
 
     name: str
     port: str
     data: bytes
     kind: str
-    spread: str = ""
+    spread_group: str = ""
 
 
 @dataclass(frozen=True)
-class Post:
-    """A backend whose answers for a VIP's address pass the switch, and where they come in (None: any uplink)."""
+class Responder:
+    """A backend whose answers for a VIP's address pass the switch."""
 
-    name: str
+    vip_name: str
     vip: Vip
+    mode: Mode
     address: bytes
     backend: Target
 
     @property
     def label(self) -> str:
         """The VIP's name and address."""
-        return f"{self.name} {craft.address_text(self.address)}"
+        return f"{self.vip_name} {craft.address_text(self.address)}"
 
     @property
     def source(self) -> bytes:
         """The address that its answers come from."""
-        own = self.vip.forwarding in (Forwarding.NAT, Forwarding.SIIT)
-        return self.backend.address if own else self.address
+        return self.backend.address if self.mode.rewrites_answers else self.address
 
     @property
     def version(self) -> int:
         """The IP version of its answers."""
         return craft.version_of(self.source)
 
+    def answer_port(self, protocol: int) -> int | None:
+        """The port that its answers in *protocol* come from; None when the VIP has no such service."""
+        return next((found.target_port for found in endpoints(self.vip) if found.protocol == protocol), None)
 
-class Scene:
-    """A spec with people in it."""
+
+class Senders:
+    """All senders of a spec's test frames. No two frames come from the same client."""
 
     def __init__(self, spec: Spec, reference: Reference, per_service: int | None) -> None:
+        topology = reference.topology
         self.spec = spec
         self.reference = reference
         self.per_service = per_service
         self.coverage = coverage(spec, reference.services, per_service)
         self.clients = Clients(spec)
-        self.uplinks = list(spec.switch.uplinks)
-        self.ports = list(spec.switch.ports)
-        self.mac = reference.mac
-        self.gateway_mac = reference.gateway_mac
+        self.uplinks = topology.uplinks
+        self.ports = topology.ports
+        self.mac = topology.mac
+        self.gateway_mac = topology.gateway_mac
         self.gateways = [address.packed for address in spec.switch.gateways]
-        used = {port for vip in spec.vips.values() for _, *both in endpoints(vip) for port in both}
-        self._used = used
-        self.unused_port = next(port for port in range(40000, 65536) if port not in used)
-        self._turn = 0
+        found = [endpoint for vip in spec.vips.values() for endpoint in endpoints(vip)]
+        self._used_ports = {endpoint.port for endpoint in found} | {endpoint.target_port for endpoint in found}
+        self.unused_port = next(port for port in range(40000, 65536) if port not in self._used_ports)
+        self._uplinks_taken = 0
 
-    def uplink(self) -> str:
-        """Return the uplink whose turn it is."""
-        self._turn += 1
-        return self.uplinks[self._turn % len(self.uplinks)]
+    def next_uplink(self) -> str:
+        """The uplinks in turn."""
+        self._uplinks_taken += 1
+        return self.uplinks[self._uplinks_taken % len(self.uplinks)]
 
     def neighbor_mac(self, port: str) -> bytes:
-        """Return the MAC address of somebody who is no backend, behind *port*: the next hop where there is one."""
+        """The MAC address of a sender behind *port* that is no backend: the next hop where there is one."""
         uplink = self.spec.switch.uplinks.get(port)
         if uplink is not None and uplink.next_hop is not None:
             return packed_mac(uplink.next_hop)
-        return _NEIGHBORS + ([*self.uplinks, *self.ports, *self.reference.beyond.ports].index(port) + 1).to_bytes(
-            3, "big"
-        )
+        ports = [*self.uplinks, *self.ports, *self.reference.topology.extension_ports]
+        return _NEIGHBOR_MACS + (ports.index(port) + 1).to_bytes(3, "big")
 
-    def like_port(self, port: int) -> int:
-        """Return a port that no service has and that differs from *port* in its highest bits only."""
-        return next(
-            (other for bits in range(1, 16) if (other := port ^ bits << 12) not in self._used), self.unused_port
-        )
+    def similar_port(self, port: int) -> int:
+        """A port that no service has and that differs from *port* in its highest bits only."""
+        candidates = (port ^ bits << 12 for bits in range(1, 16))
+        return next((other for other in candidates if other not in self._used_ports), self.unused_port)
 
-    def asks(self, service: Service, uplink: str, sport: int | None = None) -> Talk:
-        """Return a conversation of a new client with a service, by *uplink*."""
-        serial, client = self.clients.take(craft.version_of(service.address))
-        if sport is None:
-            sport = 1024 + serial * 40503 % 64512
-        from_mac = self.neighbor_mac(uplink)
-        return Talk(self.mac, from_mac, client, service.address, sport, service.port, serial)
+    def query_headers(self, service: Service, uplink: str, *, scattered: bool = False) -> Headers:
+        """A query of a new client for a service, by *uplink*. *scattered* is as in `Clients.next`."""
+        serial, client = self.clients.next(service.version, scattered=scattered)
+        sport = 1024 + serial * 40503 % 64512
+        return Headers(self.mac, self.neighbor_mac(uplink), client, service.address, sport, service.port, serial)
 
-    def answers(self, post: Post, sport: int) -> Talk:
-        """Return a conversation of a backend with a new client, by the gateway."""
-        serial, client = self.clients.take(craft.version_of(post.address))
-        if post.vip.forwarding is Forwarding.SIIT:
-            client = PREFIX + client
+    def answer_headers(self, responder: Responder, sport: int) -> Headers:
+        """An answer of a backend to a new client, by the gateway."""
+        serial, client = self.clients.next(craft.version_of(responder.address))
+        client = responder.mode.client_as_served(client)
         dport = 1024 + serial * 40503 % 64512
-        return Talk(self.gateway_mac, post.backend.mac, post.source, client, sport, dport, serial)
+        return Headers(self.gateway_mac, responder.backend.mac, responder.source, client, sport, dport, serial)
 
-    def ingress(self, post: Post) -> str:
-        """Return the port by which answers of a backend come in."""
-        return post.backend.port or self.uplink()
+    def ingress(self, responder: Responder) -> str:
+        """The port by which answers of a backend come in."""
+        return responder.backend.port or self.next_uplink()
 
-    def judged(self, name: str, port: str, data: bytes, kind: str) -> Vector:
-        """Return a vector of *kind*, or of kind drop where the reference wants the frame dropped."""
+    def vector(self, name: str, port: str, data: bytes, kind: str) -> Vector:
+        """A vector of *kind*, or of kind drop where the reference wants the frame dropped."""
         passes = self.reference.expect(port, data).options
         return Vector(name, port, data, kind if passes else "drop")
 
-    def posts(self) -> Iterator[Post]:
-        """Yield every backend whose answers pass the switch, once for each address of a VIP that it serves."""
+    def responders(self) -> Iterator[Responder]:
+        """Every backend whose answers pass the switch, once for each address of a VIP that it serves."""
         for name, vip in self.spec.vips.items():
-            translated = vip.forwarding in (Forwarding.NAT, Forwarding.SIIT)
+            mode = self.reference.modes[vip.forwarding]
             for address in vip.addresses:
-                for backend in evenly(
-                    targets(self.spec.pools[vip.pool], vip.forwarding, address.version), self.per_service
-                ):
-                    if translated or backend.port in self.spec.switch.ports:
-                        yield Post(name, vip, address.packed, backend)
+                reached = targets(self.spec.pools[vip.pool], mode, address.version)
+                for backend in evenly_spaced(reached, self.per_service):
+                    if mode.rewrites_answers or backend.port in self.ports:
+                        yield Responder(name, vip, mode, address.packed, backend)
 
-    def examples(self) -> list[Service]:
-        """Return the first service of each sort that the spec has."""
+    def example_services(self) -> list[Service]:
+        """The first service of each category that the spec has."""
         first: dict[tuple[object, ...], Service] = {}
         for service in self.reference.services.values():
             vip = self.spec.vips[service.vip]
-            kind = service.mode, service.selection, service.protocol
-            sort = *kind, len(service.address), vip.fragments, vip.echo
-            first.setdefault(sort, service)
+            category = service.mode, service.selection, service.protocol, service.version, vip.fragments, vip.echo
+            first.setdefault(category, service)
         return list(first.values())
 
-    def example_posts(self) -> list[Post]:
-        """Return the first post of each sort that the spec has."""
-        first: dict[tuple[object, ...], Post] = {}
-        for post in self.posts():
-            first.setdefault((post.vip.forwarding, post.vip.fragments, post.version), post)
+    def example_responders(self) -> list[Responder]:
+        """The first responder of each category that the spec has."""
+        first: dict[tuple[object, ...], Responder] = {}
+        for responder in self.responders():
+            first.setdefault((responder.mode, responder.vip.fragments, responder.version), responder)
         return list(first.values())
 
 
-def port_of(post: Post, protocol: int) -> int | None:
-    """Return the port that the post's answers in *protocol* come from; None when the VIP has no such service."""
-    nat = post.vip.forwarding is Forwarding.NAT
-    ports = [target_port if nat else port for number, port, target_port in endpoints(post.vip) if number == protocol]
-    return ports[0] if ports else None
+def answer_to(senders: Senders, headers: Headers, protocol: int, query: Vector, turn: int) -> Iterator[Vector]:
+    """Yield the answer to a query, when the answers of the backend that gets it pass the switch.
 
-
-def reply(scene: Scene, talk: Talk, protocol: int, vector: Vector, turn: int) -> Iterator[Vector]:
-    """Yield the answer to a query, when the answers of the backend that has it pass the switch."""
-    service = scene.reference.services[talk.destination, protocol, talk.dport]
-    translated = service.nat or service.mode is Forwarding.SIIT
-    if not translated and not scene.ports:
+    *turn* picks the backend where several may get it.
+    """
+    mode = senders.reference.services[headers.destination, protocol, headers.dport].mode
+    if not mode.rewrites_answers and not senders.ports:
         return
-    options = sorted(
-        scene.reference.expect(vector.port, vector.data).options, key=lambda frame: (frame.port, frame.data)
-    )
+    options = senders.reference.expect(query.port, query.data).options
     if not options:
         return
-    frame = options[turn % len(options)]
-    if translated or frame.port in scene.ports:
-        if service.mode is Forwarding.IPIP:  # it answers what is inside
-            frame = Frame(frame.port, frame.data[:6] + vector.data[6:])
-        answer = craft.segment(
-            craft.back(frame, scene.gateway_mac, talk.serial), protocol, craft.dns(talk.serial, protocol, answer=True)
-        )
-        yield scene.judged(f"answer to {vector.name}", frame.port, answer, "answer")
-
-
-PROTOCOLS = {wire.UDP: "udp", wire.TCP: "tcp"}
+    frame = sorted(options, key=lambda frame: (frame.port, frame.data))[turn % len(options)]
+    if mode.rewrites_answers or frame.port in senders.ports:
+        back = craft.reply_headers(mode.as_served(frame.data, query.data), senders.gateway_mac, headers.serial)
+        answer = craft.segment(back, protocol, craft.dns_message(headers.serial, protocol, answer=True))
+        yield senders.vector(f"answer to {query.name}", frame.port, answer, "answer")

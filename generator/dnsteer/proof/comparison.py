@@ -1,0 +1,95 @@
+"""Send frames through the switch and compare what leaves with the reference, byte for byte."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from dnsteer.proof.harness.extension_process import Handled
+from dnsteer.proof.harness.switch import Harness
+from dnsteer.proof.packet_text import differing_fields, summary
+from dnsteer.proof.reference.packets import Expectation, Frame, Reference
+from dnsteer.proof.report import Failure, Report
+from dnsteer.proof.traffic.unpredicted_slots import ObservedBackends
+from dnsteer.proof.traffic.vectors import Vector
+
+_MACS = 12  # bytes
+_PAYLOAD_END = 16  # bytes; payloads are unique, headers are what goes wrong
+_TRACED_FAILURES = 3
+
+
+class Comparison:
+    """Compares frames with the reference and writes what is wrong into a report."""
+
+    def __init__(self, harness: Harness, reference: Reference, report: Report) -> None:
+        self._harness = harness
+        self._reference = reference
+        self._report = report
+        self._observed = ObservedBackends()
+
+    def send(self, vectors: Sequence[Vector]) -> None:
+        """Send these together, and compare all that leaves with all that should."""
+        expected = [self._reference.expect(vector.port, vector.data) for vector in vectors]
+        expecting: dict[Frame, list[int]] = defaultdict(list)
+        for i, expectation in enumerate(expected):
+            for frame in expectation.options:
+                expecting[frame].append(i)
+        times_left = Counter[int]()
+        unexpected: list[Frame] = []
+        handled: dict[bytes, Handled] = {}  # by what the switch does not change on the way to the extension
+
+        def on_handled(result: Handled) -> None:
+            handled[result.data[_MACS:]] = result
+
+        for frame in self._harness.send((Frame(v.port, v.data) for v in vectors), on_handled):
+            candidates = expecting.get(frame)
+            if not candidates:
+                unexpected.append(frame)
+                continue
+            # Packets with the same answer (two ARP requests) share it in turn.
+            i = min(candidates, key=lambda i: times_left[i])
+            times_left[i] += 1
+            self._observed.add(vectors[i], expected[i], frame)
+        packets = self._report.packets
+        for i, vector in enumerate(vectors):
+            packets[vector.kind] = packets.get(vector.kind, 0) + 1
+            if times_left[i] != (1 if expected[i].options else 0):
+                self._fail(vector, expected[i], times_left[i], unexpected, handled.get(vector.data[_MACS:]))
+        for frame in unexpected:
+            problem = "left, but nothing sent should have made it leave"
+            self._report.add(Failure("(no packet)", frame.port, problem, (summary(frame.data),)))
+
+    def compare_backends(self) -> None:
+        """Compare the backends that queries reached whose slots are not predicted, once all are sent."""
+        for vector, problem in self._observed.problems():
+            self._report.add(Failure(vector, ", ".join(self._reference.topology.uplinks), problem, ()))
+
+    def _fail(
+        self, vector: Vector, want: Expectation, times: int, unexpected: list[Frame], handled: Handled | None
+    ) -> None:
+        """Report a packet that left too often, otherwise or not at all. What left otherwise is taken from *unexpected*."""
+        detail = [f"by the spec: {want.why}", f"in:       {vector.port}: {summary(vector.data)}"]
+        if times > 1:
+            problem = f"left {times} times"
+        else:
+            option = min(want.options, key=lambda frame: frame.port)
+            detail.append(f"expected: {option.port}: {summary(option.data)}")
+            found = _with_same_payload(want, unexpected)
+            if found is None:
+                problem = "did not leave"
+            else:
+                unexpected.remove(found)
+                problem = "left with other bytes or by another port"
+                detail.append(f"left:     {found.port}: {summary(found.data)}")
+                detail += differing_fields(option.data, found.data)
+        if handled is not None:
+            detail.append(f"the extension: {handled.verdict} what came in by its port {handled.port}, {handled.reason}")
+        if len(self._report.failures) < _TRACED_FAILURES:
+            trace = self._harness.trace(vector.port, vector.data)
+            detail += ["ofproto/trace:", *(f"    {line}" for line in trace.splitlines() if line.strip())]
+        self._report.add(Failure(vector.name, vector.port, problem, tuple(detail)))
+
+
+def _with_same_payload(want: Expectation, frames: Sequence[Frame]) -> Frame | None:
+    ends = {option.data[-_PAYLOAD_END:] for option in want.options}
+    return next((frame for frame in frames if frame.data[-_PAYLOAD_END:] in ends), None)

@@ -1,0 +1,23 @@
+"""The forwarding modes, one module each, by the spec's word.
+
+To add a mode: a module here with a subclass of `base.Mode`, and its line in MODES.
+"""
+
+from __future__ import annotations
+
+from dnsteer.proof.reference.modes.base import Mode
+from dnsteer.proof.reference.modes.dsr import Dsr
+from dnsteer.proof.reference.modes.ipip import Ipip
+from dnsteer.proof.reference.modes.nat import Nat
+from dnsteer.proof.reference.modes.siit import Siit
+from dnsteer.spec.model.spec import Forwarding
+
+__all__ = ["MODES", "Mode"]
+
+MODES: dict[Forwarding, type[Mode]] = {
+    Forwarding.SIIT: Siit,
+    Forwarding.DSR: Dsr,
+    Forwarding.IPIP: Ipip,
+    Forwarding.NAT: Nat,
+}
+"""In the order in which they are asked whether an answer is theirs: `siit` takes those to its prefix before `nat` does."""

@@ -1,0 +1,32 @@
+"""Direct server return: backends own the VIP's address and answer clients from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dnsteer.proof.reference.modes.base import Mode
+from dnsteer.proof.reference.outcome import Expectation
+from dnsteer.proof.reference.service import Service, Target
+from dnsteer.proof.reference.topology import Topology
+from dnsteer.proof.reference.wire import Packet, is_later_ipv6_fragment
+
+
+class DirectReturn(Mode):
+    """The answers of modes that leave the VIP's address to the backends."""
+
+    def __init__(self, topology: Topology) -> None:
+        super().__init__(topology)
+        self._protocols: dict[bytes, set[int]] = {}
+        """Protocols by VIP address, where backends are on ports of the switch, so that answers pass it."""
+
+    def add(self, service: Service, targets: Sequence[Target]) -> None:
+        """Note where answers of backends on ports of the switch come from."""
+        if any(target.port is not None and target.port not in self.topology.uplinks for target in targets):
+            self._protocols.setdefault(service.address, set()).add(service.protocol)
+
+    def answer(self, packet: Packet, ingress: str) -> Expectation | None:
+        """By a backend on a port of the switch: only the MAC addresses change."""
+        protocols = self._protocols.get(packet.source)
+        if protocols is None or (packet.protocol not in protocols and not is_later_ipv6_fragment(packet)):
+            return None
+        return self._answer_leaves(packet, ingress, "answer of a VIP's backend by direct server return", None)

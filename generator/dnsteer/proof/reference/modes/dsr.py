@@ -1,0 +1,17 @@
+"""`dsr`: the query goes to the backend's MAC address and is otherwise as it came in."""
+
+from __future__ import annotations
+
+from dnsteer.proof.reference.modes.direct_return import DirectReturn
+from dnsteer.proof.reference.service import Service, Target
+from dnsteer.proof.reference.wire import Packet, rewritten
+
+
+class Dsr(DirectReturn):
+    """By the switch, or by the extension where that selects the slot."""
+
+    addresses_backend = False
+
+    def query(self, packet: Packet, service: Service, target: Target, from_mac: bytes) -> frozenset[bytes]:
+        """Only the MAC addresses change."""
+        return frozenset((rewritten(packet, target.mac, from_mac),))

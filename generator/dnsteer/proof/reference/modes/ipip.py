@@ -1,0 +1,38 @@
+"""`ipip`: the query goes to the backend in an IP packet of its own (docs/forwarding.md, section 5)."""
+
+from __future__ import annotations
+
+import struct
+from ipaddress import IPv4Address, IPv6Address
+
+from dnsteer.proof.reference.modes.direct_return import DirectReturn
+from dnsteer.proof.reference.service import Service, Target
+from dnsteer.proof.reference.wire import IPV4, IPV6, Packet, ipv4_header, ipv6_header
+from dnsteer.spec.model.spec import Backend
+
+_PAYLOAD_PROTOCOL = {IPV4: 4, IPV6: 41}
+"""IP protocol of a packet in a packet."""
+
+
+class Ipip(DirectReturn):
+    """Tunnels of both families, each with packets of both; servers answer what was in them."""
+
+    by_extension = True
+
+    def backend_address(self, backend: Backend, version: int) -> IPv4Address | IPv6Address | None:
+        """A tunnel ends at the address of the query's family, or else at the other one."""
+        own, other = (backend.ipv4, backend.ipv6) if version == 4 else (backend.ipv6, backend.ipv4)
+        return own or other
+
+    def query(self, packet: Packet, service: Service, target: Target, from_mac: bytes) -> frozenset[bytes]:
+        """All that follows the Ethernet header, padding too, is in the tunnel; VLAN tags are lost."""
+        payload = packet.data[packet.l3 :]
+        protocol = _PAYLOAD_PROTOCOL[packet.ethertype]
+        source = next(own for own in self.topology.tunnel_sources if len(own) == len(target.address))
+        make, ethertype = (ipv4_header, IPV4) if len(target.address) == 4 else (ipv6_header, IPV6)
+        header = make(0, len(payload), protocol, source, target.address)
+        return frozenset((target.mac + from_mac + struct.pack("!H", ethertype) + header + payload,))
+
+    def as_served(self, delivered: bytes, query: bytes) -> bytes:
+        """What was in the tunnel, behind the MAC address that it went to."""
+        return delivered[:6] + query[6:]

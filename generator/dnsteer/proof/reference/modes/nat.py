@@ -1,0 +1,92 @@
+"""`nat`: the query gets the backend's address and port, the answer the VIP's, both without state.
+
+Fragments of UDP answers get the VIP's address where the VIP wants it (docs/forwarding.md, section 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from dnsteer.proof.reference.modes.base import Mode
+from dnsteer.proof.reference.outcome import Expectation, dropped
+from dnsteer.proof.reference.service import Service, Target
+from dnsteer.proof.reference.topology import Topology
+from dnsteer.proof.reference.wire import (
+    IPV4,
+    UDP,
+    Fragment,
+    Packet,
+    checksum_variants,
+    is_later_ipv6_fragment,
+    rewritten,
+)
+
+SMALLEST_FRAGMENT = 400
+"""Bytes of an IPv4 fragment that is translated, header included; the last one of a datagram may be shorter."""
+
+
+@dataclass(frozen=True)
+class _FragmentSource:
+    """Of whom the fragments of a backend's answers are: the VIP's address, and its UDP ports by target port."""
+
+    address: bytes
+    ports: dict[int, int]
+
+    def port(self, target_port: int) -> int:
+        """The port of a first fragment; where the VIP has several UDP services, target ports are their ports."""
+        return next(iter(self.ports.values())) if len(self.ports) == 1 else target_port
+
+
+class Nat(Mode):
+    """Address translation by the switch."""
+
+    rewrites_answers = True
+
+    def __init__(self, topology: Topology) -> None:
+        super().__init__(topology)
+        self._services: dict[tuple[bytes, int, int], Service] = {}
+        """By a backend's address, protocol and target port."""
+        self._fragments: dict[bytes, _FragmentSource] = {}
+        """By a backend's address."""
+
+    def add(self, service: Service, targets: Sequence[Target]) -> None:
+        """Note whose answers and fragments come from the backends."""
+        for target in targets:
+            known = self._services.setdefault((target.address, service.protocol, service.target_port), service)
+            if (known.address, known.port) != (service.address, service.port):
+                raise ValueError(f"answers of {target.name} may be for {known.label} or for {service.label}")
+            if service.protocol != UDP or not service.restores_fragments:
+                continue
+            fragments = self._fragments.setdefault(target.address, _FragmentSource(service.address, {}))
+            if fragments.address != service.address:
+                other = ip_address(fragments.address)
+                raise ValueError(f"fragments of {target.name} may be for {other} or for {service.label}")
+            fragments.ports[service.target_port] = service.port
+
+    def query(self, packet: Packet, service: Service, target: Target, from_mac: bytes) -> frozenset[bytes]:
+        """Another destination address and port."""
+        destination = target.address, service.target_port
+        return frozenset(
+            rewritten(packet, target.mac, from_mac, destination=destination, stale_checksum=stale)
+            for stale in checksum_variants(packet)
+        )
+
+    def answer(self, packet: Packet, ingress: str) -> Expectation | None:
+        """Another source address and port; of fragments those of the backend's UDP services."""
+        if packet.fragment is Fragment.NONE:
+            service = self._services.get((packet.source, packet.protocol, packet.sport))
+            if service is None:
+                return None
+            source = service.address, service.port
+            return self._answer_leaves(packet, ingress, f"answer for {service.label}", source)
+        fragments = self._fragments.get(packet.source)
+        if fragments is None:
+            return None
+        if packet.protocol != UDP and not is_later_ipv6_fragment(packet):
+            return dropped("a fragment of another protocol than UDP")
+        if packet.ethertype == IPV4 and packet.more and packet.end - packet.l3 < SMALLEST_FRAGMENT:
+            return dropped(f"an IPv4 fragment of fewer than {SMALLEST_FRAGMENT} bytes, and not the last one")
+        why = f"{packet.fragment.value} of an answer for {ip_address(fragments.address)}"
+        return self._answer_leaves(packet, ingress, why, (fragments.address, fragments.port(packet.sport)))

@@ -1,0 +1,117 @@
+"""`siit`: IPv4 queries are translated to IPv6 for backends without IPv4, and their answers back (RFC 7915).
+
+docs/forwarding.md, section 5, has what becomes of each header field.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from ipaddress import IPv6Address, ip_address
+
+from dnsteer.proof.reference.modes.base import Mode
+from dnsteer.proof.reference.outcome import Expectation, dropped, sure
+from dnsteer.proof.reference.service import Service, Target
+from dnsteer.proof.reference.topology import Topology
+from dnsteer.proof.reference.wire import (
+    CHECKSUM_AT,
+    IPV4,
+    IPV6,
+    UDP,
+    Fragment,
+    Packet,
+    header_damage,
+    ipv4_header,
+    ipv6_header,
+    patch_checksum,
+)
+from dnsteer.spec.model.spec import Backend
+
+NAT64_PREFIX = bytes.fromhex("0064ff9b") + bytes(8)
+"""Where IPv4 addresses are in IPv6: 64:ff9b::/96 (RFC 6052)."""
+_PLAIN_HEADER = {IPV4: 20, IPV6: 40}
+"""Bytes of an IP header without options or extension headers."""
+
+
+class Siit(Mode):
+    """Stateless translation by the extension, both ways."""
+
+    by_extension = True
+    rewrites_answers = True
+    extension_pipes = ("to-ipv6", "translated")
+
+    def __init__(self, topology: Topology) -> None:
+        super().__init__(topology)
+        self._services: dict[tuple[bytes, int, int], Service | None] = {}
+        """By a backend's address, protocol and port. None: no slot names the backend."""
+
+    def add(self, service: Service, targets: Sequence[Target]) -> None:
+        """Note whose answers come from the backends."""
+        for target in targets:
+            key = target.address, service.protocol, service.port
+            known = self._services.setdefault(key, None)
+            if target not in service.owners:
+                continue
+            if known is not None and known.address != service.address:
+                raise ValueError(f"answers of {target.name} may be for {known.label} or for {service.label}")
+            self._services[key] = service
+
+    def backend_address(self, backend: Backend, version: int) -> IPv6Address | None:
+        """The address over IPv6, whatever the query is."""
+        return backend.ipv6
+
+    def untakeable(self, packet: Packet) -> str:
+        """Packets with options, and those without the checksum that IPv6 wants, are not translated."""
+        if packet.l4 - packet.l3 != _PLAIN_HEADER[packet.ethertype]:
+            return "IPv4 options" if packet.ethertype == IPV4 else "IPv6 extension headers"
+        if packet.protocol == UDP and packet.data[packet.l4 + 6 : packet.l4 + 8] == b"\0\0":
+            return "no UDP checksum"
+        return ""
+
+    def query(self, packet: Packet, service: Service, target: Target, from_mac: bytes) -> frozenset[bytes]:
+        """An IPv6 header from the client in NAT64_PREFIX to the backend."""
+        tos, length = packet.data[packet.l3 + 1], packet.end - packet.l4
+        source = NAT64_PREFIX + packet.source
+        header = ipv6_header(tos, length, packet.protocol, source, target.address)
+        return frozenset((_with_header(packet, target.mac + from_mac, IPV6, header, source + target.address),))
+
+    def answer(self, packet: Packet, ingress: str) -> Expectation | None:
+        """By the first uplink with a next hop, wherever the answer comes in."""
+        if packet.destination[: len(NAT64_PREFIX)] != NAT64_PREFIX or len(packet.destination) != 16:
+            return None
+        if packet.fragment is not Fragment.NONE:
+            known = any(address == packet.source for address, _, _ in self._services)
+            return dropped("a fragment of an answer to translate") if known else None
+        key = packet.source, packet.protocol, packet.sport
+        if key not in self._services:
+            return None
+        service = self._services[key]
+        if service is None:
+            return dropped("an answer to translate, of a backend that has no slot")
+        why = f"answer for {service.label}"
+        leave = self.topology.first_exit()
+        problem = header_damage(packet) or self.untakeable(packet) or ("" if leave else "no uplink has a next hop")
+        if problem or leave is None:
+            return dropped(f"{why}, which the extension drops: {problem}")
+        client = packet.destination[len(NAT64_PREFIX) :]
+        traffic_class = int.from_bytes(packet.data[packet.l3 : packet.l3 + 2], "big") >> 4 & 0xFF
+        header = ipv4_header(traffic_class, packet.end - packet.l4, packet.protocol, service.address, client)
+        data = _with_header(packet, leave.next_hop + self.topology.mac, IPV4, header, service.address + client)
+        return sure(leave.uplink, data, f"{why} to {ip_address(client)}, translated by the extension")
+
+    def client_as_served(self, client: bytes) -> bytes:
+        """The client in NAT64_PREFIX."""
+        return NAT64_PREFIX + client
+
+
+def _with_header(packet: Packet, macs: bytes, ethertype: int, header: bytes, addresses: bytes) -> bytes:
+    """The frame with another IP header, with *addresses* in it. VLAN tags stay, as does what follows the IP packet."""
+    data = packet.data
+    rest = bytearray(data[packet.l4 :])
+    old = packet.source + packet.destination
+    width = max(len(old), len(addresses))  # further zeros change no sum
+    at = CHECKSUM_AT[packet.protocol]
+    patch_checksum(rest, at, old.rjust(width, b"\0"), addresses.rjust(width, b"\0"))
+    if packet.protocol == UDP and rest[at : at + 2] == b"\0\0":
+        rest[at : at + 2] = b"\xff\xff"
+    return macs + data[12 : packet.l3 - 2] + struct.pack("!H", ethertype) + header + bytes(rest)

@@ -1,0 +1,124 @@
+"""How a query finds its slot: one class for each selection, and all of them by the spec's word.
+
+A slot is predicted only with `source-port`. With the others a query may reach any backend of the service, and only several
+queries together can be checked: those of one hash key must reach the same backend, and not all may reach one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, ClassVar
+
+from dnsteer.proof.reference.wire import Packet
+from dnsteer.spec.model import spec
+from dnsteer.spec.model.spec import Pool
+
+if TYPE_CHECKING:
+    from dnsteer.proof.reference.service import Service
+
+_PORT_FIELDS = frozenset(("src_port", "dst_port"))
+
+
+class Selection(ABC):
+    """One way to choose a query's slot."""
+
+    by_extension: ClassVar[bool] = False
+    """The extension chooses, so the service's packets go through it."""
+    predicts_slot: ClassVar[bool] = False
+
+    @abstractmethod
+    def describe(self, service: Service) -> str:
+        """How the slot is chosen, for the end of "query for SERVICE, ..."."""
+
+    def hash_fields(self, pool: Pool) -> tuple[str, ...]:
+        """The fields that the pool names to be hashed; empty where it names none."""
+        return ()
+
+    def slot(self, packet: Packet, slots: int) -> int:
+        """The query's slot of *slots*, where it is predicted."""
+        raise NotImplementedError
+
+    def hash_key(self, packet: Packet, service: Service) -> Hashable | None:
+        """What the slot depends on: queries of one key reach the same backend. None: nothing that can be named."""
+        return None
+
+    def distinguishing_fields(self, service: Service) -> tuple[str, ...]:
+        """Fields of which each one alone, when it differs, gives queries different slots; "nothing": they always differ."""
+        return ()
+
+
+class SourcePort(Selection):
+    """The source port's bits from bit 1 on."""
+
+    predicts_slot = True
+
+    def describe(self, service: Service) -> str:
+        """By the source port."""
+        return "a slot by its source port"
+
+    def slot(self, packet: Packet, slots: int) -> int:
+        """The lowest bit does not count: many systems use it for themselves."""
+        return (packet.sport >> 1) % slots
+
+
+class DpHash(Selection):
+    """The switch's own hash."""
+
+    def describe(self, service: Service) -> str:
+        """Another switch may choose another one."""
+        return "any slot"
+
+
+class Client(Selection):
+    """The extension's hash of the fields that the pool names."""
+
+    by_extension = True
+
+    def describe(self, service: Service) -> str:
+        """By the fields that are hashed."""
+        return f"a slot by its {' and '.join(service.hash_fields)}"
+
+    def hash_fields(self, pool: Pool) -> tuple[str, ...]:
+        """The client's address where the pool names no fields."""
+        return tuple(pool.hash_fields or ("src_ip",))
+
+    def hash_key(self, packet: Packet, service: Service) -> Hashable:
+        """UDP and TCP have a slot in common where no port is hashed."""
+        values = {
+            "src_ip": packet.source, "dst_ip": packet.destination, "src_port": packet.sport, "dst_port": packet.dport,
+        }  # fmt: skip
+        protocol = service.protocol if hashes_ports(service.hash_fields) else None
+        return (service.vip, service.address, protocol, *(values[name] for name in service.hash_fields))
+
+    def distinguishing_fields(self, service: Service) -> tuple[str, ...]:
+        """Those that are hashed; the destination is that of the service."""
+        return tuple(name for name in ("src_ip", "src_port") if name in service.hash_fields)
+
+
+class Spray(Selection):
+    """A random slot for each packet, by the extension."""
+
+    by_extension = True
+
+    def describe(self, service: Service) -> str:
+        """For each packet anew."""
+        return "a slot at random"
+
+    def distinguishing_fields(self, service: Service) -> tuple[str, ...]:
+        """Even packets that are alike get different slots."""
+        return ("nothing",)
+
+
+def hashes_ports(fields: tuple[str, ...]) -> bool:
+    """Whether a port is among the fields that are hashed."""
+    return not _PORT_FIELDS.isdisjoint(fields)
+
+
+SELECTIONS: dict[spec.Selection, Selection] = {
+    spec.Selection.SOURCE_PORT: SourcePort(),
+    spec.Selection.DP_HASH: DpHash(),
+    spec.Selection.CLIENT: Client(),
+    spec.Selection.SPRAY: Spray(),
+}
+"""By the spec's word."""

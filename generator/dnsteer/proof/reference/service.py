@@ -1,0 +1,73 @@
+"""A service of a VIP and the backends that its queries reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from dnsteer.proof.reference.wire import TCP, UDP
+
+if TYPE_CHECKING:
+    from dnsteer.proof.reference.modes.base import Mode
+    from dnsteer.proof.reference.selections import Selection
+
+PROTOCOLS = {UDP: "udp", TCP: "tcp"}
+"""Names of the transport protocols, by IP protocol number."""
+
+ServiceKey = tuple[bytes, int, int]
+"""Packed address, IP protocol number and port."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A backend as the queries to an address reach it. *port* is None where it is behind the query's uplink."""
+
+    name: str
+    address: bytes
+    mac: bytes
+    port: str | None
+
+
+@dataclass(frozen=True)
+class Service:
+    """A protocol and port of a VIP's address."""
+
+    vip: str
+    address: bytes
+    protocol: int
+    port: int
+    target_port: int
+    mode: Mode
+    selection: Selection
+    hash_fields: tuple[str, ...]
+    """What `client` hashes; empty with another selection."""
+    restores_fragments: bool
+    """Whether the VIP wants fragments of answers to get its address."""
+    slots: tuple[Target, ...]
+    """The backend of each slot; empty when nobody is left."""
+    base_slots: tuple[str, ...]
+    """The name of each slot's backend when nobody is out."""
+    owners: tuple[Target, ...]
+    """The backends that own at least one slot, in the order of their first."""
+
+    @property
+    def key(self) -> ServiceKey:
+        """What a query must have to be for this service."""
+        return self.address, self.protocol, self.port
+
+    @property
+    def version(self) -> int:
+        """The IP version of its queries."""
+        return 4 if len(self.address) == 4 else 6
+
+    @cached_property
+    def label(self) -> str:
+        """The service as messages call it."""
+        return f"{self.vip} {ip_address(self.address)} {PROTOCOLS[self.protocol]}/{self.port}"
+
+    @property
+    def by_extension(self) -> bool:
+        """Whether its queries go through the extension."""
+        return self.mode.by_extension or self.selection.by_extension

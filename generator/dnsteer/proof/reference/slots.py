@@ -1,0 +1,154 @@
+"""The backend of each slot, computed from the written rule (docs/slots.md) and from nothing that makes the tables.
+
+`dnsteer.plan` computes the same for the flows; a mistake there is seen because nothing is shared with it. The functions
+below follow the items of that page's section "By hand".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Protocol
+
+from dnsteer.spec.model.spec import Flavor, Pool, Selection, Switch
+
+_THOUSANDTHS = 1000
+_NUMBER_BYTES = 4
+"""A ranking gives each slot a number of 32 bits."""
+_FREE = ""
+"""Stands in a table for the owner of a slot that is to be granted."""
+
+
+class Outage(Protocol):
+    """A backend that a command took out of its pool. Of its slots *gone* thousandths have left it; 1000: all."""
+
+    @property
+    def backend(self) -> str:
+        """The backend's name."""
+
+    @property
+    def gone(self) -> int:
+        """Thousandths of the backend's slots."""
+
+
+class PoolOutage(Outage, Protocol):
+    """The same with the name of the pool."""
+
+    @property
+    def pool(self) -> str:
+        """The pool's name."""
+
+
+def number_of_slots(switch: Switch, pool: Pool) -> int:
+    """Slots of a pool: what the spec says, or 256; for `dp-hash` with ovs-doca 16."""
+    if pool.slots is not None:
+        return pool.slots
+    return 16 if pool.selection is Selection.DP_HASH and switch.flavor is Flavor.OVS_DOCA else 256
+
+
+@lru_cache(maxsize=1024)
+def base_table(weights: tuple[tuple[str, int], ...], slots: int) -> tuple[str, ...]:
+    """The backend of each slot when nobody is out. *weights*: pairs of name and weight, one weight at least above 0."""
+    counted = {name: weight for name, weight in weights if weight}
+    table = [_FREE] * slots
+    _grant(table, counted, _largest_remainders(counted, slots))
+    return tuple(table)
+
+
+def table_with_outages(
+    base: Sequence[str], weights: Mapping[str, int], down: Collection[str], outages: Iterable[Outage]
+) -> tuple[str, ...]:
+    """*base* with the backends that are *down* by the spec, and then one by one the *outages*, taken out."""
+    table = _reassign(base, weights, leaving=down, out=down)
+    out = set(down)
+    fully_out = set(down)
+    still_held: dict[int, str] = {}  # slots that a gradual drain has not reached yet
+    for outage in outages:
+        name = outage.backend
+        out.add(name)
+        if outage.gone >= _THOUSANDTHS:
+            fully_out.add(name)
+            still_held = {slot: holder for slot, holder in still_held.items() if holder != name}
+        own = sorted((slot for slot, owner in enumerate(table) if owner == name), key=lambda s: _drain_order(name, s))
+        left = math.ceil(len(own) * outage.gone / _THOUSANDTHS)
+        for slot in own[left:]:
+            still_held.setdefault(slot, name)
+        table = _reassign(table, weights, leaving={name}, out=out)
+    now = [still_held.get(slot, owner) for slot, owner in enumerate(table)]
+    return _reassign(now, weights, leaving=fully_out, out=fully_out)
+
+
+def nobody_in_service(weights: Mapping[str, int], down: Collection[str], outages: Iterable[Outage]) -> bool:
+    """Whether every backend with a weight is down, or was taken out altogether."""
+    out = {*down, *(outage.backend for outage in outages if outage.gone >= _THOUSANDTHS)}
+    return all(name in out for name, weight in weights.items() if weight)
+
+
+def _largest_remainders(weights: Mapping[str, int], slots: int) -> dict[str, int]:
+    total = sum(weights.values())
+    number = {name: slots * weight // total for name, weight in weights.items()}
+    by_remainder = sorted(weights, key=lambda name: (-(slots * weights[name] % total), _name_order(name)))
+    for name in by_remainder[: slots - sum(number.values())]:
+        number[name] += 1
+    return number
+
+
+def _reassign(
+    table: Sequence[str], weights: Mapping[str, int], *, leaving: Collection[str], out: Collection[str]
+) -> tuple[str, ...]:
+    """Give the slots of the backends that are *leaving* to those that are not *out*; without any, nothing changes."""
+    up = {name: weight for name, weight in weights.items() if weight and name not in out}
+    now = [_FREE if name in leaving else name for name in table]
+    free = now.count(_FREE)
+    if not up or not free:
+        return tuple(table)
+    held = {name: now.count(name) for name in up}
+    total, slots = sum(up.values()), sum(held.values()) + free
+    order = {name: _name_order(name) for name in up}
+    given = dict.fromkeys(up, 0)
+    for _ in range(free):
+        name = min(up, key=lambda name: ((held[name] + given[name]) * total - slots * up[name], order[name]))
+        given[name] += 1
+    _grant(now, up, given)
+    return tuple(now)
+
+
+def _grant(table: list[str], weights: Mapping[str, int], number: Mapping[str, int]) -> None:
+    """Fill the free slots of *table*: each backend gets its *number* of them, by the order in which choices come up."""
+    wanted = {name: count for name, count in number.items() if count}
+    common = math.gcd(*(weights[name] for name in wanted))
+    free = sum(wanted.values())
+
+    def choices(name: str) -> Iterator[tuple[int, bytes, int, str]]:
+        step = math.isqrt(2**64 // (weights[name] // common))
+        order = _name_order(name)
+        for rank, slot in enumerate(_ranking(name, len(table))):
+            if not wanted[name]:
+                return
+            yield (2 * rank + 1) * step, order, slot, name
+
+    for _, _, slot, name in heapq.merge(*map(choices, wanted)):
+        if table[slot] == _FREE and wanted[name]:
+            table[slot] = name
+            wanted[name] -= 1
+            free -= 1
+            if not free:
+                return
+
+
+@lru_cache(maxsize=256)
+def _ranking(name: str, slots: int) -> tuple[int, ...]:
+    drawn = hashlib.shake_256(b"slots\0" + name.encode()).digest(_NUMBER_BYTES * slots)
+    numbers = [int.from_bytes(drawn[at : at + _NUMBER_BYTES], "little") for at in range(0, len(drawn), _NUMBER_BYTES)]
+    return tuple(slot for _, slot in sorted(zip(numbers, range(slots), strict=True)))
+
+
+def _name_order(name: str) -> bytes:
+    return hashlib.sha256(name.encode()).digest()
+
+
+def _drain_order(name: str, slot: int) -> bytes:
+    return hashlib.blake2b(name.encode() + b"\0" + str(slot).encode(), digest_size=8).digest()

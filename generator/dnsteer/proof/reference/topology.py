@@ -1,0 +1,70 @@
+"""The balancer between its ports: MAC addresses, uplinks, and where answers leave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
+
+from dnsteer.spec.model.spec import Switch
+
+
+@dataclass(frozen=True)
+class Exit:
+    """An uplink, and the packed MAC address of its next hop."""
+
+    uplink: str
+    next_hop: bytes
+
+
+class Topology:
+    """What the spec says of the switch. MAC and IP addresses are packed."""
+
+    def __init__(self, switch: Switch) -> None:
+        self.mac = packed_mac(switch.mac)
+        """Where the VIPs are."""
+        self.gateway_mac = _gateway_mac(switch)
+        """Where the virtual gateways are."""
+        self.uplinks = tuple(switch.uplinks)
+        self.ports = tuple(switch.ports)
+        self.gateways = frozenset(address.packed for address in switch.gateways)
+        self.any_vlan = switch.vlans == "any"
+        part = switch.extension
+        self.extension_ingress = part.ingress.port if part is not None else None
+        self.extension_ports = (part.ingress.port, part.egress.port) if part is not None else ()
+        """Ingress and egress port of the extension; empty where there is none."""
+        self.tunnel_sources = tuple(_packed(part.ipv4, part.ipv6)) if part is not None else ()
+        """The addresses, one of each family at most, that tunnels come from."""
+        self._next_hops = {
+            name: packed_mac(uplink.next_hop) for name, uplink in switch.uplinks.items() if uplink.next_hop is not None
+        }
+        self._answers = {name: port.answers for name, port in [*switch.ports.items(), *switch.uplinks.items()]}
+
+    def exit_of(self, ingress: str) -> Exit | None:
+        """Where answers that come in by *ingress* leave; None when no uplink has a next hop."""
+        named = self._answers[ingress]
+        return self._exit_by([ingress, *self.uplinks] if named is None else [named])
+
+    def first_exit(self) -> Exit | None:
+        """The first uplink with a next hop."""
+        return self._exit_by(self.uplinks)
+
+    def _exit_by(self, candidates: Sequence[str]) -> Exit | None:
+        return next((Exit(name, self._next_hops[name]) for name in candidates if name in self._next_hops), None)
+
+
+def packed_mac(text: str) -> bytes:
+    """Pack a MAC address."""
+    return bytes.fromhex(text.replace(":", ""))
+
+
+def _gateway_mac(switch: Switch) -> bytes:
+    """The gateways' MAC address: by default the balancer's with its lowest bit inverted."""
+    if switch.gateway_mac is not None:
+        return packed_mac(switch.gateway_mac)
+    mac = packed_mac(switch.mac)
+    return mac[:5] + bytes((mac[5] ^ 1,))
+
+
+def _packed(*addresses: IPv4Address | IPv6Address | None) -> list[bytes]:
+    return [address.packed for address in addresses if address is not None]

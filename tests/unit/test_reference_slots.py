@@ -1,0 +1,65 @@
+"""The reference's own slot assignment gives what the plan's gives, which it shares no code with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dnsteer.proof.reference import slots as reference
+from dnsteer.slots.maintenance import WHOLE, Absence
+from dnsteer.slots.owners import owners
+from dnsteer.spec import derived
+from dnsteer.spec.loaded import Loaded
+from tests.strategies import specs
+
+NAMES = st.text(st.characters(blacklist_categories=("Cs",)), min_size=1, max_size=6)
+WEIGHTS = st.dictionaries(NAMES, st.one_of(st.integers(0, 8), st.integers(0, 65535)), min_size=1, max_size=12).filter(
+    lambda weights: any(weights.values())
+)
+SIZES = st.integers(1, 9).map(lambda bits: 1 << bits)
+
+
+def outage(backend: str, gone: int = WHOLE) -> Absence:
+    return Absence("pool", backend, "drain", "", "", gone=gone)
+
+
+def by_reference(
+    weights: dict[str, int], slots: int, down: Sequence[str], outages: Sequence[Absence], *, drop: bool = False
+) -> tuple[str, ...]:
+    if drop and reference.nobody_in_service(weights, down, outages):
+        return ()
+    base = reference.base_table(tuple(weights.items()), slots)
+    return reference.table_with_outages(base, weights, down, outages)
+
+
+@settings(max_examples=300, deadline=None)
+@given(weights=WEIGHTS, slots=SIZES, drop=st.booleans(), data=st.data())
+def test_any_pool(weights: dict[str, int], slots: int, drop: bool, data: st.DataObject) -> None:
+    """Whoever is down, drained or on the way out, in any order, and twice."""
+    names = sorted(weights)
+    down = data.draw(st.lists(st.sampled_from(names), unique=True))
+    gone = st.one_of(st.just(WHOLE), st.integers(0, WHOLE))
+    outages = data.draw(st.lists(st.builds(outage, st.sampled_from(names), gone), max_size=2 * len(names)))
+    assert by_reference(weights, slots, down, outages, drop=drop) == owners(weights, slots, down, outages, drop=drop)
+
+
+@pytest.mark.parametrize("slots", [256, 4096])
+@pytest.mark.parametrize("backends", [3, 40, 300])
+def test_large_pools(slots: int, backends: int) -> None:
+    weights = {f"backend-{n}.example": 1 + n * n % 23 for n in range(backends)}
+    names = list(weights)
+    outages = [outage(names[1], 250), outage(names[2])]
+    for down in ([], [names[0]]):
+        assert by_reference(weights, slots, down, []) == owners(weights, slots, down, [], drop=False)
+        assert by_reference(weights, slots, down, outages) == owners(weights, slots, down, outages, drop=False)
+
+
+@settings(max_examples=100, deadline=None)
+@given(specs())
+def test_the_number_of_slots(loaded: Loaded) -> None:
+    spec = loaded.spec
+    for pool in spec.pools.values():
+        assert reference.number_of_slots(spec.switch, pool) == derived.slot_count(spec, pool)
