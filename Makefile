@@ -5,7 +5,7 @@ BIN := .venv/bin
 SPEC ?= examples/quickstart.yaml
 DB := unix:/run/dnsteer-lab/db.sock
 
-.PHONY: help setup extension demo test lint fmt docs golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext ext fuzz-ext valgrind-ext coverage-ext wheel clean
+.PHONY: help setup extension demo test test-quick lint fmt docs golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext ext fuzz-ext valgrind-ext coverage-ext wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
@@ -21,6 +21,9 @@ demo: extension ## the main job: prove, run in a lab, load with real DNS queries
 
 test: extension lint ext ## lint and all tests (system tests need root)
 	$(BIN)/python -m pytest -n auto
+
+test-quick: extension ## for work in progress: unit tests and the most telling packet tests, at most 90 s
+	$(BIN)/python -m pytest -n 3 --quick
 
 lint: extension ## formatting, types, import direction, generated docs and outputs in them, YAML, shell
 	$(BIN)/ruff check .

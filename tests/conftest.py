@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
+
+from dnsteer.lab import command
+from dnsteer.switch import tools
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -16,6 +22,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write golden files and expected errors anew; read the diff afterwards",
     )
+    parser.addoption("--quick", action="store_true", help="only the tests for work in progress: `make test-quick`")
+
+
+QUICK_PACKET = ("apply", "atomic", "check", "due", "explain", "rendered_files", "restore", "verify_extension")
+"""Packet tests for work in progress: what an apply and a restore do to a switch, and the proof of random specs."""
+SLOW_UNIT = ("capacity_plot", "masks", "sarif", "slots", "spec_fuzz", "vectors", "vectors_any", "writing")
+"""Unit tests that wait for `make test`: more than half of the time of all unit tests."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out with --quick what is not for work in progress."""
+    if not config.getoption("--quick") or collection_path.suffix != ".py":
+        return None
+    name, folder = collection_path.stem.removeprefix("test_"), collection_path.parent.name
+    quick = {"unit": name not in SLOW_UNIT, "packet": name in QUICK_PACKET, "system": False}
+    return None if not collection_path.stem.startswith("test_") or quick.get(folder, True) else True
 
 
 def pytest_configure() -> None:
@@ -33,24 +55,73 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"needs root: {mark.args[0]}")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def programs_start_by_vfork() -> Iterator[None]:
+    """Start programs of Open vSwitch and of the lab by vfork in this process, which a function run before exec forbids.
+
+    A fork copies the page tables of all that the tests have loaded, 300 MB: it was a third of the suite's CPU time. What is
+    left out is that programs end with this process. Processes that tests fork in order to kill them still ask for it.
+    """
+    process = os.getpid()
+
+    def only_elsewhere(original: Callable[..., Callable[[], None]]) -> Callable[..., Callable[[], None] | None]:
+        return lambda *args, **more: None if os.getpid() == process else original(*args, **more)
+
+    with pytest.MonkeyPatch().context() as patch:
+        patch.setattr(tools, "ends_with_parent", only_elsewhere(tools.ends_with_parent))
+        patch.setattr(command, "_die_with", only_elsewhere(command._die_with))
+        yield
+
+
+def pytest_collection_finish() -> None:
+    """Let searches for garbage pass over modules and tests, which stay to the end, and be as rare as in the command."""
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
+
+
 def pytest_xdist_auto_num_workers() -> int:
-    """Workers with `-n auto`: three for two cores, as a third of the time is waiting for switches and servers."""
-    cores = len(os.sched_getaffinity(0))
-    return cores + cores // 2
+    """Workers with `-n auto`: two for each core, as half of the time is waiting for switches, servers and graces."""
+    return 2 * len(os.sched_getaffinity(0))
 
 
-WITHOUT_LAB = ("tests/system/test_runbook_variables.py",)
-"""Tests of real daemons with a network namespace of their own, beside which a lab may run."""
+OWN_NETWORK = ("decap", "lab_topology", "runbook_proof", "runbook_variables")
+"""System tests with namespaces of their own, or none. All others use the machine's one lab, or change the machine."""
+LONGEST = (
+    "system",
+    "tests/system/test_runbook_variables.py",
+    *(f"tests/packet/test_{name}.py" for name in (
+        "extension_killed", "lint", "full_disk", "killed", "extension_lossless", "incremental", "extension_control",
+        "remote", "extension", "check_slow", "lint_rests", "capacity_extension", "status_broken", "convergence",
+        "asked_to_end", "check_large", "damage", "drains", "check", "settings", "interrupted",
+    )),
+    "tests/unit/test_sarif.py",
+    "tests/unit/test_vectors.py",
+    "tests/system/test_decap.py",
+)  # fmt: skip
+"""What takes longest, begun first, so that no core is idle in the end. The order is about speed alone."""
 
 
-class ByFile(LoadScopeScheduling):
-    """Tests run on all cores: those of a file one after the other, and so those of the machine's one lab."""
+def scope_of(nodeid: str) -> str:
+    """Tests of one scope run one after the other: those of a file, and those of the machine."""
+    file = nodeid.partition("::")[0]
+    own = Path(file).stem.removeprefix("test_") in OWN_NETWORK
+    return "system" if file.startswith("tests/system/") and not own else file
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest."""
+    rank = {scope: number for number, scope in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(scope_of(item.nodeid), len(rank)))
+
+
+class ByScope(LoadScopeScheduling):
+    """Gives scopes to workers in the order of their tests."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return "system" if file.startswith("tests/system/") and file not in WITHOUT_LAB else file
+        return scope_of(nodeid)
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByScope:
     """The order of tests with -n."""
-    return ByFile(config, log)
+    config.option.loadscopereorder = False  # it would begin with the scopes of most tests
+    return ByScope(config, log)

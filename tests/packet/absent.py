@@ -39,7 +39,7 @@ def slots(switch: Switch) -> set[str]:
 
 def states(switch: Switch, pool: str = "farm") -> dict[str, str]:
     """What `status` calls each backend of a pool."""
-    found = on(switch)("status", "--json", "--interval", "0.5s").json
+    found = on(switch)("status", "--json", "--no-rates").json
     (here,) = [p for p in found["pools"] if p["name"] == pool]
     return {b["name"]: b["state"] for b in here["backends"]}
 

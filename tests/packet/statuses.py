@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +18,8 @@ from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.target_switch import Switch as Where
 from dnsteer.switch.megaflows import read_counters
 from dnsteer.switch.private import PrivateSwitch
-from tests.packet.switches import LARGE, Switch, cli, spec_of
+from tests.packet.command import on
+from tests.packet.switches import LARGE, Switch, spec_of
 
 NOW = datetime.now(timezone.utc)
 GONE = [r"connection (attempt failed|dropped)", r"Connection (refused|reset)"]
@@ -40,9 +40,9 @@ def out(where: Where, name: str, kind: Any = "drain", *, ago: float = 0, **more:
 
 def status(switch: Switch, *args: str, code: int = 0) -> dict[str, Any]:
     """What `dnsteer status --json` says."""
-    done = cli("status", "--json", "--interval", "0.5s", "--db", switch.database, *args)
-    assert (done.returncode, done.stderr) == (code, ""), done.stdout
-    found: dict[str, Any] = json.loads(done.stdout)
+    done = on(switch)("status", "--json", "--interval", "0.5s", *args)
+    assert (done.code, done.err) == (code, ""), done.out
+    found: dict[str, Any] = done.json
     assert found["ok"] is (code == 0)
     return found
 

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from tests.unit.commands import ROOT, dnsteer
+from tests.unit.commands import ROOT, in_process
 
 ON_CARD = ("--hardware", "bluefield-3", "--set", "switch.flavor=ovs-doca", "--frame", "query", "--json")
 
 
 def asked(example: str, *more: str) -> dict[str, object]:
-    done = dnsteer("capacity", str(ROOT / "examples" / f"{example}.yaml"), *ON_CARD, *more)
+    done = in_process("capacity", str(ROOT / "examples" / f"{example}.yaml"), *ON_CARD, *more)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
@@ -52,7 +52,7 @@ def test_what_if_a_vip_went_through_the_extension() -> None:
 
 def test_without_an_extension_it_is_named() -> None:
     example = str(ROOT / "examples" / "quickstart.yaml")
-    done = dnsteer("capacity", example, "--hardware", "bluefield-3", "--set", "vips.dns.forwarding=ipip")
+    done = in_process("capacity", example, "--hardware", "bluefield-3", "--set", "vips.dns.forwarding=ipip")
     assert done.returncode == 1
     assert "$.vips.dns: found forwarding ipip, and no switch.extension" in done.stderr
     assert "give switch.extension its ingress and egress port" in done.stderr

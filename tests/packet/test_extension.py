@@ -348,7 +348,9 @@ def _ends_with_its_starter(number: signal.Signals, place: str) -> None:
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, text=True
     ) as holder:
         assert holder.stdout is not None
-        program = Path("/proc", holder.stdout.readline().strip())
+        pid = holder.stdout.readline().strip()
+        assert pid, "the holder did not start"
+        program = Path("/proc", pid)
         assert program.exists()
         holder.send_signal(number)
     deadline = time.monotonic() + 10

@@ -25,7 +25,7 @@ from dnsteer.proof.reference.packets import Frame
 from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.megaflow_fields import Field
 from tests.packet.linted import QUICKSTART, ROOT, changed, codes_of, found_as, report, seen
-from tests.unit.commands import dnsteer
+from tests.unit.commands import in_process
 
 
 def test_all_of_the_quickstart_is_offloaded_in_one_pass() -> None:
@@ -162,7 +162,7 @@ def test_what_nobody_knows_is_neither_in_hardware_nor_in_software() -> None:
     assert unknown and all("whether hardware takes all" in f.text for f in unknown)
     assert {f.advice for f in unknown} == {"ask a switch that runs it: dnsteer verify --offload"}
     assert all("not in hardware" not in f.text for f in (*unknown, *found_as(found, "DNS023")))
-    text = dnsteer("lint", str(ROOT / "examples" / "one-armed-nat.yaml"), "--flavor", "ovs-dpdk").stdout
+    text = in_process("lint", str(ROOT / "examples" / "one-armed-nat.yaml"), "--flavor", "ovs-dpdk").stdout
     assert "0 % of the VIPs' datapath flows in hardware, whether 100 % are is not published" in text
     assert "runs on the CPU\n" in text and "Arm" not in text
     software = text.partition("runs on the CPU\n")[2].partition("in hardware or not, which nobody has published\n")[0]
@@ -173,9 +173,9 @@ def test_a_yes_says_how_sure_it_is_and_on_what_it_rests() -> None:
     found = report("quickstart", "ovs-doca")
     assert {p.certainty for p in found.paths} == {"test-suite"}  # weaker than the source code of the rest: the hairpin
     assert all(any("hairpin" in r.text for r in remarks) for remarks in found.remarks.values())
-    text = dnsteer("lint", str(QUICKSTART), "--flavor", "ovs-doca").stdout
+    text = in_process("lint", str(QUICKSTART), "--flavor", "ovs-doca").stdout
     assert "rests on: output: hairpin" in text and "[test-suite]" in text
-    told = dnsteer("lint", str(QUICKSTART), "--flavor", "ovs-doca", "--verbose").stdout
+    told = in_process("lint", str(QUICKSTART), "--flavor", "ovs-doca", "--verbose").stdout
     source = profile("ovs-doca").sources["test-hairpin"]
     assert f"[{source.title}: {source.place}, test-suite]" in told
     assert {p.certainty for p in report("own-ports", "ovs-doca").paths if p.vip == "direct"} == {"inferred"}
@@ -239,12 +239,12 @@ def test_port_scans_that_fill_the_flow_limit_are_found() -> None:
 
 
 def test_exit_codes(tmp_path: Path) -> None:
-    clean = dnsteer("lint", str(QUICKSTART), "--flavor", "ovs-doca", "--json")
+    clean = in_process("lint", str(QUICKSTART), "--flavor", "ovs-doca", "--json")
     assert clean.returncode == 0, clean.stdout
     assert json.loads(clean.stdout)["ok"] is True
     example = ROOT / "examples" / "own-ports.yaml"
-    assert dnsteer("lint", str(example), "--flavor", "ovs-doca").returncode == 2  # two passes
-    broken = dnsteer("lint", str(example), "--flavor", "ovs-kernel")
+    assert in_process("lint", str(example), "--flavor", "ovs-doca").returncode == 2  # two passes
+    broken = in_process("lint", str(example), "--flavor", "ovs-kernel")
     assert broken.returncode == 1
     assert "DNS001 error" in broken.stdout and "to do:" in broken.stdout
     text = (
@@ -254,34 +254,34 @@ def test_exit_codes(tmp_path: Path) -> None:
     )
     accepted = tmp_path / "accepted.yaml"
     accepted.write_text(text)
-    done = dnsteer("lint", str(accepted), "--flavor", "ovs-doca")
+    done = in_process("lint", str(accepted), "--flavor", "ovs-doca")
     assert done.returncode == 0, done.stdout
     assert "accepted: measured" in done.stdout
 
 
 def test_sarif_and_explain_and_wrong_names(tmp_path: Path) -> None:
     file = tmp_path / "out.sarif"
-    done = dnsteer("lint", str(QUICKSTART), "--flavor", "ovs-doca", "--sarif", str(file))
+    done = in_process("lint", str(QUICKSTART), "--flavor", "ovs-doca", "--sarif", str(file))
     assert done.returncode == 0
     results = json.loads(file.read_text())["runs"][0]["results"]
     assert {r["ruleId"] for r in results} >= {"DNS011", "DNS021"}
-    page = dnsteer("lint", "--explain", "dns011")
+    page = in_process("lint", "--explain", "dns011")
     assert page.returncode == 0 and page.stdout.startswith("# DNS011")
-    wrong = dnsteer("lint", "--explain", "DNS999")
+    wrong = in_process("lint", "--explain", "DNS999")
     assert wrong.returncode == 64 and "DNS011" in wrong.stderr
-    flavor = dnsteer("lint", str(QUICKSTART), "--flavor", "ovs-magic")
+    flavor = in_process("lint", str(QUICKSTART), "--flavor", "ovs-magic")
     assert flavor.returncode == 64 and "ovs-doca-2" in flavor.stderr
-    assert dnsteer("lint").returncode == 64
+    assert in_process("lint").returncode == 64
 
 
 def test_a_spec_of_the_userspace_datapath_is_judged_for_hardware() -> None:
     """Its own flavor has none, and the first line says so. A flavor that is asked for is what is judged."""
-    asked = dnsteer("lint", str(QUICKSTART), "--flavor", "ovs-doca").stdout.splitlines()
-    first, *rest = dnsteer("lint", str(QUICKSTART)).stdout.splitlines()
+    asked = in_process("lint", str(QUICKSTART), "--flavor", "ovs-doca").stdout.splitlines()
+    first, *rest = in_process("lint", str(QUICKSTART)).stdout.splitlines()
     assert first == f"{QUICKSTART}: flavor ovs-netdev has no hardware; judged as ovs-doca (else: --flavor ovs-netdev)"
     assert rest == asked
-    told = json.loads(dnsteer("lint", str(QUICKSTART), "--json").stdout)
+    told = json.loads(in_process("lint", str(QUICKSTART), "--json").stdout)
     assert (told["flavor"], told["profile"], told["offloaded_share"]) == ("ovs-netdev", "ovs-doca-3", 1.0)
-    soft = dnsteer("lint", str(QUICKSTART), "--flavor", "ovs-netdev").stdout
+    soft = in_process("lint", str(QUICKSTART), "--flavor", "ovs-netdev").stdout
     assert soft.splitlines()[0] == f"{QUICKSTART} on Open vSwitch with the userspace datapath"
     assert "DNS005 note: Open vSwitch with the userspace datapath: the CPU forwards everything" in soft

@@ -17,7 +17,7 @@ from dnsteer.plan.build import build_plan
 from dnsteer.plan.extension.pipes import counters_of, entries, pipes_of
 from dnsteer.proof.harness.extension_process import ExtensionProcess
 from tests.packet.linted import changed, codes_of, found_as, report
-from tests.unit.commands import ROOT, dnsteer
+from tests.unit.commands import ROOT, in_process
 
 EXTENDED = ("client-hash", "ipip", "siit", "spray")
 
@@ -151,13 +151,13 @@ def test_what_comes_from_the_extension_is_known_where_it_leaves_by_several_ports
 
 
 def test_text_and_json(tmp_path: Path) -> None:
-    done = dnsteer("lint", str(ROOT / "examples" / "ipip.yaml"), "--flavor", "ovs-doca")
+    done = in_process("lint", str(ROOT / "examples" / "ipip.yaml"), "--flavor", "ovs-doca")
     assert done.returncode == 0
     rows = [line.split() for line in done.stdout.splitlines() if line.split()[:2] == ["extension", "unknown"]]
     assert len(rows) == 4 and all(row[:3] == ["extension", "unknown", "unknown"] for row in rows)
     assert "409 entries of its pipes (16 in classifiers, 128 in selectors, 256 for slots, 9 for tunnels)" in done.stdout
     assert "100 % of the VIPs' datapath flows in hardware, not counting the extension's" in done.stdout
-    told = json.loads(dnsteer("lint", str(ROOT / "examples" / "ipip.yaml"), "--flavor", "ovs-doca", "--json").stdout)
+    told = json.loads(in_process("lint", str(ROOT / "examples" / "ipip.yaml"), "--flavor", "ovs-doca", "--json").stdout)
     part = build_plan(load_spec(ROOT / "examples" / "ipip.yaml")).extension
     assert part is not None and told["extension"]["entries"] == entries(pipes_of(part))
     assert (told["extension"]["offload"], told["extension"]["certainty"]) == ("unknown", "unknown")
@@ -165,5 +165,5 @@ def test_text_and_json(tmp_path: Path) -> None:
         "none of it has run on a BlueField; its parts are in public programs or documents, the whole is in none"
     )
     assert {hop["by"] for path in told["paths"] for hop in path["hops"]} == {"switch", "extension"}
-    plain = json.loads(dnsteer("lint", str(ROOT / "examples" / "quickstart.yaml"), "--json").stdout)
+    plain = json.loads(in_process("lint", str(ROOT / "examples" / "quickstart.yaml"), "--json").stdout)
     assert plain["extension"] is None and all(path["hops"] == [] for path in plain["paths"])

@@ -23,7 +23,7 @@ from dnsteer.deploy.overlay_edits import bring_back, take_out
 from dnsteer.deploy.run import deploy
 from dnsteer.deploy.target_switch import Switch, now
 from dnsteer.lab import names
-from dnsteer.lab.command import inside, run
+from dnsteer.lab.command import netns_exec, run
 from dnsteer.slots.maintenance import Kind
 from dnsteer.status.pools import view_pools
 from dnsteer.status.rates import Rates
@@ -149,14 +149,14 @@ class Site:
 def answers(address: str) -> bool:
     """Whether the client gets an answer from *address*."""
     argv = ["kdig", f"@{address}", "h0.dnsteer.test", "A", "+retry=0", "+timeout=1"]
-    done = subprocess.run(inside(CLIENT, argv), capture_output=True, text=True, timeout=10, check=False)
+    done = subprocess.run(netns_exec(CLIENT, argv), capture_output=True, text=True, timeout=10, check=False)
     return done.returncode == 0 and "NOERROR" in done.stdout
 
 
 @contextmanager
 def asking(address: str) -> Iterator[None]:
     """Twenty queries a second to *address*, for a minute at most."""
-    with subprocess.Popen(inside(CLIENT, [sys.executable, "-c", _ASK, address])) as process:
+    with subprocess.Popen(netns_exec(CLIENT, [sys.executable, "-c", _ASK, address])) as process:
         try:
             yield
             assert process.poll() is None

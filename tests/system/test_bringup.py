@@ -195,7 +195,7 @@ def dpdk(tmp_path: Path) -> Iterator[tuple[Real, socket.socket]]:
     given = pages_given(NEEDED)
     if given < NEEDED:
         pytest.skip(f"asked by the test itself, the kernel gives {given} of {NEEDED} huge pages")
-    name = f"dnst-bringup-{os.getpid()}"
+    name = f"bringup-{os.getpid()}"  # not by the lab's prefix, whose `down` would remove it
     port = '{options: {dpdk-devargs: "net_pcap0,rx_iface_in=p0,tx_iface=p0"}}'
     more = f"memory: [256]\n    pmd_cores: [{CORE}]\n    dpdk_extra: --no-telemetry --file-prefix={name}"
     with wire(name) as far:
@@ -245,7 +245,7 @@ def test_what_needs_a_restart_waits_for_it(dpdk: tuple[Real, socket.socket]) -> 
 
 
 def test_ovs_netdev_comes_up_and_forwards(tmp_path: Path) -> None:
-    name = f"dnst-bringup-{os.getpid()}"
+    name = f"bringup-{os.getpid()}"  # not by the lab's prefix, whose `down` would remove it
     with wire(name) as far:
         switch = Real("ovs-vswitchd", tmp_path, SPEC.format(flavor="ovs-netdev", port="", more=""), name)
         with switch:

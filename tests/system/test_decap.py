@@ -21,7 +21,7 @@ from scapy.layers.l2 import ARP, GRE, Dot1Q
 from scapy.packet import Raw
 
 from dnsteer.lab import command, decap
-from dnsteer.lab.command import inside, run
+from dnsteer.lab.command import netns_exec, run
 from dnsteer.lab.errors import CommandError, MissingProgramError
 from tests.system.decap_net import Net, Tap, build_network, echo_tcp, echo_udp, end, tunnel_device, within, xdp_mode
 from tests.system.tunneled import (
@@ -74,7 +74,11 @@ def net(request: pytest.FixtureRequest, program: Path) -> Iterator[Net]:
         if request.param == "native":
             decap.attach(server, "eth0", program, remotes=REMOTES)
         else:
-            run(inside(server, ["ip", "link", "set", "dev", "eth0", "xdpgeneric", "obj", str(program), "sec", "xdp"]))
+            run(
+                netns_exec(
+                    server, ["ip", "link", "set", "dev", "eth0", "xdpgeneric", "obj", str(program), "sec", "xdp"]
+                )
+            )
         network = Net(server, names[2], Tap(names[1]), Tap(server))
         if request.param == "generic":
             options = [word for remote in REMOTES for word in ("--remote", remote)]
@@ -339,7 +343,11 @@ def test_attached_anew_it_takes_nothing_until_it_is_told(quiet: Net, program: Pa
         json.loads(run(["ip", "-j", "-n", quiet.server, "link", "show", "eth0"]))[0]["xdp"]["mode"]
     ]
     frame = tunneled("6in4")
-    run(inside(quiet.server, ["ip", "-force", "link", "set", "dev", "eth0", mode, "obj", str(program), "sec", "xdp"]))
+    run(
+        netns_exec(
+            quiet.server, ["ip", "-force", "link", "set", "dev", "eth0", mode, "obj", str(program), "sec", "xdp"]
+        )
+    )
     try:
         assert quiet.through(frame) == frame
         assert quiet.counts()["no_tunnel"] == 1

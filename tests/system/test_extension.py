@@ -79,7 +79,7 @@ def shares_by_source_port(loaded: Loaded, network: Topology, state: lab.LabState
     for target in targets_of(loaded.spec, network):
         if target.selection is not Selection.SOURCE_PORT:
             continue
-        parts = Expectation(loaded.spec, network.server_of).parts(target.pool, target.reached)
+        parts = Expectation(loaded.spec, network.server_of).shares(target.pool, target.reached)
         if target.endpoint.protocol.value == "udp":
             asked(state, target, 2)  # neighbours are looked for, and a query that waits for one may come late
         counted = extension_counters.read()
@@ -150,7 +150,7 @@ def test_a_server_takes_tunnels_from_the_extension_alone() -> None:
             .replace("192.0.2.2 ", "192.0.2.3 ")
             .replace("2001:db8::2\n", "2001:db8::3\n")
         )
-        tunnels.end(plan(check_document(parse_document("other.yaml", text)).spec), lambda _: None)
+        tunnels.attach_decap(plan(check_document(parse_document("other.yaml", text)).spec), lambda _: None)
         assert traffic.ask(state, str(target.address), WHOAMI, "TXT", timeout=1) is None
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import TopologyError, names, topology, traffic
-from dnsteer.lab.shares import Expectation, queries_to_settle
+from dnsteer.lab.shares import Expectation, queries_needed
 from dnsteer.lab.state import fingerprint
 from dnsteer.lab.targets import targets_of
 from dnsteer.lab.topology import Host, Topology
@@ -155,12 +155,12 @@ def test_shares_expect_what_the_slots_say() -> None:
 def test_sprayed_shares_settle_with_many_queries() -> None:
     spec = load_spec(EXAMPLES / "spray.yaml").spec
     expected = Expectation(spec, topology.plan(spec).server_of)
-    enough = queries_to_settle(expected.parts("sprayed", "ipv4"))
+    enough = queries_needed(expected.shares("sprayed", "ipv4"))
     assert enough > 100_000
     expected.add("sprayed", "ipv4", enough - 100, 1)
-    assert not expected.settled() and expected.allowed("ns1") == pytest.approx(0.02, rel=0.001)
+    assert not expected.enough_sprayed() and expected.allowed("ns1") == pytest.approx(0.02, rel=0.001)
     expected.add("sprayed", "ipv6", 100, 1)
-    assert expected.settled() and expected.allowed("ns1") == 0.02
+    assert expected.enough_sprayed() and expected.allowed("ns1") == 0.02
 
 
 def test_shares_of_a_few_clients_are_known_roughly() -> None:

@@ -16,7 +16,7 @@ import pytest
 from dnsteer import lab
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import names, nameserver
-from dnsteer.lab.command import inside, run
+from dnsteer.lab.command import netns_exec, run
 from tests.system.playing import CLIENT, ROOT, Site, write_command, write_inventory
 
 pytestmark = [pytest.mark.system, pytest.mark.root("network namespaces and raw sockets")]
@@ -91,7 +91,7 @@ def test_every_question_is_answered_by_the_backend_that_it_is_for(site: Site) ->
             wildcard = "::" if ":" in q["address"] else "0.0.0.0"
             argv = ["kdig", f"@{q['address']}", "-p", str(q["port"]), "-b", f"{wildcard}#{port}", "h0.dnsteer.test", "A",
                     "+nsid", "+retry=0", "+timeout=2", *_OPTIONS[q["transport"]]]  # fmt: skip
-            done = subprocess.run(inside(CLIENT, argv), capture_output=True, text=True, check=False, timeout=20)
+            done = subprocess.run(netns_exec(CLIENT, argv), capture_output=True, text=True, check=False, timeout=20)
             assert f'"{q["backend"]}"' in done.stdout, (argv, done.stdout, done.stderr)
 
 
@@ -152,7 +152,7 @@ def test_source_ports_that_are_in_use_are_passed_over(site: Site) -> None:
         "        held.append(socket.socket(socket.AF_INET, kind)); held[-1].bind(('0.0.0.0', port))\n"
         "print('held', flush=True); sys.stdin.read()\n"
     )
-    argv = inside(CLIENT, ["python3", "-c", hold, *map(str, taken)])
+    argv = netns_exec(CLIENT, ["python3", "-c", hold, *map(str, taken)])
     play = site.folder / "ask.yml"
     play.write_text(
         "- hosts: client\n  gather_facts: false\n  tasks:\n    - dnsteer_ask:\n"

@@ -11,7 +11,7 @@ import pytest
 from dnsteer import lab
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import names, openvswitch, traffic
-from dnsteer.lab.command import inside, run
+from dnsteer.lab.command import netns_exec, run
 from dnsteer.lab.zone import LARGE, WHOAMI
 from dnsteer.modes import MODES
 from dnsteer.plan.slot_shares import slots_of
@@ -99,7 +99,7 @@ def test_vips_and_gateways_answer_ping(shape: Up) -> None:
     through = [v.pool for v in loaded.spec.vips.values() if v.forwarding is Forwarding.NAT]
     for gateway in loaded.spec.switch.gateways if through else ():
         server = state.servers[0]
-        run(inside(server.namespace, ["ping", "-c", "2", "-i", "0.2", "-W", "2", str(gateway)]))
+        run(netns_exec(server.namespace, ["ping", "-c", "2", "-i", "0.2", "-W", "2", str(gateway)]))
 
 
 def drift_after(loaded: Loaded, kind: str) -> list[Drift]:
@@ -116,7 +116,7 @@ def drift_after(loaded: Loaded, kind: str) -> list[Drift]:
 def test_a_port_that_is_down_is_named_with_the_command_that_brings_it_up(shape: Up) -> None:
     loaded, state = shape
     uplink = next(iter(loaded.spec.switch.uplinks))
-    run(inside(names.SWITCH_NAMESPACE, ["ip", "link", "set", uplink, "down"]))
+    run(netns_exec(names.SWITCH_NAMESPACE, ["ip", "link", "set", uplink, "down"]))
     (found,) = (d for d in drift_after(loaded, "port down") if not d.warns)
     assert found.kind == "port down"
     assert uplink in found.about
@@ -133,6 +133,6 @@ def test_a_port_that_is_gone_is_named(shape: Up) -> None:
     """Last of the file: it takes the switch's first uplink away."""
     loaded, _ = shape
     uplink = next(iter(loaded.spec.switch.uplinks))
-    run(inside(names.SWITCH_NAMESPACE, ["ip", "link", "delete", uplink]))
+    run(netns_exec(names.SWITCH_NAMESPACE, ["ip", "link", "delete", uplink]))
     drift = drift_after(loaded, "port gone")
     assert any(d.kind == "port gone" and uplink in d.about and d.line for d in drift), drift

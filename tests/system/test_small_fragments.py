@@ -9,7 +9,7 @@ import pytest
 from dnsteer import lab
 from dnsteer.checks.load import check_document
 from dnsteer.lab import names, traffic
-from dnsteer.lab.command import inside, run
+from dnsteer.lab.command import netns_exec, run
 from dnsteer.lab.zone import LARGE
 from dnsteer.plan.min_fragment import DEFAULT, SMALLEST
 from dnsteer.spec.document import parse_document
@@ -52,7 +52,7 @@ def state(no_lab: None) -> Iterator[lab.LabState]:
 def arrives(state: lab.LabState, mtu: int) -> bool:
     """Whether an answer of more than 3000 bytes arrives whole, in fragments of at most that many bytes."""
     (server,) = state.servers
-    run(inside(server.namespace, ["ip", "link", "set", "eth0", "mtu", str(mtu)]))
+    run(netns_exec(server.namespace, ["ip", "link", "set", "eth0", "mtu", str(mtu)]))
     answer = traffic.ask(state, VIP, LARGE, "TXT", bufsize=4096)
     assert answer is None or ("tc" not in answer.flags and answer.size > 3000)
     return answer is not None

@@ -7,8 +7,13 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
+
+import pytest
+
+from dnsteer.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = str(ROOT / "examples" / "own-ports.yaml")
@@ -22,6 +27,17 @@ def dnsteer(*args: str, **more: str) -> subprocess.CompletedProcess[str]:
     """Run the command as a process of its own."""
     argv = [sys.executable, "-m", "dnsteer", *args]
     return subprocess.run(argv, capture_output=True, text=True, check=False, env={**ENV, **more}, timeout=60)
+
+
+def in_process(*args: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """The same in this process: a start of Python and its modules is most of what a short verb takes."""
+    out, err = StringIO(), StringIO()
+    with pytest.MonkeyPatch().context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["dnsteer", *args])
+        for name, value in {"COLUMNS": ENV["COLUMNS"], **more}.items():
+            patch.setenv(name, value)
+        code = main._run()
+    return subprocess.CompletedProcess(["dnsteer", *args], code, out.getvalue(), err.getvalue())
 
 
 def shell(script: str) -> subprocess.CompletedProcess[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from dnsteer import __version__
+from dnsteer.cli.main import _GROUPS, application
 from dnsteer.cli.output import Exit, err, out, reporting
 from tests.unit.commands import ENV, SPEC, Command, dnsteer, files_of_at_most, shell
 from tests.unit.test_docs import options
@@ -51,6 +52,13 @@ def test_the_help_names_all_verbs_and_exit_codes() -> None:
     assert "Usage: dnsteer [OPTIONS] COMMAND" in done.stdout
     assert all(f" {verb} " in done.stdout for verb in VERBS)
     assert all(f" {code.value} " in " ".join(done.stdout.split()) for code in Exit)
+
+
+def test_every_verb_is_in_one_group_of_the_help() -> None:
+    app = application()
+    assert sorted(verb for verbs in _GROUPS.values() for verb in verbs) == sorted(
+        str(verb.name) for verb in (*app.registered_commands, *app.registered_groups) if not verb.hidden
+    )
 
 
 USAGE = {

@@ -15,7 +15,7 @@ from dnsteer.lint.codes import CODES, Code
 from dnsteer.lint.findings import Finding
 from dnsteer.lint.sarif import sarif
 from dnsteer.spec.model import lint
-from tests.unit.commands import ROOT, dnsteer
+from tests.unit.commands import ROOT, in_process
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 URI = r"^(file://)?[A-Za-z0-9._~/%-]+$"
@@ -94,7 +94,7 @@ def test_specs_can_accept_every_code() -> None:
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda f: f.stem)
 def test_logs_of_examples(file: Path) -> None:
     """On OVS-DPDK there are errors too."""
-    done = dnsteer("lint", str(file), "--flavor", "ovs-dpdk", "--sarif", "-")
+    done = in_process("lint", str(file), "--flavor", "ovs-dpdk", "--sarif", "-")
     results = check(json.loads(done.stdout))
     assert done.returncode in (0, 1, 2) and results
 
@@ -130,6 +130,6 @@ def test_findings_are_known_again_on_another_line_and_with_other_numbers() -> No
 
 
 def test_two_documents_are_not_mixed() -> None:
-    done = dnsteer("lint", str(EXAMPLES[0]), "--json", "--sarif", "-")
+    done = in_process("lint", str(EXAMPLES[0]), "--json", "--sarif", "-")
     assert done.returncode == 64
     assert "--sarif -" in done.stdout + done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from functools import cache
 from ipaddress import ip_address, ip_network
 from pathlib import Path
@@ -51,6 +52,13 @@ def checked(name: str, per_service: int | None = None) -> Checked:
     reference = Reference(spec_of(name))
     made = vectors(spec_of(name), reference, per_service=per_service)
     return [(vector, reference.expect(vector.port, vector.data)) for vector in made]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def drop_vectors() -> Iterator[None]:
+    """Drop the vectors after these tests: they take 100 MB, which each process that is forked later would copy."""
+    yield
+    checked.cache_clear()
 
 
 def of_kind(name: str, *kinds: str) -> Checked:

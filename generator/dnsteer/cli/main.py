@@ -42,6 +42,17 @@ _VERBS = {
     "lab": ("lab",),
 }
 
+# What `--help` shows together, in its order.
+_GROUPS = {
+    "Write a spec": ("render", "schema"),
+    "Prove it": ("check", "explain", "lint"),
+    "Deploy": ("plan", "apply", "verify", "history", "show", "rollback", "restore"),
+    "Operate": ("status", "drain", "undrain", "down", "up", "due", "probes"),
+    "Hardware": ("bringup", "capacity"),
+    "Lab": ("lab",),
+    "About": ("version",),
+}
+
 
 def application(verb: str | None = None) -> typer.Typer:
     """The command with all its verbs, or with only the one that is named."""
@@ -71,7 +82,20 @@ def application(verb: str | None = None) -> typer.Typer:
             importlib.import_module(f"dnsteer.cli.{name}").register(app)
     if known and verb != "lab":
         app.registered_commands = [c for c in app.registered_commands if c.name == verb]
+    if not known:
+        _group(app)
     return app
+
+
+def _group(app: typer.Typer) -> None:
+    """Put the verbs into the groups of `--help`, and in their order."""
+    group_of: dict[str | None, str] = {verb: group for group, verbs in _GROUPS.items() for verb in verbs}
+    order = list(group_of)
+    for command in app.registered_commands:
+        command.rich_help_panel = group_of.get(command.name)
+    for several in app.registered_groups:
+        several.rich_help_panel = group_of.get(several.name)
+    app.registered_commands.sort(key=lambda c: order.index(c.name) if c.name in order else len(order))
 
 
 def _say_version(asked: bool) -> None:

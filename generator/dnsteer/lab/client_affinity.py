@@ -16,7 +16,7 @@ from ipaddress import ip_network
 from pathlib import Path
 
 from dnsteer.lab import whoami
-from dnsteer.lab.command import inside, run
+from dnsteer.lab.command import netns_exec, run
 from dnsteer.lab.shares import SIGMAS, Expectation
 from dnsteer.lab.state import LabState
 from dnsteer.lab.targets import Target
@@ -25,7 +25,7 @@ from dnsteer.lab.zone import WHOAMI
 ASKS = 4
 """Queries of each client."""
 CLIENTS = 1024
-"""How many of the addresses ask, unless said otherwise."""
+"""How many of the addresses ask, unless answers otherwise."""
 _PORTS = range(50_000, 65_000)
 """Source ports where the hash sees them: outside of dnsperf's."""
 _PACE = 500
@@ -85,19 +85,19 @@ def ask_from(lab: LabState, target: Target, expected: Expectation, number: int =
         "server": str(target.address), "port": target.endpoint.port, "transport": transport, "name": WHOAMI, "asks": asks,
     }  # fmt: skip
     argv = [sys.executable, "-I", str(Path(whoami.__file__).resolve())]
-    said: list[str | None] = json.loads(
-        run(inside(lab.client().namespace, argv), stdin=json.dumps(given), timeout=60 + len(asks) / _PACE)
+    answers: list[str | None] = json.loads(
+        run(netns_exec(lab.client().namespace, argv), stdin=json.dumps(given), timeout=60 + len(asks) / _PACE)
     )
     servers: dict[str, set[str]] = {local: set() for local in locals_}
-    for (local, _), server in zip(asks, said, strict=True):
+    for (local, _), server in zip(asks, answers, strict=True):
         if server is not None:
             servers[local].add(server)
-    parts = expected.parts(target.pool, target.reached)
+    parts = expected.shares(target.pool, target.reached)
     return Clients(
         target.label,
         number,
         len(asks),
-        said.count(None),
+        answers.count(None),
         tuple(f"{local} {', '.join(sorted(by))}" for local, by in servers.items() if len(by) > 1),
         dict(Counter(next(iter(by)) for by in servers.values() if len(by) == 1)),
         {server: number * part for server, part in parts.items()},

@@ -55,7 +55,7 @@ def require_programs(names: Iterable[str]) -> None:
         raise MissingProgramError(missing)
 
 
-def inside(namespace: str, argv: Sequence[str]) -> list[str]:
+def netns_exec(namespace: str, argv: Sequence[str]) -> list[str]:
     """The command line that runs *argv* in *namespace*."""
     return ["ip", "netns", "exec", namespace, *argv]
 
@@ -73,15 +73,15 @@ def run(argv: Sequence[str], *, stdin: str | None = None, timeout: float = 20.0)
     try:
         done = subprocess.run(
             argv, input=stdin if stdin is not None else "", capture_output=True, text=True, timeout=timeout,
-            env=environment(), check=False, preexec_fn=_tie_to(os.getpid()),
+            env=environment(), check=False, preexec_fn=_die_with(os.getpid()),
         )  # fmt: skip
     except subprocess.TimeoutExpired as err:
         raise CommandError(argv, f"did not end within {timeout:g} s") from err
     except (OSError, subprocess.SubprocessError) as err:
         raise CommandError(argv, f"could not be started: {err}") from err
     if done.returncode != 0:
-        said = " / ".join((done.stderr or done.stdout).strip().splitlines()[-3:]) or "no message"
-        raise CommandError(argv, f"failed with exit code {done.returncode}: {said}")
+        message = " / ".join((done.stderr or done.stdout).strip().splitlines()[-3:]) or "no message"
+        raise CommandError(argv, f"failed with exit code {done.returncode}: {message}")
     return done.stdout
 
 
@@ -90,12 +90,12 @@ def start_background(namespace: str, argv: Sequence[str], log: Path, more: Mappi
 
     Raises CommandError only where it could not be tried: whether it runs is for the caller to see.
     """
-    command = inside(namespace, ["setsid", "--fork", *argv])
-    with log.open("ab") as said:
+    command = netns_exec(namespace, ["setsid", "--fork", *argv])
+    with log.open("ab") as output:
         try:
             subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env={**environment(), **more}, timeout=20,
-                check=True, preexec_fn=_tie_to(os.getpid()),
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**environment(), **more}, timeout=20,
+                check=True, preexec_fn=_die_with(os.getpid()),
             )  # fmt: skip
         except (OSError, subprocess.SubprocessError) as err:
             raise CommandError(command, f"could not be started: {err}") from err
@@ -105,7 +105,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
 
 
-def _tie_to(parent: int) -> Callable[[], None]:
+def _die_with(parent: int) -> Callable[[], None]:
     """What a child does before it becomes its program: ask to be killed when its parent dies.
 
     After a kill -9 of `lab up`, nothing goes on building behind the back of `lab down`. The child holds the lab's lock
@@ -113,9 +113,9 @@ def _tie_to(parent: int) -> Callable[[], None]:
     they live in the lab's namespaces and are found there.
     """
 
-    def tie() -> None:
+    def prepare() -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
         if os.getppid() != parent:  # it died before the request
             os._exit(1)
 
-    return tie
+    return prepare

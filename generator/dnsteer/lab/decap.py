@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 
-from dnsteer.lab.command import inside, run
+from dnsteer.lab.command import netns_exec, run
 from dnsteer.lab.errors import CommandError, LabError, MissingProgramError
 
 ANYONE = ("0.0.0.0/0", "::/0")
@@ -61,8 +61,8 @@ def attach(
     *locals_* are the tunnels' destinations, by default the device's global addresses; *vips* what is inside of them, by
     default the global addresses of lo. So the addresses come first, this afterwards.
     """
-    run(inside(namespace, ["ip", "-force", "link", "set", "dev", device, "xdp", "obj", str(program), "sec", "xdp"]))
+    run(netns_exec(namespace, ["ip", "-force", "link", "set", "dev", device, "xdp", "obj", str(program), "sec", "xdp"]))
     options = [word for option, values in (("remote", remotes), ("local", locals_), ("vip", vips))
                for value in values for word in (f"--{option}", value)]  # fmt: skip
     control = [sys.executable, str(sources_dir() / "decapctl.py")]
-    run(inside(namespace, [*control, "allow", device, *options]))
+    run(netns_exec(namespace, [*control, "allow", device, *options]))

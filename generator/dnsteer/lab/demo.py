@@ -23,7 +23,7 @@ from dnsteer.lab.direct import direct_path
 from dnsteer.lab.errors import LabError, NoLabError
 from dnsteer.lab.lifecycle import status
 from dnsteer.lab.report import DemoReport, OneSocket, Run, machine, write_report
-from dnsteer.lab.shares import Expectation, queries_to_settle
+from dnsteer.lab.shares import Expectation, queries_needed
 from dnsteer.lab.state import LabState, fingerprint
 from dnsteer.lab.summary import print_report
 from dnsteer.lab.targets import Target, targets_of
@@ -103,7 +103,7 @@ class _Demo:
         self.left_out = [t.label for t in every[MAX_TARGETS:]]
         self.expected = Expectation(self.spec, self.topology.server_of)
         self.machine = machine()
-        self.accounts = extension_counters.read() if self.lab.extension else None
+        self.counters_before = extension_counters.read() if self.lab.extension else None
 
     def check_answers(self) -> None:
         """One query to each target, which also lets the client learn the neighbours. Raises LabError without answer."""
@@ -155,7 +155,7 @@ class _Demo:
                             return  # there is nothing more to learn, and every lost query holds the load up
                 total = self.expected.total
                 enough = self._vip_seconds() >= self.seconds and total >= LEAST_QUERIES
-                enough = enough and (self.expected.settled() or total >= MOST_QUERIES)
+                enough = enough and (self.expected.enough_sprayed() or total >= MOST_QUERIES)
                 if (number + 1 >= ROUNDS and enough) or time.monotonic() - started > _MAX_SECONDS:
                     break
 
@@ -184,21 +184,21 @@ class _Demo:
                 self._run(target, "direct", load)
 
     def _through_vip(self, target: Target, repeats: int) -> None:
-        seen, passes = self._counted(), _passes()
+        seen, passes = self._query_counts(), _passes()
         for load in self._loads(target, repeats):
             result = self._run(target, "vip", load)
-            key = target.hashed(load.local or "") if target.sticks else None
+            key = target.hashed(load.local or "") if target.client_affinity else None
             self.expected.add(target.pool, target.reached, result.sent - result.interrupted, target.clients, key)
         now = _passes()
         self.passes = Counters(
             self.passes.received + now.received - passes.received,
             self.passes.recirculations + now.recirculations - passes.recirculations,
         )
-        gained = self._since(seen)
+        gained = self._counts_since(seen)
         for name, number in gained.items():
             self.seen[name] = self.seen.get(name, 0) + number
         by = [name for name, number in gained.items() if number]
-        if target.sticks and len(by) > 1:
+        if target.client_affinity and len(by) > 1:
             self.moved.append(f"{target.label}: one client's queries were answered by {', '.join(by)}")
 
     def _loads(self, target: Target, repeats: int, *, direct: bool = False) -> Iterator[Load]:
@@ -209,7 +209,7 @@ class _Demo:
             (target.direct_address, target.direct_port) if direct else (target.address, target.endpoint.port)
         )
         local = next(a for a in own if (":" in a) == (address.version == 6))
-        if target.sticks and not direct:  # another client each time, so that all servers get some
+        if target.client_affinity and not direct:  # another client each time, so that all servers get some
             many = client_affinity.addresses(self.lab, address.version)
             local = many[next(self.turns) % len(many)]
         first = traffic.reserve_ports(local, target.source_ports)
@@ -233,16 +233,16 @@ class _Demo:
                 continue
             console.print(f"from one socket: {target.label}", highlight=False)
             expected = Expectation(self.spec, self.topology.server_of)
-            wanted = queries_to_settle(expected.parts(target.pool, target.reached))
+            wanted = queries_needed(expected.shares(target.pool, target.reached))
             wanted = max(LEAST_QUERIES, min(wanted, MOST_QUERIES // 2))
-            seen = self._counted()
+            seen = self._query_counts()
             load = Load(
                 str(target.address), target.endpoint.port, clients=1, outstanding=OUTSTANDING,
                 repeats=-(-wanted // traffic.queries_in_file()),
             )  # fmt: skip
             result = self._run(target, "one socket", load)
             expected.add(target.pool, target.reached, result.sent - result.interrupted, 1)
-            gained = {name: n for name, n in self._since(seen).items() if n or expected.queries.get(name)}
+            gained = {name: n for name, n in self._counts_since(seen).items() if n or expected.queries.get(name)}
             self.one_socket.append(OneSocket(target.label, result, gained, expected))
 
     def from_many_clients(self) -> None:
@@ -258,15 +258,15 @@ class _Demo:
         self.runs.append(Run(target.label, path, load, result))
         return result
 
-    def _counted(self) -> dict[str, int]:
+    def _query_counts(self) -> dict[str, int]:
         return {name: sum(by.values()) for name, by in traffic.query_counters(self.lab).items()}
 
-    def _since(self, before: dict[str, int]) -> dict[str, int]:
-        return {name: number - before[name] for name, number in self._counted().items()}
+    def _counts_since(self, before: dict[str, int]) -> dict[str, int]:
+        return {name: number - before[name] for name, number in self._query_counts().items()}
 
     def report(self) -> DemoReport:
         """What was measured, and what is wrong with it."""
-        counted = extension_counters.read().since(self.accounts) if self.accounts is not None else None
+        counted = extension_counters.read().since(self.counters_before) if self.counters_before is not None else None
         return DemoReport(
             bridge=self.spec.switch.bridge, runs=self.runs, seen=self.seen, expected=self.expected,
             flows=self.flows, passes=self.passes, one_socket=self.one_socket, clients=self.clients, moved=self.moved,

@@ -61,8 +61,8 @@ def run_program() -> None:
             control().status()
             _PIDFILE.write_text(f"{_listener()}\n", encoding="ascii")
             return
-        if time.monotonic() > deadline or not _is_there():
-            raise LabError(f"dnsteer-ext did not come up: {_last_words()}")
+        if time.monotonic() > deadline or not _runs():
+            raise LabError(f"dnsteer-ext did not come up: {_last_log_line()}")
         time.sleep(0.02)
 
 
@@ -87,11 +87,11 @@ def _listener() -> int:
     return int(pid)
 
 
-def _is_there() -> bool:
+def _runs() -> bool:
     return names.EXTENSION_NAMESPACE in processes.inside_namespaces().values()
 
 
-def _last_words() -> str:
+def _last_log_line() -> str:
     lines = _LOG.read_text(encoding="utf-8", errors="replace").splitlines() if _LOG.exists() else []
     for line in reversed(lines):
         with contextlib.suppress(ValueError):  # the library's own lines are no JSON

@@ -12,21 +12,21 @@ Numbers = dict[str, int]
 
 
 @dataclass(frozen=True)
-class Accounts:
+class ExtensionCounters:
     """Packets of each service by backend; packets dropped at each port, by why; and those that no entry was there for."""
 
     services: dict[str, Numbers]
     dropped: Numbers
     missed: int
 
-    def since(self, before: Accounts) -> Accounts:
+    def since(self, before: ExtensionCounters) -> ExtensionCounters:
         """What was counted after *before*."""
         services = {
             name: {backend: n - before.services.get(name, {}).get(backend, 0) for backend, n in by.items()}
             for name, by in self.services.items()
         }
         dropped = {why: n - before.dropped.get(why, 0) for why, n in self.dropped.items()}
-        return Accounts(services, dropped, self.missed - before.missed)
+        return ExtensionCounters(services, dropped, self.missed - before.missed)
 
     def problems(self) -> list[str]:
         """Packets that should have been none: the switch sends the extension only what it serves."""
@@ -36,21 +36,21 @@ class Accounts:
         return found
 
     def as_json(self) -> dict[str, Any]:
-        """The accounts as JSON values."""
+        """The counters as JSON values."""
         services = {name: {"packets": sum(by.values()), "backends": by} for name, by in self.services.items()}
         return {"services": services, "dropped": self.dropped, "missed": self.missed}
 
 
-def read() -> Accounts:
+def read() -> ExtensionCounters:
     """The running extension's counters. Raises UnavailableError."""
-    said = extension.control().counters()
+    counters = extension.control().counters()
     services = {
         str(vip["name"]): {str(backend): int(n["packets"]) for backend, n in vip["backends"].items()}
-        for vip in said["vips"]
+        for vip in counters["vips"]
     }
-    dropped = said["dropped"]
+    dropped = counters["dropped"]
     by_why = {f"{why}, by port {port}": int(n) for port in ("in", "out") for why, n in _numbers(dropped[port]).items()}
-    return Accounts(services, by_why, int(dropped["missed"]))
+    return ExtensionCounters(services, by_why, int(dropped["missed"]))
 
 
 def _numbers(value: Mapping[str, Any]) -> Numbers:

@@ -43,7 +43,7 @@ def up(spec: Spec, *, progress: Progress = _silent) -> LabState:
         try:
             state.save(state.describe(topology, "building"))
             network.build(topology, progress)
-            tunnels.end(topology, progress)
+            tunnels.attach_decap(topology, progress)
             openvswitch.start(progress)
             extension.start(topology, progress)
             nameserver.start_all(topology, progress)
@@ -153,7 +153,7 @@ def _remove(progress: Progress) -> None:
     progress(f"ending processes and removing {len(known)} namespaces")
     # A program that a killed `lab up` had started a moment before may still make a namespace: look again until a look
     # finds nothing.
-    for _ in range(_LOOKS):
+    for _ in range(_REMOVE_ATTEMPTS):
         left = processes.end_all()
         if left:
             raise LabError(f"processes {left} of the lab do not end; nothing more was removed")
@@ -169,4 +169,4 @@ def _remove(progress: Progress) -> None:
     raise LabError(f"namespaces {', '.join(processes.namespaces())} could not be removed; look at `ip netns`")
 
 
-_LOOKS = 20
+_REMOVE_ATTEMPTS = 20

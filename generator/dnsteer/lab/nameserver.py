@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dnsteer.lab import names
-from dnsteer.lab.command import inside, run
+from dnsteer.lab.command import netns_exec, run
 from dnsteer.lab.errors import CommandError
 from dnsteer.lab.topology import Host, Server, Topology
 from dnsteer.lab.zone import zone_text
@@ -39,7 +39,7 @@ def start_all(topology: Topology, progress: Callable[[str], None]) -> None:
         home.mkdir(mode=0o755)
         write_file(home / "zone", zone_text(server.name))
         write_file(config_file(index), configuration(index, server))
-        run(inside(host.namespace, ["nsd", "-c", str(config_file(index))]))
+        run(netns_exec(host.namespace, ["nsd", "-c", str(config_file(index))]))
     for index, (host, _) in enumerate(servers):
         _wait(index, host)
 
@@ -119,7 +119,7 @@ def _wait(index: int, host: Host) -> None:
                 log = directory(index) / "nsd.log"
                 last = log.read_text(errors="replace").splitlines()[-1:] if log.exists() else []
                 raise CommandError(
-                    inside(host.namespace, ["nsd"]), f"did not come up: {' '.join(last) or err}"
+                    netns_exec(host.namespace, ["nsd"]), f"did not come up: {' '.join(last) or err}"
                 ) from err
             time.sleep(0.02)
 
@@ -130,4 +130,4 @@ def _certificate() -> None:
         "-subj", f"/CN={names.ZONE}", "-addext", f"subjectAltName=DNS:{names.ZONE}",
         "-keyout", str(names.RUN_DIR / _KEY), "-out", str(names.RUN_DIR / _CERTIFICATE),
     ]  # fmt: skip
-    run(inside(names.SWITCH_NAMESPACE, argv))
+    run(netns_exec(names.SWITCH_NAMESPACE, argv))

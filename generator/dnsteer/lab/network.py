@@ -1,11 +1,16 @@
-"""Build a topology: namespaces, virtual Ethernet pairs, bridges, addresses, routes and static neighbours."""
+"""Build a topology: namespaces, virtual Ethernet pairs, bridges, addresses, routes and static neighbours.
+
+By `ip -batch`, and not by pyroute2: with ten namespaces, nine links and 360 addresses and routes that took three to five
+times as long (1.0 s and more against 0.2 to 0.4 s, version 0.9), as each request is a round trip in Python and each
+namespace a socket of its own; `sysctl` and `ethtool` would stay, and the lines would not get fewer.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
 from dnsteer.lab import names
-from dnsteer.lab.command import inside, run
+from dnsteer.lab.command import netns_exec, run
 from dnsteer.lab.topology import CLIENT_MTU, Client, Host, Topology
 from dnsteer.spec.model.types import Address
 
@@ -48,14 +53,14 @@ def build(topology: Topology, progress: Callable[[str], None]) -> None:
     run(["ip", "-batch", "-"], stdin=_lines(f"netns add {s}" for s in spaces), timeout=60)
     # Before there are devices: each takes its settings from the namespace's defaults when it is born.
     for space in spaces:
-        run(inside(space, ["sysctl", "-qw", *network.sysctls[space]]))
+        run(netns_exec(space, ["sysctl", "-qw", *network.sysctls[space]]))
         if space in network.bridges:
-            run(inside(space, ["sysctl", "-qew", *_NO_FILTER]))
+            run(netns_exec(space, ["sysctl", "-qew", *_NO_FILTER]))
     run(["ip", "-batch", "-"], stdin=_lines(network.links), timeout=60)
     for space in spaces:
         for device in network.devices[space]:
             # The userspace datapath forwards frames as they are on the wire: whole, with their checksums computed.
-            run(inside(space, ["ethtool", "-K", device, "tx", "off", "tso", "off", "gso", "off", "gro", "off"]))
+            run(netns_exec(space, ["ethtool", "-K", device, "tx", "off", "tso", "off", "gso", "off", "gro", "off"]))
         run(["ip", "-n", space, "-batch", "-"], stdin=_lines(network.setup[space]))
         if network.setup6[space]:
             run(["ip", "-6", "-n", space, "-batch", "-"], stdin=_lines(network.setup6[space]))
@@ -92,9 +97,9 @@ class _Network:
     def _link(self, space: str, device: str, peer_space: str, peer: str, mac: str | None = None) -> None:
         address = f" address {mac}" if mac else ""
         self.links.append(f"link add {peer} netns {peer_space} type veth peer name {device}{address} netns {space}")
-        for where, what in ((space, device), (peer_space, peer)):
-            self.devices[where].append(what)
-            self.setup[where].append(f"link set {what} mtu {self.topology.mtu} up")
+        for owner, name in ((space, device), (peer_space, peer)):
+            self.devices[owner].append(name)
+            self.setup[owner].append(f"link set {name} mtu {self.topology.mtu} up")
 
     def _bridge(self, space: str) -> None:
         self.bridges.add(space)
@@ -104,7 +109,7 @@ class _Network:
         ]
         self.sysctls[space] = [*_LAYER_2]
 
-    def _plug(self, fabric: str, space: str, device: str, mac: str | None) -> None:
+    def _attach(self, fabric: str, space: str, device: str, mac: str | None) -> None:
         """Attach an interface of *space* to the bridge of *fabric*."""
         peer = f"h{len(self.devices[fabric])}"
         self._link(space, device, fabric, peer, mac)
@@ -125,7 +130,7 @@ class _Network:
             self.sysctls[names.EXTENSION_NAMESPACE] = [*_LAYER_2]
             self._link(names.EXTENSION_NAMESPACE, device, names.SWITCH_NAMESPACE, port)
 
-    def _toward_switch(self, port: str, mac: str) -> None:
+    def _static_fdb(self, port: str, mac: str) -> None:
         """Let the fabric of *port* send frames for *mac* to the switch, whatever it learns."""
         fabric = self.topology.fabrics.get(port)
         if fabric is not None:
@@ -133,7 +138,7 @@ class _Network:
 
     def _client(self, client: Client) -> None:
         space, setup = client.namespace, self.setup[client.namespace]
-        self._plug(self.topology.fabrics[client.uplink], space, "eth0", client.mac)
+        self._attach(self.topology.fabrics[client.uplink], space, "eth0", client.mac)
         self.sysctls[space] += _CLIENT
         setup += [_address(a, "eth0") for a in (*client.addresses, *client.direct)]
         setup += [f"route add local {network} dev lo" for network in client.many]
@@ -147,7 +152,7 @@ class _Network:
             for own in server.addresses:
                 setup.append(f"{_route(own)} dev eth0 src {d4 if own.version == 4 else d6} {mtu}")
                 setup.append(f"neigh replace {own} lladdr {server.lab_mac} nud permanent dev eth0")
-            self._toward_switch(client.uplink, server.lab_mac)
+            self._static_fdb(client.uplink, server.lab_mac)
 
     def _transit(self) -> None:
         """The world behind the routers: an answer may leave by another uplink than its query came in by."""
@@ -155,7 +160,7 @@ class _Network:
         self._bridge(names.TRANSIT_NAMESPACE)
         macs = {c.index: f"0a:1a:b1:00:00:{c.index:02x}" for c in clients}
         for client in clients:
-            self._plug(names.TRANSIT_NAMESPACE, client.namespace, "transit", macs[client.index])
+            self._attach(names.TRANSIT_NAMESPACE, client.namespace, "transit", macs[client.index])
             self.sysctls[client.namespace] += _ROUTER
             for other in clients:
                 if other is not client:
@@ -176,7 +181,7 @@ class _Network:
             if fabric is None:
                 self._link(space, device, names.SWITCH_NAMESPACE, segment, host.mac)
             else:
-                self._plug(fabric, space, device, host.mac)
+                self._attach(fabric, space, device, host.mac)
             setup += [_address(a, device) for server in host.servers for a in server.addresses]
         setup += [_address(a, "lo") for a in host.vips]
         if host.passes:
@@ -185,19 +190,19 @@ class _Network:
             if client.uplink not in host.segments:
                 continue
             if host.straight:
-                self._straight(host, client)
+                self._direct_return(host, client)
         if host.passes:
             for vip in host.straight:
                 rules = setup if vip.version == 4 else self.setup6[space]
                 rules.append(f"rule add from {vip} table {_STRAIGHT_TABLE}")
 
-    def _straight(self, host: Host, client: Client) -> None:
+    def _direct_return(self, host: Host, client: Client) -> None:
         """Routes of answers that go to the client without passing the switch."""
         setup, device = self.setup[host.namespace], host.device(client.uplink)
-        how = f" table {_STRAIGHT_TABLE}" if host.passes else ""
-        setup += [f"{_route(a)} dev {device}{how}" for a in (*client.addresses, *client.direct)]
+        table = f" table {_STRAIGHT_TABLE}" if host.passes else ""
+        setup += [f"{_route(a)} dev {device}{table}" for a in (*client.addresses, *client.direct)]
         for network, by in zip(client.many, client.addresses, strict=False):
-            setup.append(f"route add {network} via {by} dev {device} onlink{how}")
+            setup.append(f"route add {network} via {by} dev {device} onlink{table}")
         own = {a.version for server in host.servers for a in server.addresses}
         for address in (*client.addresses, *client.direct):
             # A host without an address of the family would ask for the client's MAC address with the VIP as its own.
@@ -219,13 +224,15 @@ class _Network:
             device = host.device(port)
             if device != first:
                 for gateway in host.gateways:
-                    beyond = [_route(a) for a in client.addresses] + [f"route add {network}" for network in client.many]
-                    same = [line for line in beyond if (":" in line) == (gateway.version == 6)]
+                    to_client = [_route(a) for a in client.addresses] + [
+                        f"route add {network}" for network in client.many
+                    ]
+                    same = [line for line in to_client if (":" in line) == (gateway.version == 6)]
                     setup += [f"{line} via {gateway} dev {device}" for line in same]
             for address in client.direct:
                 setup.append(f"{_route(address)} dev {device}")
                 setup.append(f"neigh replace {address} lladdr {client.return_mac} nud permanent dev {device}")
-            self._toward_switch(port, client.return_mac)
+            self._static_fdb(port, client.return_mac)
 
 
 def _address(address: Address, device: str) -> str:

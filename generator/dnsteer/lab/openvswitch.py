@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dnsteer.lab import names
-from dnsteer.lab.command import inside, run
+from dnsteer.lab.command import netns_exec, run
 
 PIDFILES = {"ovsdb-server": names.RUN_DIR / "ovsdb-server.pid", "ovs-vswitchd": names.RUN_DIR / "ovs-vswitchd.pid"}
 _DATABASE = names.RUN_DIR / "conf.db"
@@ -72,4 +72,4 @@ def _daemon(name: str) -> list[str]:
 
 def _run(*argv: str) -> None:
     # OVS_RUNDIR: the switch daemon puts the bridges' sockets there, not where the machine's own Open vSwitch has them.
-    run(inside(names.SWITCH_NAMESPACE, ["env", f"OVS_RUNDIR={names.RUN_DIR}", *argv]))
+    run(netns_exec(names.SWITCH_NAMESPACE, ["env", f"OVS_RUNDIR={names.RUN_DIR}", *argv]))

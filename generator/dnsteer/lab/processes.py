@@ -11,9 +11,9 @@ from pathlib import Path
 
 from dnsteer.lab import names
 
-_PATIENCE = 1.0
+_TERM_SECONDS = 1.0
 """Seconds that a process has to end by itself."""
-_LIMIT = 10.0
+_GIVE_UP_SECONDS = 10.0
 """Seconds after which ending processes is given up."""
 _PROC = Path("/proc")
 
@@ -53,16 +53,16 @@ def by_pidfile() -> dict[int, Path]:
 def end_all() -> list[int]:
     """End every process of the lab; returns those that are still there after the time limit."""
     start = time.monotonic()
-    empty_looks = 0
+    empty_scans = 0
     while True:
         targets = _targets()
         elapsed = time.monotonic() - start
-        # One look may miss a process that another one was just forking.
-        empty_looks = 0 if targets else empty_looks + 1
-        if empty_looks == 2 or elapsed > _LIMIT:
+        # One scan may miss a process that another one was just forking.
+        empty_scans = 0 if targets else empty_scans + 1
+        if empty_scans == 2 or elapsed > _GIVE_UP_SECONDS:
             return sorted(targets)
         for pid in targets:
-            _signal(pid, signal.SIGTERM if elapsed < _PATIENCE else signal.SIGKILL)
+            _signal(pid, signal.SIGTERM if elapsed < _TERM_SECONDS else signal.SIGKILL)
         time.sleep(0.05 if targets else 0.01)
 
 

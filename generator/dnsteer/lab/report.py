@@ -16,7 +16,7 @@ from typing import Any
 
 from dnsteer.lab.client_affinity import Clients
 from dnsteer.lab.command import environment
-from dnsteer.lab.extension_counters import Accounts
+from dnsteer.lab.extension_counters import ExtensionCounters
 from dnsteer.lab.shares import Expectation
 from dnsteer.lab.traffic import Load, LoadResult
 from dnsteer.render.atomic_files import write_file
@@ -46,7 +46,7 @@ class OneSocket:
 
     def problems(self) -> list[str]:
         """Shares that are too far off."""
-        return [f"from one socket to {self.target}, {text}" for text in _off(self.expected, self.seen)]
+        return [f"from one socket to {self.target}, {text}" for text in _deviations(self.expected, self.seen)]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class DemoReport:
     one_socket: list[OneSocket]
     clients: list[Clients]
     moved: list[str]
-    extension: Accounts | None
+    extension: ExtensionCounters | None
     left_out: list[str]
     notes: list[str]
     machine: dict[str, Any]
@@ -71,14 +71,14 @@ class DemoReport:
     def problems(self) -> list[str]:
         """What is not as it should be; empty when all is well."""
         found: list[str] = []
-        asked = [*self._asked()]
+        asked = [*self._vip_runs()]
         lost = sum(r.result.lost for r in asked)
         if lost:
             found.append(f"{lost} of {sum(r.result.sent for r in asked)} queries to the VIPs were lost")
         wrong = sum(n for r in asked for code, n in r.result.rcodes.items() if code not in _GOOD)
         if wrong:
             found.append(f"{wrong} answers with another code than {' or '.join(sorted(_GOOD))}")
-        found += _off(self.expected, self.seen)
+        found += _deviations(self.expected, self.seen)
         found += [text for one in self.one_socket for text in one.problems()]
         found += [text for many in self.clients for text in many.problems()]
         found += self.moved
@@ -94,11 +94,11 @@ class DemoReport:
     @property
     def queries(self) -> int:
         """Queries sent to the VIPs."""
-        return sum(r.result.sent for r in self._of("vip"))
+        return sum(r.result.sent for r in self._runs_of("vip"))
 
     def qps(self, path: str, target: str | None = None) -> float:
         """Answered queries per second over all runs of *path* (`vip` or `direct`), or those of one target."""
-        runs = [r.result for r in self._of(path) if target in (None, r.target)]
+        runs = [r.result for r in self._runs_of(path) if target in (None, r.target)]
         seconds = sum(r.seconds for r in runs)
         return sum(r.completed for r in runs) / seconds if seconds else 0.0
 
@@ -106,7 +106,9 @@ class DemoReport:
         """Median of the rate through the VIP over the direct rate next to it; single disturbances do not move it."""
         ratios: list[float] = []
         for target in self.targets():
-            vip, direct = ([r.result.qps for r in self._of(path) if r.target == target] for path in ("vip", "direct"))
+            vip, direct = (
+                [r.result.qps for r in self._runs_of(path) if r.target == target] for path in ("vip", "direct")
+            )
             ratios += [a / b for a, b in zip(vip, direct, strict=False) if b]
         return median(ratios) if ratios else None
 
@@ -117,14 +119,14 @@ class DemoReport:
             "ok": self.ok,
             "problems": self.problems,
             "queries": self.queries,
-            "lost": sum(r.result.lost for r in self._asked()),
+            "lost": sum(r.result.lost for r in self._vip_runs()),
             "qps": round(self.qps("vip"), 1),
             "direct_qps": round(direct, 1),
             "qps_ratio": round(self.qps("vip") / direct, 4) if direct else None,
             "median_pair_ratio": self.median_ratio(),
-            "vip_seconds": round(sum(r.result.seconds for r in self._of("vip")), 3),
-            "direct_queries": sum(r.result.sent for r in self._of("direct")),
-            "direct_lost": sum(r.result.lost for r in self._of("direct")),
+            "vip_seconds": round(sum(r.result.seconds for r in self._runs_of("vip")), 3),
+            "direct_queries": sum(r.result.sent for r in self._runs_of("direct")),
+            "direct_lost": sum(r.result.lost for r in self._runs_of("direct")),
             "backends": _shares(self.expected, self.seen),
             "one_socket": {
                 each.target: {
@@ -172,10 +174,10 @@ class DemoReport:
         """The VIP addresses and services that were loaded."""
         return list(dict.fromkeys(r.target for r in self.runs))
 
-    def _of(self, path: str) -> Iterable[Run]:
+    def _runs_of(self, path: str) -> Iterable[Run]:
         return (r for r in self.runs if r.path == path)
 
-    def _asked(self) -> Iterable[Run]:
+    def _vip_runs(self) -> Iterable[Run]:
         """All runs to the VIPs."""
         return (r for r in self.runs if r.path != "direct")
 
@@ -200,7 +202,7 @@ def _shares(expected: Expectation, seen: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def _off(expected: Expectation, seen: dict[str, int]) -> list[str]:
+def _deviations(expected: Expectation, seen: dict[str, int]) -> list[str]:
     """What is wrong with the shares."""
     found: list[str] = []
     for server, number in sorted(seen.items()):

@@ -24,13 +24,13 @@ class Expectation:
     server_of: dict[tuple[str, str], str]
     queries: dict[str, float] = field(default_factory=dict)
     total: int = 0
-    _thrown: dict[str, float] = field(default_factory=dict)
+    _hash_variance: dict[str, float] = field(default_factory=dict)
     """Variance of what a hash throws anew in each run."""
-    _sprayed: dict[str, float] = field(default_factory=dict)
+    _spray_variance: dict[str, float] = field(default_factory=dict)
     """Variance of what is thrown anew for each query."""
-    _of_keys: dict[tuple[str, Reach, tuple[str, ...]], int] = field(default_factory=dict)
+    _queries_by_key: dict[tuple[str, Reach, tuple[str, ...]], int] = field(default_factory=dict)
     """Queries that a hash sees as the same, so that one server gets all of them."""
-    _parts: dict[tuple[str, Reach], dict[str, float]] = field(default_factory=dict)
+    _shares: dict[tuple[str, Reach], dict[str, float]] = field(default_factory=dict)
 
     def add(
         self, pool_name: str, reached: Reach, queries: int, source_ports: int, key: tuple[str, ...] | None = None
@@ -42,25 +42,27 @@ class Expectation:
         selection = self.spec.pools[pool_name].selection
         self.total += queries
         if selection is Selection.CLIENT and key is not None:
-            self._of_keys[pool_name, reached, key] = self._of_keys.get((pool_name, reached, key), 0) + queries
-        for server, part in self.parts(pool_name, reached).items():
+            self._queries_by_key[pool_name, reached, key] = (
+                self._queries_by_key.get((pool_name, reached, key), 0) + queries
+            )
+        for server, part in self.shares(pool_name, reached).items():
             self.queries[server] = self.queries.get(server, 0.0) + queries * part
             thrown = part * (1 - part)
             if selection is Selection.SPRAY:
-                self._sprayed[server] = self._sprayed.get(server, 0.0) + queries * thrown
+                self._spray_variance[server] = self._spray_variance.get(server, 0.0) + queries * thrown
             # The hash throws each key into a slot as a die does; dnsperf has only as many 5-tuples as source ports.
             elif selection is not Selection.SOURCE_PORT and key is None:
-                self._thrown[server] = self._thrown.get(server, 0.0) + queries**2 * thrown / source_ports
+                self._hash_variance[server] = self._hash_variance.get(server, 0.0) + queries**2 * thrown / source_ports
 
-    def parts(self, pool_name: str, reached: Reach) -> dict[str, float]:
+    def shares(self, pool_name: str, reached: Reach) -> dict[str, float]:
         """The share of the slots that each server holds."""
-        if (pool_name, reached) not in self._parts:
+        if (pool_name, reached) not in self._shares:
             pool = self.spec.pools[pool_name]
             slots = slots_of(self.spec, pool, reached)
             held = Counter(slots)
             own = {self.server_of[pool_name, b.name]: held[b.name] / len(slots) for b in pool.backends}
-            self._parts[pool_name, reached] = own
-        return self._parts[pool_name, reached]
+            self._shares[pool_name, reached] = own
+        return self._shares[pool_name, reached]
 
     def deviation(self, server: str, seen: int) -> float:
         """Relative deviation of *seen* from the queries expected at *server*."""
@@ -71,22 +73,22 @@ class Expectation:
 
     def allowed(self, server: str) -> float:
         """The relative deviation that is in order for *server*."""
-        variance = self._thrown.get(server, 0.0) + self._sprayed.get(server, 0.0)
-        for (pool_name, reached, _), queries in self._of_keys.items():
-            part = self.parts(pool_name, reached).get(server, 0.0)
+        variance = self._hash_variance.get(server, 0.0) + self._spray_variance.get(server, 0.0)
+        for (pool_name, reached, _), queries in self._queries_by_key.items():
+            part = self.shares(pool_name, reached).get(server, 0.0)
             variance += queries**2 * part * (1 - part)
         return self._tolerance(server, variance)
 
-    def settled(self) -> bool:
+    def enough_sprayed(self) -> bool:
         """Whether there were so many queries that what was sprayed may not be further off than all else."""
-        return all(self._tolerance(server, variance) == TOLERANCE for server, variance in self._sprayed.items())
+        return all(self._tolerance(server, variance) == TOLERANCE for server, variance in self._spray_variance.items())
 
     def _tolerance(self, server: str, variance: float) -> float:
         expected = self.queries.get(server, 0.0)
         return max(TOLERANCE, SIGMAS * math.sqrt(variance) / expected) if expected else 0.0
 
 
-def queries_to_settle(shares: dict[str, float]) -> int:
+def queries_needed(shares: dict[str, float]) -> int:
     """How many sprayed queries it takes until chance takes no share further off than TOLERANCE."""
     least = min(part for part in shares.values() if part)
     return math.ceil((SIGMAS / TOLERANCE) ** 2 * (1 - least) / least)

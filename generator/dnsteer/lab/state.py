@@ -18,7 +18,7 @@ from dnsteer.lab.topology import Topology
 from dnsteer.render.atomic_files import write_file
 
 _VERSION = 2
-_LOCK_PATIENCE = 0.5
+_LOCK_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,8 @@ def fingerprint(topology: Topology) -> str:
     spec = topology.spec
     vips = [(n, v.addresses) for n, v in spec.vips.items()]
     own = (spec.switch.bridge, spec.switch.mac)
-    said = repr((topology.clients, topology.hosts, topology.fabrics, vips, own, topology.extension, topology.mtu))
-    return hashlib.sha256(said.encode()).hexdigest()
+    described = repr((topology.clients, topology.hosts, topology.fabrics, vips, own, topology.extension, topology.mtu))
+    return hashlib.sha256(described.encode()).hexdigest()
 
 
 def save(state: LabState) -> None:
@@ -166,8 +166,8 @@ def locked() -> Iterator[None]:
     handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         # Wait a little: a child that a killed `lab up` was starting holds the lock until it has become its program.
-        deadline = time.monotonic() + _LOCK_PATIENCE
-        while not _taken(handle):
+        deadline = time.monotonic() + _LOCK_SECONDS
+        while not _try_lock(handle):
             if time.monotonic() > deadline:
                 raise LabBusyError("another `dnsteer lab` command is building or removing the lab; wait for it")
             time.sleep(0.02)
@@ -179,7 +179,7 @@ def locked() -> Iterator[None]:
         os.close(handle)
 
 
-def _taken(handle: int) -> bool:
+def _try_lock(handle: int) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dnsteer.lab.client_affinity import Clients
-from dnsteer.lab.extension_counters import Accounts
+from dnsteer.lab.extension_counters import ExtensionCounters
 from dnsteer.lab.report import DemoReport, share
 from dnsteer.lab.shares import Expectation
 from dnsteer.switch.megaflows import masks
@@ -81,7 +81,7 @@ def _clients(every: list[Clients]) -> Table:
     return table
 
 
-def _extension(counted: Accounts) -> Table:
+def _extension(counted: ExtensionCounters) -> Table:
     dropped = sum(counted.dropped.values()) + counted.missed
     table = Table(title=f"packets of the extension, by its own counters: {dropped} dropped")
     for column in ("service", "packets", "by backend"):

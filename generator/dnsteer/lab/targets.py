@@ -55,7 +55,7 @@ class Target:
         return self.source_ports // self.clients
 
     @property
-    def sticks(self) -> bool:
+    def client_affinity(self) -> bool:
         """Whether all queries of one client address get the same slot."""
         return self.selection is Selection.CLIENT and "src_port" not in self.hash_fields
 

@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from types import TracebackType
 
 from dnsteer.lab import names, nameserver
-from dnsteer.lab.command import environment, inside
+from dnsteer.lab.command import environment, netns_exec
 from dnsteer.lab.errors import CommandError, LabError
 from dnsteer.lab.state import LabState
 from dnsteer.lab.zone import queries_text
@@ -26,7 +26,7 @@ MAX_CLIENTS = 256
 
 def client_command(lab: LabState, argv: Sequence[str], *, uplink: str | None = None) -> list[str]:
     """The command line that runs *argv* at the client behind *uplink* (the first one when left out)."""
-    return inside(lab.client(uplink).namespace, argv)
+    return netns_exec(lab.client(uplink).namespace, argv)
 
 
 def run_in_client(
@@ -206,8 +206,8 @@ class RunningLoad:
             raise CommandError(self._argv, f"did not end within {timeout:g} s")
         out, problem = self._output
         if self._process.returncode != 0 or "Queries sent:" not in out:
-            said = " / ".join((problem or out).strip().splitlines()[-2:])
-            raise CommandError(self._argv, f"failed with exit code {self._process.returncode}: {said}")
+            message = " / ".join((problem or out).strip().splitlines()[-2:])
+            raise CommandError(self._argv, f"failed with exit code {self._process.returncode}: {message}")
         return _result(out, self._argv)
 
 
@@ -233,7 +233,7 @@ def start_dnsperf(lab: LabState, load: Load) -> RunningLoad:
     argv += [] if load.repeats is None else ["-n", str(load.repeats)]
     argv += [] if load.max_qps is None else ["-Q", str(load.max_qps)]
     process = subprocess.Popen(
-        inside(client.namespace, argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        netns_exec(client.namespace, argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, env=environment(),
     )  # fmt: skip
     return RunningLoad(process, argv)

@@ -1,4 +1,4 @@
-"""The ends of tunnels: what takes the outer header off, on the name servers that need it."""
+"""Decapsulation on the name servers that tunnels lead to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dnsteer.lab.topology import Host, Topology
 _PROGRAM = names.RUN_DIR / "decap.o"
 
 
-def end(topology: Topology, progress: Callable[[str], None]) -> None:
+def attach_decap(topology: Topology, progress: Callable[[str], None]) -> None:
     """Put the program on every device that tunnels come in by. It needs the devices' addresses."""
     hosts = [host for host in topology.hosts if host.tunneled]
     if not hosts:

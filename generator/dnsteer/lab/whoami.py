@@ -53,14 +53,14 @@ def ask(given: dict[str, Any], local: str, source_port: int, query: bytes) -> by
 def main() -> None:
     """Ask one after the other."""
     given = json.load(sys.stdin)
-    said: list[str | None] = []
+    answers: list[str | None] = []
     for number, (local, source_port) in enumerate(given["asks"]):
         query = question(number & 0xFFFF, given["name"])
         try:
-            said.append(text_of(ask(given, local, source_port, query), query))
+            answers.append(text_of(ask(given, local, source_port, query), query))
         except OSError:
-            said.append(None)
-    json.dump(said, sys.stdout)
+            answers.append(None)
+    json.dump(answers, sys.stdout)
 
 
 if __name__ == "__main__":
