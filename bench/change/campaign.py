@@ -29,10 +29,11 @@ from dnsteer.deploy.backends import change_overlay
 from dnsteer.deploy.overlay_edits import advance, bring_back, take_out
 from dnsteer.deploy.rollback import state_to_roll_back_to
 from dnsteer.deploy.run import Options, deploy
-from dnsteer.deploy.target_switch import Switch
+from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.lab import names
 from dnsteer.lab.state import LabState
-from dnsteer.slots.maintenance import WHOLE
+from dnsteer.slots.maintenance import DRAINED
 from dnsteer.slots.maintenance import Kind as Absent
 from dnsteer.spec.document import parse_document
 
@@ -43,14 +44,14 @@ SETTLE = 0.1
 
 def carry_out(step: Step) -> int:
     """Do what the step's verb does; the number of the state that the switch has then."""
-    switch, words = Switch(names.db_target()), step.words
+    switch, words = TargetSwitch(names.db_target()), step.words
     if step.applies is not None:
         if words:
             loaded, _ = state_to_roll_back_to(switch, None, int(words[1]))
         else:
             text = yaml.safe_dump(step.applies, sort_keys=False)
             loaded = check_document(parse_document("campaign.yaml", text))
-        return deploy(loaded, switch, Options(rename=True, note=step.kind)).state
+        return deploy(SpecTarget(loaded), switch, Options(rename=True, note=step.kind)).state
     verb, name = words[:2]
     kind: Absent = "drain" if "drain" in verb else "down"
     over = 2.0 if "--over" in words else 0.0
@@ -58,7 +59,7 @@ def carry_out(step: Step) -> int:
         change_overlay(switch, None, bring_back(name, kind))
         return 0
     change = change_overlay(switch, None, take_out(name, kind, over=over))
-    while any(a.gone < WHOLE for a in change.after):
+    while any(a.gone < DRAINED for a in change.after):
         time.sleep(0.1)
         change = change_overlay(switch, None, advance)
     return 0

@@ -13,7 +13,7 @@ from typing import Any
 from bench.specs import many_vips
 from dnsteer.deploy.backends import change_overlay
 from dnsteer.deploy.overlay_edits import bring_back, take_out
-from dnsteer.deploy.target_switch import Switch
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.private import PrivateSwitch
 
@@ -36,7 +36,7 @@ def run(folder: Path, rounds: int) -> dict[str, Any]:
             name = f"pool{number % 100}/ns{number % 16}"
             downs.append(_dnsteer("down", name, "--db", db))
             ups.append(_dnsteer("up", name, "--db", db))
-        bundles = _on_the_switch(Switch(db), rounds)
+        bundles = _on_the_switch(TargetSwitch(db), rounds)
         weights = [_dnsteer("apply", str(two if n % 2 == 0 else one), "--db", db) for n in range(min(rounds, 10))]
         nothing = [_dnsteer("apply", str(one), "--db", db) for _ in range(3)]
     return {
@@ -50,7 +50,7 @@ def run(folder: Path, rounds: int) -> dict[str, Any]:
     }
 
 
-def _on_the_switch(switch: Switch, rounds: int) -> list[float]:
+def _on_the_switch(switch: TargetSwitch, rounds: int) -> list[float]:
     """Seconds that the switch has the bundle of one backend that goes down, with ovs-ofctl's start and end."""
     taken: list[float] = []
     send = OpenFlow.bundle

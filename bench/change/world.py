@@ -15,7 +15,7 @@ import yaml
 
 from dnsteer.checks.load import check_document
 from dnsteer.plan.slot_shares import slots_of
-from dnsteer.slots.maintenance import Absence, Kind
+from dnsteer.slots.maintenance import Kind, Maintenance
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.model.spec import Spec
 
@@ -127,8 +127,10 @@ class World:
 
     def owners(self, spec: Spec, pool: str) -> tuple[str, ...]:
         """The backend of each slot of a pool."""
-        absences = [Absence(p, b, kind, "2026-01-01T00:00:00+00:00", "bench") for p, b, kind in self.out if p == pool]
-        return slots_of(spec, spec.pools[pool], "ipv4", absences)
+        maintenance = [
+            Maintenance(p, b, kind, "2026-01-01T00:00:00+00:00", "bench") for p, b, kind in self.out if p == pool
+        ]
+        return slots_of(spec, spec.pools[pool], "ipv4", maintenance)
 
     def _changed(self, kind: str) -> tuple[dict[str, Any], Step]:
         value = copy.deepcopy(self.value)

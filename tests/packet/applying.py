@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dnsteer.deploy.apply import Applied
 from dnsteer.deploy.run import Options, deploy
-from dnsteer.deploy.target_switch import Switch
+from dnsteer.deploy.send import Applied
+from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.spec.loaded import Loaded
 from tests.packet.switches import BRIDGE
 from tests.packet.switches import Switch as Private
@@ -29,7 +30,9 @@ def apply(
     progress: Callable[[str], None] = lambda _: None,
 ) -> Applied:
     """Deploy, and what was done to the switch."""
-    return deploy(loaded, Switch(remote, openflow, timeout), Options(adopt=adopt, grace=0), progress=progress).applied
+    return deploy(
+        SpecTarget(loaded), TargetSwitch(remote, openflow, timeout), Options(adopt=adopt, grace=0), progress=progress
+    ).applied
 
 
 def add_foreign(switch: Private, bridge: str = BRIDGE) -> None:

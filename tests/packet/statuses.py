@@ -15,7 +15,8 @@ from scapy.layers.l2 import Ether
 from dnsteer.deploy.backends import change_overlay
 from dnsteer.deploy.overlay_edits import take_out
 from dnsteer.deploy.run import Options, deploy
-from dnsteer.deploy.target_switch import Switch as Where
+from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.switch.megaflows import read_counters
 from dnsteer.switch.private import PrivateSwitch
 from tests.packet.command import on
@@ -26,16 +27,16 @@ GONE = [r"connection (attempt failed|dropped)", r"Connection (refused|reset)"]
 """What the servers log when the other one is killed."""
 
 
-def deployed(switch: Switch, text: str = LARGE) -> Where:
+def deployed(switch: Switch, text: str = LARGE) -> TargetSwitch:
     """A switch with a spec applied."""
-    where = Where(switch.database)
-    deploy(spec_of(text), where, Options(note="change 4711"))
-    return where
+    target = TargetSwitch(switch.database)
+    deploy(SpecTarget(spec_of(text)), target, Options(note="change 4711"))
+    return target
 
 
-def out(where: Where, name: str, kind: Any = "drain", *, ago: float = 0, **more: Any) -> None:
+def out(target: TargetSwitch, name: str, kind: Any = "drain", *, ago: float = 0, **more: Any) -> None:
     """Take a backend out, so many seconds ago."""
-    change_overlay(where, None, take_out(name, kind, **more), time=NOW - timedelta(seconds=ago))
+    change_overlay(target, None, take_out(name, kind, **more), time=NOW - timedelta(seconds=ago))
 
 
 def status(switch: Switch, *args: str, code: int = 0) -> dict[str, Any]:
@@ -59,7 +60,7 @@ def frames(address: str, udp: int, tcp: int) -> list[str]:
     return [bytes(head / k(sport=20000 + 2 * i, dport=53)).hex() for i, k in enumerate([UDP] * udp + [TCP] * tcp)]
 
 
-def put_in(switch: PrivateSwitch, address: str, udp: int, tcp: int) -> None:
+def insert_by_start(switch: PrivateSwitch, address: str, udp: int, tcp: int) -> None:
     """Put packets in and wait until the switch has taken them: it drops what is too much at a time."""
 
     def received() -> int:

@@ -16,9 +16,9 @@ from dnsteer.render.flows import flows_of, groups_of
 from dnsteer.spec.loaded import digest
 from dnsteer.status.verify import verify
 from dnsteer.switch.database import Database
-from dnsteer.switch.record import Record
 from dnsteer.switch.restart_fence import FENCE
-from dnsteer.switch.state import State
+from dnsteer.switch.session import Session
+from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
 from tests.packet.applying import FOREIGN_FLOWS, FOREIGN_GROUP, add_foreign, apply
 from tests.packet.switches import BRIDGE, LARGE, SMALL, Switch, cli, spec_of
@@ -47,24 +47,24 @@ def test_the_record_says_what_was_applied(switch: Switch) -> None:
     before = datetime.now(timezone.utc).replace(microsecond=0)
     apply(MANY, switch.database)
     noted = switch.column("Bridge", BRIDGE, "external_ids")
-    record = dict(re.findall(r'([\w-]+)="?([^",}]+)"?', noted))
-    assert set(record) == {f"dnsteer{part}" for part in ("", "-spec", "-version", "-applied", "-state")}
-    assert record["dnsteer"] == "bridge"
-    assert record["dnsteer-spec"] == digest(MANY.spec)
-    assert record["dnsteer-version"] == __version__
-    assert record["dnsteer-state"] == "1"
-    assert before <= datetime.fromisoformat(record["dnsteer-applied"]) <= datetime.now(timezone.utc)
+    session = dict(re.findall(r'([\w-]+)="?([^",}]+)"?', noted))
+    assert set(session) == {f"dnsteer{part}" for part in ("", "-spec", "-version", "-applied", "-state")}
+    assert session["dnsteer"] == "bridge"
+    assert session["dnsteer-spec"] == digest(MANY.spec)
+    assert session["dnsteer-version"] == __version__
+    assert session["dnsteer-state"] == "1"
+    assert before <= datetime.fromisoformat(session["dnsteer-applied"]) <= datetime.now(timezone.utc)
     assert switch.column("Open_vSwitch", ".", "external_ids:dnsteer-switch") == "dpu-1"
-    with Record(switch.database) as reader:
-        standing = reader.the_bridge(None)
-        (state,) = reader.states(standing)
-    assert isinstance(state, State)
+    with Session(switch.database) as reader:
+        record = reader.record_of(None)
+        (state,) = reader.states(record)
+    assert isinstance(state, AppliedState)
     assert (state.number, state.text, state.digest, state.version) == (1, LARGE, digest(MANY.spec), __version__)
-    assert state.time == record["dnsteer-applied"]
+    assert state.time == session["dnsteer-applied"]
     assert state.members == tuple(build_plan(MANY).members)
-    assert (standing.name, standing.pending, list(standing.overlay)) == ("dpu-1", None, [])
+    assert (record.name, record.pending, list(record.overlay)) == ("dpu-1", None, [])
     marked = [f for f in switch.flows() if "table=63" in f]
-    assert [int(f.split(",")[0].removeprefix("cookie="), 16) & 0xFFFFFFFFFF for f in marked] == [standing.marker]
+    assert [int(f.split(",")[0].removeprefix("cookie="), 16) & 0xFFFFFFFFFF for f in marked] == [record.marker]
 
 
 def test_a_second_apply_changes_nothing_and_says_so(switch: Switch, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_bridge_without_openflow_15_gets_it_and_keeps_its_other_versions(switc
 
 
 def test_one_apply_at_a_time(switch: Switch) -> None:
-    with Record(switch.database) as other:
+    with Session(switch.database) as other:
         other.lock(BRIDGE)
         with pytest.raises(SwitchError, match="another dnsteer is at work on bridge br-dns"):
             apply(FEW, switch.database, timeout=0.3)
@@ -174,13 +174,13 @@ def test_one_apply_at_a_time(switch: Switch) -> None:
 def test_who_lost_the_lock_writes_no_more(switch: Switch) -> None:
     """Each of its transactions is refused by the server, which checks the lock with it."""
     apply(FEW, switch.database)
-    with Record(switch.database) as record:
-        record.lock(BRIDGE)
-        standing = record.the_bridge(BRIDGE)
-        record._rpc.call("unlock", [record._lock], 5)
+    with Session(switch.database) as session:
+        session.lock(BRIDGE)
+        record = session.record_of(BRIDGE)
+        session._rpc.call("unlock", [session._lock], 5)
         conf = switch.conf()
         with pytest.raises(SwitchError, match="not owner"):
-            record.begin(standing, record.state(standing, 1), standing.overlay)
+            session.begin(record, session.state(record, 1), record.overlay)
     assert switch.conf() == conf
 
 

@@ -17,17 +17,17 @@ import pytest
 
 from dnsteer.deploy.backends import change_overlay
 from dnsteer.deploy.overlay_edits import take_out
-from dnsteer.deploy.target_switch import Switch as Remote
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status.verify import verify
 from dnsteer.switch.openflow import OpenFlow, RejectedError
-from dnsteer.switch.record import Record
+from dnsteer.switch.session import Session
 from dnsteer.switch.tools import program
 from tests.packet.applying import apply
 from tests.packet.switches import LARGE, ROOT, SMALL, Switch, cli, processes_naming, spec_of
 from tests.packet.test_interrupted import MOMENTS, ONE, ONE_TEXT, PARTING, before, ports_of, switch_has
 
 BEFORE = [name for name in MOMENTS if name not in ("before the bundle", "before the record")]
-WRITTEN = {"before it is written down": before("begin", Record), "before it is confirmed": before("commit", Record)}
+WRITTEN = {"before it is written down": before("begin", Session), "before it is confirmed": before("commit", Session)}
 
 
 @pytest.mark.parametrize("when", [*MOMENTS, *WRITTEN])
@@ -70,10 +70,10 @@ def test_ctrl_c_in_a_terminal_does_not_cut_the_bundle(
             apply(large, switch.database)
         assert verify(large, switch.database) == []
         with pytest.raises(KeyboardInterrupt):
-            change_overlay(Remote(switch.database), None, take_out("direct/c", "down"))
-    with Record(switch.database) as record:
-        standing = record.the_bridge(None)
-    assert (standing.pending, [a.name for a in standing.overlay]) == (None, ["direct/c"])
+            change_overlay(TargetSwitch(switch.database), None, take_out("direct/c", "down"))
+    with Session(switch.database) as session:
+        record = session.record_of(None)
+    assert (record.pending, [a.name for a in record.overlay]) == (None, ["direct/c"])
     assert verify(large, switch.database) == []
 
 
@@ -184,7 +184,10 @@ def test_a_gradual_drain_asked_to_end_says_what_goes_on(switch: Switch, folder: 
     time.sleep(0.5)  # the drain is on its way
     code, said = run.end(signal.SIGINT, group=False)
     last = said.splitlines()[-1]
-    assert (code, last) == (130, "dnsteer: interrupted; farm/ns1 stays as far drained as it is; `due` goes on with it")
+    assert (code, last) == (
+        130,
+        "dnsteer: interrupted; farm/ns1 stays as far drained as it is; `reconcile` goes on with it",
+    )
 
 
 def test_apply_asked_to_end_changes_all_or_nothing(switch: Switch, folder: Path, tmp_path: Path) -> None:
@@ -215,9 +218,9 @@ def test_apply_asked_to_end_changes_all_or_nothing(switch: Switch, folder: Path,
             last = said.splitlines()[-1]
             assert last.startswith("dnsteer: interrupted"), said
             assert "Traceback" not in said
-            with Record(switch.database) as record:
-                standing = record.standing("br-dns")
-            assert standing is None or standing.pending is None, said
+            with Session(switch.database) as session:
+                record = session.record("br-dns")
+            assert record is None or record.pending is None, said
             if "removed again" in last:
                 assert switch.bridges() == []
             elif switch.bridges():  # the bundle was under way, or all was done

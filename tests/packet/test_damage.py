@@ -38,7 +38,8 @@ EVERY = {
     "dnsteer": ["garbage", "port"],
 }  # fmt: skip
 VERBS: list[tuple[str, ...]] = [
-    ("history",), ("history", "--json"), ("show", "current"), ("plan", "SPEC"), ("due",), ("status", "--interval", "0.5s"),
+    ("history",), ("history", "--json"), ("show", "current"), ("plan", "SPEC"), ("reconcile",),
+    ("status", "--interval", "0.5s"),
     ("verify", "SPEC"), ("drain", "farm/ns3", "--dry-run"), ("rollback", "--yes", "--dry-run"), ("restore", "--dry-run"),
 ]  # fmt: skip
 CHANGING: list[tuple[str, ...]] = [

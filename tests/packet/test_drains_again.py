@@ -19,10 +19,9 @@ import pytest
 from dnsteer.cli.output import Exit
 from dnsteer.deploy.backends import change_overlay
 from dnsteer.deploy.overlay_edits import advance, take_out
-from dnsteer.deploy.target_switch import Switch as Where
-from dnsteer.deploy.target_switch import now, stamp
-from tests.packet.absent import in_terminal, make_overdue, overlay, states
+from dnsteer.deploy.target_switch import TargetSwitch, now, stamp
 from tests.packet.command import Ran, nothing_changes, on, spec_file
+from tests.packet.maintenance_specs import in_terminal, make_overdue, overlay, states
 from tests.packet.switches import BRIDGE, ROOT, Switch
 
 # Repeated
@@ -51,13 +50,13 @@ def test_repeated_keeps_what_is_not_given(applied: Switch) -> None:
 
 
 def test_another_pace_keeps_the_progress(applied: Switch) -> None:
-    where = Where(applied.database)
+    target = TargetSwitch(applied.database)
     then = now() - timedelta(minutes=30)
-    change_overlay(where, None, take_out("farm/ns1", "drain", over=3600), time=then)
-    half = change_overlay(where, None, advance)
+    change_overlay(target, None, take_out("farm/ns1", "drain", over=3600), time=then)
+    half = change_overlay(target, None, advance)
     assert sum(m.moved for m in half.moves) == 4
     with nothing_changes(applied):
-        change_overlay(where, None, take_out("farm/ns1", "drain", over=3600))
+        change_overlay(target, None, take_out("farm/ns1", "drain", over=3600))
     start = time.monotonic()
     done = on(applied)("drain", "farm/ns1", "--over", "2s", "--json")
     assert (done.code, done.json["moved"]) == (0, 4)
@@ -91,7 +90,7 @@ def test_who_is_asked_keeps_nobody_from_the_switch(applied: Switch, touches: str
     assert ran[0].code == 0, ran[0].err
     assert done.code == 0
     assert "sp2" in [a["backend"] for a in overlay(applied)]
-    # What moves is said before the question. When it is no longer that, all is looked at again.
+    # What moves is said before the question. When it is no longer that, all is read again.
     assert done.err.index("would change:") < done.err.index("Go on?")
     assert done.err.count("Go on?") == (2 if touches == "another pool" else 1)
     assert ("the switch has changed meanwhile" in done.err) is (touches == "another pool")
@@ -169,7 +168,7 @@ def test_a_drain_that_would_end_before_it_is_done_is_refused(applied: Switch) ->
     with nothing_changes(applied):
         for lasts in ("5s", "60s"):
             assert on(applied)("drain", "farm/ns1", "--over", "60s", f"--for={lasts}").code == Exit.USAGE
-    change_overlay(Where(applied.database), None, take_out("farm/ns1", "drain", over=60))
+    change_overlay(TargetSwitch(applied.database), None, take_out("farm/ns1", "drain", over=60))
     with nothing_changes(applied):
         early = on(applied)("drain", "farm/ns1", "--for", "10s")
     assert (early.code, "give a longer --for" in early.err) == (Exit.ERROR, True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.deploy.target_switch import Switch as Where
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.plan.slot_shares import slots_of
 from dnsteer.spec.model.spec import State
 from tests.packet.command import FARM, Ran, fresh, nothing_changes, on, run, spec_file
@@ -78,8 +78,8 @@ def test_who_is_out_counts_and_the_slots_own_backend_is_named(applied: Switch, t
 
 def test_of_a_drain_on_its_way_each_slot_goes_where_the_switch_sends_it(applied: Switch) -> None:
     dnsteer = on(applied)
-    out(Where(applied.database), "farm/ns2", over=100_000.0, ago=50_000)
-    assert dnsteer("due").code == 0
+    out(TargetSwitch(applied.database), "farm/ns2", over=100_000.0, ago=50_000)
+    assert dnsteer("reconcile").code == 0
     mine = [n for n, owner in enumerate(OWN) if owner == "ns2"]
     now = {slot: really(applied, slot) for slot in mine}
     stays, left = (next(s for s in mine if (now[s] == "ns2") is here) for here in (True, False))

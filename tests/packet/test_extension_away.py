@@ -30,7 +30,7 @@ def test_without_the_program(do: Run, shared: Switch, extension: Extension) -> N
     assert plan.code == Exit.DIFFERENT and "what changes in it is not known, and an apply needs it" in plan.err
     away = do("verify", EXTENDED)
     assert away.code == Exit.DIFFERENT and "extension away: extension (" in away.out
-    due = do("due")
+    due = do("reconcile")
     assert due.code == Exit.UNAVAILABLE
     # Without VIPs of its own it is not needed.
     good(do("apply", NO_EXTENSION, "--yes"))
@@ -56,7 +56,7 @@ def test_restore_without_the_program(do: Run, shared: Switch, extension: Extensi
 
 
 def test_a_restart_of_the_program(do: Run, shared: Switch, extension: Extension) -> None:
-    """`due` notices it, be its file old or new, and looks no further when all is well."""
+    """`reconcile` notices it, be its file old or new, and looks no further when all is well."""
     good(do("apply", EXTENDED))
     good(do("drain", "far/f1"))
     before = held(shared, extension)
@@ -66,12 +66,12 @@ def test_a_restart_of_the_program(do: Run, shared: Switch, extension: Extension)
             extension.write(start)
         extension.start()
         right = start is not None and extension.program == before[-1]
-        dry = good(do("due", "--dry-run"))
+        dry = good(do("reconcile", "--dry-run"))
         assert ("would get it again" in dry.out) is not right and extension.loads == 1
-        due = good(do("due"))
+        due = good(do("reconcile"))
         assert ("has it again" in due.out) is not right
         assert held(shared, extension) == before and extension.loads == 2
-        assert good(do("due")).out == "" and extension.loads == 2
+        assert good(do("reconcile")).out == "" and extension.loads == 2
 
 
 def test_a_stuck_program(do: Run, extension: Extension) -> None:

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from dnsteer.cli.output import Exit
-from tests.packet.absent import make_overdue
 from tests.packet.command import all_of, fresh
 from tests.packet.extended import DSR, EXTENDED, HEAVY, NO_EXTENSION, Extension, Run, good, held, program_for
+from tests.packet.maintenance_specs import make_overdue
 from tests.packet.switches import ROOT, Switch
 
 VARIANTS = [
@@ -117,14 +117,14 @@ def test_a_drain_over_time(do: Run, extension: Extension, shared: Switch) -> Non
     assert held(shared, extension) == before
 
 
-def test_an_absence_whose_time_is_over(do: Run, shared: Switch, extension: Extension) -> None:
+def test_maintenance_whose_time_is_over(do: Run, shared: Switch, extension: Extension) -> None:
     good(do("apply", EXTENDED))
     before = held(shared, extension)
     good(do("down", "far/f2", "--for", "1h"))
     make_overdue(shared)
-    assert "down of far/f2 ends" in good(do("due")).out or held(shared, extension) == before
+    assert "down of far/f2 ends" in good(do("reconcile")).out or held(shared, extension) == before
     assert held(shared, extension) == before
-    assert good(do("due")).out == ""
+    assert good(do("reconcile")).out == ""
 
 
 def test_nobody_left_in_a_pool_that_drops(do: Run, extension: Extension) -> None:
@@ -198,14 +198,14 @@ def test_a_refused_load_changes_nothing(do: Run, shared: Switch, extension: Exte
     assert do("verify", EXTENDED).code == 0
 
 
-def test_due_takes_back_what_others_steered(do: Run, extension: Extension, shared: Switch) -> None:
+def test_reconcile_takes_back_what_others_steered(do: Run, extension: Extension, shared: Switch) -> None:
     good(do("apply", EXTENDED))
     before = held(shared, extension)
     assert extension.ask("drain", backend="far/f1/192.0.2.11")["ok"]
     drift = do("verify", EXTENDED)
     assert drift.code == Exit.DIFFERENT
     assert f"extension changed: {TUNNELED} (" in drift.out and "should to far/f1/192.0.2.11" in drift.out
-    good(do("due"))
+    good(do("reconcile"))
     assert held(shared, extension) == before
 
 
@@ -266,7 +266,7 @@ def test_other_fields_to_hash(do: Run) -> None:
     good(do("apply", hashed))
     other = hashed.replace("    selection: client\n", "    selection: client\n    hash_fields: [src_ip, src_port]\n")
     refused = do("apply", other)
-    assert refused.code == Exit.ERROR and "pool sprayed: 100 in 100 of its clients would move" in refused.err
+    assert refused.code == Exit.ERROR and "pool sprayed: 100 % of its clients would move" in refused.err
     assert "pool sprayed: other hash_fields: all of its clients may move" in do("plan", other).out
     good(do("apply", other, "--yes"))
 
@@ -282,7 +282,7 @@ def test_without_an_extension_nothing_of_it_is_loaded(do: Run, shared: Switch, t
         "('handover', 'program', 'programs', 'extension_status') "
         "and m not in ('dnsteer.render.program', 'dnsteer.plan.extension.program')])"
     )
-    for words in (["apply", str(spec)], ["drain", "near/n1"], ["due"], ["restore"], ["verify", str(spec)]):
+    for words in (["apply", str(spec)], ["drain", "near/n1"], ["reconcile"], ["restore"], ["verify", str(spec)]):
         argv = [sys.executable, "-c", code, *words, "--db", shared.database]
         env = {**os.environ, "PYTHONPATH": str(ROOT / "generator")}
         done = subprocess.run(argv, capture_output=True, text=True, check=False, env=env)

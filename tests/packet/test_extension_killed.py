@@ -18,14 +18,15 @@ import pytest
 from dnsteer.deploy.backends import change_overlay
 from dnsteer.deploy.overlay_edits import advance, bring_back, take_out
 from dnsteer.deploy.restore import restore
-from dnsteer.deploy.rollback import Back
+from dnsteer.deploy.rollback import RollbackTarget
 from dnsteer.deploy.run import Options, deploy
-from dnsteer.deploy.target_switch import Switch as Where
+from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.extension.client import LostError, Program, RefusedError
 from dnsteer.spec.loaded import Loaded
 from dnsteer.status.verify import verify
 from dnsteer.switch.openflow import OpenFlow, UnconfirmedError
-from dnsteer.switch.record import Record
+from dnsteer.switch.session import Session
 from dnsteer.switch.tools import SwitchError, UnavailableError
 from tests.packet.command import all_of, fresh
 from tests.packet.crossing import Relay
@@ -40,20 +41,20 @@ OTHER = EXTENDED.replace(
 ).replace("pool: sprayed}", "pool: near}")
 OLD, NEW = spec_of(EXTENDED), spec_of(OTHER)
 QUICK = Options(grace=0.05)
-Work = Callable[[Where], object]
+Work = Callable[[TargetSwitch], object]
 
 
 @pytest.fixture
-def where(shared: Switch, extension: Extension) -> Where:
+def target(shared: Switch, extension: Extension) -> TargetSwitch:
     """With the old spec applied after the new one."""
     fresh(shared)
-    at = Where(shared.database, extension=str(extension.socket))
-    deploy(NEW, at, QUICK)
-    deploy(OLD, at, QUICK)
+    at = TargetSwitch(shared.database, extension=str(extension.socket))
+    deploy(SpecTarget(NEW), at, QUICK)
+    deploy(SpecTarget(OLD), at, QUICK)
     return at
 
 
-def cut_off(step: int, work: Work, where: Where) -> bool:
+def cut_off(step: int, work: Work, target: TargetSwitch) -> bool:
     """Do it in a process of its own that kills itself at a step, before or after it. Whether it came so far."""
 
     def run() -> None:
@@ -75,9 +76,9 @@ def cut_off(step: int, work: Work, where: Where) -> bool:
 
             setattr(owner, name, stepped)
 
-        for owner, name in ((Record, "begin"), (OpenFlow, "bundle"), (Program, "load"), (Record, "commit")):
+        for owner, name in ((Session, "begin"), (OpenFlow, "bundle"), (Program, "load"), (Session, "commit")):
             killing(owner, name)
-        work(where)
+        work(target)
 
     child = FORK.Process(target=run)
     child.start()
@@ -87,12 +88,12 @@ def cut_off(step: int, work: Work, where: Where) -> bool:
 
 
 CHANGES: dict[str, tuple[Work, Work]] = {
-    "apply": (lambda w: deploy(NEW, w, QUICK), lambda w: deploy(OLD, w, QUICK)),
+    "apply": (lambda w: deploy(SpecTarget(NEW), w, QUICK), lambda w: deploy(SpecTarget(OLD), w, QUICK)),
     "drain": (
         lambda w: change_overlay(w, None, take_out("far/f1", "drain")),
         lambda w: change_overlay(w, None, bring_back("far/f1", "drain")),
     ),
-    "rollback": (lambda w: deploy(Back(), w, QUICK), lambda w: deploy(OLD, w, QUICK)),
+    "rollback": (lambda w: deploy(RollbackTarget(), w, QUICK), lambda w: deploy(SpecTarget(OLD), w, QUICK)),
 }
 ENDS: dict[str, Work] = {
     "restore": lambda w: restore(w, None),
@@ -100,11 +101,11 @@ ENDS: dict[str, Work] = {
 }
 
 
-def spec_in_force(where: Where) -> Loaded:
-    with Record(where.remote) as record:
-        standing = record.the_bridge(None)
-    assert standing.pending is None
-    return next(s for s in (OLD, NEW) if standing.digest.startswith(digest_of(s)))
+def spec_in_force(target: TargetSwitch) -> Loaded:
+    with Session(target.remote) as session:
+        record = session.record_of(None)
+    assert record.pending is None
+    return next(s for s in (OLD, NEW) if record.digest.startswith(digest_of(s)))
 
 
 def digest_of(spec: Loaded) -> str:
@@ -114,21 +115,21 @@ def digest_of(spec: Loaded) -> str:
 
 
 @pytest.mark.parametrize("kind", CHANGES)
-def test_kill_at_every_step(kind: str, where: Where, shared: Switch, extension: Extension) -> None:
+def test_kill_at_every_step(kind: str, target: TargetSwitch, shared: Switch, extension: Extension) -> None:
     forth, back = CHANGES[kind]
     old = held(shared, extension)
-    forth(where)
+    forth(target)
     new = held(shared, extension)
-    back(where)
+    back(target)
     assert held(shared, extension) == old != new
     seen, steps = [], 0
-    while cut_off(steps, forth, where):
-        list(ENDS.values())[steps // 2 % 2](where)
+    while cut_off(steps, forth, target):
+        list(ENDS.values())[steps // 2 % 2](target)
         now = held(shared, extension)
         assert now in (old, new), steps
         seen.append(now == new)
-        assert verify(spec_in_force(where), where.remote, extension=where.extension) == []
-        back(where)
+        assert verify(spec_in_force(target), target.remote, extension=target.extension) == []
+        back(target)
         assert held(shared, extension) == old
         steps += 1
     # Old up to the bundle that makes the tables the new ones, and new from then on.
@@ -137,18 +138,18 @@ def test_kill_at_every_step(kind: str, where: Where, shared: Switch, extension: 
 
 
 @pytest.mark.parametrize("first", [6])
-def test_kill_of_what_ends_a_kill(first: int, where: Where, shared: Switch, extension: Extension) -> None:
+def test_kill_of_what_ends_a_kill(first: int, target: TargetSwitch, shared: Switch, extension: Extension) -> None:
     """Also the verb that ends what was cut off may be cut off."""
     old = held(shared, extension)
-    deploy(NEW, where, QUICK)
+    deploy(SpecTarget(NEW), target, QUICK)
     new = held(shared, extension)
-    deploy(OLD, where, QUICK)
+    deploy(SpecTarget(OLD), target, QUICK)
     for second in range(1, 14, 3):
-        assert cut_off(first, CHANGES["apply"][0], where)
-        cut_off(second, ENDS["restore"], where)
-        restore(where, None)
+        assert cut_off(first, CHANGES["apply"][0], target)
+        cut_off(second, ENDS["restore"], target)
+        restore(target, None)
         assert held(shared, extension) in (old, new), second
-        deploy(OLD, where, QUICK)
+        deploy(SpecTarget(OLD), target, QUICK)
         assert held(shared, extension) == old
 
 
@@ -168,20 +169,20 @@ def relay(extension: Extension, tmp_path: Path) -> Iterator[Relay]:
 
 @pytest.mark.parametrize("kind", CHANGES)
 def test_a_refusal_leaves_all_as_it_was(
-    kind: str, where: Where, relay: Relay, shared: Switch, extension: Extension
+    kind: str, target: TargetSwitch, relay: Relay, shared: Switch, extension: Extension
 ) -> None:
     before, program = all_of(shared), extension.program
     relay.refuse = "vip tunneled/198.51.100.53/udp/53: out of entries"
     with pytest.raises(RefusedError if kind == "drain" else SwitchError, match="out of entries") as error:
-        CHANGES[kind][0](Where(where.remote, extension=str(relay.path)))
+        CHANGES[kind][0](TargetSwitch(target.remote, extension=str(relay.path)))
     assert "tunneled/198.51.100.53/udp/53" in str(error.value)
     assert (all_of(shared), extension.program) == (before, program)
-    assert verify(OLD, where.remote, extension=where.extension) == []
+    assert verify(OLD, target.remote, extension=target.extension) == []
 
 
 @pytest.mark.parametrize("kind", CHANGES)
 def test_a_bundle_that_is_refused_takes_the_program_back(
-    kind: str, where: Where, shared: Switch, extension: Extension, monkeypatch: pytest.MonkeyPatch
+    kind: str, target: TargetSwitch, shared: Switch, extension: Extension, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, program = all_of(shared), extension.program
     bundle = OpenFlow.bundle
@@ -193,20 +194,25 @@ def test_a_bundle_that_is_refused_takes_the_program_back(
     with monkeypatch.context() as patch:
         patch.setattr(OpenFlow, "bundle", refused)
         with pytest.raises(SwitchError, match="UNKNOWN_GROUP"):
-            CHANGES[kind][0](where)
+            CHANGES[kind][0](target)
     assert (all_of(shared), extension.program) == (before, program)
 
 
 @pytest.mark.parametrize("kind", CHANGES)
 @pytest.mark.parametrize("arrived", [True, False])
 def test_a_bundle_of_unknown_fate(
-    kind: str, arrived: bool, where: Where, shared: Switch, extension: Extension, monkeypatch: pytest.MonkeyPatch
+    kind: str,
+    arrived: bool,
+    target: TargetSwitch,
+    shared: Switch,
+    extension: Extension,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Until it is known, the program serves both; the next verb finds out."""
     old = held(shared, extension)
-    CHANGES[kind][0](where)
+    CHANGES[kind][0](target)
     new = held(shared, extension)
-    CHANGES[kind][1](where)
+    CHANGES[kind][1](target)
     bundle = OpenFlow.bundle
 
     def lost(self: OpenFlow, lines: list[str]) -> None:
@@ -219,56 +225,56 @@ def test_a_bundle_of_unknown_fate(
     with monkeypatch.context() as patch:
         patch.setattr(OpenFlow, "bundle", lost)
         with pytest.raises(UnconfirmedError):
-            CHANGES[kind][0](where)
-    restore(where, None)
+            CHANGES[kind][0](target)
+    restore(target, None)
     assert held(shared, extension) == (new if arrived else old)
 
 
 @pytest.mark.parametrize(("kind", "nth"), [(k, n) for k in CHANGES for n in (1, 2) if (k, n) != ("drain", 2)])
 def test_an_extension_that_dies_during_a_load(
-    kind: str, nth: int, where: Where, relay: Relay, shared: Switch, extension: Extension
+    kind: str, nth: int, target: TargetSwitch, relay: Relay, shared: Switch, extension: Extension
 ) -> None:
     """It comes back with the program of its file; `restore` makes both the same."""
     old = held(shared, extension)
-    CHANGES[kind][0](where)
+    CHANGES[kind][0](target)
     new = held(shared, extension)
-    CHANGES[kind][1](where)
+    CHANGES[kind][1](target)
     loads = iter(range(1, 10))
     relay.on_load = lambda: extension.kill() if next(loads) == nth else None
-    relayed = Where(where.remote, extension=str(relay.path))
+    relayed = TargetSwitch(target.remote, extension=str(relay.path))
     with pytest.raises(UnavailableError):
         CHANGES[kind][0](relayed)
     with pytest.raises(UnavailableError, match="but not its program in the extension"):
-        restore(where, None)
+        restore(target, None)
     extension.start()
-    restore(where, None)
+    restore(target, None)
     assert held(shared, extension) == (old if nth == 1 else new)
 
 
-def test_an_extension_that_is_stuck(where: Where, shared: Switch, extension: Extension) -> None:
+def test_an_extension_that_is_stuck(target: TargetSwitch, shared: Switch, extension: Extension) -> None:
     """It is waited for as long as was said, and nothing is changed."""
     before = all_of(shared)
     extension.stop(signal.SIGSTOP)
     try:
         with pytest.raises(UnavailableError, match=r"does not answer within 0.4 s; is it stuck\?; nothing was changed"):
-            deploy(NEW, Where(where.remote, timeout=0.4, extension=where.extension), QUICK)
+            deploy(SpecTarget(NEW), TargetSwitch(target.remote, timeout=0.4, extension=target.extension), QUICK)
     finally:
         extension.stop(signal.SIGCONT)
     assert all_of(shared) == before
 
 
 @pytest.mark.parametrize("said", [b"nonsense\n", b"[1]\n", b'{"ok": 1}\n', b'{"ok": true}\n', b""])
-def test_answers_that_are_none(said: bytes, tmp_path: Path, where: Where, shared: Switch) -> None:
+def test_answers_that_are_none(said: bytes, tmp_path: Path, target: TargetSwitch, shared: Switch) -> None:
     before = all_of(shared)
     with Relay(tmp_path / "strange.sock", lambda _: said) as relay:
         with pytest.raises(SwitchError) as error:
-            deploy(NEW, Where(where.remote, extension=str(relay.path), timeout=1), QUICK)
+            deploy(SpecTarget(NEW), TargetSwitch(target.remote, extension=str(relay.path), timeout=1), QUICK)
         assert str(relay.path) in str(error.value)
     assert all_of(shared) == before
 
 
 def test_what_a_load_came_to_is_not_known(
-    where: Where, shared: Switch, extension: Extension, monkeypatch: pytest.MonkeyPatch
+    target: TargetSwitch, shared: Switch, extension: Extension, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when it takes too long: it may still happen."""
     old = held(shared, extension)
@@ -281,8 +287,8 @@ def test_what_a_load_came_to_is_not_known(
     with monkeypatch.context() as patch:
         patch.setattr(Program, "load", lost)
         with pytest.raises(UnavailableError, match="the program is the old or the new one"):
-            deploy(NEW, where, QUICK)
-    with Record(where.remote) as record:
-        assert record.the_bridge(None).pending is not None
-    assert restore(where, None)[0].changed
+            deploy(SpecTarget(NEW), target, QUICK)
+    with Session(target.remote) as session:
+        assert session.record_of(None).pending is not None
+    assert restore(target, None)[0].changed
     assert held(shared, extension) == old

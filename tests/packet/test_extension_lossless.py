@@ -13,10 +13,11 @@ import pytest
 
 from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.send import Sending
-from dnsteer.deploy.target_switch import Switch as Where
+from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.extension import handover, program_diff
 from dnsteer.extension.client import Program
-from dnsteer.extension.handover import Handover, Ways
+from dnsteer.extension.handover import FlowStages, Handover
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness.extension_process import ExtensionProcess
 from dnsteer.status.verify import verify
@@ -113,8 +114,8 @@ def translates_no_more(old: str, new: str) -> bool:
 def change(crossing: Crossing, relay: Relay, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """From one spec to another, with packets at every step."""
     first, second = (spec_of(captured(text, crossing.folder, PORTS)) for text in (old, new))
-    where = Where(crossing.switch.database, extension=str(relay.path))
-    deploy(first, where, Options(grace=0))
+    target = TargetSwitch(crossing.switch.database, extension=str(relay.path))
+    deploy(SpecTarget(first), target, Options(grace=0))
     revalidated(crossing.switch)
     crossing.watch(first, second)
     crossing.lost.clear()
@@ -138,11 +139,11 @@ def change(crossing: Crossing, relay: Relay, old: str, new: str, monkeypatch: py
     with monkeypatch.context() as patch:
         patch.setattr(OpenFlow, "bundle", sent)
         patch.setattr(Program, "load", loaded)
-        patch.setattr(Sending, "_pause", staticmethod(lambda seconds, asked: crossing.pause() if seconds > 1 else None))
-        deploy(second, where, Options(grace=2))
+        patch.setattr(Sending, "_pause", lambda _self, seconds: crossing.pause() if seconds > 1 else None)
+        deploy(SpecTarget(second), target, Options(grace=2))
         crossing.moment("in the end")
     assert [line for line in crossing.lost if not (translates_no_more(old, new) and TRANSLATED.search(line))] == []
-    assert verify(second, where.remote, extension=where.extension) == []
+    assert verify(second, target.remote, extension=target.extension) == []
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS, ids=[" to ".join(pair) for pair in PAIRS])
@@ -199,9 +200,9 @@ MISTAKES: dict[str, tuple[str, str, Callable[[pytest.MonkeyPatch], None]]] = {
         "base", "tunnel to none",
         lambda patch: patch.setattr(program_diff, "both", lambda old, new, dark: program_diff.Both(new, ())),
     ),
-    "nothing sent ahead": (
+    "nothing sent early": (
         "base", "backend behind another port",
-        lambda patch: patch.setattr(Handover, "ways", altered(lambda ways: replace(ways, ahead=()))),
+        lambda patch: patch.setattr(Handover, "stages", altered(lambda stages: replace(stages, early=()))),
     ),
     "nothing stays": (
         "all backends elsewhere", "no extension",
@@ -210,8 +211,8 @@ MISTAKES: dict[str, tuple[str, str, Callable[[pytest.MonkeyPatch], None]]] = {
 }  # fmt: skip
 
 
-def altered(change: Callable[[Ways], Ways]) -> Callable[..., Ways]:
-    original = Handover.ways
+def altered(change: Callable[[FlowStages], FlowStages]) -> Callable[..., FlowStages]:
+    original = Handover.stages
     return lambda *args: change(original(*args))
 
 

@@ -17,8 +17,9 @@ import pytest
 
 from dnsteer.cli.output import Exit
 from dnsteer.deploy.run import deploy
-from dnsteer.deploy.target_switch import Switch as Where
-from dnsteer.switch.record import Record
+from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.switch.session import Session
 from dnsteer.switch.tools import SwitchError
 from tests.packet.command import FARM, OTHER, all_of, nothing_changes, on, run, spec_file, state_rows
 from tests.packet.switches import BRIDGE, ROOT, Switch, line_of, spec_of
@@ -63,9 +64,10 @@ def test_two_applies_at_once_leave_one_of_the_two(drained: Switch, tmp_path: Pat
 
 def test_who_finds_the_lock_taken_waits_or_gives_up_in_time(drained: Switch, tmp_path: Path) -> None:
     verbs: list[tuple[object, ...]] = [
-        ("apply", spec_file(tmp_path, OTHER)), ("drain", "farm/ns2", "--yes"), ("due",), ("rollback", "--yes"), ("restore",)
+        ("apply", spec_file(tmp_path, OTHER)), ("drain", "farm/ns2", "--yes"), ("reconcile",), ("rollback", "--yes"),
+        ("restore",),
     ]  # fmt: skip
-    with Record(drained.database) as holder, nothing_changes(drained):
+    with Session(drained.database) as holder, nothing_changes(drained):
         holder.lock(BRIDGE)
         for verb in verbs:
             start = time.monotonic()
@@ -74,7 +76,7 @@ def test_who_finds_the_lock_taken_waits_or_gives_up_in_time(drained: Switch, tmp
             assert (done.code, "another dnsteer is at work" in done.err) == (Exit.ERROR, True), verb
         for reader in (("history",), ("plan", spec_file(tmp_path)), ("verify", spec_file(tmp_path))):
             assert on(drained)(*reader, "--timeout", "0.5").code in (0, Exit.DIFFERENT)
-    held = Record(drained.database)
+    held = Session(drained.database)
     held.lock(BRIDGE)
     timer = threading.Timer(1, held.__exit__, (None, None, None))
     timer.start()
@@ -84,7 +86,7 @@ def test_who_finds_the_lock_taken_waits_or_gives_up_in_time(drained: Switch, tmp
 
 HOLD = """
 import sys, time
-from dnsteer.switch.record import Record
+from dnsteer.switch.session import Record
 record = Record(sys.argv[1]); record.lock("br-dns"); print("held", flush=True); time.sleep(60)
 """
 
@@ -93,13 +95,13 @@ def test_the_lock_of_a_killed_holder_is_free_at_once(drained: Switch, tmp_path: 
     child = subprocess.Popen([sys.executable, "-c", HOLD, drained.database], env=ENV, stdout=subprocess.PIPE, text=True)
     assert child.stdout
     assert child.stdout.readline() == "held\n"
-    with Record(drained.database, 0.2) as other, pytest.raises(SwitchError, match="another dnsteer"):
+    with Session(drained.database, 0.2) as other, pytest.raises(SwitchError, match="another dnsteer"):
         other.lock(BRIDGE)
     child.kill()
     child.wait()
     child.stdout.close()
     start = time.monotonic()
-    with Record(drained.database, 1) as other:
+    with Session(drained.database, 1) as other:
         other.lock(BRIDGE)
     assert time.monotonic() - start < 0.5
 
@@ -119,7 +121,8 @@ def silent() -> Iterator[str]:
 def unreachable(tmp_path: Path, remote: str) -> None:
     spec = spec_file(tmp_path)
     verbs: list[tuple[object, ...]] = [
-        ("plan", spec), ("apply", spec, "--yes"), ("verify", spec), ("drain", "farm/ns1"), ("undrain", "farm/ns1"), ("due",),
+        ("plan", spec), ("apply", spec, "--yes"), ("verify", spec), ("drain", "farm/ns1"), ("undrain", "farm/ns1"),
+        ("reconcile",),
         ("history",), ("rollback", "--yes"), ("show", "current"), ("restore",), ("restore", "--arm"), ("status",),
     ]  # fmt: skip
     for verb in verbs:
@@ -218,7 +221,7 @@ def test_a_full_disk_under_the_database(tmp_path: Path, monkeypatch: pytest.Monk
         finally:
             monkeypatch.setattr("tempfile.tempdir", None)
         with private:
-            deploy(spec_of(FARM), Where(private.database))
+            deploy(SpecTarget(spec_of(FARM)), TargetSwitch(private.database))
             before = all_of(private)
             with (disk / "full").open("wb", buffering=0) as out, pytest.raises(OSError, match="space"):
                 while True:

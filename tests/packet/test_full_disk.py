@@ -21,10 +21,10 @@ import pytest
 from dnsteer.cli.output import Exit
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.private import PrivateSwitch
-from dnsteer.switch.record import Record
-from tests.packet.absent import overlay
+from dnsteer.switch.session import Session
 from tests.packet.command import FARM, OTHER, SLOW, fresh, on, spec_file
 from tests.packet.limited import REFUSED, enduring, leave
+from tests.packet.maintenance_specs import overlay
 from tests.packet.switches import BRIDGE, Switch, unexpected
 
 FORK = multiprocessing.get_context("fork")
@@ -59,7 +59,7 @@ def pending(switch: Switch) -> bool:
 
 Verb = tuple[object, ...]
 Owner = tuple[Any, str]
-BEGIN, BUNDLE, COMMIT = (Record, "begin"), (OpenFlow, "bundle"), (Record, "commit")
+BEGIN, BUNDLE, COMMIT = (Session, "begin"), (OpenFlow, "bundle"), (Session, "commit")
 
 
 def change(kind: str, tmp_path: Path) -> Verb:
@@ -90,8 +90,8 @@ def while_full(switch: Switch, tmp_path: Path) -> None:
     """Every verb: each says that OVSDB cannot write, or changes nothing; none claims what is not so."""
     tables = switch.tables()
     verbs: list[Verb] = [
-        ("due",), ("apply", spec_file(tmp_path), "--yes"), ("restore",), ("drain", "spare/sp1", "--yes"),
-        ("undrain", "farm/ns1"), ("down", "farm/ns3", "--yes"), ("rollback", "--yes"), ("due",),
+        ("reconcile",), ("apply", spec_file(tmp_path), "--yes"), ("restore",), ("drain", "spare/sp1", "--yes"),
+        ("undrain", "farm/ns1"), ("down", "farm/ns3", "--yes"), ("rollback", "--yes"), ("reconcile",),
     ]  # fmt: skip
     for verb in verbs:
         done = on(switch)(*verb)
@@ -102,7 +102,7 @@ def while_full(switch: Switch, tmp_path: Path) -> None:
             assert not any(claim in done.out + done.err for claim in CLAIMS), (verb, done)
 
 
-ENDS: tuple[Verb, ...] = (("due",), ("restore",), ("undrain", "spare/sp1"))
+ENDS: tuple[Verb, ...] = (("reconcile",), ("restore",), ("undrain", "spare/sp1"))
 
 
 def in_force(switch: Switch, tables: object, out: set[str], spec: Path) -> None:
@@ -212,7 +212,7 @@ def test_a_restart_while_the_disk_is_full(
     said = "the tables are already what it wanted" if kind else "tables   as recorded"
     assert said in status.out + status.err, status
     leave(full, None)
-    assert on(full)("due").code == 0
+    assert on(full)("reconcile").code == 0
     in_force(
         full,
         tables,
@@ -256,12 +256,12 @@ def test_a_server_that_takes_no_writes(
     assert "refused" in done.err
     after = full.tables()
     assert (after != before) is (step is COMMIT)
-    for verb in (("due",), ("apply", spec_file(tmp_path), "--yes"), ("undrain", "farm/ns1")):
+    for verb in (("reconcile",), ("apply", spec_file(tmp_path), "--yes"), ("undrain", "farm/ns1")):
         said = on(full)(*verb)
         assert full.tables() == after, said
         assert not any(claim in said.out + said.err for claim in CLAIMS), said
     server(full, "ovsdb-server/disconnect-active-ovsdb-server")
-    assert on(full)("due").code == 0
+    assert on(full)("reconcile").code == 0
     in_force(full, after, {"farm/ns1"} if step is COMMIT else set(), spec_file(tmp_path))
 
 
@@ -279,7 +279,7 @@ def test_a_state_that_the_switch_does_not_take_after_a_restart(
     full.vsctl("set", "Flow_Table", row, "flow_limit=60", "overflow_policy=refuse")
     restart(full)
     wait_for_bridge(full)
-    done = on(full)("due")
+    done = on(full)("reconcile")
     assert done.code == 0, done
     assert "it cannot be made" in done.err
     in_force(full, before, set(), spec_file(tmp_path))

@@ -11,7 +11,8 @@ from dnsteer import __version__
 from dnsteer.checks.load import load_spec
 from dnsteer.cli.output import Exit
 from dnsteer.deploy.run import Options, deploy
-from dnsteer.deploy.target_switch import Switch as Where
+from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.target_switch import TargetSwitch
 from tests.packet.command import FARM, fresh, nothing_changes, on, run, spec_file
 from tests.packet.switches import Switch
 from tests.unit.commands import files_of_at_most
@@ -201,7 +202,7 @@ def test_a_state_of_the_same_spec_is_not_before(
     """Such as the one that an apply by a newer version makes."""
     go(applied, tmp_path, 1, 2)
     with monkeypatch.context() as patch:
-        patch.setattr("dnsteer.deploy.run.__version__", "99.0")
+        patch.setattr("dnsteer.deploy.recorded.__version__", "99.0")
         go(applied, tmp_path, 2)
     assert numbers(applied) == [3, 2, 1]
     assert on(applied)("rollback", "--yes").code == 0
@@ -211,7 +212,7 @@ def test_a_state_of_the_same_spec_is_not_before(
 def test_a_note_that_a_terminal_would_obey(applied: Switch, tmp_path: Path) -> None:
     go(applied, tmp_path, 2)
     loaded = load_spec(spec_file(tmp_path))  # the verb would not take it; other versions did
-    deploy(loaded, Where(applied.database), Options(note="x\x1b]0;y\x07"))
+    deploy(SpecTarget(loaded), TargetSwitch(applied.database), Options(note="x\x1b]0;y\x07"))
     assert r"x\x1b]0;y\x07" in on(applied)("history").out
 
 

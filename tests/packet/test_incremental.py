@@ -16,9 +16,9 @@ from dnsteer.deploy.backends import Change, change_overlay
 from dnsteer.deploy.overlay_edits import advance, bring_back, take_out
 from dnsteer.deploy.run import Deployed, Options
 from dnsteer.deploy.run import deploy as patient_deploy
-from dnsteer.deploy.target_switch import Switch as Where
-from dnsteer.deploy.target_switch import now, stamp
-from dnsteer.slots.maintenance import NO_OVERLAY, WHOLE, Absence, Overlay
+from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.target_switch import TargetSwitch, now, stamp
+from dnsteer.slots.maintenance import DRAINED, NO_OVERLAY, Maintenance, Overlay
 from dnsteer.spec.loaded import Loaded
 from dnsteer.status.verify import verify
 from dnsteer.switch.openflow import OpenFlow
@@ -41,21 +41,21 @@ def overlays(draw: st.DrawFn, spec: Loaded) -> Overlay:
     out = NO_OVERLAY
     for pool, backend in draw(st.lists(st.sampled_from(names), max_size=5)):
         kind = draw(st.sampled_from(["drain", "down"]))
-        gone = draw(st.sampled_from([0, 300, 700, WHOLE])) if kind == "drain" else WHOLE
+        gone = draw(st.sampled_from([0, 300, 700, DRAINED])) if kind == "drain" else DRAINED
         until = draw(st.sampled_from(["", stamp(NOW + timedelta(hours=5))]))
         out = out.put(
-            Absence(pool, backend, kind, stamp(NOW), "op@host", "a note", until, 60 if gone < WHOLE else 0, gone)
+            Maintenance(pool, backend, kind, stamp(NOW), "op@host", "a note", until, 60 if gone < DRAINED else 0, gone)
         )
     return out
 
 
-def where(switch: Switch) -> Where:
-    return Where(switch.database)
+def target(switch: Switch) -> TargetSwitch:
+    return TargetSwitch(switch.database)
 
 
-def deploy(spec: Loaded, switch: Where) -> Deployed:
+def deploy(spec: Loaded, switch: TargetSwitch) -> Deployed:
     """Without waiting for answers that are under way: there are none."""
-    return patient_deploy(spec, switch, Options(grace=0))
+    return patient_deploy(SpecTarget(spec), switch, Options(grace=0))
 
 
 def state(switch: Switch) -> State:
@@ -67,7 +67,7 @@ def state(switch: Switch) -> State:
 
 def set_overlay(switch: Switch, overlay: Overlay) -> Change:
     """The overlay, whatever there was, by the way of the quick verbs."""
-    return change_overlay(where(switch), None, lambda *_: overlay)
+    return change_overlay(target(switch), None, lambda *_: overlay)
 
 
 def spec_overlay(overlay: Overlay, spec: Loaded) -> Overlay:
@@ -84,13 +84,13 @@ def recorded(switch: Switch) -> Overlay:
 def fresh(switch: Switch, spec: Loaded, overlay: Overlay = NO_OVERLAY) -> State:
     """The state of a bridge whose tables were empty when the spec with the overlay was applied."""
     switch.vsctl("--if-exists", "del-br", BRIDGE)
-    deploy(spec, where(switch))
+    deploy(spec, target(switch))
     if overlay:
         quoted = overlay.to_json().replace("\\", "\\\\").replace('"', '\\"')
         switch.vsctl("set", "Bridge", BRIDGE, f'external_ids:dnsteer-overlay="{quoted}"')
         switch.ofctl("del-flows")
         switch.ofctl("del-groups")
-        deploy(spec, where(switch))
+        deploy(spec, target(switch))
         assert recorded(switch) == overlay
     return state(switch)
 
@@ -143,7 +143,7 @@ def test_a_spec_after_another_with_overlays_is_as_on_an_empty_switch(shared: Swi
     set_overlay(shared, second)
     before = shared.tables()
     with pytest.MonkeyPatch().context() as patch, sent(patch) as bundles:
-        deploy(other, where(shared))
+        deploy(other, target(shared))
     assert recorded(shared) == kept
     assert state(shared) == expected
     assert len(bundles) <= 1
@@ -151,7 +151,7 @@ def test_a_spec_after_another_with_overlays_is_as_on_an_empty_switch(shared: Swi
     assert not any("bucket" in line.split()[1] for lines in bundles for line in lines)
     assert verify(other, shared.database) == []
     conf = shared.conf()
-    assert not deploy(other, where(shared)).applied.changed
+    assert not deploy(other, target(shared)).applied.changed
     assert shared.conf() == conf
     assert state(shared) == expected
 
@@ -171,7 +171,7 @@ def test_quick_verbs_are_full_applies(shared: Switch, data: st.DataObject) -> No
         assert not done.repaired
         assert shared.tables() == tables
         assert sum(map(len, bundles)) == differ(before, shared.tables())
-        assert not deploy(spec, where(shared)).applied.changed
+        assert not deploy(spec, target(shared)).applied.changed
     assert verify(spec, shared.database) == []
     set_overlay(shared, NO_OVERLAY)
     assert state(shared) == base
@@ -181,32 +181,32 @@ def test_quick_verbs_are_full_applies(shared: Switch, data: st.DataObject) -> No
 @given(specs(extension=False), specs(extension=False))
 def test_there_and_back_is_where_it_was(shared: Switch, one: Loaded, other: Loaded) -> None:
     start = fresh(shared, one)
-    deploy(other, where(shared))
-    deploy(one, where(shared))
+    deploy(other, target(shared))
+    deploy(one, target(shared))
     assert state(shared) == start
 
 
 VERBS: list[tuple[str, Callable[[Switch], object]]] = [
-    ("drain", lambda s: change_overlay(where(s), None, take_out("hashed/a", "drain"))),
-    ("down", lambda s: change_overlay(where(s), None, take_out("direct/c", "down", lasts=3600, note="x"))),
-    ("gradual", lambda s: change_overlay(where(s), None, take_out("direct/a", "drain", over=60))),
-    ("due", lambda s: change_overlay(where(s), None, advance, time=now() + timedelta(seconds=30))),
-    ("undrain", lambda s: change_overlay(where(s), None, bring_back("hashed/a", "drain"))),
-    ("over", lambda s: change_overlay(where(s), None, advance, time=now() + timedelta(hours=2))),
+    ("drain", lambda s: change_overlay(target(s), None, take_out("hashed/a", "drain"))),
+    ("down", lambda s: change_overlay(target(s), None, take_out("direct/c", "down", lasts=3600, note="x"))),
+    ("gradual", lambda s: change_overlay(target(s), None, take_out("direct/a", "drain", over=60))),
+    ("reconcile", lambda s: change_overlay(target(s), None, advance, time=now() + timedelta(seconds=30))),
+    ("undrain", lambda s: change_overlay(target(s), None, bring_back("hashed/a", "drain"))),
+    ("over", lambda s: change_overlay(target(s), None, advance, time=now() + timedelta(hours=2))),
 ]
 
 
 def test_each_verb_leaves_the_tables_of_its_overlay(shared: Switch) -> None:
     spec = spec_of(LARGE)
     shared.vsctl("--if-exists", "del-br", BRIDGE)
-    deploy(spec, where(shared))
+    deploy(spec, target(shared))
     seen, held = [], []
     for name, verb in VERBS:
         verb(shared)
         seen.append(recorded(shared))
         held.append((name, shared.tables()))
-    assert [len(o.absences) for o in seen] == [1, 2, 3, 3, 2, 1]
-    assert 0 < next(a.gone for a in seen[3] if a.backend == "a" and a.pool == "direct") < WHOLE
+    assert [len(o.entries) for o in seen] == [1, 2, 3, 3, 2, 1]
+    assert 0 < next(a.gone for a in seen[3] if a.backend == "a" and a.pool == "direct") < DRAINED
     for overlay, (name, tables) in zip(seen, held, strict=True):
         assert fresh(shared, spec, overlay)[:2] == tables, name
 
@@ -220,9 +220,9 @@ def test_a_pool_that_goes_dark_and_comes_back(shared: Switch, selection: str, ch
     base = fresh(shared, spec)
     everybody = NO_OVERLAY
     for name in "ac":
-        everybody = everybody.put(Absence("direct", name, "down", stamp(NOW), "op@host"))
+        everybody = everybody.put(Maintenance("direct", name, "down", stamp(NOW), "op@host"))
     dark = fresh(shared, spec, everybody)
-    last = Overlay(everybody.absences[:1])
+    last = Overlay(everybody.entries[:1])
     one_left = fresh(shared, spec, last)
     assert (without_state(dark) == without_state(one_left)) is (choice == "keep")
     fresh(shared, spec)
@@ -230,7 +230,7 @@ def test_a_pool_that_goes_dark_and_comes_back(shared: Switch, selection: str, ch
     done = set_overlay(shared, everybody)
     assert len(done.warnings) == 1
     assert state(shared) == dark
-    assert not deploy(spec, where(shared)).applied.changed
+    assert not deploy(spec, target(shared)).applied.changed
     set_overlay(shared, last)
     assert state(shared) == one_left
     set_overlay(shared, NO_OVERLAY)
@@ -246,7 +246,7 @@ def without_state(found: State) -> State:
 
 def test_a_quick_verb_on_drifted_tables_mends_them(shared: Switch) -> None:
     spec = spec_of(LARGE)
-    down = Overlay((Absence("direct", "a", "down", stamp(NOW), "op@host"),))
+    down = Overlay((Maintenance("direct", "a", "down", stamp(NOW), "op@host"),))
     expected = fresh(shared, spec, down)
     for spoil in (("del-flows", "table=30"), ("del-flows", "table=63"), ("del-flows",), ("del-groups",)):
         fresh(shared, spec)
@@ -255,7 +255,7 @@ def test_a_quick_verb_on_drifted_tables_mends_them(shared: Switch) -> None:
         if spoil != ("del-groups",):  # those are of another pool, which a quick verb leaves alone
             assert done.repaired
             assert state(shared) == expected, spoil
-    deploy(spec, where(shared))
+    deploy(spec, target(shared))
     assert state(shared) == expected
 
 
@@ -264,22 +264,22 @@ def test_the_deployment_says_what_it_sent(shared: Switch) -> None:
     fresh(shared, spec)
     before = shared.tables()
     heavier = spec_of(LARGE.replace("'02:00:00:00:03:03', port: vf2", "'02:00:00:00:03:03', port: vf2, weight: 3"))
-    done: Deployed = deploy(heavier, where(shared))
+    done: Deployed = deploy(heavier, target(shared))
     assert len(done.applied.flows) == differ(before, shared.tables())
     moved = differ(without_marker(before), without_marker(shared.tables()))
-    assert [m.moved for m in done.outlook.moves] == [moved] == [8]
+    assert [m.moved for m in done.summary.moves] == [moved] == [8]
 
 
 def without_marker(tables: tuple[set[str], set[str]]) -> tuple[set[str], set[str]]:
     return {f for f in tables[0] if "table=63" not in f}, tables[1]
 
 
-def test_the_same_absence_put_again_is_the_same_overlay(shared: Switch) -> None:
+def test_the_same_maintenance_put_again_is_the_same_overlay(shared: Switch) -> None:
     spec = spec_of(LARGE)
     fresh(shared, spec)
-    first = change_overlay(where(shared), None, take_out("direct/a", "down"))
+    first = change_overlay(target(shared), None, take_out("direct/a", "down"))
     conf = shared.conf()
-    again = change_overlay(where(shared), None, take_out("direct/a", "down"))
+    again = change_overlay(target(shared), None, take_out("direct/a", "down"))
     assert not again.changed
     assert shared.conf() == conf
     assert [replace(a, since="") for a in again.after] == [replace(a, since="") for a in first.after]
@@ -292,7 +292,7 @@ def test_answers_under_way_keep_their_way_back_for_a_while(shared: Switch) -> No
     fresh(shared, spec_of(LARGE))
     before = shared.tables()
     with pytest.MonkeyPatch().context() as patch, sent(patch) as bundles:
-        patient_deploy(spec_of(SMALL), where(shared), Options(grace=0.2))
+        patient_deploy(SpecTarget(spec_of(SMALL)), target(shared), Options(grace=0.2))
     assert state(shared) == expected
     assert sum(map(len, bundles)) == differ(before, shared.tables())
     assert len(bundles) == 2

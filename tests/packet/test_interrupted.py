@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 from bench.specs import many_vips
 
-from dnsteer.deploy import apply as apply_module
+from dnsteer.deploy import ports
 from dnsteer.spec.loaded import Loaded
 from dnsteer.status.verify import verify
+from dnsteer.switch import bridge as br
 from dnsteer.switch import tools
 from dnsteer.switch.openflow import OpenFlow, UnconfirmedError
 from dnsteer.switch.tools import SwitchError, UnavailableError, program
@@ -200,11 +201,11 @@ def before(name: str, owner: object) -> Callable[[pytest.MonkeyPatch, Callable[[
 
 
 MOMENTS = {
-    "before the tables are read": before("refuse_foreign", apply_module.br),
-    "before the bridge is changed": before("set_up", apply_module.br),
-    "while the switch follows": before("_ready", apply_module.Apply),
+    "before the tables are read": before("refuse_foreign", br),
+    "before the bridge is changed": before("set_up", br),
+    "while the switch follows": before("_tables_of_ports_that_are_ready", ports),
     "before the bundle": before("bundle", OpenFlow),
-    "before the record": before("finish", apply_module.br),
+    "before the record": before("finish", br),
 }
 
 
@@ -228,7 +229,7 @@ def test_a_switch_that_dies_in_the_middle(
         assert "vf0" not in ports_of(switch), str(error.value)
     switch.start_switch()
     if switch_has(switch, "br-dns"):
-        assert switch.tables() == (set(), set())  # a switch that starts anew has no flows: it drops, by its fail mode
+        assert switch.tables() == (set(), set())  # a switch that restarts has no flows: it drops, by its fail mode
     apply(large, switch.database)
     assert verify(large, switch.database) == []
 

@@ -17,14 +17,15 @@ import pytest
 from dnsteer.deploy.backends import change_overlay
 from dnsteer.deploy.overlay_edits import bring_back, take_out
 from dnsteer.deploy.restore import restore
-from dnsteer.deploy.rollback import Back
+from dnsteer.deploy.rollback import RollbackTarget
 from dnsteer.deploy.run import Options, deploy
-from dnsteer.deploy.target_switch import Switch as Remote
+from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
 from dnsteer.spec.loaded import digest
 from dnsteer.status.verify import verify
-from dnsteer.switch.record import KEPT, Record
-from dnsteer.switch.state import State
+from dnsteer.switch.session import KEPT, Session
+from dnsteer.switch.state import AppliedState
 from tests.packet.applying import apply
 from tests.packet.switches import LARGE, SMALL, Switch, spec_of
 
@@ -44,7 +45,7 @@ class Held:
     ports: set[str]
     tables: tuple[set[str], set[str]]
     overlay: Overlay
-    history: list[State]
+    history: list[AppliedState]
     current: int
     name: str
 
@@ -56,32 +57,32 @@ class Held:
 
 def held(switch: Switch) -> Held:
     """What the switch is now. Nothing may be under way."""
-    with Record(switch.database) as record:
-        standing = record.the_bridge(None)
-        states = record.states(standing)
-    assert standing.pending is None
-    assert standing.digest == states[0].digest if isinstance(states[0], State) else False
+    with Session(switch.database) as session:
+        record = session.record_of(None)
+        states = session.states(record)
+    assert record.pending is None
+    assert record.digest == states[0].digest if isinstance(states[0], AppliedState) else False
     tables = switch.tables()
     marked = [line for line in tables[0] if "table=63," in line]
-    assert [int(m.split(",")[0].removeprefix("cookie="), 16) & 0xFFFFFFFFFF for m in marked] == [standing.marker]
-    found = [s for s in states if isinstance(s, State)]
-    assert [s.number for s in found[:1]] == [standing.number]
+    assert [int(m.split(",")[0].removeprefix("cookie="), 16) & 0xFFFFFFFFFF for m in marked] == [record.marker]
+    found = [s for s in states if isinstance(s, AppliedState)]
+    assert [s.number for s in found[:1]] == [record.number]
     return Held(
-        switch.bridges(), switch.ports(), tables, standing.overlay, found, standing.number, standing.name
+        switch.bridges(), switch.ports(), tables, record.overlay, found, record.number, record.name
     )  # fmt: skip
 
 
 def verb(switch: Switch, kind: str, now: Held) -> Callable[[], object]:
     """A change away from what there is now."""
-    remote = Remote(switch.database)
+    remote = TargetSwitch(switch.database)
     options = Options(grace=GRACE, adopt=True, rename=True)
     if kind == "apply":
         other = next(s for s in SPECS if digest(s.spec) != now.spec)
-        return lambda: deploy(other, remote, options)
+        return lambda: deploy(SpecTarget(other), remote, options)
     if kind == "drain":
         edit = bring_back(DRAINED, "drain") if now.overlay else take_out(DRAINED, "drain")
         return lambda: change_overlay(remote, None, edit)
-    return lambda: deploy(Back(), remote, options)
+    return lambda: deploy(RollbackTarget(), remote, options)
 
 
 def killed_after(seconds: float, work: Callable[[], object]) -> bool:
@@ -132,9 +133,9 @@ def test_a_change_that_is_killed_is_made_or_not(kind: str, switch: Switch) -> No
         killed = killed_after(draw.uniform(0, 1) * within, verb(switch, kind, now))
         within *= 1.1 if killed else 0.9  # others use the machine too: as long as makes half of the kills early
         early += killed
-        with Record(switch.database) as record:
-            begun += record.the_bridge(None).pending is not None
-        (done,) = restore(Remote(switch.database), None)
+        with Session(switch.database) as session:
+            begun += session.record_of(None).pending is not None
+        (done,) = restore(TargetSwitch(switch.database), None)
         after = held(switch)
         made += assert_one_of_two(kind, now, wanted, after)
         assert done.state == after.current, i

@@ -153,7 +153,7 @@ def test_another_number_of_slots_says_so_and_asks(applied: Switch, tmp_path: Pat
     with nothing_changes(applied):
         done = on(applied)("apply", spec_file(tmp_path, text))
     assert done.code == Exit.ERROR
-    assert "100 in 100" in done.err
+    assert "100 %" in done.err
 
 
 def test_words_for_people(applied: Switch, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_words_for_people(applied: Switch, tmp_path: Path) -> None:
         more = on(applied)("plan", spec_file(tmp_path, text), "-v")
     assert done.code == more.code == Exit.DIFFERENT
     assert "backend farm/ns2: weight 2 -> 3" in done.out
-    assert re.search(r"\d+ of 32 slots of pool farm move \(.*ns\d -> ns2.*\): [\d.]+ in 100 of its clients", done.out)
+    assert re.search(r"\d+ of 32 slots of pool farm move \(.*ns\d -> ns2.*\): [\d.]+ % of its clients", done.out)
     assert done.out.index("weight 2 -> 3") < done.out.index("on the switch:")
     assert "table=" not in done.out
     assert more.out.startswith(done.out.rstrip("\n"))
@@ -202,7 +202,7 @@ def test_nothing_is_changed_by_looking(applied: Switch, tmp_path: Path) -> None:
         ("plan", text), ("plan", text, "-v", "--json"), ("apply", text, "--dry-run", "--yes"),
         ("drain", "farm/ns1", "--dry-run"),
         ("drain", "farm/ns1", "--over", "60s", "--dry-run"), ("down", "farm/ns1", "--dry-run", "--yes"),
-        ("undrain", "farm/ns1", "--dry-run"), ("up", "farm/ns1", "--dry-run"), ("due", "--dry-run"), ("history",),
+        ("undrain", "farm/ns1", "--dry-run"), ("up", "farm/ns1", "--dry-run"), ("reconcile", "--dry-run"), ("history",),
         ("restore", "--dry-run"), ("restore", "--arm", "--dry-run"), ("show", "current"), ("verify", text),
     ]  # fmt: skip
     for verb in looks:

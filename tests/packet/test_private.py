@@ -23,7 +23,7 @@ from dnsteer.switch import private as private_module
 from dnsteer.switch import tools
 from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.rpc import Rpc
-from dnsteer.switch.signals import put_off
+from dnsteer.switch.signals import defer_signals
 from dnsteer.switch.tools import SwitchError, UnavailableError
 from tests.packet.applying import apply
 from tests.packet.switches import EXAMPLES, Switch, processes_naming
@@ -241,9 +241,9 @@ def test_a_temporary_directory_with_a_long_name(monkeypatch: pytest.MonkeyPatch,
     assert list(long.iterdir()) == []
 
 
-def test_interrupts_are_put_off_and_not_lost() -> None:
+def test_interrupts_are_deferred_and_not_lost() -> None:
     done = []
-    with pytest.raises(KeyboardInterrupt), put_off():
+    with pytest.raises(KeyboardInterrupt), defer_signals():
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.05)
         done.append("cleaned up")
@@ -254,7 +254,7 @@ def test_interrupts_are_put_off_and_not_lost() -> None:
 def test_ignored_signals_stay_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with put_off():
+        with defer_signals():
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)

@@ -1,4 +1,4 @@
-"""A switch that is started anew between the look and the bundle: it never gets a part of what was meant."""
+"""A switch that is restarted between the look and the bundle: it never gets a part of what was meant."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from dnsteer.deploy.backends import change_overlay
 from dnsteer.deploy.overlay_edits import take_out
 from dnsteer.deploy.run import Options, deploy
-from dnsteer.deploy.target_switch import Switch as Where
+from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status.verify import verify
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.restart_fence import RestartedError
@@ -32,7 +33,7 @@ def restart(switch: Switch) -> None:
 
 @pytest.fixture
 def late(applied: Switch, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Lets the switch be started anew just before the next bundle is sent."""
+    """Lets the switch be restarted just before the next bundle is sent."""
     bundle, pending = OpenFlow.bundle, list[str]()
 
     def send(self: OpenFlow, lines: list[str]) -> None:
@@ -47,17 +48,17 @@ def late(applied: Switch, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]
 
 def test_a_quick_verb_makes_the_tables_whole(applied: Switch, late: Callable[[], None]) -> None:
     late()
-    assert change_overlay(Where(applied.database), None, take_out("farm/ns1", "down")).repaired
+    assert change_overlay(TargetSwitch(applied.database), None, take_out("farm/ns1", "down")).repaired
     assert verify(spec_of(FARM), applied.database) == []
 
 
 def test_an_apply_is_refused_whole(applied: Switch, late: Callable[[], None]) -> None:
     late()
-    with pytest.raises(RestartedError, match="started anew"):
-        deploy(spec_of(HEAVIER), Where(applied.database))
+    with pytest.raises(RestartedError, match="restarted"):
+        deploy(SpecTarget(spec_of(HEAVIER)), TargetSwitch(applied.database))
     assert applied.flows() == set()  # not a part of them
     assert on(applied)("history", "--json").json["current"] == 1
-    assert on(applied)("due").code == 0
+    assert on(applied)("reconcile").code == 0
     assert verify(spec_of(FARM), applied.database) == []
 
 
@@ -70,7 +71,7 @@ def test_an_answer_that_comes_after_a_restart(applied: Switch) -> None:
         asked.append(reasons)
 
     more = spec_of(FARM.replace("slots: 32", "slots: 64"))
-    deploy(more, Where(applied.database), Options(), confirm=answer)
+    deploy(SpecTarget(more), TargetSwitch(applied.database), Options(), confirm=answer)
     assert len(asked) == 2  # it was another switch by then
     assert verify(more, applied.database) == []
 

@@ -15,8 +15,9 @@ import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from dnsteer.deploy.run import Options, look
-from dnsteer.deploy.target_switch import Switch as Where
+from dnsteer.deploy.run import Options, preview
+from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status.verify import Drift, verify
 from dnsteer.switch.settings import SETTINGS, Level
 from tests.packet.applying import apply
@@ -103,11 +104,11 @@ def test_what_is_dnsteers_is_named_and_put_right(what: str, applied: Switch, tmp
     seen = status(applied)
     assert [d["detail"] for d in seen["drift"]] == [found.detail]
     assert (seen["ok"], seen["warnings"]) == (False, [])
-    outlook = look(SPEC, Where(applied.database), Options())
-    assert len(outlook.prepared.settings) == 1
-    assert case.said.replace(" is ", " ") in outlook.prepared.settings[0]
+    summary = preview(SpecTarget(SPEC), TargetSwitch(applied.database), Options())
+    assert len(summary.found.settings) == 1
+    assert case.said.replace(" is ", " ") in summary.found.settings[0]
     done = apply(SPEC, applied.database)
-    assert done.settings == outlook.prepared.settings
+    assert done.settings == summary.found.settings
     assert not done.flows
     assert verify(SPEC, applied.database) == []
     assert passes(applied, case.stops)
@@ -227,9 +228,9 @@ def test_a_port_that_is_down_is_not_gone(applied: Switch, tmp_path: Path) -> Non
     assert found.detail.endswith("ovs-ofctl -O OpenFlow15 mod-port br-dns p0 up")
     seen = status(applied)
     assert (seen["ok"], seen["drift"][0]["kind"]) == (False, "port down")
-    outlook = look(SPEC, Where(applied.database), Options())
-    assert not outlook.changed  # somebody took it down; apply only says so
-    assert outlook.warnings == [f"port p0: {found.detail}"]
+    summary = preview(SpecTarget(SPEC), TargetSwitch(applied.database), Options())
+    assert not summary.changed  # somebody took it down; apply only says so
+    assert summary.warnings == [f"port p0: {found.detail}"]
     mend(applied, found)
     assert verify(SPEC, applied.database) == []
     assert passes(applied, QUERY)

@@ -73,7 +73,7 @@ def test_an_apply_sets_it_and_another_value_is_a_difference(bare: Running, tmp_p
     assert on(bare)("verify", file).code == 0
 
 
-@pytest.mark.parametrize("verb", ["restore", "due"])
+@pytest.mark.parametrize("verb", ["restore", "reconcile"])
 def test_it_is_set_again_after_a_restart(verb: str, bare: Running, tmp_path: Path) -> None:
     assert on(bare)("apply", spec_file(tmp_path, LARGE), "--grace", "0").code == 0
     bare.kill_switch()

@@ -13,13 +13,13 @@ import pytest
 
 from dnsteer.deploy.backends import change_overlay
 from dnsteer.deploy.overlay_edits import advance
-from dnsteer.deploy.target_switch import Switch as Where
-from dnsteer.slots.maintenance import Absence, Overlay
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.status import counters
 from dnsteer.status.rates import between
-from dnsteer.switch.record import Record
-from dnsteer.switch.state import State
-from tests.packet.statuses import NOW, backends, deployed, load, out, put_in, status
+from dnsteer.switch.session import Session
+from dnsteer.switch.state import AppliedState
+from tests.packet.statuses import NOW, backends, deployed, insert_by_start, load, out, status
 from tests.packet.switches import BRIDGE, LARGE, Switch, cli, spec_of
 
 MANY = spec_of(LARGE)
@@ -29,9 +29,9 @@ KEYS = {
 }  # fmt: skip
 
 
-def record_of(where: Where) -> State:
-    with Record(where.remote) as record:
-        return record.state(record.the_bridge(None), 1)
+def record_of(target: TargetSwitch) -> AppliedState:
+    with Session(target.remote) as session:
+        return session.state(session.record_of(None), 1)
 
 
 def test_a_switch_as_it_should_be(switch: Switch) -> None:
@@ -58,13 +58,13 @@ def test_a_switch_as_it_should_be(switch: Switch) -> None:
 
 def test_every_packet_is_counted_once(switch: Switch) -> None:
     """For its VIP and for its backend, UDP apart from TCP, by the pool's slots and by its group."""
-    where = deployed(switch)
-    out(where, "direct/a")
-    client, (hashed, direct) = where.client(BRIDGE), record_of(where).members
+    target = deployed(switch)
+    out(target, "direct/a")
+    client, (hashed, direct) = target.client(BRIDGE), record_of(target).members
     before = counters.take(client)
     for address in ("198.51.100.53", "198.51.100.54"):
         for _ in range(5):
-            put_in(switch, address, udp=40, tcp=20)
+            insert_by_start(switch, address, udp=40, tcp=20)
     ways = {m.name: [counters.Way(direct.number, m.number, p) for p in ("udp", "tcp")] for m in direct.members}
     pool = [counters.Way(hashed.number, m.number, p) for m in hashed.members for p in ("udp", "tcp")]
     sample = dict(before)
@@ -89,8 +89,8 @@ def test_every_packet_is_counted_once(switch: Switch) -> None:
 
 def test_rates_are_those_of_the_load(switch: Switch) -> None:
     """Roughly: on a busy machine neither the load nor the switch keeps its pace."""
-    where = deployed(switch)
-    out(where, "direct/a")
+    target = deployed(switch)
+    out(target, "direct/a")
     with load(switch, "198.51.100.54", udp=400, tcp=200):
         found = status(switch, "--no-verify", "--interval", "2s")
         people = cli(
@@ -135,11 +135,11 @@ def test_who_is_out_and_the_slots_that_the_tables_have(switch: Switch) -> None:
         f"      - {{name: {n}, ipv4: 10.53.0.{i}, ipv6: '2001:db8:53::{i}', mac: '02:00:00:00:04:{i}'{more}}}\n"
         for n, i, more in (("d", 21, ", weight: 2"), ("e", 22, ", state: down"), ("f", 23, ""))
     ))  # fmt: skip
-    where = deployed(switch, text)
-    out(where, "direct/d", over=100, note="slowly", ago=40)
-    change_overlay(where, None, advance, time=NOW)
-    out(where, "direct/a", lasts=7200, note="kernel [bold]update[/bold]")
-    out(where, "direct/f", "down")
+    target = deployed(switch, text)
+    out(target, "direct/d", over=100, note="slowly", ago=40)
+    change_overlay(target, None, advance, time=NOW)
+    out(target, "direct/a", lasts=7200, note="kernel [bold]update[/bold]")
+    out(target, "direct/f", "down")
     found = status(switch)
     here = backends(found, "direct")
     assert {n: b["state"] for n, b in here.items()} == {
@@ -171,16 +171,16 @@ def test_pools_whose_families_differ_are_two(switch: Switch) -> None:
 
 
 def test_what_is_over_and_what_is_dark_are_warnings(switch: Switch) -> None:
-    where = deployed(switch)
-    overlay = [Absence("direct", n, "down", NOW.isoformat(), "me@here") for n in ("a", "c")]
-    change_overlay(where, None, lambda *_: Overlay((*overlay,)))
-    out(where, "hashed/b", lasts=60, ago=100)
+    target = deployed(switch)
+    overlay = [Maintenance("direct", n, "down", NOW.isoformat(), "me@here") for n in ("a", "c")]
+    change_overlay(target, None, lambda *_: Overlay((*overlay,)))
+    out(target, "hashed/b", lasts=60, ago=100)
     found = status(switch)
     assert backends(found, "hashed")["b"]["overdue"] is True
     assert [a["overdue"] for a in found["overlay"]] == [False, False, True]
     dark, over = found["warnings"]
     assert "pool direct: every backend is down" in dark
-    assert re.search(r"hashed/b was to be drained until .*dnsteer due", over)
+    assert re.search(r"hashed/b was to be drained until .*dnsteer reconcile", over)
 
 
 def test_without_rates_nothing_is_waited_for(switch: Switch) -> None:

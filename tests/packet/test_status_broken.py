@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from dnsteer.slots.maintenance import Absence, Overlay
-from dnsteer.switch.record import Record
+from dnsteer.slots.maintenance import Maintenance, Overlay
+from dnsteer.switch.session import Session
 from dnsteer.tables.cookies import Category, cookie
 from tests.packet.statuses import GONE, NOW, backends, deployed, out, status
 from tests.packet.switches import BRIDGE, Switch, cli
@@ -42,10 +42,10 @@ def test_tables_that_are_not_the_recorded_ones(switch: Switch) -> None:
 
 def test_a_change_that_was_cut_off(switch: Switch) -> None:
     where = deployed(switch)
-    with Record(where.remote) as record:
-        standing = record.the_bridge(None)
-        overlay = Overlay((Absence("direct", "a", "drain", NOW.isoformat(), "me@here"),))
-        pending = record.begin(standing, record.state(standing, 1), overlay)
+    with Session(where.remote) as session:
+        record = session.record_of(None)
+        overlay = Overlay((Maintenance("direct", "a", "drain", NOW.isoformat(), "me@here"),))
+        pending = session.begin(record, session.state(record, 1), overlay)
     found = status(switch, "--no-verify", code=2)
     assert (found["interrupted"]["tables"], found["tables"], found["warnings"]) == ("recorded", "recorded", [])
     assert [d["kind"] for d in status(switch, code=2)["drift"]] == []

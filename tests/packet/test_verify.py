@@ -243,7 +243,7 @@ def test_the_command(switch: Switch, tmp_path: Path) -> None:
 
 
 def test_a_drain_meanwhile_is_no_drift(switch: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Verify reads the overlay first and the tables later: what changed between is looked at again."""
+    """Verify reads the overlay first and the tables later: what changed between is read again."""
     apply(SPEC, switch.database)
     dump, drains = OpenFlow.dump, iter([True])
 

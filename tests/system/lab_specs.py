@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dnsteer.checks.load import check_document
-from dnsteer.deploy.apply import Applied
 from dnsteer.deploy.run import Options, deploy
-from dnsteer.deploy.target_switch import Switch
+from dnsteer.deploy.send import Applied
+from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.lab import names
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
@@ -114,8 +115,8 @@ vips:
 
 def apply_in_lab(loaded: Loaded) -> Applied:
     """Apply to the running lab."""
-    switch = Switch(names.db_target(), extension=str(names.EXTENSION_SOCKET))
-    return deploy(loaded, switch, Options(grace=0), progress=lambda _: None).applied
+    switch = TargetSwitch(names.db_target(), extension=str(names.EXTENSION_SOCKET))
+    return deploy(SpecTarget(loaded), switch, Options(grace=0), progress=lambda _: None).applied
 
 
 def drift_in_lab(loaded: Loaded) -> list[Drift]:

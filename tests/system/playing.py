@@ -21,7 +21,8 @@ from dnsteer.checks.load import load_spec
 from dnsteer.deploy.backends import change_overlay
 from dnsteer.deploy.overlay_edits import bring_back, take_out
 from dnsteer.deploy.run import deploy
-from dnsteer.deploy.target_switch import Switch, now
+from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.target_switch import TargetSwitch, now
 from dnsteer.lab import names
 from dnsteer.lab.command import netns_exec, run
 from dnsteer.slots.maintenance import Kind
@@ -80,9 +81,9 @@ class Site:
     """More for ansible-playbook."""
 
     @property
-    def switch(self) -> Switch:
+    def switch(self) -> TargetSwitch:
         """The lab's. What a test does to it goes by the library: that is much faster than the command."""
-        return Switch(names.db_target())
+        return TargetSwitch(names.db_target())
 
     def spec(self, name: str, addresses: str = ADDRESSES, **changes: str) -> Path:
         """A spec like the lab's, with other VIP addresses, and each of *changes* replaced by its value."""
@@ -112,7 +113,7 @@ class Site:
 
     def apply(self, spec: Path) -> None:
         """Bring the switch to *spec*."""
-        deploy(load_spec(spec), self.switch)
+        deploy(SpecTarget(load_spec(spec)), self.switch)
 
     def record(self) -> Reading:
         """What the switch's record says."""
@@ -130,8 +131,8 @@ class Site:
 
     def everybody_in(self) -> None:
         """End what takes backends out."""
-        for absence in self.record().overlay or ():
-            change_overlay(self.switch, None, bring_back(absence.name, absence.kind))
+        for entry in self.record().overlay or ():
+            change_overlay(self.switch, None, bring_back(entry.name, entry.kind))
 
     def backends(self) -> dict[str, str]:
         """The state of each backend, as the record says."""

@@ -19,7 +19,8 @@ from dnsteer.checks.load import load_spec
 from dnsteer.deploy.backends import change_overlay
 from dnsteer.deploy.overlay_edits import bring_back
 from dnsteer.deploy.run import deploy
-from dnsteer.deploy.target_switch import Switch
+from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status.record import Reading, read_record
 from tests.system.left_out import NEW, OLD, SPEC, documented, machine
 from tests.system.playing import RUNBOOKS, Played, Site, make_wheel
@@ -122,7 +123,7 @@ class Bench:
     """The controller, and the switch."""
 
     site: Site
-    switch: Switch
+    switch: TargetSwitch
 
     def record(self) -> Reading:
         return read_record(self.switch.remote, None, 10)
@@ -131,9 +132,9 @@ class Bench:
         """Bring the switch to a spec, and let nobody be out."""
         spec = self.site.folder / "applied.yaml"
         spec.write_text(text)
-        deploy(load_spec(spec), self.switch)
-        for absence in self.record().overlay or ():
-            change_overlay(self.switch, None, bring_back(absence.name, absence.kind))
+        deploy(SpecTarget(load_spec(spec)), self.switch)
+        for entry in self.record().overlay or ():
+            change_overlay(self.switch, None, bring_back(entry.name, entry.kind))
 
     def play(self, playbook: str, given: dict[str, Any]) -> Played:
         """Prepare what the playbook works on, and play it."""
@@ -191,7 +192,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         (folder / "hook.yml").write_text(
             f"- name: Hook\n  ansible.builtin.command:\n    argv: [touch, {folder}/hooked]\n  changed_when: true\n"
         )
-        yield Bench(site, Switch(running.database))
+        yield Bench(site, TargetSwitch(running.database))
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from dnsteer.cli.output import Exit, err, out, reporting
 from tests.unit.commands import ENV, SPEC, Command, dnsteer, files_of_at_most, shell
 from tests.unit.test_docs import options
 
-CHANGING = ["apply", "rollback", "restore", "drain", "undrain", "down", "up", "due"]
+CHANGING = ["apply", "rollback", "restore", "drain", "undrain", "down", "up", "reconcile"]
 VERBS = [
     "check",
     "render",
@@ -330,3 +330,10 @@ def test_interrupts_are_not_lost_where_python_loses_or_repeats_them(where: str, 
     done = subprocess.run([sys.executable, "-m", "work"], capture_output=True, text=True, check=False, env=env)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "dnsteer: interrupted\n")
     assert time.monotonic() - start < 4
+
+
+def test_the_earlier_name_of_reconcile_still_works(tmp_path: Path) -> None:
+    """Units that an earlier release installed call it; it is not in the list of verbs."""
+    assert " due " not in dnsteer("--help").stdout
+    done = dnsteer("due", "--db", f"unix:{tmp_path}/none.sock")
+    assert done.returncode == dnsteer("reconcile", "--db", f"unix:{tmp_path}/none.sock").returncode == Exit.UNAVAILABLE

@@ -102,12 +102,12 @@ def test_the_units_and_playbooks_that_are_named_exist() -> None:
 
 
 def test_the_table_of_the_record_has_the_keys_that_are_written() -> None:
-    from dnsteer.switch import record, state
+    from dnsteer.switch import session, state
 
     text = (ROOT / "docs" / "operations.md").read_text()
     keys = {getattr(state, k) for k in dir(state) if k.endswith("_KEY")} - {"dnsteer"}
     assert [k for k in sorted(keys) if f"`{k}`" not in text and f":{k}`" not in text] == []
-    assert f"`flow_tables` {record._FIRST} to {record._FIRST + record._RING - 1}" in text
+    assert f"`flow_tables` {session._FIRST} to {session._FIRST + session._RING - 1}" in text
 
 
 def test_the_first_thing_to_do_is_to_look() -> None:

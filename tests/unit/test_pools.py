@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from dnsteer.slots.maintenance import Absence, Kind, Overlay
+from dnsteer.slots.maintenance import Kind, Maintenance, Overlay
 from dnsteer.slots.membership import Member, Membership
 from dnsteer.status.counters import Way
 from dnsteer.status.pools import BackendView, view_pools
@@ -20,13 +20,13 @@ def pool(*members: Member) -> Membership:
     return Membership("farm", "pool farm", 7, "source-port", 64, "keep", members)
 
 
-def absence(backend: str, kind: Kind = "drain", gone: int = 1000, until: int = 0) -> Absence:
+def entry(backend: str, kind: Kind = "drain", gone: int = 1000, until: int = 0) -> Maintenance:
     end = (NOW + timedelta(seconds=until)).isoformat() if until else ""
-    return Absence("farm", backend, kind, NOW.isoformat(), "me@here", until=end, gone=gone)
+    return Maintenance("farm", backend, kind, NOW.isoformat(), "me@here", until=end, gone=gone)
 
 
-def backends(members: Membership, *absences: Absence) -> dict[str, BackendView]:
-    (found,) = view_pools([members], Overlay(absences), Rates(), NOW)
+def backends(members: Membership, *maintenance: Maintenance) -> dict[str, BackendView]:
+    (found,) = view_pools([members], Overlay(maintenance), Rates(), NOW)
     return {b.name: b for b in found.backends}
 
 
@@ -51,14 +51,14 @@ def test_a_backend_of_weight_0_is_up_without_slots() -> None:
 
 @pytest.mark.parametrize(("gone", "state"), [(0, "draining"), (400, "draining"), (1000, "drained")])
 def test_a_drain_says_how_far_it_is(gone: int, state: str) -> None:
-    found = backends(pool(A, B), absence("b", gone=gone))["b"]
+    found = backends(pool(A, B), entry("b", gone=gone))["b"]
     assert (found.state, found.drained, found.slots) == (state, gone / 1000, 43 - -(-43 * gone // 1000))
 
 
 def test_down_outdoes_drained_and_either_may_be_overdue() -> None:
-    found = backends(pool(A, B), absence("b", until=-5), absence("b", "down"))["b"]
-    assert (found.state, found.overdue, found.absence) == ("down", True, absence("b", "down"))
-    assert backends(pool(A, B), absence("b", until=5))["b"].overdue is False
+    found = backends(pool(A, B), entry("b", until=-5), entry("b", "down"))["b"]
+    assert (found.state, found.overdue, found.entry) == ("down", True, entry("b", "down"))
+    assert backends(pool(A, B), entry("b", until=5))["b"].overdue is False
 
 
 def test_without_a_readable_overlay_only_what_is_certain_is_said() -> None:

@@ -43,7 +43,7 @@ def test_order_spelling_and_origin_make_no_other_program() -> None:
     other["about"] = "from elsewhere"
     other["backends"] = [{**B, "mac": B["mac"].upper()}, A]
     assert program_diff.same(ONE, other)
-    assert list(program_diff.differences(ONE, other)) == []
+    assert list(program_diff.program_differences(ONE, other)) == []
 
 
 def test_both_is_the_new_one_with_what_only_the_old_one_serves() -> None:
@@ -87,13 +87,13 @@ def test_names_that_are_taken() -> None:
 
 @pytest.mark.parametrize(("have", "want"), list(itertools.product([ONE, TWO], repeat=2)))
 def test_no_difference_is_the_same(have: program_diff.Value, want: program_diff.Value) -> None:
-    assert (not list(program_diff.differences(have, want))) == program_diff.same(have, want)
+    assert (not list(program_diff.program_differences(have, want))) == program_diff.same(have, want)
 
 
 def test_what_hardware_does_counts() -> None:
     slots = [{"backend": B["name"]}, {"backend": B["name"]}]
     found = program_diff.readable({"program": ONE, "services": [{"vip": "one", "slots": slots}]}, "it")
-    (difference,) = program_diff.differences(found, ONE)
+    (difference,) = program_diff.program_differences(found, ONE)
     assert difference.key == ("198.51.100.1", "udp", 53)
     assert difference.detail == f"slot 0: 1 go to {B['name']}, should to {A['name']}"
 

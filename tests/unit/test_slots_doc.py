@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dnsteer.slots.assignment import assign
-from dnsteer.slots.maintenance import WHOLE, Absence
+from dnsteer.slots.maintenance import DRAINED, Maintenance
 from dnsteer.slots.overlay import overlay, without
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -195,18 +195,18 @@ def test_the_rules_give_what_commands_do(weights: dict[str, int], slots: int, da
     table: Sequence[str | None] = base
     for n, name in enumerate(out, 1):
         table = handed(table, weights, set(out[:n]), {name})
-    absences = [Absence("pool", name, "drain", "", "") for name in out]
-    assert tuple(table) == without(base, weights, (), absences)
+    maintenance = [Maintenance("pool", name, "drain", "", "") for name in out]
+    assert tuple(table) == without(base, weights, (), maintenance)
 
 
-@given(st.integers(1, WHOLE - 1))
+@given(st.integers(1, DRAINED - 1))
 def test_the_order_in_which_a_drain_takes_slots(gone: int) -> None:
     weights = {"ns1": 1, "ns2": 3}
     base = assign(weights, 64)
     own = [slot for slot, name in enumerate(base) if name == "ns2"]
     text = {slot: b"ns2" + bytes([0]) + str(slot).encode() for slot in own}
     leaving = sorted(own, key=lambda slot: hashlib.blake2b(text[slot], digest_size=8).digest())
-    kept = [slot for slot, name in enumerate(without(base, weights, (), [Absence("p", "ns2", "drain", "", "", gone=gone)]))
-            if name == "ns2"]  # fmt: skip
+    drain = Maintenance("p", "ns2", "drain", "", "", gone=gone)
+    kept = [slot for slot, name in enumerate(without(base, weights, (), [drain])) if name == "ns2"]
     assert set(kept) == set(leaving[len(own) - len(kept) :])
-    assert len(own) - len(kept) == -(-len(own) * gone // WHOLE)
+    assert len(own) - len(kept) == -(-len(own) * gone // DRAINED)

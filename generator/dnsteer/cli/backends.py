@@ -1,4 +1,4 @@
-"""Verbs that take backends out and back in: `drain`, `undrain`, `down`, `up`, and `due` for what time brings."""
+"""Verbs that take backends out and back in: `drain`, `undrain`, `down`, `up`, and `reconcile` for the timer."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import typer
 
 from dnsteer.cli.output import Exit, Json, err, out, print_json
 from dnsteer.cli.running_switch import Bridge, DryRun, NeverAsks, Note, Yes, confirm, on_switch, progress, seconds
-from dnsteer.deploy.target_switch import Switch, now, one_of
-from dnsteer.slots.maintenance import WHOLE, Kind
+from dnsteer.deploy.target_switch import TargetSwitch, now, one_of
+from dnsteer.slots.maintenance import DRAINED, Kind
 from dnsteer.spec.errors import escape
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Name = Annotated[str, typer.Argument(metavar="POOL/BACKEND", help="The backend.", show_default=False)]
 Lasts = Annotated[
     float | None,
-    typer.Option("--for", metavar="TIME", parser=seconds, help="Undone after this time (15m, 2h), by `due`."),
+    typer.Option("--for", metavar="TIME", parser=seconds, help="Undone after this time (15m, 2h), by `reconcile`."),
 ]  # fmt: skip
 Over = Annotated[
     float | None,
@@ -32,12 +32,14 @@ _OUT, _BACK = {"drain": "drained", "down": "down"}, {"drain": "undrain", "down":
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
-    for verb in (drain, undrain, down, up, due):
+    for verb in (drain, undrain, down, up, reconcile):
         app.command(verb.__name__)(on_switch(verb))
+    # The deprecated name of `reconcile`, which units of earlier releases call every 10 s: it warns of nothing.
+    app.command("due", hidden=True)(on_switch(reconcile))
 
 
 def drain(
-    switch: Switch, name: Name, over: Over = None, lasts: Lasts = None, note: Note = "", bridge: Bridge = None,
+    switch: TargetSwitch, name: Name, over: Over = None, lasts: Lasts = None, note: Note = "", bridge: Bridge = None,
     yes: Yes = False, dry_run: DryRun = False, json: Json = False,
 ) -> None:  # fmt: skip
     """Take a backend out: its slots, and no others, go to the rest of its pool."""
@@ -45,14 +47,14 @@ def drain(
         raise typer.BadParameter("--for must be longer than --over, or the drain ends before its last slots have left")
     change = _take_out(switch, name, "drain", over, lasts, note, bridge, yes, dry_run, json)
     pool, backend = name.split("/")
-    absence = change.after.find(pool, backend, "drain")
-    if not dry_run and absence is not None and absence.gone < WHOLE:
+    entry = change.after.find(pool, backend, "drain")
+    if not dry_run and entry is not None and entry.gone < DRAINED:
         _drain_on(switch, change, pool, backend, json)
     _report(change, name, dry_run, json, f"{name} is drained already")
 
 
 def undrain(
-    switch: Switch,
+    switch: TargetSwitch,
     name: Name,
     bridge: Bridge = None,
     yes: NeverAsks = False,
@@ -64,7 +66,7 @@ def undrain(
 
 
 def down(
-    switch: Switch, name: Name, lasts: Lasts = None, note: Note = "", bridge: Bridge = None, yes: Yes = False,
+    switch: TargetSwitch, name: Name, lasts: Lasts = None, note: Note = "", bridge: Bridge = None, yes: Yes = False,
     dry_run: DryRun = False, json: Json = False,
 ) -> None:  # fmt: skip
     """Take a failed backend out at once."""
@@ -73,7 +75,7 @@ def down(
 
 
 def up(
-    switch: Switch,
+    switch: TargetSwitch,
     name: Name,
     bridge: Bridge = None,
     yes: NeverAsks = False,
@@ -84,13 +86,13 @@ def up(
     _bring_back(switch, name, "down", bridge, dry_run, json)
 
 
-def due(switch: Switch, bridge: Bridge = None, dry_run: DryRun = False, json: Json = False) -> None:
-    """Do what is due: undo drains and downs whose time is over, go on with gradual drains, bring back tables that a restart
-    of ovs-vswitchd emptied. For a timer: says nothing when nothing is due.
+def reconcile(switch: TargetSwitch, bridge: Bridge = None, dry_run: DryRun = False, json: Json = False) -> None:
+    """End maintenance whose time is over, advance gradual drains, and restore tables that a restart of ovs-vswitchd emptied.
+    For a timer: prints nothing when there is nothing to do.
     """
-    from dnsteer.deploy.reconcile import due as run_due
+    from dnsteer.deploy.reconcile import reconcile as run_reconcile
 
-    done = run_due(switch, bridge, dry_run=dry_run, progress=progress(json))
+    done = run_reconcile(switch, bridge, dry_run=dry_run, progress=progress(json))
     failed = one_of(done.failed) if done.failed else None
     if json:
         value = {
@@ -117,17 +119,17 @@ def due(switch: Switch, bridge: Bridge = None, dry_run: DryRun = False, json: Js
 
 
 def _take_out(
-    switch: Switch, name: str, kind: Kind, over: float | None, lasts: float | None, note: str, bridge: str | None,
+    switch: TargetSwitch, name: str, kind: Kind, over: float | None, lasts: float | None, note: str, bridge: str | None,
     yes: bool, dry_run: bool, json: bool,
 ) -> Change:  # fmt: skip
     from dnsteer.deploy.overlay_edits import take_out
 
     # What a gradual drain would do is what it comes to in the end.
-    edit = take_out(name, kind, over=over or 0, lasts=lasts or 0, note=note, whole=dry_run)
+    edit = take_out(name, kind, over=over or 0, lasts=lasts or 0, note=note, to_the_end=dry_run)
     return _change(switch, name, edit, bridge, yes, dry_run, json)
 
 
-def _bring_back(switch: Switch, name: str, kind: Kind, bridge: str | None, dry_run: bool, json: bool) -> None:
+def _bring_back(switch: TargetSwitch, name: str, kind: Kind, bridge: str | None, dry_run: bool, json: bool) -> None:
     from dnsteer.deploy.overlay_edits import bring_back
 
     # It gets its own slots back and no others, so there is nothing to ask.
@@ -138,7 +140,9 @@ def _bring_back(switch: Switch, name: str, kind: Kind, bridge: str | None, dry_r
     _report(change, name, dry_run, json, f"{name} is not {_OUT[kind]}{hint}")
 
 
-def _change(switch: Switch, name: str, edit: Edit, bridge: str | None, yes: bool, dry_run: bool, json: bool) -> Change:
+def _change(
+    switch: TargetSwitch, name: str, edit: Edit, bridge: str | None, yes: bool, dry_run: bool, json: bool
+) -> Change:
     from dnsteer.deploy.backends import change_overlay
 
     return change_overlay(
@@ -166,7 +170,7 @@ def _report(change: Change, name: str, dry_run: bool, json: bool, nothing: str) 
     out.print("\n".join(f"{change.bridge}: {verb}: {escape(line)}" for line in change.words()))
 
 
-def _drain_on(switch: Switch, first: Change, pool: str, backend: str, json: bool) -> None:
+def _drain_on(switch: TargetSwitch, first: Change, pool: str, backend: str, json: bool) -> None:
     """Go on with a gradual drain until it is done; what moved is added to *first*. Raises SwitchError when it is ended."""
     from dnsteer.deploy.backends import change_overlay
     from dnsteer.deploy.movement import together
@@ -179,20 +183,22 @@ def _drain_on(switch: Switch, first: Change, pool: str, backend: str, json: bool
             try:
                 change = change_overlay(switch, first.bridge, advance, pool=pool)
             except SwitchError as failed:
-                far = f"{pool}/{backend} is {last.gone / 10 if last else 0:.0f} % drained, and `due` goes on with it"
+                far = f"{pool}/{backend} is {last.gone / 10 if last else 0:.0f} % drained, and `reconcile` goes on with it"
                 raise one_of([failed], [far]) from None
-            absence = change.after.find(pool, backend, "drain")
-            if absence is None:
+            entry = change.after.find(pool, backend, "drain")
+            if entry is None:
                 last = change.before.find(pool, backend, "drain") or last
                 why = "its --for was over" if last and last.expired(now()) else "somebody ended it"
                 has = "it is down" if change.after.find(pool, backend, "down") else "it has its slots"
                 raise SwitchError(f"{pool}/{backend} is NOT drained: {why}; {has}")
-            last = absence
-            say(f"{pool}/{backend}: {absence.gone / 10:.0f} % drained")
+            last = entry
+            say(f"{pool}/{backend}: {entry.gone / 10:.0f} % drained")
             first.moves = together(first.moves, change.moves)
             first.after = change.after
-            if absence.gone == WHOLE:
+            if entry.gone == DRAINED:
                 return
-            time.sleep(max(_LEAST, absence.over / _STEPS))
+            time.sleep(max(_LEAST, entry.over / _STEPS))
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"{pool}/{backend} stays as far drained as it is; `due` goes on with it") from None
+        raise KeyboardInterrupt(
+            f"{pool}/{backend} stays as far drained as it is; `reconcile` goes on with it"
+        ) from None

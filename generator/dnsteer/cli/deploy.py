@@ -23,13 +23,13 @@ from dnsteer.cli.output import (
     spec_warnings,
 )
 from dnsteer.cli.running_switch import DryRun, Note, Yes, confirm, on_switch, progress
-from dnsteer.deploy.target_switch import GRACE, Switch
+from dnsteer.deploy.target_switch import GRACE, TargetSwitch
 from dnsteer.spec.errors import escape
 
 if TYPE_CHECKING:
-    from dnsteer.deploy.prefetch import Ahead
+    from dnsteer.deploy.prefetch import Prefetch
     from dnsteer.deploy.run import Deployed
-    from dnsteer.deploy.summary import Outlook
+    from dnsteer.deploy.summary import PlanSummary
     from dnsteer.spec.loaded import Loaded
 
 Adopt = Annotated[bool, typer.Option("--adopt", help="Take over a bridge that dnsteer did not make.")]
@@ -50,8 +50,8 @@ def register(app: typer.Typer) -> None:
 
 
 def plan(
-    switch: Switch, spec: SpecFile, verbose: Details = False, adopt: Adopt = False, rename: Rename = False, note: Note = "",
-    grace: Grace = GRACE,
+    switch: TargetSwitch, spec: SpecFile, verbose: Details = False, adopt: Adopt = False, rename: Rename = False,
+    note: Note = "", grace: Grace = GRACE,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a plan file, for apply --plan.")
     ] = None,
@@ -60,22 +60,23 @@ def plan(
     """Say what an apply would change on the switch. Changes nothing; exit code 0: nothing to do, 2: changes."""
     if output == Path("-"):
         raise typer.BadParameter("found -o -; expected a file: the plan's words go to standard output")
-    with _loaded(spec, switch, json, verbose) as (loaded, ahead):
+    with _loaded(spec, switch, json, verbose) as (loaded, prefetch):
         from dnsteer.deploy import plan_file
-        from dnsteer.deploy.run import Options, look
+        from dnsteer.deploy.run import Options, preview
+        from dnsteer.deploy.target import SpecTarget
 
         options = Options(adopt, rename, note, grace)
-        outlook = look(loaded, switch, options, ahead=ahead)
+        summary = preview(SpecTarget(loaded), switch, options, prefetch=prefetch)
     if output is not None:
-        plan_file.write(outlook, switch, options, output)
-    show(outlook, verbose=verbose, json=json)
+        plan_file.write(summary, switch, options, output)
+    show(summary, verbose=verbose, json=json)
     if output is not None and not json:
         out.print(f"plan written to {output}; to do exactly this: dnsteer apply --plan {output}")
-    raise typer.Exit(Exit.DIFFERENT if outlook.changed else Exit.OK)
+    raise typer.Exit(Exit.DIFFERENT if summary.changed else Exit.OK)
 
 
 def apply(
-    switch: Switch,
+    switch: TargetSwitch,
     spec: Annotated[
         Path | None, typer.Argument(metavar="SPEC", help=f"{SPEC_HELP[:-1]}; left out with --plan.", show_default=False)
     ] = None,
@@ -95,55 +96,63 @@ def apply(
 
         value = plan_file.read(plan)
         if dry_run:
-            show(plan_file.look_again(value, plan, switch), verbose=False, json=json)
+            show(plan_file.preview_again(value, plan, switch), verbose=False, json=json)
             return
         done = plan_file.carry_out(value, plan, switch, confirm=confirm(yes, json), progress=progress(json))
     elif spec is not None:
-        with _loaded(spec, switch, json, verbose) as (loaded, ahead):
-            from dnsteer.deploy.run import Options, deploy, look
+        with _loaded(spec, switch, json, verbose) as (loaded, prefetch):
+            from dnsteer.deploy.run import Options, deploy, preview
+            from dnsteer.deploy.target import SpecTarget
 
             options = Options(adopt, rename, note, grace)
             if dry_run:
-                show(look(loaded, switch, options, ahead=ahead), verbose=False, json=json)
+                show(preview(SpecTarget(loaded), switch, options, prefetch=prefetch), verbose=False, json=json)
                 return
-            done = deploy(loaded, switch, options, confirm=confirm(yes, json), ahead=ahead, progress=progress(json))
+            done = deploy(
+                SpecTarget(loaded),
+                switch,
+                options,
+                confirm=confirm(yes, json),
+                prefetch=prefetch,
+                progress=progress(json),
+            )
     report(done, json)
 
 
 @contextmanager
-def _loaded(spec: Path, switch: Switch, json: bool, verbose: bool) -> Iterator[tuple[Loaded, Ahead]]:
+def _loaded(spec: Path, switch: TargetSwitch, json: bool, verbose: bool) -> Iterator[tuple[Loaded, Prefetch]]:
     """The spec, and the switch's tables: it prints them while the spec is checked and what that takes is imported."""
-    from dnsteer.deploy.prefetch import Ahead
+    from dnsteer.deploy.prefetch import Prefetch
     from dnsteer.spec.document import bridge_of, read_document
 
-    with Ahead(switch) as ahead:
+    with Prefetch(switch) as prefetch:
         document = read_document(spec)
-        ahead.begin(bridge_of(document))
-        yield check(document, json, verbose), ahead
+        prefetch.begin(bridge_of(document))
+        yield check(document, json, verbose), prefetch
 
 
-def show(outlook: Outlook, *, verbose: bool, json: bool) -> None:
+def show(summary: PlanSummary, *, verbose: bool, json: bool) -> None:
     """Print what would change."""
     from dnsteer.deploy.summary import as_json, counted, details, sentences
 
     if json:
-        print_json({**as_json(outlook, verbose=verbose), **spec_warnings(outlook.loaded)})
+        print_json({**as_json(summary, verbose=verbose), **spec_warnings(summary.loaded)})
         return
-    bridge = outlook.loaded.spec.switch.bridge
-    for warning in (*outlook.warnings, *outlook.ask):
+    bridge = summary.loaded.spec.switch.bridge
+    for warning in (*summary.warnings, *summary.ask):
         err.print(f"warning: {escape(warning)}")
-    _print_notes(outlook)
-    if not outlook.changed:
+    _print_notes(summary)
+    if not summary.changed:
         out.print(f"{bridge}: nothing to change")
         return
-    out.print("\n".join([f"{bridge}: would change", *(f"  {escape(line)}" for line in sentences(outlook))]))
-    out.print(f"  on the switch: {', '.join(counted(outlook.prepared.todo)) or 'no flow or group'}")
+    out.print("\n".join([f"{bridge}: would change", *(f"  {escape(line)}" for line in sentences(summary))]))
+    out.print(f"  on the switch: {', '.join(counted(summary.found.todo)) or 'no flow or group'}")
     if verbose:
-        out.print("\n".join(details(outlook.prepared.todo)))
+        out.print("\n".join(details(summary.found.todo)))
 
 
-def _print_notes(outlook: Outlook) -> None:
-    for note in outlook.notes:
+def _print_notes(summary: PlanSummary) -> None:
+    for note in summary.notes:
         err.print(f"note: {escape(note)}")
 
 
@@ -151,23 +160,23 @@ def report(done: Deployed, json: bool) -> None:
     """Print what was changed."""
     from dnsteer.deploy.summary import as_json, counted, counts, sentences
 
-    bridge, changed = done.outlook.loaded.spec.switch.bridge, done.applied.changed
+    bridge, changed = done.summary.loaded.spec.switch.bridge, done.applied.changed
     if json:
-        value = {**as_json(done.outlook, verbose=False), **spec_warnings(done.outlook.loaded)}
+        value = {**as_json(done.summary, verbose=False), **spec_warnings(done.summary.loaded)}
         print_json({**value, "changed": changed, "state": done.state, "counts": counts(done.applied.flows)})
         return
-    for warning in done.outlook.warnings:
+    for warning in done.summary.warnings:
         err.print(f"warning: {escape(warning)}")
-    _print_notes(done.outlook)
+    _print_notes(done.summary)
     if not changed:
         out.print(f"{bridge}: nothing to change")
         return
-    said = escape("; ".join([*sentences(done.outlook), *counted(done.applied.flows)]))
+    said = escape("; ".join([*sentences(done.summary), *counted(done.applied.flows)]))
     out.print(f"{bridge}: applied as state {done.state}; {said}")
 
 
 def verify(
-    switch: Switch,
+    switch: TargetSwitch,
     spec: SpecFile,
     ignore_foreign: Annotated[
         bool, typer.Option("--ignore-foreign", help="Say nothing about flows and ports that are not dnsteer's.")

@@ -11,12 +11,12 @@ import typer
 
 from dnsteer.cli.output import Exit, Json, Verbose, err, fail, load, out, print_json, spec_warnings, utc
 from dnsteer.cli.running_switch import Bridge, on_switch
-from dnsteer.deploy.target_switch import Switch
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.spec.errors import escape
 
 if TYPE_CHECKING:
     from dnsteer.proof.explain import QueryPath, Step
-    from dnsteer.slots.maintenance import Absence
+    from dnsteer.slots.maintenance import Maintenance
     from dnsteer.spec.loaded import Loaded
     from dnsteer.spec.model.types import Address
     from dnsteer.status.live import Live
@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
 
 
 def explain(
-    switch: Switch,
+    switch: TargetSwitch,
     spec: Annotated[
         Path | None,
         typer.Argument(metavar="[SPEC]", help="The spec, a YAML file; not with --live.", show_default=False),
@@ -70,7 +70,7 @@ def explain(
         _explain_query(loaded, running, query, uplink, json)
 
 
-def _read_live(switch: Switch, bridge: str | None, json: bool) -> Live:
+def _read_live(switch: TargetSwitch, bridge: str | None, json: bool) -> Live:
     from dnsteer.status.live import read_live
 
     found = read_live(switch, bridge)
@@ -229,13 +229,13 @@ def _show_view(loaded: Loaded, live: Live | None) -> None:
 _STATES = {"drain": "drained", "down": "down"}
 
 
-def _percent_gone(outage: Absence) -> str:
-    from dnsteer.slots.maintenance import WHOLE
+def _percent_gone(outage: Maintenance) -> str:
+    from dnsteer.slots.maintenance import DRAINED
 
-    return f" {outage.gone / 10:g} %" if outage.gone < WHOLE else ""
+    return f" {outage.gone / 10:g} %" if outage.gone < DRAINED else ""
 
 
-def _base_backend(path: QueryPath, outages: list[Absence]) -> str:
+def _base_backend(path: QueryPath, outages: list[Maintenance]) -> str:
     """The slot's backend when nobody is out, and why it does not have the slot now; empty where it has."""
     if path.base_backend is None or path.base_backend == path.backend:
         return ""
@@ -243,7 +243,7 @@ def _base_backend(path: QueryPath, outages: list[Absence]) -> str:
     return f"{path.base_backend}, which is {'; '.join(reasons)}"
 
 
-def _outage(outage: Absence) -> str:
+def _outage(outage: Maintenance) -> str:
     until = f", until {utc(outage.until)} UTC" if outage.until else ""
     note = f": {escape(outage.note)}" if outage.note else ""
     state = f"{_STATES[outage.kind]}{_percent_gone(outage)}"

@@ -10,7 +10,7 @@ import typer
 from dnsteer.cli.deploy import Grace, report, show
 from dnsteer.cli.output import Json, out, print_json
 from dnsteer.cli.running_switch import Bridge, DryRun, Note, Yes, confirm, on_switch, progress
-from dnsteer.deploy.target_switch import GRACE, Switch
+from dnsteer.deploy.target_switch import GRACE, TargetSwitch
 from dnsteer.spec.errors import escape
 
 
@@ -22,28 +22,28 @@ def register(app: typer.Typer) -> None:
     app.command("restore")(on_switch(restore))
 
 
-def history(switch: Switch, bridge: Bridge = None, json: Json = False) -> None:
+def history(switch: TargetSwitch, bridge: Bridge = None, json: Json = False) -> None:
     """List the states that were applied last, newest first; `rollback` goes back to any of them."""
-    from dnsteer.switch.record import Record
-    from dnsteer.switch.state import State
+    from dnsteer.switch.session import Session
+    from dnsteer.switch.state import AppliedState
 
-    with Record(switch.remote, switch.timeout) as record:
-        standing = record.the_bridge(bridge)
-        found = record.states(standing)
+    with Session(switch.remote, switch.timeout) as session:
+        record = session.record_of(bridge)
+        found = session.states(record)
     if json:
-        states = [_as_json(s, standing.number) if isinstance(s, State) else {"damaged": str(s)} for s in found]
-        print_json({"ok": True, "bridge": standing.bridge, "current": standing.number, "states": states})
+        states = [_as_json(s, record.number) if isinstance(s, AppliedState) else {"damaged": str(s)} for s in found]
+        print_json({"ok": True, "bridge": record.bridge, "current": record.number, "states": states})
         return
     for s in found:
-        if not isinstance(s, State):
+        if not isinstance(s, AppliedState):
             out.print(f"   damaged: {escape(str(s))}")
             continue
-        mark, note = ("*" if s.number == standing.number else " "), f"  {s.note}" if s.note else ""
+        mark, note = ("*" if s.number == record.number else " "), f"  {s.note}" if s.note else ""
         ended = f"  (ended: {', '.join(f'{a.kind} of {a.name}' for a in s.ended)})" if s.ended else ""
         line = f"{s.number:>4}  {s.time}  {s.by}  {s.file}  {s.digest[:12]}{note}{ended}"
         out.print(f"{mark} {escape(line)}")
     if not found:
-        out.print(f"{standing.bridge}: no state is recorded")
+        out.print(f"{record.bridge}: no state is recorded")
 
 
 def _as_json(state: Any, current: int) -> dict[str, Any]:
@@ -55,19 +55,19 @@ def _as_json(state: Any, current: int) -> dict[str, Any]:
 
 
 def show_state(
-    switch: Switch,
+    switch: TargetSwitch,
     number: Annotated[str, typer.Argument(metavar="N", help="Number of the state, or `current`.")] = "current",
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write it there.")] = None,
     bridge: Bridge = None,
 ) -> None:
     """Print the spec of a state that was applied, as it was written."""
-    from dnsteer.switch.record import Record
+    from dnsteer.switch.session import Session
 
     if number != "current" and not (number.isascii() and number.isdigit()):
         raise typer.BadParameter(f"found {number!r}; expected the number of a state, or current")
-    with Record(switch.remote, switch.timeout) as record:
-        standing = record.the_bridge(bridge)
-        state = record.state(standing, standing.number if number == "current" else int(number))
+    with Session(switch.remote, switch.timeout) as session:
+        record = session.record_of(bridge)
+        state = session.state(record, record.number if number == "current" else int(number))
     if output is None or output == Path("-"):
         out.write(state.text)
     else:
@@ -77,26 +77,26 @@ def show_state(
 
 
 def rollback(
-    switch: Switch,
+    switch: TargetSwitch,
     number: Annotated[
         int | None, typer.Argument(metavar="N", help="Number of the state; left out: the last with another spec.")
     ] = None,
     bridge: Bridge = None, note: Note = "", grace: Grace = GRACE, yes: Yes = False,
     dry_run: DryRun = False, json: Json = False,
 ) -> None:  # fmt: skip
-    """Go back to a state that was applied before. Who is out stays out, also who was when the spec lost its backend."""
-    from dnsteer.deploy.rollback import Back
-    from dnsteer.deploy.run import Options, deploy, look
+    """Go back to a state that was applied before. Backends in maintenance stay so, also those that a later spec removed."""
+    from dnsteer.deploy.rollback import RollbackTarget
+    from dnsteer.deploy.run import Options, deploy, preview
 
-    target, options = Back(bridge, number), Options(adopt=True, rename=True, note=note, grace=grace)
+    target, options = RollbackTarget(bridge, number), Options(adopt=True, rename=True, note=note, grace=grace)
     if dry_run:
-        show(look(target, switch, options), verbose=False, json=json)
+        show(preview(target, switch, options), verbose=False, json=json)
         return
     report(deploy(target, switch, options, confirm=confirm(yes, json), progress=progress(json)), json)
 
 
 def restore(
-    switch: Switch,
+    switch: TargetSwitch,
     bridge: Bridge = None,
     arm: Annotated[
         bool, typer.Option("--arm", help="Only tell ovs-vswitchd, which is about to start, to wait for its flows.")
@@ -104,7 +104,7 @@ def restore(
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
-    """Bring back the last applied state and its overlay, after ovs-vswitchd or the machine was started anew."""
+    """Bring back the last applied state and its overlay, after ovs-vswitchd or the machine was restarted."""
     from dnsteer.deploy.restore import arm as run_arm
     from dnsteer.deploy.restore import restore as run_restore
 

@@ -35,7 +35,7 @@ _VERBS = {
     "lint": ("lint",),
     "capacity": ("capacity",),
     "deploy": ("plan", "apply", "verify"),
-    "backends": ("drain", "undrain", "down", "up", "due"),
+    "backends": ("drain", "undrain", "down", "up", "reconcile", "due"),
     "history": ("history", "show", "rollback", "restore"),
     "status": ("status",),
     "probes": ("probes",),

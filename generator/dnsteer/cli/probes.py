@@ -10,7 +10,7 @@ import typer
 
 from dnsteer.cli.output import Json, out, print_json
 from dnsteer.cli.running_switch import Bridge, on_switch
-from dnsteer.deploy.target_switch import Switch
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.spec.errors import escape
 from dnsteer.spec.model.types import Address
 
@@ -37,7 +37,7 @@ def register(app: typer.Typer) -> None:
 
 
 def probes(
-    switch: Switch,
+    switch: TargetSwitch,
     backend: Annotated[
         str | None, typer.Option(metavar="POOL/BACKEND", help="Ask this backend itself, and not through the VIPs.")
     ] = None,

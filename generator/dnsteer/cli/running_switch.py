@@ -21,7 +21,7 @@ from dnsteer.cli.remote_options import (
     Timeout,
     use_tls,
 )
-from dnsteer.deploy.target_switch import Confirm, Progress, Switch, silent
+from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, silent
 from dnsteer.spec.errors import escape
 from dnsteer.switch.tools import SwitchError
 
@@ -67,9 +67,9 @@ def _options(
     certificate: Certificate = None,
     ca_cert: CaCert = None,
     extension: ExtensionSocket = None,
-) -> Switch:
+) -> TargetSwitch:
     use_tls(private_key, certificate, ca_cert)
-    return Switch(db, openflow, timeout, extension or None)
+    return TargetSwitch(db, openflow, timeout, extension or None)
 
 
 def on_switch(verb: Callable[..., None]) -> Callable[..., None]:

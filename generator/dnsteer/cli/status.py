@@ -1,4 +1,4 @@
-"""The verb `status`: how a switch stands, once or again and again."""
+"""The verb `status`: the status of a switch, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from dnsteer.cli.output import Exit, Json, out, print_json
 from dnsteer.cli.running_switch import Bridge, on_switch, seconds
-from dnsteer.deploy.target_switch import Switch
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.spec.errors import escape
 from dnsteer.switch.tools import SwitchError
 
@@ -52,10 +52,10 @@ def register(app: typer.Typer) -> None:
 
 
 def status(
-    switch: Switch, bridge: Bridge = None, interval: Interval = "1s",  # type: ignore[assignment]
+    switch: TargetSwitch, bridge: Bridge = None, interval: Interval = "1s",  # type: ignore[assignment]
     watch: Watch = False, no_verify: NoVerify = False, no_rates: NoRates = False, json: Json = False,
 ) -> None:  # fmt: skip
-    """Show how a switch stands: what was applied, who is out, what goes where, and what differs from the record.
+    """Show the status of a switch: what was applied, which backends are in maintenance, what goes where, and what drifted.
 
     Exit code 2: it differs, a change was cut off, or it waits for its flows; 69: it cannot be reached;
     130: ended by Ctrl-C.
@@ -67,7 +67,7 @@ def status(
     observer = Observer(switch, bridge, interval=interval, check=not no_verify, rates=not no_rates)
     if watch:
         _watch(observer, json)
-    found = observer.look()
+    found = observer.observe()
     if json:
         print_json(found.as_json())
     else:
@@ -91,7 +91,7 @@ def _code(found: Status) -> Exit:
 
 def _watch(observer: Observer, json: bool) -> NoReturn:
     """Look until Ctrl-C. A switch that goes away is waited for, but the first look must succeed."""
-    found = observer.look()
+    found = observer.observe()
     if json:
         _watch_as_json(observer, found)
     _watch_on_screen(observer, found)
@@ -101,7 +101,7 @@ def _look_again(observer: Observer) -> Status | str:
     """The next look, or why there is none."""
     start = time.monotonic()
     try:
-        found = observer.look()
+        found = observer.observe()
     except (SwitchError, OSError) as err:
         if isinstance(err, BrokenPipeError):
             raise

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from dnsteer.cli.output import utc
 from dnsteer.deploy.target_switch import now
-from dnsteer.slots.maintenance import Absence
+from dnsteer.slots.maintenance import Maintenance
 from dnsteer.spec.errors import escape
 from dnsteer.status.pools import BackendView, PoolView
 from dnsteer.status.rates import Rate
@@ -37,7 +37,7 @@ def view(status: Status, width: int, *, away: str = "", height: int = 0) -> Rend
     pools, vips, out = status.pools, status.vips, list(status.reading.overlay or ())
     parts: list[RenderableType] = [lines]
     if out:
-        parts.append(_absences(out, width))
+        parts.append(_maintenance(out, width))
     shown = _all_of
     if height:
         above = sum(1 + len(line) // width for line in lines.plain.splitlines()) + (len(out) + 2 if out else 0)
@@ -88,8 +88,8 @@ def _away(why: str) -> Iterator[Text]:
 
 
 def _head(status: Status) -> Iterator[Text]:
-    standing, state = status.reading.standing, status.reading.state
-    yield _line("bridge", standing.bridge + (f" of switch {escape(standing.name)}" if standing.name else ""))
+    record, state = status.reading.record, status.reading.state
+    yield _line("bridge", record.bridge + (f" of switch {escape(record.name)}" if record.name else ""))
     if state is not None:
         when, ago = f"{utc(state.time)} UTC", _ago(state.time)
         yield _line("state", f"{state.number}, {escape(state.file)}, digest {state.digest[:_SHORT]}")
@@ -124,7 +124,7 @@ def _findings(status: Status) -> Iterator[Text]:
             yield Text(f"drift: and {more} more: dnsteer verify SPEC", style="yellow")
 
 
-def _absences(out: Sequence[Absence], width: int) -> Table:
+def _maintenance(out: Sequence[Maintenance], width: int) -> Table:
     rows, moment = list[_Row](), now()
     for a in out:
         until = Text(utc(a.until) if a.until else "")
@@ -212,7 +212,7 @@ def _number(value: float | None) -> str:
 
 
 def _verdict(status: Status) -> Text:
-    bridge = status.reading.standing.bridge
+    bridge = status.reading.record.bridge
     if status.unreachable:
         return Text(f"{bridge}: cannot be reached", style="bold red")
     if status.ok:
@@ -223,7 +223,7 @@ def _verdict(status: Status) -> Text:
         (status.extension is not None and not status.extension.ok, _extension_is(status)),
         (status.reading.cut_off, "a change was cut off"),
         (status.carried not in (None, "recorded") and not status.reading.cut_off, "tables that are not the record's"),
-        (status.reading.standing.waits, "flow-restore-wait is set"),
+        (status.reading.record.waits, "flow-restore-wait is set"),
     ]
     return Text(f"{bridge}: {', '.join(text for is_so, text in wrong if is_so)}", style="bold red")
 

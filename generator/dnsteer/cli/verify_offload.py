@@ -10,7 +10,7 @@ import typer
 from dnsteer.cli.output import Exit, fail, out, print_json, spec_warnings
 
 if TYPE_CHECKING:
-    from dnsteer.deploy.target_switch import Switch
+    from dnsteer.deploy.target_switch import TargetSwitch
     from dnsteer.offload.observe import Observation, Observed
     from dnsteer.offload.profile import Profile
     from dnsteer.spec.loaded import Loaded
@@ -29,7 +29,7 @@ def profile_named(flavor: str | None, loaded: Loaded, json: bool = False) -> Pro
     return profile(name)
 
 
-def show_offload(loaded: Loaded, switch: Switch, flavor: str | None, control: str | None, json: bool) -> None:
+def show_offload(loaded: Loaded, switch: TargetSwitch, flavor: str | None, control: str | None, json: bool) -> None:
     """Look and tell; exit code 2 when something should be in hardware and is not."""
     from dnsteer.offload.observe import observe
     from dnsteer.offload.running_switch import read_running
@@ -47,20 +47,20 @@ def show_offload(loaded: Loaded, switch: Switch, flavor: str | None, control: st
     raise typer.Exit(Exit.OK if seen.ok else Exit.DIFFERENT)
 
 
-def _as_applied(loaded: Loaded, switch: Switch, json: bool) -> Loaded:
+def _as_applied(loaded: Loaded, switch: TargetSwitch, json: bool) -> Loaded:
     """The spec with the slots that its pools have there. Leave with an error where the tables are not the spec's.
 
     That is by the record and by the number that they carry: else what others made, or nothing at all, would pass for them.
     """
     from dnsteer.plan.applied_slots import keep_slots
-    from dnsteer.switch.record import Record
+    from dnsteer.switch.session import Session
 
     bridge = loaded.spec.switch.bridge
-    with Record(switch.remote, switch.timeout) as record:
-        standing = record.standing(bridge)
-        loaded = keep_slots(loaded, record.pools(standing))
-    ours = standing is not None and standing.digest == loaded.digest
-    if standing is None or not ours or switch.client(bridge).marker() != standing.marker:
+    with Session(switch.remote, switch.timeout) as session:
+        record = session.record(bridge)
+        loaded = keep_slots(loaded, session.pools(record))
+    ours = record is not None and record.digest == loaded.digest
+    if record is None or not ours or switch.client(bridge).marker() != record.marker:
         fail(
             f"{bridge}: its tables are not this spec's; apply it first (verify without --offload shows what differs)",
             Exit.ERROR,

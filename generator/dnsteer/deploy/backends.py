@@ -13,18 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 from dnsteer import __version__
 from dnsteer.deploy import maintenance_text, movement
-from dnsteer.deploy.target_switch import MOVED_ON, WAITS, Confirm, Progress, Switch, expire, now, silent
+from dnsteer.deploy.journal import Begun, JournalEntry, begin_or_nothing, commit, take_back
+from dnsteer.deploy.movement import Assignment
+from dnsteer.deploy.target_switch import SWITCH_CHANGED, WAITS, Confirm, Progress, TargetSwitch, expire, now, silent
 from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import flow_lines, groups_of, render_table
 from dnsteer.render.templates import register_value
-from dnsteer.slots.maintenance import WHOLE, Overlay, marker
+from dnsteer.slots.maintenance import DRAINED, Overlay, marker
 from dnsteer.slots.membership import Membership
 from dnsteer.slots.owners import owners_of
 from dnsteer.switch.openflow import OpenFlow, Tables, UnconfirmedError
-from dnsteer.switch.record import Record
 from dnsteer.switch.restart_fence import RestartedError, send
-from dnsteer.switch.signals import put_off
-from dnsteer.switch.state import STILL_BEGUN, Standing, State
+from dnsteer.switch.session import Session
+from dnsteer.switch.signals import defer_signals
+from dnsteer.switch.state import AppliedState, BridgeRecord
 from dnsteer.switch.table_changes import changes
 from dnsteer.switch.tools import SwitchError, reworded
 from dnsteer.tables.cookies import Category, cookie
@@ -35,7 +37,7 @@ from dnsteer.tables.subject import Subject
 if TYPE_CHECKING:
     from dnsteer.extension.handover import Handover
 
-Edit = Callable[[Overlay, State, datetime], Overlay]
+Edit = Callable[[Overlay, AppliedState, datetime], Overlay]
 """The overlay that is wanted, given the one that there is, the state and the time. May raise SwitchError."""
 
 
@@ -90,7 +92,7 @@ class Change:
 
 
 def change_overlay(
-    switch: Switch,
+    switch: TargetSwitch,
     bridge: str | None,
     edit: Edit,
     *,
@@ -105,63 +107,66 @@ def change_overlay(
     With *pool* the slots of that pool are looked at, and put right, also where the overlay is what it should be already.
     *confirm* is asked where much is at stake. Raises SwitchError, or UnavailableError when the switch cannot be reached.
     """
-    with Record(switch.remote, switch.timeout) as record:
-        standing = record.the_bridge(bridge)
+    with Session(switch.remote, switch.timeout) as session:
+        record = session.record_of(bridge)
         said_yes_to: object = None
         while True:
             if not dry_run:
-                standing = _locked(switch, record, standing.bridge, progress)
-            if not standing.number:
-                raise SwitchError(f"no spec was applied to bridge {standing.bridge} by this version; apply one first")
-            state = record.state(standing, standing.number)
-            change, in_the_end = _look(standing, state, edit, time or now())
-            basis = standing.uuid, standing.ids, in_the_end, change.ask
+                record = _locked(switch, session, record.bridge, progress)
+            if not record.number:
+                raise SwitchError(f"no spec was applied to bridge {record.bridge} by this version; apply one first")
+            state = session.state(record, record.number)
+            change, in_the_end = _plan_change(record, state, edit, time or now())
+            basis = record.uuid, record.ids, in_the_end, change.ask
             if dry_run or confirm is None or not change.ask or basis == said_yes_to:
                 break
-            record.unlock()  # while somebody thinks, others work
+            session.unlock()  # while somebody thinks, others work
             if said_yes_to is not None:
-                progress(MOVED_ON)
+                progress(SWITCH_CHANGED)
             confirm(change.ask, [m.text() for m in in_the_end])
             said_yes_to = basis
         if not (dry_run and change.edited):
-            _carry_out(switch, record, standing, state, change, pool, dry_run, progress)
+            _carry_out(switch, session, record, state, change, pool, dry_run, progress)
         return change
 
 
-def _locked(switch: Switch, record: Record, bridge: str, progress: Progress) -> Standing:
+def _locked(switch: TargetSwitch, session: Session, bridge: str, progress: Progress) -> BridgeRecord:
     """The bridge as it stands, now that nobody else changes it; a change that was cut off is ended."""
-    record.lock(bridge)
-    standing = record.the_bridge(bridge)
-    if standing.pending is None:
-        return standing
+    session.lock(bridge)
+    record = session.record_of(bridge)
+    if record.pending is None:
+        return record
     from dnsteer.deploy.settle import settle  # here, since it loads all that quick verbs do without
 
-    return settle(switch, record, standing, progress)
+    return settle(switch, session, record, progress)
 
 
-def _look(standing: Standing, state: State, edit: Edit, time: datetime) -> tuple[Change, list[movement.Move]]:
+def _plan_change(
+    record: BridgeRecord, state: AppliedState, edit: Edit, time: datetime
+) -> tuple[Change, list[movement.Move]]:
     """What the edit comes to, and what moves when gradual drains are done, which are asked about before they begin."""
-    before, members = standing.overlay, state.members
+    before, members = record.overlay, state.members
     after = edit(expire(before, time), state, time)
     # Of this edit alone: how far drains of others have come is not its doing.
-    own = Overlay(tuple(a if a in set(before) else replace(a, gone=WHOLE) for a in after))
-    in_the_end = movement.moves(members, before, members, own) if before != after else []
-    goal = Overlay(tuple(replace(a, gone=WHOLE) for a in after))
+    own = Overlay(tuple(a if a in set(before) else replace(a, gone=DRAINED) for a in after))
+    was, becomes = Assignment(members, before), Assignment(members, after)
+    in_the_end = movement.moves(was, Assignment(members, own)) if before != after else []
+    goal = Overlay(tuple(replace(a, gone=DRAINED) for a in after))
     change = Change(
-        standing.bridge, before, after,
-        moves=movement.moves(members, before, members, after),
-        warnings=movement.dark_pools(members, after) + ([WAITS] if standing.waits else []),
+        record.bridge, before, after,
+        moves=movement.moves(was, becomes),
+        warnings=movement.dark_pools(becomes) + ([WAITS] if record.waits else []),
         slots={m.pool: m.slots for m in members},
-        ask=movement.reasons_to_ask(in_the_end, members, before, members, goal) if before != after else [],
+        ask=movement.reasons_to_ask(in_the_end, was, Assignment(members, goal)) if before != after else [],
     )  # fmt: skip
     return change, in_the_end
 
 
 def _carry_out(
-    switch: Switch, record: Record, standing: Standing, state: State, change: Change, pool: str, dry_run: bool,
-    progress: Progress,
+    switch: TargetSwitch, session: Session, record: BridgeRecord, state: AppliedState, change: Change, pool: str,
+    dry_run: bool, progress: Progress,
 ) -> None:  # fmt: skip
-    """Change the slots of the pools whose absences change, where they are what the record says; else mend the tables."""
+    """Change the slots of the pools whose maintenance changes, where they are what the record says; else mend the tables."""
     before, after = change.before, change.after
     touched = [m for m in state.members if m.pool == pool or before.of(m.pool) != after.of(m.pool)]
     if not touched and not change.edited:
@@ -171,13 +176,13 @@ def _carry_out(
         from dnsteer.deploy.extension import for_state  # here, since it loads all that quick verbs do without
 
         program = for_state(switch, state, after)
-    client = switch.client(standing.bridge)
+    client = switch.client(record.bridge)
     touched = [m for m in touched if m.number not in state.elsewhere]
     have, was = _tables_of(client, touched), _plan(state, before, touched)
     if not changes(_lines(was), groups_of(was), have):
         try:
             if change.edited:
-                _move(client, record, standing, state, after, touched, have, program)
+                _move(client, session, record, state, after, touched, have, program)
                 return
             if program is None or not program.loads:
                 return
@@ -187,59 +192,48 @@ def _carry_out(
     change.repaired = True
     if dry_run:
         return
-    from dnsteer.deploy.settle import apply_state
+    from dnsteer.deploy.apply import apply_state
 
     other = f"dnsteer {state.version} made the tables, and this is {__version__}"
     why = f"{change.what} {change.are} not what the record says" if state.version == __version__ else other
     progress(f"{why}: applying all of the recorded state")
-    applied = apply_state(switch, record, state, after, progress, needed=program is not None)
+    applied = apply_state(switch, session, state, after, progress, needed=program is not None)
     if applied.away is not None:
         change.warnings.append(f"the extension does not have its program: {applied.away}")
 
 
 def _move(
-    client: OpenFlow, record: Record, standing: Standing, state: State, after: Overlay, touched: Sequence[Membership],
-    have: Tables, program: Handover | None,
+    client: OpenFlow, session: Session, record: BridgeRecord, state: AppliedState, after: Overlay,
+    touched: Sequence[Membership], have: Tables, program: Handover | None,
 ) -> None:  # fmt: skip
     """Move the slots, in the extension first, which may refuse, and write it down."""
     wanted = _plan(state, after, touched)
     todo = changes(_lines(wanted), groups_of(wanted), have)
-    with put_off():  # it is short
-        try:
-            pending = record.begin(standing, state, after)
-        except SwitchError as err:
-            raise reworded(err, f"{err}; nothing was changed") from None
+    entry = JournalEntry(record.bridge, state, after)
+    with defer_signals():  # it is short
+        begun = begin_or_nothing(session, entry)
         if program is not None and program.loads:
-            _load(record, standing, program)
+            _load(session, entry.bridge, begun, program)
         try:
             send(client, todo.bundle(), fenced=True)
         except UnconfirmedError:
             raise  # maybe it is done: the next verb looks
         except SwitchError as err:
-            failed = [program.back()] if program is not None and program.loads else []
-            said = "; ".join(filter(None, [*failed, _take_back(record, standing)]))
-            if said:
-                raise reworded(err, f"{err}; {said}") from None
+            failed = [program.load_old_again()] if program is not None and program.loads else []
+            left = "; ".join(filter(None, [*failed, take_back(session, entry.bridge, begun)]))
+            if left:
+                raise reworded(err, f"{err}; {left}") from None
             raise
         try:
-            record.commit(standing, pending)
+            commit(session, entry, begun)
         except SwitchError as err:
             raise reworded(
-                err, f"the slots have moved, but {err}; the record has that as under way: the first verb that can write it "
-                "ends it, dnsteer due or this one again"
+                err, f"the slots have moved, but {err}; the record still has the change as begun: the first verb that can "
+                "write the record completes it, dnsteer reconcile or this one again"
             ) from None  # fmt: skip
 
 
-def _take_back(record: Record, standing: Standing) -> str:
-    """Forget a change of the overlay that was not made. What could not be, in words."""
-    try:
-        record.take_back(standing)  # no state was begun
-    except SwitchError as err:
-        return STILL_BEGUN.format(err)
-    return ""
-
-
-def _load(record: Record, standing: Standing, program: Handover) -> None:
+def _load(session: Session, bridge: str, begun: Begun, program: Handover) -> None:
     """Give the extension the slots. Raises what it raises; unless nobody knows what became of it, nothing was changed."""
     from dnsteer.extension.client import LostError
 
@@ -248,9 +242,9 @@ def _load(record: Record, standing: Standing, program: Handover) -> None:
     except LostError as err:
         raise LostError(f"{err}; whether it has the new slots is not known: repeat the command") from None
     except (SwitchError, PermissionError) as err:
-        said = _take_back(record, standing)
-        if said and isinstance(err, SwitchError):
-            raise reworded(err, f"{err}; {said}") from None
+        left = take_back(session, bridge, begun)
+        if left and isinstance(err, SwitchError):
+            raise reworded(err, f"{err}; {left}") from None
         raise
 
 
@@ -271,7 +265,7 @@ def _tables_of(client: OpenFlow, touched: Iterable[Membership]) -> Tables:
     return tables
 
 
-def _plan(state: State, overlay: Overlay, touched: Iterable[Membership]) -> Plan:
+def _plan(state: AppliedState, overlay: Overlay, touched: Iterable[Membership]) -> Plan:
     """That part of the plan which an overlay changes."""
     pipeline = Subject(cookie(Category.PIPELINE, 0), "pipeline", (), 0)
     plan = Plan("", "", "", pipeline, state.digest, marker(state.digest, overlay))

@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dnsteer.deploy.settle import load_state
-from dnsteer.deploy.target_switch import Progress, Switch
+from dnsteer.deploy.recorded import load_state
+from dnsteer.deploy.target_switch import Progress, TargetSwitch
 from dnsteer.extension import handover as hand
 from dnsteer.extension.client import Program, socket_path
 from dnsteer.extension.handover import Handover
-from dnsteer.extension.program_diff import Difference
+from dnsteer.extension.program_diff import ProgramDifference
 from dnsteer.modes import MODES
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.model.spec import Spec
-from dnsteer.switch.record import Record
-from dnsteer.switch.state import State
+from dnsteer.switch.session import Session
+from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
 from dnsteer.tables.slot import SlotTable
 
@@ -39,36 +39,36 @@ def elsewhere(plan: Plan) -> tuple[int, ...]:
     return tuple(m.number for m in plan.members if m.selection != "dp-hash" and m.number not in here)
 
 
-def program_for(switch: Switch, spec: Spec, patience: float = math.inf) -> Program:
+def program_for(switch: TargetSwitch, spec: Spec, patience: float = math.inf) -> Program:
     """The extension, by the socket that was given or the spec's."""
     part = spec.switch.extension
     return Program(socket_path(switch.extension, part.control if part else ""), min(switch.timeout, patience))
 
 
-def for_state(switch: Switch, state: State, overlay: Overlay) -> Handover:
-    """What the extension must do for a recorded state and an overlay, and what it does. Raises as `handover.look`."""
+def for_state(switch: TargetSwitch, state: AppliedState, overlay: Overlay) -> Handover:
+    """What the extension must do for a recorded state and an overlay, and what it does. Raises as `plan_handover`."""
     loaded = load_state(state)
-    return hand.look(build_plan(loaded, overlay), program_for(switch, loaded.spec), needed=True)
+    return hand.plan_handover(build_plan(loaded, overlay), program_for(switch, loaded.spec), needed=True)
 
 
-def mend(switch: Switch, bridge: str, *, dry_run: bool, progress: Progress) -> bool:
-    """Give an extension that was started anew, or steered by others, the program of the record. Whether it had another.
+def mend(switch: TargetSwitch, bridge: str, *, dry_run: bool, progress: Progress) -> bool:
+    """Give an extension that was restarted, or steered by others, the program of the record. Whether it had another.
 
     Where it has the right one, that is told it once, so that it counts as given. Only for a bridge whose tables are the
     record's. Raises SwitchError or PermissionError.
     """
-    with Record(switch.remote, switch.timeout) as record:
+    with Session(switch.remote, switch.timeout) as session:
         if not dry_run:
-            record.lock(bridge)
-        standing = record.the_bridge(bridge)
-        if standing.pending is not None or not standing.extended:
+            session.lock(bridge)
+        record = session.record_of(bridge)
+        if record.pending is not None or not record.extended:
             return False
-        state = record.state(standing, standing.number)
+        state = session.state(record, record.number)
         if not _is_strange(program_for(switch, load_state(state).spec).status()):
             return False
-        found = for_state(switch, state, standing.overlay)
+        found = for_state(switch, state, record.overlay)
         if not dry_run:
-            progress("the extension was started anew, or steered by others: loading the program of the record")
+            progress("the extension was restarted, or steered by others: loading the program of the record")
             found.finish()
         return found.loads
 
@@ -105,7 +105,7 @@ def change_of(found: Handover) -> ProgramChange:
     if not found.loads:
         return change
     differences = found.differences
-    by_kind: dict[str, list[Difference]] = {}
+    by_kind: dict[str, list[ProgramDifference]] = {}
     for d in differences:
         by_kind.setdefault(d.kind if d.key else "settings", []).append(d)
     for kind, names, verb in (

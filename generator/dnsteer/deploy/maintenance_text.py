@@ -1,20 +1,20 @@
-"""What becomes of absences, in words."""
+"""What becomes of maintenance, in words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timezone
 
-from dnsteer.slots.maintenance import WHOLE, Absence, Overlay
+from dnsteer.slots.maintenance import DRAINED, Maintenance, Overlay
 
 _OUT = {"drain": "drained", "down": "down"}
 
 
 def begun_and_ended(before: Overlay, after: Overlay) -> list[str]:
-    """Which absences are new, and which are gone."""
+    """Which maintenance begins and which ends."""
     names = {(a.name, a.kind) for a in before}, {(a.name, a.kind) for a in after}
     new = [
-        f"{a.name} is {_OUT[a.kind] if a.gone >= WHOLE else 'draining'}"
+        f"{a.name} is {_OUT[a.kind] if a.gone >= DRAINED else 'draining'}"
         for a in after
         if (a.name, a.kind) not in names[0]
     ]
@@ -31,7 +31,7 @@ def altered(before: Overlay, after: Overlay) -> list[str]:
     return out
 
 
-def _fields(old: Absence, new: Absence) -> Iterator[str]:
+def _fields(old: Maintenance, new: Maintenance) -> Iterator[str]:
     if old.until != new.until:
         yield f"until {_when(old.until)} -> {_when(new.until)}"
     if old.over != new.over:

@@ -20,6 +20,18 @@ NOBODY = "nobody"
 
 
 @dataclass(frozen=True)
+class Assignment:
+    """The pools of a switch, and who of their members is in maintenance: what decides which backend has which slot."""
+
+    pools: Sequence[Membership]
+    overlay: Overlay
+
+    def dark(self) -> list[Membership]:
+        """Pools in which no backend is left."""
+        return [m for m in self.pools if nobody_left(m.weights, m.down, self.overlay.of(m.pool))]
+
+
+@dataclass(frozen=True)
 class Move:
     """What a change does to a pool: of its *slots*, how many go from whom to whom; or *why* all clients may move.
 
@@ -29,14 +41,14 @@ class Move:
     pool: str
     title: str
     slots: int
-    ways: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    transfers: Mapping[tuple[str, str], int] = field(default_factory=dict)
     why: str = ""
     who: str = "clients"
 
     @property
     def moved(self) -> int:
         """How many slots move."""
-        return sum(self.ways.values())
+        return sum(self.transfers.values())
 
     @property
     def share(self) -> float:
@@ -47,43 +59,45 @@ class Move:
         """In words."""
         if self.why:
             return f"{self.title}: {self.why}: all of its {self.who} may move"
-        ways = ", ".join(f"{n} {a} -> {b}" for (a, b), n in sorted(self.ways.items(), key=lambda i: (-i[1], i[0])))
-        part = f"{hundredths(self.share)} of its {self.who}"
-        return f"{self.moved} of {self.slots} slots of {self.title} move ({ways}): {part}"
+        transfers = ", ".join(
+            f"{n} {a} -> {b}" for (a, b), n in sorted(self.transfers.items(), key=lambda i: (-i[1], i[0]))
+        )
+        part = f"{percent(self.share)} of its {self.who}"
+        return f"{self.moved} of {self.slots} slots of {self.title} move ({transfers}): {part}"
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
-        ways = [{"from": a, "to": b, "slots": n} for (a, b), n in sorted(self.ways.items())]
+        transfers = [{"from": a, "to": b, "slots": n} for (a, b), n in sorted(self.transfers.items())]
         return {
             "pool": self.pool, "title": self.title, "slots": self.slots, "moved": self.moved,
-            "share": round(self.share, 4), "ways": ways, "text": self.text(),
+            "share": round(self.share, 4), "ways": transfers, "text": self.text(),
         }  # fmt: skip
 
 
-def hundredths(share: float) -> str:
-    """A part of the clients as so many in a hundred."""
-    return f"{share * 100:.3g} in 100"
+def percent(share: float) -> str:
+    """A part of the clients in per cent: `21.9 %`."""
+    return f"{share * 100:.3g} %"
 
 
-def moves(old: Iterable[Membership], was: Overlay, new: Iterable[Membership], becomes: Overlay) -> list[Move]:
+def moves(before: Assignment, after: Assignment) -> list[Move]:
     """What moves in pools that are there before and after. Pools where nothing moves are left out."""
-    before: dict[str, list[Membership]] = {}
-    for members in old:
-        before.setdefault(members.pool, []).append(members)
+    pools: dict[str, list[Membership]] = {}
+    for members in before.pools:
+        pools.setdefault(members.pool, []).append(members)
     out = []
-    for members in new:
-        for earlier in _earlier(members, before.get(members.pool, [])):
-            absences = was.of(members.pool), becomes.of(members.pool)
-            if earlier == members and absences[0] == absences[1]:
+    for members in after.pools:
+        for earlier in _earlier(members, pools.get(members.pool, [])):
+            was, becomes = before.overlay.of(members.pool), after.overlay.of(members.pool)
+            if earlier == members and was == becomes:
                 continue
             if (earlier.slots, earlier.selection) != (members.slots, members.selection):
                 why = "other slots or another selection"
                 out.append(Move(members.pool, members.title, members.slots, why=why, who=_who(members)))
                 continue
-            ways = _ways(owners_of(earlier, absences[0]), owners_of(members, absences[1]))
-            if ways:
+            transfers = _transfers(owners_of(earlier, was), owners_of(members, becomes))
+            if transfers:
                 title = members.title if len(members.title) >= len(earlier.title) else earlier.title
-                out.append(Move(members.pool, title, members.slots, ways, who=_who(members)))
+                out.append(Move(members.pool, title, members.slots, transfers, who=_who(members)))
     return out
 
 
@@ -123,41 +137,36 @@ def together(one: Iterable[Move], more: Iterable[Move]) -> list[Move]:
     """Moves that followed each other, as one for each pool."""
     out: dict[str, Move] = {}
     for move in (*one, *more):
-        ways = Counter(out[move.title].ways if move.title in out else {})
-        out[move.title] = replace(move, ways=ways + Counter(move.ways))
+        transfers = Counter(out[move.title].transfers if move.title in out else {})
+        out[move.title] = replace(move, transfers=transfers + Counter(move.transfers))
     return list(out.values())
 
 
-def _ways(before: tuple[str, ...], after: tuple[str, ...]) -> dict[tuple[str, str], int]:
+def _transfers(before: tuple[str, ...], after: tuple[str, ...]) -> dict[tuple[str, str], int]:
     if before == after:
         return {}
     before, after = before or (NOBODY,) * len(after), after or (NOBODY,) * len(before)
     return dict(Counter((a, b) for a, b in zip(before, after, strict=True) if a != b))
 
 
-def reasons_to_ask(
-    found: Iterable[Move], old: Iterable[Membership], was: Overlay, new: Iterable[Membership], becomes: Overlay
-) -> list[str]:
-    """Why an operator should be asked: more than half of a pool moves, or nobody is left in one."""
-    dark = {m.title for m in old if nobody_left(m.weights, m.down, was.of(m.pool))}  # there it can only get better
+def reasons_to_ask(found: Iterable[Move], before: Assignment, after: Assignment) -> list[str]:
+    """Why an operator should be asked: more than half of a pool moves, or no backend is left in one."""
+    dark = {m.title for m in before.dark()}  # there it can only get better
     much = [m for m in found if m.share > 0.5 and m.title not in dark]
-    out = [f"{m.title}: {hundredths(m.share)} of its {m.who} would move" for m in much]
-    return out + [
-        all_down(m) for m in new if m.title not in dark and nobody_left(m.weights, m.down, becomes.of(m.pool))
-    ]
+    out = [f"{m.title}: {percent(m.share)} of its {m.who} would move" for m in much]
+    return out + [all_down(m) for m in after.dark() if m.title not in dark]
 
 
 def all_down(members: Membership) -> str:
-    """That nobody is left in a pool, and what that means."""
+    """That no backend is left in a pool, and what that means."""
     kept = "its queries would be dropped" if members.on_all_down == "drop" else "its slots stay where they are"
     return f"{members.title}: no backend would be left, so {kept} (on_all_down: {members.on_all_down})"
 
 
-def dark_pools(members: Iterable[Membership], overlay: Overlay) -> list[str]:
-    """Warnings about pools in which nobody is left."""
+def dark_pools(pools: Assignment) -> list[str]:
+    """Warnings about pools in which no backend is left."""
     out = []
-    for m in members:
-        if nobody_left(m.weights, m.down, overlay.of(m.pool)):
-            what = "queries are dropped" if m.on_all_down == "drop" else "queries still go where they went before"
-            out.append(f"{m.title}: every backend is down or drained; {what} (on_all_down: {m.on_all_down})")
+    for m in pools.dark():
+        what = "queries are dropped" if m.on_all_down == "drop" else "queries still go where they went before"
+        out.append(f"{m.title}: every backend is down or drained; {what} (on_all_down: {m.on_all_down})")
     return out

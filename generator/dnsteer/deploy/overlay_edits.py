@@ -1,4 +1,4 @@
-"""The edits of the overlay behind `drain`, `undrain`, `down`, `up` and `due`."""
+"""The edits of the overlay behind `drain`, `undrain`, `down`, `up` and `reconcile`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 
 from dnsteer.deploy.backends import Edit
 from dnsteer.deploy.target_switch import stamp, who
-from dnsteer.slots.maintenance import WHOLE, Absence, Kind, Overlay
+from dnsteer.slots.maintenance import DRAINED, Kind, Maintenance, Overlay
 from dnsteer.slots.membership import Member
-from dnsteer.switch.state import State
+from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
 
 
@@ -21,20 +21,22 @@ def split_name(name: str) -> tuple[str, str]:
     return pool, backend
 
 
-def take_out(name: str, kind: Kind, *, over: float = 0, lasts: float = 0, note: str = "", whole: bool = False) -> Edit:
+def take_out(
+    name: str, kind: Kind, *, over: float = 0, lasts: float = 0, note: str = "", to_the_end: bool = False
+) -> Edit:
     """Take a backend out; *over* and *lasts* are seconds.
 
     One that is out already keeps its place and its progress, and the time, pace and note that are not given anew. With
-    *whole* as it will be when a gradual drain is done.
+    *to_the_end* as it will be when a gradual drain is done.
     """
     pool, backend = split_name(name)
 
-    def edit(overlay: Overlay, state: State, time: datetime) -> Overlay:
+    def edit(overlay: Overlay, state: AppliedState, time: datetime) -> Overlay:
         _member(state, pool, backend)
         until = stamp(time + timedelta(seconds=lasts)) if lasts else ""
         found = overlay.find(pool, backend, kind)
         if found is None:
-            wanted = Absence(pool, backend, kind, stamp(time), who(), note, until, over, 0 if over else WHOLE)
+            wanted = Maintenance(pool, backend, kind, stamp(time), who(), note, until, over, 0 if over else DRAINED)
         else:
             wanted = replace(found, note=note or found.note, until=until or found.until)
             if over and over != found.over:
@@ -42,14 +44,14 @@ def take_out(name: str, kind: Kind, *, over: float = 0, lasts: float = 0, note: 
             if wanted != found:
                 wanted = replace(wanted, by=who())
         _refuse_early_end(wanted)
-        return overlay.put(replace(wanted, gone=WHOLE) if whole else wanted)
+        return overlay.put(replace(wanted, gone=DRAINED) if to_the_end else wanted)
 
     return edit
 
 
-def _refuse_early_end(drain: Absence) -> None:
+def _refuse_early_end(drain: Maintenance) -> None:
     """A gradual drain that ends before its last slots have left would never be done. Raises SwitchError."""
-    if drain.until and drain.gone < WHOLE:
+    if drain.until and drain.gone < DRAINED:
         done = datetime.fromisoformat(drain.paced or drain.since) + timedelta(seconds=drain.over)
         if datetime.fromisoformat(drain.until) <= done:
             raise SwitchError(
@@ -61,7 +63,7 @@ def bring_back(name: str, kind: Kind) -> Edit:
     """Take a backend back in."""
     pool, backend = split_name(name)
 
-    def edit(overlay: Overlay, state: State, _time: datetime) -> Overlay:
+    def edit(overlay: Overlay, state: AppliedState, _time: datetime) -> Overlay:
         found = overlay.find(pool, backend, kind)
         if found is not None:
             return overlay.without([found])
@@ -72,12 +74,12 @@ def bring_back(name: str, kind: Kind) -> Edit:
     return edit
 
 
-def advance(overlay: Overlay, _state: State, time: datetime) -> Overlay:
+def advance(overlay: Overlay, _state: AppliedState, time: datetime) -> Overlay:
     """Every drain as far as it should have come."""
-    return Overlay(tuple(a.due(time) for a in overlay))
+    return Overlay(tuple(a.advanced(time) for a in overlay))
 
 
-def _member(state: State, pool: str, backend: str) -> Member:
+def _member(state: AppliedState, pool: str, backend: str) -> Member:
     """The backend, as the record has it. Raises SwitchError with the nearest name there is."""
     here = [m for members in state.members if members.pool == pool for m in members.members]
     found = next((m for m in here if m.name == backend), None)

@@ -9,12 +9,12 @@ from typing import Any
 
 from dnsteer import __version__
 from dnsteer.checks.load import check_document
-from dnsteer.deploy.run import Deployed, Options, deploy, look
-from dnsteer.deploy.summary import Outlook, as_json, hash_of
-from dnsteer.deploy.target_switch import Confirm, Progress, Switch, now, silent, stamp, who
+from dnsteer.deploy.run import Deployed, Options, deploy, preview
+from dnsteer.deploy.summary import PlanSummary, as_json, hash_of
+from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, now, silent, stamp, who
 from dnsteer.render.atomic_files import write_file
 from dnsteer.spec.document import parse_document
-from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.source import UnreadableError, read_whole, shown
 from dnsteer.switch.tools import SwitchError
 
@@ -25,7 +25,7 @@ _MAKE = "make one with: dnsteer plan SPEC -o FILE"
 _AGAIN = "look again with: dnsteer plan"
 
 
-def write(outlook: Outlook, switch: Switch, options: Options, file: Path) -> None:
+def write(summary: PlanSummary, switch: TargetSwitch, options: Options, file: Path) -> None:
     """Write the plan file, whole or not at all. Raises OSError that names it."""
     content = {
         "format": FORMAT,
@@ -33,10 +33,10 @@ def write(outlook: Outlook, switch: Switch, options: Options, file: Path) -> Non
         "made": stamp(now()),
         "by": who(),
         "options": asdict(options),
-        "bridge": outlook.loaded.spec.switch.bridge,
-        "summary": as_json(outlook, verbose=False),
-        "basis": outlook.basis(),
-        "spec": {"file": outlook.loaded.file, "text": outlook.loaded.document.text},
+        "bridge": summary.loaded.spec.switch.bridge,
+        "summary": as_json(summary, verbose=False),
+        "basis": summary.basis(),
+        "spec": {"file": summary.loaded.file, "text": summary.loaded.document.text},
     }
     text = json.dumps({**content, "sum": hash_of(content)}, indent=1) + "\n"
     write_file(file, text)
@@ -68,30 +68,35 @@ def read(file: Path) -> dict[str, Any]:
     return value
 
 
-def spec_of(plan: dict[str, Any]) -> Loaded:
+def target_of(plan: dict[str, Any]) -> SpecTarget:
     """The spec in a plan. Raises SpecError."""
-    return check_document(parse_document(plan["spec"]["file"], plan["spec"]["text"]))
+    return SpecTarget(check_document(parse_document(plan["spec"]["file"], plan["spec"]["text"])))
 
 
 def carry_out(
-    plan: dict[str, Any], file: Path, switch: Switch, *, confirm: Confirm | None = None, progress: Progress = silent
+    plan: dict[str, Any],
+    file: Path,
+    switch: TargetSwitch,
+    *,
+    confirm: Confirm | None = None,
+    progress: Progress = silent,
 ) -> Deployed:
     """Apply exactly that plan. Raises SwitchError when the switch has moved on since; nothing is changed then."""
     return deploy(
-        spec_of(plan), switch, Options(**plan["options"]), confirm=confirm, progress=progress,
-        check=lambda outlook: _check(plan, file, outlook),
+        target_of(plan), switch, Options(**plan["options"]), confirm=confirm, progress=progress,
+        check=lambda summary: _check(plan, file, summary),
     )  # fmt: skip
 
 
-def look_again(plan: dict[str, Any], file: Path, switch: Switch) -> Outlook:
+def preview_again(plan: dict[str, Any], file: Path, switch: TargetSwitch) -> PlanSummary:
     """What `carry_out` would do; raises what it would. Changes nothing."""
-    outlook = look(spec_of(plan), switch, Options(**plan["options"]))
-    _check(plan, file, outlook)
-    return outlook
+    summary = preview(target_of(plan), switch, Options(**plan["options"]))
+    _check(plan, file, summary)
+    return summary
 
 
-def _check(plan: dict[str, Any], file: Path, outlook: Outlook) -> None:
-    moved = [what for what, value in outlook.basis().items() if plan["basis"].get(what) != value]
+def _check(plan: dict[str, Any], file: Path, summary: PlanSummary) -> None:
+    moved = [what for what, value in summary.basis().items() if plan["basis"].get(what) != value]
     if "switch" in moved:
         raise SwitchError(
             f"{shown(file)}: is for another switch; this one's OVSDB has another identity. {_AGAIN} on it"

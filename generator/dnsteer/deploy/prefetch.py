@@ -5,28 +5,28 @@ from __future__ import annotations
 from contextlib import suppress
 from types import TracebackType
 
-from dnsteer.deploy.target_switch import Switch
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.switch.openflow import OpenFlow
-from dnsteer.switch.record import Record
-from dnsteer.switch.state import Standing
+from dnsteer.switch.session import Session
+from dnsteer.switch.state import BridgeRecord
 from dnsteer.switch.tools import SwitchError
 
 
-class Ahead:
-    """The tables of a bridge that are printed ahead; what nobody took ends with the context.
+class Prefetch:
+    """The tables of a bridge, asked for before they are needed; what was not taken ends with the context.
 
     They are good for as long as no dnsteer changes the bridge: a change is written into the bridge's row before it begins
     and when it is done.
     """
 
-    def __init__(self, switch: Switch) -> None:
+    def __init__(self, switch: TargetSwitch) -> None:
         self._switch = switch
-        self._record: Record | None = None
+        self._session: Session | None = None
         self._failed: SwitchError | OSError | None = None
-        self._standing: Standing | None = None
+        self._record: BridgeRecord | None = None
         self._client: OpenFlow | None = None
 
-    def __enter__(self) -> Ahead:
+    def __enter__(self) -> Prefetch:
         return self
 
     def __exit__(
@@ -34,35 +34,35 @@ class Ahead:
     ) -> None:
         if self._client is not None:
             self._client.end_dump()
-        if self._record is not None:
-            self._record.close()
+        if self._session is not None:
+            self._session.close()
 
     def begin(self, bridge: str) -> None:
         """Begin, where there is something to print. What is in the way comes up when the switch is needed."""
         if not self._switch.remote.startswith("unix:"):
             return  # one that is far and silent would keep what is wrong with the spec from being said
         try:
-            self._record = Record(self._switch.remote, self._switch.timeout)
-            self._standing = self._record.standing(bridge)
+            self._session = Session(self._switch.remote, self._switch.timeout)
+            self._record = self._session.record(bridge)
         except (SwitchError, OSError) as err:
             self._failed = err
         with suppress(SwitchError, OSError):
-            if self._standing is not None and self._standing.number and self._standing.pending is None:
+            if self._record is not None and self._record.number and self._record.pending is None:
                 client = self._switch.client(bridge)
                 client.begin_dump()
                 self._client = client
 
-    def record(self) -> Record:
+    def session(self) -> Session:
         """A connection to the record, to be closed: the one that is there, or else a new one. Raises what was in the way."""
         failed, self._failed = self._failed, None
         if failed is not None:
             raise failed
-        record, self._record = self._record, None
-        return record or Record(self._switch.remote, self._switch.timeout)
+        session, self._session = self._session, None
+        return session or Session(self._switch.remote, self._switch.timeout)
 
-    def client(self, standing: Standing | None) -> OpenFlow | None:
-        """The bridge's OpenFlow, whose next dump is under way. None where there is none, or not of how the bridge stands."""
-        if self._client is None or standing == self._standing:
+    def client(self, record: BridgeRecord | None) -> OpenFlow | None:
+        """The bridge's OpenFlow, whose next dump is under way. None where there is none, or the record has changed since."""
+        if self._client is None or record == self._record:
             return self._client
         self._client.end_dump()
         return None

@@ -13,7 +13,7 @@ from dnsteer.tables.order import PIPELINE
 _ADDRESS = re.compile(r"\b(?:nw_dst|ipv6_dst)=([0-9a-f.:]+)(?=,|$)")
 
 
-def vanishing(old: Spec, new: Spec) -> list[str]:
+def removed_services(old: Spec, new: Spec) -> list[str]:
     """What the old spec serves and the new one does not, in words."""
     changed = {name: vip for name, vip in old.vips.items() if new.vips.get(name) != vip}
     left = {one for vip in new.vips.values() for one in _served(vip)} if changed else set()
@@ -32,7 +32,7 @@ def vanishing(old: Spec, new: Spec) -> list[str]:
     return out
 
 
-def vanishing_flows(removed: Iterable[Flow], new: Spec) -> list[str]:
+def removed_by_flows(removed: Iterable[Flow], new: Spec) -> list[str]:
     """The same by the flows that are removed, where nothing is known of the spec that they were made from."""
     table, kept = PIPELINE.tables["vip"].number, {str(a) for vip in new.vips.values() for a in vip.addresses}
     found = {m[1] for f in removed if f.table == table and (m := _ADDRESS.search(f.match))} - kept

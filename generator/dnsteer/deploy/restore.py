@@ -1,4 +1,4 @@
-"""Bring back what was applied last, after ovs-vswitchd was started anew and its tables are empty.
+"""Bring back what was applied last, after ovs-vswitchd was restarted and its tables are empty.
 
 `flow-restore-wait` in OVSDB tells a starting ovs-vswitchd to forward nothing and to keep what an offloaded datapath still
 has, until it is cleared. `arm` sets it before the start, `restore` clears it when the tables are there, and also when they
@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dnsteer.deploy.settle import apply_state, as_settled, look_at_state, settle
-from dnsteer.deploy.target_switch import Progress, Switch, one_of, silent
-from dnsteer.switch.record import Record
-from dnsteer.switch.signals import put_off
-from dnsteer.switch.state import BusyError, DamagedError, Standing
+from dnsteer.deploy.apply import apply_state, preview_state
+from dnsteer.deploy.settle import as_settled, settle
+from dnsteer.deploy.target_switch import Progress, TargetSwitch, one_of, silent
+from dnsteer.switch.session import Session
+from dnsteer.switch.signals import defer_signals
+from dnsteer.switch.state import BridgeRecord, BusyError, DamagedError
 from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 
 _NOTHING = "nothing was applied here"
@@ -35,7 +36,7 @@ class Restored:
 
 
 def restore(
-    switch: Switch, bridge: str | None, *, dry_run: bool = False, progress: Progress = silent
+    switch: TargetSwitch, bridge: str | None, *, dry_run: bool = False, progress: Progress = silent
 ) -> list[Restored]:
     """Bring back the last applied state of all bridges that have one, or of one bridge, and let the switch forward.
 
@@ -44,8 +45,8 @@ def restore(
     done: list[Restored] = []
     failed: list[SwitchError] = []
     try:
-        with Record(switch.remote, switch.timeout) as record:
-            names = record.bridges() if bridge is None else [record.the_bridge(bridge).bridge]
+        with Session(switch.remote, switch.timeout) as session:
+            names = session.bridges() if bridge is None else [session.record_of(bridge).bridge]
         for name in names:
             try:
                 done.append(_restore(switch, name, dry_run, progress))
@@ -62,11 +63,11 @@ def restore(
     return done or [Restored("no bridge", False, _NOTHING)]
 
 
-def _let_forward(switch: Switch) -> list[SwitchError]:
+def _let_forward(switch: TargetSwitch) -> list[SwitchError]:
     """Clear flow-restore-wait. That it cannot be is no reason to say nothing of what else failed."""
     try:
-        with put_off(), Record(switch.remote, switch.timeout) as record:
-            record.let_wait(False)
+        with defer_signals(), Session(switch.remote, switch.timeout) as session:
+            session.let_wait(False)
     except UnwrittenError as err:
         return [
             UnwrittenError(
@@ -76,19 +77,19 @@ def _let_forward(switch: Switch) -> list[SwitchError]:
     return []
 
 
-def _restore(switch: Switch, bridge: str, dry_run: bool, progress: Progress) -> Restored:
-    with Record(switch.remote, switch.timeout) as record:
+def _restore(switch: TargetSwitch, bridge: str, dry_run: bool, progress: Progress) -> Restored:
+    with Session(switch.remote, switch.timeout) as session:
         if not dry_run:
-            record.lock(bridge)
-        standing = record.the_bridge(bridge)
+            session.lock(bridge)
+        record = session.record_of(bridge)
         if dry_run:
-            return _foreseen(switch, record, standing)
-        cut_off = standing.pending is not None
-        standing = settle(switch, record, standing, progress)
-        if not standing.number:
+            return _foreseen(switch, session, record)
+        cut_off = record.pending is not None
+        record = settle(switch, session, record, progress)
+        if not record.number:
             return Restored(bridge, cut_off, _NOTHING)
-        state = record.state(standing, standing.number)
-        applied = apply_state(switch, record, state, standing.overlay, progress, needed=False)
+        state = session.state(record, record.number)
+        applied = apply_state(switch, session, state, record.overlay, progress, needed=False)
         changed = cut_off or bool(applied.settings) or bool(applied.flows) or applied.loaded
         text = "is back, a change that was cut off is settled" if cut_off else "is back" if changed else "was whole"
         if applied.away is not None:
@@ -96,20 +97,20 @@ def _restore(switch: Switch, bridge: str, dry_run: bool, progress: Progress) -> 
         return Restored(bridge, changed, f"state {state.number} {text}", state.number)
 
 
-def _foreseen(switch: Switch, record: Record, standing: Standing) -> Restored:
+def _foreseen(switch: TargetSwitch, session: Session, record: BridgeRecord) -> Restored:
     """What a restore would do."""
-    cut_off = standing.pending is not None
-    standing = as_settled(switch, standing)
-    number = standing.number
+    cut_off = record.pending is not None
+    record = as_settled(switch, record)
+    number = record.number
     if not number:
-        return Restored(standing.bridge, cut_off, _NOTHING)
-    what = look_at_state(switch, record.state(standing, number), standing.overlay)
+        return Restored(record.bridge, cut_off, _NOTHING)
+    what = preview_state(switch, session.state(record, number), record.overlay)
     if what.program is not None and what.program.away is not None:
-        raise _without(what.program.away, f"{standing.bridge}: the extension would not get its program")
+        raise _without(what.program.away, f"{record.bridge}: the extension would not get its program")
     n = len(what.todo) + len(what.settings) + what.loads
     text = f"state {number} would be brought back ({n} change{'s' if n != 1 else ''})" if n else f"has state {number}"
     end = ", and a change that was cut off would be settled" if cut_off else ""
-    return Restored(standing.bridge, bool(n) or cut_off, text + end, number)
+    return Restored(record.bridge, bool(n) or cut_off, text + end, number)
 
 
 def _without(err: SwitchError | PermissionError, what: str) -> SwitchError:
@@ -119,20 +120,22 @@ def _without(err: SwitchError | PermissionError, what: str) -> SwitchError:
     return (UnavailableError if isinstance(err, UnavailableError) else SwitchError)(f"{what}: {err}")
 
 
-def arm(switch: Switch, bridge: str | None, *, dry_run: bool = False, progress: Progress = silent) -> list[Restored]:
+def arm(
+    switch: TargetSwitch, bridge: str | None, *, dry_run: bool = False, progress: Progress = silent
+) -> list[Restored]:
     """Tell an ovs-vswitchd that is about to start to wait for `restore`, where there is something to restore.
 
     Bridges whose record is damaged are passed over, since nothing could be restored there.
     """
     done = []
-    with Record(switch.remote, switch.timeout) as record:
-        for name in record.bridges() if bridge is None else [bridge]:
-            standing = record.the_bridge(name)
+    with Session(switch.remote, switch.timeout) as session:
+        for name in session.bridges() if bridge is None else [bridge]:
+            record = session.record_of(name)
             try:
-                if standing.number:
+                if record.number:
                     done.append(Restored(name, True, "ovs-vswitchd will wait for restore"))
             except DamagedError as err:
                 done.append(Restored(name, False, f"passed over: {err}"))
         if any(d.changed for d in done) and not dry_run:
-            record.let_wait(True)
+            session.let_wait(True)
     return done

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
-from dnsteer.plan.plan import Plan
-from dnsteer.spec.loaded import Loaded
+from dnsteer.deploy.wanted import Wanted
 from dnsteer.switch.openflow import OpenFlow, RejectedError, Tables, UnconfirmedError
 from dnsteer.switch.restart_fence import RestartedError, send
 from dnsteer.switch.table_changes import Changes
@@ -18,7 +17,8 @@ from dnsteer.tables.slot import GroupRow
 from dnsteer.tables.subject import Subject
 
 if TYPE_CHECKING:
-    from dnsteer.extension.handover import Handover, Ways
+    from dnsteer.deploy.journal import Begun
+    from dnsteer.extension.handover import FlowStages, Handover
 
 _COOKIE = re.compile(r"cookie[=:](0x[0-9a-f]+)")
 _GROUP = re.compile(r"group_id=(\d+)")
@@ -30,6 +30,7 @@ _NONE = Changes((), (), (), (), (), ())
 @dataclass
 class Applied:
     """What an apply did. *loaded*: the extension has another program. *away* is why it does not have the one it should.
+    *state* is the number of the state that the switch has now.
 
     *warnings* are what is not as it should be, and keeps no query from its backend.
     """
@@ -39,6 +40,7 @@ class Applied:
     recorded: bool = False
     loaded: bool = False
     away: SwitchError | PermissionError | None = None
+    state: int = 0
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -47,106 +49,104 @@ class Applied:
         return bool(self.settings) or bool(self.flows) or self.recorded or self.loaded
 
 
-class Wanted(Protocol):
-    """What is to be sent."""
-
-    loaded: Loaded
-
-    @property
-    def plan(self) -> Plan:
-        """The plan."""
-
-    @property
-    def lines(self) -> Mapping[str, None]:
-        """All of its flows."""
-
-
-class Sending:
-    """Sends bundles to the switch and programs to the extension. *needed*: an extension that fails ends it.
+@dataclass
+class Stage:
+    """How far a change has come, which decides what is undone when it fails.
 
     *sent*: the bundle is under way or done, so that nothing can be taken back. *fenced*: the switch has the fence.
     """
 
-    def __init__(
-        self, wanted: Wanted, client: OpenFlow, progress: Callable[[str], None], grace: float, *, needed: bool
-    ) -> None:
-        self.sent = False
-        self.fenced = False
-        self._wanted = wanted
-        self._client = client
-        self._progress = progress
-        self._grace = grace
-        self._needed = needed
+    begun: Begun | None = None
+    sent: bool = False
+    fenced: bool = False
 
-    def send(self, done: Applied, tables: Tables, program: Handover | None, asked: list[int]) -> None:
-        """Send the bundle, and what must wait in a second one: soon, when we are *asked* to end."""
+
+@dataclass(frozen=True)
+class Sending:
+    """Sends bundles to the switch and programs to the extension. *needed*: an extension that fails ends it.
+
+    *grace* is in seconds; *signals* fills when we are asked to end, and the rest of it is not waited for then.
+    """
+
+    client: OpenFlow
+    wanted: Wanted
+    stage: Stage
+    signals: list[int]
+    grace: float
+    needed: bool
+    progress: Callable[[str], None]
+
+    def send(self, done: Applied, tables: Tables, program: Handover | None) -> None:
+        """Send the bundle, and what must wait in a second one: soon, when we are asked to end."""
         if program is not None and program.loads:
-            self._with_program(done, tables, program, asked)
+            self._with_program(done, tables, program)
             return
-        now, later = done.flows.in_two() if self._grace else (done.flows, _NONE)
+        now, later = done.flows.in_two() if self.grace else (done.flows, _NONE)
         self._now(now)
-        self._later(later, asked)
+        self._later(later)
 
-    def _with_program(self, done: Applied, tables: Tables, program: Handover, asked: list[int]) -> None:
-        ways = program.ways(self._wanted.plan, self._wanted.lines, tables, done.flows)
-        self._ahead(program, ways, done, asked)
+    def _with_program(self, done: Applied, tables: Tables, program: Handover) -> None:
+        stages = program.stages(self.wanted.plan, self.wanted.lines, tables, done.flows)
+        self._before_bundle(program, stages, done)
         try:
-            self._now(ways.now)
+            self._now(stages.now)
         except SwitchError as err:
-            if self.sent:
+            if self.stage.sent:
                 raise  # nobody knows what became of it: the program serves both
-            self._take_back(ways, err, program)
-        self.sent = True
+            self._take_back(stages, err, program)
+        self.stage.sent = True
         if not program.keeps or done.away is not None:
-            self._later(ways.later, asked)
+            self._later(stages.later)
             return
-        if self._grace:
-            self._progress(
-                f"waiting {self._grace:g} s for packets under way; then the extension serves the new VIPs alone"
+        if self.grace:
+            self.progress(
+                f"waiting {self.grace:g} s for packets under way; then the extension serves the new VIPs alone"
             )
-        self._pause(self._grace, asked)
+        self._pause(self.grace)
         try:
             program.finish()
         except (SwitchError, PermissionError) as err:
             self._give_up(done, err, "the tables are the new ones, but ", "; apply again to finish")
-        if ways.later:
-            self._lines(ways.later.bundle())
+        if stages.later:
+            self._lines(stages.later.bundle())
 
-    def _ahead(self, program: Handover, ways: Ways, done: Applied, asked: list[int]) -> None:
+    def _before_bundle(self, program: Handover, stages: FlowStages, done: Applied) -> None:
         """What comes before the bundle: flows that nothing uses yet, then the program for the old VIPs and the new."""
         from dnsteer.extension.client import LostError
         from dnsteer.extension.handover import SETTLE
 
-        if ways.ahead:
-            n = len(ways.ahead)
-            self._progress(
+        if stages.early:
+            n = len(stages.early)
+            self.progress(
                 f"sending {n} flow{'s' if n > 1 else ''} ahead, by which what the extension will send finds its way"
             )
-            self._lines([f"flow add {f.line()}" for f in ways.ahead])
-            self.sent = False
-            self._pause(min(self._grace, SETTLE), asked)
-        self._progress("loading the program of the extension")
+            self._lines([f"flow add {f.line()}" for f in stages.early])
+            self.stage.sent = False
+            self._pause(min(self.grace, SETTLE))
+        self.progress("loading the program of the extension")
         for name in program.between.left_out:
-            self._progress(f"the extension cannot serve {name} beside its new VIPs: its last queries may be lost")
+            self.progress(f"the extension cannot serve {name} beside its new VIPs: its last queries may be lost")
         try:
             program.begin()
         except LostError as err:
-            self.sent = self._needed  # maybe it is done: the next verb looks
+            self.stage.sent = self.needed  # maybe it is done: the next verb looks
             self._give_up(done, err, "", "; the tables are the old ones, and the program is the old or the new one")
         except (SwitchError, PermissionError) as err:
-            if self._needed:
-                self._take_back(ways, err)
+            if self.needed:
+                self._take_back(stages, err)
             self._give_up(done, err)
 
-    def _take_back(self, ways: Ways, err: SwitchError | PermissionError, program: Handover | None = None) -> NoReturn:
+    def _take_back(
+        self, stages: FlowStages, err: SwitchError | PermissionError, program: Handover | None = None
+    ) -> NoReturn:
         """Undo what was done for a bundle that failed. Raises *err*, with what could not be undone."""
-        failed = [program.back()] if program is not None else []
-        if ways.ahead and not isinstance(err, RestartedError):
+        failed = [program.load_old_again()] if program is not None else []
+        if stages.early and not isinstance(err, RestartedError):
             try:
-                self._lines(ways.back())
+                self._lines(stages.lines_to_take_back())
             except SwitchError as why:
                 failed.append(f"flows that were sent ahead stay until the next apply ({why})")
-        self.sent = False
+        self.stage.sent = False
         said = "; ".join(filter(None, failed))
         if said or program is None:
             raise _worded(err, "", f"; {said or 'nothing was changed'}") from None
@@ -154,52 +154,51 @@ class Sending:
 
     def _give_up(self, done: Applied, err: SwitchError | PermissionError, before: str = "", after: str = "") -> None:
         """Go on without the extension, where that is wanted. Else raises *err*."""
-        if self._needed:
+        if self.needed:
             raise _worded(err, before, after) from None
         done.away, done.loaded = err, False
 
     def _now(self, todo: Changes) -> None:
         if todo:
-            self._progress(f"sending {len(todo)} changes of flows and groups in one bundle")
+            self.progress(f"sending {len(todo)} changes of flows and groups in one bundle")
             self._lines(todo.bundle())
 
-    def _later(self, todo: Changes, asked: list[int]) -> None:
+    def _later(self, todo: Changes) -> None:
         if todo:
-            self._progress(
-                f"waiting {self._grace:g} s for answers under way; then the {len(todo)} flows of their way back go"
+            self.progress(
+                f"waiting {self.grace:g} s for answers under way; then the {len(todo)} flows of their way back go"
             )
-            self._pause(self._grace, asked)
+            self._pause(self.grace)
             self._lines(todo.bundle())
 
-    @staticmethod
-    def _pause(seconds: float, asked: list[int]) -> None:
+    def _pause(self, seconds: float) -> None:
         until = time.monotonic() + seconds
-        while not asked and time.monotonic() < until:
+        while not self.signals and time.monotonic() < until:
             time.sleep(_LOOK)
 
     def _lines(self, lines: list[str]) -> None:
-        earlier, self.sent = self.sent, True
+        earlier, self.stage.sent = self.stage.sent, True
         try:
-            send(self._client, lines, fenced=self.fenced)
-            self.fenced = True
+            send(self.client, lines, fenced=self.stage.fenced)
+            self.stage.fenced = True
         except RejectedError as err:
-            self.sent = earlier
+            self.stage.sent = earlier
             subject = self._subject(err.what)
-            about = f" for {subject.title} ({self._wanted.loaded.file}:{subject.line})" if subject else ""
+            about = f" for {subject.title} ({self.wanted.loaded.file}:{subject.line})" if subject else ""
             raise SwitchError(f"the switch refused the changes{about}: {err.reason}: {err.what}") from None
         except UnconfirmedError as err:
             raise UnconfirmedError(f"{err}; {_EITHER}") from None
         except SwitchError:  # before anything was sent
-            self.sent = earlier
+            self.stage.sent = earlier
             raise
 
     def _subject(self, text: str) -> Subject | None:
         """The object of the spec behind a flow or group that was refused."""
         cookie, group = _COOKIE.search(text), _GROUP.search(text)
         if cookie:
-            return self._wanted.plan.subject(int(cookie[1], 16))
+            return self.wanted.plan.subject(int(cookie[1], 16))
         return next(
-            (row.subject for row in self._wanted.plan.rows.of(GroupRow) if group and row.group == int(group[1])), None
+            (row.subject for row in self.wanted.plan.rows.of(GroupRow) if group and row.group == int(group[1])), None
         )
 
 

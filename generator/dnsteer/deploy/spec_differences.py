@@ -12,7 +12,7 @@ from dnsteer.spec.model.spec import Backend, Pool, Service, Spec, Vip
 
 
 @dataclass(frozen=True)
-class Difference:
+class SpecDifference:
     """One difference: its kind (`backend changed`), the object that it is about, and the sentence."""
 
     kind: str
@@ -24,59 +24,59 @@ class Difference:
         return {"kind": self.kind, "object": self.about, "text": self.text}
 
 
-def differences(old: Spec | None, new: Spec) -> list[Difference]:
+def compare_specs(old: Spec | None, new: Spec) -> list[SpecDifference]:
     """All differences, VIPs first, since they are what clients see. Without *old* everything is added."""
     pools, vips = (old.pools, old.vips) if old else ({}, {})
     out = [*_vips(vips, new.vips), *_pools(pools, new.pools)]
     return out + (list(_switch(old, new)) if old else [])
 
 
-def _vips(old: Mapping[str, Vip], new: Mapping[str, Vip]) -> Iterator[Difference]:
+def _vips(old: Mapping[str, Vip], new: Mapping[str, Vip]) -> Iterator[SpecDifference]:
     for name, vip in new.items():
         about = f"VIP {name}"
         if name not in old:
             addresses, services = _list(vip.addresses), _list(_service(s) for s in vip.services)
             text = f"{about} added: {addresses}, {services}, pool {vip.pool}, {vip.forwarding.value}"
-            yield Difference("vip added", about, text)
+            yield SpecDifference("vip added", about, text)
         elif old[name] != vip:
             yield from _fields("vip changed", about, old[name], vip)
     for name, vip in old.items():
         if name not in new:
-            yield Difference("vip removed", f"VIP {name}", f"VIP {name} removed: {_list(vip.addresses)}")
+            yield SpecDifference("vip removed", f"VIP {name}", f"VIP {name} removed: {_list(vip.addresses)}")
 
 
-def _pools(old: Mapping[str, Pool], new: Mapping[str, Pool]) -> Iterator[Difference]:
+def _pools(old: Mapping[str, Pool], new: Mapping[str, Pool]) -> Iterator[SpecDifference]:
     for name, pool in new.items():
         about = f"pool {name}"
         if name not in old:
             members = _list(f"{b.name} (weight {b.weight})" for b in pool.backends)
-            yield Difference("pool added", about, f"{about} added: {members}")
+            yield SpecDifference("pool added", about, f"{about} added: {members}")
         elif old[name] != pool:
             yield from _fields("pool changed", about, old[name], pool, leave=("backends",))
             yield from _backends(name, old[name], pool)
     for name in old:
         if name not in new:
-            yield Difference("pool removed", f"pool {name}", f"pool {name} removed")
+            yield SpecDifference("pool removed", f"pool {name}", f"pool {name} removed")
 
 
-def _backends(pool: str, old: Pool, new: Pool) -> Iterator[Difference]:
+def _backends(pool: str, old: Pool, new: Pool) -> Iterator[SpecDifference]:
     was: dict[str, Backend] = {b.name: b for b in old.backends}
     now: dict[str, Backend] = {b.name: b for b in new.backends}
     for name, backend in now.items():
         about = f"backend {pool}/{name}"
         if name not in was:
             addresses = _list(a for a in (backend.ipv4, backend.ipv6) if a is not None)
-            yield Difference("backend added", about, f"{about} added: {addresses}, weight {backend.weight}")
+            yield SpecDifference("backend added", about, f"{about} added: {addresses}, weight {backend.weight}")
         elif was[name] != backend:
             yield from _fields("backend changed", about, was[name], backend)
     for name in was:
         if name not in now:
-            yield Difference("backend removed", f"backend {pool}/{name}", f"backend {pool}/{name} removed")
+            yield SpecDifference("backend removed", f"backend {pool}/{name}", f"backend {pool}/{name} removed")
     if list(was) != list(now) and set(was) == set(now):
-        yield Difference("pool changed", f"pool {pool}", f"pool {pool}: its backends are listed in another order")
+        yield SpecDifference("pool changed", f"pool {pool}", f"pool {pool}: its backends are listed in another order")
 
 
-def _switch(old: Spec, new: Spec) -> Iterator[Difference]:
+def _switch(old: Spec, new: Spec) -> Iterator[SpecDifference]:
     if old.switch == new.switch:
         return
     yield from _fields("switch changed", "switch", old.switch, new.switch, leave=("uplinks", "ports"))
@@ -86,20 +86,22 @@ def _switch(old: Spec, new: Spec) -> Iterator[Difference]:
             about = f"{one} {name}"
             if name not in was or name not in now:
                 what = "added" if name in now else "removed"
-                yield Difference(f"{one} {what}", about, f"{about} {what}")
+                yield SpecDifference(f"{one} {what}", about, f"{about} {what}")
             elif was[name] != now[name]:
                 yield from _fields(f"{one} changed", about, was[name], now[name])
 
 
-def _fields(kind: str, about: str, old: BaseModel, new: BaseModel, leave: tuple[str, ...] = ()) -> Iterator[Difference]:
+def _fields(
+    kind: str, about: str, old: BaseModel, new: BaseModel, leave: tuple[str, ...] = ()
+) -> Iterator[SpecDifference]:
     for name in type(new).model_fields:
         was, now = getattr(old, name), getattr(new, name)
         if was == now or name in leave:
             continue
         if isinstance(was, list) and isinstance(now, list):
-            yield Difference(kind, about, f"{about}: {name} {_list_change(was, now)}")
+            yield SpecDifference(kind, about, f"{about}: {name} {_list_change(was, now)}")
         else:
-            yield Difference(kind, about, f"{about}: {name} {_shown(was)} -> {_shown(now)}")
+            yield SpecDifference(kind, about, f"{about}: {name} {_shown(was)} -> {_shown(now)}")
 
 
 def _list_change(was: list[Any], now: list[Any]) -> str:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dnsteer.deploy import movement
-from dnsteer.deploy.apply import Prepared
-from dnsteer.deploy.spec_differences import Difference
+from dnsteer.deploy.diff import SwitchDiff
+from dnsteer.deploy.spec_differences import SpecDifference
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.loaded import Loaded
-from dnsteer.switch.state import Standing, State
+from dnsteer.switch.state import AppliedState, BridgeRecord
 from dnsteer.switch.table_changes import Changes
 
 if TYPE_CHECKING:
@@ -26,24 +26,24 @@ _COUNTED = (
 
 
 @dataclass
-class Outlook:
+class PlanSummary:
     """What a deployment would do. *old* is the state that is applied now, None when there is none that can be read.
 
-    *differences* are those of the specs. *named* is what becomes of the switch's name. *ended* are absences that end, and
+    *differences* are those of the specs. *named* is what becomes of the switch's name. *ended* is maintenance that ends, and
     *returned* such as ended with a state that is gone back from, all in words. *notes* are to be known, and no change.
     """
 
     loaded: Loaded
-    prepared: Prepared
+    found: SwitchDiff
     system: str
-    standing: Standing | None
-    old: State | None
+    record: BridgeRecord | None
+    old: AppliedState | None
     overlay: Overlay
-    differences: list[Difference]
+    differences: list[SpecDifference]
     moves: list[movement.Move]
     ask: list[str]
     warnings: list[str]
-    record: bool
+    record_stale: bool
     named: str = ""
     program: ProgramChange | None = None
     ended: list[str] = field(default_factory=list)
@@ -53,22 +53,22 @@ class Outlook:
     @property
     def changed(self) -> bool:
         """Whether anything would change."""
-        return self.prepared.changed or self.record
+        return self.found.changed or self.record_stale
 
     def basis(self) -> dict[str, Any]:
         """What it rests on: the switch, how it stands, and the changes that follow from that."""
-        standing, bridge = self.standing, self.prepared.before
+        record, bridge = self.record, self.found.before
         what = bridge and [bridge.datapath_type, bridge.fail_mode, list(bridge.protocols), sorted(bridge.ports)]
         program = {} if self.program is None else {"the program of the extension": hash_of(self.program.basis)}
         return {
             **program,
             "switch": self.system,
-            "state": standing.number if standing else 0,
-            "applied spec": standing.digest if standing else "",
-            "overlay": standing.overlay.to_json() if standing else "[]",
+            "state": record.number if record else 0,
+            "applied spec": record.digest if record else "",
+            "overlay": record.overlay.to_json() if record else "[]",
             "bridge and ports": hash_of(what),
-            "settings": self.prepared.settings,
-            "its flows or groups": hash_of(self.prepared.todo.bundle()),
+            "settings": self.found.settings,
+            "its flows or groups": hash_of(self.found.todo.bundle()),
         }
 
 
@@ -93,20 +93,20 @@ def counted(changes: Changes) -> list[str]:
     return out
 
 
-def sentences(outlook: Outlook) -> list[str]:
+def sentences(summary: PlanSummary) -> list[str]:
     """What would change, in the operator's words."""
-    words = [outlook.named] if outlook.named else []
-    words += [d.text for d in outlook.differences]
-    words += [move.text() for move in outlook.moves]
-    words += [f"{d.by}: {d.todo}" for d in outlook.prepared.differ]
-    fragment = outlook.prepared.fragment
+    words = [summary.named] if summary.named else []
+    words += [d.text for d in summary.differences]
+    words += [move.text() for move in summary.moves]
+    words += [f"{d.by}: {d.todo}" for d in summary.found.differ]
+    fragment = summary.found.fragment
     words += [fragment.todo] if fragment is not None and fragment.differs else []
-    words += outlook.ended + outlook.returned
-    if not words and (outlook.prepared.todo or outlook.prepared.loads):
+    words += summary.ended + summary.returned
+    if not words and (summary.found.todo or summary.found.loads):
         words.append("the spec is the one that is applied; the switch differs from it and is put right")
-    if outlook.program is not None:
-        words += outlook.program.words
-    if not words and outlook.changed:
+    if summary.program is not None:
+        words += summary.program.words
+    if not words and summary.changed:
         words.append("only the record is written")
     return words
 
@@ -121,26 +121,26 @@ def details(changes: Changes) -> list[str]:
     return out + [f"+ {f.line()}" for f in changes.add]
 
 
-def as_json(outlook: Outlook, *, verbose: bool) -> dict[str, Any]:
+def as_json(summary: PlanSummary, *, verbose: bool) -> dict[str, Any]:
     """All of it as a JSON object."""
     value: dict[str, Any] = {
         "ok": True,
-        "changed": outlook.changed,
-        "bridge": outlook.loaded.spec.switch.bridge,
-        "from_state": outlook.standing.number if outlook.standing else 0,
-        "changes": [d.as_json() for d in outlook.differences],
-        "moves": [m.as_json() for m in outlook.moves],
-        "settings": outlook.prepared.settings,
-        "named": outlook.named,
-        "ended": outlook.ended,
-        "returned": outlook.returned,
-        "asks": outlook.ask,
-        "warnings": outlook.warnings,
-        "notes": outlook.notes,
-        "counts": counts(outlook.prepared.todo),
+        "changed": summary.changed,
+        "bridge": summary.loaded.spec.switch.bridge,
+        "from_state": summary.record.number if summary.record else 0,
+        "changes": [d.as_json() for d in summary.differences],
+        "moves": [m.as_json() for m in summary.moves],
+        "settings": summary.found.settings,
+        "named": summary.named,
+        "ended": summary.ended,
+        "returned": summary.returned,
+        "asks": summary.ask,
+        "warnings": summary.warnings,
+        "notes": summary.notes,
+        "counts": counts(summary.found.todo),
     }
-    if outlook.program is not None:
-        value["extension"] = outlook.program.as_json()
+    if summary.program is not None:
+        value["extension"] = summary.program.as_json()
     if verbose:
-        value["details"] = details(outlook.prepared.todo)
+        value["details"] = details(summary.found.todo)
     return value

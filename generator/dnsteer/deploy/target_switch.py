@@ -20,12 +20,12 @@ Progress = Callable[[str], None]
 """Takes a line about what is being done."""
 Confirm = Callable[[list[str], list[str]], None]
 """Takes reasons to ask the operator whether to go on, and what would change, in words; raises when not."""
-MOVED_ON = "the switch has changed meanwhile; it is looked at again"
+SWITCH_CHANGED = "the switch has changed meanwhile; it is read again"
 WAITS = "flow-restore-wait is set: the switch does not forward until it is cleared: dnsteer restore"
 
 
 @dataclass(frozen=True)
-class Switch:
+class TargetSwitch:
     """A running switch: its OVSDB, maybe the bridge's OpenFlow, and how long it may take to answer, in seconds.
 
     *extension* is the control socket of the extension, where it is not the spec's.

@@ -3,7 +3,7 @@
 A packet of an extended VIP meets the tables, then the program, then the tables again, and what is changed in between must
 not meet what is gone already, or not there yet. So, around the one bundle that makes the tables the new ones:
 
-1. ahead: flows by which packets of the new program find their way, where the tables do not have them yet. Nothing uses them.
+1. early: flows by which packets of the new program find their way, where the tables do not have them yet. Nothing uses them.
 2. the program serves both: all of the new VIPs, and those of the old that the new one does not have.
 3. the bundle: now the tables send what the new spec says, and still take back what the old one sent.
 4. after the time that packets and answers may be under way, the new program alone; then the old ways back go.
@@ -31,7 +31,7 @@ from dnsteer.tables.ingress import ANSWER, PortRow
 from dnsteer.tables.order import PIPELINE
 
 SETTLE = 0.5
-"""Seconds until flows that were added ahead are in the datapath too: it looks at all of its own about that often."""
+"""Seconds until flows that were added early are in the datapath too: it looks at all of its own about that often."""
 _TABLE = PIPELINE.tables["extension"].number
 _INGRESS = PIPELINE.tables["ingress"].number
 _EGRESS = PIPELINE.tables["egress"].number
@@ -56,16 +56,16 @@ class _Exit:
 
 
 @dataclass(frozen=True)
-class Ways:
-    """Flows to add *ahead*, what must change *now*, in the one bundle, and what *later*."""
+class FlowStages:
+    """Flows to add *early*, what must change *now*, in the one bundle, and what *later*."""
 
-    ahead: tuple[Flow, ...]
+    early: tuple[Flow, ...]
     now: Changes
     later: Changes
 
-    def back(self) -> list[str]:
-        """Lines of a bundle that take back what was added ahead."""
-        return [f"flow delete_strict {f.spec()}" for f in self.ahead]
+    def lines_to_take_back(self) -> list[str]:
+        """Lines of a bundle that take back what was added early."""
+        return [f"flow delete_strict {f.spec()}" for f in self.early]
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,9 @@ class Handover:
         return self.loads and not program_diff.same(self.between.program, self.wanted)
 
     @property
-    def differences(self) -> list[program_diff.Difference]:
+    def differences(self) -> list[program_diff.ProgramDifference]:
         """What the running program has otherwise than it should."""
-        return [] if self.away else list(program_diff.differences(self.running, self.wanted))
+        return [] if self.away else list(program_diff.program_differences(self.running, self.wanted))
 
     def begin(self) -> None:
         """Let it serve both. Raises RefusedError, LostError or UnavailableError."""
@@ -101,7 +101,7 @@ class Handover:
         """Let it serve the new alone."""
         self._load(self.wanted)
 
-    def back(self) -> str:
+    def load_old_again(self) -> str:
         """Let it serve the old again. What could not be, in words."""
         try:
             self.program.load(self.running)
@@ -115,26 +115,26 @@ class Handover:
         except RefusedError as err:
             raise RefusedError(self.program.name, f"{err.reason}{_hint(err.reason)}") from None
 
-    def ways(self, plan: Plan, lines: Iterable[str], tables: Tables, todo: Changes) -> Ways:
+    def stages(self, plan: Plan, lines: Iterable[str], tables: Tables, todo: Changes) -> FlowStages:
         """How the tables follow. *lines* are all flows of the plan, *todo* is what turns *tables* into them."""
         was = list(_exits(f for f in _flows(tables) if f.table == _TABLE))
         become = list(_exits(parse_flow(line) for line in lines if f"table={_TABLE}," in line))
         macs, new = _macs(self.running), _macs(self.wanted)
         now, later = todo.in_two()
-        ahead = list[Flow]()
+        early = list[Flow]()
         if was and self.loads:
             egress = port_name(plan.extension.egress.name) if plan.extension else ""
             found = ((m, _find(was, egress, m), _find(become, egress, m)) for m in sorted(new))
-            ahead = [_passing(egress, m, a) for m, b, a in found if a and a != b and (not b or m not in macs)]
-        passing = {f.key for f in ahead}
+            early = [_passing(egress, m, a) for m, b, a in found if a and a != b and (not b or m not in macs)]
+        passing = {f.key for f in early}
         if was and self.loads:
-            ahead += [f for f in todo.add if _is_way_back(plan, f, {e.came_by for e in was})]
+            early += [f for f in todo.add if _is_way_back(plan, f, {e.came_by for e in was})]
         stay = list(_staying(was, become, macs - new)) if self.keeps else []
-        refuse_blocked([f for f in ahead if f.key in passing] + stay, tables)
+        refuse_blocked([f for f in early if f.key in passing] + stay, tables)
         keys = {f.key for f in stay}
-        gone = tuple(f for f in now.remove if f.key not in keys) + tuple(f for f in ahead if f.key in passing)
+        gone = tuple(f for f in now.remove if f.key not in keys) + tuple(f for f in early if f.key in passing)
         now = replace(now, add=(*now.add, *stay), remove=gone)
-        return Ways(tuple(ahead), now, replace(later, remove=(*later.remove, *stay)))
+        return FlowStages(tuple(early), now, replace(later, remove=(*later.remove, *stay)))
 
 
 def _flows(tables: Tables) -> Iterator[Flow]:
@@ -209,7 +209,7 @@ def _hint(reason: str) -> str:
     return ""
 
 
-def look(plan: Plan, program: Program, *, needed: bool) -> Handover:
+def plan_handover(plan: Plan, program: Program, *, needed: bool) -> Handover:
     """See what runs and what must be loaded. Unless it is *needed*, a program that cannot be asked is only noted.
 
     Raises UnavailableError, PermissionError or SwitchError.

@@ -19,7 +19,7 @@ _MOST_SLOTS = 16
 
 
 @dataclass(frozen=True)
-class Difference:
+class ProgramDifference:
     """What one program has otherwise than another. *key* is the VIP that it is about, None: the program itself."""
 
     kind: str
@@ -70,7 +70,7 @@ def readable(dump: Value, name: str) -> Value:
     return {**program, "vips": [{**v, "slots": services.get(v["name"], v["slots"])} for v in program["vips"]]}
 
 
-def differences(have: Value, want: Value) -> Iterator[Difference]:
+def program_differences(have: Value, want: Value) -> Iterator[ProgramDifference]:
     """What must change for *have* to be *want*; VIPs first, then backends without a slot, then the program's settings."""
     ours, theirs = {key_of(v): v for v in want["vips"]}, {key_of(v): v for v in have["vips"]}
     at, is_at = ({b["name"]: _server(b) for b in p["backends"]} for p in (want, have))
@@ -78,23 +78,25 @@ def differences(have: Value, want: Value) -> Iterator[Difference]:
     for key, vip in ours.items():
         now = theirs.get(key)
         if now is None:
-            yield Difference("missing", key, vip["name"], "the program does not serve it")
+            yield ProgramDifference("missing", key, vip["name"], "the program does not serve it")
             continue
         for detail in _of_vip(now, vip, is_at, at):
-            yield Difference("changed", key, vip["name"], detail)
+            yield ProgramDifference("changed", key, vip["name"], detail)
         told |= {*now["slots"], *vip["slots"]}
     for key, vip in theirs.items():
         if key not in ours:
-            yield Difference("added", key, vip["name"], "the program serves it, and should not")
+            yield ProgramDifference("added", key, vip["name"], "the program serves it, and should not")
             told |= {*vip["slots"]}
     for name in [n for n in {**at, **is_at} if at.get(n) != is_at.get(n) and n not in told]:
-        yield Difference(
+        yield ProgramDifference(
             "changed", None, f"backend {name}", f"is {_at(is_at.get(name))}, should be {_at(at.get(name))}"
         )
     was, should = _plain(have), _plain(want)
     for part in ("version", "ports", "budgets", "tunnel"):
         if was.get(part) != should.get(part):
-            yield Difference("changed", None, part, f"{_shown(was.get(part))}, should be {_shown(should.get(part))}")
+            yield ProgramDifference(
+                "changed", None, part, f"{_shown(was.get(part))}, should be {_shown(should.get(part))}"
+            )
 
 
 def _at(server: tuple[str, str] | None) -> str:

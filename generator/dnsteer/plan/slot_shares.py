@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from dnsteer.modes import MODES
 from dnsteer.slots.assignment import worst_share
-from dnsteer.slots.maintenance import Absence
+from dnsteer.slots.maintenance import Maintenance
 from dnsteer.slots.owners import owners
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding
@@ -16,7 +16,7 @@ from dnsteer.spec.model.families import ANY, FAMILIES, Reach
 from dnsteer.spec.model.spec import Pool, Spec, State
 
 
-def slots_of(spec: Spec, pool: Pool, family: Reach, absences: Sequence[Absence] = ()) -> tuple[str, ...]:
+def slots_of(spec: Spec, pool: Pool, family: Reach, maintenance: Sequence[Maintenance] = ()) -> tuple[str, ...]:
     """The backend's name for each slot of *pool* in *family*.
 
     Empty when no backend takes queries in that family, or none is left and the pool drops then.
@@ -24,7 +24,7 @@ def slots_of(spec: Spec, pool: Pool, family: Reach, absences: Sequence[Absence] 
     members = derived.members(pool, family)
     down = [b.name for b in members if b.state is State.DOWN]
     weights = {b.name: b.weight for b in members}
-    return owners(weights, derived.slot_count(spec, pool), down, absences, drop=pool.on_all_down == "drop")
+    return owners(weights, derived.slot_count(spec, pool), down, maintenance, drop=pool.on_all_down == "drop")
 
 
 SHARE_TOLERANCE = Fraction(10, 100)

@@ -14,12 +14,12 @@ from typing import Any, Literal
 
 Kind = Literal["drain", "down"]
 KINDS: tuple[Kind, Kind] = ("drain", "down")
-WHOLE = 1000
+DRAINED = 1000
 """`gone` is in thousandths of a backend's slots: this is all of them."""
 
 
 @dataclass(frozen=True)
-class Absence:
+class Maintenance:
     """One backend of one pool that is drained or down.
 
     *since* and *until* are times in ISO 8601 with their offset; an empty *until*: until somebody ends it. *over* is how many
@@ -35,7 +35,7 @@ class Absence:
     note: str = ""
     until: str = ""
     over: float = 0
-    gone: int = WHOLE
+    gone: int = DRAINED
     paced: str = ""
 
     @property
@@ -47,72 +47,81 @@ class Absence:
         """Whether its time is over."""
         return bool(self.until) and now >= datetime.fromisoformat(self.until)
 
-    def due(self, now: datetime) -> Absence:
-        """The same absence as far as it should have come by *now*."""
-        if self.gone >= WHOLE:
+    def advanced(self, now: datetime) -> Maintenance:
+        """The same entry as far as it should have come by *now*."""
+        if self.gone >= DRAINED:
             return self
         passed = (now - datetime.fromisoformat(self.paced or self.since)).total_seconds()
-        share = WHOLE if passed >= self.over else max(self.gone, int(WHOLE * passed / self.over))
+        share = DRAINED if passed >= self.over else max(self.gone, int(DRAINED * passed / self.over))
         return replace(self, gone=share)
 
-    def at_pace(self, over: float, now: datetime) -> Absence:
+    def at_pace(self, over: float, now: datetime) -> Maintenance:
         """The same drain, all of which takes *over* seconds from now on. What is gone stays gone."""
-        here = self.due(now)
-        if here.gone >= WHOLE:
+        here = self.advanced(now)
+        if here.gone >= DRAINED:
             return here
-        began = now - timedelta(seconds=over * here.gone / WHOLE)
+        began = now - timedelta(seconds=over * here.gone / DRAINED)
         return replace(here, over=over, paced=began.isoformat(timespec="milliseconds"))
 
 
 @dataclass(frozen=True)
 class Overlay:
-    """All absences, in the order in which they began. Slots are taken from the backends in this order."""
+    """All maintenance, in the order in which it began. Slots are taken from the backends in this order."""
 
-    absences: tuple[Absence, ...] = ()
-    _by_pool: Mapping[str, tuple[Absence, ...]] = field(init=False, repr=False, compare=False)
+    entries: tuple[Maintenance, ...] = ()
+    _by_pool: Mapping[str, tuple[Maintenance, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        pools: dict[str, list[Absence]] = {}
-        for absence in self.absences:
-            pools.setdefault(absence.pool, []).append(absence)
+        pools: dict[str, list[Maintenance]] = {}
+        for entry in self.entries:
+            pools.setdefault(entry.pool, []).append(entry)
         object.__setattr__(self, "_by_pool", {name: tuple(found) for name, found in pools.items()})
 
-    def __iter__(self) -> Iterator[Absence]:
-        return iter(self.absences)
+    def __iter__(self) -> Iterator[Maintenance]:
+        return iter(self.entries)
 
     def __bool__(self) -> bool:
-        return bool(self.absences)
+        return bool(self.entries)
 
-    def of(self, pool: str) -> tuple[Absence, ...]:
-        """The absences of a pool."""
+    def of(self, pool: str) -> tuple[Maintenance, ...]:
+        """The maintenance of a pool."""
         return self._by_pool.get(pool, ())
 
-    def find(self, pool: str, backend: str, kind: Kind) -> Absence | None:
-        """The absence of that kind of a backend."""
+    def find(self, pool: str, backend: str, kind: Kind) -> Maintenance | None:
+        """The maintenance of that kind of a backend."""
         return next((a for a in self.of(pool) if a.backend == backend and a.kind == kind), None)
 
-    def put(self, absence: Absence) -> Overlay:
-        """With this absence: in the place of the one that it replaces, else as the last."""
-        found = self.find(absence.pool, absence.backend, absence.kind)
+    def put(self, entry: Maintenance) -> Overlay:
+        """With this entry: in the place of the one that it replaces, else as the last."""
+        found = self.find(entry.pool, entry.backend, entry.kind)
         if found is None:
-            return Overlay((*self.absences, absence))
-        return Overlay(tuple(absence if a is found else a for a in self.absences))
+            return Overlay((*self.entries, entry))
+        return Overlay(tuple(entry if a is found else a for a in self.entries))
 
-    def without(self, gone: Iterable[Absence]) -> Overlay:
-        """Without these absences."""
+    def put_by_start(self, entries: Iterable[Maintenance]) -> Overlay:
+        """With *entries* in the places where they would stand had they never left: by when they began."""
+        now = list(self.entries)
+        for entry in entries:
+            began = datetime.fromisoformat(entry.since)
+            place = next((n for n, a in enumerate(now) if datetime.fromisoformat(a.since) > began), len(now))
+            now.insert(place, entry)
+        return Overlay(tuple(now))
+
+    def without(self, gone: Iterable[Maintenance]) -> Overlay:
+        """Without these entries."""
         leave = set(gone)
-        return Overlay(tuple(a for a in self.absences if a not in leave))
+        return Overlay(tuple(a for a in self.entries if a not in leave))
 
     def tables_key(self) -> str:
         """What of the overlay decides about the tables: the same text, the same tables.
 
         A drain that has just begun counts too: it has moved nothing, but those after it are taken out as if it were gone.
         """
-        return json.dumps([[a.pool, a.backend, a.gone] for a in self.absences])
+        return json.dumps([[a.pool, a.backend, a.gone] for a in self.entries])
 
     def to_json(self) -> str:
         """As it is recorded."""
-        return json.dumps([_slim(a) for a in self.absences], separators=(",", ":"), sort_keys=True)
+        return json.dumps([_slim(a) for a in self.entries], separators=(",", ":"), sort_keys=True)
 
     @staticmethod
     def from_json(text: str) -> Overlay:
@@ -123,41 +132,37 @@ class Overlay:
             raise ValueError("nested too deeply") from None
         if not isinstance(value, list):
             raise ValueError("not a list")
-        return Overlay(tuple(_absence(item) for item in value))
+        return Overlay(tuple(_entry(item) for item in value))
 
 
 NO_OVERLAY = Overlay()
 
 
-def _slim(absence: Absence) -> dict[str, Any]:
-    return {k: v for k, v in asdict(absence).items() if v != _DEFAULTS.get(k)}
+def _slim(entry: Maintenance) -> dict[str, Any]:
+    return {k: v for k, v in asdict(entry).items() if v != _DEFAULTS.get(k)}
 
 
-_DEFAULTS: dict[str, Any] = {"note": "", "until": "", "over": 0, "gone": WHOLE, "paced": ""}
+_DEFAULTS: dict[str, Any] = {"note": "", "until": "", "over": 0, "gone": DRAINED, "paced": ""}
 _TYPES: dict[str, tuple[type, ...]] = {"over": (int, float), "gone": (int,)}
 
 
-def _absence(item: Any) -> Absence:
+def _entry(item: Any) -> Maintenance:
     if not isinstance(item, dict):
         raise ValueError("an entry is not a mapping")
-    known = {f.name for f in fields(Absence)}
+    known = {f.name for f in fields(Maintenance)}
     for key, value in item.items():
         if key not in known or isinstance(value, bool) or not isinstance(value, _TYPES.get(key, (str,))):
             raise ValueError(f"an entry has {key!r} with {value!r}")
     missing = known - set(_DEFAULTS) - set(item)
     if missing:
         raise ValueError(f"an entry lacks {', '.join(sorted(missing))}")
-    absence = Absence(**item)
-    if (
-        absence.kind not in KINDS
-        or not 0 <= absence.gone <= WHOLE
-        or not 0 <= absence.over < timedelta.max.total_seconds()
-    ):
-        raise ValueError(f"an entry has kind {absence.kind!r}, gone {absence.gone} and over {absence.over}")
-    for time in (absence.since, *filter(None, [absence.until, absence.paced])):
+    entry = Maintenance(**item)
+    if entry.kind not in KINDS or not 0 <= entry.gone <= DRAINED or not 0 <= entry.over < timedelta.max.total_seconds():
+        raise ValueError(f"an entry has kind {entry.kind!r}, gone {entry.gone} and over {entry.over}")
+    for time in (entry.since, *filter(None, [entry.until, entry.paced])):
         if datetime.fromisoformat(time).tzinfo is None:
             raise ValueError(f"the time {time} lacks its offset")
-    return absence
+    return entry
 
 
 def marker(spec_digest: str, overlay: Overlay) -> int:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from dnsteer.slots.assignment import hand_out, place
-from dnsteer.slots.maintenance import WHOLE, Absence
+from dnsteer.slots.maintenance import DRAINED, Maintenance
 
 
 def overlay(base: Sequence[str], weights: Mapping[str, int], down: Collection[str]) -> tuple[str, ...]:
@@ -26,11 +26,11 @@ def overlay(base: Sequence[str], weights: Mapping[str, int], down: Collection[st
 
 
 def without(
-    base: Sequence[str], weights: Mapping[str, int], down: Collection[str], absences: Sequence[Absence]
+    base: Sequence[str], weights: Mapping[str, int], down: Collection[str], maintenance: Sequence[Maintenance]
 ) -> tuple[str, ...]:
-    """*base* with the members that the spec has *down*, and then one after the other the *absences*, taken out.
+    """*base* with the members that the spec has *down*, and then one after the other those in *maintenance*, taken out.
 
-    Each absence moves the slots that its backend holds by then, and no others, so that taking one more backend out moves
+    Each entry moves the slots that its backend holds by then, and no others, so that taking one more backend out moves
     exactly its own share, and taking the last one back in moves exactly that back. Of a drain on its way only the part that
     is gone has left, always the same slots first. What would leave nobody is left out: the slots stay as they were before.
 
@@ -39,22 +39,22 @@ def without(
     """
     table, away = overlay(base, weights, down), set(down)
     held: dict[int, str] = {}
-    for absence in absences:
-        away.add(absence.backend)
-        if absence.gone >= WHOLE:  # what an earlier drain of it has not come to yet goes now
-            held = {slot: name for slot, name in held.items() if name != absence.backend}
-        own = [slot for slot, name in enumerate(table) if name == absence.backend]
-        for slot in _later(own, absence):
-            held.setdefault(slot, absence.backend)
+    for entry in maintenance:
+        away.add(entry.backend)
+        if entry.gone >= DRAINED:  # what an earlier drain of it has not come to yet goes now
+            held = {slot: name for slot, name in held.items() if name != entry.backend}
+        own = [slot for slot, name in enumerate(table) if name == entry.backend]
+        for slot in _later(own, entry):
+            held.setdefault(slot, entry.backend)
         # Those after it are taken out as if it were gone altogether, so that its further steps move its own slots alone.
-        table = _handed(table, weights, away, {absence.backend})
-    out = {*down, *(a.backend for a in absences if a.gone >= WHOLE)}
+        table = _handed(table, weights, away, {entry.backend})
+    out = {*down, *(a.backend for a in maintenance if a.gone >= DRAINED)}
     return _handed([held.get(slot, name) for slot, name in enumerate(table)], weights, out, out)
 
 
-def nobody_left(weights: Mapping[str, int], down: Collection[str], absences: Sequence[Absence]) -> bool:
+def nobody_left(weights: Mapping[str, int], down: Collection[str], maintenance: Sequence[Maintenance]) -> bool:
     """Whether every member with a weight is down, or drained to the end."""
-    away = {*down, *(a.backend for a in absences if a.gone >= WHOLE)}
+    away = {*down, *(a.backend for a in maintenance if a.gone >= DRAINED)}
     return all(name in away for name, weight in weights.items() if weight)
 
 
@@ -70,12 +70,12 @@ def _handed(
     return tuple(owners.get(slot, name) for slot, name in enumerate(base))
 
 
-def _later(own: Sequence[int], absence: Absence) -> list[int]:
+def _later(own: Sequence[int], entry: Maintenance) -> list[int]:
     """Those of a backend's *own* slots that its drain has not come to yet."""
-    if absence.gone >= WHOLE:
+    if entry.gone >= DRAINED:
         return []
-    order = sorted(own, key=lambda slot: hashlib.blake2b(f"{absence.backend}\0{slot}".encode(), digest_size=8).digest())
-    return order[-(-len(order) * absence.gone // WHOLE) :]
+    order = sorted(own, key=lambda slot: hashlib.blake2b(f"{entry.backend}\0{slot}".encode(), digest_size=8).digest())
+    return order[-(-len(order) * entry.gone // DRAINED) :]
 
 
 def _wants(base: Sequence[str], takers: Mapping[str, int], free: int) -> dict[str, int]:

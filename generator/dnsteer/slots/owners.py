@@ -6,25 +6,25 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
 from dnsteer.slots.assignment import assign
-from dnsteer.slots.maintenance import Absence
+from dnsteer.slots.maintenance import Maintenance
 from dnsteer.slots.membership import Membership
 from dnsteer.slots.overlay import nobody_left, without
 
 
-def owners_of(members: Membership, absences: Sequence[Absence]) -> tuple[str, ...]:
+def owners_of(members: Membership, maintenance: Sequence[Maintenance]) -> tuple[str, ...]:
     """The backend's name for each slot of a pool. Empty when nobody is left and the pool drops then."""
     drop = members.on_all_down == "drop"
-    return owners(members.weights, members.slots, members.down, absences, drop=drop)
+    return owners(members.weights, members.slots, members.down, maintenance, drop=drop)
 
 
 def owners(
-    weights: Mapping[str, int], slots: int, down: Collection[str], absences: Sequence[Absence], *, drop: bool
+    weights: Mapping[str, int], slots: int, down: Collection[str], maintenance: Sequence[Maintenance], *, drop: bool
 ) -> tuple[str, ...]:
-    """The member's name for each of *slots* slots, with members *down* by the spec and *absences*; empty for drop."""
-    if not any(weights.values()) or (drop and nobody_left(weights, down, absences)):
+    """The member's name for each of *slots* slots, with members *down* by the spec or in *maintenance*; empty for drop."""
+    if not any(weights.values()) or (drop and nobody_left(weights, down, maintenance)):
         return ()
     base = _base(tuple(sorted(weights.items())), slots)
-    here = [a for a in absences if a.backend in weights]
+    here = [a for a in maintenance if a.backend in weights]
     return without(base, weights, down, here) if down or here else base
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dnsteer.deploy.extension import program_for
-from dnsteer.deploy.target_switch import Switch
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.extension.handover import faults_of
 from dnsteer.modes import MODES
 from dnsteer.slots.membership import Membership
@@ -72,7 +72,7 @@ class ExtensionView:
         }  # fmt: skip
 
 
-def look(switch: Switch, spec: Spec) -> ExtensionView:
+def view_extension(switch: TargetSwitch, spec: Spec) -> ExtensionView:
     """How it stands now."""
     program = program_for(switch, spec, _PATIENCE)
     try:
@@ -87,7 +87,7 @@ def why(err: SwitchError | PermissionError) -> str:
     return f"{err.filename}: {err.strerror}" if isinstance(err, PermissionError) else str(err)
 
 
-def take(switch: Switch, spec: Spec, members: Iterable[Membership]) -> tuple[Sample, dict[str, Any]]:
+def take(switch: TargetSwitch, spec: Spec, members: Iterable[Membership]) -> tuple[Sample, dict[str, Any]]:
     """Its counters now, as those of flows, and what it dropped. Nothing when it cannot be asked: a look says so."""
     try:
         answer = program_for(switch, spec, _PATIENCE).counters()

@@ -1,4 +1,4 @@
-"""How the pools of a switch stand: the state, slots and rates of their backends, by the record and the counters."""
+"""The pools of a switch: the state, slots and rates of their backends, by the record and the counters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from dnsteer.slots.assignment import quotas
-from dnsteer.slots.maintenance import WHOLE, Absence, Overlay
+from dnsteer.slots.maintenance import DRAINED, Maintenance, Overlay
 from dnsteer.slots.membership import Member, Membership
 from dnsteer.slots.owners import owners_of
 from dnsteer.status.counters import Way
@@ -21,7 +21,7 @@ Word = Literal["up", "draining", "drained", "down", "unknown"]
 
 @dataclass(frozen=True)
 class BackendView:
-    """A backend of a pool. *drained* is the part of a drain that is done, *absence* what decides about its state.
+    """A backend of a pool. *drained* is the part of a drain that is done, *entry* what decides about its state.
 
     *slots* is how many it holds now, *own* how many it holds when everybody is up. The state and slots are `unknown` and
     None when the record of what was taken out is damaged.
@@ -35,12 +35,12 @@ class BackendView:
     slots: int | None
     own: int
     rate: Rate
-    absence: Absence | None
+    entry: Maintenance | None
     overdue: bool
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
-        a = self.absence
+        a = self.entry
         return {
             "name": self.name, "weight": self.weight, "state": self.state, "drained": self.drained,
             "down_in_spec": self.in_spec, "slots": self.slots, "own_slots": self.own, **self.rate.as_json(),
@@ -80,35 +80,35 @@ def view_pools(members: Iterable[Membership], overlay: Overlay | None, rates: Ra
 def _pool(pool: Membership, overlay: Overlay | None, rates: Rates, now: datetime) -> PoolView:
     weights = pool.weights
     own = quotas(weights, pool.slots) if any(weights.values()) else {}
-    absences = overlay.of(pool.pool) if overlay is not None else ()
+    maintenance = overlay.of(pool.pool) if overlay is not None else ()
     held: Mapping[str, int] | None = None
     if overlay is not None:
         # Nobody is out: counting them takes no table of slots, of which there may be hundreds.
-        held = Counter(owners_of(pool, absences)) if absences or pool.down else own
+        held = Counter(owners_of(pool, maintenance)) if maintenance or pool.down else own
     views = []
     for member in pool.members:
-        state, drained, absence = _state(member, absences)
+        state, drained, entry = _state(member, maintenance)
         if overlay is None and not member.down:
             state = "unknown"
         keys = [Way(pool.number, member.number, protocol) for protocol in TRANSPORT]
-        overdue = any(a.expired(now) for a in absences if a.backend == member.name)
+        overdue = any(a.expired(now) for a in maintenance if a.backend == member.name)
         slots = None if held is None else held.get(member.name, 0)
         views.append(
             BackendView(
                 member.name, member.weight, state, drained, member.down, slots, own.get(member.name, 0),
-                rates.of(keys), absence, overdue,
+                rates.of(keys), entry, overdue,
             )
         )  # fmt: skip
     return PoolView(pool.pool, pool.title, pool.selection, pool.slots, tuple(views))
 
 
-def _state(member: Member, absences: Iterable[Absence]) -> tuple[Word, float, Absence | None]:
-    """The state in a word, how far it is drained, and the absence that it is from: down outdoes drained."""
-    mine = {a.kind: a for a in absences if a.backend == member.name}
+def _state(member: Member, maintenance: Iterable[Maintenance]) -> tuple[Word, float, Maintenance | None]:
+    """The state in a word, how far it is drained, and the maintenance that it is from: down outdoes drained."""
+    mine = {a.kind: a for a in maintenance if a.backend == member.name}
     drain = mine.get("drain")
-    drained = drain.gone / WHOLE if drain else 0.0
+    drained = drain.gone / DRAINED if drain else 0.0
     if "down" in mine or member.down:
         return "down", drained, mine.get("down") or drain
     if drain is None:
         return "up", 0.0, None
-    return ("drained" if drain.gone >= WHOLE else "draining"), drained, drain
+    return ("drained" if drain.gone >= DRAINED else "draining"), drained, drain

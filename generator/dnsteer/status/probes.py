@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from dnsteer.deploy.settle import load_state
-from dnsteer.deploy.target_switch import Switch
+from dnsteer.deploy.recorded import load_state
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.modes import MODES
 from dnsteer.slots.membership import Membership
 from dnsteer.slots.owners import owners_of
@@ -68,7 +68,7 @@ class Wanted:
     """Source ports for each question, at most: as many tries."""
 
 
-def through_vips(switch: Switch, bridge: str | None, wanted: Wanted) -> Probes:
+def through_vips(switch: TargetSwitch, bridge: str | None, wanted: Wanted) -> Probes:
     """Questions through the VIPs of a running switch, as its slots are now.
 
     An address of *wanted* that no VIP has is asked too, by UDP at port 53: it may be translated on the way. Raises
@@ -97,7 +97,7 @@ def through_vips(switch: Switch, bridge: str | None, wanted: Wanted) -> Probes:
     return out
 
 
-def of_backend(switch: Switch, bridge: str | None, pool: str, backend: str, wanted: Wanted) -> Probes:
+def of_backend(switch: TargetSwitch, bridge: str | None, pool: str, backend: str, wanted: Wanted) -> Probes:
     """Questions to a backend itself: at its addresses in the spec, or those of *wanted*, by what its pool's VIPs serve.
 
     Raises SwitchError as `through_vips` does, and where the spec does not have that backend.
@@ -126,7 +126,7 @@ def _applied(reading: Reading) -> tuple[Spec, Sequence[Membership]]:
     """The spec that is applied, and the members of its pools."""
     if reading.state is None:
         why = "; ".join(reading.damage) or "no state is recorded: apply a spec first"
-        raise SwitchError(f"{reading.standing.bridge}: {why}")
+        raise SwitchError(f"{reading.record.bridge}: {why}")
     return load_state(reading.state).spec, reading.state.members
 
 

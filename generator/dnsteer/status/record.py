@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from dnsteer.slots.maintenance import Overlay
-from dnsteer.switch.record import Record
-from dnsteer.switch.state import PENDING_KEY, Pending, Standing, State
+from dnsteer.switch.session import Session
+from dnsteer.switch.state import PENDING_KEY, AppliedState, BridgeRecord, Pending
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
 _T = TypeVar("_T")
@@ -21,22 +21,22 @@ class Reading:
     *cut_off*: a change was begun and not ended.
     """
 
-    standing: Standing
+    record: BridgeRecord
     overlay: Overlay | None
     pending: Pending | None
     cut_off: bool
-    state: State | None
+    state: AppliedState | None
     damage: tuple[str, ...] = field(default=())
 
     @property
     def same_as(self) -> object:
         """Equal for readings between which nothing was changed."""
-        return self.standing.uuid, self.standing.ids
+        return self.record.uuid, self.record.ids
 
     @property
     def marker(self) -> int | None:
         """The number that the tables should carry; None when that cannot be told."""
-        return None if self.overlay is None else self.standing.marker
+        return None if self.overlay is None else self.record.marker
 
 
 def read_record(remote: str, bridge: str | None, timeout: float) -> Reading:
@@ -55,10 +55,10 @@ def read_record(remote: str, bridge: str | None, timeout: float) -> Reading:
             damage.append(str(err))
             return None
 
-    with Record(remote, timeout) as record:
-        standing = record.the_bridge(bridge)
-        overlay = readable(lambda: standing.overlay)
-        pending = readable(lambda: standing.pending)
-        number = readable(lambda: standing.number)
-        state = readable(lambda: record.state(standing, number)) if number else None
-    return Reading(standing, overlay, pending, bool(standing.ids.get(PENDING_KEY)), state, tuple(damage))
+    with Session(remote, timeout) as session:
+        record = session.record_of(bridge)
+        overlay = readable(lambda: record.overlay)
+        pending = readable(lambda: record.pending)
+        number = readable(lambda: record.number)
+        state = readable(lambda: session.state(record, number)) if number else None
+    return Reading(record, overlay, pending, bool(record.ids.get(PENDING_KEY)), state, tuple(damage))

@@ -1,4 +1,4 @@
-"""How a switch stands: what its record says, whether the tables are that, and what its counters count."""
+"""The status of a switch: what its record says, whether the tables are that, and what its counters count."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from dnsteer.deploy import movement
-from dnsteer.deploy.target_switch import WAITS, Switch, now
+from dnsteer.deploy.target_switch import WAITS, TargetSwitch, now
 from dnsteer.status import counters
 from dnsteer.status.pools import PoolView, view_pools
 from dnsteer.status.rates import Rates, between
@@ -37,7 +37,7 @@ Carried = Literal["recorded", "pending", "other"]
 
 @dataclass
 class Status:
-    """How a switch stands.
+    """The status of a switch.
 
     *carried* is None when the tables could not be asked. *drift* is None when it was not looked for, and has at most
     MOST_DRIFT of *drift_count* differences. *errors* are what could not be read or checked, with the record's damage.
@@ -60,7 +60,7 @@ class Status:
         """Whether the switch is not what its record says."""
         astray = self.carried not in (None, "recorded")
         strange = self.extension is not None and not self.extension.ok
-        return bool(self.drift_count) or self.reading.cut_off or astray or strange or self.reading.standing.waits
+        return bool(self.drift_count) or self.reading.cut_off or astray or strange or self.reading.record.waits
 
     @property
     def ok(self) -> bool:
@@ -72,7 +72,7 @@ class Status:
         """A change that was cut off, in words; empty when there is none."""
         if not self.reading.cut_off:
             return ""
-        pending, standing = self.reading.pending, self.reading.standing
+        pending, record = self.reading.pending, self.reading.record
         what = "a change"
         if pending is not None and self.reading.state is not None:
             same = pending.number == self.reading.state.number
@@ -83,16 +83,16 @@ class Status:
             "other": "the tables are neither what they were nor what it wanted",
             None: "the tables could not be asked how far it came",
         }[self.carried]
-        return f"{what} of bridge {standing.bridge} was cut off: {tables}; the next verb that changes something ends it"
+        return f"{what} of bridge {record.bridge} was cut off: {tables}; the next verb that changes something ends it"
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
-        standing, state, overlay = self.reading.standing, self.reading.state, self.reading.overlay
+        record, state, overlay = self.reading.record, self.reading.state, self.reading.overlay
         pending, time_now = self.reading.pending, now()
         return {
             "ok": self.ok,
-            "bridge": standing.bridge,
-            "switch": standing.name or None,
+            "bridge": record.bridge,
+            "switch": record.name or None,
             "state": None if state is None else {
                 "state": state.number, "applied": state.time, "by": state.by, "note": state.note,
                 "spec_file": state.file, "digest": state.digest, "version": state.version,
@@ -100,7 +100,7 @@ class Status:
             "reachable": not self.unreachable,
             "reason": self.unreachable or None,
             "tables": self.carried,
-            "flow_restore_wait": standing.waits,
+            "flow_restore_wait": record.waits,
             "interrupted": None if not self.reading.cut_off else {
                 "state": pending.number if pending else None, "tables": self.carried, "text": self.interrupted,
             },
@@ -127,7 +127,13 @@ class Observer:
     """
 
     def __init__(
-        self, switch: Switch, bridge: str | None = None, *, interval: float = 1, check: bool = True, rates: bool = True
+        self,
+        switch: TargetSwitch,
+        bridge: str | None = None,
+        *,
+        interval: float = 1,
+        check: bool = True,
+        rates: bool = True,
     ) -> None:
         self.switch = switch
         self.bridge = bridge
@@ -140,16 +146,16 @@ class Observer:
         self._carried: Carried | None = None
         self._dropped: dict[str, Any] = {}
 
-    def look(self) -> Status:
+    def observe(self) -> Status:
         """How it stands now. Raises SwitchError when there is nothing to show, UnavailableError when OVSDB is away."""
         reading = read_record(self.switch.remote, self.bridge, self.switch.timeout)
         rates, carried, unreachable, errors = Rates(), None, "", list[str]()
         try:
-            client = self.switch.client(reading.standing.bridge)
+            client = self.switch.client(reading.record.bridge)
             self._begin(client, reading)
             self._prepare(reading, errors)  # while the time passes
             rates = self._rates(client, reading)
-            later = read_record(self.switch.remote, reading.standing.bridge, self.switch.timeout)
+            later = read_record(self.switch.remote, reading.record.bridge, self.switch.timeout)
             carried = _carried(client, later)
             if later.same_as != reading.same_as or carried != (self._carried or carried):
                 self._drift = None
@@ -186,7 +192,7 @@ class Observer:
 
     def _extended(self, reading: Reading) -> Spec | None:
         """The spec that is applied, when the extension serves VIPs of it."""
-        loaded = self._load(reading) if reading.standing.extended else None
+        loaded = self._load(reading) if reading.record.extended else None
         return loaded.spec if loaded else None
 
     def _rates(self, client: OpenFlow, reading: Reading) -> Rates:
@@ -234,7 +240,7 @@ class Observer:
         if state is None:
             return None
         if self._loaded[0] != state.text:
-            from dnsteer.deploy.settle import load_state
+            from dnsteer.deploy.recorded import load_state
 
             try:
                 self._loaded = state.text, load_state(state)
@@ -260,16 +266,16 @@ class Observer:
             file = reading.state.file if reading.state else ""
             status.warnings += [d.text(file) for d in self._drift[2] if d.warns]
         if reading.overlay is not None:
-            status.warnings += movement.dark_pools(members, reading.overlay)
+            status.warnings += movement.dark_pools(movement.Assignment(members, reading.overlay))
             status.warnings += [
-                f"{a.name} was to be {_OUT[a.kind]} until {a.until}, and still is: dnsteer due"
+                f"{a.name} was to be {_OUT[a.kind]} until {a.until}, and still is: dnsteer reconcile"
                 for a in reading.overlay
                 if a.expired(time_now)
             ]
         self._look_at_extension(status)
-        if reading.standing.waits:
+        if reading.record.waits:
             status.warnings.append(WAITS)
-        if not reading.standing.ids.get(STATE_KEY) and not reading.cut_off:
+        if not reading.record.ids.get(STATE_KEY) and not reading.cut_off:
             status.errors.append("the record has no state: apply the spec with this version of dnsteer")
         if carried == "other" and not reading.cut_off:
             status.warnings.append("the tables are not what the record says: dnsteer restore makes them that again")
@@ -281,7 +287,7 @@ class Observer:
             return
         from dnsteer.status import extension as ext
 
-        view = status.extension = ext.look(self.switch, spec)
+        view = status.extension = ext.view_extension(self.switch, spec)
         view.dropped, view.rates = self._dropped, status.rates
         view.served = [key for key in status.rates.by_key if isinstance(key, counters.Served)]
         status.warnings += view.warnings
@@ -291,6 +297,6 @@ def _carried(client: OpenFlow, reading: Reading) -> Carried | None:
     if reading.overlay is None:
         return None
     found = client.marker()
-    if found == reading.marker or (found is None and not reading.standing.digest):
+    if found == reading.marker or (found is None and not reading.record.digest):
         return "recorded"
     return "pending" if reading.pending is not None and found == reading.pending.marker else "other"

@@ -18,9 +18,9 @@ from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
 from dnsteer.switch.fragment_limit import Tracker
 from dnsteer.switch.openflow import OpenFlow, Tables
-from dnsteer.switch.record import Record
+from dnsteer.switch.session import Session
 from dnsteer.switch.settings import OTHERS, Level, Seen, deviations
-from dnsteer.switch.state import DIGEST_KEY, Standing
+from dnsteer.switch.state import DIGEST_KEY, BridgeRecord
 from dnsteer.switch.table_changes import Changes, changes
 from dnsteer.switch.tools import UnavailableError, openflow_target
 from dnsteer.tables.order import PIPELINE
@@ -68,25 +68,25 @@ def verify(
     *extension* is its control socket, where that is not the spec's. Raises SwitchError or UnavailableError.
     """
     for _ in range(_TRIES):
-        with Record(remote, timeout) as record:
-            standing = record.standing(loaded.spec.switch.bridge)
-            applied = keep_slots(loaded, record.pools(standing))
-            drift = _drift(applied, standing, remote, openflow, ignore_foreign, timeout, extension)
-            again = record.standing(loaded.spec.switch.bridge)
-        if not drift or again is None or standing is None or again.ids == standing.ids:
+        with Session(remote, timeout) as session:
+            record = session.record(loaded.spec.switch.bridge)
+            applied = keep_slots(loaded, session.pools(record))
+            drift = _drift(applied, record, remote, openflow, ignore_foreign, timeout, extension)
+            again = session.record(loaded.spec.switch.bridge)
+        if not drift or again is None or record is None or again.ids == record.ids:
             break  # else somebody changed the switch meanwhile, and what was read are two different things
     return drift
 
 
 def _drift(
-    loaded: Loaded, standing: Standing | None, remote: str, openflow: str | None, ignore_foreign: bool, timeout: float,
+    loaded: Loaded, record: BridgeRecord | None, remote: str, openflow: str | None, ignore_foreign: bool, timeout: float,
     extension: str | None,
 ) -> list[Drift]:  # fmt: skip
-    plan = build_plan(loaded, standing.overlay if standing else NO_OVERLAY)
+    plan = build_plan(loaded, record.overlay if record else NO_OVERLAY)
     want = wanted_bridge(loaded.spec)
     with db.Database(remote, timeout) as base:
         have, config = base.bridge(plan.bridge), base.config()
-    drift = [*_other_switch(loaded, standing), *_bridge_drift(loaded, have), *_interrupted(standing)]
+    drift = [*_other_switch(loaded, record), *_bridge_drift(loaded, have), *_interrupted(record)]
     if plan.extension is not None and plan.extension.services:
         drift += _program_drift(loaded, plan, extension, timeout)
     if have is None:
@@ -129,7 +129,7 @@ def _settings(loaded: Loaded, seen: Seen, ignore_foreign: bool) -> Iterator[Drif
 
 def _bridge_drift(loaded: Loaded, have: db.Bridge | None) -> Iterator[Drift]:
     want, line = wanted_bridge(loaded.spec), loaded.document.line
-    for d in br.differences(loaded.spec, want, have):
+    for d in br.bridge_differences(loaded.spec, want, have):
         yield Drift(d.kind, d.about, d.detail, line(d.path) if d.path else 0)
     if have is None:
         return
@@ -148,23 +148,23 @@ def _bridge_drift(loaded: Loaded, have: db.Bridge | None) -> Iterator[Drift]:
         yield Drift("record", f"bridge {want.name}", said)
 
 
-def _other_switch(loaded: Loaded, standing: Standing | None) -> Iterator[Drift]:
+def _other_switch(loaded: Loaded, record: BridgeRecord | None) -> Iterator[Drift]:
     name = loaded.spec.switch.name
-    if standing is not None and standing.name and standing.name != name:
+    if record is not None and record.name and record.name != name:
         said = f"the spec is for switch {name}" if name else "the spec names no switch (switch.name)"
-        yield Drift("other switch", f"switch {standing.name}", said, loaded.document.line(("switch", "name")))
+        yield Drift("other switch", f"switch {record.name}", said, loaded.document.line(("switch", "name")))
 
 
-def _interrupted(standing: Standing | None) -> Iterator[Drift]:
-    if standing is not None and standing.pending is not None:
+def _interrupted(record: BridgeRecord | None) -> Iterator[Drift]:
+    if record is not None and record.pending is not None:
         detail = "a change was begun and not finished; the next verb that changes something, or restore, finishes it"
-        yield Drift("interrupted", f"bridge {standing.bridge}", detail)
+        yield Drift("interrupted", f"bridge {record.bridge}", detail)
 
 
 def _fragment_drift(loaded: Loaded, plan: Plan, remote: str, timeout: float) -> Iterator[Drift]:
     """That the connection tracker takes other fragments than it should, where that can be told."""
     size = min_fragment.wanted(plan, wanted_bridge(loaded.spec).datapath_type)
-    found = Tracker(remote, timeout).look(size) if size is not None else None
+    found = Tracker(remote, timeout).compare(size) if size is not None else None
     if found is None or not found.differs:
         return
     first = next(row.vip for row in plan.rows.of(FragmentRow) if row.family == "ipv4")
@@ -197,7 +197,7 @@ def _program_drift(loaded: Loaded, plan: Plan, given: str | None, timeout: float
 
     part, line = loaded.spec.switch.extension, loaded.document.line(("switch", "extension"))
     program = Program(socket_path(given, part.control if part else ""), min(timeout, _PATIENCE))
-    found = handover.look(plan, program, needed=False)
+    found = handover.plan_handover(plan, program, needed=False)
     if found.away is not None:
         denied = found.away if isinstance(found.away, PermissionError) else None
         said = f"{denied.filename}: {denied.strerror}; run as root or as the owner" if denied else str(found.away)

@@ -21,7 +21,7 @@ FAIL_MODE = "secure"
 
 
 @dataclass(frozen=True)
-class Difference:
+class BridgeDifference:
     """What OVSDB has otherwise than the spec wants it: for verify the kind and detail, for apply what to do about it.
 
     *first* tells whether flows can only be sent afterwards. *by* is what apply does it by.
@@ -36,18 +36,20 @@ class Difference:
     by: str = "OVSDB"
 
 
-def differences(spec: Spec, want: WantedBridge, have: db.Bridge | None) -> list[Difference]:
+def bridge_differences(spec: Spec, want: WantedBridge, have: db.Bridge | None) -> list[BridgeDifference]:
     """All that must change in OVSDB."""
     if have is None:
         todo = f"create bridge {want.name} with {', '.join(p.name for p in want.ports)}"
-        return [Difference("bridge missing", f"bridge {want.name}", "is not there", todo, _BRIDGE)]
+        return [BridgeDifference("bridge missing", f"bridge {want.name}", "is not there", todo, _BRIDGE)]
     return [*_of_bridge(want, have), *_of_ports(spec, want, have)]
 
 
-def _of_bridge(want: WantedBridge, have: db.Bridge) -> Iterator[Difference]:
+def _of_bridge(want: WantedBridge, have: db.Bridge) -> Iterator[BridgeDifference]:
     about = f"bridge {want.name}"
     if not have.ours:
-        yield Difference("bridge changed", about, "does not carry dnsteer's mark", f"adopt bridge {want.name}", _BRIDGE)
+        yield BridgeDifference(
+            "bridge changed", about, "does not carry dnsteer's mark", f"adopt bridge {want.name}", _BRIDGE
+        )
     settings = [
         ("datapath_type", have.datapath_type or "system", want.datapath_type, ("switch", "flavor")),
         ("fail_mode", have.fail_mode or "standalone", FAIL_MODE, _BRIDGE),
@@ -55,38 +57,40 @@ def _of_bridge(want: WantedBridge, have: db.Bridge) -> Iterator[Difference]:
     for name, now, wanted, path in settings:
         if now != wanted:
             todo = f"{name} {now} -> {wanted}"
-            yield Difference("bridge changed", about, f"{name} is {now}, should be {wanted}", todo, path)
+            yield BridgeDifference("bridge changed", about, f"{name} is {now}, should be {wanted}", todo, path)
     if lacks_protocol(have):
         detail = f"protocols lack {PROTOCOL}, which groups and bundles need"
-        yield Difference("bridge changed", about, detail, f"add {PROTOCOL} to protocols", _BRIDGE)
+        yield BridgeDifference("bridge changed", about, detail, f"add {PROTOCOL} to protocols", _BRIDGE)
     if _unnamed(want, have):
-        yield Difference("bridge changed", about, "tables are not named", "name the tables", _BRIDGE, first=False)
+        yield BridgeDifference("bridge changed", about, "tables are not named", "name the tables", _BRIDGE, first=False)
 
 
-def _of_ports(spec: Spec, want: WantedBridge, have: db.Bridge) -> Iterator[Difference]:
+def _of_ports(spec: Spec, want: WantedBridge, have: db.Bridge) -> Iterator[BridgeDifference]:
     for port in want.ports:
         now = have.ports.get(port.name)
         about, path = f"port {port.name}", path_of_port(spec, port.name)
         if now is None:
-            yield Difference("port missing", about, "is not on the bridge", f"add port {port.name}", path)
+            yield BridgeDifference("port missing", about, "is not on the bridge", f"add port {port.name}", path)
             continue
         if now.port != port.name:
             detail = f"is part of the bond {now.port}; to change it: ovs-vsctl del-port {want.name} {now.port}"
-            yield Difference("port changed", about, detail, f"interface {port.name} of bond {now.port}", path)
+            yield BridgeDifference("port changed", about, detail, f"interface {port.name} of bond {now.port}", path)
             continue
         if not now.ours:
-            yield Difference("port changed", about, "does not carry dnsteer's mark", f"adopt port {port.name}", path)
+            yield BridgeDifference(
+                "port changed", about, "does not carry dnsteer's mark", f"adopt port {port.name}", path
+            )
         if (now.type or "system") != port.type:
             detail = f"type is {now.type or 'system'}, should be {port.type}"
-            yield Difference("port changed", about, detail, f"type of port {port.name}", path)
+            yield BridgeDifference("port changed", about, detail, f"type of port {port.name}", path)
         if dict(now.options) != dict(port.options):
             detail = f"options are {_shown(now.options)}, should be {_shown(port.options)}"
-            yield Difference("port changed", about, detail, f"options of port {port.name}", path)
+            yield BridgeDifference("port changed", about, detail, f"options of port {port.name}", path)
     wanted = {p.name for p in want.ports}
     for name, now in have.ports.items():
         if now.ours and name not in wanted:
             detail = "is not in the spec, but carries dnsteer's mark"
-            yield Difference("port added", f"port {name}", detail, f"remove port {name}", (), first=False)
+            yield BridgeDifference("port added", f"port {name}", detail, f"remove port {name}", (), first=False)
 
 
 def path_of_port(spec: Spec, port: str) -> Path:
@@ -120,10 +124,10 @@ def disturbs_tables(want: WantedBridge, have: db.Bridge) -> bool:
     return any((now.type or "system") != p.type or dict(now.options) != dict(p.options) for now, p in there)
 
 
-def settings(seen: Seen) -> list[Difference]:
+def setting_differences(seen: Seen) -> list[BridgeDifference]:
     """All settings beside flows, groups and ports that apply must change."""
     return [
-        Difference(
+        BridgeDifference(
             d.kind,
             d.about,
             d.detail,
@@ -210,7 +214,7 @@ def finish(base: db.Database, want: WantedBridge, have: db.Bridge) -> bool:
     return True
 
 
-def put_back(base: db.Database, want: WantedBridge, before: db.Bridge | None) -> None:
+def restore_bridge(base: db.Database, want: WantedBridge, before: db.Bridge | None) -> None:
     """Undo set_up: the bridge as it was before, or no bridge."""
     api = base.api
     with base.transaction() as txn:

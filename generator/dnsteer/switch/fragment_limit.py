@@ -61,7 +61,7 @@ class Tracker:
         """Make it *size* bytes."""
         self._ask(setting(size))
 
-    def look(self, size: int) -> Smallest:
+    def compare(self, size: int) -> Smallest:
         """What it is, where it should be *size*. Raises nothing."""
         try:
             return Smallest(size, self.read())
@@ -70,7 +70,7 @@ class Tracker:
 
     def put_right(self, size: int) -> Smallest:
         """Make it *size* where it is not; as it was, with *why* where it could not be set. Raises nothing."""
-        was = self.look(size)
+        was = self.compare(size)
         if not was.differs:
             return was
         try:

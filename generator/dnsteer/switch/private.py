@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 
 from dnsteer.switch.rpc import Rpc
-from dnsteer.switch.signals import ends_with_parent, put_off
+from dnsteer.switch.signals import defer_signals, ends_with_parent
 from dnsteer.switch.stale_directories import new_directory, remove_leftovers
 from dnsteer.switch.tools import SwitchError, TimedOutError, program, run, schema_file
 
@@ -44,7 +44,7 @@ class PrivateSwitch:
     def __init__(self) -> None:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._control: Rpc | None = None
-        with put_off():
+        with defer_signals():
             self.dir, held = new_directory()
             # Runs at the latest when the interpreter ends, should an interrupt keep stop() from being called.
             self._clean_up = weakref.finalize(self, _clean_up, self._processes, self.dir, held)
@@ -107,7 +107,7 @@ class PrivateSwitch:
     def _spawn(self, args: Sequence[str], sock: Path) -> None:
         """Start a daemon and wait until it listens on *sock*."""
         sock.unlink(missing_ok=True)
-        with put_off():
+        with defer_signals():
             process = self._processes[args[0]] = subprocess.Popen(
                 [program(args[0]), *args[1:]],
                 env={**os.environ, **self.env},
@@ -128,7 +128,7 @@ class PrivateSwitch:
 
     def stop(self) -> None:
         """End the daemons that were started here and remove their files."""
-        with put_off():
+        with defer_signals():
             if self._control is not None:
                 self._control.close()
                 self._control = None

@@ -1,4 +1,4 @@
-"""Ties a bundle to the tables that it was made for: it holds only on a switch that has not been started anew since.
+"""Ties a bundle to the tables that it was made for: it holds only on a switch that has not been restarted since.
 
 A bundle is a difference. On the empty tables of a restarted ovs-vswitchd it would leave a part of what was meant, with the
 number that says that it is all. So the switch has one group that nothing uses, and every bundle begins with a change of it
@@ -23,7 +23,7 @@ class RestartedError(SwitchError):
 
     def __init__(self) -> None:
         super().__init__(
-            "ovs-vswitchd was started anew meanwhile, or the bridge's groups were removed; repeat the command"
+            "ovs-vswitchd was restarted meanwhile, or the bridge's groups were removed; repeat the command"
         )
 
 

@@ -111,7 +111,7 @@ class Rpc:
             if self._secure:
                 from dnsteer.switch import tls
 
-                tls.say_goodbye(self._socket)
+                tls.tls_shutdown(self._socket)
             elif not self._stuck:
                 hang_up(self._socket)
             self._socket.close()

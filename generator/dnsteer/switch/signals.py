@@ -1,4 +1,4 @@
-"""Requests to end (Ctrl-C, SIGTERM): put off where something would be left behind, and passed on to child processes."""
+"""Requests to end (Ctrl-C, SIGTERM): deferred where something would be left behind, and passed on to child processes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _PR_SET_PDEATHSIG = 1
 _PRCTL = ctypes.CDLL(None).prctl  # looked up here, because little is safe between fork and exec
 
 
-_blocks: list[None] = []  # one for each put_off that is under way
+_blocks: list[None] = []  # one for each defer_signals that is under way
 
 
 @contextmanager
-def put_off() -> Iterator[list[int]]:
+def defer_signals() -> Iterator[list[int]]:
     """Let no request to end cut the block short; the first one that came is obeyed after it. Yields those that came."""
     came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -47,21 +47,21 @@ def put_off() -> Iterator[list[int]]:
             signal.raise_signal(came[0])
 
 
-def are_put_off() -> bool:
-    """Whether requests to end are put off now."""
+def signals_deferred() -> bool:
+    """Whether requests to end are deferred now."""
     return bool(_blocks)
 
 
-def ends_with_parent(number: signal.Signals, *, deaf: bool = False) -> Callable[[], None]:
+def ends_with_parent(number: signal.Signals, *, ignore_signals: bool = False) -> Callable[[], None]:
     """For a child between fork and exec: to get the signal when its parent is gone, be it by kill -9.
 
-    One that is *deaf* ignores requests to end: a terminal sends them to children too. The kernel looks at the thread that
-    started the child, so start it in one that lasts.
+    With *ignore_signals* it ignores requests to end: a terminal sends them to children too. The kernel looks at the thread
+    that started the child, so start it in one that lasts.
     """
     parent = os.getpid()
 
     def prepare() -> None:
-        for request in ENDING if deaf else ():
+        for request in ENDING if ignore_signals else ():
             signal.signal(request, signal.SIG_IGN)
         _PRCTL(_PR_SET_PDEATHSIG, int(number))
         if os.getppid() != parent:  # gone before the line above

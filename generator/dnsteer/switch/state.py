@@ -1,4 +1,4 @@
-"""What is recorded of a switch, as values: applied states, and how the switch stands. Reading checks; damage is named."""
+"""What is recorded of a switch, as values: applied states, and the record of a bridge. Reading checks; damage is named."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dnsteer.slots.maintenance import NO_OVERLAY, Absence, Overlay, marker
+from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay, marker
 from dnsteer.slots.membership import Membership, from_value, to_value
 from dnsteer.switch.tools import SwitchError
 
@@ -43,10 +43,10 @@ class BusyError(SwitchError):
 
 
 @dataclass(frozen=True)
-class State:
+class AppliedState:
     """A spec that was applied: its text, by whom, when and why. *number* counts up from 1; 0: not recorded yet.
 
-    *vips* has the pool of each VIP. *ended* are the absences that ended with it, as its spec no longer has their backends.
+    *vips* has the pool of each VIP. *ended* is the maintenance that ended with it, as its spec no longer has their backends.
     *extended* are the pools that the extension serves, *elsewhere* the numbers of those whose slots it alone has.
     """
 
@@ -60,7 +60,7 @@ class State:
     vips: Mapping[str, str]
     note: str = ""
     number: int = 0
-    ended: tuple[Absence, ...] = ()
+    ended: tuple[Maintenance, ...] = ()
     extended: tuple[str, ...] = ()
     elsewhere: tuple[int, ...] = ()
 
@@ -80,17 +80,17 @@ class State:
         return {**out, "sum": _sum(out)}
 
     @staticmethod
-    def from_ids(ids: Mapping[str, str], what: str) -> State:
+    def from_ids(ids: Mapping[str, str], what: str) -> AppliedState:
         """Read external_ids. Raises DamagedError."""
         try:
             if ids["sum"] != _sum(ids):
                 raise ValueError("its sum does not fit")
             pools, numbers = json.loads(_unpack(ids["extension"])) if "extension" in ids else ((), ())
-            return State(
+            return AppliedState(
                 file=ids["file"], text=_unpack(ids["spec"]), digest=ids[DIGEST_KEY], version=ids[VERSION_KEY],
                 time=ids[TIME_KEY], by=ids["by"], note=ids["note"], number=int(ids[STATE_KEY]),
                 members=tuple(from_value(json.loads(_unpack(ids["members"])))), vips=json.loads(_unpack(ids["vips"])),
-                ended=Overlay.from_json(ids.get("ended", "[]")).absences,
+                ended=Overlay.from_json(ids.get("ended", "[]")).entries,
                 extended=tuple(map(str, pools)), elsewhere=tuple(map(int, numbers)),
             )  # fmt: skip
         except (KeyError, ValueError, TypeError, RecursionError, zlib.error, binascii.Error) as err:
@@ -135,8 +135,8 @@ class Pending:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How a bridge stands in OVSDB. *slots* has the row of each recorded state, by its place in the ring.
+class BridgeRecord:
+    """The record of a bridge in OVSDB. *slots* has the row of each recorded state, by its place in the ring.
 
     *version* is another one after each change of the bridge's row.
     """

@@ -92,7 +92,7 @@ def lost(before: Tables, now: Tables) -> tuple[str, ...]:
     return (*(f"group add {g.text}" for g in groups), *(f"flow add {before.line(f)}" for f in flows))
 
 
-def way_back(before: Tables, now: Tables) -> list[str]:
+def lines_to_restore(before: Tables, now: Tables) -> list[str]:
     """Lines of a bundle that make the tables what they were *before*."""
     groups = [g for n, g in before.groups.items() if n not in now.groups]
     were, are = before.all_flows(), now.all_flows()

@@ -121,7 +121,7 @@ class _Stream(SSLStream):  # type: ignore[misc]
 
     def close(self) -> None:
         """Not without ending TLS first."""
-        say_goodbye(self.socket)
+        tls_shutdown(self.socket)
         super().close()
 
     def wait(self, poller: Any, wait: int) -> None:
@@ -159,7 +159,7 @@ def connect(address: tuple[str, int], name: str, timeout: float) -> ssl.SSLSocke
         raise failure(name, tls, err) from None
 
 
-def say_goodbye(sock: socket.socket) -> None:
+def tls_shutdown(sock: socket.socket) -> None:
     """End TLS before the connection is closed, without waiting: servers log a warning where that is left out."""
     if isinstance(sock, ssl.SSLSocket):
         with suppress(OSError, ValueError):

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from dnsteer.switch.signals import are_put_off, ends_with_parent
+from dnsteer.switch.signals import ends_with_parent, signals_deferred
 
 SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 """Looked in after PATH: on Debian these are not in the PATH of ordinary users."""
@@ -101,7 +101,8 @@ class Running:
             text.seek(0)
             self._process = subprocess.Popen(
                 argv, stdin=text, stdout=self._printed, stderr=subprocess.PIPE, text=True, errors="replace",
-                env={**os.environ, **(env or {})}, preexec_fn=ends_with_parent(signal.SIGKILL, deaf=are_put_off()),
+                env={**os.environ, **(env or {})},
+                preexec_fn=ends_with_parent(signal.SIGKILL, ignore_signals=signals_deferred()),
             )  # fmt: skip
 
     def __enter__(self) -> Running:

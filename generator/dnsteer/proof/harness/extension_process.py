@@ -16,7 +16,7 @@ from typing import IO, Any
 from dnsteer.extension.executables import program
 from dnsteer.plan.extension.program import Extension
 from dnsteer.render.program import program_of
-from dnsteer.switch.signals import ends_with_parent, put_off
+from dnsteer.switch.signals import defer_signals, ends_with_parent
 from dnsteer.switch.tools import SwitchError
 
 NAME = "dnsteer-ext-frames"
@@ -50,7 +50,7 @@ class ExtensionProcess:
 
     def __enter__(self) -> ExtensionProcess:
         path = program(NAME)
-        with put_off():
+        with defer_signals():
             # A file in memory, which never makes the program wait as a pipe that nobody reads would.
             self._stderr = open(os.memfd_create(NAME), "w+b")  # noqa: PTH123 - it has no path
             self._process = subprocess.Popen(
@@ -77,7 +77,7 @@ class ExtensionProcess:
         """End the program."""
         process, self._process = self._process, None
         if process is not None:
-            with put_off():
+            with defer_signals():
                 for pipe in (process.stdin, process.stdout):
                     if pipe is not None:
                         pipe.close()

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from dnsteer.cli.output import Exit
-from dnsteer.deploy.prefetch import Ahead
+from dnsteer.deploy.prefetch import Prefetch
 from dnsteer.deploy.run import Deployed, deploy
-from dnsteer.deploy.target_switch import Switch as Where
+from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.switch import openflow
-from dnsteer.switch.record import Record
+from dnsteer.switch.session import Session
 from dnsteer.switch.tools import Running
 from tests.packet.command import FARM, OTHER, on, spec_file
 from tests.packet.switches import BRIDGE, Switch, cli, processes_naming, spec_of
@@ -40,11 +41,11 @@ def dumps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def deployed(switch: Switch, text: str, meanwhile: Callable[[], object] = lambda: None) -> Deployed:
-    where = Where(switch.database)
-    with Ahead(where) as ahead:
-        ahead.begin(BRIDGE)
+    target = TargetSwitch(switch.database)
+    with Prefetch(target) as prefetch:
+        prefetch.begin(BRIDGE)
         meanwhile()
-        return deploy(spec_of(text), where, ahead=ahead)
+        return deploy(SpecTarget(spec_of(text)), target, prefetch=prefetch)
 
 
 def as_planned(switch: Switch, folder: Path, text: str) -> bool:
@@ -68,27 +69,27 @@ def test_a_change_meanwhile_is_seen(applied: Switch, tmp_path: Path, dumps: list
 
 
 def test_a_change_that_was_taken_back_meanwhile_is_seen(applied: Switch) -> None:
-    where = Where(applied.database)
-    with Ahead(where) as ahead:
-        ahead.begin(BRIDGE)
-        with Record(applied.database) as record:
-            assert ahead.client(record.standing(BRIDGE)) is not None
+    target = TargetSwitch(applied.database)
+    with Prefetch(target) as prefetch:
+        prefetch.begin(BRIDGE)
+        with Session(applied.database) as session:
+            assert prefetch.client(session.record(BRIDGE)) is not None
             assert on(applied)("down", "farm/ns1", "--yes").code == 0
             assert on(applied)("up", "farm/ns1").code == 0
-            assert ahead.client(record.standing(BRIDGE)) is None
+            assert prefetch.client(session.record(BRIDGE)) is None
 
 
 def test_nothing_is_begun_in_the_middle_of_a_change(applied: Switch, tmp_path: Path) -> None:
-    with Record(applied.database) as record, Ahead(Where(applied.database)) as ahead:
-        record.lock(BRIDGE)
-        standing = record.standing(BRIDGE)
-        assert standing is not None
-        record.begin(standing, record.state(standing, standing.number), standing.overlay)
-        ahead.begin(BRIDGE)
-        now = record.standing(BRIDGE)
+    with Session(applied.database) as session, Prefetch(TargetSwitch(applied.database)) as prefetch:
+        session.lock(BRIDGE)
+        record = session.record(BRIDGE)
+        assert record is not None
+        session.begin(record, session.state(record, record.number), record.overlay)
+        prefetch.begin(BRIDGE)
+        now = session.record(BRIDGE)
         assert now is not None
-        assert ahead.client(now) is None
-        record.take_back(now)
+        assert prefetch.client(now) is None
+        session.take_back(now)
     assert as_planned(applied, tmp_path, FARM)
 
 
@@ -149,7 +150,7 @@ def test_a_stuck_switch_is_waited_for_once(stuck: Switch, tmp_path: Path) -> Non
 
 
 def test_what_nobody_took_ends_with_the_context(stuck: Switch) -> None:
-    with Ahead(Where(stuck.database)) as ahead:
-        ahead.begin(BRIDGE)
+    with Prefetch(TargetSwitch(stuck.database)) as prefetch:
+        prefetch.begin(BRIDGE)
         assert len(asking(stuck)) == 4
     assert asking(stuck) == []

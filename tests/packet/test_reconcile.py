@@ -1,4 +1,4 @@
-"""`due` and `restore` where not all is well: a bridge that is damaged, tables that are wrong, a switch that breaks off."""
+"""`reconcile` and `restore` where not all is well: a damaged bridge, wrong tables, a switch that breaks off."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from dnsteer.cli.output import Exit
 from dnsteer.deploy.backends import change_overlay
 from dnsteer.deploy.overlay_edits import advance, take_out
 from dnsteer.deploy.run import deploy
-from dnsteer.deploy.target_switch import Switch as Where
+from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status.verify import verify
-from dnsteer.switch.record import Record
-from tests.packet.absent import make_overdue, overlay
+from dnsteer.switch.session import Session
 from tests.packet.command import FARM, nothing_changes, on, spec_file, state_rows
+from tests.packet.maintenance_specs import make_overdue, overlay
 from tests.packet.switches import BRIDGE, Switch, spec_of
 
 SECOND = FARM.replace("br-dns", "br-two").replace("    p0:\n    p1:\n", "    q0:\n")
@@ -31,7 +32,7 @@ EXPECTED = ["Broken pipe", "UNKNOWN_GROUP"]
 @pytest.fixture
 def beside(applied: Switch) -> Iterator[Switch]:
     """With a second bridge, whose record is damaged; it comes first."""
-    deploy(spec_of(SECOND.replace("br-two", "br-a")), Where(applied.database))
+    deploy(SpecTarget(spec_of(SECOND.replace("br-two", "br-a"))), TargetSwitch(applied.database))
     applied.vsctl("set", "Bridge", "br-a", "external_ids:dnsteer-overlay=junk")
     yield applied
     applied.vsctl("del-br", "br-a")
@@ -40,12 +41,12 @@ def beside(applied: Switch) -> Iterator[Switch]:
 def test_a_damaged_bridge_stops_no_other(beside: Switch) -> None:
     assert on(beside)("down", "farm/ns1", "--for", "1h", "--bridge", BRIDGE).code == 0
     make_overdue(beside)
-    done = on(beside)("due")
+    done = on(beside)("reconcile")
     assert done.code == Exit.ERROR
     assert "external_ids:dnsteer-overlay of bridge br-a" in done.err
     assert f"{BRIDGE}: changed: 8 of 32 slots" in done.out
     assert overlay(beside) == []
-    value = on(beside)("due", "--json")
+    value = on(beside)("reconcile", "--json")
     assert (value.code, value.json["ok"], value.json["changed"]) == (Exit.ERROR, False, False)
     assert "br-a" in value.json["error"]
 
@@ -64,10 +65,10 @@ def test_tables_of_something_else_are_brought_back(applied: Switch) -> None:
     place = mark.split(", ", 1)[1].replace(" actions", ",actions").replace(" ", "")
     applied.ofctl("add-flow", f"cookie=0xd4530a0000000001,{place}")
     with nothing_changes(applied):
-        assert on(applied)("due", "--dry-run", "--json").json["restored"] == [BRIDGE]
-    assert on(applied)("due", "--json").json["restored"] == [BRIDGE]
+        assert on(applied)("reconcile", "--dry-run", "--json").json["restored"] == [BRIDGE]
+    assert on(applied)("reconcile", "--json").json["restored"] == [BRIDGE]
     assert applied.tables() == right
-    assert on(applied)("due", "--json").json["changed"] is False
+    assert on(applied)("reconcile", "--json").json["changed"] is False
 
 
 def test_a_dry_restore_looks_at_all_tables(applied: Switch) -> None:
@@ -100,13 +101,13 @@ def test_a_switch_that_breaks_off_makes_no_traceback(
 
 
 def test_somebody_elses_slow_drain_does_not_ask(applied: Switch) -> None:
-    where = Where(applied.database)
-    change_overlay(where, None, take_out("farm/ns2", "drain", over=3600))
-    change_overlay(where, None, advance)
+    target = TargetSwitch(applied.database)
+    change_overlay(target, None, take_out("farm/ns2", "drain", over=3600))
+    change_overlay(target, None, advance)
     done = on(applied)("down", "farm/ns1")
     assert done.code == 0, done.err
     # But where nobody would be left when it is done, it does.
-    change_overlay(where, None, take_out("spare/sp1", "drain", over=3600))
+    change_overlay(target, None, take_out("spare/sp1", "drain", over=3600))
     last = on(applied)("down", "spare/sp2")
     assert (last.code, "no backend would be left" in last.err) == (Exit.ERROR, True)
 
@@ -126,11 +127,11 @@ def test_a_switch_that_waits_is_told_of(applied: Switch, tmp_path: Path) -> None
 
 def test_an_apply_replaces_what_cannot_be_ended(applied: Switch, tmp_path: Path) -> None:
     """Cut off before the bundle, with the state that it stays with damaged: quick verbs refuse, an apply mends all."""
-    with Record(applied.database) as record:
-        record.lock(BRIDGE)
-        standing = record.the_bridge(BRIDGE)
-        state = record.state(standing, 1)
-        record.begin(standing, replace(state, number=0, digest="0" * 64), standing.overlay)
+    with Session(applied.database) as session:
+        session.lock(BRIDGE)
+        record = session.record_of(BRIDGE)
+        state = session.state(record, 1)
+        session.begin(record, replace(state, number=0, digest="0" * 64), record.overlay)
     applied.vsctl("set", "Flow_Table", state_rows(applied)["1"], "external_ids:sum=0")
     refused = on(applied)("down", "farm/ns1")
     assert (refused.code, "damaged" in refused.err) == (Exit.ERROR, True)
@@ -145,20 +146,20 @@ def test_tables_of_another_version_are_worked_on_where_they_are_the_same(
     applied: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    where = Where(applied.database)
+    target = TargetSwitch(applied.database)
     with monkeypatch.context() as patch:
         patch.setattr("dnsteer.deploy.backends.__version__", "99.0")
-        assert not change_overlay(where, None, take_out("farm/ns1", "down"), progress=said.append).repaired
+        assert not change_overlay(target, None, take_out("farm/ns1", "down"), progress=said.append).repaired
         applied.ofctl("del-flows", "table=30")
-        assert change_overlay(where, None, take_out("farm/ns3", "down"), progress=said.append).repaired
+        assert change_overlay(target, None, take_out("farm/ns3", "down"), progress=said.append).repaired
     assert f"dnsteer {__version__} made the tables, and this is 99.0: applying all of the recorded state" in said
     assert verify(spec_of(FARM), applied.database) == []
 
 
 def test_a_drain_that_cannot_go_on_says_who_does(applied: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Record(applied.database) as holder:
+    with Session(applied.database) as holder:
         monkeypatch.setattr("dnsteer.cli.backends.progress", lambda _json: lambda _text: holder.lock(BRIDGE))
         done = on(applied)("drain", "farm/ns1", "--over", "30s", "--timeout", "0.3")
     assert done.code == Exit.ERROR
     assert "another dnsteer is at work" in done.err
-    assert re.search(r"farm/ns1 is \d+ % drained, and `due` goes on with it", done.err)
+    assert re.search(r"farm/ns1 is \d+ % drained, and `reconcile` goes on with it", done.err)

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from dnsteer.cli.output import Exit
-from dnsteer.deploy.rollback import put_in
 from dnsteer.deploy.run import deploy
 from dnsteer.deploy.summary import counted
-from dnsteer.deploy.target_switch import Switch as Where
+from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.render.flows import parse_flow
-from dnsteer.slots.maintenance import Absence, Overlay
-from dnsteer.switch.record import Record
+from dnsteer.slots.maintenance import Maintenance, Overlay
+from dnsteer.switch.session import Session
 from dnsteer.switch.table_changes import Changes
-from tests.packet.absent import make_overdue, overlay
 from tests.packet.command import FARM, fresh, nothing_changes, on, spec_file, state_rows
+from tests.packet.maintenance_specs import make_overdue, overlay
 from tests.packet.switches import BRIDGE, Switch, spec_of
 
 WITHOUT_NS1 = FARM.replace(
@@ -74,10 +74,12 @@ def test_what_is_over_by_then_does_not_come_back(applied: Switch, tmp_path: Path
     assert overlay(applied) == []
 
 
-def test_absences_come_back_in_their_places() -> None:
-    one, two, three = (Absence("p", n, "down", f"2030-01-0{i}T00:00:00+00:00", "op") for i, n in enumerate("abc", 1))
-    assert put_in(Overlay((one, three)), [two]) == Overlay((one, two, three))
-    assert put_in(Overlay((three, one)), [two]) == Overlay((two, three, one))  # the others keep their order
+def test_maintenance_comes_back_in_its_place() -> None:
+    one, two, three = (
+        Maintenance("p", n, "down", f"2030-01-0{i}T00:00:00+00:00", "op") for i, n in enumerate("abc", 1)
+    )
+    assert Overlay((one, three)).put_by_start([two]) == Overlay((one, two, three))
+    assert Overlay((three, one)).put_by_start([two]) == Overlay((two, three, one))  # the others keep their order
 
 
 # Which state
@@ -87,8 +89,8 @@ def killed_after_the_bundle(switch: Switch, text: str) -> None:
     """An apply that dies when the tables are the new ones, and the record is not."""
 
     def die() -> None:
-        Record.commit = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
-        deploy(spec_of(text), Where(switch.database))
+        Session.commit = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
+        deploy(SpecTarget(spec_of(text)), TargetSwitch(switch.database))
 
     child = get_context("fork").Process(target=die)
     child.start()
@@ -129,7 +131,7 @@ def test_a_state_that_forwards_is_never_forgotten(applied: Switch) -> None:
     assert on(applied)("down", "farm/ns1", "--timeout", "0.5").code != 0
     applied.vsctl("--no-wait", "set", "Interface", "p0", "ofport=1")
     assert on(applied)("history", "--json").json["current"] == 2
-    assert on(applied)("due").code == 0
+    assert on(applied)("reconcile").code == 0
     assert applied.tables() == tables
 
 

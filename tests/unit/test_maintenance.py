@@ -1,4 +1,4 @@
-"""Absences: each moves the slots of its own backend and no others, and back in is exactly back."""
+"""Maintenance: each entry moves the slots of its own backend and no others, and back in is exactly back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dnsteer.deploy.target_switch import expire
 from dnsteer.slots.assignment import assign
-from dnsteer.slots.maintenance import NO_OVERLAY, WHOLE, Absence, Overlay, marker
+from dnsteer.slots.maintenance import DRAINED, NO_OVERLAY, Maintenance, Overlay, marker
 from dnsteer.slots.owners import owners
 
 NAMES = [f"b{i}" for i in range(8)]
@@ -23,9 +23,9 @@ START = datetime(2030, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 MANY = settings(max_examples=80, deadline=None)
 
 
-def out(backend: str, gone: int = WHOLE, kind: str = "down", **more: object) -> Absence:
-    """An absence of a backend of pool `p`."""
-    return Absence("p", backend, kind, START.isoformat(), "op@host", gone=gone, **more)  # type: ignore[arg-type]
+def out(backend: str, gone: int = DRAINED, kind: str = "down", **more: object) -> Maintenance:
+    """Maintenance of a backend of pool `p`."""
+    return Maintenance("p", backend, kind, START.isoformat(), "op@host", gone=gone, **more)  # type: ignore[arg-type]
 
 
 class Pool:
@@ -37,9 +37,9 @@ class Pool:
     def __repr__(self) -> str:
         return f"Pool({self.weights}, {self.slots}, {self.down}, {self.order})"
 
-    def table(self, absences: Sequence[Absence], *, drop: bool = False) -> tuple[str, ...]:
+    def table(self, maintenance: Sequence[Maintenance], *, drop: bool = False) -> tuple[str, ...]:
         """Who has each slot."""
-        return owners(self.weights, self.slots, self.down, absences, drop=drop)
+        return owners(self.weights, self.slots, self.down, maintenance, drop=drop)
 
     def takers(self, away: Sequence[str]) -> list[str]:
         """Who can take slots over while *away* are out."""
@@ -129,12 +129,12 @@ def test_one_out_of_a_pool_leaves_shares_within_one_slot(weights: dict[str, int]
 
 
 @MANY
-@given(pools(), st.integers(0, 7), st.lists(st.integers(0, WHOLE), min_size=2, max_size=6))
+@given(pools(), st.integers(0, 7), st.lists(st.integers(0, DRAINED), min_size=2, max_size=6))
 def test_a_gradual_drain_moves_each_slot_once_and_ends_as_at_once(pool: Pool, before: int, steps: list[int]) -> None:
     *earlier, last = pool.order[: before + 1]
     start = [out(n) for n in earlier]
     tables = [pool.table(start)]
-    tables += [pool.table([*start, out(last, gone, "drain")]) for gone in (0, *sorted(steps), WHOLE)]
+    tables += [pool.table([*start, out(last, gone, "drain")]) for gone in (0, *sorted(steps), DRAINED)]
     assert tables[0] == tables[1]
     assert tables[-1] == pool.table([*start, out(last)])
     for slot in range(pool.slots):
@@ -143,7 +143,7 @@ def test_a_gradual_drain_moves_each_slot_once_and_ends_as_at_once(pool: Pool, be
     own = tables[0].count(last)
     if pool.takers([*earlier, last]):
         for gone, table in zip(sorted(steps), tables[2:-1], strict=True):
-            assert own - table.count(last) == -(-own * gone // WHOLE)
+            assert own - table.count(last) == -(-own * gone // DRAINED)
 
 
 def test_a_gradual_drain_moves_only_its_own_slots_also_when_others_went_after_it() -> None:
@@ -170,12 +170,12 @@ def test_with_everybody_out_keep_stays_and_drop_is_empty(pool: Pool) -> None:
 def test_a_drain_on_its_way_does_not_darken_a_pool() -> None:
     for drop in (True, False):
         assert owners({"a": 1}, 8, [], [out("a", 999, "drain")], drop=drop) == ("a",) * 8
-    assert owners({"a": 1}, 8, [], [out("a", WHOLE, "drain")], drop=True) == ()
+    assert owners({"a": 1}, 8, [], [out("a", DRAINED, "drain")], drop=True) == ()
 
 
 @MANY
 @given(pools(), st.integers(0, 8))
-def test_an_absence_of_an_unknown_backend_changes_nothing(pool: Pool, number: int) -> None:
+def test_maintenance_of_an_unknown_backend_changes_nothing(pool: Pool, number: int) -> None:
     known = [out(n) for n in pool.order[:number]]
     for drop in (True, False):
         table = pool.table(known, drop=drop)
@@ -184,7 +184,7 @@ def test_an_absence_of_an_unknown_backend_changes_nothing(pool: Pool, number: in
 
 
 @MANY
-@given(pools(), st.integers(1, 8), st.integers(0, WHOLE))
+@given(pools(), st.integers(1, 8), st.integers(0, DRAINED))
 def test_drain_and_down_of_one_backend_are_as_down_alone(pool: Pool, number: int, gone: int) -> None:
     away = pool.order[:number]
     earlier = [out(n) for n in away]
@@ -194,15 +194,15 @@ def test_drain_and_down_of_one_backend_are_as_down_alone(pool: Pool, number: int
 @MANY
 @given(
     pools(),
-    st.lists(st.tuples(st.integers(0, 7), st.sampled_from(["drain", "down"]), st.integers(0, WHOLE)), max_size=5),
+    st.lists(st.tuples(st.integers(0, 7), st.sampled_from(["drain", "down"]), st.integers(0, DRAINED)), max_size=5),
 )
 def test_nobody_who_is_out_has_a_slot_while_somebody_is_there(pool: Pool, found: list[tuple[int, str, int]]) -> None:
-    absences: dict[tuple[str, str], Absence] = {}
+    maintenance: dict[tuple[str, str], Maintenance] = {}
     for number, kind, gone in found:
         name = pool.order[number % len(pool.order)]
-        absences.setdefault((name, kind), out(name, WHOLE if kind == "down" else gone, kind))
-    away = {*pool.down, *(a.backend for a in absences.values() if a.gone == WHOLE)}
-    table = pool.table(list(absences.values()))
+        maintenance.setdefault((name, kind), out(name, DRAINED if kind == "down" else gone, kind))
+    away = {*pool.down, *(a.backend for a in maintenance.values() if a.gone == DRAINED)}
+    table = pool.table(list(maintenance.values()))
     if pool.takers(list(away)):
         assert not away & set(table)
 
@@ -219,15 +219,15 @@ def test_the_last_but_one_takes_over_while_it_is_drained() -> None:
 
 
 @MANY
-@given(pools(), st.integers(1, 8), st.integers(0, 7), st.integers(0, WHOLE))
+@given(pools(), st.integers(1, 8), st.integers(0, 7), st.integers(0, DRAINED))
 def test_other_tables_have_another_marker(pool: Pool, number: int, which: int, gone: int) -> None:
-    absences = [out(n) for n in pool.order[:number]]
-    one = absences[which % len(absences)]
-    other = [a for a in absences if a is not one]
-    slower = [replace(one, kind="drain", gone=gone) if a is one else a for a in absences]
+    maintenance = [out(n) for n in pool.order[:number]]
+    one = maintenance[which % len(maintenance)]
+    other = [a for a in maintenance if a is not one]
+    slower = [replace(one, kind="drain", gone=gone) if a is one else a for a in maintenance]
     for changed in (other, slower):
-        if pool.table(changed) != pool.table(absences):
-            assert marker("digest", Overlay(tuple(changed))) != marker("digest", Overlay(tuple(absences)))
+        if pool.table(changed) != pool.table(maintenance):
+            assert marker("digest", Overlay(tuple(changed))) != marker("digest", Overlay(tuple(maintenance)))
 
 
 def test_a_drain_that_has_just_begun_is_in_the_marker() -> None:
@@ -238,17 +238,17 @@ def test_a_drain_that_has_just_begun_is_in_the_marker() -> None:
 
 
 TIMES = st.datetimes(datetime(2020, 1, 1), datetime(2040, 1, 1), timezones=st.just(timezone.utc)).map(str)
-ABSENCES = st.builds(
-    Absence,
+MAINTENANCE = st.builds(
+    Maintenance,
     st.text(min_size=1, max_size=5), st.text(min_size=1, max_size=5), st.sampled_from(["drain", "down"]), TIMES, st.text(),
-    st.text(), st.one_of(st.just(""), TIMES), st.one_of(st.integers(0, 10**6), st.floats(0, 10**6)), st.integers(0, WHOLE),
+    st.text(), st.one_of(st.just(""), TIMES), st.one_of(st.integers(0, 10**6), st.floats(0, 10**6)), st.integers(0, DRAINED),
 )  # fmt: skip
 
 
 @MANY
-@given(st.lists(ABSENCES, max_size=4))
-def test_an_overlay_reads_back_as_it_was_written(absences: list[Absence]) -> None:
-    overlay = Overlay(tuple(absences))
+@given(st.lists(MAINTENANCE, max_size=4))
+def test_an_overlay_reads_back_as_it_was_written(maintenance: list[Maintenance]) -> None:
+    overlay = Overlay(tuple(maintenance))
     again = Overlay.from_json(overlay.to_json())
     assert again == overlay
     assert marker("x", again) == marker("x", overlay)
@@ -274,7 +274,7 @@ def test_a_damaged_overlay_is_a_value_error(text: str) -> None:
         Overlay.from_json(text)
 
 
-def test_an_absence_without_a_time_is_a_value_error() -> None:
+def test_maintenance_without_a_time_is_a_value_error() -> None:
     text = Overlay((replace(out("a", 500, "drain"), since=""),)).to_json()
     with pytest.raises(ValueError, match=r"."):
         Overlay.from_json(text)
@@ -287,14 +287,14 @@ def test_an_overlay_of_brackets_is_a_value_error() -> None:
 
 @pytest.mark.parametrize(("seconds", "over"), [(-1, False), (0, True), (1, True), (10**8, True)])
 def test_it_ends_when_its_time_comes(seconds: int, over: bool) -> None:
-    absence = out("a", until=(START + timedelta(hours=2)).isoformat())
+    entry = out("a", until=(START + timedelta(hours=2)).isoformat())
     moment = START + timedelta(hours=2, seconds=seconds)
-    assert absence.expired(moment) is over
+    assert entry.expired(moment) is over
     keeps = out("b")
-    left = expire(Overlay((absence, keeps)), moment)
-    assert left == (Overlay((keeps,)) if over else Overlay((absence, keeps)))
+    left = expire(Overlay((entry, keeps)), moment)
+    assert left == (Overlay((keeps,)) if over else Overlay((entry, keeps)))
     east = moment.astimezone(timezone(timedelta(hours=9)))
-    assert expire(Overlay((absence, keeps)), east) == left
+    assert expire(Overlay((entry, keeps)), east) == left
 
 
 def test_without_an_end_it_stays() -> None:
@@ -303,13 +303,13 @@ def test_without_an_end_it_stays() -> None:
 
 def test_a_gradual_drain_comes_as_far_as_the_time_that_passed() -> None:
     drain = out("a", 0, "drain", over=60)
-    shares = [drain.due(START + timedelta(seconds=s)).gone for s in (-10, 0, 15, 30, 59, 60, 600)]
-    assert shares == [0, 0, 250, 500, 983, WHOLE, WHOLE]
+    shares = [drain.advanced(START + timedelta(seconds=s)).gone for s in (-10, 0, 15, 30, 59, 60, 600)]
+    assert shares == [0, 0, 250, 500, 983, DRAINED, DRAINED]
     half = replace(drain, gone=500)
-    assert half.due(START).gone == 500  # a clock that went back takes nothing back
+    assert half.advanced(START).gone == 500  # a clock that went back takes nothing back
 
 
-def test_absences_keep_their_place() -> None:
+def test_maintenance_keep_their_place() -> None:
     overlay = NO_OVERLAY.put(out("a")).put(out("b", 0, "drain")).put(out("a", note="again")).put(out("b"))
     assert [(a.backend, a.kind) for a in overlay] == [("a", "down"), ("b", "drain"), ("b", "down")]
     assert overlay.find("p", "a", "down") == out("a", note="again")

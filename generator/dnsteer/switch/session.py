@@ -32,11 +32,11 @@ from dnsteer.switch.state import (
     STATE_KEY,
     TIME_KEY,
     VERSION_KEY,
+    AppliedState,
+    BridgeRecord,
     BusyError,
     DamagedError,
     Pending,
-    Standing,
-    State,
     is_number,
 )
 from dnsteer.switch.tools import SwitchError, UnwrittenError
@@ -51,7 +51,7 @@ _DURABLY = {"op": "commit", "durable": True}
 _LOOK = 0.02
 
 
-class Record:
+class Session:
     """A connection to the OVSDB of a switch. *timeout* is how long an answer may take, in seconds.
 
     Raises UnavailableError, PermissionError, or SwitchError with the server's reason.
@@ -66,7 +66,7 @@ class Record:
         self._rpc = Rpc(self.remote, f"OVSDB at {remote}", timeout)
         self._lock = ""
 
-    def __enter__(self) -> Record:
+    def __enter__(self) -> Session:
         return self
 
     def __exit__(
@@ -84,7 +84,7 @@ class Record:
         (rows,) = self._transact({"op": "select", "table": "Bridge", "where": where, "columns": ["name"]})
         return sorted(row["name"] for row in rows["rows"])
 
-    def the_bridge(self, named: str | None) -> Standing:
+    def record_of(self, named: str | None) -> BridgeRecord:
         """The bridge of that name, or the only one there is. Raises SwitchError."""
         if named is None:
             found = self.bridges()
@@ -92,14 +92,14 @@ class Record:
                 what = f"several bridges are dnsteer's: {', '.join(found)}" if found else "no bridge here is dnsteer's"
                 raise SwitchError(f"{what}; {'name one with --bridge' if found else 'apply a spec first'}")
             named = found[0]
-        standing = self.standing(named)
-        if standing is None or OWNER_KEY not in standing.ids:
-            what = "is not dnsteer's" if standing else "does not exist"
+        record = self.record(named)
+        if record is None or OWNER_KEY not in record.ids:
+            what = "is not dnsteer's" if record else "does not exist"
             raise SwitchError(f"bridge {named} {what}; apply a spec first")
-        return standing
+        return record
 
-    def standing(self, bridge: str) -> Standing | None:
-        """How the bridge stands; None when there is none of that name."""
+    def record(self, bridge: str) -> BridgeRecord | None:
+        """The bridge's record; None when there is no bridge of that name."""
         columns = ["_uuid", "_version", "external_ids", "flow_tables"]
         found, system = self._transact(
             {"op": "select", "table": "Bridge", "where": [["name", "==", bridge]], "columns": columns},
@@ -113,7 +113,7 @@ class Record:
         if not found["rows"]:
             return None
         row, top = found["rows"][0], system["rows"][0]
-        return Standing(
+        return BridgeRecord(
             uuid=row["_uuid"][1],
             version=row["_version"][1],
             bridge=bridge,
@@ -133,50 +133,52 @@ class Record:
         row = system["rows"][0]
         return row["_uuid"][1], dict(row["external_ids"][1]).get(NAME_KEY, "")
 
-    def other_config(self) -> dict[str, str]:
-        """The settings of the whole switch."""
+    def waits(self) -> bool:
+        """Whether ovs-vswitchd waits for its flows before it forwards (flow-restore-wait)."""
         columns = ["other_config"]
         (system,) = self._transact({"op": "select", "table": "Open_vSwitch", "where": [], "columns": columns})
-        return dict(system["rows"][0]["other_config"][1]) if system["rows"] else {}
+        return bool(system["rows"]) and dict(system["rows"][0]["other_config"][1]).get("flow-restore-wait") == "true"
 
-    def states(self, standing: Standing) -> list[State | DamagedError]:
+    def states(self, record: BridgeRecord) -> list[AppliedState | DamagedError]:
         """The recorded states, newest first, at most KEPT. One that is damaged is returned as its error."""
-        rows = {n: ref for n, ref in standing.flow_tables.items() if _FIRST <= n < _FIRST + _RING}
+        rows = {n: ref for n, ref in record.flow_tables.items() if _FIRST <= n < _FIRST + _RING}
         replies = self._transact(*(_select_row(ref) for ref in rows.values())) if rows else []
-        out: list[tuple[int, State | DamagedError]] = []
+        out: list[tuple[int, AppliedState | DamagedError]] = []
         for number, reply in zip(rows, replies, strict=True):
             ids = _ids_of(reply)
             text = ids.get(STATE_KEY, "")
             try:
-                state = State.from_ids(ids, f"state {text or '?'} in the record (Flow_Table {rows[number]} in OVSDB)")
+                state = AppliedState.from_ids(
+                    ids, f"state {text or '?'} in the record (Flow_Table {rows[number]} in OVSDB)"
+                )
             except DamagedError as err:
                 err.number = int(text) if is_number(text) else 0
                 out.append((err.number, err))
             else:
                 out.append((state.number, state))
-        newest = standing.number
+        newest = record.number
         return [state for n, state in sorted(out, key=lambda item: -item[0]) if n <= newest][:KEPT]
 
-    def state(self, standing: Standing, number: int) -> State:
+    def state(self, record: BridgeRecord, number: int) -> AppliedState:
         """One recorded state. Raises SwitchError when there is none of that number, DamagedError when it is damaged."""
-        ref = standing.flow_tables.get(_place(number))
-        newest = standing.number + (PENDING_KEY in standing.ids)  # else what was cut off would look like a state
-        if ref is not None and standing.number - KEPT < number <= newest:
+        ref = record.flow_tables.get(_place(number))
+        newest = record.number + (PENDING_KEY in record.ids)  # else what was cut off would look like a state
+        if ref is not None and record.number - KEPT < number <= newest:
             (reply,) = self._transact(_select_row(ref))
             ids = _ids_of(reply)
             if ids.get(STATE_KEY) in (str(number), None):
-                return State.from_ids(ids, f"state {number} in the record (Flow_Table {ref} in OVSDB)")
-        if number == standing.number:
+                return AppliedState.from_ids(ids, f"state {number} in the record (Flow_Table {ref} in OVSDB)")
+        if number == record.number:
             raise DamagedError(
-                f"state {number}, which is applied, is not in the record of bridge {standing.bridge}: its flow_tables "
+                f"state {number}, which is applied, is not in the record of bridge {record.bridge}: its flow_tables "
                 "in OVSDB were changed by hand; an apply of the spec makes a new state"
             )
-        raise SwitchError(f"there is no state {number} in the record of bridge {standing.bridge}; see: dnsteer history")
+        raise SwitchError(f"there is no state {number} in the record of bridge {record.bridge}; see: dnsteer history")
 
-    def pools(self, standing: Standing | None) -> tuple[Membership, ...]:
+    def pools(self, record: BridgeRecord | None) -> tuple[Membership, ...]:
         """The pools as they were applied last; none where nothing was, or where that cannot be read."""
         try:
-            return self.state(standing, standing.number).members if standing is not None and standing.number else ()
+            return self.state(record, record.number).members if record is not None and record.number else ()
         except DamagedError:
             return ()
 
@@ -200,30 +202,30 @@ class Record:
         self._rpc.call("unlock", [self._lock], self.timeout)
         self._lock = ""
 
-    def begin(self, standing: Standing, state: State, overlay: Overlay) -> Pending:
+    def begin(self, record: BridgeRecord, state: AppliedState, overlay: Overlay) -> Pending:
         """Write down what is about to happen. A *state* whose number is 0 is new, and gets the next one."""
         ops: list[dict[str, Any]] = []
         if not state.number:
-            state = replace(state, number=self._next(standing))
+            state = replace(state, number=self._next(record))
             place = _place(state.number)
             row = {"external_ids": _map(state.to_ids())}
             ops = [
                 {"op": "insert", "table": "Flow_Table", "row": row, "uuid-name": "state"},
                 _mutate(
-                    "Bridge", standing.uuid,
+                    "Bridge", record.uuid,
                     ["flow_tables", "delete", ["set", [place]]],
                     ["flow_tables", "insert", ["map", [[place, ["named-uuid", "state"]]]]],
                 ),
             ]  # fmt: skip
         pending = Pending(state.number, state.digest, overlay)
-        self._transact(*ops, _set_ids(standing.uuid, {PENDING_KEY: pending.to_json()}), _DURABLY)
+        self._transact(*ops, _set_ids(record.uuid, {PENDING_KEY: pending.to_json()}), _DURABLY)
         return pending
 
     def commit(
         self,
-        standing: Standing,
+        record: BridgeRecord,
         pending: Pending,
-        state: State | None = None,
+        state: AppliedState | None = None,
         *,
         name: str = "",
         more_to_do: bool = False,
@@ -238,18 +240,18 @@ class Record:
                 STATE_KEY: str(pending.number), DIGEST_KEY: state.digest, VERSION_KEY: state.version, TIME_KEY: state.time,
                 EXTENSION_KEY: "yes" if state.extended else "",
             }  # fmt: skip
-        ops = [_set_ids(standing.uuid, {**ids, PENDING_KEY: pending.to_json() if more_to_do else ""})]
-        if name and name != standing.name:
+        ops = [_set_ids(record.uuid, {**ids, PENDING_KEY: pending.to_json() if more_to_do else ""})]
+        if name and name != record.name:
             named = ["external_ids", "delete", ["set", [NAME_KEY]]], ["external_ids", "insert", _map({NAME_KEY: name})]
-            ops.append(_mutate("Open_vSwitch", standing.system, *named))
+            ops.append(_mutate("Open_vSwitch", record.system, *named))
         self._transact(*ops, _DURABLY)
 
-    def take_back(self, standing: Standing) -> None:
-        """Forget the change that was begun, and the state that it would have led to. *standing* has it pending."""
-        pending, ops = standing.pending, []
-        if pending is not None and pending.number > standing.number:
-            ops.append(_mutate("Bridge", standing.uuid, ["flow_tables", "delete", ["set", [_place(pending.number)]]]))
-        self._transact(*ops, _set_ids(standing.uuid, {PENDING_KEY: ""}))
+    def take_back(self, record: BridgeRecord) -> None:
+        """Forget the change that was begun, and the state that it would have led to. *record* has it pending."""
+        pending, ops = record.pending, []
+        if pending is not None and pending.number > record.number:
+            ops.append(_mutate("Bridge", record.uuid, ["flow_tables", "delete", ["set", [_place(pending.number)]]]))
+        self._transact(*ops, _set_ids(record.uuid, {PENDING_KEY: ""}))
 
     def let_wait(self, wait: bool) -> None:
         """Set or clear flow-restore-wait: whether a starting ovs-vswitchd waits for its flows before it forwards."""
@@ -259,19 +261,19 @@ class Record:
             changes.append(["other_config", "insert", _map({key: "true"})])
         self._transact({"op": "mutate", "table": "Open_vSwitch", "where": [], "mutations": changes})
 
-    def _next(self, standing: Standing) -> int:
-        pending = standing.pending
-        newest = standing.number or self._newest(standing)
+    def _next(self, record: BridgeRecord) -> int:
+        pending = record.pending
+        newest = record.number or self._newest(record)
         return max(newest, pending.number if pending else 0) + 1
 
-    def _newest(self, standing: Standing) -> int:
+    def _newest(self, record: BridgeRecord) -> int:
         """The highest number of a state that is kept, though the bridge has lost its own; so that older ones stay."""
-        rows = [ref for n, ref in standing.flow_tables.items() if _FIRST <= n < _FIRST + _RING]
+        rows = [ref for n, ref in record.flow_tables.items() if _FIRST <= n < _FIRST + _RING]
         replies = self._transact(*(_select_row(ref) for ref in rows)) if rows else []
         found = 0
         for reply in replies:
             with suppress(DamagedError):
-                found = max(found, State.from_ids(_ids_of(reply), "").number)
+                found = max(found, AppliedState.from_ids(_ids_of(reply), "").number)
         return found
 
     def _transact(self, *operations: dict[str, Any]) -> list[Any]:

@@ -26,7 +26,7 @@ def overlay(switch: Switch) -> list[dict[str, Any]]:
 
 
 def make_overdue(switch: Switch) -> None:
-    """Let the time of all absences be over."""
+    """Let the time of all maintenance be over."""
     then = (datetime.now(timezone.utc) - timedelta(seconds=1)).isoformat(timespec="seconds")
     value = [{**a, "until": then} if a.get("until") else a for a in overlay(switch)]
     quoted = json.dumps(json.dumps(value))

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 
-from dnsteer.deploy.spec_differences import Difference, differences
+from dnsteer.deploy.spec_differences import SpecDifference, compare_specs
 from dnsteer.spec.loaded import Loaded
 from tests.packet.command import FARM
 from tests.strategies import loaded_from, specs
@@ -19,11 +19,11 @@ BASE: dict[str, Any] = yaml.safe_load(FARM)
 Edit = Callable[[dict[str, Any]], object]
 
 
-def after(edit: Edit) -> list[Difference]:
+def after(edit: Edit) -> list[SpecDifference]:
     """The differences that an edit of the spec makes."""
     value = copy.deepcopy(BASE)
     edit(value)
-    return differences(loaded_from(BASE).spec, loaded_from(value).spec)
+    return compare_specs(loaded_from(BASE).spec, loaded_from(value).spec)
 
 
 def backend(value: dict[str, Any], index: int = 0, pool: str = "farm") -> dict[str, Any]:
@@ -109,14 +109,14 @@ def test_several_edits_are_all_named() -> None:
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(specs(), specs())
 def test_words_there_are_just_when_specs_differ(one: Loaded, other: Loaded) -> None:
-    assert differences(one.spec, one.spec) == []
-    found = differences(one.spec, other.spec)
+    assert compare_specs(one.spec, one.spec) == []
+    found = compare_specs(one.spec, other.spec)
     assert bool(found) == (one.spec != other.spec)
     assert all(d.kind and d.about and d.text for d in found)
     assert len({d.text for d in found}) == len(found)
 
 
 def test_without_an_earlier_spec_all_is_added() -> None:
-    found = differences(None, loaded_from(BASE).spec)
+    found = compare_specs(None, loaded_from(BASE).spec)
     assert {d.about for d in found} == {"VIP dns", "VIP other", "pool farm", "pool spare"}
     assert {d.kind for d in found} == {"vip added", "pool added"}

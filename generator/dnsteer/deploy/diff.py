@@ -1,0 +1,136 @@
+"""The step that compares: what a switch has otherwise than it is wanted. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dnsteer.deploy.wanted import Wanted
+from dnsteer.switch import bridge as br
+from dnsteer.switch import database as db
+from dnsteer.switch.fragment_limit import Smallest, Tracker
+from dnsteer.switch.openflow import OpenFlow, Tables
+from dnsteer.switch.settings import WAITS, Level, Seen, deviations
+from dnsteer.switch.table_changes import Changes, changes
+from dnsteer.switch.tools import UnavailableError
+from dnsteer.tables.order import PIPELINE
+
+if TYPE_CHECKING:
+    from dnsteer.extension.handover import Handover
+
+_EXTENSION = PIPELINE.tables["extension"].number
+_SHORT = 5.0
+"""Seconds for an extension that is not needed: a switch that waits for its flows must not wait for it."""
+
+
+@dataclass(frozen=True)
+class SwitchDiff:
+    """The differences in OVSDB, in the tables and in the extension, from what is there.
+
+    *warnings* are of settings that are not dnsteer's. *fragment* is the tracker's smallest one, where it matters and there
+    is a bridge.
+    """
+
+    before: db.Bridge | None
+    differ: list[br.BridgeDifference]
+    tables: Tables
+    todo: Changes
+    program: Handover | None = None
+    warnings: Sequence[str] = ()
+    fragment: Smallest | None = None
+
+    @property
+    def settings(self) -> list[str]:
+        """What must change beside tables and program, in words."""
+        found = self.fragment
+        return [*(d.todo for d in self.differ), *([found.todo] if found is not None and found.differs else [])]
+
+    @property
+    def loads(self) -> bool:
+        """Whether the extension gets another program."""
+        return self.program is not None and self.program.loads
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything must change."""
+        return bool(self.settings) or bool(self.todo) or self.loads
+
+
+def diff_switch(
+    wanted: Wanted,
+    database: db.Database,
+    client: OpenFlow,
+    control: str | None,
+    *,
+    adopt: bool = False,
+    needed: bool = True,
+) -> SwitchDiff:
+    """Compare. *control* is the extension's socket, where it is not the spec's; one that is not *needed* may be away.
+
+    Raises SwitchError or its kinds.
+    """
+    want = wanted.bridge
+    before = database.bridge(want.name)
+    br.refuse_foreign(database, want, before, adopt)
+    tables = _read_tables(wanted, client, before, database.timeout)
+    todo = changes(wanted.lines, wanted.groups, tables)
+    program = _read_program(wanted, todo, control, database.timeout, needed)
+    differ = br.bridge_differences(wanted.loaded.spec, want, before)
+    warnings: list[str] = []
+    fragment: Smallest | None = None
+    if before is not None:
+        seen = Seen(wanted.loaded.spec, wanted.plan, want, before, database.config(), tables)
+        differ += br.setting_differences(seen)
+        found = deviations(seen, Level.NAMED, Level.WARNED)
+        warnings = [f"{d.about}: {d.detail}" for d in found if d.kind != WAITS]  # which the summary warns of
+        size = wanted.smallest_fragment
+        fragment = Tracker(database.remote, database.timeout).compare(size) if size is not None else None
+    return SwitchDiff(before, differ, tables, todo, program, warnings, fragment)
+
+
+def _read_tables(wanted: Wanted, client: OpenFlow, before: db.Bridge | None, timeout: float) -> Tables:
+    """The tables, where there are any that can be read. The plan is made while the switch prints them."""
+    if before is None or br.lacks_protocol(before):
+        client.end_dump()
+        return Tables()
+    other = br.other_datapath(wanted.bridge, before)
+    if other:
+        client.end_dump()  # which may have failed for that
+    try:
+        client.wait(0 if other else timeout)
+    except UnavailableError:
+        if other:
+            return Tables()
+        raise
+
+    def expected() -> dict[str, None]:
+        if not wanted.same_spec:
+            wanted.applied_spec  # noqa: B018  # parsed now, while the switch is busy
+        return wanted.lines
+
+    tables = client.dump(expected)
+    if before.fail_mode != br.FAIL_MODE:
+        # The flow by which the switch forwards everything in this mode; it goes with the mode.
+        own = tables.other.get((0, 0, ""))
+        if own is not None and own.actions == "NORMAL":
+            del tables.other[own.key]
+    return tables
+
+
+def _read_program(wanted: Wanted, todo: Changes, control: str | None, timeout: float, needed: bool) -> Handover | None:
+    """What becomes of the extension's program, where there is an extension or was one."""
+    extension = wanted.plan.extension
+    had_one = any(f.table == _EXTENSION and f.priority for f in todo.remove)
+    path = wanted.control_socket(control) if extension is not None or had_one else ""
+    if not path:
+        return None
+    from dnsteer.extension.client import Program
+    from dnsteer.extension.handover import plan_handover  # here, since most switches do without
+
+    needed = needed and extension is not None and bool(extension.services)
+    patience = timeout if needed else min(timeout, _SHORT)
+    try:
+        return plan_handover(wanted.plan, Program(path, patience), needed=needed)
+    except UnavailableError as err:
+        raise UnavailableError(f"{err}; nothing was changed") from None

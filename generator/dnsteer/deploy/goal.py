@@ -1,0 +1,123 @@
+"""The step that plans: which spec and overlay a deployment leads to, from what is asked for and what is recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from dnsteer import __version__
+from dnsteer.deploy.recorded import is_applied
+from dnsteer.deploy.target import Resolved
+from dnsteer.deploy.target_switch import expire, stamp, who
+from dnsteer.deploy.wanted import Wanted
+from dnsteer.plan.applied_slots import keep_slots, notes
+from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
+from dnsteer.spec.loaded import Loaded
+from dnsteer.switch.session import Session
+from dnsteer.switch.state import AppliedState, BridgeRecord, DamagedError
+from dnsteer.switch.tools import SwitchError
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a deployment leads to, and what was before it. *applied* is None without a state, or one that can be read.
+
+    *ended* is maintenance of backends that the spec no longer has, *expired* such as is over, *returned* such as ended with
+    a state that is gone back from. *warnings* and *notes* are for the operator; *waits*: the switch waits for its flows.
+    *system* tells the switch from others, *switch_name* is the name that it has now.
+    """
+
+    loaded: Loaded
+    overlay: Overlay
+    record: BridgeRecord | None
+    applied: AppliedState | None
+    system: str
+    switch_name: str
+    note: str
+    time: datetime
+    ended: tuple[Maintenance, ...]
+    expired: tuple[Maintenance, ...]
+    returned: tuple[Maintenance, ...]
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...]
+    waits: bool
+
+    @property
+    def name(self) -> str:
+        """The switch's name in the spec; empty: it gives none."""
+        return self.loaded.spec.switch.name or ""
+
+    @property
+    def overlay_before(self) -> Overlay:
+        """The overlay that is recorded."""
+        return self.record.overlay if self.record else NO_OVERLAY
+
+    @property
+    def stale(self) -> bool:
+        """Whether the record says something else than what is wanted."""
+        written = self.record is not None and self.record.digest == self.loaded.digest  # it may be gone by hand
+        renamed = bool(self.name and self.name != self.switch_name)
+        return not (is_applied(self.loaded, self.applied) and written) or self.overlay != self.overlay_before or renamed
+
+
+def set_goal(
+    asked: Resolved, session: Session, record: BridgeRecord | None, time: datetime, *, rename: bool, note: str
+) -> Goal:
+    """What is asked for, with the slots and the maintenance that the bridge keeps. Raises SwitchError or SpecError."""
+    system, switch_name = session.switch()
+    _refuse_other_switch(asked.loaded.spec.switch.name or "", switch_name, rename)
+    applied = _applied(session, record)
+    known = applied.members if applied is not None else ()
+    loaded = keep_slots(asked.loaded, known)
+    kept = tuple(notes(asked.loaded.spec, known))
+    before = record.overlay if record else NO_OVERLAY
+    current = expire(before, time)
+    pools = {name: {b.name for b in pool.backends} for name, pool in loaded.spec.pools.items()}
+    ended = tuple(a for a in current if a.backend not in pools.get(a.pool, ()))
+    return Goal(
+        loaded, current.without(ended).put_by_start(asked.returned), record, applied, system, switch_name,
+        note or asked.note, time, ended=ended, expired=tuple(a for a in before if a not in set(current)),
+        returned=asked.returned, warnings=asked.warnings, notes=kept,
+        waits=record.waits if record else session.waits(),
+    )  # fmt: skip
+
+
+def new_state(goal: Goal, wanted: Wanted) -> AppliedState:
+    """What is recorded of it: the state that is applied already, or a new one."""
+    if goal.applied is not None and wanted.same_spec:
+        return goal.applied
+    loaded = goal.loaded
+    return AppliedState(
+        loaded.file, loaded.document.text, loaded.digest, __version__, stamp(goal.time), who(), tuple(wanted.plan.members),
+        {name: vip.pool for name, vip in loaded.spec.vips.items()}, goal.note, ended=goal.ended, **_extended(wanted),
+    )  # fmt: skip
+
+
+def _extended(wanted: Wanted) -> dict[str, Any]:
+    """What the record keeps of the extension, for the quick verbs."""
+    if wanted.loaded.spec.switch.extension is None:
+        return {}
+    from dnsteer.deploy.extension import elsewhere, extended_pools
+
+    return {"extended": extended_pools(wanted.loaded.spec), "elsewhere": elsewhere(wanted.plan)}
+
+
+def _applied(session: Session, record: BridgeRecord | None) -> AppliedState | None:
+    """The state that is applied now; None when there is none, or none that can be read."""
+    if record is None or not record.number:
+        return None
+    try:
+        return session.state(record, record.number)
+    except DamagedError:
+        return None  # this deployment writes a new one
+
+
+def _refuse_other_switch(name: str, switch_name: str, rename: bool) -> None:
+    """Refuse the spec of another switch."""
+    if not switch_name or name == switch_name or rename:
+        return
+    spec = f"is for switch {name}" if name else "names no switch (switch.name)"
+    raise SwitchError(
+        f"this switch is named {switch_name}, and the spec {spec}; is it the right switch? --rename applies it all the same"
+    )

@@ -1,0 +1,101 @@
+"""The step that changes the bridge and its ports in OVSDB, and undoes that when what follows fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from dnsteer.deploy.diff import SwitchDiff
+from dnsteer.deploy.send import Stage
+from dnsteer.deploy.wanted import Wanted
+from dnsteer.switch import bridge as br
+from dnsteer.switch import database as db
+from dnsteer.switch.fragment_limit import Tracker
+from dnsteer.switch.openflow import OpenFlow, Tables
+from dnsteer.switch.settings import Seen, put_right
+from dnsteer.switch.signals import defer_signals
+from dnsteer.switch.table_changes import lines_to_restore
+from dnsteer.switch.tools import SwitchError, UnavailableError, reworded
+
+
+@contextmanager
+def change_ports(
+    wanted: Wanted, found: SwitchDiff, database: db.Database, client: OpenFlow, stage: Stage, progress: Callable[[str], None]
+) -> Iterator[Tables]:  # fmt: skip
+    """Make the bridge and ports that are wanted, and give the tables as they are then; nothing is removed yet.
+
+    Undone when the block fails before its bundle is sent: an apply does all or nothing.
+    """
+    if not any(d.first for d in found.differ):
+        database.wait_for_ports(wanted.bridge.name, [p.name for p in wanted.bridge.ports])
+        yield found.tables
+        return
+    progress(f"bridge {wanted.bridge.name}: {'; '.join(found.settings)}")
+    try:
+        br.set_up(database, wanted.bridge, found.before)
+        yield _tables_of_ports_that_are_ready(wanted, database, client)
+    except BaseException as err:
+        if stage.sent:  # the new tables are there, or may be, and they need the ports
+            raise
+        end = "nothing was changed" if found.before else f"bridge {wanted.bridge.name} was removed again"
+        try:
+            with defer_signals():
+                _undo(wanted, found, database, client, follow=not isinstance(err, UnavailableError))
+        except SwitchError as why:
+            end = f"the bridge could not be put back as it was ({why}); mend the cause and apply again"
+        if isinstance(err, KeyboardInterrupt):
+            raise KeyboardInterrupt(end) from None
+        if isinstance(err, SwitchError):
+            failed = str(err).removesuffix("; nothing was changed")
+            raise reworded(err, f"{failed}; {end}") from None
+        raise
+
+
+def _tables_of_ports_that_are_ready(wanted: Wanted, database: db.Database, client: OpenFlow) -> Tables:
+    """Wait until the switch has the ports; its tables then."""
+    database.wait_for_switch()
+    database.wait_for_ports(wanted.bridge.name, [p.name for p in wanted.bridge.ports])
+    client.wait(database.timeout)
+    return client.dump(lambda: wanted.lines)
+
+
+def _undo(wanted: Wanted, found: SwitchDiff, database: db.Database, client: OpenFlow, *, follow: bool) -> None:
+    before = found.before
+    br.restore_bridge(database, wanted.bridge, before)
+    if before is not None and br.disturbs_tables(wanted.bridge, before):
+        database.wait_for_switch()
+        database.wait_for_ports(before.name, [n for n, p in before.ports.items() if (p.ofport or 0) > 0])
+        client.wait(database.timeout)
+        lines = lines_to_restore(found.tables, client.dump())
+        if lines:
+            client.bundle(lines)
+    elif follow:
+        database.wait_for_switch()
+
+
+def let_fragments_pass(wanted: Wanted, found: SwitchDiff, database: db.Database) -> list[str]:
+    """Have the connection tracker take fragments as small as it can; that it cannot be told is only a warning.
+
+    Before the bundle, so that no answer is lost. It stays where that fails: nothing needs larger ones.
+    """
+    size, now = wanted.smallest_fragment, found.fragment
+    if size is None:
+        return []
+    if now is None or now.differs or found.differ:  # a bridge that was made anew may have a new datapath
+        now = Tracker(database.remote, database.timeout).put_right(size)
+    return [now.warning] if now.warning else []
+
+
+def finish_ports(wanted: Wanted, tables: Tables, database: db.Database, client: OpenFlow) -> bool:
+    """What comes after the bundle, so that a port which was kept from forwarding meets the new tables. Whether any did."""
+    have = _bridge(database, wanted.bridge.name)
+    seen = Seen(wanted.loaded.spec, wanted.plan, wanted.bridge, have, database.config(), tables)
+    changed = put_right(seen, database, client.ofctl)
+    return br.finish(database, wanted.bridge, have) or changed
+
+
+def _bridge(database: db.Database, name: str) -> db.Bridge:
+    have = database.bridge(name)
+    if have is None:
+        raise SwitchError(f"bridge {name} was removed meanwhile")
+    return have

@@ -1,0 +1,42 @@
+"""The specs of recorded states, as this version of dnsteer reads them."""
+
+from __future__ import annotations
+
+from pydantic import ValidationError
+
+from dnsteer import __version__
+from dnsteer.checks.load import check_document
+from dnsteer.plan.applied_slots import keep_slots, keep_slots_of
+from dnsteer.spec.document import parse_document
+from dnsteer.spec.errors import SpecError
+from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.model.spec import Spec
+from dnsteer.switch.state import AppliedState
+from dnsteer.switch.tools import SwitchError
+
+
+def load_state(state: AppliedState) -> Loaded:
+    """The spec of a recorded state. Raises SwitchError when this version of dnsteer no longer takes it."""
+    try:
+        loaded = check_document(parse_document(f"{state.file} (state {state.number})", state.text))
+        return keep_slots(loaded, state.members)
+    except SpecError as err:
+        raise SwitchError(
+            f"state {state.number} was applied by dnsteer {state.version}, and {__version__} does not take its spec:\n"
+            f"{err.text()}"
+        ) from None
+
+
+def spec_of(state: AppliedState) -> Spec:
+    """The spec of a recorded state, only to compare it. Raises SwitchError when this version no longer takes it."""
+    try:
+        # Without the checks of what it means, which take as long again: it was applied.
+        spec = Spec.model_validate(parse_document(state.file, state.text).value)
+    except (SpecError, ValidationError) as err:
+        raise SwitchError(f"state {state.number}: {err}") from None
+    return keep_slots_of(spec, state.members)
+
+
+def is_applied(loaded: Loaded, applied: AppliedState | None) -> bool:
+    """Whether a spec is the one of the applied state, and this version of dnsteer made its tables."""
+    return applied is not None and applied.digest == loaded.digest and applied.version == __version__

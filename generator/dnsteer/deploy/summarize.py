@@ -1,0 +1,113 @@
+"""The step that says in words what a deployment would do: who moves, what goes, and what to ask the operator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dnsteer.deploy import movement
+from dnsteer.deploy.diff import SwitchDiff
+from dnsteer.deploy.goal import Goal
+from dnsteer.deploy.movement import Assignment
+from dnsteer.deploy.removed_services import removed_by_flows, removed_services
+from dnsteer.deploy.spec_differences import SpecDifference, compare_specs
+from dnsteer.deploy.summary import PlanSummary
+from dnsteer.deploy.target_switch import WAITS
+from dnsteer.deploy.wanted import Wanted
+from dnsteer.slots.maintenance import Maintenance
+from dnsteer.switch.state import BridgeRecord
+from dnsteer.switch.tools import SwitchError
+
+if TYPE_CHECKING:
+    from dnsteer.deploy.extension import ProgramChange
+
+
+def summarize(
+    goal: Goal, wanted: Wanted, found: SwitchDiff, before: Assignment, after: Assignment, *, preview: bool
+) -> PlanSummary:
+    """What would be done. *before* and *after* tell who has which slot.
+
+    A *preview* also warns of fragments that are too small to pass, which a deployment puts right or warns of itself.
+    """
+    moves = movement.moves(before, after)
+    if wanted.applied is not None:
+        vips = {name: vip.pool for name, vip in wanted.loaded.spec.vips.items()}
+        moves += movement.moved_vips(wanted.applied.vips, vips, {m.pool: m.slots for m in after.pools})
+        if not wanted.same_spec and wanted.plan.extension is not None and wanted.applied_spec is not None:
+            moves += movement.rehashed(wanted.applied_spec, wanted.loaded.spec)
+    differences, removed = ([], []) if wanted.same_spec else _compare_with_applied(wanted, found)
+    program, faults = _program(wanted, found)
+    fragment = found.fragment.warning if found.fragment is not None and preview else ""
+    return PlanSummary(
+        goal.loaded, found, goal.system, goal.record, wanted.applied, wanted.overlay, differences, moves,
+        ask=[
+            *_unreadable(wanted, goal.record, found), *removed, *movement.reasons_to_ask(moves, before, after),
+        ],
+        warnings=[
+            *movement.dark_pools(after), *goal.warnings, *([WAITS] if goal.waits else []), *faults, *found.warnings,
+            *([fragment] if fragment else []),
+        ],
+        record_stale=goal.stale,
+        program=program,
+        named=_named(goal.switch_name, goal.name),
+        ended=[f"{a.kind} of {a.name} is over (it was until {a.until})" for a in goal.expired]
+        + [f"{a.kind} of {a.name} ends: the spec does not have that backend" for a in goal.ended],
+        notes=list(goal.notes),
+        returned=[f"{a.kind} of {a.name} is back, which ended when the backend left{_why(a)}" for a in goal.returned],
+    )  # fmt: skip
+
+
+def _why(entry: Maintenance) -> str:
+    return f" ({entry.note})" if entry.note else ""
+
+
+def _compare_with_applied(wanted: Wanted, found: SwitchDiff) -> tuple[list[SpecDifference], list[str]]:
+    """What differs between the spec that is applied and the new one; and what of it takes answers from clients."""
+    applied, new = wanted.applied, wanted.loaded.spec
+    if applied is not None and applied.digest == wanted.loaded.digest:
+        return [], []
+    spec = wanted.applied_spec
+    if spec is not None:
+        return compare_specs(spec, new), removed_services(spec, new)
+    by_flows = removed_by_flows(found.todo.remove, new)  # then the tables alone tell
+    if applied is None:
+        return compare_specs(None, new), by_flows
+    why = "the applied spec cannot be read by this version; see the flows with -v"
+    return [SpecDifference("unknown", "spec", why)], by_flows
+
+
+def _unreadable(wanted: Wanted, record: BridgeRecord | None, found: SwitchDiff) -> list[str]:
+    """That what is applied cannot be told, where something is."""
+    tables = found.tables
+    there = record is not None and (record.number or tables.same or tables.flows or tables.groups)
+    if wanted.applied is not None or record is None or not there:
+        return []
+    why = f"state {record.number} is damaged" if record.number else "the record has no state"
+    return [f"the applied state cannot be read ({why}): what is removed and who moves is not known"]
+
+
+def _program(wanted: Wanted, found: SwitchDiff) -> tuple[ProgramChange | None, list[str]]:
+    """What changes in the extension, where there is one, and what is wrong with it."""
+    program = found.program
+    if program is None:
+        return None, []
+    from dnsteer.deploy.extension import change_of, extended_pools
+
+    then = "and an apply needs it" if extended_pools(wanted.loaded.spec) else "and it keeps its program"
+    away = [f"{_text(program.away)}: what changes in it is not known, {then}"] if program.away else []
+    left_out = [
+        f"the extension cannot serve {name} beside its new VIPs: its last queries may be lost"
+        for name in program.between.left_out
+    ]
+    return change_of(program), [*away, *program.faults, *left_out]
+
+
+def _text(err: SwitchError | PermissionError) -> str:
+    return f"{err.filename}: {err.strerror}" if isinstance(err, PermissionError) else str(err)
+
+
+def _named(old: str, new: str) -> str:
+    if not new or old == new:
+        return ""
+    return (
+        f"the switch, with all of its bridges, is renamed {old} -> {new}" if old else f"the switch gets the name {new}"
+    )

@@ -1,0 +1,50 @@
+"""What a deployment is asked for: a spec here, a recorded state in `rollback`. Each finds its bridge and its spec."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from dnsteer.slots.maintenance import Maintenance
+from dnsteer.spec.loaded import Loaded
+from dnsteer.switch.session import Session
+from dnsteer.switch.state import BridgeRecord
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The spec that is asked for, and the note of its state where none is given.
+
+    *returned* is maintenance that begins with it again, *warnings* what cannot be told of it.
+    """
+
+    loaded: Loaded
+    note: str = ""
+    returned: tuple[Maintenance, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class Target(Protocol):
+    """What a deployment is asked for."""
+
+    def find_bridge(self, session: Session) -> str:
+        """The name of the bridge that is meant. Raises SwitchError."""
+
+    def resolve(self, session: Session, record: BridgeRecord | None, time: datetime) -> Resolved:
+        """The spec that is meant. Raises SwitchError."""
+
+
+@dataclass(frozen=True)
+class SpecTarget:
+    """A spec that was loaded from its file."""
+
+    loaded: Loaded
+
+    def find_bridge(self, _session: Session) -> str:
+        """The bridge that the spec names."""
+        return self.loaded.spec.switch.bridge
+
+    def resolve(self, _session: Session, _record: BridgeRecord | None, _time: datetime) -> Resolved:
+        """The spec itself."""
+        return Resolved(self.loaded)

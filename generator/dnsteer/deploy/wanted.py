@@ -1,0 +1,77 @@
+"""What a bridge is to become: a spec and an overlay, with the plan, the flows and the ports that follow from them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+
+from dnsteer.deploy.recorded import is_applied, spec_of
+from dnsteer.plan.bridge import WantedBridge, wanted_bridge
+from dnsteer.plan.build import build_plan
+from dnsteer.plan.min_fragment import wanted
+from dnsteer.plan.plan import Plan
+from dnsteer.render.flows import Group, groups_of, lines_of
+from dnsteer.slots.maintenance import Overlay
+from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.model.spec import Spec
+from dnsteer.switch.state import AppliedState
+from dnsteer.switch.tools import SwitchError
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A spec, the overlay on it, and the state that is *applied* now, where it may differ and can be read.
+
+    What follows from them is computed when it is first asked for.
+    """
+
+    loaded: Loaded
+    overlay: Overlay
+    applied: AppliedState | None = None
+
+    @cached_property
+    def applied_spec(self) -> Spec | None:
+        """The spec that is applied; None without one, or when it is of a version that took other specs."""
+        with suppress(SwitchError):
+            return spec_of(self.applied) if self.applied is not None else None
+        return None
+
+    @property
+    def same_spec(self) -> bool:
+        """Whether the spec is the one that this version applied last."""
+        return is_applied(self.loaded, self.applied)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan of the spec and the overlay."""
+        return build_plan(self.loaded, self.overlay)
+
+    @cached_property
+    def lines(self) -> dict[str, None]:
+        """Its flows, as the switch prints them, in their order."""
+        return dict.fromkeys(lines_of(self.plan))
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """Its groups."""
+        return tuple(groups_of(self.plan))
+
+    @cached_property
+    def bridge(self) -> WantedBridge:
+        """The bridge and its ports."""
+        return wanted_bridge(self.loaded.spec)
+
+    @property
+    def smallest_fragment(self) -> int | None:
+        """The smallest fragment, in bytes, that the connection tracker must let pass; None where it does not matter."""
+        return wanted(self.plan, self.bridge.datapath_type)
+
+    def control_socket(self, given: str | None) -> str:
+        """The extension's socket: the *given* one, else that of the spec, or of the one applied before; empty for none."""
+        part = self.loaded.spec.switch.extension
+        if part is None and not given and self.applied_spec is not None:
+            part = self.applied_spec.switch.extension
+        from dnsteer.extension.client import socket_path
+
+        return socket_path(given, part.control if part else "")
