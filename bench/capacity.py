@@ -9,9 +9,9 @@ import json
 import sys
 from typing import Any
 
-from dnsteer.capacity.data import hardware_dir, load
-from dnsteer.capacity.leave_out import MEDIAN, WORST, as_json, misses, summary
+from dnsteer.capacity.leave_out import MEDIAN, WORST, as_json, error_summary, misses
 from dnsteer.capacity.model import Model, all_rows
+from dnsteer.card.published import hardware_dir, load_published
 from dnsteer.spec.model.spec import Hardware
 
 
@@ -32,12 +32,12 @@ def parameters(card: Hardware) -> dict[str, Any]:
 def main() -> int:
     """Run the benchmark."""
     found = list(misses())
-    result = summary(found)
+    result = error_summary(found)
     ok = result["explained"]["median"] <= MEDIAN and result["explained"]["worst"] <= WORST
     asides = [
         {"file": file.stem, "id": aside.id, "figures": len(aside.values), "why": aside.why}
         for file in sorted(hardware_dir().glob("*.yaml"))
-        for aside in load(file).not_of_the_model
+        for aside in load_published(file).not_of_the_model
     ]
     report = {
         "ok": ok,

@@ -19,7 +19,7 @@ from bench.machine import machine
 from dnsteer.checks.load import load_spec
 from dnsteer.lint.masks.attack import attack
 from dnsteer.lint.masks.bound import mask_bound
-from dnsteer.lint.masks.observed import Seen
+from dnsteer.lint.masks.observed import ObservedMasks
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.explain import query_frame
 from dnsteer.proof.harness.switch import Harness
@@ -39,7 +39,7 @@ def measure(file: Path, seconds: float, seed: int) -> dict[str, object]:
     bound = mask_bound(plan)
     took = time.perf_counter() - start
     found = attack(plan, seconds, seed)
-    with_trees = attack(plan, seconds / 4, seed + 1, six=True)
+    with_trees = attack(plan, seconds / 4, seed + 1, ipv6_prefix_trees=True)
     strays = [show(mask) for mask in (*found.masks, *with_trees.masks) if not bound.allows(mask)]
     return {
         "spec": file.name,
@@ -74,12 +74,12 @@ def _every_port(loaded: Loaded, seed: int) -> dict[str, int]:
                 data = query_frame(loaded, client, draw.randrange(1024, 65536), vip, port, protocol)
                 yield Frame(uplink, data)
 
-    seen = Seen()
+    observed = ObservedMasks()
     with Harness(build_plan(loaded)) as harness:
         harness.switch.appctl("upcall/set-flow-limit", "1000000")
         harness.send(frames())
-        flows = seen.add(harness.switch.dump("dpctl/dump-flows", "-m").splitlines())
-    return {"packets": 2 * 65535, "megaflows": flows, "masks": len(seen.flows)}
+        flows = observed.add(harness.switch.dump("dpctl/dump-flows", "-m").splitlines())
+    return {"packets": 2 * 65535, "megaflows": flows, "masks": len(observed.flows)}
 
 
 def main() -> int:

@@ -14,8 +14,8 @@ from typing import Any
 
 from bench.machine import machine
 from dnsteer.checks.load import load_spec
-from dnsteer.lint.wording import plain, why
-from dnsteer.offload.examine import Judged, examine
+from dnsteer.lint.reasons import first_reason, without_value
+from dnsteer.offload.examine import JudgedFlow, examine
 from dnsteer.offload.profile import profile, profile_names
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -28,11 +28,17 @@ def rows(file: Path, name: str) -> list[dict[str, Any]]:
     return [dict(zip(keys, row, strict=True)) | {"flows": flows} for row, flows in sorted(found.items())]
 
 
-def _row(judged: Judged) -> tuple[str, str, str, str, str]:
+def _row(judged: JudgedFlow) -> tuple[str, str, str, str, str]:
     judgement = judged.judgement
-    said = judgement.reasons or judgement.remarks
-    because = why(judged) if judgement.reasons else "; ".join(plain(remark).text for remark in said)
-    return judged.kind, judgement.verdict, judgement.certainty, because, plain(said[0]).source if said else ""
+    reasons = judgement.reasons or judgement.remarks
+    because = first_reason(judged) if judgement.reasons else "; ".join(without_value(remark).text for remark in reasons)
+    return (
+        judged.kind,
+        judgement.verdict,
+        judgement.certainty,
+        because,
+        without_value(reasons[0]).source if reasons else "",
+    )
 
 
 def main() -> int:

@@ -6,8 +6,8 @@ from functools import cache
 from pathlib import Path
 
 from dnsteer.checks.load import check_document, load_spec
-from dnsteer.lint.findings import Finding
-from dnsteer.lint.run import Report, lint
+from dnsteer.lint.finding import LintFinding
+from dnsteer.lint.run import LintReport, lint
 from dnsteer.offload.examine import Examination, examine
 from dnsteer.offload.profile import profile
 from dnsteer.spec.document import parse_document
@@ -31,13 +31,13 @@ def seen(example: str, flavor: str) -> Examination:
 
 
 @cache
-def report(example: str, flavor: str) -> Report:
+def report(example: str, flavor: str) -> LintReport:
     return lint(seen(example, flavor))
 
 
-def codes_of(report: Report) -> set[str]:
+def codes_of(report: LintReport) -> set[str]:
     return {f.code.code for f in report.findings}
 
 
-def found_as(report: Report, code: str) -> list[Finding]:
+def found_as(report: LintReport, code: str) -> list[LintFinding]:
     return [f for f in report.findings if f.code.code == code]

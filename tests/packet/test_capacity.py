@@ -32,7 +32,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 def test_what_if_the_quickstart_were_offloaded(command: Command, tmp_path: Path) -> None:
     """In software, the Arm cores bound it; offloaded, one datapath pass and a rule per slot, near the published 95 Mpps."""
-    picture = [] if "matplotlib" not in _installed() else ["--plot", str(tmp_path / "a.svg")]
+    picture = ["--plot", str(tmp_path / "a.svg")]
     code, shown, said = command(
         QUICKSTART,
         "--hardware",
@@ -75,12 +75,6 @@ def test_another_flavor_judges(asked: str, flavor: str, offloaded: str, command:
     assert own in (None, found)
 
 
-def _installed() -> set[str]:
-    import importlib.util
-
-    return {name for name in ("matplotlib",) if importlib.util.find_spec(name)}
-
-
 def test_the_table_names_limits_ranges_and_sources(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "COLUMNS", "140")
     code, shown, said = command(QUICKSTART, "--hardware", "bluefield-2", "--frame", "64", "--frame", "imix")
@@ -89,7 +83,7 @@ def test_the_table_names_limits_ranges_and_sources(command: Command, monkeypatch
     assert "dns queries IPv4 udp/53 tcp/53  dsr, source-port" in shown
     assert "not offloaded: on the Arm cores" in shown
     assert re.search(
-        r"imix +362 +<= \d\.\d\d +not known +<= \d\d\.\d +\d+% +Arm cores; extrapolation 1,2,3,4 a,b", shown
+        r"imix +362 +<= \d\.\d\d +not known +<= \d\d\.\d +\d+ % +Arm cores; extrapolation 1,2,3,4 a,b", shown
     )
     assert "what hardware would do: --flavor ovs-doca" in shown
     assert "middlebox" in shown
@@ -115,7 +109,7 @@ USAGE = {
     "--query-bytes 5": "'--query-bytes'",
     "--arm-cores 0": "'--arm-cores'",
     "--hardware bluefield-3 --flavor ovs": "--flavor: found 'ovs'; expected one of ovs-doca, ovs-doca-2",
-    "--hardware bluefield-3 --flavor ovs-doca --set switch.flavor=ovs-kernel": "--flavor and --set switch.flavor both say",
+    "--hardware bluefield-3 --flavor ovs-doca --set switch.flavor=ovs-kernel": "--set switch.flavor both name the flavor",
 }
 
 

@@ -12,11 +12,12 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from dnsteer.checks.load import load_spec
-from dnsteer.lint.port_scans import scanned
+from dnsteer.lint.context import LintContext
+from dnsteer.lint.limits import flow_totals
+from dnsteer.lint.port_scans import scan_flows
 from dnsteer.lint.run import lint
-from dnsteer.lint.totals import of_the_card
+from dnsteer.offload.datapath_flow import DatapathFlow, Unreadable
 from dnsteer.offload.examine import examine
-from dnsteer.offload.flow import Flow, Unreadable
 from dnsteer.offload.profile import profile
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.sizes import FLOW_LIMIT
@@ -115,9 +116,9 @@ def test_more_flows_than_that_are_found(example: str, what: str) -> None:
         assert all("128 datapath flows" in f.text and "what multiplies: 2 of eth.src" in f.text for f in found)
 
 
-def by_another_router(flow: Flow | Unreadable) -> Flow:
+def by_another_router(flow: DatapathFlow | Unreadable) -> DatapathFlow:
     """The same flow for packets with another source MAC."""
-    assert isinstance(flow, Flow)
+    assert isinstance(flow, DatapathFlow)
     other = Field("eth.src", 0x02000000AAAA, (1 << 48) - 1, 48)
     return replace(flow, match=(*(f for f in flow.match if f.key != "eth.src"), other))
 
@@ -136,11 +137,13 @@ def test_more_flows_than_the_limit_are_found() -> None:
 def test_more_rules_than_the_card_holds_are_found() -> None:
     loaded = changed("quickstart", ("  bridge: br-dns", "  hardware: bluefield-2\n  bridge: br-dns"))
     on_card = replace(seen("quickstart", "ovs-doca"), loaded=loaded)
-    assert list(of_the_card(on_card, 4_000_000)) == []
-    (large,) = of_the_card(on_card, 4_000_001)
+    context = LintContext.of(on_card)
+    assert list(flow_totals(replace(context, rules=4_000_000))) == []
+    (large,) = flow_totals(replace(context, rules=4_000_001))
     assert (large.code.code, large.path) == ("DNS014", ("switch", "hardware"))
     assert "4,000,001" in large.text and "bluefield-2 has 4,000,000" in large.text
-    assert list(of_the_card(seen("quickstart", "ovs-doca"), 5_000_000)) == []  # the spec names no card
+    unnamed = replace(LintContext.of(seen("quickstart", "ovs-doca")), rules=5_000_000)
+    assert list(flow_totals(unnamed)) == []  # the spec names no card
 
 
 def test_limits_of_all_flows_together_are_compared() -> None:
@@ -160,12 +163,12 @@ def test_what_nobody_knows_is_neither_in_hardware_nor_in_software() -> None:
     assert not {"query", "answer", "unusual"} & set(found.in_software)
     unknown = found_as(found, "DNS004")
     assert unknown and all("whether hardware takes all" in f.text for f in unknown)
-    assert {f.advice for f in unknown} == {"ask a switch that runs it: dnsteer verify --offload"}
+    assert {f.advice for f in unknown} == {"check on a running switch: dnsteer verify --offload"}
     assert all("not in hardware" not in f.text for f in (*unknown, *found_as(found, "DNS023")))
     text = in_process("lint", str(ROOT / "examples" / "one-armed-nat.yaml"), "--flavor", "ovs-dpdk").stdout
-    assert "0 % of the VIPs' datapath flows in hardware, whether 100 % are is not published" in text
+    assert "0 % of the VIPs' datapath flows in hardware, 100 % not published" in text
     assert "runs on the CPU\n" in text and "Arm" not in text
-    software = text.partition("runs on the CPU\n")[2].partition("in hardware or not, which nobody has published\n")[0]
+    software = text.partition("runs on the CPU\n")[2].partition("in hardware or not (not published)\n")[0]
     assert "echo" in software and "queries" not in software
 
 
@@ -197,7 +200,7 @@ def test_wide_entries_of_a_newer_card_are_told_and_not_counted() -> None:
     )
     assert {p.rules for p in found.paths if p.family == "ipv6"} == {65}
     (split,) = found_as(found, "DNS011")
-    assert "with the wide entries of bluefield-3 (44 bytes) 64 rules would do instead of 65" in split.text
+    assert "the wide entries of bluefield-3 (44 bytes) would need 64 rules instead of 65" in split.text
     assert "inferred" in split.text
     assert {r.name: r.certainty for r in split.reasons}["match_bytes_per_wide_rule"] == "inferred"
     assert "wide entries" not in found_as(report("quickstart", "ovs-doca"), "DNS011")[0].text
@@ -206,12 +209,12 @@ def test_wide_entries_of_a_newer_card_are_told_and_not_counted() -> None:
 def test_port_scans_are_counted_as_the_switch_makes_flows_of_them() -> None:
     mixed = load_spec(ROOT / "examples" / "own-ports.yaml")
     vip = "198.51.100.53"
-    assert scanned(build_plan(mixed)) == dict.fromkeys(
+    assert scan_flows(build_plan(mixed)) == dict.fromkeys(
         (str(a) for v in mixed.spec.vips.values() for a in v.addresses), 131_070
     )
     assert scan(mixed, vip, range(1000, 2000), [4242, 4243]) == 1000  # whole ports, whatever the source port
     plain = load_spec(QUICKSTART)
-    counted = scanned(build_plan(plain))
+    counted = scan_flows(build_plan(plain))
     assert counted[""] == 4 * 4095  # by the low 12 bits, for each transport and family
     alike = range(53 + 4096, 1 << 16, 4096)  # these go on, and show the bits of the slot
     assert scan(plain, "192.0.2.53", alike, range(40_000, 40_128)) == 15 * 64 == counted["192.0.2.53"] // 2
@@ -232,8 +235,8 @@ def query(loaded: Loaded, vip: str, source: int, port: int) -> bytes:
 
 def test_port_scans_that_fill_the_flow_limit_are_found() -> None:
     (scans,) = found_as(report("own-ports", "ovs-doca"), "DNS032")
-    assert "524,280 datapath flows" in scans.text and "flow-limit is 200,000" in scans.text
-    assert scans.advice.startswith("one selection for all pools")
+    assert "524,280 datapath flows" in scans.text and "flow-limit to 200,000" in scans.text
+    assert scans.advice.startswith("use one selection for all pools")
     for example in ("quickstart", "one-armed-nat", "two-uplinks"):
         assert "DNS032" not in codes_of(report(example, "ovs-doca"))
 
@@ -278,7 +281,9 @@ def test_a_spec_of_the_userspace_datapath_is_judged_for_hardware() -> None:
     """Its own flavor has none, and the first line says so. A flavor that is asked for is what is judged."""
     asked = in_process("lint", str(QUICKSTART), "--flavor", "ovs-doca").stdout.splitlines()
     first, *rest = in_process("lint", str(QUICKSTART)).stdout.splitlines()
-    assert first == f"{QUICKSTART}: flavor ovs-netdev has no hardware; judged as ovs-doca (else: --flavor ovs-netdev)"
+    assert (
+        first == f"{QUICKSTART}: flavor ovs-netdev has no hardware; judged as ovs-doca (override: --flavor ovs-netdev)"
+    )
     assert rest == asked
     told = json.loads(in_process("lint", str(QUICKSTART), "--json").stdout)
     assert (told["flavor"], told["profile"], told["offloaded_share"]) == ("ovs-netdev", "ovs-doca-3", 1.0)

@@ -11,7 +11,7 @@ from dnsteer.checks.load import load_spec
 from dnsteer.lint.run import lint
 from dnsteer.modes import MODES
 from dnsteer.offload.examine import examine
-from dnsteer.offload.extension import beyond_of
+from dnsteer.offload.extension import extension_parts
 from dnsteer.offload.profile import profile, profile_names
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.extension.pipes import counters_of, entries, pipes_of
@@ -110,11 +110,11 @@ def test_the_finding_says_plainly_that_nothing_has_run() -> None:
     (told,) = found_as(report("siit", "ovs-doca"), "DNS060")
     assert told.path == ("vips", "dns4")
     assert told.text.startswith("queries and answers of dns4 over IPv4 (tcp/53, udp/53): the extension handles them")
-    assert "whether hardware takes that is unknown; none of it has run on a BlueField" in told.text
+    assert "whether hardware offloads it is unknown; none of it has run on a BlueField" in told.text
     assert told.text.endswith("; no public program shows the translation of answers, from IPv6 to IPv4")
     assert "siit needs DOCA 3.3" in told.advice
     (tunnel,) = found_as(report("ipip", "ovs-doca"), "DNS060")
-    assert tunnel.text.endswith("the whole is in none")
+    assert tunnel.text.endswith("but nowhere together")
     (twice,) = found_as(report("ipip", "ovs-doca"), "DNS061")
     assert "p0 to ext-in and ext-out to p0, and 5 pipes" in twice.text and "40 bytes longer" in twice.text
 
@@ -138,8 +138,8 @@ def test_two_uplinks_need_one_eswitch() -> None:
     loaded = changed("client-hash", ("    p0:\n", "    p0:\n    p1:\n"), *places)
     found = lint(examine(loaded, profile("ovs-doca")))
     assert found.offloaded == 1.0
-    (joined,) = found_as(found, "DNS018")
-    assert "queries that come in by p1 go to ext-in" in joined.text
+    (assumed,) = found_as(found, "DNS018")
+    assert "queries that come in by p1 go to ext-in" in assumed.text
 
 
 def test_what_comes_from_the_extension_is_known_where_it_leaves_by_several_ports() -> None:
@@ -147,7 +147,7 @@ def test_what_comes_from_the_extension_is_known_where_it_leaves_by_several_ports
     loaded = changed("client-hash", ("    p0:\n", "    p0:\n    p1:\n"), *places)
     seen = examine(loaded, profile("ovs-doca"))
     assert {hop.leaves for path in seen.paths for hop in path.hops if "ext-out" in hop.enters} == {("p0", "p1")}
-    assert {beyond.returned for beyond in beyond_of(seen.plan).values()} == {3}
+    assert {beyond.returned for beyond in extension_parts(seen.plan).values()} == {3}
 
 
 def test_text_and_json(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_text_and_json(tmp_path: Path) -> None:
     assert part is not None and told["extension"]["entries"] == entries(pipes_of(part))
     assert (told["extension"]["offload"], told["extension"]["certainty"]) == ("unknown", "unknown")
     assert told["extension"]["about"].endswith(
-        "none of it has run on a BlueField; its parts are in public programs or documents, the whole is in none"
+        "none of it has run on a BlueField; its parts are in public programs or documents, but nowhere together"
     )
     assert {hop["by"] for path in told["paths"] for hop in path["hops"]} == {"switch", "extension"}
     plain = json.loads(in_process("lint", str(ROOT / "examples" / "quickstart.yaml"), "--json").stdout)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.lint.mask_findings import of_masks
-from dnsteer.lint.masks.bound import mask_bound
+from dnsteer.lint.context import LintContext
+from dnsteer.lint.mask_count import mask_count
 from dnsteer.lint.run import lint
+from dnsteer.offload.datapath_flow import DatapathFlow, read_flow
 from dnsteer.offload.examine import Examination, examine
-from dnsteer.offload.flow import Flow, read_flow
 from dnsteer.offload.profile import profile
 from dnsteer.spec.loaded import Loaded
 from tests.packet.switches import SMALL, spec_of
@@ -30,14 +30,14 @@ def seen(text: str, flavor: str) -> Examination:
 def test_a_mask_that_was_not_computed_is_named_with_its_flow() -> None:
     """Though there are fewer masks than were computed."""
     small = seen(SMALL, "ovs-doca")
-    bound = mask_bound(small.plan)
-    assert list(of_masks(small, bound)) == []
+    assert list(mask_count(LintContext.of(small))) == []
     query = next(j for j in small.judged if j.kind == "query")
     flow = read_flow(re.sub(r"\bttl=\d+/0\b", "ttl=64", query.flow.text))
-    assert isinstance(flow, Flow)
+    assert isinstance(flow, DatapathFlow)
     one = replace(small, judged=[replace(query, flow=flow)])
-    assert one.masks == 1 < bound.total
-    (found,) = of_masks(one, bound)
+    context = LintContext.of(one)
+    assert one.masks == 1 < context.bound.total
+    (found,) = mask_count(context)
     assert found.code.code == "DNS031"
     assert "a mask that was not computed:" in found.text and " nw_ttl " in found.text
     assert flow.text[:100] in found.text and found.flows == (flow.text,)
@@ -68,6 +68,13 @@ def accepting(code: str) -> Loaded:
 def test_what_is_accepted_and_not_found_is_a_finding_for_the_specs_own_flavor(flavor: str, found: bool) -> None:
     judged = replace(seen(ON_DOCA, flavor), loaded=accepting("DNS010"))
     assert ("DNS050" in {f.code.code for f in lint(judged).findings}) == found
+
+
+def test_an_accepted_code_that_lint_does_not_have_is_found_by_any_flavor() -> None:
+    judged = replace(seen(ON_DOCA, "ovs-doca-2"), loaded=accepting("DNS101"))
+    (found,) = [f for f in lint(judged).findings if f.code.code == "DNS050"]
+    assert found.text == "DNS101 is not a code of lint"
+    assert found.advice == 'did you mean "DNS061"? dnsteer lint --explain all lists them'
 
 
 @pytest.mark.parametrize("columns", [None, "60"])

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from dnsteer.checks.load import load_spec
-from dnsteer.lint.run import Report, lint
-from dnsteer.offload.context import around_of
+from dnsteer.lint.run import LintReport, lint
+from dnsteer.offload.context import offload_context_of
+from dnsteer.offload.datapath_flow import read_flow
 from dnsteer.offload.examine import examine
-from dnsteer.offload.flow import read_flow
 from dnsteer.offload.judge import judge
 from dnsteer.offload.profile import profile
 from dnsteer.plan.build import build_plan
@@ -26,7 +26,7 @@ def test_the_width_of_a_hash_is_judged_as_every_release_has_it() -> None:
     assert unknown and not found_as(found, "DNS001")
     for each in unknown:
         assert "4 bits of dp_hash in older releases" in each.text and "6 in newer ones" in each.text
-        assert "pools.hashed.slots: at most 4, or pools.hashed.selection: source-port" in each.advice
+        assert "pools.hashed.slots: 4 or less, or pools.hashed.selection: source-port" in each.advice
     two = found_as(lint(replace(seen("own-ports", "ovs-doca"), profile=profile("ovs-doca-2"))), "DNS004")
     assert two  # the profile that says no to more than 4 bits does not know the release either
 
@@ -49,7 +49,7 @@ def test_flows_of_a_hash_are_counted_by_its_values_and_not_by_chance() -> None:
 
 @pytest.mark.parametrize("flavor", ["ovs-doca", "ovs-kernel"])
 def test_the_same_is_said_again_whatever_values_packets_had(flavor: str) -> None:
-    def said(of: Report) -> list[tuple[object, ...]]:
+    def said(of: LintReport) -> list[tuple[object, ...]]:
         return [(f.code.code, f.path, f.text, f.advice) for f in of.findings if f.code.code != "DNS023"]
 
     again = lint(examine(load_spec(ROOT / "examples" / "own-ports.yaml"), profile(flavor)))
@@ -74,7 +74,7 @@ def test_what_a_hash_rests_on_is_said_of_each_pool() -> None:
 def test_hash_and_tracking_together_are_what_the_version_says(name: str, verdict: str) -> None:
     (both,) = found_as(lint(replace(seen("own-ports", "ovs-doca"), profile=profile(name))), "DNS015")
     assert [r.verdict for r in both.reasons] == [verdict]
-    assert ("does not take both" in both.text) == (verdict == "no")
+    assert ("does not offload both" in both.text) == (verdict == "no")
 
 
 def bringup(value: str) -> tuple[str, str]:
@@ -93,10 +93,10 @@ def test_between_uplinks_hardware_forwards_on_one_eswitch(flavor: str, verdict: 
 
 
 def test_that_bringup_joins_the_eswitches_is_said() -> None:
-    joined = report("two-uplinks", "ovs-doca")
-    assert joined.offloaded == 1.0
-    (note,) = found_as(joined, "DNS018")
-    assert note.text.startswith("p0, p1 are taken to be of one eSwitch") and "multiport" in note.text
+    assumed = report("two-uplinks", "ovs-doca")
+    assert assumed.offloaded == 1.0
+    (note,) = found_as(assumed, "DNS018")
+    assert note.text.startswith("p0, p1 are assumed to share one eSwitch") and "multiport" in note.text
 
 
 def test_nothing_joins_the_eswitches_of_two_cards() -> None:
@@ -117,11 +117,11 @@ def test_ports_are_of_the_eswitch_that_their_devargs_or_names_tell() -> None:
         ("    vf2:", f"    vf2:\n{ports}"),
     )
     first, second = "0000:03:00.0", "0000:03:00.1"
-    of = around_of(loaded, build_plan(loaded), conntrack=False).eswitches
+    of = offload_context_of(loaded, build_plan(loaded), conntrack=False).eswitches
     assert (of["p0"], of["p1"], of["pf1vf0"], of["en3f0pf0sf4"], of["other"]) == (first, second, second, first, second)
     assert of["told"] == of["vf0"] == first  # nothing tells
     alone = changed("own-ports")
-    assert around_of(alone, build_plan(alone), conntrack=False).eswitches == {}
+    assert offload_context_of(alone, build_plan(alone), conntrack=False).eswitches == {}
 
 
 def test_a_port_that_no_eswitch_has_is_forwarded_to_by_the_cpu() -> None:
@@ -132,8 +132,8 @@ def test_a_port_that_no_eswitch_has_is_forwarded_to_by_the_cpu() -> None:
     local = read_flow(
         "recirc_id(0),in_port(p0),eth(),eth_type(0x0800),ipv4(frag=no), packets:1, bytes:1, used:1s, dp:doca, actions:br-dns"
     )
-    around = around_of(loaded, build_plan(loaded), conntrack=False)  # as verify --offload asks
-    assert judge(local, profile("ovs-doca"), around).verdict == "partial"
+    context = offload_context_of(loaded, build_plan(loaded), conntrack=False)  # as verify --offload asks
+    assert judge(local, profile("ovs-doca"), context).verdict == "partial"
 
 
 def test_without_tracked_fragments_the_hash_has_nothing_beside_it() -> None:

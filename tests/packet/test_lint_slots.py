@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dnsteer.lint.findings import Finding
+from dnsteer.lint.finding import LintFinding
 from dnsteer.lint.run import lint
 from dnsteer.offload.examine import examine
 from dnsteer.offload.profile import profile
@@ -37,7 +37,7 @@ def spec(pools: int, weights: list[int], slots: int | None, vips: int, services:
     return SPEC.format(pools=made, vips=served)
 
 
-def advice(text: str) -> list[Finding]:
+def advice(text: str) -> list[LintFinding]:
     loaded = spec_of(text)
     found = lint(examine(loaded, profile("ovs-doca"), queries=1)).findings
     return [f for f in found if f.code.code in ("DNS033", "DNS034")]
@@ -48,10 +48,10 @@ def test_more_where_shares_are_far_off() -> None:
     (found,) = advice(spec(1, [1, 2, 3, 4, 5, 6, 7], 16, 1))
     assert found.code.code == "DNS033" and found.path == ("pools", "pool0")
     assert found.text == (
-        "pool pool0: 16 slots give backend ns0 +75.0% against its weight and take 64 hardware rules; "
-        "256 give ns2 -1.6% at most and take 1,024"
+        "pool pool0: 16 slots give backend ns0 +75.0 % against its weight and take 64 hardware rules; "
+        "256 give ns2 -1.6 % at most and take 1,024"
     )
-    assert found.advice.startswith("slots: 256, ")
+    assert found.advice.startswith("set slots: 256 ")
 
 
 def test_fewer_where_rules_are_many_and_shares_are_good() -> None:

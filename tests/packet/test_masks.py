@@ -12,8 +12,8 @@ from scapy.layers.l2 import Ether
 
 from dnsteer.checks.load import load_spec
 from dnsteer.lint.masks.attack import Attack, attack, attack_tables
-from dnsteer.lint.masks.bound import Bound, bound_of, mask_bound
-from dnsteer.offload.flow import Flow, read_flows
+from dnsteer.lint.masks.bound import MaskBound, bound_of, mask_bound
+from dnsteer.offload.datapath_flow import DatapathFlow, read_flows
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness import switch
 from dnsteer.proof.reference.packets import Frame
@@ -28,7 +28,7 @@ TIME = 20.0
 """Seconds after which an attack ends that did not send all of its packets."""
 
 
-def strays(found: Attack, bound: Bound) -> list[str]:
+def strays(found: Attack, bound: MaskBound) -> list[str]:
     """Masks that were seen and not computed, each with its megaflow."""
     return [f"{show(mask)}: {found.examples[mask]}" for mask in found.masks if not bound.allows(mask)]
 
@@ -46,7 +46,7 @@ def test_an_attack_on_an_example_makes_the_computed_masks(file: Path) -> None:
 def test_prefix_trees_for_ipv6_change_nothing() -> None:
     """Releases since 3.5 have them; here they are set."""
     plan = build_plan(load_spec(ROOT / "examples" / "one-armed-nat.yaml"))
-    bound, found = mask_bound(plan), attack(plan, TIME, 54, 6_000, six=True)
+    bound, found = mask_bound(plan), attack(plan, TIME, 54, 6_000, ipv6_prefix_trees=True)
     assert strays(found, bound) == []
     assert 0 < found.subtables <= bound.total
 
@@ -55,13 +55,15 @@ def test_prefix_trees_for_ipv6_change_nothing() -> None:
 @given(specs())
 def test_an_attack_on_any_spec_makes_no_other_masks(loaded: Loaded) -> None:
     plan = build_plan(loaded)
-    bound, found = mask_bound(plan), attack(plan, TIME, 55, 3_000, six=True)
+    bound, found = mask_bound(plan), attack(plan, TIME, 55, 3_000, ipv6_prefix_trees=True)
     assert strays(found, bound) == []
     assert 0 < found.subtables <= bound.total
 
 
-@pytest.mark.parametrize("six", [False, True], ids=["IPv4 trees", "IPv6 trees too"])
-def test_bad_tables_are_known_and_shown_for_what_they_are(six: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("ipv6_prefix_trees", [False, True], ids=["IPv4 trees", "IPv6 trees too"])
+def test_bad_tables_are_known_and_shown_for_what_they_are(
+    ipv6_prefix_trees: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A few addresses and a few ports are let in by flows of their own: the prefix lengths multiply."""
     plan = build_plan(load_spec(ROOT / "examples" / "quickstart.yaml"))
     lines = [
@@ -78,9 +80,9 @@ def test_bad_tables_are_known_and_shown_for_what_they_are(six: bool, monkeypatch
     assert bound.why[0] == "IPv6 as far as table 1: 2176 masks (128 of ipv6_dst times 16 of tp_dst)"
     monkeypatch.setattr(switch, "lines_of", lambda _: lines)
     with switch.Harness(plan) as loaded:
-        found = attack_tables(loaded, flows, TIME, 53, 10_000, six=six)
+        found = attack_tables(loaded, flows, TIME, 53, 10_000, ipv6_prefix_trees=ipv6_prefix_trees)
     assert strays(found, bound) == []
-    assert len(found.masks) > (200 if six else 100), "more than all fields make that do not multiply"
+    assert len(found.masks) > (200 if ipv6_prefix_trees else 100), "more than all fields make that do not multiply"
 
 
 def test_answers_to_translated_clients_do_not_multiply_the_others() -> None:
@@ -98,7 +100,9 @@ def test_answers_to_translated_clients_do_not_multiply_the_others() -> None:
     ]
     with switch.Harness(plan) as loaded:
         out = loaded.send(Frame("p0", frame) for frame in frames)
-        flows = [flow for flow in read_flows(loaded.switch.dump("dpctl/dump-flows", "-m")) if isinstance(flow, Flow)]
+        flows = [
+            flow for flow in read_flows(loaded.switch.dump("dpctl/dump-flows", "-m")) if isinstance(flow, DatapathFlow)
+        ]
     assert len(out) == len(frames)
     answers = [flow.get("ipv6.dst") for flow in flows if flow.get("ipv6.src")]
     assert sorted(field.mask.bit_count() for field in answers if field) == [3, 3, 96]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dnsteer.checks.load import load_spec
-from dnsteer.offload.flow import Flow, Unreadable, read_flows
+from dnsteer.offload.datapath_flow import DatapathFlow, Unreadable, read_flows
 from dnsteer.offload.judge import Judgement, judge
 from dnsteer.offload.profile import profile
 from dnsteer.offload.split import shared_rules
@@ -24,9 +24,9 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 SLOTS = 8
 
 
-def flows_of(loaded: Loaded, kinds: dict[str, list[Vector]]) -> dict[str, tuple[str, list[Flow]]]:
+def flows_of(loaded: Loaded, kinds: dict[str, list[Vector]]) -> dict[str, tuple[str, list[DatapathFlow]]]:
     """The dump after each kind of traffic, and the flows that were new in it."""
-    out: dict[str, tuple[str, list[Flow]]] = {}
+    out: dict[str, tuple[str, list[DatapathFlow]]] = {}
     seen: set[str] = set()
     with Harness(build_plan(loaded)) as harness:
         for kind, group in kinds.items():
@@ -34,8 +34,8 @@ def flows_of(loaded: Loaded, kinds: dict[str, list[Vector]]) -> dict[str, tuple[
             text = harness.switch.dump("dpctl/dump-flows", "-m")
             found = list(read_flows(text))
             assert not [f for f in found if isinstance(f, Unreadable)]
-            out[kind] = text, [f for f in found if isinstance(f, Flow) and f.ufid not in seen]
-            seen |= {f.ufid for f in found if isinstance(f, Flow)}
+            out[kind] = text, [f for f in found if isinstance(f, DatapathFlow) and f.ufid not in seen]
+            seen |= {f.ufid for f in found if isinstance(f, DatapathFlow)}
     return out
 
 
@@ -65,12 +65,12 @@ def test_flows_of_the_examples(name: str) -> None:
     assert {j.verdict for j in judged.values()} == {"yes", "no"}  # nothing in the examples is doubtful on this flavor
 
     text = found[list(found)[-1]][0]
-    whole = [flow for flow in read_flows(text) if isinstance(flow, Flow)]
+    whole = [flow for flow in read_flows(text) if isinstance(flow, DatapathFlow)]
     assert masks(read_megaflows(text)) == len({mask_of_match(flow.match) for flow in whole})
     _widths(queries)
 
 
-def _widths(queries: dict[Flow, Judgement]) -> None:
+def _widths(queries: dict[DatapathFlow, Judgement]) -> None:
     """IPv4 queries are one rule each; IPv6 ones are split where they are too wide, and then slots share the first rule."""
     for flow, judgement in queries.items():
         assert judgement.rules == (1 if judgement.match_bytes <= 32 else 2)

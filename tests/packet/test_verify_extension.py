@@ -7,10 +7,10 @@ from functools import cache
 import pytest
 
 from dnsteer.checks.load import load_spec
-from dnsteer.offload.flow import Flow, read_flow
+from dnsteer.offload.datapath_flow import DatapathFlow, read_flow
 from dnsteer.offload.observe import Observation, observe
 from dnsteer.offload.profile import profile
-from dnsteer.offload.running_switch import Running
+from dnsteer.offload.running_switch import RunningSwitch
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Frame, Reference
@@ -42,12 +42,14 @@ def on_doca(example: str) -> Loaded:
 def observed(example: str, here: tuple[str, ...], lost: tuple[str, ...] = ()) -> Observation:
     found = Recorded([{"offloaded": [line.replace("dp:ovs", "offloaded:yes, dp:doca") for line in here],
                        "non-offloaded": list(lost)}])  # fmt: skip
-    return observe(on_doca(example), profile("ovs-doca"), found, Running(DATAPATH, CONFIG, {}), wait=lambda _: None)
+    return observe(
+        on_doca(example), profile("ovs-doca"), found, RunningSwitch(DATAPATH, CONFIG, {}), wait=lambda _: None
+    )
 
 
 def port_of(line: str) -> str:
     flow = read_flow(line)
-    assert isinstance(flow, Flow)
+    assert isinstance(flow, DatapathFlow)
     found = flow.get("in_port")
     return str(found.value) if found is not None else ""
 
@@ -87,5 +89,5 @@ def test_a_port_of_the_extension_that_no_eswitch_has_is_known() -> None:
     loaded = changed("ipip", DOCA, ("{port: ext-in}", "{port: ext-in, type: system}"))
     there = [line for line in lines("ipip") if port_of(line) == "p0"]
     found = Recorded([{"non-offloaded": there}])
-    seen = observe(loaded, profile("ovs-doca"), found, Running(DATAPATH, CONFIG, {}), wait=lambda _: None)
+    seen = observe(loaded, profile("ovs-doca"), found, RunningSwitch(DATAPATH, CONFIG, {}), wait=lambda _: None)
     assert seen.ok and {o.predicted.verdict for o in seen.flows} == {"partial"}

@@ -11,7 +11,7 @@ import pytest
 from dnsteer.cli import verify_offload
 from dnsteer.offload.observe import TYPES, Observation, observe
 from dnsteer.offload.profile import profile
-from dnsteer.offload.running_switch import Running, read_running
+from dnsteer.offload.running_switch import RunningSwitch, read_running_switch
 from dnsteer.proof.reference.packets import Reference
 from dnsteer.proof.traffic.vectors import vectors
 from dnsteer.spec.loaded import Loaded
@@ -67,7 +67,7 @@ class Recorded:
 def observed(
     recorded: Recorded, flavor: str, config: dict[str, str] | None = None, started: dict[str, bool] | None = None
 ) -> Observation:
-    running = Running(DATAPATH, ON if config is None else config, started or {})
+    running = RunningSwitch(DATAPATH, ON if config is None else config, started or {})
     return observe(spec_of(SMALL), profile(flavor), recorded, running, wait=lambda _: None)
 
 
@@ -213,7 +213,7 @@ def test_a_live_switch(switch: Switch, tmp_path: Path) -> None:
     command, file = on(switch), spec_file(tmp_path, SMALL)
     assert command("verify", file, "--offload").code == 1  # there is no bridge
     assert command("apply", file).code == 0
-    assert "no datapath flows now" in command("verify", file, "--offload").out
+    assert "no datapath flows at the moment" in command("verify", file, "--offload").out
     sent = list(queries(spec_of(SMALL)))
     for port, data in sent:
         switch.appctl("netdev-dummy/receive", port, data)
@@ -252,8 +252,8 @@ def test_the_switchs_database_tells_what_was_started(switch: Switch, tmp_path: P
     command, file = on(switch), spec_file(tmp_path, SMALL)
     assert command("apply", file).code == 0
     switch.vsctl("--no-wait", "set", "Open_vSwitch", ".", "other_config:hw-offload=true")
-    running = read_running(switch.database, "br-dns", 10)
-    assert running == Running(DATAPATH, {**running.config, "hw-offload": "true"}, {"dpdk": False})
+    running = read_running_switch(switch.database, "br-dns", 10)
+    assert running == RunningSwitch(DATAPATH, {**running.config, "hw-offload": "true"}, {"dpdk": False})
     assert "dpdk-init is not true" in command("verify", file, "--offload", "--flavor", "ovs-dpdk").out
 
 
@@ -261,13 +261,13 @@ def test_tables_of_others_are_not_judged(switch: Switch, tmp_path: Path) -> None
     command, file = on(switch), spec_file(tmp_path, SMALL)
     switch.vsctl("add-br", "br-dns")
     foreign = command("verify", file, "--offload", "--json")
-    assert foreign.code == 1 and "tables are not this spec's" in foreign.json["error"]
+    assert foreign.code == 1 and "tables are not from this spec" in foreign.json["error"]
     switch.vsctl("del-br", "br-dns")
     assert command("apply", file).code == 0
     assert command("verify", file, "--offload").code == 0
     (tmp_path / "other").mkdir()
     other = spec_file(tmp_path / "other", SMALL, old="weight: 2", new="weight: 3")
-    assert "tables are not this spec's" in command("verify", other, "--offload").err
+    assert "tables are not from this spec" in command("verify", other, "--offload").err
     switch.ofctl("del-flows")  # the record is still the spec's, the tables are nobody's
     emptied = command("verify", file, "--offload")
     assert emptied.code == 1 and "apply it first" in emptied.err

@@ -6,7 +6,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from dnsteer.bringup.files import NAMES, rendered
+from dnsteer.bringup.files import NAMES, bringup_files
 from dnsteer.bringup.setup import Setup, setup_of
 from dnsteer.render.files import write_files
 from tests.unit.spec_text import load
@@ -72,7 +72,7 @@ def setup(text: str, *changes: tuple[str, str]) -> Setup:
 
 def written(folder: Path, text: str, *changes: tuple[str, str]) -> Path:
     """The files of a spec, in a folder, and none of another."""
-    write_files(rendered(setup(text, *changes)), folder, stale=NAMES)
+    write_files(bringup_files(setup(text, *changes)), folder, stale=NAMES)
     return folder
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.bringup.files import UNIT, rendered
+from dnsteer.bringup.files import UNIT, bringup_files
 from dnsteer.bringup.inspection.items import inspect
-from dnsteer.bringup.inspection.machine import Item, Machine, Ran, run_program
+from dnsteer.bringup.inspection.machine import Item, Machine, RunResult, run_program
 from dnsteer.bringup.inspection.memory import cores_in
 from tests.unit.bringup_cases import DOCA, DPDK, KERNEL, NETDEV, settings, setup
 
@@ -25,7 +25,7 @@ class BlueField:
 
     def __init__(self, root: Path, text: str = DOCA) -> None:
         self.root, self.text = root, text
-        self.answers: dict[str, Ran] = {}
+        self.answers: dict[str, RunResult] = {}
         self.file("proc/meminfo", "MemTotal:       32768000 kB\nMemFree: 1 kB\n")
         self.file("proc/mounts", "none /dev/hugepages hugetlbfs rw,relatime,pagesize=2M 0 0\n")
         pages = "sys/devices/system/node/node0/hugepages/hugepages-2048kB"
@@ -57,7 +57,7 @@ class BlueField:
         self.file("run/systemd/system/there", "")
         for unit in ("dnsteer-restore.service", "ovs-vswitchd.service.d/dnsteer.conf"):
             self.file(f"etc/systemd/system/{unit}", "")
-        self.unit = self.file(f"etc/systemd/system/{UNIT}", rendered(setup(text))[UNIT])
+        self.unit = self.file(f"etc/systemd/system/{UNIT}", bringup_files(setup(text))[UNIT])
         self.enabled = root / f"etc/systemd/system/ovs-vswitchd.service.wants/{UNIT}"
         self.enabled.parent.mkdir()
         self.enabled.symlink_to(f"/etc/systemd/system/{UNIT}")
@@ -81,7 +81,7 @@ class BlueField:
         return path
 
     def says(self, command: str, out: str) -> None:
-        self.answers[command] = Ran(0, out)
+        self.answers[command] = RunResult(0, out)
 
     def ovsdb(self, **changed: str) -> None:
         """What the database has: the settings of the spec, or *changed*; then the bridge and its ports."""
@@ -124,8 +124,8 @@ class BlueField:
     def list_command(self, table: str, columns: Sequence[str]) -> str:
         return f"ovs-vsctl --db={REMOTE} --timeout=5 --no-wait --format=json --columns={','.join(columns)} list {table}"
 
-    def run(self, argv: Sequence[str]) -> Ran:
-        return self.answers.get(" ".join(argv), Ran(None, err=f"{argv[0]} is not installed"))
+    def run(self, argv: Sequence[str]) -> RunResult:
+        return self.answers.get(" ".join(argv), RunResult(None, err=f"{argv[0]} is not installed"))
 
     def look(self, *changes: tuple[str, str]) -> dict[str, Item]:
         items = inspect(Machine(self.root, self.run), setup(self.text, *changes), REMOTE)
@@ -154,7 +154,9 @@ def test_nothing_is_missing_where_all_is_there(bluefield: BlueField) -> None:
 
 
 def test_nothing_at_all_is_there(tmp_path: Path) -> None:
-    items = inspect(Machine(tmp_path, lambda argv: Ran(None, err=f"{argv[0]} is not installed")), setup(DOCA), REMOTE)
+    items = inspect(
+        Machine(tmp_path, lambda argv: RunResult(None, err=f"{argv[0]} is not installed")), setup(DOCA), REMOTE
+    )
     assert "ok" not in {i.state for i in items}
     assert all(i.todo for i in items if i.state == "missing")
 
@@ -180,7 +182,7 @@ def one(bluefield: BlueField, name: str, state: str, found: str, todo: str, *cha
 def test_a_connection_tracker_that_drops_small_fragments(bluefield: BlueField) -> None:
     bluefield.says(ASKED, "min v4 frag size: 1200\nmin v6 frag size: 1280\n")
     one(bluefield, "smallest IPv4 fragment", "missing", "1200 bytes; should be 400", "run 40-bridge.sh")
-    bluefield.answers[ASKED] = Ran(2, err="ovs-vswitchd: datapath not found (Invalid argument)")
+    bluefield.answers[ASKED] = RunResult(2, err="ovs-vswitchd: datapath not found (Invalid argument)")
     one(bluefield, "smallest IPv4 fragment", "unknown", "datapath not found", "is there a bridge")
 
 
@@ -256,7 +258,9 @@ def test_legacy_mode_by_devlink(bluefield: BlueField) -> None:
 
 
 def test_without_privileges_the_mode_is_read_from_the_interface(bluefield: BlueField) -> None:
-    bluefield.answers[f"devlink -j dev eswitch show pci/{P0}"] = Ran(1, err="devlink answers: Operation not permitted")
+    bluefield.answers[f"devlink -j dev eswitch show pci/{P0}"] = RunResult(
+        1, err="devlink answers: Operation not permitted"
+    )
     bluefield.file("sys/class/net/p0/phys_switch_id", "e8ebd5182222\n")
     assert bluefield.wrong() == {}
     (bluefield.root / "sys/class/net/p0/phys_switch_id").unlink()
@@ -267,14 +271,14 @@ def test_multiport_that_is_off_or_not_known(bluefield: BlueField) -> None:
     command = f"devlink dev param show pci/{P1} name esw_multiport"
     bluefield.says(command, "values:\n cmode runtime value false\n")
     one(bluefield, f"function {P1}, multiport", "missing", "off", "LAG_RESOURCE_ALLOCATION=1")
-    bluefield.answers[command] = Ran(1, err=NO_MULTIPORT)
+    bluefield.answers[command] = RunResult(1, err=NO_MULTIPORT)
     one(bluefield, f"function {P1}, multiport", "missing", "no parameter esw_multiport", "Linux 6.3")
 
 
 def test_a_scalable_function_that_is_missing(bluefield: BlueField) -> None:
     bluefield.says("devlink -j port show", json.dumps({"port": {f"pci/{P0}/32768": {"sfnum": 10}}}))
     one(bluefield, "scalable function 10 of p1", "missing", "there is none", "25-functions.sh")
-    bluefield.answers["devlink -j port show"] = Ran(1, err="no")
+    bluefield.answers["devlink -j port show"] = RunResult(1, err="no")
     assert {i.state for i in bluefield.wrong().values()} == {"unknown"}
 
 
@@ -313,25 +317,25 @@ def test_a_switch_that_waits_for_its_flows(bluefield: BlueField) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ran", "state", "found"),
+    ("result", "state", "found"),
     [
         (
-            Ran(1, err="ovs-vsctl: unix:/x: database connection failed (Permission denied)"),
+            RunResult(1, err="ovs-vsctl: unix:/x: database connection failed (Permission denied)"),
             "unknown",
             "permission denied",
         ),
         (
-            Ran(1, err="ovs-vsctl: unix:/x: database connection failed (No such file or directory)"),
+            RunResult(1, err="ovs-vsctl: unix:/x: database connection failed (No such file or directory)"),
             "missing",
             "No such file",
         ),
-        (Ran(None, err="ovs-vsctl is not installed"), "unknown", "not installed"),
-        (Ran(0, "no JSON"), "unknown", "not understood"),
+        (RunResult(None, err="ovs-vsctl is not installed"), "unknown", "not installed"),
+        (RunResult(0, "no JSON"), "unknown", "not understood"),
     ],
 )
-def test_a_database_that_cannot_be_read(bluefield: BlueField, ran: Ran, state: str, found: str) -> None:
+def test_a_database_that_cannot_be_read(bluefield: BlueField, result: RunResult, state: str, found: str) -> None:
     columns = ("other_config", "external_ids", "dpdk_initialized", "dpdk_version")
-    bluefield.answers[bluefield.list_command("Open_vSwitch", columns)] = ran
+    bluefield.answers[bluefield.list_command("Open_vSwitch", columns)] = result
     wrong = bluefield.wrong()
     assert list(wrong) == ["database"]
     assert wrong["database"].state == state
@@ -397,4 +401,4 @@ def test_software_flavors_ask_for_no_hardware(tmp_path: Path) -> None:
 def test_programs_that_fail_are_answers_and_no_errors() -> None:
     assert run_program(["no-such-program-here"]).code is None
     assert run_program(["false"]).code == 1
-    assert run_program(["echo", "here"]) == Ran(0, "here\n")
+    assert run_program(["echo", "here"]) == RunResult(0, "here\n")

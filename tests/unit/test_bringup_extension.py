@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.bringup.files import EXTENSION_UNIT, rendered, scripts_of
-from dnsteer.bringup.functions import Function
+from dnsteer.bringup.files import EXTENSION_UNIT, bringup_files, scripts_of
 from dnsteer.bringup.inspection.items import inspect
 from dnsteer.bringup.inspection.machine import Machine
+from dnsteer.card.scalable_functions import CardFunction
 from dnsteer.spec.errors import SpecError
 from tests.unit.bringup_cases import DOCA, analyzed, setup, written
 from tests.unit.test_bringup_check import REMOTE, BlueField
@@ -51,8 +51,8 @@ DPDK = (
     ("{port: ext-out, ", "{port: ext-out, options: {dpdk-devargs: '0000:03:00.0,representor=sf9'}, "),
 )  # fmt: skip
 PROGRAM, UNIT = "/etc/dnsteer/ext/program.json", f"/etc/systemd/system/{EXTENSION_UNIT}"
-INGRESS = Function("p0", 53, None, True, "ext-in", "ext-in", "ingress")
-EGRESS = Function("p0", 54, None, True, "ext-out", "enp3s0f0s54", "egress")
+INGRESS = CardFunction("p0", 53, None, True, "ext-in", "ext-in", "ingress")
+EGRESS = CardFunction("p0", 54, None, True, "ext-out", "enp3s0f0s54", "egress")
 
 
 # Values
@@ -119,11 +119,11 @@ def test_scripts_unit_and_program_are_there_where_there_are_functions() -> None:
     assert scripts_of(setup(EXT)) == [
         "10-hugepages.sh", "20-eswitch.sh", "25-functions.sh", "30-openvswitch.sh", "40-bridge.sh", "50-extension.sh",
     ]  # fmt: skip
-    assert {EXTENSION_UNIT, "program.json", "50-extension.sh"} <= set(rendered(setup(EXT)))
+    assert {EXTENSION_UNIT, "program.json", "50-extension.sh"} <= set(bringup_files(setup(EXT)))
     for other in (setup(DOCA), setup(EXT, *NETDEV)):
-        assert not {EXTENSION_UNIT, "program.json", "50-extension.sh"} & set(rendered(other))
-    assert "./50-extension.sh" in rendered(setup(EXT))["bringup.sh"]
-    program = json.loads(rendered(setup(EXT))["program.json"])
+        assert not {EXTENSION_UNIT, "program.json", "50-extension.sh"} & set(bringup_files(other))
+    assert "./50-extension.sh" in bringup_files(setup(EXT))["bringup.sh"]
+    program = json.loads(bringup_files(setup(EXT))["program.json"])
     assert program["ports"] == {"in": "ext-in", "out": "enp3s0f0s54"}
     assert "by dnsteer bringup" in program["about"]
     assert [s.value for s in setup(EXT).settings if s.key == "dpdk-max-memzones"] == ["50000"]
@@ -139,12 +139,12 @@ def test_notes_say_what_has_not_run() -> None:
 
 
 def test_the_unit_serves_at_the_specs_socket_and_asks_for_what_the_file_does_not_have() -> None:
-    text = rendered(setup(EXT))[EXTENSION_UNIT]
+    text = bringup_files(setup(EXT))[EXTENSION_UNIT]
     assert f"ExecStart=/usr/bin/dnsteer-ext --program {PROGRAM} --socket /run/dnsteer-ext/control.sock\n" in text
     assert "ExecStartPost=-/usr/bin/systemctl --no-block start dnsteer-due.service\n" in text
     assert "RuntimeDirectory=dnsteer-ext\nRuntimeDirectoryMode=0700\n" in text
     other = ("ipv4: 192.0.2.2", "ipv4: 192.0.2.2\n    control: /var/lib/ext/sock")
-    text = rendered(setup(EXT, other))[EXTENSION_UNIT]
+    text = bringup_files(setup(EXT, other))[EXTENSION_UNIT]
     assert "--socket /var/lib/ext/sock" in text and "ReadWritePaths=/var/lib/ext" in text
     assert "RuntimeDirectory" not in text
 
@@ -200,8 +200,8 @@ def machine(tmp_path: Path) -> BlueField:
     for name in ("ext-in", "ext-out"):
         found.file(f"sys/class/net/{name}/operstate", "up\n")
     found.file("usr/bin/dnsteer-ext", "").chmod(0o755)
-    found.file(PROGRAM[1:], rendered(setup(EXT))["program.json"])
-    unit = found.file(UNIT[1:], rendered(setup(EXT))[EXTENSION_UNIT])
+    found.file(PROGRAM[1:], bringup_files(setup(EXT))["program.json"])
+    unit = found.file(UNIT[1:], bringup_files(setup(EXT))[EXTENSION_UNIT])
     wants = unit.parent / "multi-user.target.wants"
     wants.mkdir()
     (wants / EXTENSION_UNIT).symlink_to(UNIT)

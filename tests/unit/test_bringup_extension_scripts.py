@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.bringup.files import EXTENSION_UNIT, rendered
+from dnsteer.bringup.files import EXTENSION_UNIT, bringup_files
 from tests.unit.bringup_cases import setup
 from tests.unit.test_bringup_extension import EXT, PROGRAM, UNIT
 from tests.unit.test_bringup_scripts import P0, Tree
@@ -97,9 +97,9 @@ def test_a_name_that_another_interface_has_is_refused(tree: Tree) -> None:
     devices(tree)
     (tree.root / "sys/class/net/ext-in").mkdir()
     tree.render(EXT)
-    ran = tree.run("25-functions.sh")
-    assert ran.code == 1
-    assert "there is a network interface ext-in that is not the representor of" in ran.err
+    result = tree.run("25-functions.sh")
+    assert result.code == 1
+    assert "there is a network interface ext-in that is not the representor of" in result.err
     assert not tree.calls("ip link")
 
 
@@ -109,8 +109,8 @@ def test_a_function_of_others_that_is_not_trusted_is_refused(tree: Tree) -> None
     (tree.root / "sys/class/net/x").mkdir()
     (tree.state / "ports").write_text(shown)
     tree.render(EXT)
-    ran = tree.run("25-functions.sh")
-    assert ran.code == 1 and "was made by others and is not trusted" in ran.err
+    result = tree.run("25-functions.sh")
+    assert result.code == 1 and "was made by others and is not trusted" in result.err
     (tree.state / "ports").write_text(shown.replace("trust off", "trust on"))
     assert tree.run("25-functions.sh").code == 0
 
@@ -119,15 +119,15 @@ def test_devices_that_do_not_come_are_named(tree: Tree) -> None:
     devices(tree)
     (tree.root / f"sys/devices/pci0000:00/{P0}/mlx5_core.sf.2/infiniband/mlx5_2").rmdir()
     tree.render(EXT)
-    ran = tree.run("25-functions.sh", wait=1)
-    assert ran.code == 1 and "no RDMA device came for mlx5_core.sf.2 while waiting" in ran.err
+    result = tree.run("25-functions.sh", wait=1)
+    assert result.code == 1 and "no RDMA device came for mlx5_core.sf.2 while waiting" in result.err
 
 
 def extension(tree: Tree, *args: str) -> tuple[int, list[str], list[str]]:
     """Exit code, changes and what systemctl was told to do."""
-    ran = tree.run("50-extension.sh", *args)
+    result = tree.run("50-extension.sh", *args)
     told = [c.removeprefix("systemctl ") for c in tree.calls("systemctl") if not re.search(r" (show|is-enabled) ", c)]
-    return ran.code, [c.replace(str(tree.root), "") for c in ran.changed], told
+    return result.code, [c.replace(str(tree.root), "") for c in result.changed], told
 
 
 def test_the_extension_is_set_up_and_started_once(tree: Tree) -> None:
@@ -135,7 +135,7 @@ def test_the_extension_is_set_up_and_started_once(tree: Tree) -> None:
     code, changed, told = extension(tree)
     assert (code, changed) == (0, [PROGRAM, UNIT, f"{EXTENSION_UNIT}: enabled", f"{EXTENSION_UNIT}: start"])
     assert told == ["daemon-reload", f"enable {EXTENSION_UNIT}", f"start {EXTENSION_UNIT}"]
-    assert (tree.root / PROGRAM[1:]).read_text() == rendered(setup(EXT))["program.json"]
+    assert (tree.root / PROGRAM[1:]).read_text() == bringup_files(setup(EXT))["program.json"]
     assert extension(tree) == (0, [], [])
 
 
@@ -171,11 +171,13 @@ def test_a_unit_of_somebody_else_stays(tree: Tree) -> None:
 def test_what_is_not_installed_or_does_not_start_is_said(tree: Tree) -> None:
     tree.render(EXT)
     (tree.state / "fails").touch()
-    ran = tree.run("50-extension.sh")
-    assert ran.code == 1 and "does not start; why is in its log: journalctl -u dnsteer-ext" in ran.err
+    result = tree.run("50-extension.sh")
+    assert result.code == 1 and "does not start; why is in its log: journalctl -u dnsteer-ext" in result.err
     (tree.root / "usr/bin/dnsteer-ext").unlink()
-    ran = tree.run("50-extension.sh")
-    assert ran.code == 1 and "/usr/bin/dnsteer-ext is not installed: build datapath_ext with the DOCA SDK" in ran.err
+    result = tree.run("50-extension.sh")
+    assert (
+        result.code == 1 and "/usr/bin/dnsteer-ext is not installed: build datapath_ext with the DOCA SDK" in result.err
+    )
 
 
 def test_teardown_takes_it_back(tree: Tree) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dnsteer.bringup import sources
-from dnsteer.bringup.files import rendered, scripts_of
+from dnsteer.bringup.files import bringup_files, scripts_of
 from dnsteer.bringup.memory import buffer_bytes
 from tests.packet.command import run
 from tests.unit.bringup_cases import ALL, DOCA, DPDK, KERNEL, NETDEV, analyzed, settings, setup, written
@@ -20,7 +20,7 @@ NO_FRAGMENTS = ("forwarding: nat", "forwarding: nat, fragments: drop")
 
 @pytest.mark.parametrize("flavor", ALL)
 def test_the_same_spec_gives_the_same_bytes(flavor: str) -> None:
-    assert rendered(setup(ALL[flavor])) == rendered(setup(ALL[flavor]))
+    assert bringup_files(setup(ALL[flavor])) == bringup_files(setup(ALL[flavor]))
 
 
 def test_every_script_of_every_flavor_is_good_shell(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_every_key_says_why_and_by_whose_advice() -> None:
     known = {v for k, v in vars(sources).items() if k.isupper()}
     for text in ALL.values():
         values = setup(text)
-        script = rendered(values)["30-openvswitch.sh"]
+        script = bringup_files(values)["30-openvswitch.sh"]
         for s in values.settings:
             assert len(s.why) > 15, s
             assert any(source in s.source for source in known), s
@@ -102,7 +102,7 @@ def test_multiport_only_where_packets_change_their_physical_function() -> None:
     straight = setup(DOCA, *same)
     assert not straight.eswitch.multiport
     assert settings(DOCA, *same)["doca-eswitch-max"] == "2"
-    assert "esw_multiport" not in rendered(straight)["20-eswitch.sh"]
+    assert "esw_multiport" not in bringup_files(straight)["20-eswitch.sh"]
     assert setup(DOCA, *same, ("mtu: 9000", "multiport: true")).eswitch.multiport
     assert not setup(DOCA, ("mtu: 9000", "multiport: false")).eswitch.multiport
     assert not setup(KERNEL).eswitch.multiport  # one uplink
@@ -160,7 +160,7 @@ def test_what_the_operator_says_to_dpdk_comes_last_and_stays_one_argument() -> N
     assert settings(DOCA, change)["dpdk-extra"] == "-a 0000:00:00.0 --iova-mode=va -v"
     assert (
         "want dpdk-extra '-a 0000:00:00.0 --iova-mode=va -v' start"
-        in rendered(setup(DOCA, change))["30-openvswitch.sh"]
+        in bringup_files(setup(DOCA, change))["30-openvswitch.sh"]
     )
 
 

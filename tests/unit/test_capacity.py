@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 
 from dnsteer.capacity.bounds import figures, latencies
-from dnsteer.capacity.frames import FrameError, Sizes, bare, mean, message, mix, parse
+from dnsteer.capacity.card_setup import NoHardwareError, card_setup
+from dnsteer.capacity.frames import DnsSizes, FrameError, bare, mean, message, mix, parse_frame
 from dnsteer.capacity.model import line_rate
-from dnsteer.capacity.report import Report, report
-from dnsteer.capacity.setup import NoHardwareError, set_up
-from dnsteer.capacity.whatif import changed as what_if
-from dnsteer.offload.path import Path, Verdict
+from dnsteer.capacity.report import CapacityReport, capacity_report
+from dnsteer.capacity.whatif import with_settings as what_if
+from dnsteer.offload.packet_path import PacketPath, Verdict
 from dnsteer.spec.errors import SpecError
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Hardware
 from tests.unit.spec_text import SPEC, changed, load
 
 TWO, THREE = Hardware.BLUEFIELD_2, Hardware.BLUEFIELD_3
-BASE = Path(
+BASE = PacketPath(
     vip="dns", service="udp/53", family="ipv4", direction="query", mode="dsr", selection="source-port", slots=64, rules=64,
     passes=1, masks=1, match_bytes=27, depth=1, rewrites=1, conntrack=False, offloaded="yes",
 )  # fmt: skip
@@ -33,10 +33,10 @@ FRAMES = ["64", "query", "answer", "imix", "jumbo"]
 
 
 def asked(
-    paths: Sequence[Path] = (BASE, TCP), hardware: Hardware = THREE, text: str = DOCA, **more: Any
-) -> Report:  # fmt: skip
+    paths: Sequence[PacketPath] = (BASE, TCP), hardware: Hardware = THREE, text: str = DOCA, **more: Any
+) -> CapacityReport:  # fmt: skip
     loaded = load(text)
-    return report(loaded, set_up(loaded, paths, hardware=hardware, **more), paths, FRAMES)
+    return capacity_report(loaded, card_setup(loaded, paths, hardware=hardware, **more), paths, FRAMES)
 
 
 SHAPES = {
@@ -58,7 +58,7 @@ SHAPES = {
 def test_figures_are_possible(hardware: Hardware, shape: str, gbps: int) -> None:
     path = SHAPES[shape]
     loaded = load(changed(("bridge:", f"link_gbps: {gbps}\n  bridge:"), text=DOCA))
-    setup = set_up(loaded, [path], hardware=hardware)
+    setup = card_setup(loaded, [path], hardware=hardware)
     last = None
     for size in (64, 65, 100, 128, 400, 890, 1518, 9018):
         found = figures(setup, path, ((size, 1),))
@@ -79,21 +79,21 @@ def test_figures_are_possible(hardware: Hardware, shape: str, gbps: int) -> None
 
 
 def test_the_limit_is_named() -> None:
-    assert [f.limit for f in asked().ways[0].frames.values()] == ["switch", "switch", "link", "link", "link"]
-    deep = asked([replace(BASE, depth=10)]).ways[0].frames
+    assert [f.limit for f in asked().groups[0].frames.values()] == ["switch", "switch", "link", "link", "link"]
+    deep = asked([replace(BASE, depth=10)]).groups[0].frames
     assert (deep["64"].limit, deep["answer"].limit) == ("depth", "link")
-    assert asked([replace(BASE, rules=3_000_000)], TWO).ways[0].frames["64"].limit == "entries"
+    assert asked([replace(BASE, rules=3_000_000)], TWO).groups[0].frames["64"].limit == "entries"
     # BlueField-2 does not fill its link with large frames through 25 tables, or with connections tracked.
-    assert asked([replace(BASE, depth=25)], TWO).ways[0].frames["jumbo"].limit == "depth"
-    assert asked([replace(BASE, conntrack=True)], TWO).ways[0].frames["jumbo"].limit == "conntrack"
+    assert asked([replace(BASE, depth=25)], TWO).groups[0].frames["jumbo"].limit == "depth"
+    assert asked([replace(BASE, conntrack=True)], TWO).groups[0].frames["jumbo"].limit == "conntrack"
     for verdict in ("no", "partial", "unknown"):
-        assert asked([replace(BASE, offloaded=verdict)]).ways[0].frames["64"].limit == "arm"  # type: ignore[arg-type]
+        assert asked([replace(BASE, offloaded=verdict)]).groups[0].frames["64"].limit == "arm"  # type: ignore[arg-type]
 
 
 def test_the_published_figures_of_a_balancer_on_bluefield_3_are_met() -> None:
     """96.7 Mpps at 64 B, 95 above, 100 Gb/s from 128 B (XenoFlow); this spec also rewrites one field."""
     loaded = load(DOCA)
-    setup = set_up(loaded, [BASE], hardware=THREE)
+    setup = card_setup(loaded, [BASE], hardware=THREE)
     small, larger, full = (figures(setup, BASE, ((size, 1),)) for size in (64, 100, 128))
     assert (small.rate.value, small.rate.kind, small.limit) == (pytest.approx(96.7), "reading", "switch")
     assert (larger.rate.value, larger.limit) == (pytest.approx(95.0), "switch")
@@ -102,10 +102,10 @@ def test_the_published_figures_of_a_balancer_on_bluefield_3_are_met() -> None:
 
 def test_counters_and_rules_cost_what_table_ii_says() -> None:
     busy = replace(BASE, rewrites=0, rules=3_000_000)
-    counted, silent = (asked([busy], TWO, counters=c).ways[0].frames["64"].rate for c in (True, False))
+    counted, silent = (asked([busy], TWO, counters=c).groups[0].frames["64"].rate for c in (True, False))
     assert (counted.value, counted.kind) == (pytest.approx(56.89), "reading")
     assert (silent.value, silent.kind) == (pytest.approx(100.05), "reading")
-    between = asked([replace(busy, rules=2_500_000)], TWO).ways[0].frames["64"].rate
+    between = asked([replace(busy, rules=2_500_000)], TWO).groups[0].frames["64"].rate
     assert between.kind == "interpolation"
     assert 56.89 < between.value < 64.58
 
@@ -117,12 +117,12 @@ def test_rules_of_all_paths_count_but_those_in_software() -> None:
 
 def test_arm_cores_forward_more_by_number_up_to_what_was_measured() -> None:
     path = replace(BASE, offloaded="no")
-    rates = [asked([path], arm_cores=n).ways[0].frames["64"].rate.value for n in (1, 2, 4, 8, 16)]
+    rates = [asked([path], arm_cores=n).groups[0].frames["64"].rate.value for n in (1, 2, 4, 8, 16)]
     assert rates[0] == pytest.approx(25, rel=0.02)
     assert rates[1] == pytest.approx(50, rel=0.02)
     assert rates == sorted(rates)
     assert rates[-1] == rates[-2] == pytest.approx(61, rel=0.05)
-    other = asked([path], TWO).ways[0].frames["64"].rate
+    other = asked([path], TWO).groups[0].frames["64"].rate
     assert other.value < rates[0]
     assert other.low == 0  # nobody has published it
     assert any("Open vSwitch does more" in b for b in other.because)
@@ -136,7 +136,7 @@ def test_an_answer_takes_its_part_of_the_switch_and_of_the_link() -> None:
     # The answers are large: query and answer share the uplink both ways.
     assert both.all.queries.limit == "link"
     assert both.all.queries.most.value == pytest.approx(100_000 / 8 / (100 + 20 + 890 + 20))
-    small = asked([BASE, answer], sizes=Sizes(query=17, answer=17))
+    small = asked([BASE, answer], sizes=DnsSizes(query=17, answer=17))
     assert small.all.queries is not None
     assert small.all.queries.most.value == pytest.approx(96.7 / 2, rel=0.01)
 
@@ -181,8 +181,8 @@ def test_connections_are_packets_without_tracking_and_a_table_row_with_it() -> N
 
 
 def test_latency_goes_up_by_tables_tracking_and_cores() -> None:
-    def low(path: Path, hardware: Hardware = THREE) -> float:
-        return asked([path], hardware).ways[0].latencies.low.value
+    def low(path: PacketPath, hardware: Hardware = THREE) -> float:
+        return asked([path], hardware).groups[0].latencies.low.value
 
     plain = replace(BASE, rewrites=0)
     assert low(plain) == pytest.approx(13.66)
@@ -190,7 +190,7 @@ def test_latency_goes_up_by_tables_tracking_and_cores() -> None:
     assert low(replace(plain, conntrack=True)) == pytest.approx(13.66 + 1.2, rel=0.02)
     assert low(replace(plain, conntrack=True), TWO) == pytest.approx(11.7)
     assert low(replace(plain, offloaded="no"), TWO) > low(plain, TWO)
-    cores = asked([replace(plain, offloaded="no")], TWO).ways[0].latencies
+    cores = asked([replace(plain, offloaded="no")], TWO).groups[0].latencies
     assert cores.loaded.value > cores.low.value + 30  # table V: 16 us at next to no load, more than 50 from 1 Mpps
 
 
@@ -199,13 +199,13 @@ def test_latency_goes_up_by_tables_tracking_and_cores() -> None:
     [("64", 64), ("QUERY", 100), ("answer", 890), ("imix", 361.8), ("jumbo", 9018), ("9600", 9600)],
 )
 def test_frames(text: str, bytes_: float) -> None:
-    assert mean(mix(parse(text), "ipv4", "udp", Sizes())) == pytest.approx(bytes_, abs=0.05)
+    assert mean(mix(parse_frame(text), "ipv4", "udp", DnsSizes())) == pytest.approx(bytes_, abs=0.05)
 
 
 @pytest.mark.parametrize("text", ["", "63", "9601", "-64", "64.5", "tiny", "٦٤", "1e3"])
 def test_frames_that_are_none(text: str) -> None:
     with pytest.raises(FrameError, match="expected query, answer, imix, jumbo or a size of 64 to 9600 bytes"):
-        parse(text)
+        parse_frame(text)
 
 
 def test_messages_in_frames() -> None:
@@ -267,8 +267,8 @@ def test_settings_that_cannot_be(setting: str) -> None:
 
 def test_without_hardware_the_known_ones_are_named() -> None:
     with pytest.raises(NoHardwareError, match="known are bluefield-2, bluefield-3"):
-        set_up(load(SPEC), [BASE])
-    assert set_up(load(changed(("bridge:", "hardware: bluefield-2\n  bridge:"))), [BASE]).hardware is TWO
+        card_setup(load(SPEC), [BASE])
+    assert card_setup(load(changed(("bridge:", "hardware: bluefield-2\n  bridge:"))), [BASE]).hardware is TWO
 
 
 # JSON
@@ -328,7 +328,7 @@ def test_json_has_no_infinities(verdict: Verdict) -> None:
 
 
 def test_notes_tell_what_is_not_in_the_figures() -> None:
-    def notes(paths: Sequence[Path] = (BASE,), text: str = DOCA, **more: Any) -> str:
+    def notes(paths: Sequence[PacketPath] = (BASE,), text: str = DOCA, **more: Any) -> str:
         return " ".join(asked(paths, text=text, **more).notes)
 
     assert "not counted in depth" in notes()
@@ -347,4 +347,4 @@ def test_notes_tell_what_is_not_in_the_figures() -> None:
 def test_loaded_is_what_was_given() -> None:
     found = asked()
     assert isinstance(found.loaded, Loaded)
-    assert [w.services for w in found.ways] == [("udp/53", "tcp/53")]
+    assert [w.services for w in found.groups] == [("udp/53", "tcp/53")]

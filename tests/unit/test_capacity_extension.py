@@ -11,13 +11,13 @@ import pytest
 
 from dnsteer.capacity import estimate, passes
 from dnsteer.capacity.bounds import figures, latencies
+from dnsteer.capacity.card_setup import card_setup
 from dnsteer.capacity.frames import message
 from dnsteer.capacity.model import Model, line_rate
 from dnsteer.capacity.plot import draw
-from dnsteer.capacity.report import Report
-from dnsteer.capacity.setup import set_up
-from dnsteer.capacity.uplinks import hops
-from dnsteer.offload.path import Hop, Path
+from dnsteer.capacity.report import CapacityReport
+from dnsteer.capacity.uplinks import uplink_shares
+from dnsteer.offload.packet_path import Hop, PacketPath
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.extension.pipes import entries, pipes_of
 from dnsteer.spec.model.spec import Hardware
@@ -43,7 +43,7 @@ def there(by: str, rules: int, tables: int, rewrites: int, **more: float) -> Hop
     )  # fmt: skip
 
 
-def through(grows: float = 0.0, tables: int = 3, **more: object) -> Path:
+def through(grows: float = 0.0, tables: int = 3, **more: object) -> PacketPath:
     """A path by way of the extension."""
     parts = (
         there("switch", 1, 1, 1), there("extension", 133, tables, 1, grows=grows, most=round(grows)),
@@ -60,17 +60,17 @@ TRANSLATED = [
 ]
 
 
-def small(path: Path, example: str, hardware: Hardware = THREE) -> Report:
+def small(path: PacketPath, example: str, hardware: Hardware = THREE) -> CapacityReport:
     return asked([path], hardware, text_of(example))
 
 
 @pytest.mark.parametrize("hardware", list(Hardware))
 def test_times_of_all_passes_add_up(hardware: Hardware) -> None:
     report = small(SPRAYED, "spray", hardware)
-    found = report.ways[0].frames["64"]
+    found = report.groups[0].frames["64"]
     states = report.setup.states(SPRAYED, 64)
     assert [(s.depth, s.rewrites) for s in states] == [(1, 1), (3, 1), (1, 0)]
-    single = [estimate.of_rate(report.setup.model, state).value for state in states]
+    single = [estimate.rate_estimate(report.setup.model, state).value for state in states]
     assert found.rate.value == pytest.approx(1 / sum(1 / rate for rate in single))
     assert found.limit == "passes" and found.rate.value < min(single) / 2
     assert found.rate.kind == "extrapolation"
@@ -92,13 +92,13 @@ def test_the_entries_of_the_pipes_fill_the_card_too() -> None:
     loaded = load(text_of("spray"))
     part = build_plan(loaded).extension
     assert part is not None
-    setup = set_up(loaded, [SPRAYED], hardware=THREE)
+    setup = card_setup(loaded, [SPRAYED], hardware=THREE)
     assert setup.entries == 4 + entries(pipes_of(part))
-    assert set_up(loaded, [replace(SPRAYED, offloaded="no")], hardware=THREE).entries == 0
+    assert card_setup(loaded, [replace(SPRAYED, offloaded="no")], hardware=THREE).entries == 0
 
 
 def test_a_tunnel_is_on_the_wire_on_one_side() -> None:
-    found = small(TUNNELED, "ipip").ways[0].frames
+    found = small(TUNNELED, "ipip").groups[0].frames
     answer = found["answer"]
     size = message(844, "ipv4", "udp")
     assert (answer.size, answer.longer, answer.limit) == (size, 25.0, "link")
@@ -109,7 +109,7 @@ def test_a_tunnel_is_on_the_wire_on_one_side() -> None:
     assert "25 bytes longer on the backends' side" in shown(small(TUNNELED, "ipip"))
 
 
-def queries(paths: Sequence[Path], example: str) -> tuple[float, str]:
+def queries(paths: Sequence[PacketPath], example: str) -> tuple[float, str]:
     found = asked(paths, text=text_of(example)).all.queries
     assert found is not None
     return found.most.value, found.limit
@@ -127,7 +127,7 @@ def test_translation_makes_both_directions_longer_on_the_backends_side() -> None
 def test_shares_count_backends_by_the_addresses_that_reach_them() -> None:
     """A tunnel goes to either family's address, a translation to IPv6; one uplink has all of it."""
     for example, path in (("ipip", TUNNELED), ("siit", TRANSLATED[0])):
-        assert hops(load(text_of(example)).spec, path) == {
+        assert uplink_shares(load(text_of(example)).spec, path) == {
             ("p0", "in"): pytest.approx(1),
             ("p0", "out"): pytest.approx(1),
         }
@@ -135,15 +135,15 @@ def test_shares_count_backends_by_the_addresses_that_reach_them() -> None:
         "    p0: {next_hop: 02:00:00:00:00:fe}", "    p0:\n    p1: {next_hop: 02:00:00:00:00:fe}"
     )
     two = two.replace("04:01}", "04:01, port: p0}").replace("04:02, weight", "04:02, port: p0, weight")
-    found = hops(load(two).spec, TRANSLATED[1])
+    found = uplink_shares(load(two).spec, TRANSLATED[1])
     assert found == {("p0", "in"): pytest.approx(1), ("p1", "out"): pytest.approx(1)}  # by the one with a next hop
 
 
 def test_latency_has_a_hairpin_and_the_tables_of_all_passes() -> None:
     report = small(SPRAYED, "spray")
-    waits = latencies(report.setup, SPRAYED, report.ways[0].frames["64"].rate)
+    waits = latencies(report.setup, SPRAYED, report.groups[0].frames["64"].rate)
     added = Model(TWO, report.setup.model.rows).engine_added("hairpin", "udp")
-    plain = estimate.of_latency(report.setup.model, replace(report.setup.states(SPRAYED, 64)[0], depth=5))
+    plain = estimate.latency_estimate(report.setup.model, replace(report.setup.states(SPRAYED, 64)[0], depth=5))
     assert 1 < added < 2
     assert waits.low.value == pytest.approx(plain.value + added)
     assert plain.low < waits.low.low < waits.low.value < waits.low.high < waits.low.value + 2 * added
@@ -153,24 +153,24 @@ def test_latency_has_a_hairpin_and_the_tables_of_all_passes() -> None:
 
 def test_on_the_cores_a_packet_passes_twice() -> None:
     soft = replace(SPRAYED, offloaded="no")
-    once, twice = (asked([p], text=text_of("spray")).ways[0].frames["64"] for p in (replace(soft, hops=()), soft))
+    once, twice = (asked([p], text=text_of("spray")).groups[0].frames["64"] for p in (replace(soft, hops=()), soft))
     assert (once.limit, twice.limit) == ("arm", "arm")
     assert twice.rate.value == pytest.approx(once.rate.value / 2)
     assert "each packet passes the cores twice" in twice.rate.because[0]
 
 
 def test_where_offload_is_not_known_the_range_has_the_passes() -> None:
-    found = small(replace(SPRAYED, offloaded="unknown"), "spray").ways[0].frames["64"]
+    found = small(replace(SPRAYED, offloaded="unknown"), "spray").groups[0].frames["64"]
     assert found.limit == "arm" and found.rate.low == 0
-    assert found.rate.high == pytest.approx(small(SPRAYED, "spray").ways[0].frames["64"].rate.high)
+    assert found.rate.high == pytest.approx(small(SPRAYED, "spray").groups[0].frames["64"].rate.high)
 
 
 @pytest.mark.parametrize("size", [64, 100, 128, 400, 890, 1518, 9018])
 @pytest.mark.parametrize("path", [SPRAYED, TUNNELED, *TRANSLATED], ids=["spray", "ipip", "siit", "siit answers"])
-def test_figures_are_possible(path: Path, size: int) -> None:
+def test_figures_are_possible(path: PacketPath, size: int) -> None:
     loaded = load(text_of({"dns-udp": "spray", "dns": "ipip", "dns4": "siit"}[path.vip]))
     for hardware in Hardware:
-        found = figures(set_up(loaded, [path], hardware=hardware), path, ((size, 1),))
+        found = figures(card_setup(loaded, [path], hardware=hardware), path, ((size, 1),))
         assert 0 == found.rate.low < found.rate.value <= found.rate.high
         assert found.rate.high <= line_rate(100, size) * 1.0001
         assert found.link_share <= 1.0001

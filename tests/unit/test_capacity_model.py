@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.capacity.data import HardwareError, Row, hardware_dir, load, published
-from dnsteer.capacity.leave_out import MEDIAN, WORST, Miss, misses, summary
+from dnsteer.capacity.fit import solve
+from dnsteer.capacity.leave_out import MEDIAN, WORST, Miss, error_summary, misses
 from dnsteer.capacity.model import Model, all_rows, line_rate, waiting
-from dnsteer.capacity.readings import Readings, State
-from dnsteer.capacity.solve import solve
+from dnsteer.capacity.readings import Readings, SwitchState
+from dnsteer.card.published import HardwareError, Row, hardware_dir, load_published, published
 from dnsteer.spec.model.spec import Hardware
 
 CARDS = list(Hardware)
@@ -25,7 +25,7 @@ def left_out() -> list[Miss]:
 
 
 def test_errors_at_rows_that_were_left_out_are_within_the_bounds(left_out: list[Miss]) -> None:
-    found = summary(left_out)
+    found = error_summary(left_out)
     assert found["explained"]["median"] <= MEDIAN
     assert found["explained"]["worst"] <= WORST
     assert found["varying"]["median"] <= MEDIAN
@@ -68,7 +68,7 @@ def test_readings_are_what_was_read(card: Hardware, measures: str) -> None:
 
 def test_two_readings_of_one_state_are_their_mean_and_range(left_out: list[Miss]) -> None:
     """BlueField-2 with connections tracked: 94 Gb/s in one test, 100 as a balancer. Each is what the other one says."""
-    held = MODELS[Hardware.BLUEFIELD_2].bandwidth(State(tracking=True))
+    held = MODELS[Hardware.BLUEFIELD_2].bandwidth(SwitchState(tracking=True))
     assert (held.kind, held.low, held.high) == ("reading", 94, 100)
     assert held.value == pytest.approx((94 * 100) ** 0.5)
     assert set(held.rows) == {"tracking-bandwidth[0]", "balancer-bandwidth[0]"}
@@ -101,35 +101,35 @@ NOISE = 1.002
 def test_more_work_is_never_quicker(card: Hardware, counters: bool, rewrites: int) -> None:
     model = MODELS[card]
 
-    def falls(states: list[State]) -> None:
+    def falls(states: list[SwitchState]) -> None:
         rates = [model.rate(state).value for state in states]
         assert all(b <= a * NOISE for a, b in itertools.pairwise(rates)), rates
 
     entries = [0, 100, 64_000, 100_000, 700_000, 1_000_000, 1_500_000, 2_000_000, 3_500_000, 4_000_000, 8_000_000]
     for n in entries:
-        falls([State(depth, n, counters, rewrites) for depth in range(1, 41)])
+        falls([SwitchState(depth, n, counters, rewrites) for depth in range(1, 41)])
     for depth in (1, 2, 4, 9, 25, 30):
-        falls([State(depth, n, counters, rewrites) for n in entries])
-        falls([State(depth, 0, counters, n) for n in range(5)])
-        falls([State(depth, 0, counters, rewrites, frame=size) for size in (64, 65, 100, 1518, 9018)])
-        falls([State(depth, 3_000_000, c, rewrites) for c in (False, True)])
-    latencies = [model.latency(State(depth)).value for depth in range(1, 41)]
+        falls([SwitchState(depth, n, counters, rewrites) for n in entries])
+        falls([SwitchState(depth, 0, counters, n) for n in range(5)])
+        falls([SwitchState(depth, 0, counters, rewrites, frame=size) for size in (64, 65, 100, 1518, 9018)])
+        falls([SwitchState(depth, 3_000_000, c, rewrites) for c in (False, True)])
+    latencies = [model.latency(SwitchState(depth)).value for depth in range(1, 41)]
     assert all(b >= a for a, b in itertools.pairwise(latencies))
-    bandwidths = [model.bandwidth(State(depth)).value for depth in range(1, 41)]
+    bandwidths = [model.bandwidth(SwitchState(depth)).value for depth in range(1, 41)]
     assert all(0 < b <= a * NOISE for a, b in itertools.pairwise(bandwidths))
 
 
 def test_what_a_state_is_called() -> None:
     model = MODELS[Hardware.BLUEFIELD_3]
-    assert model.rate(State(depth=5)).kind == "reading"
-    assert model.rate(State(depth=5)).value == pytest.approx(66.82)
-    assert model.rate(State(rewrites=1, frame=64)).value == pytest.approx(96.7)
-    assert model.rate(State(rewrites=1, frame=500)).value == pytest.approx(95.0)
-    assert model.rate(State(depth=7)).kind == "interpolation"
-    assert 57.58 <= model.rate(State(depth=7)).value <= 66.82
-    assert model.rate(State(depth=26)).kind == "extrapolation"
-    assert model.rate(State(depth=3, rewrites=1)).kind == "extrapolation"  # never measured together
-    assert model.rate(State(entries=2_500_000)).kind == "interpolation"
+    assert model.rate(SwitchState(depth=5)).kind == "reading"
+    assert model.rate(SwitchState(depth=5)).value == pytest.approx(66.82)
+    assert model.rate(SwitchState(rewrites=1, frame=64)).value == pytest.approx(96.7)
+    assert model.rate(SwitchState(rewrites=1, frame=500)).value == pytest.approx(95.0)
+    assert model.rate(SwitchState(depth=7)).kind == "interpolation"
+    assert 57.58 <= model.rate(SwitchState(depth=7)).value <= 66.82
+    assert model.rate(SwitchState(depth=26)).kind == "extrapolation"
+    assert model.rate(SwitchState(depth=3, rewrites=1)).kind == "extrapolation"  # never measured together
+    assert model.rate(SwitchState(entries=2_500_000)).kind == "interpolation"
 
 
 def test_costs_have_the_size_that_the_tables_show() -> None:
@@ -165,15 +165,15 @@ def test_solving_finds_what_is_there_borrows_what_is_not_and_nothing_is_negative
 
 def test_readings_that_contradict_each_other_hold_a_figure_between_them() -> None:
     rows = [("x[0]", Row(value=100, depth=1)), ("x[1]", Row(value=110, depth=3))]
-    held = Readings(rows, ("depth",), rising=False).hold(State(depth=2), 500)
+    held = Readings(rows, ("depth",), rising=False).bound(SwitchState(depth=2), 500)
     assert (held.value, held.kind, held.rows) == (110, "interpolation", ("x[0]", "x[1]"))
 
 
 def test_every_file_that_is_shipped_is_sound_and_in_the_units_of_its_measures() -> None:
     files = sorted(hardware_dir().glob("*.yaml"))
     assert {f.stem for f in files} == {"bluefield-2", "bluefield-3", "elsewhere"}
-    assert sum(1 for f in files for m in load(f).measurements for _ in m.rows) == 121
-    assert all(aside.why for f in files for aside in load(f).not_of_the_model)
+    assert sum(1 for f in files for m in load_published(f).measurements for _ in m.rows) == 121
+    assert all(aside.why for f in files for aside in load_published(f).not_of_the_model)
 
 
 def _without(text: str) -> Callable[[str], str]:
@@ -221,19 +221,19 @@ def test_bad_data_are_named_with_their_place(name: str, tmp_path: Path) -> None:
     file.write_text(change(text))
     assert file.read_text() != text
     with pytest.raises(HardwareError) as caught:
-        load(file)
+        load_published(file)
     assert message in str(caught.value)
     assert str(file) in str(caught.value)
 
 
 def test_data_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(HardwareError, match="no such file"):
-        load(tmp_path / "bluefield-3.yaml")
+        load_published(tmp_path / "bluefield-3.yaml")
 
 
 def test_the_page_says_the_errors_and_costs_of_today(left_out: list[Miss]) -> None:
     page = (hardware_dir().parents[1] / "docs" / "capacity.md").read_text()
-    found = summary(left_out)
+    found = error_summary(left_out)
     for kind in ("explained", "varying", "all"):
         errors = found[kind]
         assert f"| {errors['rows']} | {errors['median']:.1%} | {errors['worst']:.1%} |".replace("%", " %") in page, kind
@@ -242,7 +242,7 @@ def test_the_page_says_the_errors_and_costs_of_today(left_out: list[Miss]) -> No
         assert all(f"{cost:.2f} ns" in page for cost in costs.values()), card
     latency = MODELS[Hardware.BLUEFIELD_3].latencies.values
     assert f"{latency['forward']:.2f} and {latency['table']:.3f} on BlueField-3" in page
-    read = MODELS[Hardware.BLUEFIELD_3].latency(State()).value
+    read = MODELS[Hardware.BLUEFIELD_3].latency(SwitchState()).value
     assert f"Readings override that: {read:.2f} us at depth 1" in page
     for miss in left_out:
         assert not miss.unexplained or any(f"{miss.predicted:.{digits}f}" in page for digits in (0, 1, 2))

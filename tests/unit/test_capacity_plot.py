@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from dnsteer.capacity.plot import draw
+from dnsteer.cli.output import Exit
 from dnsteer.spec.model.spec import Hardware
 from tests.unit.test_capacity import BASE, TCP, asked
 
@@ -78,6 +79,6 @@ def test_without_the_library_the_command_says_what_to_install(tmp_path: Path) ->
         str(tmp_path / "a.svg"),
     ]
     done = subprocess.run([sys.executable, "-c", script, *argv], env=ENV, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "--plot needs matplotlib, which is not installed: pip install 'dnsteer[plot]'" in done.stderr
+    assert (done.returncode, done.stdout) == (Exit.UNAVAILABLE, "")
+    assert "--plot needs matplotlib, which is not installed: pip install 'dnsteer[capacity]'" in done.stderr
     assert not (tmp_path / "a.svg").exists()

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from dnsteer.capacity.bounds import Figures, figures, latencies
-from dnsteer.capacity.report import Report
+from dnsteer.capacity.report import CapacityReport
 from dnsteer.cli.capacity_view import view
 from tests.unit.commands import Command
 from tests.unit.test_capacity import BASE, DOCA, TCP, THREE, TWO, asked
@@ -21,7 +21,7 @@ RATES = ["UDP queries/s", "new TCP conn./s"]
 CORES, UNKNOWN = replace(BASE, offloaded="no", rules=0), replace(BASE, offloaded="unknown")
 
 
-def shown(report: Report, before: Report | None = None, width: int = 200, detail: bool = True) -> str:
+def shown(report: CapacityReport, before: CapacityReport | None = None, width: int = 200, detail: bool = True) -> str:
     """The text, on a wide screen and in detail unless another is asked for."""
     console = Console(file=io.StringIO(), width=width)
     console.print(view(report, before, ["a=b"], width=width, paths=detail, vips=detail))
@@ -49,8 +49,8 @@ def test_a_what_if_of_which_only_the_range_is_another_is_not_the_same() -> None:
     assert re.search(r"dns IPv4 +23\.0 M \(same\) ", shown(asked([UNKNOWN]), asked([UNKNOWN])))
 
 
-def of(report: Report) -> Figures:
-    return figures(report.setup, report.ways[0].path, ((64, 1),))
+def of(report: CapacityReport) -> Figures:
+    return figures(report.setup, report.groups[0].path, ((64, 1),))
 
 
 def test_where_offload_is_not_known_latency_spans_both() -> None:
@@ -65,9 +65,9 @@ def test_where_offload_is_not_known_latency_spans_both() -> None:
 
 def test_each_latency_has_its_own_range() -> None:
     report = asked([CORES], TWO)
-    low, loaded = report.ways[0].latencies.low, report.ways[0].latencies.loaded
+    low, loaded = report.groups[0].latencies.low, report.groups[0].latencies.loaded
     parts = [f"{e.value:.1f} ({e.low:.1f} .. {e.high:.1f})" for e in (low, loaded)]
-    assert f"hosts included: {parts[0]} at low load, {parts[1]} at 90% of the rate;" in shown(report)
+    assert f"hosts included: {parts[0]} at low load, {parts[1]} at 90 % of the rate;" in shown(report)
     exact = asked([replace(BASE, rewrites=0)], THREE)
     assert "hosts included: 13.7 at low load, " in shown(exact)
 
@@ -76,7 +76,7 @@ def test_each_latency_has_its_own_range() -> None:
 def test_hardware_by_option_and_by_setting_is_refused(setting: str, command: Command) -> None:
     code, out, said = command("capacity", QUICKSTART, "--hardware", "bluefield-3", "--set", setting)
     assert (code, out) == (64, "")
-    assert said == "dnsteer: --hardware and --set switch.hardware both say for which: give one of them\n"
+    assert said == "dnsteer: --hardware and --set switch.hardware both name the hardware; give only one\n"
 
 
 def test_a_picture_that_cannot_be_written_is_refused_before_the_work(
@@ -90,7 +90,7 @@ def test_a_picture_that_cannot_be_written_is_refused_before_the_work(
         assert done == (1, "", f"dnsteer: --plot: {why}\n")
 
 
-def many(vips: int, pools: int) -> Report:
+def many(vips: int, pools: int) -> CapacityReport:
     """VIPs of one kind in pools by turns."""
     names = [f"v{n}" for n in range(vips)]
     one = "  p{n}:\n    slots: 64\n    backends: [{{name: b{n}, ipv4: 192.0.2.{m}, mac: '02:00:00:00:02:{n:02x}'}}]\n"

@@ -8,10 +8,10 @@ from pathlib import Path as FilePath
 import pytest
 
 from dnsteer.capacity.bounds import figures
+from dnsteer.capacity.card_setup import card_setup
 from dnsteer.capacity.estimate import Estimate
-from dnsteer.capacity.setup import set_up
-from dnsteer.capacity.uplinks import hops
-from dnsteer.offload.path import Path
+from dnsteer.capacity.uplinks import uplink_shares
+from dnsteer.offload.packet_path import PacketPath
 from tests.unit.spec_text import changed, load
 from tests.unit.test_capacity import BASE, DOCA, TCP, THREE, TWO, asked
 
@@ -22,17 +22,17 @@ ONE_ARMED = (EXAMPLES / "one-armed-nat.yaml").read_text().replace("ovs-netdev", 
 CROSSED = (EXAMPLES / "two-uplinks.yaml").read_text().replace("ovs-netdev", "ovs-doca")
 
 
-def both(path: Path) -> list[Path]:
+def both(path: PacketPath) -> list[PacketPath]:
     return [path, replace(path, direction="answer")]
 
 
-def queries(paths: list[Path], text: str) -> Estimate:
+def queries(paths: list[PacketPath], text: str) -> Estimate:
     found = asked(paths, text=text).all.queries
     assert found is not None
     return found.most
 
 
-def connections(paths: list[Path], text: str) -> tuple[float, str]:
+def connections(paths: list[PacketPath], text: str) -> tuple[float, str]:
     found = asked(paths, text=text).all.connections
     assert found is not None
     return found.most.value, found.limit
@@ -47,29 +47,29 @@ def test_each_uplink_fills_for_itself_and_so_does_each_direction() -> None:
 def test_hops_follow_the_backends_and_their_answers() -> None:
     crossed, armed = load(CROSSED).spec, load(ONE_ARMED).spec
     query, answer = both(NAT)
-    assert hops(crossed, query) == {("p0", "in"): 1.0, ("p1", "out"): 1.0}
-    assert hops(crossed, answer) == {("p1", "in"): 1.0, ("p0", "out"): 1.0}
-    assert hops(armed, query) == {("p0", "in"): pytest.approx(1), ("p0", "out"): pytest.approx(1)}
+    assert uplink_shares(crossed, query) == {("p0", "in"): 1.0, ("p1", "out"): 1.0}
+    assert uplink_shares(crossed, answer) == {("p1", "in"): 1.0, ("p0", "out"): 1.0}
+    assert uplink_shares(armed, query) == {("p0", "in"): pytest.approx(1), ("p0", "out"): pytest.approx(1)}
     mixed = load(CROSSED.replace("port: p1, weight: 2", "weight: 2")).spec  # of 8
-    assert hops(mixed, query) == {("p0", "in"): 1.0, ("p1", "out"): 0.75, ("p0", "out"): 0.25}
-    assert hops(mixed, answer) == {("p1", "in"): 0.75, ("p0", "in"): 0.25, ("p0", "out"): 1.0}
+    assert uplink_shares(mixed, query) == {("p0", "in"): 1.0, ("p1", "out"): 0.75, ("p0", "out"): 0.25}
+    assert uplink_shares(mixed, answer) == {("p1", "in"): 0.75, ("p0", "in"): 0.25, ("p0", "out"): 1.0}
     direct = load(changed(("    p0:\n", "    p0:\n    p1:\n"), ("02:00:00:00:01:01}", "02:00:00:00:01:01, port: p0}"),
                           text=DOCA)).spec  # fmt: skip
-    assert hops(direct, BASE) == {("p1", "in"): 1.0, ("p0", "out"): 0.5, ("p1", "out"): 0.5}
+    assert uplink_shares(direct, BASE) == {("p1", "in"): 1.0, ("p0", "out"): 0.5, ("p1", "out"): 0.5}
 
 
 def test_backends_without_an_address_in_the_family_count_for_nothing() -> None:
     spec = load(CROSSED.replace("ipv6: 2001:db8:53::12, ", "").replace("port: p1, weight: 2", "weight: 2")).spec
-    assert hops(spec, replace(NAT, family="ipv6")) == {("p0", "in"): 1.0, ("p1", "out"): 1.0}
-    assert ("p0", "out") in hops(spec, NAT)
+    assert uplink_shares(spec, replace(NAT, family="ipv6")) == {("p0", "in"): 1.0, ("p1", "out"): 1.0}
+    assert ("p0", "out") in uplink_shares(spec, NAT)
 
 
 def test_more_uplinks_are_said_to_be_more_link_only_where_they_are() -> None:
-    def notes(text: str, paths: list[Path]) -> str:
+    def notes(text: str, paths: list[PacketPath]) -> str:
         return " ".join(asked(paths, text=text).notes)
 
     assert "times the link" not in notes(CROSSED, both(NAT))
-    assert "clients are taken to come in by p0; each uplink is a link of its own" in notes(CROSSED, both(NAT))
+    assert "clients are assumed to come in by p0; each uplink is a link of its own" in notes(CROSSED, both(NAT))
     hop = "{next_hop: 02:00:00:00:00:fe}"
     two = ONE_ARMED.replace(f"p0: {hop}", f"p0: {hop}\n    p1: {hop.replace('fe', 'fd')}")
     assert "spread evenly over the 2 of them has 2 times the link" in notes(two, both(NAT))
@@ -92,7 +92,7 @@ def test_what_nobody_measured_together_is_no_reading() -> None:
     # In the first, answers alone fill what binds; yet queries pass as well.
     for pair in (queries(both(NAT), CROSSED), queries(both(NAT), ONE_ARMED)):
         assert pair.kind == "extrapolation"
-        assert "several kinds of packets pass together; they were measured apart and never so" in pair.because
+        assert "several kinds of packets pass together; each was measured only by itself" in pair.because
         assert pair.rests_on == ("bluefield-3 depth-bandwidth", "bluefield-3 rewrite-full-rate")
     one = asked([BASE]).all.queries
     assert one is not None
@@ -116,7 +116,7 @@ def test_a_full_link_is_a_reading_only_at_the_size_that_was_measured(
     plain = replace(BASE, rewrites=0)
     for hardware, kind in ((TWO, two), (THREE, three)):
         loaded = load(DOCA)
-        found = figures(set_up(loaded, [plain], hardware=hardware), plain, sizes)
+        found = figures(card_setup(loaded, [plain], hardware=hardware), plain, sizes)
         assert found.limit == "link"
         assert (found.bounds["link"].kind, found.rate.kind) == (kind, kind)
         assert bool(found.rate.because) == (kind == "extrapolation")

@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from ovs.flow.kv import KVDecoders
 
-from dnsteer.offload.flow import MAX_LINE, Flow, Unreadable, read_flow, read_flows
-from dnsteer.offload.judge import Around, judge
+from dnsteer.offload.datapath_flow import MAX_LINE, DatapathFlow, Unreadable, read_flow, read_flows
+from dnsteer.offload.judge import OffloadContext, judge
 from dnsteer.offload.profile import profile
 from dnsteer.switch.masks import mask_of_match
 from dnsteer.switch.megaflows import masks, read_megaflow, read_megaflows
@@ -20,24 +20,24 @@ FLAVORS = {"doca.txt": "ovs-doca-2", "dpdk.txt": "ovs-dpdk", "tc.txt": "ovs-kern
 LINES = [line for name in FLAVORS for line in (DUMPS / name).read_text().splitlines()]
 
 
-def flow(line: str) -> Flow:
+def flow(line: str) -> DatapathFlow:
     found = read_flow(line)
-    assert isinstance(found, Flow), found
+    assert isinstance(found, DatapathFlow), found
     return found
 
 
-def dump(name: str) -> list[Flow]:
+def dump(name: str) -> list[DatapathFlow]:
     found = list(read_flows((DUMPS / name).read_text()))
     assert not [f for f in found if isinstance(f, Unreadable)]
-    return [f for f in found if isinstance(f, Flow)]
+    return [f for f in found if isinstance(f, DatapathFlow)]
 
 
 @pytest.mark.parametrize("name", FLAVORS)
 def test_dumps_say_what_the_profiles_predict(name: str) -> None:
     """Dumps in the formats of NVIDIA's and upstream tests; what they say of offload is what the judge says."""
-    around = Around(ports={"br-dns": "internal"})
+    context = OffloadContext(port_kinds={"br-dns": "internal"})
     for found in dump(name):
-        judgement = judge(found, profile(FLAVORS[name]), around)
+        judgement = judge(found, profile(FLAVORS[name]), context)
         allowed = {"yes": ("yes",), "partial": ("partial", "no"), "no": ("no",), "": ("no",)}[found.offloaded]
         if found.ufid:  # without -m a dump says nothing of offload
             assert judgement.verdict in allowed, f"{found.text}: {judgement.why_software}"
@@ -142,7 +142,11 @@ def test_why_a_flow_is_not_offloaded_is_no_action(tail: str) -> None:
 def test_the_heading_names_the_thread() -> None:
     line = "in_port(1), packets:0, bytes:0, used:never, actions:drop"
     text = f"{line}\nflow-dump from the main thread:\n{line}\nflow-dump from pmd on cpu core: 11\n{line}\n"
-    assert [f.thread for f in read_flows(text) if isinstance(f, Flow)] == ["", "main thread", "pmd on cpu core: 11"]
+    assert [f.thread for f in read_flows(text) if isinstance(f, DatapathFlow)] == [
+        "",
+        "main thread",
+        "pmd on cpu core: 11",
+    ]
 
 
 def test_tags_do_not_hide_the_packet_behind_them() -> None:
@@ -198,8 +202,8 @@ def test_reading_leaves_the_library_as_strict_as_it_was() -> None:
 @example("ufid:,actions:")
 @example("in_port(1), actions:()")
 def test_any_text_is_read_or_refused(text: str) -> None:
-    assert isinstance(read_flow(text), Flow | Unreadable)
-    assert all(isinstance(found, Flow | Unreadable) for found in read_flows(text))
+    assert isinstance(read_flow(text), DatapathFlow | Unreadable)
+    assert all(isinstance(found, DatapathFlow | Unreadable) for found in read_flows(text))
 
 
 @settings(max_examples=200, deadline=None)
@@ -211,7 +215,7 @@ def test_any_damage_to_a_line_is_read_or_refused(line: str, at: int, gone: int, 
 
 def test_masks_are_counted_the_same_in_both_forms() -> None:
     text = "".join(f"{line}\n" for line in LINES if "recirc_id(" in line)
-    flows = [found for found in read_flows(text) if isinstance(found, Flow)]
+    flows = [found for found in read_flows(text) if isinstance(found, DatapathFlow)]
     assert len({mask_of_match(found.match) for found in flows}) == masks(read_megaflows(text)) > 5
     udp, tcp, low = (
         mask_of_match(flow(f"in_port(1),{match}, packets:0, bytes:0, used:never, actions:2").match)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dnsteer.offload.flow import Flow, Unreadable, read_flow
-from dnsteer.offload.judge import Around, Judgement, judge
+from dnsteer.offload.datapath_flow import DatapathFlow, Unreadable, read_flow
+from dnsteer.offload.judge import Judgement, OffloadContext, judge
 from dnsteer.offload.profile import profile, profile_names
 from dnsteer.offload.split import match_bytes, shared_rules
 from dnsteer.slots import dp_hash
@@ -36,16 +36,16 @@ def line(flavor: str, match: str = QUERY, actions: str = "p1", recirc: str | int
     )
 
 
-def judged(flavor: str, match: str = QUERY, actions: str = "p1", recirc: str | int = 0, **around: Any) -> Judgement:
+def judged(flavor: str, match: str = QUERY, actions: str = "p1", recirc: str | int = 0, **context: Any) -> Judgement:
     flow = read_flow(line(flavor, match, actions, recirc))
-    assert isinstance(flow, Flow), flow
-    return judge(flow, profile(flavor), Around(**around))
+    assert isinstance(flow, DatapathFlow), flow
+    return judge(flow, profile(flavor), OffloadContext(**context))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row["row"] for row in ROWS])
 def test_each_row_of_the_matrix(row: dict[str, Any]) -> None:
     given = {key: value for key, value in row.items() if key in ("match", "actions", "recirc")}
-    found = {f: judged(f, **given, **row.get("around", {})) for f in (*FLAVORS, "ovs-netdev")}
+    found = {f: judged(f, **given, **row.get("context", {})) for f in (*FLAVORS, "ovs-netdev")}
     assert {f: j.verdict for f, j in found.items()} == {
         **dict(zip(FLAVORS, row["of"].split(), strict=True)),
         "ovs-netdev": "no",
@@ -62,7 +62,7 @@ def test_every_entry_and_case_of_the_profiles_is_met_by_a_row() -> None:
         met: set[tuple[str, str]] = set()
         for row in ROWS:
             given = {key: value for key, value in row.items() if key in ("match", "actions", "recirc")}
-            judgement = judged(flavor, **given, **row.get("around", {}))
+            judgement = judged(flavor, **given, **row.get("context", {}))
             for reason in (*judgement.reasons, *judgement.remarks):
                 met.add((reason.name.partition("=")[0].partition(":")[0], reason.text.removeprefix(f"{reason.name}: ")))
         for (*_, name), entry in profile(flavor).entries():
@@ -175,15 +175,15 @@ def test_the_first_rule_of_a_split_has_what_flows_of_a_direction_share() -> None
         "recirc_id", "in_port", "ipv6.frag", "eth.dst", "eth_type", "ipv6.dst", "ipv6.proto", "udp.dst",
     ]  # fmt: skip
     assert [f.key for f in from_network[1].fields] == ["eth.src", "udp.src"]
-    from_host = judged("ovs-doca", IPV6_QUERY, inner=frozenset(["p0"])).parts
+    from_host = judged("ovs-doca", IPV6_QUERY, local_ports=frozenset(["p0"])).parts
     assert "eth.dst" not in {f.key for f in from_host[0].fields}
     assert {"eth.src", "udp.src"} <= {f.key for f in from_host[0].fields}
 
 
 def test_wide_entries_take_what_others_split() -> None:
-    assert judged("ovs-doca", IPV6_QUERY, wide=True).rules == 1
+    assert judged("ovs-doca", IPV6_QUERY, wide_entries=True).rules == 1
     both = IPV6_QUERY.replace("dst=2001:db8::53", "src=2001:db8::1,dst=2001:db8::53")
-    assert judged("ovs-doca", both, wide=True).rules == 2
+    assert judged("ovs-doca", both, wide_entries=True).rules == 2
 
 
 def test_first_rules_are_shared_by_the_slots_of_a_service() -> None:

@@ -9,10 +9,12 @@ from typing import get_args
 import pytest
 
 from dnsteer.checks.load import check_document
-from dnsteer.lint import codes, findings
-from dnsteer.lint.codes import CODES, Code, Severity
-from dnsteer.lint.findings import Finding
+from dnsteer.lint.accepted import NOTHING_TO_ACCEPT, mark_accepted
+from dnsteer.lint.finding import Code, LintFinding, Severity, worst_severity
+from dnsteer.lint.run import CODES, FINDERS
 from dnsteer.lint.sarif import sarif
+from dnsteer.lint.services import ANSWERS_IN_SOFTWARE, PASSES, QUERIES_IN_SOFTWARE, SPLIT
+from dnsteer.lint.software import NEIGHBORS
 from dnsteer.offload.capabilities import LimitName
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
@@ -25,8 +27,14 @@ def with_lint(section: str) -> Loaded:
     return check_document(parse_document("spec.yaml", f"{QUICKSTART}\nlint:\n{section}"))
 
 
-def found(code: Code, *path: str | int) -> Finding:
-    return Finding(code, path, 7, f"something about {path}", "do something")
+def found(code: Code, *path: str | int) -> LintFinding:
+    return LintFinding(code, path, 7, f"something about {path}", "do something")
+
+
+def test_finders_have_codes_of_their_own() -> None:
+    declared = [code.code for finder in FINDERS for code in finder.codes]
+    assert len(declared) == len(set(declared)) == len(CODES) - 1
+    assert list(CODES) == sorted(CODES)
 
 
 def test_every_code_has_its_page_and_every_page_its_code() -> None:
@@ -60,33 +68,33 @@ def test_a_finding_is_accepted_everywhere_or_at_a_path_and_below() -> None:
         "    - {code: DNS002, at: $.vips.dns, reason: tried too}\n"
     )
     wanted = [
-        found(codes.PASSES, "pools", "a"),
-        found(codes.QUERIES_IN_SOFTWARE, "vips", "dns", "services", 0),
-        found(codes.QUERIES_IN_SOFTWARE, "vips", "dns2"),
-        found(codes.ANSWERS_IN_SOFTWARE, "vips", "dns"),
+        found(PASSES, "pools", "a"),
+        found(QUERIES_IN_SOFTWARE, "vips", "dns", "services", 0),
+        found(QUERIES_IN_SOFTWARE, "vips", "dns2"),
+        found(ANSWERS_IN_SOFTWARE, "vips", "dns"),
     ]
-    out = findings.accept(wanted, loaded)
+    out = mark_accepted(wanted, loaded, CODES)
     assert [f.accepted for f in out] == ["two passes are enough", "tried", "", "tried too"]
-    assert findings.worst(out) is Severity.ERROR
-    assert findings.worst([f for f in out if f.accepted]) is None
+    assert worst_severity(out) is Severity.ERROR
+    assert worst_severity([f for f in out if f.accepted]) is None
 
 
 def test_what_is_accepted_and_does_not_occur_is_found_with_its_line() -> None:
     loaded = with_lint("  accept:\n    - {code: DNS010, at: pools.b, reason: old}\n")
-    (out,) = findings.accept([], loaded)
+    (out,) = mark_accepted([], loaded, CODES)
     line = next(n for n, text in enumerate(loaded.document.text.splitlines(), 1) if "DNS010" in text)
-    assert (out.code, out.line) == (codes.NOTHING_TO_ACCEPT, line)
+    assert (out.code, out.line) == (NOTHING_TO_ACCEPT, line)
     assert "DNS010 at pools.b" in out.text
 
 
 def test_notes_leave_nothing_open() -> None:
-    assert findings.worst([found(codes.NEIGHBORS, "switch")]) is None
-    assert findings.worst([found(codes.NEIGHBORS), found(codes.PASSES)]) is Severity.WARNING
+    assert worst_severity([found(NEIGHBORS, "switch")]) is None
+    assert worst_severity([found(NEIGHBORS), found(PASSES)]) is Severity.WARNING
 
 
 def test_sarif_names_rules_places_and_what_is_accepted() -> None:
     loaded = with_lint("  accept:\n    - {code: DNS010, reason: two passes are enough}\n")
-    out = sarif("dir/spec.yaml", findings.accept([found(codes.PASSES, "pools", "a"), found(codes.SPLIT)], loaded))
+    out = sarif("dir/spec.yaml", mark_accepted([found(PASSES, "pools", "a"), found(SPLIT)], loaded, CODES))
     (run,) = out["runs"]
     rules = run["tool"]["driver"]["rules"]
     assert [r["id"] for r in rules] == list(CODES)

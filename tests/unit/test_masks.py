@@ -10,14 +10,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from dnsteer.checks.load import check_document, load_spec
-from dnsteer.lint.masks.actions import Goto, Move, Select, Send, Track, Write, parse_actions
-from dnsteer.lint.masks.bound import Bound, bound_of, mask_bound
-from dnsteer.lint.masks.box import EMPTY, covers, folded, holds, masks_in, size
+from dnsteer.lint.masks.actions import (
+    Conntrack,
+    GotoTable,
+    MoveBits,
+    Output,
+    SelectBucket,
+    SetField,
+    parse_actions,
+)
+from dnsteer.lint.masks.bound import MaskBound, bound_of, mask_bound
 from dnsteer.lint.masks.causes import why_many
-from dnsteer.lint.masks.fields import Place, UnknownError
-from dnsteer.lint.masks.frames import Hostile
-from dnsteer.lint.masks.matches import Bits, parse_match
-from dnsteer.lint.masks.observed import Seen, read_mask
+from dnsteer.lint.masks.fields import BitRange, UnknownError
+from dnsteer.lint.masks.frames import HostileFrames
+from dnsteer.lint.masks.mask_sets import EMPTY, contains, covers, masks_in, size, unwildcarded
+from dnsteer.lint.masks.matches import FieldBits, parse_match
+from dnsteer.lint.masks.observed import ObservedMasks, read_mask
 from dnsteer.modes import MODES
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.mask_policy import MaskPolicy
@@ -34,7 +42,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 DROP = (0, 0, "", "drop")
 
 
-def bound(*rows: tuple[int, int, str, str]) -> Bound:
+def bound(*rows: tuple[int, int, str, str]) -> MaskBound:
     """The bound of a few flows: table, priority, match, actions."""
     return bound_of([Flow(table, priority, match, 0, actions) for table, priority, match, actions in rows])
 
@@ -167,7 +175,9 @@ def test_only_prefixes_are_in_the_trees() -> None:
     """An address mask with a gap is looked at as a whole."""
     gap = (0, 100, "ipv6,ipv6_dst=a000::/a000::", "output:p1")
     masks = {
-        show(m) for box in bound(gap, (0, 90, "ipv6,ipv6_dst=::/1", "output:p2"), DROP).boxes for m in masks_in(box)
+        show(m)
+        for mask_set in bound(gap, (0, 90, "ipv6,ipv6_dst=::/1", "output:p2"), DROP).mask_sets
+        for m in masks_in(mask_set)
     }
     assert masks == {"nothing else", f"ipv6_dst/0x{0xA000 << 112:x} nw_frag", "nw_frag"}
 
@@ -181,7 +191,7 @@ def test_why_names_what_multiplies() -> None:
 def test_a_miss_that_looks_at_the_field_leaves_one_mask() -> None:
     look = "move:NXM_OF_UDP_DST[]->NXM_NX_XXREG3[0..15]"
     rows = [(0, 100, "udp,nw_frag=no,tp_dst=53", "output:p1"), (0, 10, "udp,nw_frag=no", look), DROP]
-    masks = {show(m) for box in bound(*rows).boxes for m in masks_in(box)}
+    masks = {show(m) for mask_set in bound(*rows).mask_sets for m in masks_in(mask_set)}
     assert masks == {"nw_frag nw_proto tp_dst", "nw_frag nw_proto", "nw_frag", "nothing else"}
 
 
@@ -207,7 +217,7 @@ def test_groups_and_the_connection_tracker_begin_a_new_pass() -> None:
         7, "group_id=7,type=select,bucket=bucket_id:0,actions=resubmit(,1),bucket=bucket_id:1,actions=resubmit(,1)"
     )
     found = bound_of([Flow(t, p, m, 0, a) for t, p, m, a in rows], [group])
-    masks = {show(m) for box in found.boxes for m in masks_in(box)}
+    masks = {show(m) for mask_set in found.mask_sets for m in masks_in(mask_set)}
     assert {"dp_hash/0xf dl_dst nw_frag", "ct_state/0x30 nw_frag"} <= masks
 
 
@@ -243,37 +253,37 @@ def test_what_the_model_does_not_cover_is_refused(match: str, actions: str) -> N
 
 def test_matches() -> None:
     assert parse_match('udp6,in_port="p 0",ipv6_dst=2001:db8::/32,nw_frag=not_later,tp_src=0x2/0xe,reg0=0x5') == {
-        "dl_type": Bits(0x86DD, 0xFFFF),
-        "nw_proto": Bits(17, 0xFF),
-        "in_port": Bits("p 0", 0xFFFFFFFF),
-        "ipv6_dst": Bits(0x20010DB8 << 96, prefix(128, 32)),
-        "nw_frag": Bits(0, 2),
-        "tp_src": Bits(2, 0xE),
-        "reg0": Bits(5, 0xFFFFFFFF),
+        "dl_type": FieldBits(0x86DD, 0xFFFF),
+        "nw_proto": FieldBits(17, 0xFF),
+        "in_port": FieldBits("p 0", 0xFFFFFFFF),
+        "ipv6_dst": FieldBits(0x20010DB8 << 96, prefix(128, 32)),
+        "nw_frag": FieldBits(0, 2),
+        "tp_src": FieldBits(2, 0xE),
+        "reg0": FieldBits(5, 0xFFFFFFFF),
     }
-    assert parse_match("ct_state=+inv-new")["ct_state"] == Bits(0x10, 0x11)
-    assert parse_match("arp,arp_tpa=10.0.0.1,arp_op=1")["nw_dst"] == Bits(0x0A000001, 0xFFFFFFFF)
-    assert parse_match("dl_dst=01:00:00:00:00:00/01:00:00:00:00:00")["dl_dst"] == Bits(1 << 40, 1 << 40)
+    assert parse_match("ct_state=+inv-new")["ct_state"] == FieldBits(0x10, 0x11)
+    assert parse_match("arp,arp_tpa=10.0.0.1,arp_op=1")["nw_dst"] == FieldBits(0x0A000001, 0xFFFFFFFF)
+    assert parse_match("dl_dst=01:00:00:00:00:00/01:00:00:00:00:00")["dl_dst"] == FieldBits(1 << 40, 1 << 40)
 
 
 def test_actions() -> None:
     assert parse_actions("set_field:0x1/0xf->reg6,move:NXM_OF_TCP_SRC[1..6]->NXM_NX_REG1[0..5],resubmit(,40)") == (
-        Write("reg6", 0xF, 1),
-        Move(Place("tp_src", 1, 6), Place("reg1", 0, 6)),
-        Goto(40),
+        SetField("reg6", 0xF, 1),
+        MoveBits(BitRange("tp_src", 1, 6), BitRange("reg1", 0, 6)),
+        GotoTable(40),
     )
-    assert parse_actions("ct(commit,table=55,zone=1,nat(src=10.0.0.1:53)),IN_PORT") == (Track(55, True), Send())
-    assert parse_actions("group:5,output:p1") == (Select(5), Send())
+    assert parse_actions("ct(commit,table=55,zone=1,nat(src=10.0.0.1:53)),IN_PORT") == (Conntrack(55, True), Output())
+    assert parse_actions("group:5,output:p1") == (SelectBucket(5), Output())
     assert parse_actions("drop") == ()
 
 
-def test_boxes() -> None:
-    box = folded(folded(EMPTY, {"nw_dst": [prefix(32, n) for n in (1, 2)]}), {"dl_dst": 1, "reg0": 7})
-    assert size(box) == 2
-    assert holds(box, mask_of({"nw_dst": prefix(32, 2), "dl_dst": 1}))
-    assert not holds(box, mask_of({"nw_dst": prefix(32, 3), "dl_dst": 1}))
-    assert covers(box, folded(EMPTY, {"nw_dst": prefix(32, 1), "dl_dst": 1}))
-    assert not covers(folded(EMPTY, {"dl_dst": 1}), box)
+def test_mask_sets() -> None:
+    mask_set = unwildcarded(unwildcarded(EMPTY, {"nw_dst": [prefix(32, n) for n in (1, 2)]}), {"dl_dst": 1, "reg0": 7})
+    assert size(mask_set) == 2
+    assert contains(mask_set, mask_of({"nw_dst": prefix(32, 2), "dl_dst": 1}))
+    assert not contains(mask_set, mask_of({"nw_dst": prefix(32, 3), "dl_dst": 1}))
+    assert covers(mask_set, unwildcarded(EMPTY, {"nw_dst": prefix(32, 1), "dl_dst": 1}))
+    assert not covers(unwildcarded(EMPTY, {"dl_dst": 1}), mask_set)
 
 
 HEAD = (
@@ -297,7 +307,7 @@ DUMPED = {
 
 @pytest.mark.parametrize("match", DUMPED)
 def test_masks_of_a_dump(match: str) -> None:
-    seen = Seen()
+    seen = ObservedMasks()
     lines = [f"ufid:{n}, {HEAD}{match}, packets:0, bytes:0, used:never, actions:drop" for n in (1, 2)]
     assert seen.add(["flow-dump from the main thread:", *lines]) == 2
     assert {show(m): n for m, n in seen.flows.items()} == {DUMPED[match]: 2}
@@ -316,7 +326,7 @@ def test_frames_are_the_same_for_a_seed_and_aim_at_the_tables() -> None:
         )
     ]
     matches = [parse_match(f.match) for f in flows]
-    one, two, other = (Hostile(matches, seed) for seed in (1, 1, 2))
+    one, two, other = (HostileFrames(matches, seed) for seed in (1, 1, 2))
     frames = [one.frame() for _ in range(1000)]
     assert frames == [two.frame() for _ in range(1000)]
     assert frames != [other.frame() for _ in range(1000)]

@@ -34,8 +34,13 @@ def mixed(sorts: Sequence[str], forwarding: str, siit: bool) -> Loaded:
         }  # fmt: skip
     if siit:
         backend = {"name": "a", "ipv6": "2001:db8:53::66", "mac": "02:00:00:00:01:66"}
-        pools["six"] = {"slots": 16, "backends": [backend]}
-        vips["six"] = {"addresses": ["198.51.100.66"], "services": ["dns"], "pool": "six", "forwarding": "siit"}
+        pools["ipv6_prefix_trees"] = {"slots": 16, "backends": [backend]}
+        vips["ipv6_prefix_trees"] = {
+            "addresses": ["198.51.100.66"],
+            "services": ["dns"],
+            "pool": "ipv6_prefix_trees",
+            "forwarding": "siit",
+        }
     switch = {
         "flavor": "ovs-netdev", "bridge": "br-dns", "mac": "02:00:00:00:00:53",
         "gateways": ["10.53.0.254", "2001:db8:53::ffff"], "uplinks": {"p0": {"next_hop": "02:00:00:00:00:fe"}},
@@ -72,10 +77,10 @@ def test_masks_of_all_sorts_of_queries_together(
 def test_the_extensions_vips_are_named_where_they_are_too_many() -> None:
     loaded = mixed(["slots", "hashed", "client"], "nat", True)
     said = why_many(loaded, mask_bound(build_plan(loaded)))
-    apart = "are told from the others: with these on a switch of their own it is at most"
+    apart = "need masks of their own: with these on another switch it is at most"
     assert said == [
         f"VIPs that the extension serves (client) {apart} 19",
-        f"answers for siit VIPs (six) {apart} 18",
+        f"answers for siit VIPs (ipv6_prefix_trees) {apart} 18",
         "with all of this at most 16",
     ]
 
@@ -89,4 +94,4 @@ def test_what_comes_back_from_the_extension_shares_masks_with_what_is_dropped() 
     plans = [build_plan(check_document(parse_document("spec.yaml", t))) for t in (text, several)]
     assert [len(plan.rows.of(ExitRow)) for plan in plans] == [1, 3]
     one, other = map(mask_bound, plans)
-    assert {*one.boxes} == {*other.boxes}
+    assert {*one.mask_sets} == {*other.mask_sets}

@@ -11,7 +11,15 @@ import jsonschema
 import pytest
 
 from dnsteer.offload.capabilities import LimitName
-from dnsteer.offload.profile import NEWEST, ProfileError, load_profile, profile, profile_names, profiles_dir, schema
+from dnsteer.offload.profile import (
+    NEWEST,
+    ProfileError,
+    load_profile,
+    profile,
+    profile_names,
+    profile_schema,
+    profiles_dir,
+)
 from dnsteer.spec.document import read_document
 from dnsteer.spec.model.spec import Flavor
 
@@ -83,10 +91,10 @@ def test_what_the_issue_asks_for_is_in_the_data() -> None:
 
 
 def test_limits_that_nothing_computes_with_are_named_in_the_schema() -> None:
-    package = ROOT / "generator" / "dnsteer"
-    code = "".join(file.read_text() for room in ("offload", "lint") for file in (package / room).rglob("*.py"))
+    folders = [ROOT / "generator" / "dnsteer" / name for name in ("offload", "lint")]
+    code = "".join(file.read_text() for folder in folders for file in folder.rglob("*.py"))
     unread = {name for name in get_args(LimitName) if code.count(f'"{name}"') == 1}  # in the list of names alone
-    text = schema()["properties"]["limits"]["description"]
+    text = profile_schema()["properties"]["limits"]["description"]
     assert unread == {"conntrack_connections", "insertions_per_second"} == {n for n in get_args(LimitName) if n in text}
 
 
@@ -100,11 +108,11 @@ def test_names_with_a_star_cover_what_has_no_entry_of_its_own() -> None:
 
 
 def test_the_schema_is_fresh_and_fits_the_profiles(request: pytest.FixtureRequest) -> None:
-    text = json.dumps(schema(), indent=2) + "\n"
+    text = json.dumps(profile_schema(), indent=2) + "\n"
     if request.config.getoption("--regenerate"):
         SCHEMA.write_text(text)
     assert SCHEMA.read_text() == text, "stale: run pytest tests/unit/test_profiles.py --regenerate"
-    validator = jsonschema.Draft202012Validator(schema())
+    validator = jsonschema.Draft202012Validator(profile_schema())
     for name in profile_names():
         validator.validate(read_document(profiles_dir() / f"{name}.yaml").value)
     with pytest.raises(jsonschema.ValidationError, match="sources"):

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from dnsteer.offload.flow import Action, Flow, Unreadable, read_flows
+from dnsteer.offload.datapath_flow import DatapathAction, DatapathFlow, Unreadable, read_flows
 from dnsteer.offload.judge import judge
 from dnsteer.offload.observe import Observation, dump, observe
 from dnsteer.offload.profile import profile
-from dnsteer.offload.running_switch import Running
+from dnsteer.offload.running_switch import RunningSwitch
 from dnsteer.spec.document import read_document
 from dnsteer.switch.masks import mask_of_match
 from dnsteer.switch.megaflow_fields import Field
@@ -28,13 +28,13 @@ DATAPATH = "netdev@ovs-netdev"
 ON = {"hw-offload": "true", "doca-init": "true", "dpdk-init": "true"}
 
 
-def flows(name: str) -> list[Flow]:
+def flows(name: str) -> list[DatapathFlow]:
     found = list(read_flows((HERE / name).read_text()))
     assert not [f for f in found if isinstance(f, Unreadable)]
-    return [f for f in found if isinstance(f, Flow)]
+    return [f for f in found if isinstance(f, DatapathFlow)]
 
 
-def recorded(name: str, flow: Flow) -> str:
+def recorded(name: str, flow: DatapathFlow) -> str:
     """Where a flow was: a line without -m says it only where offloaded flows were asked for."""
     if flow.offloaded == "yes" or EXPECTED[name]["asked"] == "offloaded":
         return "yes"
@@ -46,7 +46,7 @@ def matched(field: Field) -> str:
     return field.key if field.key == "tunnel.geneve" else str(field)
 
 
-def done(action: Action) -> str:
+def done(action: DatapathAction) -> str:
     """An action as the expectations have it, with what is printed in brackets."""
     if action.written is not None or action.name == "output" or not action.args:
         return str(action)
@@ -124,7 +124,7 @@ class Recorded:
         assert command == "dpctl/dump-flows" and args[:2] == ("-m", DATAPATH)
         out = []
         for line in (HERE / self.name).read_text().splitlines():
-            flow = next((f for f in read_flows(line) if isinstance(f, Flow)), None)
+            flow = next((f for f in read_flows(line) if isinstance(f, DatapathFlow)), None)
             where = {"yes": "offloaded"}.get(recorded(self.name, flow), "non-offloaded") if flow else ""
             if not flow or f"type={where}" in args:
                 out.append(line)
@@ -134,7 +134,7 @@ class Recorded:
         return frozenset(["dpctl/dump-flows"])
 
 
-def port(flow: Flow) -> str:
+def port(flow: DatapathFlow) -> str:
     """The port that a flow is of, if a spec can have it: without -m it is a number, and some clouds' names begin so."""
     found = flow.get("in_port")
     return str(found.value) if found is not None and re.match("[a-z]", str(found.value)) else ""
@@ -144,7 +144,7 @@ def observed(name: str, config: Mapping[str, str] | None = None) -> Observation:
     """What `verify --offload` sees, with a spec of the recording's ports."""
     ports = sorted({port(flow) for flow in flows(name)} - {"", "p0"})
     wanted = "".join(["  ports:\n" if ports else "", *(f"    {port}:\n" for port in ports)])
-    running = Running(DATAPATH, ON if config is None else config, {})
+    running = RunningSwitch(DATAPATH, ON if config is None else config, {})
     loaded = load(changed(("    p0:\n", f"    p0:\n{wanted}")))
     return observe(loaded, profile(EXPECTED[name]["profile"]), Recorded(name), running, wait=lambda _: None)
 

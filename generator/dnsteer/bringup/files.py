@@ -53,7 +53,7 @@ def scripts_of(setup: Setup) -> list[str]:
     return sorted(names)
 
 
-def rendered(setup: Setup) -> dict[str, str]:
+def bringup_files(setup: Setup) -> dict[str, str]:
     """The files' texts by name."""
     scripts = scripts_of(setup)
     names = ["bringup.sh", *scripts, "teardown.sh", UNIT, *([EXTENSION_UNIT] if setup.program else [])]

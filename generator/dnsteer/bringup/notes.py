@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dnsteer.bringup.eswitch import Eswitch
+from dnsteer.card.eswitch import Eswitch
 from dnsteer.plan.sizes import Sizes
 from dnsteer.spec import derived
 from dnsteer.spec.model.bringup import BringUp

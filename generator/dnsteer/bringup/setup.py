@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dnsteer import __version__
-from dnsteer.bringup.eswitch import Eswitch, eswitch_of
 from dnsteer.bringup.memory import Memory, memory_of
 from dnsteer.bringup.notes import notes_of
-from dnsteer.bringup.settings import Setting, settings_of
+from dnsteer.bringup.other_config import ConfigKey, settings_of
+from dnsteer.card.eswitch import Eswitch, eswitch_of
 from dnsteer.plan import min_fragment
 from dnsteer.plan.bridge import WantedBridge, wanted_bridge
 from dnsteer.plan.build import build_plan
@@ -35,7 +35,7 @@ class Setup:
     sizes: Sizes
     memory: Memory
     eswitch: Eswitch
-    settings: tuple[Setting, ...]
+    settings: tuple[ConfigKey, ...]
     notes: tuple[str, ...]
     program: str = ""
     min_fragment: int | None = None

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from dnsteer.capacity import estimate, passes
+from dnsteer.capacity.card_setup import CardSetup
 from dnsteer.capacity.cores import LARGE_FRAME
 from dnsteer.capacity.estimate import Estimate
 from dnsteer.capacity.frames import mean
 from dnsteer.capacity.model import Model, line_rate, waiting
-from dnsteer.capacity.readings import State
-from dnsteer.capacity.setup import Setup
-from dnsteer.offload.path import Path
+from dnsteer.capacity.readings import SwitchState
+from dnsteer.offload.packet_path import PacketPath
 from dnsteer.spec.model.spec import Hardware
 
 Bound = Literal["link", "switch", "passes", "depth", "entries", "conntrack", "arm"]
@@ -52,7 +52,7 @@ class Figures:
         return self.rate.times(self.size * 8 / 1000)
 
 
-def figures(setup: Setup, path: Path, sizes: tuple[tuple[int, int], ...]) -> Figures:
+def figures(setup: CardSetup, path: PacketPath, sizes: tuple[tuple[int, int], ...]) -> Figures:
     """What a path forwards of a mix of frame sizes, if nothing else needs the hardware."""
     size, more = mean(sizes), passes.longer(path)
     found: dict[Bound, Estimate] = {"link": _link(setup, sizes, more)}
@@ -72,7 +72,7 @@ def figures(setup: Setup, path: Path, sizes: tuple[tuple[int, int], ...]) -> Fig
     return Figures(rate, limit, found, size, rate.value / line, more)  # type: ignore[arg-type]
 
 
-def in_hardware(path: Path) -> bool:
+def in_hardware(path: PacketPath) -> bool:
     """Whether hardware forwards the path's packets, or may."""
     return path.offloaded in ("yes", "unknown")
 
@@ -85,12 +85,12 @@ def _unknown(arm: Estimate, most: float) -> Estimate:
 def _twice(arm: Estimate) -> Estimate:
     """The cores' rate where packets pass them on the way to the extension and on the way back."""
     because = (
-        "each packet passes the cores twice, to the extension and back; what the extension itself does is not in it",
+        "each packet passes the cores twice, to the extension and back; what the extension itself does is not included",
     )
     return replace(arm.times(0.5), because=(*because, *arm.because))
 
 
-def _link(setup: Setup, sizes: tuple[tuple[int, int], ...], more: float) -> Estimate:
+def _link(setup: CardSetup, sizes: tuple[tuple[int, int], ...], more: float) -> Estimate:
     """What fills the link. It was seen full with large frames, and with smaller ones of one size down to a certain one.
 
     *more*: bytes by which frames are longer on one side.
@@ -116,7 +116,7 @@ def _link(setup: Setup, sizes: tuple[tuple[int, int], ...], more: float) -> Esti
     return Estimate(rate, rate, rate, "extrapolation", rests, because)
 
 
-def _switch(setup: Setup, path: Path, size: float) -> tuple[Bound, Estimate]:
+def _switch(setup: CardSetup, path: PacketPath, size: float) -> tuple[Bound, Estimate]:
     state, found = setup.state(path, size), passes.rate(setup, path, size)
     if path.hops:
         return "passes", found
@@ -126,7 +126,7 @@ def _switch(setup: Setup, path: Path, size: float) -> tuple[Bound, Estimate]:
     return (most if costs[most] >= _SIGNIFICANT * sum(parts.values()) else "switch"), found
 
 
-def _bandwidth(setup: Setup, path: Path, size: float) -> dict[Bound, Estimate]:
+def _bandwidth(setup: CardSetup, path: PacketPath, size: float) -> dict[Bound, Estimate]:
     """Where large frames do not fill the link."""
     model, state = setup.model, setup.state(path, size)
     held = model.bandwidth(state)
@@ -145,7 +145,7 @@ def _bandwidth(setup: Setup, path: Path, size: float) -> dict[Bound, Estimate]:
     return {name: Estimate(value, value / spread, value * spread, kind, rests, because)}
 
 
-def _arm(setup: Setup, sizes: tuple[tuple[int, int], ...]) -> Estimate:
+def _arm(setup: CardSetup, sizes: tuple[tuple[int, int], ...]) -> Estimate:
     """What the cores forward: the published program did less for a packet than Open vSwitch does, so this is the most."""
     because = ["a program that only forwards was measured; Open vSwitch does more for each packet, so this is the most"]
     rests = [f"{Hardware.BLUEFIELD_3.value} core-rate", f"{Hardware.BLUEFIELD_3.value} core-bandwidth"]
@@ -172,7 +172,7 @@ class Latencies:
     loaded: Estimate
 
 
-def latencies(setup: Setup, path: Path, rate: Estimate) -> Latencies:
+def latencies(setup: CardSetup, path: PacketPath, rate: Estimate) -> Latencies:
     """The latencies of a path that does at most *rate* (Mpps)."""
     if path.offloaded == "unknown":
         cores, hard = _core_latencies(setup, rate), _switch_latencies(setup, path, rate)
@@ -191,7 +191,7 @@ def _either(cores: Estimate, hard: Estimate) -> Estimate:
     return Estimate(cores.value, low, high, "extrapolation", rests, tuple(dict.fromkeys((*because, *hard.because))))
 
 
-def _switch_latencies(setup: Setup, path: Path, rate: Estimate) -> Latencies:
+def _switch_latencies(setup: CardSetup, path: PacketPath, rate: Estimate) -> Latencies:
     low = passes.latency(setup, path)
     more = waiting(1 / rate.value, LOADED)
     rests = (*low.rests_on, f"{Hardware.BLUEFIELD_3.value} rewrite-low-latency")
@@ -200,13 +200,13 @@ def _switch_latencies(setup: Setup, path: Path, rate: Estimate) -> Latencies:
     return Latencies(low, loaded)
 
 
-def _core_latencies(setup: Setup, rate: Estimate) -> Latencies:
+def _core_latencies(setup: CardSetup, rate: Estimate) -> Latencies:
     """Through the Arm cores: what the eSwitch takes, what they add at next to no load, and what load adds to that.
 
     The three were measured in different set-ups, whose latencies cannot be compared as they stand.
     """
     model = setup.model
-    switch = estimate.of_latency(model, State())
+    switch = estimate.latency_estimate(model, SwitchState())
     added = Model(Hardware.BLUEFIELD_2, model.rows).engine_added("arm-scheduler", "udp")
     cores = model.core_latency("arm")
     load = min(LOADED * rate.value, cores.loads[1])

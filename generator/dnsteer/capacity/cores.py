@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 from typing import Literal
 
-from dnsteer.capacity.data import Row
-from dnsteer.capacity.solve import best, mean_of_ratios, solve
+from dnsteer.capacity.fit import minimum, solve
+from dnsteer.card.published import Row
 
 CoresOf = Literal["host", "arm"]
 LARGE_FRAME = 1518
@@ -47,11 +48,11 @@ def fit_rates(rows: Sequence[Row], bandwidths: Sequence[Row], link: float) -> di
     """Fit to rates and bandwidths of both sorts of cores."""
     found = {of: _knee([r for r in rows if r.cores_of == of]) for of in _sorts(rows)}
     single = [
-        (row.value * 1000, found[row.cores_of][0] * row.cores)
+        row.value * 1000 / (found[row.cores_of][0] * row.cores)
         for row in bandwidths
         if row.cores_of in found and row.cores == 1
     ]
-    bits = mean_of_ratios(single)
+    bits = geometric_mean(single)
     return {of: Cores(core, ceiling, bits) for of, (core, ceiling) in found.items()}
 
 
@@ -64,8 +65,8 @@ def _knee(rows: Sequence[Row]) -> tuple[float, float]:
     ordered = sorted(rows, key=lambda row: row.cores)
     out: list[tuple[float, float, float]] = []
     for split in range(1, len(ordered)):
-        core = mean_of_ratios([(row.value, row.cores) for row in ordered[:split]])
-        ceiling = mean_of_ratios([(row.value, 1.0) for row in ordered[split:]])
+        core = geometric_mean(row.value / row.cores for row in ordered[:split])
+        ceiling = geometric_mean(row.value for row in ordered[split:])
         error = sum((min(core * r.cores, ceiling) / r.value - 1) ** 2 for r in ordered)
         out.append((error, core, ceiling))
     return min(out)[1:]
@@ -86,7 +87,7 @@ class CoreLatency:
         return self.idle + self.batching * (1 - math.exp(-load / self.rise))
 
 
-def fit_latency(points: Sequence[tuple[float, float]]) -> CoreLatency:
+def fit_core_latency(points: Sequence[tuple[float, float]]) -> CoreLatency:
     """Fit to (load in Mpps, latency in us)."""
     figures = [latency for _, latency in points]
 
@@ -94,7 +95,7 @@ def fit_latency(points: Sequence[tuple[float, float]]) -> CoreLatency:
         return [{"idle": 1.0, "batching": 1 - math.exp(-load / rise)} for load, _ in points]
 
     names = ("idle", "batching")
-    rise = best(lambda r: solve(names, design(r), figures, {}).error, *_RISE)
+    rise = minimum(lambda r: solve(names, design(r), figures, {}).error, *_RISE)
     found = solve(names, design(rise), figures, {}).values
     loads = [load for load, _ in points]
     return CoreLatency(found["idle"], found["batching"], rise, (min(loads), max(loads)))

@@ -9,7 +9,7 @@ from typing import Any
 
 from dnsteer.capacity.leave_out import misses
 from dnsteer.capacity.model import Model
-from dnsteer.capacity.readings import KINDS, Held, Kind, State
+from dnsteer.capacity.readings import KINDS, BoundedFigure, EstimateKind, SwitchState
 from dnsteer.spec.model.spec import Hardware
 
 CAUTION = 2.0
@@ -26,7 +26,7 @@ class Estimate:
     value: float
     low: float
     high: float
-    kind: Kind
+    kind: EstimateKind
     rests_on: tuple[str, ...]
     because: tuple[str, ...] = ()
 
@@ -63,7 +63,7 @@ def least(found: Mapping[str, Estimate]) -> tuple[str, Estimate]:
     )
 
 
-def worst_kind(kinds: Iterable[Kind]) -> Kind:
+def worst_kind(kinds: Iterable[EstimateKind]) -> EstimateKind:
     """The least certain of several."""
     return max(kinds, key=KINDS.index)
 
@@ -74,7 +74,7 @@ def table_error(card: Hardware, table: str) -> float:
     return max((abs(miss.error) for miss in misses(tables=[(card, table)])), default=0.0)
 
 
-def of_rate(model: Model, state: State) -> Estimate:
+def rate_estimate(model: Model, state: SwitchState) -> Estimate:
     """Packets through the eSwitch, in Mpps."""
     held = model.rate(state)
     if held.kind == "reading":
@@ -88,7 +88,11 @@ def of_rate(model: Model, state: State) -> Estimate:
     because = tuple(_why(model, state)) if held.kind == "extrapolation" else ()
     rests = tuple(sorted(f"{of.value} {table}" for table, of in tables.items()))
     found = _spread(
-        held, [table_error(of, table) for table, of in tables.items()], _beyond(model, state), rests, because
+        held,
+        [table_error(of, table) for table, of in tables.items()],
+        _is_beyond_measured(model, state),
+        rests,
+        because,
     )
     if (
         state.rewrites > 1 and held.kind == "extrapolation"
@@ -98,11 +102,13 @@ def of_rate(model: Model, state: State) -> Estimate:
             found, low=min(found.low, 1000 / (sum(parts.values()) + (state.rewrites - 1) * parts["rewrite"]))
         )
     if state.depth > 1:  # it is not quicker than it may be through one table
-        found = replace(found, high=max(found.value, min(found.high, of_rate(model, replace(state, depth=1)).high)))
+        found = replace(
+            found, high=max(found.value, min(found.high, rate_estimate(model, replace(state, depth=1)).high))
+        )
     return found
 
 
-def of_latency(model: Model, state: State) -> Estimate:
+def latency_estimate(model: Model, state: SwitchState) -> Estimate:
     """Latency at low load, in us. It was measured without rewrites and with few entries."""
     held = model.latency(state)
     if held.kind == "reading" and not state.rewrites:
@@ -119,48 +125,52 @@ def of_latency(model: Model, state: State) -> Estimate:
         because.append("what tracking adds to latency was measured on bluefield-2 at depth 1")
     errors = [table_error(card, table) for card, table in tables]
     rests = tuple(f"{card.value} {table}" for card, table in tables)
-    return _spread(held, errors, _beyond(model, state), rests, tuple(because))
+    return _spread(held, errors, _is_beyond_measured(model, state), rests, tuple(because))
 
 
-def _why(model: Model, state: State) -> list[str]:
-    said = []
+def _why(model: Model, state: SwitchState) -> list[str]:
+    reasons = []
     several = [
         state.depth > 1 and f"depth {state.depth}",
         state.rewrites > 0 and "a rewrite",
         state.entries > 64_000 and f"{state.entries} entries",
     ]
-    apart = [word for word in several if word]
-    if len(apart) > 1:
-        said.append(f"{' and '.join(apart)} were measured apart and never together")
+    conditions = [word for word in several if word]
+    if len(conditions) > 1:
+        reasons.append(f"{' and '.join(conditions)} were measured separately, never together")
     if state.rewrites > 1:
-        said.append(f"{state.rewrites} fields are rewritten, and one was when it was measured")
+        reasons.append(f"{state.rewrites} fields are rewritten, and one was when it was measured")
     if "rewrite" in model.time.borrowed and state.rewrites:
-        said.append(f"what a rewrite costs was measured on {model.other.value} only")
+        reasons.append(f"what a rewrite costs was measured on {model.other.value} only")
     depths = [row.depth for _, row in model.rows.of(model.card, "switch-rate")]
     if state.depth > max(depths):
-        said.append(f"depth {state.depth} is beyond {max(depths)}, the greatest that was measured")
+        reasons.append(f"depth {state.depth} is beyond {max(depths)}, the greatest that was measured")
     entries = max(row.entries for _, row in model.rows.of(model.card, "switch-rate"))
     if state.entries > entries:
-        said.append(f"{state.entries} entries are beyond {entries}, the most that were measured")
-    return said or ["no measurement of this state"]
+        reasons.append(f"{state.entries} entries are beyond {entries}, the most that were measured")
+    return reasons or ["no measurement of this state"]
 
 
-def _reading(model: Model, held: Held) -> Estimate:
+def _reading(model: Model, held: BoundedFigure) -> Estimate:
     rests = tuple(dict.fromkeys(f"{model.card.value} {name.partition('[')[0]}" for name in held.rows))
     return Estimate(held.value, held.low, held.high, "reading", rests)
 
 
-def _beyond(model: Model, state: State) -> bool:
+def _is_beyond_measured(model: Model, state: SwitchState) -> bool:
     """Whether the state is greater than any that was measured."""
     rows = model.rows.values(model.card, "switch-rate")
     return state.depth > max(r.depth for r in rows) or state.entries > max(r.entries for r in rows)
 
 
 def _spread(
-    held: Held, errors: Sequence[float], beyond: bool, rests: tuple[str, ...], because: tuple[str, ...]
+    held: BoundedFigure,
+    errors: Sequence[float],
+    beyond_measured: bool,
+    rests: tuple[str, ...],
+    because: tuple[str, ...],
 ) -> Estimate:
     """The range that the errors of left-out rows give, all in the same direction, within what the order of states allows."""
-    factor = 1 + sum(errors) * (CAUTION if beyond else 1.0)
+    factor = 1 + sum(errors) * (CAUTION if beyond_measured else 1.0)
     low = max(held.value / factor, min(held.low, held.value))
     high = min(held.value * factor, max(held.high, held.value))
     return Estimate(held.value, low, high, held.kind, rests, because)

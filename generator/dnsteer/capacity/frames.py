@@ -30,14 +30,14 @@ class FrameError(ValueError):
 
 
 @dataclass(frozen=True)
-class Sizes:
+class DnsSizes:
     """Bytes of DNS messages."""
 
     query: int = QUERY_BYTES
     answer: int = ANSWER_BYTES
 
 
-def parse(text: str) -> str:
+def parse_frame(text: str) -> str:
     """Check a frame's name or size. Raises FrameError."""
     word = text.strip().lower()
     if word in NAMED:
@@ -57,7 +57,7 @@ def bare(family: Family) -> int:
     return max(LEAST, _ETHERNET + _IP[family] + _TCP)
 
 
-def mix(frame: str, family: Family, protocol: str, sizes: Sizes) -> tuple[tuple[int, int], ...]:
+def mix(frame: str, family: Family, protocol: str, sizes: DnsSizes) -> tuple[tuple[int, int], ...]:
     """What a frame's name stands for, as sizes and shares."""
     if frame == "imix":
         return IMIX

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dnsteer.capacity.data import Measures
-from dnsteer.capacity.model import Model, Rows, all_rows
+from dnsteer.capacity.model import Model, PublishedRows, all_rows
+from dnsteer.card.published import Measures
 from dnsteer.spec.model.spec import Hardware
 
 MEDIAN, WORST = 0.10, 0.25
@@ -35,18 +35,18 @@ class Miss:
         return self.predicted / self.measured - 1
 
 
-def misses(rows: Rows | None = None, tables: Iterable[tuple[Hardware, str]] | None = None) -> Iterator[Miss]:
+def misses(rows: PublishedRows | None = None, tables: Iterable[tuple[Hardware, str]] | None = None) -> Iterator[Miss]:
     """Leave each row out in turn; with *tables* (card and id) only the rows of these."""
     rows = rows or all_rows()
     wanted = None if tables is None else set(tables)
     for card, table, name, row in rows.all():
         if wanted is None or (card, table.id) in wanted:
-            model = Model(card, Rows(rows.cards, frozenset({(card, name)})))
+            model = Model(card, PublishedRows(rows.cards, frozenset({(card, name)})))
             predicted = model.predict(table.measures, row)
             yield Miss(card, name, table.measures, table.unit, row.value, predicted, row.unexplained)
 
 
-def summary(found: Sequence[Miss]) -> dict[str, Any]:
+def error_summary(found: Sequence[Miss]) -> dict[str, Any]:
     """Median and worst error of the rows that are explained and of all, and those that are not explained, by name.
 
     *varying* are the explained rows that do not repeat another one of the same kind and card to within 1 %: most rows of a

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import geometric_mean
 
 from dnsteer.capacity import cores, switch, tracking
 from dnsteer.capacity.cores import CoreLatency, Cores, CoresOf
-from dnsteer.capacity.data import Measurement, Measures, Published, Row, TrackingBy, published
-from dnsteer.capacity.readings import Held, Readings, State
-from dnsteer.capacity.solve import mean_of_ratios
+from dnsteer.capacity.readings import BoundedFigure, Readings, SwitchState
 from dnsteer.capacity.switch import Latency, PacketTime
+from dnsteer.card.published import Measurement, Measures, Published, Row, TrackingBy, published
 from dnsteer.spec.model.spec import Hardware
 
 PREAMBLE_AND_GAP = 20
@@ -31,7 +31,7 @@ def waiting(service: float, load: float) -> float:
 
 
 @dataclass(frozen=True)
-class Rows:
+class PublishedRows:
     """The published rows of all cards, without those that are left out."""
 
     cards: Mapping[Hardware, Published]
@@ -53,15 +53,15 @@ class Rows:
                     yield card, table, f"{table.id}[{n}]", row
 
 
-def all_rows() -> Rows:
+def all_rows() -> PublishedRows:
     """The rows that the product ships."""
-    return Rows({card: published(card) for card in Hardware})
+    return PublishedRows({card: published(card) for card in Hardware})
 
 
 class Model:
     """Everything that is known of one card. Fits are made when they are first needed."""
 
-    def __init__(self, card: Hardware, rows: Rows) -> None:
+    def __init__(self, card: Hardware, rows: PublishedRows) -> None:
         self.card = card
         self.rows = rows
         self.published = rows.cards[card]
@@ -86,20 +86,20 @@ class Model:
         rows = self.rows.of(self.card, "switch-rate")
         return Readings(rows, ("depth", "entries", "counters", "rewrites", "frames"), rising=False)
 
-    def rate(self, state: State) -> Held:
+    def rate(self, state: SwitchState) -> BoundedFigure:
         """Packets through the eSwitch, in millions per second."""
         model = self.time.rate(state.depth, state.entries, state.counters, state.rewrites)
-        return self._rates.hold(state, model)
+        return self._rates.bound(state, model)
 
-    def bandwidth(self, state: State) -> Held:
+    def bandwidth(self, state: SwitchState) -> BoundedFigure:
         """Gb/s of large frames through the eSwitch, on the wire, with the link as tested."""
         rows = self.rows.of(self.card, "switch-bandwidth")
         model = _between([(r.depth, r.value) for _, r in rows if not r.tracking], state.depth, self.link)
         if state.tracking:
             shares = [r.value / self.link for c in (self.card, self.other) for r in self.rows.values(c, "switch-bandwidth")
                       if r.tracking]  # fmt: skip
-            model *= mean_of_ratios([(share, 1.0) for share in shares]) if shares else 1.0
-        return Readings(rows, ("depth", "tracking"), rising=False).hold(state, model)
+            model *= geometric_mean(shares) if shares else 1.0
+        return Readings(rows, ("depth", "tracking"), rising=False).bound(state, model)
 
     @cached_property
     def latencies(self) -> Latency:
@@ -107,16 +107,16 @@ class Model:
         other = switch.fit_latency(self.rows.values(self.other, "latency"))
         return switch.fit_latency(self.rows.values(self.card, "latency"), other)
 
-    def latency(self, state: State) -> Held:
+    def latency(self, state: SwitchState) -> BoundedFigure:
         """Latency at low load in us, hosts included."""
         rows = Readings(self.rows.of(self.card, "latency"), ("depth", "tracking"), rising=True)
-        return rows.hold(state, self.latencies.at(state.depth, state.tracking))
+        return rows.bound(state, self.latencies.at(state.depth, state.tracking))
 
-    def full_rate_frame(self, state: State) -> float:
+    def full_rate_frame(self, state: SwitchState) -> float:
         """The smallest frame, in bytes, at which the link is full."""
         return max(64.0, self.link * 1000 / 8 / self.rate(state).value - PREAMBLE_AND_GAP)
 
-    def knee(self, state: State) -> float:
+    def knee(self, state: SwitchState) -> float:
         """The load in Mpps at which waiting is noticed."""
         rate = self.rate(state).value
         # service x load / (2 (1 - load)) = noticed
@@ -133,27 +133,28 @@ class Model:
     def packets_of_a_connection(self) -> float:
         """Packets that a connection takes through the eSwitch, both ways, by the rates without connection tracking."""
         rates = {
-            c.value: (self if c is self.card else Model(c, self.rows)).rate(State()).value for c in self.rows.cards
+            c.value: (self if c is self.card else Model(c, self.rows)).rate(SwitchState()).value
+            for c in self.rows.cards
         }
         return tracking.packets_of_a_connection(self._connections, rates)
 
-    def connections(self, by: TrackingBy) -> Held:
+    def connections(self, by: TrackingBy) -> BoundedFigure:
         """New connections in thousands per second."""
         if by == "none":
-            model = 1000 * self.rate(State()).value / self.packets_of_a_connection
+            model = 1000 * self.rate(SwitchState()).value / self.packets_of_a_connection
         else:
             model = tracking.connections(self._connections)[self.card.value][by]
         return self._of_tracker("connections", by, model)
 
-    def transactions(self, by: TrackingBy) -> Held:
+    def transactions(self, by: TrackingBy) -> BoundedFigure:
         """Transactions in thousands per second."""
         rows = {card.value: self.rows.values(card, "transactions") for card in self.rows.cards}
         return self._of_tracker("transactions", by, tracking.transactions(tracking.by_card(rows))[by])
 
-    def _of_tracker(self, what: Measures, by: TrackingBy, model: float) -> Held:
+    def _of_tracker(self, what: Measures, by: TrackingBy, model: float) -> BoundedFigure:
         same = [(name, row) for name, row in self.rows.of(self.card, what) if row.tracking_by == by]
         value = same[0][1].value if same else model
-        return Held(value, "reading" if same else "extrapolation", tuple(n for n, _ in same), value, value)
+        return BoundedFigure(value, "reading" if same else "extrapolation", tuple(n for n, _ in same), value, value)
 
     # Cores
 
@@ -170,7 +171,7 @@ class Model:
         if of == "arm":  # ping-pong is the same at next to no load
             pings = self.rows.values(self.card, "engine-latency")
             points += [(0.0, r.value) for r in pings if (r.engine, r.transport) == ("arm-scheduler", "udp")]
-        return cores.fit_latency(points)
+        return cores.fit_core_latency(points)
 
     def engine_added(self, engine: str, transport: str) -> float:
         """What an engine adds to the latency of the eSwitch, in us."""
@@ -182,11 +183,11 @@ class Model:
     def predict(self, measures: Measures, row: Row) -> float:
         """The model's figure for the conditions of a published row."""
         frame = {"below 64 B": 63, "64 B": 64, "above 64 B": 65}[row.frames or "64 B"]
-        state = State(row.depth, row.entries, row.counters, row.rewrites, row.tracking, frame)
+        state = SwitchState(row.depth, row.entries, row.counters, row.rewrites, row.tracking, frame)
         if measures == "switch-rate":
             return self.rate(state).value
         if measures == "switch-rate-kept":
-            return self.rate(state).value / self.rate(State(entries=0)).value
+            return self.rate(state).value / self.rate(SwitchState(entries=0)).value
         if measures == "switch-bandwidth":
             return self.bandwidth(state).value
         if measures == "full-rate-frame":

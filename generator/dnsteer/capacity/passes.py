@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dnsteer.capacity import estimate
+from dnsteer.capacity.card_setup import CardSetup
 from dnsteer.capacity.estimate import CAUTION, Estimate, table_error
 from dnsteer.capacity.model import Model
-from dnsteer.capacity.setup import Setup
-from dnsteer.offload.path import Hop, Path
+from dnsteer.offload.packet_path import Hop, PacketPath
 from dnsteer.spec.model.spec import Hardware
 
 _ENGINES = f"{Hardware.BLUEFIELD_2.value} engines"
@@ -27,9 +27,9 @@ _HAIRPIN = (
 )
 
 
-def rate(setup: Setup, path: Path, size: float) -> Estimate:
+def rate(setup: CardSetup, path: PacketPath, size: float) -> Estimate:
     """Packets through the eSwitch, in Mpps."""
-    found = [estimate.of_rate(setup.model, state) for state in setup.states(path, size)]
+    found = [estimate.rate_estimate(setup.model, state) for state in setup.states(path, size)]
     if len(found) == 1:
         return found[0]
     value = 1 / sum(1 / each.value for each in found)
@@ -38,11 +38,11 @@ def rate(setup: Setup, path: Path, size: float) -> Estimate:
     return Estimate(value, 0.0, value, "extrapolation", rests, tuple(because))
 
 
-def latency(setup: Setup, path: Path) -> Estimate:
+def latency(setup: CardSetup, path: PacketPath) -> Estimate:
     """Latency at low load, in us, hosts included."""
     states = setup.states(path, 64)
     together = replace(states[0], depth=sum(state.depth for state in states), rewrites=max(s.rewrites for s in states))
-    found = estimate.of_latency(setup.model, together)
+    found = estimate.latency_estimate(setup.model, together)
     if len(states) == 1:
         return found
     added = Model(Hardware.BLUEFIELD_2, setup.model.rows).engine_added("hairpin", "udp")
@@ -52,12 +52,12 @@ def latency(setup: Setup, path: Path) -> Estimate:
     return Estimate(found.value + added, low, high, "extrapolation", rests, because)
 
 
-def longer(path: Path) -> float:
+def longer(path: PacketPath) -> float:
     """Bytes by which packets are longer on the backends' side than on the clients', in the mean."""
     grown = sum(hop.grows for hop in path.hops)
     return max(0.0, grown if path.direction == "query" else -grown)
 
 
-def by_switch(path: Path) -> list[Hop]:
+def by_switch(path: PacketPath) -> list[Hop]:
     """The parts of a path that Open vSwitch forwards; none where it does all of it at once."""
     return [hop for hop in path.hops if hop.by == "switch"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dnsteer.offload.examine import examine
-from dnsteer.offload.path import Path
+from dnsteer.offload.packet_path import PacketPath
 from dnsteer.offload.profile import Profile
 from dnsteer.spec.loaded import Loaded
 
 
-def paths_of(loaded: Loaded, judge: Profile, progress: Callable[[int], None] = lambda _: None) -> Sequence[Path]:
+def paths_of(loaded: Loaded, judge: Profile, progress: Callable[[int], None] = lambda _: None) -> Sequence[PacketPath]:
     """What the datapath flows of *loaded* are by the profile *judge*. Raises SwitchError as examine does."""
     return examine(loaded, judge, progress=progress).paths

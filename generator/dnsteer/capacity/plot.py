@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,8 +10,8 @@ from dnsteer.capacity import estimate
 from dnsteer.capacity.bounds import Bound, figures, in_hardware
 from dnsteer.capacity.frames import JUMBO, LEAST, message
 from dnsteer.capacity.model import line_rate
-from dnsteer.capacity.readings import FEW, State
-from dnsteer.capacity.report import Report, Way
+from dnsteer.capacity.readings import FEW, SwitchState
+from dnsteer.capacity.report import CapacityReport, PathGroup
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,12 +33,7 @@ _STYLE: Any = {
 }
 
 
-def has_library() -> bool:
-    """Whether matplotlib is installed."""
-    return importlib.util.find_spec("matplotlib") is not None
-
-
-def draw(report: Report, before: Report | None = None) -> bytes:
+def draw(report: CapacityReport, before: CapacityReport | None = None) -> bytes:
     """The picture as SVG. The same report gives the same bytes with the same version of matplotlib."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -57,7 +51,7 @@ def draw(report: Report, before: Report | None = None) -> bytes:
     return out.getvalue()
 
 
-def _file(report: Report) -> str:
+def _file(report: CapacityReport) -> str:
     return report.loaded.file.rpartition("/")[2]
 
 
@@ -65,16 +59,16 @@ def _grid(low: float, high: float, steps: int = 120) -> list[float]:
     return [low * (high / low) ** (n / steps) for n in range(steps + 1)]
 
 
-def _curves(report: Report) -> Iterator[tuple[str, Way]]:
-    """The first of each sort of way, with what it is called."""
-    sorts: dict[tuple[object, ...], list[Way]] = {}
-    for way in report.ways:
-        path = way.path
+def _curves(report: CapacityReport) -> Iterator[tuple[str, PathGroup]]:
+    """The first of each kind of path, with what it is called."""
+    sorts: dict[tuple[object, ...], list[PathGroup]] = {}
+    for group in report.groups:
+        path = group.path
         hops = tuple(hop.tables for hop in path.hops)
         key = (
             (path.depth, path.rewrites > 0, path.conntrack, hops) if path.offloaded == "yes" else (path.offloaded, hops)
         )
-        sorts.setdefault(key, []).append(way)
+        sorts.setdefault(key, []).append(group)
     for found in list(sorts.values())[:_MOST]:
         path = found[0].path
         place = f"{len(path.hops)} passes" if path.hops else f"depth {path.depth}"
@@ -84,7 +78,7 @@ def _curves(report: Report) -> Iterator[tuple[str, Way]]:
         yield f"{path.vip} {direction} {path.family.replace('ip', 'IP')}{more} ({place})", found[0]
 
 
-def _by_size(axes: Axes, report: Report, before: Report | None) -> None:
+def _by_size(axes: Axes, report: CapacityReport, before: CapacityReport | None) -> None:
     setup, grid = report.setup, _grid(LEAST, JUMBO)
     axes.set(xscale="log", yscale="log", xlabel="frame, bytes", ylabel="millions of packets per second")
     axes.set_title("Rate against frame size", fontsize=9)
@@ -92,9 +86,9 @@ def _by_size(axes: Axes, report: Report, before: Report | None) -> None:
     axes.plot(grid, line, color="black", linestyle=(0, (4, 2)), linewidth=1, label=f"link, {setup.link_gbps:g} Gb/s")
     low = min(line)
     curves = list(_curves(report))
-    for number, (label, way) in enumerate(curves):
+    for number, (label, group) in enumerate(curves):
         color = _COLORS[number]
-        found = [figures(setup, way.path, ((round(size), 1),)) for size in grid]
+        found = [figures(setup, group.path, ((round(size), 1),)) for size in grid]
         rates = [f.rate for f in found]
         axes.fill_between(
             grid,
@@ -137,17 +131,17 @@ def _word(axes: Axes, at: float, word: str) -> None:
     )
 
 
-def _before(axes: Axes, before: Report, grid: list[float]) -> None:
-    for number, (_, way) in enumerate(_curves(before)):
-        rates = [figures(before.setup, way.path, ((round(size), 1),)).rate.value for size in grid]
+def _before(axes: Axes, before: CapacityReport, grid: list[float]) -> None:
+    for number, (_, group) in enumerate(_curves(before)):
+        rates = [figures(before.setup, group.path, ((round(size), 1),)).rate.value for size in grid]
         axes.plot(grid, rates, color="#999999", linewidth=1.2, label="before" if number == 0 else "_", zorder=1)
 
 
-def _by_depth(axes: Axes, report: Report) -> None:
+def _by_depth(axes: Axes, report: CapacityReport) -> None:
     setup, model = report.setup, report.setup.model
-    rewrites = max((way.path.rewrites for way in report.ways), default=0)
-    states = [State(d, setup.entries, setup.counters, rewrites, False, 64) for d in _DEPTHS]
-    rates = [estimate.of_rate(model, state) for state in states]
+    rewrites = max((group.path.rewrites for group in report.groups), default=0)
+    states = [SwitchState(d, setup.entries, setup.counters, rewrites, False, 64) for d in _DEPTHS]
+    rates = [estimate.rate_estimate(model, state) for state in states]
     axes.set(xlabel="pipe depth: hardware tables that a packet passes", ylabel="millions of packets per second, 64 B")
     axes.set_title("Rate and latency against pipe depth", fontsize=9)
     blue, violet = _COLORS[0], _COLORS[3]
@@ -166,8 +160,8 @@ def _by_depth(axes: Axes, report: Report) -> None:
     most = 1.3 * max(*(r.high for r in rates), *(value for _, value in plain))
     if line < most:
         axes.axhline(line, color="black", linestyle=(0, (4, 2)), linewidth=1, label=f"link, {setup.link_gbps:g} Gb/s")
-    shown_ways = [way.path for way in report.ways if in_hardware(way.path)]
-    depths = sorted({d for path in shown_ways for d in [h.tables for h in path.hops] or [path.depth]})
+    offloaded_paths = [group.path for group in report.groups if in_hardware(group.path)]
+    depths = sorted({d for path in offloaded_paths for d in [h.tables for h in path.hops] or [path.depth]})
     for depth in depths:
         axes.axvline(depth, color="#888888", linewidth=0.6)
     if depths:
@@ -176,8 +170,8 @@ def _by_depth(axes: Axes, report: Report) -> None:
     axes.set_ylim(0, most)
     latency = axes.twinx()
     latency.plot(_DEPTHS, [model.latency(s).value for s in states], color=violet, linewidth=1.5, label="latency")
-    seen = sorted({(r.depth, r.value) for _, r in model.rows.of(model.card, "latency") if not r.tracking})
-    latency.plot(*zip(*seen, strict=True), "o", color=violet, markersize=4, label="measured latency")
+    measured = sorted({(r.depth, r.value) for _, r in model.rows.of(model.card, "latency") if not r.tracking})
+    latency.plot(*zip(*measured, strict=True), "o", color=violet, markersize=4, label="measured latency")
     latency.set(ylabel="latency at low load, hosts included, us", ylim=(0, None))
     latency.grid(visible=False)
     handles, labels = axes.get_legend_handles_labels()

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 from typing import Literal
 
-from dnsteer.capacity.data import Row
-from dnsteer.capacity.solve import mean_of_ratios
+from dnsteer.card.published import Row
 
-Kind = Literal["reading", "interpolation", "extrapolation"]
+EstimateKind = Literal["reading", "interpolation", "extrapolation"]
 """What a figure is: measured in this very state; between measured states that differ in one thing; or neither."""
 Condition = Literal["depth", "entries", "counters", "rewrites", "tracking", "frames"]
-KINDS: tuple[Kind, ...] = ("reading", "interpolation", "extrapolation")
+KINDS: tuple[EstimateKind, ...] = ("reading", "interpolation", "extrapolation")
 FEW = 64_000
 """Entries up to which the number was not varied: the least in the published tables."""
 _FRAMES = ("below 64 B", "64 B", "above 64 B")
 
 
 @dataclass(frozen=True)
-class State:
+class SwitchState:
     """What packets meet in the switch. *entries* in all, *rewrites* of header fields, *frame* in bytes."""
 
     depth: int = 1
@@ -36,11 +36,11 @@ class State:
 
 
 @dataclass(frozen=True)
-class Held:
+class BoundedFigure:
     """A figure, what it is, and the rows that it is or lies between. Several readings of a state: their mean."""
 
     value: float
-    kind: Kind
+    kind: EstimateKind
     rows: tuple[str, ...]
     low: float
     high: float
@@ -58,7 +58,7 @@ class Readings:
         self._of = of
         self._rising = rising
 
-    def hold(self, state: State, model: float) -> Held:
+    def bound(self, state: SwitchState, model: float) -> BoundedFigure:
         """The figure of *state* by the readings and the *model*'s figure."""
         signs = [(name, row.value, self._compare(state, row)) for name, row in self._rows]
         lesser = [value for _, value, s in signs if all(x >= 0 for x in s)]
@@ -67,23 +67,23 @@ class Readings:
         low, high = max(below, default=0.0), min(above, default=float("inf"))
         same = [(name, value) for name, value, s in signs if not any(s)]
         if same:
-            value = mean_of_ratios([(value, 1.0) for _, value in same])
+            value = geometric_mean(value for _, value in same)
             values = [value for _, value in same]
-            return Held(value, "reading", tuple(name for name, _ in same), min(values), max(values))
+            return BoundedFigure(value, "reading", tuple(name for name, _ in same), min(values), max(values))
         if low > high:  # two readings that should be the other way round: noise
             low, high = high, low
         value = min(max(model, low), high)
-        around = _around([(name, s) for name, _, s in signs])
-        if around:
-            return Held(value, "interpolation", around, low, high)
-        return Held(value, "extrapolation", (), low, high)
+        neighbors = _neighbors([(name, s) for name, _, s in signs])
+        if neighbors:
+            return BoundedFigure(value, "interpolation", neighbors, low, high)
+        return BoundedFigure(value, "extrapolation", (), low, high)
 
-    def _compare(self, state: State, row: Row) -> tuple[int, ...]:
+    def _compare(self, state: SwitchState, row: Row) -> tuple[int, ...]:
         """For each condition whether the state is greater (1), the row is (-1), or neither."""
         return tuple(_COMPARE[condition](state, row) for condition in self._of)
 
 
-def _around(signs: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[str, ...]:
+def _neighbors(signs: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[str, ...]:
     """Rows on both sides of a state, which differ from it in one and the same condition."""
     for n in range(len(signs[0][1]) if signs else 0):
         sides: dict[int, list[str]] = {1: [], -1: []}
@@ -99,16 +99,16 @@ def _sign(a: float, b: float) -> int:
     return (a > b) - (a < b)
 
 
-def _entries(state: State, row: Row) -> int:
+def _entries(state: SwitchState, row: Row) -> int:
     return 0 if max(state.entries, row.entries) <= FEW else _sign(state.entries, max(row.entries, FEW))
 
 
-def _frames(state: State, row: Row) -> int:
+def _frames(state: SwitchState, row: Row) -> int:
     return _sign(_sign(state.frame, 64) + 1, _FRAMES.index(row.frames)) if row.frames else 0
 
 
 # What a row leaves out was not varied: counters and frame sizes are then unknown, the rest is none.
-_COMPARE: Mapping[Condition, Callable[[State, Row], int]] = {
+_COMPARE: Mapping[Condition, Callable[[SwitchState, Row], int]] = {
     "depth": lambda state, row: _sign(state.depth, row.depth),
     "entries": _entries,
     "counters": lambda state, row: _sign(state.counters, row.counters) if "counters" in row.conditions() else 0,

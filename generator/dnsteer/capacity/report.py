@@ -8,22 +8,22 @@ from functools import cached_property
 from typing import Any
 
 from dnsteer.capacity.bounds import Figures, Latencies, figures, latencies
+from dnsteer.capacity.card_setup import CardSetup
 from dnsteer.capacity.estimate import Estimate
 from dnsteer.capacity.frames import mix
 from dnsteer.capacity.passes import longer
-from dnsteer.capacity.services import Rate, Services, Total, VipRates
-from dnsteer.capacity.setup import Setup
-from dnsteer.capacity.uplinks import entry_of, spreads
-from dnsteer.offload.path import Path
+from dnsteer.capacity.services import LimitedRate, Services, Total, VipRates
+from dnsteer.capacity.uplinks import entry_of, spreads_load
+from dnsteer.offload.packet_path import PacketPath
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Hardware
 
 
 @dataclass(frozen=True)
-class Way:
+class PathGroup:
     """Paths of a VIP that are alike but for their service: one of them, the services, and figures by frame."""
 
-    path: Path
+    path: PacketPath
     services: tuple[str, ...]
     rules: int
     frames: dict[str, Figures]
@@ -31,12 +31,12 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Report:
+class CapacityReport:
     """Capacity of a spec on a set-up."""
 
     loaded: Loaded
-    setup: Setup
-    ways: list[Way]
+    setup: CardSetup
+    groups: list[PathGroup]
     vips: list[VipRates]
     pools: list[Total]
     all: VipRates
@@ -51,9 +51,9 @@ class Report:
     def estimates(self) -> list[Estimate]:
         """Every estimate that is shown, in order."""
         out: list[Estimate] = []
-        for way in self.ways:
-            out += [f.rate for f in way.frames.values()]
-            out += [way.latencies.low, way.latencies.loaded]
+        for group in self.groups:
+            out += [f.rate for f in group.frames.values()]
+            out += [group.latencies.low, group.latencies.loaded]
         for vip in [*self.vips, *(pool.rates for pool in self.pools), self.all]:
             out += [rate.most for rate in (vip.queries, vip.connections) if rate is not None]
         return out
@@ -89,7 +89,7 @@ class Report:
             "counters": setup.counters,
             "hardware_rules": setup.entries,
             "dns_bytes": {"query": setup.sizes.query, "answer": setup.sizes.answer},
-            "paths": [_way(way) for way in self.ways],
+            "paths": [_group(group) for group in self.groups],
             "vips": [_vip(vip) for vip in self.vips],
             "pools": [
                 {"pool": p.pool, "vips": p.vips, "hardware_rules": p.rules, **_rates(p.rates)} for p in self.pools
@@ -102,16 +102,18 @@ class Report:
         }
 
 
-def report(loaded: Loaded, setup: Setup, paths: Sequence[Path], frames: Iterable[str]) -> Report:
+def capacity_report(
+    loaded: Loaded, setup: CardSetup, paths: Sequence[PacketPath], frames: Iterable[str]
+) -> CapacityReport:
     """Work out everything for these paths and frames."""
     services = Services(loaded, setup, paths)
-    ways, notes = [_make(setup, alike, list(frames)) for alike in _alike(paths)], _notes(loaded, setup, paths)
-    return Report(loaded, setup, ways, services.vips(), services.pools(), services.all(), tuple(notes))
+    groups, notes = [_make(setup, alike, list(frames)) for alike in _alike(paths)], _notes(loaded, setup, paths)
+    return CapacityReport(loaded, setup, groups, services.vips(), services.pools(), services.all(), tuple(notes))
 
 
-def _alike(paths: Sequence[Path]) -> list[list[Path]]:
+def _alike(paths: Sequence[PacketPath]) -> list[list[PacketPath]]:
     """Paths that differ in nothing but their service, queries first."""
-    groups: dict[tuple[object, ...], list[Path]] = {}
+    groups: dict[tuple[object, ...], list[PacketPath]] = {}
     for path in sorted(paths, key=lambda p: (p.vip, p.direction != "query", p.family)):
         key = (
             path.vip,
@@ -128,15 +130,17 @@ def _alike(paths: Sequence[Path]) -> list[list[Path]]:
     return [sorted(group, key=lambda p: (p.service.startswith("tcp"), p.service)) for group in groups.values()]
 
 
-def _make(setup: Setup, alike: list[Path], frames: list[str]) -> Way:
+def _make(setup: CardSetup, alike: list[PacketPath], frames: list[str]) -> PathGroup:
     path = alike[0]
     protocol = path.service.partition("/")[0]
     found = {f: figures(setup, path, mix(f, path.family, protocol, setup.sizes)) for f in frames}
     least = figures(setup, path, ((64, 1),)).rate
-    return Way(path, tuple(p.service for p in alike), sum(p.rules for p in alike), found, latencies(setup, path, least))
+    return PathGroup(
+        path, tuple(p.service for p in alike), sum(p.rules for p in alike), found, latencies(setup, path, least)
+    )
 
 
-def _notes(loaded: Loaded, setup: Setup, paths: Sequence[Path]) -> Iterable[str]:
+def _notes(loaded: Loaded, setup: CardSetup, paths: Sequence[PacketPath]) -> Iterable[str]:
     facts = setup.model.published.facts
     if any(path.hops for path in paths):
         yield (
@@ -158,12 +162,12 @@ def _notes(loaded: Loaded, setup: Setup, paths: Sequence[Path]) -> Iterable[str]
         )
     uplinks = len(loaded.spec.switch.uplinks)
     if uplinks > 1:
-        if spreads(loaded.spec):
+        if spreads_load(loaded.spec):
             yield f"the link is one uplink; traffic spread evenly over the {uplinks} of them has {uplinks} times the link"
         else:
             entries = dict.fromkeys(entry_of(loaded.spec, path.vip, path.family) for path in paths)
             yield (
-                f"clients are taken to come in by {' or '.join(entries)}; each uplink is a link of its own in each "
+                f"clients are assumed to come in by {' or '.join(entries)}; each uplink is a link of its own in each "
                 "direction, and the fullest is the limit"
             )
     yield "the tables that Open vSwitch puts around a spec's flows in hardware (root, after a hash) are not counted in depth"
@@ -171,17 +175,17 @@ def _notes(loaded: Loaded, setup: Setup, paths: Sequence[Path]) -> Iterable[str]
         yield "packet rates near 120 Mpps may be the traffic generator's: the card's own limit without rewrite may be higher"
 
 
-def _way(way: Way) -> dict[str, Any]:
-    path = way.path
+def _group(group: PathGroup) -> dict[str, Any]:
+    path = group.path
     return {
         "vip": path.vip,
-        "services": list(way.services),
+        "services": list(group.services),
         "family": path.family,
         "direction": path.direction,
         "mode": path.mode,
         "selection": path.selection,
         "slots": path.slots,
-        "rules": way.rules,
+        "rules": group.rules,
         "passes": path.passes,
         "depth": path.depth,
         "rewrites": path.rewrites,
@@ -189,7 +193,7 @@ def _way(way: Way) -> dict[str, Any]:
         "offloaded": path.offloaded,
         "hops": [asdict(hop) for hop in path.hops],
         "bytes_longer": round(longer(path), 1),
-        "latency_us": {"low_load": way.latencies.low.as_json(), "loaded": way.latencies.loaded.as_json()},
+        "latency_us": {"low_load": group.latencies.low.as_json(), "loaded": group.latencies.loaded.as_json()},
         "frames": [
             {
                 "frame": name,
@@ -200,7 +204,7 @@ def _way(way: Way) -> dict[str, Any]:
                 "limit": found.limit,
                 "bounds_mpps": {bound: round(e.value, 3) for bound, e in found.bounds.items()},
             }
-            for name, found in way.frames.items()
+            for name, found in group.frames.items()
         ],
     }
 
@@ -213,5 +217,5 @@ def _rates(of: VipRates) -> dict[str, Any]:
     return {"queries_per_s": _rate(of.queries), "new_connections_per_s": _rate(of.connections)}
 
 
-def _rate(rate: Rate | None) -> dict[str, Any] | None:
+def _rate(rate: LimitedRate | None) -> dict[str, Any] | None:
     return None if rate is None else {**rate.most.times(1e6).as_json(0), "limit": rate.limit}

@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dnsteer.capacity.bounds import Bound, Figures, figures
+from dnsteer.capacity.card_setup import CardSetup
 from dnsteer.capacity.estimate import Estimate, worst_kind
 from dnsteer.capacity.frames import bare, mix
 from dnsteer.capacity.model import line_rate
-from dnsteer.capacity.setup import Setup
-from dnsteer.capacity.uplinks import Hop, hops
-from dnsteer.offload.path import Path
+from dnsteer.capacity.uplinks import UplinkUse, uplink_shares
+from dnsteer.offload.packet_path import PacketPath
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.families import Family
 
 
 @dataclass(frozen=True)
-class Rate:
+class LimitedRate:
     """Millions per second, and what limits them."""
 
     most: Estimate
@@ -34,9 +34,9 @@ class VipRates:
 
     vip: str
     family: Family | None
-    queries: Rate | None
+    queries: LimitedRate | None
     """UDP; None where the VIP has no such service."""
-    connections: Rate | None
+    connections: LimitedRate | None
     """TCP, one query in each."""
 
 
@@ -72,10 +72,10 @@ def _inverse(rate: Estimate, times: float = 1.0) -> Estimate:
 class Services:
     """The services of a spec on a set-up."""
 
-    def __init__(self, loaded: Loaded, setup: Setup, paths: Sequence[Path]) -> None:
+    def __init__(self, loaded: Loaded, setup: CardSetup, paths: Sequence[PacketPath]) -> None:
         self._loaded = loaded
         self._setup = setup
-        self._hops: dict[tuple[str, Family, str], Mapping[Hop, float]] = {}
+        self._uplink_shares: dict[tuple[str, Family, str], Mapping[UplinkUse, float]] = {}
         self._paths = {(p.vip, p.service, p.family, p.direction): p for p in paths}
 
     def vips(self) -> list[VipRates]:
@@ -89,7 +89,7 @@ class Services:
 
     def pools(self) -> list[Total]:
         """The VIPs and families of each pool in equal parts, in the order of the spec; pools without VIPs are left out."""
-        of: dict[str, list[Path]] = {}
+        of: dict[str, list[PacketPath]] = {}
         for path in self._paths.values():
             of.setdefault(self._loaded.spec.vips[path.vip].pool, []).append(path)
         return [
@@ -114,29 +114,31 @@ class Services:
                 connections = self._tracked(connections, tracker)
         return VipRates(vip, family, _rate(udp), connections)
 
-    def _query(self, path: Path) -> list[_Use]:
+    def _query(self, path: PacketPath) -> list[_Use]:
         """A UDP query and its answer."""
         uses = self._packets(path, "query")
         answer = self._answer(path)
         return uses + (self._packets(answer, "answer") if answer else [])
 
-    def _connection(self, path: Path) -> list[_Use]:
+    def _connection(self, path: PacketPath) -> list[_Use]:
         """A TCP connection with one query: as many packets as when it was measured, half of them each way.
 
         Where answers do not pass the switch, all packets are counted on the way that does: fewer pass, so this is careful.
         """
         packets = self._setup.model.packets_of_a_connection
         answer = self._answer(path)
-        ways = [(path, "query"), (answer, "answer")] if answer else [(path, "query")]
+        directions = [(path, "query"), (answer, "answer")] if answer else [(path, "query")]
         uses = []
-        for way, frame in ways:
-            uses += self._packets(way, str(bare(path.family)), packets / len(ways) - 1) + self._packets(way, frame)
+        for way, frame in directions:
+            uses += self._packets(way, str(bare(path.family)), packets / len(directions) - 1) + self._packets(
+                way, frame
+            )
         return [_careful(use) for use in uses]
 
-    def _answer(self, path: Path) -> Path | None:
+    def _answer(self, path: PacketPath) -> PacketPath | None:
         return self._paths.get((path.vip, path.service, path.family, "answer"))
 
-    def _packets(self, path: Path, frame: str, count: float = 1.0) -> list[_Use]:
+    def _packets(self, path: PacketPath, frame: str, count: float = 1.0) -> list[_Use]:
         setup = self._setup
         found = figures(setup, path, mix(frame, path.family, _protocol(path), setup.sizes))
         engines: dict[Bound, str] = {b: "arm" if b == "arm" else "switch" for b in found.bounds if b != "link"}
@@ -145,23 +147,23 @@ class Services:
                 for bound, kind in engines.items()]  # fmt: skip
         longest = _inverse(found.bounds["link"], count)
         key = path.vip, path.family, path.direction
-        if key not in self._hops:
-            self._hops[key] = hops(self._loaded.spec, path)
+        if key not in self._uplink_shares:
+            self._uplink_shares[key] = uplink_shares(self._loaded.spec, path)
         clients = "in" if path.direction == "query" else "out"  # frames are as short there as they get
         less = line_rate(1, found.size + found.longer) / line_rate(1, found.size)
         return uses + [
             _Use(what, " ".join(hop), "link", longest.times(share * (less if hop[1] == clients else 1.0)))
-            for hop, share in self._hops[key].items()
+            for hop, share in self._uplink_shares[key].items()
         ]
 
-    def _tracked(self, rate: Rate, tracker: str) -> Rate:
+    def _tracked(self, rate: LimitedRate, tracker: str) -> LimitedRate:
         setup = self._setup
         held = setup.model.connections(tracker)  # type: ignore[arg-type]
         limit = held.value / 1000
         because = (f"{tracker} was measured with plain connection tracking, not with this spec's flows",)
         rests = (f"{setup.hardware.value} connections",)
         most = Estimate(limit, min(limit, rate.most.low), limit, "extrapolation", rests, because)
-        return Rate(most, "conntrack") if limit < rate.most.value else rate
+        return LimitedRate(most, "conntrack") if limit < rate.most.value else rate
 
 
 def _resource(bound: Bound, kind: str, found: Figures) -> str:
@@ -172,15 +174,15 @@ def _resource(bound: Bound, kind: str, found: Figures) -> str:
 
 def _careful(use: _Use) -> _Use:
     time = use.time
-    because = ("packets of a connection are those of the published test, both ways", *time.because)
+    because = ("packets of a connection are those of the published test, both directions", *time.because)
     return replace(use, time=replace(time, kind="extrapolation", because=because))
 
 
-def _protocol(path: Path) -> str:
+def _protocol(path: PacketPath) -> str:
     return path.service.partition("/")[0]
 
 
-def _rate(queries: Sequence[Sequence[_Use]]) -> Rate | None:
+def _rate(queries: Sequence[Sequence[_Use]]) -> LimitedRate | None:
     """How many queries per second, in equal parts, fit; None where there are none."""
     if not queries:
         return None
@@ -198,7 +200,7 @@ def _rate(queries: Sequence[Sequence[_Use]]) -> Rate | None:
     # Even where one of them alone fills what binds, the others pass at the same time.
     if len({u.what for uses in queries for u in uses}) > 1 or len({u.time for u in binding}) > 1:
         kind = "extrapolation"
-        because.append("several kinds of packets pass together; they were measured apart and never so")
+        because.append("several kinds of packets pass together; each was measured only by itself")
     found = Estimate(
         len(queries) / time,
         len(queries) / most(lambda e: e.high)[0],
@@ -210,4 +212,4 @@ def _rate(queries: Sequence[Sequence[_Use]]) -> Rate | None:
     times: Mapping[Bound, float] = {
         b: sum(u.time.value for u in binding if u.bound == b) for b in {u.bound for u in binding}
     }
-    return Rate(found, max(sorted(times), key=lambda b: times[b]))
+    return LimitedRate(found, max(sorted(times), key=lambda b: times[b]))

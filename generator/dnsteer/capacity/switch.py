@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
-from dnsteer.capacity.data import Row
-from dnsteer.capacity.solve import Solution, best, predict, solve
+from dnsteer.capacity.fit import Solution, minimum, predict, solve
+from dnsteer.card.published import Row
 
 NAMES = ("packet", "table", "entry", "counter", "rewrite")
 _CACHES = (64e3, 8e6)
@@ -84,8 +84,8 @@ def fit(rows: Sequence[Row], other: PacketTime | None = None) -> PacketTime:
 
     entry_cache = counter_cache = 1e6
     for _ in range(_ROUNDS):
-        counter_cache = best(partial(error, entry_cache), *_CACHES)
-        entry_cache = best(partial(error, counter=counter_cache), *_CACHES)
+        counter_cache = minimum(partial(error, entry_cache), *_CACHES)
+        entry_cache = minimum(partial(error, counter=counter_cache), *_CACHES)
     found = at(entry_cache, counter_cache)
     return PacketTime(found.values, entry_cache, counter_cache, found.borrowed)
 

@@ -6,30 +6,30 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from dnsteer.modes import MODES
-from dnsteer.offload.path import Path
+from dnsteer.offload.packet_path import PacketPath
 from dnsteer.spec import derived
 from dnsteer.spec.model.families import Family
 from dnsteer.spec.model.spec import Backend, Spec, Vip
 
-Hop = tuple[str, Literal["in", "out"]]
+UplinkUse = tuple[str, Literal["in", "out"]]
 """An uplink and a direction."""
 
 
-def hops(spec: Spec, path: Path) -> Mapping[Hop, float]:
+def uplink_shares(spec: Spec, path: PacketPath) -> Mapping[UplinkUse, float]:
     """The share of a path's packets that pass each uplink in each direction; clients come in by one."""
     switch, vip = spec.switch, spec.vips[path.vip]
     entry = entry_of(spec, path.vip, path.family)
     first_exit = next((name for name, up in switch.uplinks.items() if up.next_hop is not None), None)
-    found: dict[Hop, float] = {}
+    found: dict[UplinkUse, float] = {}
     for backend, share in _shares(spec, vip, path.family):
         behind = backend.port or entry
         if path.direction == "query":
-            ways: list[tuple[str | None, Literal["in", "out"]]] = [(entry, "in"), (behind, "out")]
+            uses: list[tuple[str | None, Literal["in", "out"]]] = [(entry, "in"), (behind, "out")]
         else:
             # What the extension translates leaves by the first uplink that has a next hop.
             leave = first_exit if path.hops else derived.answers_leave_by(switch, behind)
-            ways = [(behind, "in"), (leave, "out")]
-        for port, direction in ways:
+            uses = [(behind, "in"), (leave, "out")]
+        for port, direction in uses:
             if port in switch.uplinks and share:
                 found[port, direction] = found.get((port, direction), 0.0) + share
     return found
@@ -51,7 +51,7 @@ def entry_of(spec: Spec, name: str, family: Family) -> str:
     return uplinks[0]
 
 
-def spreads(spec: Spec) -> bool:
+def spreads_load(spec: Spec) -> bool:
     """Whether more uplinks for clients are more links for all packets: each packet leaves by the uplink of its clients."""
     switch = spec.switch
     return all(

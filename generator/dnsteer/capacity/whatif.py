@@ -20,7 +20,7 @@ _NOTHING = ("", "~", "null")
 """What stands for no value, and would else be an empty document."""
 
 
-def changed(loaded: Loaded, settings: Iterable[str]) -> Loaded:
+def with_settings(loaded: Loaded, settings: Iterable[str]) -> Loaded:
     """The spec with *settings* (`path=value`, the value in YAML) in it.
 
     Raises SpecError: of a setting that cannot be made, or of the spec that comes of them.
@@ -31,7 +31,7 @@ def changed(loaded: Loaded, settings: Iterable[str]) -> Loaded:
     return check_document(document)
 
 
-def says(settings: Iterable[str], path: Path) -> bool:
+def sets_path(settings: Iterable[str], path: Path) -> bool:
     """Whether one of *settings* is for this very *path*."""
     return any(_path(setting.partition("=")[0].strip()) == path for setting in settings)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dnsteer.bringup.inspection.machine import Item
     from dnsteer.bringup.setup import Setup
 
-_WORD = {"ok": "ok", "missing": "missing", "unknown": "cannot tell"}
+_WORD = {"ok": "ok", "missing": "missing", "unknown": "unknown"}
 
 
 def register(app: typer.Typer) -> None:
@@ -28,12 +28,12 @@ def bringup(
     spec: SpecFile,
     folder: Annotated[Path | None, FOLDER] = None,
     force: Force = False,
-    check: Annotated[bool, typer.Option("--check", help="Look at this machine and say what is missing.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Check this machine and report what is missing.")] = False,
     db: Db = "unix:/var/run/openvswitch/db.sock",
     verbose: Verbose = False,
     json: Json = False,
 ) -> None:
-    """Write scripts and units that make a machine ready for the switch, or look whether it is.
+    """Write scripts and units that make a machine ready for the switch, or check whether it is.
 
     Neither changes the machine nor needs root; the scripts do both. With --check, exit code 2: something is missing.
     """
@@ -47,7 +47,7 @@ def bringup(
         setup = setup_of(loaded)
         if folder is not None:
             result |= _write(setup, folder, force, json)
-        items = _look(setup, db) if check else []
+        items = _inspect(setup, db) if check else []
     missing = any(item.state == "missing" for item in items)
     if json:
         if check:
@@ -60,10 +60,10 @@ def bringup(
 
 def _write(setup: Setup, folder: Path, force: bool, json: bool) -> dict[str, object]:
     """Write the files; those that were otherwise before are named as changed, those of an earlier spec as removed."""
-    from dnsteer.bringup.files import NAMES, rendered
+    from dnsteer.bringup.files import NAMES, bringup_files
     from dnsteer.render.files import write_files
 
-    texts = rendered(setup)
+    texts = bringup_files(setup)
     states = write_files(texts, folder, stale=NAMES, force=force)
     if not json:
         show_files(texts, states, folder)
@@ -83,7 +83,7 @@ def _write(setup: Setup, folder: Path, force: bool, json: bool) -> dict[str, obj
     }
 
 
-def _look(setup: Setup, db: str) -> list[Item]:
+def _inspect(setup: Setup, db: str) -> list[Item]:
     from dnsteer.bringup.inspection.items import inspect
     from dnsteer.bringup.inspection.machine import Machine
 
@@ -99,4 +99,4 @@ def _show(items: list[Item]) -> None:
         if item.todo and item.state != "ok":
             out.print(escape(f"{'':<13}to do: {item.todo}"))
     counts = Counter(item.state for item in items)
-    out.print(f"{counts['ok']} ok, {counts['missing']} missing, {counts['unknown']} that cannot be told")
+    out.print(f"{counts['ok']} ok, {counts['missing']} missing, {counts['unknown']} unknown")

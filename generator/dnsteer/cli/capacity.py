@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from dnsteer.cli.verify_offload import profile_named
 from dnsteer.spec.model.spec import Flavor, Hardware
 
 if TYPE_CHECKING:
-    from dnsteer.capacity.report import Report
+    from dnsteer.capacity.report import CapacityReport
     from dnsteer.spec.loaded import Loaded
 
 _MOST_BYTES = 8900
@@ -80,21 +81,23 @@ def capacity(
     interpolation or an extrapolation, and of what. The model: docs/capacity.md.
     """
     with reporting(json):
-        from dnsteer.capacity.frames import DEFAULT, FrameError, Sizes, parse
-        from dnsteer.capacity.setup import NoHardwareError
+        _require("scipy", "capacity", json)
+        from dnsteer.capacity.card_setup import NoHardwareError
+        from dnsteer.capacity.frames import DEFAULT, DnsSizes, FrameError, parse_frame
 
         try:
-            frames = list(dict.fromkeys(parse(f) for f in frame or DEFAULT))
+            frames = list(dict.fromkeys(parse_frame(f) for f in frame or DEFAULT))
         except FrameError as error:
             fail(f"--frame: {error}", Exit.USAGE, as_json=json)
         if plot is not None:
-            _can_plot(plot, json)
-        default = Sizes()
-        sizes = Sizes(query_bytes or default.query, answer_bytes or default.answer)
-        ask = _Ask(hardware, flavor, arm_cores, counters, sizes, frames, json)
+            _check_plot_file(plot, json)
+            _require("matplotlib", "--plot", json)
+        default = DnsSizes()
+        sizes = DnsSizes(query_bytes or default.query, answer_bytes or default.answer)
+        prediction = _Prediction(hardware, flavor, arm_cores, counters, sizes, frames, json)
         loaded = load(spec, json, verbose)
         try:
-            before, after = ask.reports(loaded, settings or [])
+            before, after = prediction.reports(loaded, settings or [])
         except NoHardwareError as error:
             fail(str(error), Exit.USAGE, as_json=json)
         if plot is not None:
@@ -112,11 +115,11 @@ def capacity(
         shown_as = view(after, before, settings or [], width=out.rich.width, paths=paths, vips=verbose)
         out.rich.print(shown_as, soft_wrap=False)
         if plot is not None:
-            out.print(f"\n{plot}: drawn")
+            out.print(f"\n{plot}: written")
 
 
-class _Ask:
-    """What is asked of a spec."""
+class _Prediction:
+    """A prediction with the options of the command line."""
 
     def __init__(
         self, hardware: Hardware | None, flavor: str | None, arm_cores: int, counters: bool, sizes: object,
@@ -128,34 +131,34 @@ class _Ask:
         self._frames = frames
         self._json = json
 
-    def reports(self, loaded: Loaded, settings: Sequence[str]) -> tuple[Report | None, Report]:
-        """The answer for the spec before the settings, None when there are none, and after them."""
-        from dnsteer.capacity.setup import of
-        from dnsteer.capacity.whatif import changed, says
+    def reports(self, loaded: Loaded, settings: Sequence[str]) -> tuple[CapacityReport | None, CapacityReport]:
+        """The report on the spec before the settings, None when there are none, and after them."""
+        from dnsteer.capacity.card_setup import hardware_of
+        from dnsteer.capacity.whatif import sets_path, with_settings
 
-        after = changed(loaded, settings) if settings else loaded
-        asked = says(settings, ("switch", "hardware")) or after.spec.switch.hardware != loaded.spec.switch.hardware
+        after = with_settings(loaded, settings) if settings else loaded
+        asked = sets_path(settings, ("switch", "hardware")) or after.spec.switch.hardware != loaded.spec.switch.hardware
         if self._hardware is not None and asked:
             fail(
-                "--hardware and --set switch.hardware both say for which: give one of them",
+                "--hardware and --set switch.hardware both name the hardware; give only one",
                 Exit.USAGE,
                 as_json=self._json,
             )
         if self._flavor is not None and after.spec.switch.flavor != loaded.spec.switch.flavor:
-            fail("--flavor and --set switch.flavor both say by which: give one of them", Exit.USAGE, as_json=self._json)
-        hardware = of(after, self._hardware)
+            fail("--flavor and --set switch.flavor both name the flavor; give only one", Exit.USAGE, as_json=self._json)
+        hardware = hardware_of(after, self._hardware)
         found = self._report(after, hardware)
         if not settings:
             return None, found
         was = self._hardware or loaded.spec.switch.hardware or hardware
         return self._report(loaded, was), found
 
-    def _report(self, loaded: Loaded, hardware: Hardware) -> Report:
+    def _report(self, loaded: Loaded, hardware: Hardware) -> CapacityReport:
         from rich.progress import Progress, SpinnerColumn, TextColumn
 
+        from dnsteer.capacity.card_setup import card_setup
         from dnsteer.capacity.paths import paths_of
-        from dnsteer.capacity.report import report
-        from dnsteer.capacity.setup import set_up
+        from dnsteer.capacity.report import capacity_report
 
         judge = profile_named(self._flavor, loaded, self._json)
         quiet = self._json or not sys.stderr.isatty()
@@ -164,19 +167,22 @@ class _Ask:
             task = progress.add_task("capacity", total=None)
             paths = paths_of(loaded, judge, lambda n: progress.advance(task, n))
         flavor = Flavor(judge.flavor)
-        setup = set_up(loaded, paths, hardware=hardware, flavor=flavor, **self._options)  # type: ignore[arg-type]
-        return report(loaded, setup, paths, self._frames)
+        setup = card_setup(loaded, paths, hardware=hardware, flavor=flavor, **self._options)  # type: ignore[arg-type]
+        return capacity_report(loaded, setup, paths, self._frames)
 
 
-def _can_plot(file: Path, json: bool) -> None:
-    """Find out before the work what would stop it in the end."""
-    from dnsteer.capacity.plot import has_library
+def _require(package: str, what: str, json: bool) -> None:
+    """Exit where a package of the extra `capacity` is not installed; *what* needs it."""
+    if importlib.util.find_spec(package) is None:
+        message = f"{what} needs {package}, which is not installed: pip install 'dnsteer[capacity]'"
+        fail(message, Exit.UNAVAILABLE, as_json=json)
 
+
+def _check_plot_file(file: Path, json: bool) -> None:
+    """Exit before the work where the file could not be written after it."""
     if file.suffix.lower() != ".svg":
         fail(f"--plot: found {str(file)!r}; expected a file name that ends in .svg", Exit.USAGE, as_json=json)
     if file.is_dir():
         fail(f"--plot: {file} is a folder; expected a file", Exit.ERROR, as_json=json)
     if not file.parent.is_dir():
         fail(f"--plot: there is no folder {file.parent}", Exit.ERROR, as_json=json)
-    if not has_library():
-        fail("--plot needs matplotlib, which is not installed: pip install 'dnsteer[plot]'", Exit.ERROR, as_json=json)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 
 from dnsteer.capacity.estimate import Estimate, worst_kind
-from dnsteer.capacity.report import Report
+from dnsteer.capacity.report import CapacityReport
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 BASIS = "limited by; basis"
@@ -17,7 +17,7 @@ FAMILIES = {"ipv4": "IPv4", "ipv6": "IPv6", None: "both"}
 class Notes:
     """Numbers for measurements and letters for reasons, as they come up."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: CapacityReport) -> None:
         self._report = report
         self._rests: dict[str, int] = {}
         self._because: dict[str, int] = {}

@@ -9,21 +9,21 @@ from rich.table import Table
 from rich.text import Text
 
 from dnsteer.capacity.bounds import WORDS
-from dnsteer.capacity.report import Report, Way
-from dnsteer.capacity.services import Rate, VipRates
+from dnsteer.capacity.report import CapacityReport, PathGroup
+from dnsteer.capacity.services import LimitedRate, VipRates
 from dnsteer.cli.capacity_figures import BASIS, FAMILIES, Notes, between, columns, number
-from dnsteer.offload.path import Path
+from dnsteer.offload.packet_path import PacketPath
 from dnsteer.spec.errors import escape
 
 _NARROW = 110
 """Columns below which a range stands under its figure."""
 _RATES = ("UDP queries/s", "new TCP conn./s")
 _ALL = "(all)"  # no pool has such a name
-_Row = tuple[str, VipRates | None, list[Way]]
+_Row = tuple[str, VipRates | None, list[PathGroup]]
 """Its name, its rates and the paths behind them."""
 
 
-def totals(report: Report, notes: Notes, width: int) -> RenderableType:
+def totals(report: CapacityReport, notes: Notes, width: int) -> RenderableType:
     """All pools together, and each as if the card were for it alone; *width* is the terminal's, in columns."""
     table = columns(("pool", BASIS), "pool", "VIPs", "rules", *_RATES, BASIS)
     rows = [((t.pool or _ALL, f"{t.vips:,}", f"{t.rules:,}"), t.rates) for t in (report.total, *report.pools)]
@@ -32,7 +32,7 @@ def totals(report: Report, notes: Notes, width: int) -> RenderableType:
     return Group(title, _fill(table, rows, notes, width))
 
 
-def each_vip(report: Report, notes: Notes, width: int) -> RenderableType:
+def each_vip(report: CapacityReport, notes: Notes, width: int) -> RenderableType:
     """Each VIP in each family, as if the card were for it alone."""
     table = columns(("VIP", "family", BASIS), "VIP", "family", *_RATES, BASIS)
     return _fill(table, [((v.vip, FAMILIES[v.family]), v) for v in report.vips], notes, width)
@@ -52,7 +52,9 @@ def _fill(table: Table, rows: Iterable[tuple[tuple[str, ...], VipRates]], notes:
     return table
 
 
-def changes(before: Report, after: Report, settings: Sequence[str], width: int, *, vips: bool) -> RenderableType:
+def changes(
+    before: CapacityReport, after: CapacityReport, settings: Sequence[str], width: int, *, vips: bool
+) -> RenderableType:
     """What the settings change of the totals, or VIP by VIP."""
     title = Text("what if " + " ".join(escape(s) for s in settings), style="bold")
     whose = "VIP" if vips else "pool"
@@ -70,46 +72,46 @@ def changes(before: Report, after: Report, settings: Sequence[str], width: int, 
     return Group(title, table)
 
 
-def _rate(rate: Rate | None, width: int) -> str:
+def _rate(rate: LimitedRate | None, width: int) -> str:
     if rate is None:
         return "-"
     shown, among = f"{number(rate.most.value, rate.most)} M", between(rate.most)
-    return shown if among == "-" else _beside(shown, among, width)
+    return shown if among == "-" else _with_note(shown, among, width)
 
 
-def _beside(figure: str, more: str, width: int) -> str:
+def _with_note(figure: str, more: str, width: int) -> str:
     return f"{figure}{_break(width)}({more})"
 
 
-def _rows(report: Report, vips: bool) -> Mapping[object, _Row]:
+def _rows(report: CapacityReport, vips: bool) -> Mapping[object, _Row]:
     """By what they are about; all together come last."""
     rows: dict[object, _Row] = {}
     if vips:
         for vip in report.vips:
-            ways = [w for w in report.ways if (w.path.vip, w.path.family) == (vip.vip, vip.family)]
-            rows[vip.vip, vip.family] = (f"{vip.vip} {FAMILIES[vip.family]}", vip, ways)
+            groups = [w for w in report.groups if (w.path.vip, w.path.family) == (vip.vip, vip.family)]
+            rows[vip.vip, vip.family] = (f"{vip.vip} {FAMILIES[vip.family]}", vip, groups)
     else:
         of = {name: vip.pool for name, vip in report.loaded.spec.vips.items()}
         for total in report.pools:
-            rows[total.pool] = (total.pool, total.rates, [w for w in report.ways if of[w.path.vip] == total.pool])
-    first: dict[object, _Row] = {"": (_ALL, report.all, report.ways)}
+            rows[total.pool] = (total.pool, total.rates, [w for w in report.groups if of[w.path.vip] == total.pool])
+    first: dict[object, _Row] = {"": (_ALL, report.all, report.groups)}
     return {**first, **rows}
 
 
-def _change(old: _Row | None, new: _Row | None, pick: Callable[[VipRates], Rate | None], width: int) -> str:
+def _change(old: _Row | None, new: _Row | None, pick: Callable[[VipRates], LimitedRate | None], width: int) -> str:
     a, b = (pick(row[1]) if row is not None and row[1] is not None else None for row in (old, new))
     shown = [f"{number(rate.most.value, rate.most)} M" if rate else "none" for rate in (a, b)]
     if a is None or b is None:
         return _arrow(shown, width)
     share = b.most.value / a.most.value - 1
     if abs(share) >= 0.0005:
-        return _beside(_arrow(shown, width), f"{share:+.1%}", width)
+        return _with_note(_arrow(shown, width), f"{share:+.1%}", width)
     if between(a.most) != between(b.most):  # as where nobody knows whether hardware takes it
-        return _beside(_arrow(shown, width, always=True), between(b.most), width)
-    return _beside(shown[0], "same", width)
+        return _with_note(_arrow(shown, width, always=True), between(b.most), width)
+    return _with_note(shown[0], "same", width)
 
 
-def _step(old: _Row | None, new: _Row | None, what: Callable[[list[Way]], str], width: int) -> str:
+def _step(old: _Row | None, new: _Row | None, what: Callable[[list[PathGroup]], str], width: int) -> str:
     return _arrow([what(row[2]) if row is not None and row[2] else "-" for row in (old, new)], width)
 
 
@@ -122,18 +124,18 @@ def _break(width: int) -> str:
     return "\n" if width < _NARROW else " "
 
 
-def _rules(ways: list[Way]) -> str:
-    return f"{sum(w.rules for w in ways):,}"
+def _rules(groups: list[PathGroup]) -> str:
+    return f"{sum(w.rules for w in groups):,}"
 
 
-def _depth(ways: list[Way]) -> str:
-    return str(max(_tables(w.path) for w in ways))
+def _depth(groups: list[PathGroup]) -> str:
+    return str(max(_tables(w.path) for w in groups))
 
 
-def _latency(ways: list[Way]) -> str:
-    return f"{max(w.latencies.low.value for w in ways):.1f}"
+def _latency(groups: list[PathGroup]) -> str:
+    return f"{max(w.latencies.low.value for w in groups):.1f}"
 
 
-def _tables(path: Path) -> int:
+def _tables(path: PacketPath) -> int:
     """Tables and pipes that a packet passes in all."""
     return sum(hop.tables for hop in path.hops) or path.depth

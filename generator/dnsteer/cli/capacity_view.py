@@ -11,7 +11,7 @@ from rich.text import Text
 
 from dnsteer.capacity.bounds import LOADED, WORDS
 from dnsteer.capacity.passes import longer
-from dnsteer.capacity.report import Report, Way
+from dnsteer.capacity.report import CapacityReport, PathGroup
 from dnsteer.cli.capacity_figures import BASIS, FAMILIES, Notes, between, columns, number
 from dnsteer.cli.capacity_totals import changes, each_vip, totals
 from dnsteer.spec.errors import escape
@@ -40,8 +40,8 @@ def _indented(what: Table) -> Padding:
 
 
 def view(
-    report: Report,
-    before: Report | None = None,
+    report: CapacityReport,
+    before: CapacityReport | None = None,
     settings: Sequence[str] = (),
     *,
     width: int = 120,
@@ -63,8 +63,8 @@ def view(
         missing = [*([] if paths else ["packets and bits by frame size"]), "each VIP"]
         parts.append(Text(f"{' and '.join(missing)}: -v"))
     for alike in _alike(report) if paths else ():
-        way = alike[0]
-        parts += [Text(""), _title(alike), _indented(_frames(way, notes)), *_latency(way, notes, "  ")]
+        group = alike[0]
+        parts += [Text(""), _title(alike), _indented(_frames(group, notes)), *_latency(group, notes, "  ")]
     if vips:
         parts += [Text(""), each_vip(report, notes, width)]
     lines = [*notes.lines(), *(("-", note) for note in report.notes)]
@@ -73,21 +73,21 @@ def view(
     return Group(*parts)
 
 
-def _slowest(report: Report) -> Way:
-    return max(report.ways, key=lambda way: way.latencies.low.value)
+def _slowest(report: CapacityReport) -> PathGroup:
+    return max(report.groups, key=lambda group: group.latencies.low.value)
 
 
-def _alike(report: Report) -> list[list[Way]]:
+def _alike(report: CapacityReport) -> list[list[PathGroup]]:
     """Paths of all VIPs by what is shown of them: those that look the same are shown once."""
-    found: dict[object, list[Way]] = {}
-    for way in report.ways:
-        key = (way.path.direction, way.path.family, way.services, *_about(way), way.path.offloaded)
-        figures = [(name, f.size, f.rate, f.gbps, f.link_share, f.limit) for name, f in way.frames.items()]
-        found.setdefault((key, repr(figures), repr(way.latencies)), []).append(way)
+    found: dict[object, list[PathGroup]] = {}
+    for group in report.groups:
+        key = (group.path.direction, group.path.family, group.services, *_about(group), group.path.offloaded)
+        figures = [(name, f.size, f.rate, f.gbps, f.link_share, f.limit) for name, f in group.frames.items()]
+        found.setdefault((key, repr(figures), repr(group.latencies)), []).append(group)
     return list(found.values())
 
 
-def _head(report: Report) -> Text:
+def _head(report: CapacityReport) -> Text:
     setup = report.setup
     model = setup.model.published.title
     words = [
@@ -96,33 +96,33 @@ def _head(report: Report) -> Text:
     ]
     if setup.entries:
         words.append(f"{setup.entries:,} hardware rules, {'counted' if setup.counters else 'not counted'}")
-    if any(way.path.offloaded != "yes" for way in report.ways):
+    if any(group.path.offloaded != "yes" for group in report.groups):
         words.append(f"{setup.arm_cores} Arm core{'s' if setup.arm_cores != 1 else ''} for the rest")
     return Text(f"{escape(report.loaded.file)}: {', '.join(words)}", style="bold")
 
 
-def _title(alike: Sequence[Way]) -> Text:
-    way = alike[0]
-    path = way.path
+def _title(alike: Sequence[PathGroup]) -> Text:
+    group = alike[0]
+    path = group.path
     names = [each.path.vip for each in alike]
     if len(names) > _MOST_NAMES:
         names = [*names[:_MOST_NAMES], f"{len(names) - _MOST_NAMES} more VIPs"]
-    heading = f"{', '.join(names)} {_WAYS[path.direction]} {FAMILIES[path.family]} {' '.join(way.services)}"
+    heading = f"{', '.join(names)} {_WAYS[path.direction]} {FAMILIES[path.family]} {' '.join(group.services)}"
     text = Text(heading, style="bold")
     each = "each " if len(alike) > 1 else ""
-    text.append(f"  {each}{', '.join(_about(way))}; ", style="not bold")
+    text.append(f"  {each}{', '.join(_about(group))}; ", style="not bold")
     offloaded = _OFFLOADED[path.offloaded] + (
         " as far as Open vSwitch goes" if path.hops and path.offloaded == "yes" else ""
     )
     return text.append(offloaded, style="not bold" if path.offloaded == "yes" else "not bold yellow")
 
 
-def _about(way: Way) -> list[str]:
+def _about(group: PathGroup) -> list[str]:
     """What there is to say of a path but for whose it is."""
-    path = way.path
+    path = group.path
     words = [
         f"{path.mode}, {path.selection}",
-        f"{way.rules:,} rule{'s' if way.rules != 1 else ''}",
+        f"{group.rules:,} rule{'s' if group.rules != 1 else ''}",
         f"{path.passes} pass{'es' if path.passes != 1 else ''}",
         f"depth {path.depth}",
         f"{path.rewrites} field{'s' if path.rewrites != 1 else ''} rewritten",
@@ -141,9 +141,9 @@ def _about(way: Way) -> list[str]:
     return words
 
 
-def _frames(way: Way, notes: Notes) -> Table:
+def _frames(group: PathGroup, notes: Notes) -> Table:
     table = columns(("frame", BASIS), "frame", "bytes", "Mpps", "range", "Gb/s", "link", BASIS)
-    for name, found in way.frames.items():
+    for name, found in group.frames.items():
         rate = found.rate
         table.add_row(
             name if not name.isdecimal() else "",
@@ -151,14 +151,16 @@ def _frames(way: Way, notes: Notes) -> Table:
             number(rate.value, rate),
             between(rate),
             number(found.gbps.value, rate),
-            f"{found.link_share:.0%}",
+            f"{100 * found.link_share:.0f} %",
             f"{WORDS[found.limit]}; {notes.mark(rate)}",
         )
     return table
 
 
-def _latency(way: Way, notes: Notes, head: str) -> Iterator[Text]:
-    low, loaded = way.latencies.low, way.latencies.loaded
+def _latency(group: PathGroup, notes: Notes, head: str) -> Iterator[Text]:
+    low, loaded = group.latencies.low, group.latencies.loaded
     shown = [f"{e.value:.1f}" + (f" ({between(e)})" if between(e) != "-" else "") for e in (low, loaded)]
-    text = f"{head}latency in us, hosts included: {shown[0]} at low load, {shown[1]} at {LOADED:.0%} of the rate"
+    text = (
+        f"{head}latency in us, hosts included: {shown[0]} at low load, {shown[1]} at {100 * LOADED:.0f} % of the rate"
+    )
     yield Text(f"{text}; {notes.mark(loaded)}")

@@ -14,9 +14,9 @@ from dnsteer.cli.output import SPEC_HELP, Exit, Json, err, fail, load, out, prin
 from dnsteer.cli.verify_offload import profile_named
 
 if TYPE_CHECKING:
-    from dnsteer.lint.findings import Finding
-    from dnsteer.lint.run import Report
-    from dnsteer.offload.path import Path as Way
+    from dnsteer.lint.finding import LintFinding
+    from dnsteer.lint.run import LintReport
+    from dnsteer.offload.packet_path import PacketPath
 
 _MOST_PATHS = 40
 _MOST_ALIKE = 3
@@ -57,8 +57,7 @@ def lint(
             fail("lint needs a SPEC, or --explain CODE", Exit.USAGE)
         if json and sarif == Path("-"):
             fail("found --json and --sarif -, which both are standard output; expected one of them", Exit.USAGE)
-        from dnsteer.lint.codes import Severity
-        from dnsteer.lint.findings import worst
+        from dnsteer.lint.finding import Severity, worst_severity
         from dnsteer.lint.run import lint as run_lint
         from dnsteer.offload.examine import examine
         from dnsteer.offload.profile import JUDGED_AS
@@ -72,7 +71,7 @@ def lint(
             print_json({**report.as_json(), **spec_warnings(loaded)})
         elif sarif != Path("-"):
             _show(report, verbose, instead)
-    severity = worst(report.findings)
+    severity = worst_severity(report.findings)
     if severity is not None:
         raise typer.Exit(Exit.ERROR if severity is Severity.ERROR else Exit.DIFFERENT)
 
@@ -80,7 +79,7 @@ def lint(
 def _explain(text: str) -> None:
     from rich.markdown import Markdown
 
-    from dnsteer.lint.codes import CODES
+    from dnsteer.lint.run import CODES
 
     code = CODES.get(text.upper())
     if code is None:
@@ -92,7 +91,7 @@ def _explain(text: str) -> None:
         out.print(code.page(), end="")
 
 
-def _write_sarif(file: Path, report: Report) -> None:
+def _write_sarif(file: Path, report: LintReport) -> None:
     from dnsteer.lint.sarif import sarif
     from dnsteer.render.atomic_files import write_file
 
@@ -103,19 +102,21 @@ def _write_sarif(file: Path, report: Report) -> None:
         write_file(file, text)
 
 
-def _show(report: Report, verbose: bool, instead: str | None) -> None:
+def _show(report: LintReport, verbose: bool, instead: str | None) -> None:
     """For people: the paths, what runs in software, the findings, and the totals; by the flavor *instead* of the spec's."""
-    seen = report.examination
+    examination = report.examination
     if instead is not None:
-        own = seen.loaded.spec.switch.flavor.value
-        out.print(f"{seen.loaded.file}: flavor {own} has no hardware; judged as {instead} (else: --flavor {own})")
-    out.print(f"{seen.loaded.file} on {seen.profile.title}")
+        own = examination.loaded.spec.switch.flavor.value
+        out.print(
+            f"{examination.loaded.file}: flavor {own} has no hardware; judged as {instead} (override: --flavor {own})"
+        )
+    out.print(f"{examination.loaded.file} on {examination.profile.title}")
     _show_paths(report)
     _show_remarks(report, verbose)
     _show_program(report)
-    if seen.profile.hardware:
-        _show_kinds(f"runs on {CPUS.get(seen.profile.flavor, 'the CPU')}", report.in_software)
-        _show_kinds("in hardware or not, which nobody has published", report.unknown)
+    if examination.profile.hardware:
+        _show_kinds(f"runs on {CPUS.get(examination.profile.flavor, 'the CPU')}", report.in_software)
+        _show_kinds("in hardware or not (not published)", report.unknown)
     _show_findings(report, verbose)
     _show_totals(report)
 
@@ -138,7 +139,7 @@ _KINDS = {
 }  # fmt: skip
 
 
-def _show_remarks(report: Report, verbose: bool) -> None:
+def _show_remarks(report: LintReport, verbose: bool) -> None:
     """What verdicts of the paths rest on, each once, whichever port it is said of."""
     about: dict[tuple[str, str], list[str]] = {}
     for path, remarks in report.remarks.items():
@@ -151,16 +152,16 @@ def _show_remarks(report: Report, verbose: bool) -> None:
         out.print(f"rests on{whose}: {text} [{source}]")
 
 
-def _show_program(report: Report) -> None:
+def _show_program(report: LintReport) -> None:
     """What the extension takes of hardware, where it is known of."""
-    from dnsteer.lint.extension import said_of_the_program
+    from dnsteer.lint.extension import program_summary
 
-    said = said_of_the_program(report.examination)
-    if said:
-        out.print(said)
+    summary = program_summary(report.examination)
+    if summary:
+        out.print(summary)
 
 
-def _show_paths(report: Report) -> None:
+def _show_paths(report: LintReport) -> None:
     from rich import box
     from rich.table import Table
 
@@ -171,9 +172,9 @@ def _show_paths(report: Report) -> None:
     for heading in ("slots", "rules", "passes", "bytes", "tables"):
         table.add_column(heading, justify="right")
     for path in report.paths[:_MOST_PATHS]:
-        ways = {"query": "queries", "answer": "answers"}
+        directions = {"query": "queries", "answer": "answers"}
         numbers = (path.slots, path.rules, path.passes, path.match_bytes, path.depth)
-        head = (path.vip, path.service, path.family, ways[path.direction])
+        head = (path.vip, path.service, path.family, directions[path.direction])
         if path.hops:
             for nth, row in enumerate(_hops(path)):
                 table.add_row(*(head if nth == 0 else ("",) * len(head)), *row)
@@ -188,7 +189,7 @@ def _show_paths(report: Report) -> None:
         out.print(f"{len(report.paths) - _MOST_PATHS} more (--json)\n")
 
 
-def _hops(path: Way) -> Iterator[tuple[str, ...]]:
+def _hops(path: PacketPath) -> Iterator[tuple[str, ...]]:
     """A row for each part of a path that the extension is in: what it has is its pipes' entries, and no datapath flows."""
     for hop in path.hops:
         ports = f"{' '.join(hop.enters)} to {' '.join(hop.leaves)}"
@@ -199,7 +200,7 @@ def _hops(path: Way) -> Iterator[tuple[str, ...]]:
             yield (*head, f"{path.slots:,}", f"{hop.rules:,}", "", "", f"{hop.tables:,}")
 
 
-def _show_findings(report: Report, verbose: bool) -> None:
+def _show_findings(report: LintReport, verbose: bool) -> None:
     alike: Counter[str] = Counter()
     for finding in report.findings:
         alike[finding.code.code] += 1
@@ -210,7 +211,7 @@ def _show_findings(report: Report, verbose: bool) -> None:
             out.print(f"{count - _MOST_ALIKE} more of {code} (--verbose)")
 
 
-def _show_finding(report: Report, finding: Finding, verbose: bool) -> None:
+def _show_finding(report: LintReport, finding: LintFinding, verbose: bool) -> None:
     file = report.examination.loaded.file
     severity = "accepted" if finding.accepted else finding.code.severity.value
     out.print(f"{file}:{finding.line}: {finding.code.code} {severity}: {finding.text}")
@@ -226,27 +227,27 @@ def _show_finding(report: Report, finding: Finding, verbose: bool) -> None:
             out.print(f"    flow: {flow}")
 
 
-def _shares(report: Report) -> str:
+def _shares(report: LintReport) -> str:
     """The shares of what is in hardware and of what nobody knows."""
     unknown = report.shares["unknown"]
-    more = f"whether {100 * unknown:.0f} % are is not published, " if unknown else ""
+    more = f"{100 * unknown:.0f} % not published, " if unknown else ""
     return f"{100 * report.offloaded:.0f} % of the VIPs' datapath flows in hardware, {more}"
 
 
-def _show_totals(report: Report) -> None:
-    seen = report.examination
-    about = "about " if seen.sampled is not None else ""
-    maybe = " if all that is unknown is offloaded" if report.unknown else ""
-    share = _shares(report) if seen.profile.hardware else ""
-    share += "not counting the extension's, " if share and seen.beyond else ""
+def _show_totals(report: LintReport) -> None:
+    examination = report.examination
+    about = "about " if examination.sampled is not None else ""
+    maybe = " if everything unknown is offloaded" if report.unknown else ""
+    share = _shares(report) if examination.profile.hardware else ""
+    share += "not counting the extension's, " if share and examination.extension_parts else ""
     out.print(
         f"{share}{about}{report.rules:,} hardware rules{maybe}, {about}{report.flows:,} datapath flows "
-        f"with all that was sent; {seen.masks} masks seen, at most {report.bound.total} whatever the traffic"
+        f"for all traffic sent; {examination.masks} masks seen, at most {report.bound.total} for any traffic"
     )
-    if seen.sampled is not None:
-        out.print(f"of each service {seen.sampled} slots were asked, and the rest computed from them")
-    packets = sum(seen.packets.values())
+    if examination.sampled is not None:
+        out.print(f"{examination.sampled} slots of each service were sampled, and the rest extrapolated from them")
+    packets = sum(examination.packets.values())
     out.print(
-        f"judged from what Open vSwitch {seen.ovs} makes of {packets:,} packets; nothing ran on the hardware itself"
+        f"judged from the flows that Open vSwitch {examination.ovs} made for {packets:,} packets; nothing ran on hardware"
     )
     err.file.flush()

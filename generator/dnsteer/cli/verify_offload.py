@@ -11,7 +11,7 @@ from dnsteer.cli.output import Exit, fail, out, print_json, spec_warnings
 
 if TYPE_CHECKING:
     from dnsteer.deploy.target_switch import TargetSwitch
-    from dnsteer.offload.observe import Observation, Observed
+    from dnsteer.offload.observe import Observation, ObservedFlow
     from dnsteer.offload.profile import Profile
     from dnsteer.spec.loaded import Loaded
 
@@ -32,19 +32,19 @@ def profile_named(flavor: str | None, loaded: Loaded, json: bool = False) -> Pro
 def show_offload(loaded: Loaded, switch: TargetSwitch, flavor: str | None, control: str | None, json: bool) -> None:
     """Look and tell; exit code 2 when something should be in hardware and is not."""
     from dnsteer.offload.observe import observe
-    from dnsteer.offload.running_switch import read_running
+    from dnsteer.offload.running_switch import read_running_switch
     from dnsteer.switch.unixctl import Unixctl, control_socket
 
     profile = profile_named(flavor, loaded, json)
-    running = read_running(switch.remote, loaded.spec.switch.bridge, switch.timeout)
+    running = read_running_switch(switch.remote, loaded.spec.switch.bridge, switch.timeout)
     loaded = _as_applied(loaded, switch, json)
     with Unixctl(control_socket(switch.remote, control), switch.timeout) as vswitchd:
-        seen = observe(loaded, profile, vswitchd, running)
+        observation = observe(loaded, profile, vswitchd, running)
     if json:
-        print_json({**seen.as_json(), **spec_warnings(loaded)})
+        print_json({**observation.as_json(), **spec_warnings(loaded)})
     else:
-        _show(loaded, seen)
-    raise typer.Exit(Exit.OK if seen.ok else Exit.DIFFERENT)
+        _show(loaded, observation)
+    raise typer.Exit(Exit.OK if observation.ok else Exit.DIFFERENT)
 
 
 def _as_applied(loaded: Loaded, switch: TargetSwitch, json: bool) -> Loaded:
@@ -62,65 +62,72 @@ def _as_applied(loaded: Loaded, switch: TargetSwitch, json: bool) -> Loaded:
     ours = record is not None and record.digest == loaded.digest
     if record is None or not ours or switch.client(bridge).marker() != record.marker:
         fail(
-            f"{bridge}: its tables are not this spec's; apply it first (verify without --offload shows what differs)",
+            f"{bridge}: its tables are not from this spec; apply it first (verify without --offload shows what differs)",
             Exit.ERROR,
             as_json=json,
         )
     return loaded
 
 
-def _show(loaded: Loaded, seen: Observation) -> None:
+def _show(loaded: Loaded, observation: Observation) -> None:
     bridge = loaded.spec.switch.bridge
-    for text in seen.settings:
+    for text in observation.settings:
         out.print(f"setting: {text}")
-    for observed in seen.missing[:_MOST]:
+    for observed in observation.missing[:_MOST]:
         out.print(f"not in hardware ({observed.actual}): {_whose(observed)}")
         out.print(f"    {observed.flow.text}")
-    if len(seen.missing) > _MOST:
-        out.print(f"{len(seen.missing) - _MOST} more that should be in hardware (--json)")
-    for observed in seen.surprising[:_MOST]:
-        out.print(f"in hardware, though {seen.profile.name} says that it cannot be: {_whose(observed)}")
+    if len(observation.missing) > _MOST:
+        out.print(f"{len(observation.missing) - _MOST} more that should be in hardware (--json)")
+    for observed in observation.surprising[:_MOST]:
+        out.print(f"in hardware, though {observation.profile.name} says that it cannot be: {_whose(observed)}")
         out.print(f"    {observed.predicted.why_software}")
-    for strange in seen.unreadable[:_MOST]:
-        out.print(f"cannot be read ({strange.problem}): {strange.text}")
-    for why, here, not_here in seen.learnt:
-        out.print(f"not published, and seen here: {here} flows in hardware, {not_here} not: {why}")
-    said_no = [o for o in seen.flows if o.predicted.verdict in ("no", "partial") and not o.surprising]
-    software = Counter(o.predicted.why_software for o in said_no)
-    for why, count in software.most_common(_MOST) if seen.profile.hardware else ():
-        out.print(f"in software, as it must be: {count} flows: {why}")
-    for command, text in seen.extras.items():
+    for unreadable_flow in observation.unreadable[:_MOST]:
+        out.print(f"cannot be read ({unreadable_flow.problem}): {unreadable_flow.text}")
+    for why, here, not_here in observation.learnt:
+        out.print(f"not published, but observed here: {here} flows in hardware, {not_here} not: {why}")
+    in_software_as_predicted = [
+        o for o in observation.flows if o.predicted.verdict in ("no", "partial") and not o.surprising
+    ]
+    software = Counter(o.predicted.why_software for o in in_software_as_predicted)
+    for why, count in software.most_common(_MOST) if observation.profile.hardware else ():
+        out.print(f"in software, as expected: {count} flows: {why}")
+    for command, text in observation.extras.items():
         out.print(f"{command}:")
         for line in text.splitlines():
             out.print(f"    {line}")
-    if seen.beyond:
-        between = " and ".join(seen.beyond)
-        out.print(f"what the extension does between {between} is no datapath flow: dnsteer status has its counters")
-    unreadable = f"; {len(seen.unreadable)} that cannot be read" if seen.unreadable else ""
-    if not seen.flows:
+    if observation.extension_ports:
+        between = " and ".join(observation.extension_ports)
+        out.print(
+            f"what the extension does between {between} is not a datapath flow: dnsteer status shows its counters"
+        )
+    unreadable = f"; {len(observation.unreadable)} that cannot be read" if observation.unreadable else ""
+    if not observation.flows:
         found = (
-            "no datapath flows now; send traffic and look again" if not unreadable else f"no datapath flows{unreadable}"
+            "no datapath flows at the moment; send traffic and try again"
+            if not unreadable
+            else f"no datapath flows{unreadable}"
         )
         out.print(f"{bridge}: {found}")
         return
+    hardware, partly, in_software = (observation.count(verdict) for verdict in ("yes", "partial", "no"))
     out.print(
-        f"{bridge}: {len(seen.flows)} datapath flows: {seen.count('yes')} in hardware, {seen.count('partial')} partly, "
-        f"{seen.count('no')} in software{unreadable}; " + _verdict(seen),
+        f"{bridge}: {len(observation.flows)} datapath flows: {hardware} in hardware, {partly} partly, "
+        f"{in_software} in software{unreadable}; {_verdict(observation)}"
     )
 
 
-def _verdict(seen: Observation) -> str:
-    if not seen.profile.hardware:
-        return f"{seen.profile.name} offloads nothing"
-    if seen.missing:
-        return f"{len(seen.missing)} should be in hardware and are not"
-    return f"all is where {seen.profile.name} says"
+def _verdict(observation: Observation) -> str:
+    if not observation.profile.hardware:
+        return f"{observation.profile.name} offloads nothing"
+    if observation.missing:
+        return f"{len(observation.missing)} should be in hardware and are not"
+    return f"everything is where {observation.profile.name} says"
 
 
-def _whose(observed: Observed) -> str:
+def _whose(observed: ObservedFlow) -> str:
     if not observed.owners:
         return "packets of no service"
-    ways = {"query": "queries", "answer": "answers"}
+    directions = {"query": "queries", "answer": "answers"}
     first = observed.owners[0]
     services = ", ".join(dict.fromkeys(owner.service for owner in observed.owners))
-    return f"{ways[first.direction]} of {first.vip} over {first.family} ({services})"
+    return f"{directions[first.direction]} of {first.vip} over {first.family} ({services})"

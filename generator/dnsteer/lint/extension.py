@@ -5,65 +5,70 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from dnsteer.lint import codes
-from dnsteer.lint.findings import Finding
-from dnsteer.lint.wording import finding
+from dnsteer.lint.context import LintContext
+from dnsteer.lint.finding import Code, LintFinding, Severity, finder
 from dnsteer.modes import MODES
 from dnsteer.offload.examine import Examination
 from dnsteer.offload.extension import not_run, not_run_of
-from dnsteer.offload.path import Hop, Path
+from dnsteer.offload.packet_path import Hop, PacketPath
 from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.extension.pipes import counters_of, entries, pipes_of
-from dnsteer.spec.errors import Path as SpecPath
+from dnsteer.spec.errors import Path
 from dnsteer.spec.model.spec import Flavor, Switch
 
-_AT: SpecPath = ("switch", "extension")
+EXTENSION = Code("DNS060", Severity.NOTE, "The extension does this, and lint cannot judge it")
+ESWITCH_TWICE = Code("DNS061", Severity.NOTE, "Packets pass the eSwitch twice, and the extension between")
+TRANSLATED_FRAGMENTS = Code("DNS062", Severity.NOTE, "Fragments of answers to translate are dropped")
+NO_FUNCTIONS = Code("DNS063", Severity.WARNING, "The extension has no scalable functions here")
+
+_AT: Path = ("switch", "extension")
 ANSWER_BYTES = 1232
 """DNS messages over UDP that are no fragments in IPv6 (DNS flag day 2020)."""
 _FAMILIES = {"ipv4": "IPv4", "ipv6": "IPv6"}
 
 
-def of_the_extension(seen: Examination) -> Iterator[Finding]:
+@finder(EXTENSION, ESWITCH_TWICE, TRANSLATED_FRAGMENTS, NO_FUNCTIONS)
+def extension_services(context: LintContext) -> Iterator[LintFinding]:
     """All findings about the extension; none where the spec has none, or no VIP needs it."""
-    part = seen.plan.extension
+    part = context.plan.extension
     if part is None or not part.services:
         return
-    for vip, paths in _by_vip(seen.paths).items():
-        at: SpecPath = ("vips", vip)
-        siit = MODES[seen.loaded.spec.vips[vip].forwarding].translates
-        if seen.profile.hardware:
-            text = f"{_what(paths)}: {_does(paths)}; {not_run(siit=siit)}"
-            yield finding(seen, codes.EXTENSION, at, text, _measure(siit=siit))
-            yield finding(seen, codes.ESWITCH_TWICE, at, f"{_what(paths)}: {_ways(paths)}")
+    for vip, paths in _by_vip(context.examination.paths).items():
+        at: Path = ("vips", vip)
+        siit = MODES[context.spec.vips[vip].forwarding].translates
+        if context.profile.hardware:
+            text = f"{_subject(paths)}: {_extension_part(paths)}; {not_run(siit=siit)}"
+            yield context.finding(EXTENSION, at, text, _advice(siit=siit))
+            yield context.finding(ESWITCH_TWICE, at, f"{_subject(paths)}: {_switch_passes(paths)}")
         if siit:
             text = f"fragments of answers for {vip} are dropped: the extension does not translate them"
-            advice = f"limit the servers' answers over UDP to {ANSWER_BYTES} bytes, so that there are none"
-            yield finding(seen, codes.TRANSLATED_FRAGMENTS, at, text, advice)
-    yield from _without_functions(seen)
+            advice = f"limit the servers' UDP answers to {ANSWER_BYTES} bytes, so that none are fragmented"
+            yield context.finding(TRANSLATED_FRAGMENTS, at, text, advice)
+    yield from _without_functions(context)
 
 
-def _by_vip(paths: Iterable[Path]) -> dict[str, list[Path]]:
-    out: dict[str, list[Path]] = defaultdict(list)
+def _by_vip(paths: Iterable[PacketPath]) -> dict[str, list[PacketPath]]:
+    out: dict[str, list[PacketPath]] = defaultdict(list)
     for path in paths:
         if path.hops:
             out[path.vip].append(path)
     return {vip: sorted(paths, key=lambda p: p.direction, reverse=True) for vip, paths in out.items()}  # queries first
 
 
-def _what(paths: list[Path]) -> str:
-    ways = {"query": "queries", "answer": "answers"}
-    directions = " and ".join(ways[d] for d in ("query", "answer") if any(p.direction == d for p in paths))
+def _subject(paths: list[PacketPath]) -> str:
+    names = {"query": "queries", "answer": "answers"}
+    directions = " and ".join(names[d] for d in ("query", "answer") if any(p.direction == d for p in paths))
     families = " and ".join(_FAMILIES[f] for f in dict.fromkeys(p.family for p in paths))
     services = ", ".join(dict.fromkeys(p.service for p in paths))
     return f"{directions} of {paths[0].vip} over {families} ({services})"
 
 
-def _does(paths: list[Path]) -> str:
-    beyond = [hop for path in paths for hop in path.hops if hop.by == "extension"]
-    hop = beyond[0]
+def _extension_part(paths: list[PacketPath]) -> str:
+    hops = [hop for path in paths for hop in path.hops if hop.by == "extension"]
+    hop = hops[0]
     return (
-        f"the extension handles them between {hop.enters[0]} and {hop.leaves[0]}, not Open vSwitch ({_pipes(beyond)}); "
-        "whether hardware takes that is unknown"
+        f"the extension handles them between {hop.enters[0]} and {hop.leaves[0]}, not Open vSwitch ({_pipes(hops)}); "
+        "whether hardware offloads it is unknown"
     )
 
 
@@ -71,15 +76,19 @@ def _pipes(hops: list[Hop]) -> str:
     return "; ".join(dict.fromkeys(" -> ".join(hop.pipes) for hop in hops))
 
 
-def _ways(paths: list[Path]) -> str:
+def _switch_passes(paths: list[PacketPath]) -> str:
     longest = max(paths, key=lambda p: sum(hop.tables for hop in p.hops))
-    there, beyond, back = (longest.hops[0], next(h for h in longest.hops if h.by == "extension"), longest.hops[-1])
-    text = (
-        f"each packet passes the eSwitch twice, {_ports(there)} and {_ports(back)}, and {beyond.tables} pipes of the "
-        "extension between"
+    outbound, extension, returning = (
+        longest.hops[0],
+        next(h for h in longest.hops if h.by == "extension"),
+        longest.hops[-1],
     )
-    if beyond.most:
-        text += f"; it becomes {beyond.most} bytes {'longer' if beyond.most > 0 else 'shorter'} there"
+    text = (
+        f"each packet passes the eSwitch twice, {_ports(outbound)} and {_ports(returning)}, and {extension.tables} pipes "
+        "of the extension in between"
+    )
+    if extension.most:
+        text += f"; it becomes {abs(extension.most)} bytes {'longer' if extension.most > 0 else 'shorter'} there"
     return text
 
 
@@ -87,25 +96,27 @@ def _ports(hop: Hop) -> str:
     return f"{' or '.join(hop.enters)} to {' or '.join(hop.leaves)}"
 
 
-def _measure(*, siit: bool) -> str:
+def _advice(*, siit: bool) -> str:
     need = " (siit needs DOCA 3.3)" if siit else ""
-    return f"try it on the card before it serves{need}: where a pipe is refused, the program refuses its VIP and says which"
+    return (
+        f"test it on the card before production{need}: if a pipe is refused, the program refuses its VIP and names it"
+    )
 
 
-def _without_functions(seen: Examination) -> Iterator[Finding]:
+def _without_functions(context: LintContext) -> Iterator[LintFinding]:
     """Where the flavor, or a port, makes a pair of scalable functions impossible."""
-    switch, flavor = seen.loaded.spec.switch, Flavor(seen.profile.flavor)
+    switch, flavor = context.spec.switch, Flavor(context.profile.flavor)
     if flavor is Flavor.OVS_NETDEV:
         if switch.hardware is not None:
             text = (
-                f"flavor ovs-netdev does not use the eSwitch of {switch.hardware.value}, so that the extension has no "
+                f"flavor ovs-netdev does not use the eSwitch of {switch.hardware.value}, so the extension has no "
                 "scalable functions: it runs on its software model, or not at all"
             )
-            yield finding(seen, codes.NO_FUNCTIONS, _AT, text, "flavor: ovs-doca")
+            yield context.finding(NO_FUNCTIONS, _AT, text, "flavor: ovs-doca")
         return
     for key, name in _not_representors(switch, flavor):
-        text = f"port {name} names a device that is no representor, so that no scalable function is behind it"
-        yield finding(seen, codes.NO_FUNCTIONS, (*_AT, key), text, "options: {dpdk-devargs: 'PCI,representor=sf[N]'}")
+        text = f"port {name} names a device that is not a representor: there is no scalable function behind it"
+        yield context.finding(NO_FUNCTIONS, (*_AT, key), text, "options: {dpdk-devargs: 'PCI,representor=sf[N]'}")
 
 
 def _not_representors(switch: Switch, flavor: Flavor) -> Iterator[tuple[str, str]]:
@@ -119,19 +130,19 @@ def _not_representors(switch: Switch, flavor: Flavor) -> Iterator[tuple[str, str
             yield key, port.port
 
 
-def said_of_the_program(seen: Examination) -> str:
+def program_summary(examination: Examination) -> str:
     """What the program takes of hardware, in a line; empty where nothing goes through it."""
-    part = seen.plan.extension
-    if part is None or not seen.beyond:
+    part = examination.plan.extension
+    if part is None or not examination.extension_parts:
         return ""
     pipes = pipes_of(part)
     kinds: dict[str, int] = defaultdict(int)
     for pipe in pipes:
         kinds[_kind(pipe.name)] += pipe.entries
-    said = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
     return (
         f"the extension (dnsteer-ext, {part.ingress.name} to {part.egress.name}): {entries(pipes):,} entries of its pipes "
-        f"({said}), {counters_of(part):,} counters; {not_run_of(part)}"
+        f"({counts}), {counters_of(part):,} counters; {not_run_of(part)}"
     )
 
 

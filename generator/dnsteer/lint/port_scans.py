@@ -1,31 +1,55 @@
-"""How many datapath flows port scans can make: packets to the VIPs' addresses for ports that no service has."""
+"""Findings about port scans: packets to the VIPs' addresses for ports that no service has make datapath flows that drop."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 
+from dnsteer.lint.context import LintContext
+from dnsteer.lint.finding import Code, LintFinding, Severity, finder
 from dnsteer.plan.mask_policy import Kind, MaskPolicy
 from dnsteer.plan.plan import Plan
+from dnsteer.plan.sizes import flow_limit, sizes_of
 from dnsteer.tables.ingress import PortRow
 from dnsteer.tables.vip import ServiceRow
+
+PORT_SCANS = Code("DNS032", Severity.WARNING, "Port scans can make more datapath flows than flow-limit allows")
 
 _PORTS = 1 << 16
 
 
-def scanned(plan: Plan) -> dict[str, int]:
+@finder(PORT_SCANS)
+def port_scans(context: LintContext) -> Iterator[LintFinding]:
+    """More datapath flows than flow-limit allows, made by somebody who scans the VIPs' ports."""
+    by_address = scan_flows(context.plan)
+    total, limit = sum(by_address.values()), flow_limit(sizes_of(context.spec, context.plan).total)
+    if context.flows + total <= limit:
+        return
+    address, most = max(((a, n) for a, n in by_address.items() if a), key=lambda item: item[1])
+    text = (
+        f"port scans of the VIPs can create {total:,} datapath flows that drop ({most:,} of them by scanning {address}); "
+        f"dnsteer bringup sets flow-limit to {limit:,}"
+    )
+    advice = "use fewer slots, or fewer VIPs per switch"
+    if not MaskPolicy(context.plan).port_bits:
+        advice = "use one selection for all pools, or separate switches for NAT VIPs and dp-hash pools"
+    yield context.finding(PORT_SCANS, ("vips",), text, advice)
+
+
+def scan_flows(plan: Plan) -> dict[str, int]:
     """Flows that scans of all ports make, by the address that is scanned; under "" those that addresses share.
 
-    Every one is a drop and has the destination port that was looked at: where the first look takes low bits alone, ports
-    that share those of a service go on, and show the port, the address and the bits of a slot.
+    Each drops, and matches the destination port as far as the tables unwildcard it: where the first table does so for low
+    bits alone, ports that share those of a service go on, and show the port, the address and the bits of a slot.
     """
-    looks, uplinks = MaskPolicy(plan), sum(port.uplink for port in plan.rows.of(PortRow))
+    policy, uplinks = MaskPolicy(plan), sum(port.uplink for port in plan.rows.of(PortRow))
     services = Counter((s.address, s.protocol) for s in plan.rows.of(ServiceRow))
     addresses = {s.address: s.family for s in plan.rows.of(ServiceRow)}
     out: dict[str, int] = defaultdict(int)
-    for kind in looks.kinds:
-        passing = _passing(kind, looks.port_bits)
-        if looks.port_bits:
-            out[""] += uplinks * ((1 << looks.port_bits) - len(kind.low_ports))
+    for kind in policy.kinds:
+        passing = _passing(kind, policy.port_bits)
+        if policy.port_bits:
+            out[""] += uplinks * ((1 << policy.port_bits) - len(kind.low_ports))
         for address, family in addresses.items():
             if family == kind.family:
                 out[address] += uplinks * (passing - services[address, kind.protocol]) << kind.slot_bits

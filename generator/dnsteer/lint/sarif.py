@@ -10,14 +10,14 @@ from typing import Any
 from urllib.parse import quote
 
 from dnsteer import __version__
-from dnsteer.lint.codes import CODES, Code
-from dnsteer.lint.findings import Finding
+from dnsteer.lint.finding import Code, LintFinding
+from dnsteer.lint.run import CODES
 from dnsteer.spec.errors import show_path
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def sarif(file: str, findings: Sequence[Finding]) -> dict[str, Any]:
+def sarif(file: str, findings: Sequence[LintFinding]) -> dict[str, Any]:
     """One run of lint over *file*."""
     order = list(CODES)
     driver = {
@@ -26,7 +26,7 @@ def sarif(file: str, findings: Sequence[Finding]) -> dict[str, Any]:
         "rules": [_rule(code) for code in CODES.values()],
     }
     results = [_result(file, finding, order.index(finding.code.code)) for finding in findings]
-    _know_again(file, results)
+    _add_fingerprints(file, results)
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
 
 
@@ -39,7 +39,7 @@ def _rule(code: Code) -> dict[str, Any]:
     }
 
 
-def _result(file: str, finding: Finding, index: int) -> dict[str, Any]:
+def _result(file: str, finding: LintFinding, index: int) -> dict[str, Any]:
     text = f"{finding.text}; {finding.advice}" if finding.advice else finding.text
     out: dict[str, Any] = {
         "ruleId": finding.code.code,
@@ -67,12 +67,12 @@ def _uri(file: str) -> str:
     return path.as_uri() if path.is_absolute() else quote(str(path))
 
 
-def _know_again(file: str, results: Sequence[dict[str, Any]]) -> None:
+def _add_fingerprints(file: str, results: Sequence[dict[str, Any]]) -> None:
     """Give results fingerprints, by which tools know them again after lines and numbers have changed."""
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for result in results:
         (place,) = result["locations"][0]["logicalLocations"]
         what = "\0".join([result["ruleId"], PurePosixPath(file).name, place["fullyQualifiedName"]])
-        seen[what] += 1
-        print_ = hashlib.sha256(f"{what}\0{seen[what]}".encode()).hexdigest()[:32]
+        counts[what] += 1
+        print_ = hashlib.sha256(f"{what}\0{counts[what]}".encode()).hexdigest()[:32]
         result["partialFingerprints"] = {"dnsteer/v1": print_}

@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dnsteer.lint import codes
-from dnsteer.lint.findings import Finding
-from dnsteer.lint.wording import finding
-from dnsteer.offload.examine import Examination
+from dnsteer.lint.context import LintContext
+from dnsteer.lint.finding import Code, LintFinding, Severity, finder
 from dnsteer.plan.slot_shares import used_weights, worst_of
 from dnsteer.spec import derived
-from dnsteer.spec.model.spec import Pool
+from dnsteer.spec.model.spec import Pool, Spec
 from dnsteer.tables.vip import ServiceRow
+
+MORE_SLOTS = Code("DNS033", Severity.NOTE, "More slots would bring shares nearer to the weights")
+FEWER_SLOTS = Code("DNS034", Severity.NOTE, "Fewer slots would take fewer hardware rules")
 
 GOOD_SHARE = Fraction(2, 100)
 """A share that is off by this, relative to its weight's, is good enough: less than what resolvers differ by."""
@@ -35,37 +36,38 @@ class _Advice:
     then: tuple[str, Fraction]
 
 
-def of_slot_numbers(seen: Examination) -> Iterator[Finding]:
+@finder(MORE_SLOTS, FEWER_SLOTS)
+def slot_numbers(context: LintContext) -> Iterator[LintFinding]:
     """A finding for pools that another number of slots would serve better, one for all that have and would have the same."""
-    pools = {members.number: members.pool for members in seen.plan.members}
-    services = Counter(pools[row.pool] for row in seen.plan.rows.of(ServiceRow) if row.pool in pools)
-    spec = seen.loaded.spec
+    pools = {members.number: members.pool for members in context.plan.members}
+    services = Counter(pools[row.pool] for row in context.plan.rows.of(ServiceRow) if row.pool in pools)
+    spec = context.spec
     alike: dict[tuple[int, int], list[_Advice]] = defaultdict(list)
     for name, sets in used_weights(spec).items():
         slots, rules = derived.slot_count(spec, spec.pools[name]), services[name] * len(spec.switch.uplinks)
-        better = _better(seen, spec.pools[name], sets, rules)
+        better = _better(spec, spec.pools[name], sets, rules)
         if better is not None:
             alike[slots, better].append(_Advice(name, rules, worst_of(sets, slots), worst_of(sets, better)))
     for (slots, better), found in alike.items():
-        code = codes.MORE_SLOTS if better > slots else codes.FEWER_SLOTS
+        code = MORE_SLOTS if better > slots else FEWER_SLOTS
         rules = sum(each.rules for each in found)
         now = max((each.now for each in found), key=lambda share: abs(share[1]))
         then = max((each.then for each in found), key=lambda share: abs(share[1]))
         names = ", ".join(each.pool for each in found[:_NAMED])
         more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
         text = (
-            f"pool{'s' if len(found) > 1 else ''} {names}{more}: {slots} slots give backend {now[0]} {float(now[1]):+.1%} "
-            f"against its weight and take {slots * rules:,} hardware rules; {better} give {then[0]} "
-            f"{float(then[1]):+.1%} at most and take {better * rules:,}"
+            f"pool{'s' if len(found) > 1 else ''} {names}{more}: {slots} slots give backend {now[0]} "
+            f"{100 * float(now[1]):+.1f} % against its weight and take {slots * rules:,} hardware rules; "
+            f"{better} give {then[0]} {100 * float(then[1]):+.1f} % at most and take {better * rules:,}"
         )
-        advice = f"slots: {better}, if the difference is worth that most clients of a pool move once"
-        yield finding(seen, code, ("pools", found[0].pool), text, advice)
+        advice = f"set slots: {better} if this is worth moving most of a pool's clients once"
+        yield context.finding(code, ("pools", found[0].pool), text, advice)
 
 
-def _better(seen: Examination, pool: Pool, sets: Sequence[Mapping[str, int]], rules: int) -> int | None:
+def _better(spec: Spec, pool: Pool, sets: Sequence[Mapping[str, int]], rules: int) -> int | None:
     """The number of slots that would serve a pool better; None where it is good as it is. *rules*: for each slot."""
-    slots = derived.slot_count(seen.loaded.spec, pool)
-    most = derived.most_slots(seen.loaded.spec, pool)
+    slots = derived.slot_count(spec, pool)
+    most = derived.most_slots(spec, pool)
     error = abs(worst_of(sets, slots)[1])
     numbers = [1 << bits for bits in range(most.bit_length()) if 1 << bits <= most]
     if error > GOOD_SHARE:

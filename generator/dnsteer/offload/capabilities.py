@@ -11,14 +11,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from dnsteer.offload.path import Certainty as Certainty
-from dnsteer.offload.path import Verdict
+from dnsteer.offload.packet_path import Certainty as Certainty
+from dnsteer.offload.packet_path import Verdict
 from dnsteer.spec.errors import Path
 from dnsteer.spec.model.part import Part
 from dnsteer.spec.model.types import wanted
 
-Place = Literal["last", "not-last"]
-Port = Literal["in-port", "internal", "other-eswitch"]
+ActionPlace = Literal["last", "not-last"]
+PortKind = Literal["in-port", "internal", "other-eswitch"]
 Text = Annotated[str, Field(min_length=1)]
 
 
@@ -37,7 +37,7 @@ def _bits(value: Any) -> int:
 
 
 Value = Annotated[int | str, BeforeValidator(_word)]
-Bits = Annotated[int, BeforeValidator(_bits), WithJsonSchema({"type": ["integer", "string"]})]
+MaskBits = Annotated[int, BeforeValidator(_bits), WithJsonSchema({"type": ["integer", "string"]})]
 
 LimitName = Literal[
     "match_bytes_per_rule",
@@ -83,7 +83,7 @@ class Case(Outcome):
     mask: Literal["exact", "partial"] | None = Field(None, description="the field is matched or written so")
     value: tuple[Value, ...] = Field((), description="the field's value is one of these, as a number or as shown")
     value_not: tuple[Value, ...] = Field((), description="the field's value is none of these")
-    beyond: Bits | None = Field(None, description="the mask has bits outside of these")
+    beyond: MaskBits | None = Field(None, description="the mask has bits outside of these")
     flags: tuple[str, ...] = Field((), description="one of these flags counts, set or not")
     plus: tuple[str, ...] = Field((), description="one of these flags must be set")
     having: tuple[str, ...] = Field((), description="the flow also matches one of these fields")
@@ -95,9 +95,9 @@ class Case(Outcome):
     family: Literal["ipv4", "ipv6", "other"] | None = Field(None, description="the flow is of this family")
     fragments: tuple[str, ...] = Field((), description="the flow is of these fragments: no, first, later")
     recirculated: bool | None = Field(None, description="the flow is, or is not, for a further pass")
-    place: Place | None = Field(None, description="the action is, or is not, the last of its list")
+    place: ActionPlace | None = Field(None, description="the action is, or is not, the last of its list")
     next_not: tuple[str, ...] = Field((), description="the action that follows directly is none of these")
-    to: Port | None = Field(None, description="the action sends to a port of this kind")
+    to: PortKind | None = Field(None, description="the action sends to a port of this kind")
     args: tuple[str, ...] = Field((), description="the action has one of these arguments")
     note: Text = Field(description="what the operator is told")
     source: str = Field("", description="where this is from, where it is not from where the entry is")

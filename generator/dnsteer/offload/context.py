@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from dnsteer.bringup.eswitch import Eswitch, eswitch_of
-from dnsteer.offload.capabilities import Port
-from dnsteer.offload.judge import Around
+from dnsteer.card.eswitch import Eswitch, eswitch_of
+from dnsteer.offload.capabilities import PortKind
+from dnsteer.offload.judge import OffloadContext
 from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.plan import Plan
 from dnsteer.plan.sizes import sizes_of
@@ -25,40 +25,40 @@ _OFFLOADED_TYPES: Mapping[Flavor, frozenset[str]] = {
 """Types of ports that the eSwitch has, by flavor."""
 
 
-def around_of(loaded: Loaded, plan: Plan, *, conntrack: bool, flavor: Flavor | None = None) -> Around:
+def offload_context_of(loaded: Loaded, plan: Plan, *, conntrack: bool, flavor: Flavor | None = None) -> OffloadContext:
     """What verdicts depend on besides the flows. *conntrack*: it is offloaded where it is used.
 
     *flavor*: another one than the spec's, with what bring-up would set there.
     """
     switch = loaded.spec.switch
-    return Around(
-        conntrack=conntrack and tracks(plan),
-        ports=_kinds(switch, flavor or switch.flavor),
-        eswitches=_eswitches(switch, joined(loaded, plan, flavor)),
-        inner=frozenset(set(ports_of(switch)) - set(switch.uplinks)),
+    return OffloadContext(
+        conntrack=conntrack and uses_conntrack(plan),
+        port_kinds=_port_kinds(switch, flavor or switch.flavor),
+        eswitches=_eswitches(switch, eswitch_setup(loaded, plan, flavor)),
+        local_ports=frozenset(set(ports_of(switch)) - set(switch.uplinks)),
     )
 
 
-def joined(loaded: Loaded, plan: Plan, flavor: Flavor | None = None) -> Eswitch:
-    """The eSwitches as bring-up sets them up, and whether it makes those of a card one."""
+def eswitch_setup(loaded: Loaded, plan: Plan, flavor: Flavor | None = None) -> Eswitch:
+    """The eSwitches as bring-up sets them up: whether those of a card become one (multiport)."""
     switch = loaded.spec.switch
     if flavor is not None:
         switch = switch.model_copy(update={"flavor": flavor})
     return eswitch_of(switch, sizes_of(loaded.spec, plan))
 
 
-def tracks(plan: Plan) -> bool:
+def uses_conntrack(plan: Plan) -> bool:
     """Whether the connection tracker is used at all."""
     return any(row.family == "ipv4" for row in plan.rows.of(FragmentRow))
 
 
-def hashes(loaded: Loaded) -> list[str]:
+def dp_hash_pools(loaded: Loaded) -> list[str]:
     """The pools whose slots the switch's hash chooses, and that a VIP uses."""
     used = {vip.pool for vip in loaded.spec.vips.values()}
     return [n for n, pool in loaded.spec.pools.items() if pool.selection is Selection.DP_HASH and n in used]
 
 
-def _kinds(switch: Switch, flavor: Flavor) -> dict[str, Port]:
+def _port_kinds(switch: Switch, flavor: Flavor) -> dict[str, PortKind]:
     """Ports that no eSwitch has: the bridge's own, and those of another type. Types are for the spec's own flavor."""
     known = _OFFLOADED_TYPES.get(flavor, frozenset()) if flavor is switch.flavor else frozenset()
     others = [
@@ -67,31 +67,31 @@ def _kinds(switch: Switch, flavor: Flavor) -> dict[str, Port]:
     return dict.fromkeys([switch.bridge, "LOCAL", *others], "internal")
 
 
-def _eswitches(switch: Switch, set_up: Eswitch) -> dict[str, str]:
+def _eswitches(switch: Switch, setup: Eswitch) -> dict[str, str]:
     """The eSwitch of each port; none are told apart where there is but one."""
-    of: dict[str, str] = {}
-    for uplink, address in set_up.functions.items():
-        if set_up.multiport:  # it joins the functions of a card; where the card is not known there is taken to be one
-            of[uplink] = address[:-2]
+    by_port: dict[str, str] = {}
+    for uplink, address in setup.functions.items():
+        if setup.multiport:  # it joins the functions of a card; where the card is not known there is taken to be one
+            by_port[uplink] = address[:-2]
         else:
-            of[uplink] = address or uplink
-    if len({*of.values()} - {""}) < 2:
+            by_port[uplink] = address or uplink
+    if len({*by_port.values()} - {""}) < 2:
         return {}
     for name, port in ports_of(switch).items():
         if name in switch.uplinks:
             continue
-        of[name] = _of_representor(name, port.options.get("dpdk-devargs", ""), of, set_up)
-    return of
+        by_port[name] = _representor_eswitch(name, port.options.get("dpdk-devargs", ""), by_port, setup)
+    return by_port
 
 
-def _of_representor(name: str, devargs: str, of: Mapping[str, str], set_up: Eswitch) -> str:
+def _representor_eswitch(name: str, devargs: str, by_port: Mapping[str, str], setup: Eswitch) -> str:
     """The eSwitch of a representor: of the function that its devargs or its name tell, else of the first uplink."""
-    for uplink, address in set_up.functions.items():
+    for uplink, address in setup.functions.items():
         if address and devargs.lower().removeprefix("pci:").startswith((address, address.removeprefix("0000:"))):
-            return of[uplink]
+            return by_port[uplink]
     found = _INNER.match(name)
     number = (found[1] or found[2]) if found else ""
-    for uplink, address in set_up.functions.items():
+    for uplink, address in setup.functions.items():
         if number and (uplink == f"p{number}" or address.endswith(f".{number}")):
-            return of[uplink]
-    return next(iter(of.values()))
+            return by_port[uplink]
+    return next(iter(by_port.values()))

@@ -10,14 +10,13 @@ from itertools import groupby
 from typing import Any
 
 from dnsteer.offload.capabilities import Profile
-from dnsteer.offload.context import around_of as around_of
-from dnsteer.offload.context import hashes as hashes
-from dnsteer.offload.counts import rules_of, stands_for, without_slot
-from dnsteer.offload.extension import WORST_FIRST, Beyond, beyond_of, hops_of
-from dnsteer.offload.flow import Flow, Unreadable, read_flow
-from dnsteer.offload.judge import Around, Judgement, judge, weakest
+from dnsteer.offload.context import dp_hash_pools, offload_context_of
+from dnsteer.offload.counts import flow_weights, match_without_slot, rules_of
+from dnsteer.offload.datapath_flow import DatapathFlow, Unreadable, read_flow
+from dnsteer.offload.extension import WORST_FIRST, ExtensionPart, extension_parts, hops_of
+from dnsteer.offload.judge import Judgement, OffloadContext, judge, weakest
 from dnsteer.offload.owners import Owner, Owners
-from dnsteer.offload.path import Path, Verdict
+from dnsteer.offload.packet_path import PacketPath, Verdict
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
 from dnsteer.proof.harness.switch import Harness
@@ -41,10 +40,10 @@ _ICMP = (1, 58)
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedFlow:
     """A datapath flow, the kind of traffic that made it, whose it is, and what hardware does with it."""
 
-    flow: Flow | Unreadable
+    flow: DatapathFlow | Unreadable
     kind: str
     owners: tuple[Owner, ...]
     judgement: Judgement
@@ -61,26 +60,26 @@ class Judged:
 
 @dataclass
 class Examination:
-    """Everything that was seen. *sampled* is how many slots of each service were asked; None: all of them."""
+    """The datapath flows that traffic made. *sampled* is how many slots of each service were asked; None: all of them."""
 
     loaded: Loaded
     plan: Plan
     profile: Profile
     ovs: str
-    around: Around = field(default_factory=Around)
-    judged: list[Judged] = field(default_factory=list)
+    context: OffloadContext = field(default_factory=OffloadContext)
+    judged: list[JudgedFlow] = field(default_factory=list)
     packets: dict[str, int] = field(default_factory=dict)
     sampled: int | None = None
 
     @cached_property
     def masks(self) -> int:
         """Distinct masks of all flows."""
-        return _masks(j.flow for j in self.judged if isinstance(j.flow, Flow))
+        return _masks(j.flow for j in self.judged if isinstance(j.flow, DatapathFlow))
 
     @cached_property
-    def of_owner(self) -> dict[Owner, list[Judged]]:
+    def of_owner(self) -> dict[Owner, list[JudgedFlow]]:
         """The flows that carry a service's usual queries and answers."""
-        out: dict[Owner, list[Judged]] = defaultdict(list)
+        out: dict[Owner, list[JudgedFlow]] = defaultdict(list)
         for judged in self.judged:
             if judged.kind in ("query", "answer"):
                 for owner in judged.owners:
@@ -88,36 +87,38 @@ class Examination:
         return out
 
     @cached_property
-    def paths(self) -> list[Path]:
+    def paths(self) -> list[PacketPath]:
         """One for each service, family and direction whose packets pass the switch."""
         return [self._path(owner, found) for owner, found in sorted(self.of_owner.items())]
 
     @cached_property
-    def counts(self) -> dict[Flow, float]:
-        """For how many flows each that was seen stands: slots not asked at each uplink, values that no packet's hash had."""
+    def weights(self) -> dict[DatapathFlow, float]:
+        """How many flows each stands for: slots not asked at each uplink, values that no packet's hash had."""
         usual = [
-            (j.flow, j.owners[0]) for j in self.judged if j.kind == "query" and j.owners and isinstance(j.flow, Flow)
+            (j.flow, j.owners[0])
+            for j in self.judged
+            if j.kind == "query" and j.owners and isinstance(j.flow, DatapathFlow)
         ]
-        own = [(flow, owner) for flow, owner in usual if owner not in self.beyond]
+        own = [(flow, owner) for flow, owner in usual if owner not in self.extension_parts]
         hashed = [(flow, self.hash_values(owner)) for flow, owner in own if flow.get("dp_hash")]
         direct = [(flow, self._slots[owner]) for flow, owner in own if not (flow.recirculated or self._hashed(owner))]
-        return stands_for([*hashed, *direct])
+        return flow_weights([*hashed, *direct])
 
     @cached_property
-    def beyond(self) -> Mapping[Owner, Beyond]:
+    def extension_parts(self) -> Mapping[Owner, ExtensionPart]:
         """What the extension does for whom."""
-        return beyond_of(self.plan)
+        return extension_parts(self.plan)
 
-    def flows_of(self, judged: Iterable[Judged]) -> int:
+    def flow_count(self, judged: Iterable[JudgedFlow]) -> int:
         """How many flows these are in all."""
-        return round(sum(self.counts.get(j.flow, 1.0) if isinstance(j.flow, Flow) else 1.0 for j in judged))
+        return round(sum(self.weights.get(j.flow, 1.0) if isinstance(j.flow, DatapathFlow) else 1.0 for j in judged))
 
-    def rules_of(self, judged: Iterable[Judged]) -> int:
+    def rule_count(self, judged: Iterable[JudgedFlow]) -> int:
         """How many hardware rules they take together in all."""
         return self._rules((j.flow, j.judgement) for j in judged)
 
-    def _rules(self, found: Iterable[tuple[Flow | Unreadable, Judgement]]) -> int:
-        return rules_of(found, self.counts)
+    def _rules(self, found: Iterable[tuple[DatapathFlow | Unreadable, Judgement]]) -> int:
+        return rules_of(found, self.weights)
 
     def hash_values(self, owner: Owner) -> int:
         """How many values the hash of the owner's pool has, in the release that has most."""
@@ -131,17 +132,17 @@ class Examination:
         pools = slots_by_pool(self.loaded)
         return {owner: pools[self.loaded.spec.vips[owner.vip].pool] for j in self.judged for owner in j.owners}
 
-    def _path(self, owner: Owner, found: Sequence[Judged]) -> Path:
-        vip, beyond = self.loaded.spec.vips[owner.vip], self.beyond.get(owner)
-        flows = [(j.flow, j.judgement) for j in found if isinstance(j.flow, Flow)]
+    def _path(self, owner: Owner, found: Sequence[JudgedFlow]) -> PacketPath:
+        vip, part = self.loaded.spec.vips[owner.vip], self.extension_parts.get(owner)
+        flows = [(j.flow, j.judgement) for j in found if isinstance(j.flow, DatapathFlow)]
         first = [judgement for flow, judgement in flows if not flow.recirculated]
         later = [judgement for flow, judgement in flows if flow.recirculated]
-        hops = hops_of(beyond, flows, self._rules) if beyond is not None else ()
+        hops = hops_of(part, flows, self._rules) if part is not None else ()
         depths = [max((max(1, j.tables) for j in each), default=0) for each in (first, later)]
         if hops:  # two ways through the switch, one after the other
             depths = [hop.tables for hop in hops if hop.by == "switch"]
         verdict: Verdict = min((judgement.verdict for _, judgement in flows), key=WORST_FIRST.index, default="unknown")
-        return Path(
+        return PacketPath(
             vip=owner.vip,
             service=owner.service,
             family=owner.family,
@@ -149,7 +150,7 @@ class Examination:
             mode=vip.forwarding.value,
             selection=self.loaded.spec.pools[vip.pool].selection.value,
             slots=self._slots[owner],
-            rules=self.rules_of(found),
+            rules=self.rule_count(found),
             passes=2 if later or hops else 1,
             masks=_masks(flow for flow, _ in flows),
             match_bytes=max((judgement.match_bytes for _, judgement in flows), default=0),
@@ -176,9 +177,9 @@ def examine(
     per_service = _sample(plan, queries)
     owners = Owners(plan)
     # Bring-up turns the offload of connection tracking off for a hash.
-    around = around_of(loaded, plan, conntrack=not hashes(loaded), flavor=Flavor(profile.flavor))
-    out = Examination(loaded, plan, profile, ovs_version(), around, sampled=per_service)
-    seen: dict[str, tuple[str, Flow | Unreadable]] = {}
+    context = offload_context_of(loaded, plan, conntrack=not dp_hash_pools(loaded), flavor=Flavor(profile.flavor))
+    out = Examination(loaded, plan, profile, ovs_version(), context, sampled=per_service)
+    by_ufid: dict[str, tuple[str, DatapathFlow | Unreadable]] = {}
     with Harness(plan) as harness:
         for kind, group in _by_kind(vectors(loaded.spec, reference, per_service=per_service)):
             frames = [Frame(v.port, v.data) for v in group]
@@ -187,24 +188,24 @@ def examine(
             progress(len(frames))
             for line in harness.switch.dump("dpctl/dump-flows", "-m").splitlines():
                 ufid = line.partition(",")[0]
-                if ufid.startswith("ufid:") and ufid not in seen:
-                    seen[ufid] = kind, read_flow(line)
-    whose = owners.of(flow for _, flow in seen.values() if isinstance(flow, Flow))
+                if ufid.startswith("ufid:") and ufid not in by_ufid:
+                    by_ufid[ufid] = kind, read_flow(line)
+    whose = owners.of(flow for _, flow in by_ufid.values() if isinstance(flow, DatapathFlow))
     slots = slots_by_pool(loaded)
-    usual = {without_slot(f) for kind, f in seen.values() if kind == "query" and isinstance(f, Flow)}
-    for kind, flow in seen.values():
-        found = whose[flow] if isinstance(flow, Flow) else ()
-        beside = around
-        if isinstance(flow, Flow) and flow.get("dp_hash") and found:
-            beside = replace(around, hash_bits=dp_hash.widths(slots[loaded.spec.vips[found[0].vip].pool]))
-            if without_slot(flow) in usual:  # a value of the hash that no query had
+    usual = {match_without_slot(f) for kind, f in by_ufid.values() if kind == "query" and isinstance(f, DatapathFlow)}
+    for kind, flow in by_ufid.values():
+        found = whose[flow] if isinstance(flow, DatapathFlow) else ()
+        own_context = context
+        if isinstance(flow, DatapathFlow) and flow.get("dp_hash") and found:
+            own_context = replace(context, hash_bits=dp_hash.widths(slots[loaded.spec.vips[found[0].vip].pool]))
+            if match_without_slot(flow) in usual:  # a value of the hash that no query had
                 kind = "query"
-        out.judged.append(Judged(flow, _kind(kind, flow), found, judge(flow, profile, beside)))
+        out.judged.append(JudgedFlow(flow, _kind(kind, flow), found, judge(flow, profile, own_context)))
     out.judged.sort(key=_place)  # a dump has them in any order, and the same is to be said again
     return out
 
 
-def _place(judged: Judged) -> tuple[int, str]:
+def _place(judged: JudgedFlow) -> tuple[int, str]:
     """A flow's place among all: by its kind and by what it matches, without its name."""
     match = judged.flow.text.partition(", packets:")[0]
     return KINDS.index(judged.kind), match[max(0, match.find("recirc_id(")) :]
@@ -215,15 +216,15 @@ def slots_by_pool(loaded: Loaded) -> dict[str, int]:
     return {name: slot_count(loaded.spec, pool) for name, pool in loaded.spec.pools.items()}
 
 
-def _kind(kind: str, flow: Flow | Unreadable) -> str:
+def _kind(kind: str, flow: DatapathFlow | Unreadable) -> str:
     """The kind of traffic; unusual neighbour requests are sent among what is unusual, and are neighbours' all the same."""
-    if kind == "unusual" and isinstance(flow, Flow) and flow.proto not in (UDP, TCP):
+    if kind == "unusual" and isinstance(flow, DatapathFlow) and flow.proto not in (UDP, TCP):
         asked = any(f.key.startswith(("arp.", "nd.")) for f in flow.match)
         return "neighbor" if asked else "echo" if flow.proto in _ICMP else kind
     return kind
 
 
-def _masks(flows: Iterable[Flow]) -> int:
+def _masks(flows: Iterable[DatapathFlow]) -> int:
     return len({mask_of_match(flow.match) for flow in flows})
 
 

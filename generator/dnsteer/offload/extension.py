@@ -12,10 +12,10 @@ from typing import Any
 
 from dnsteer.modes import BY_PROGRAM
 from dnsteer.modes.extension import ExtendedService
-from dnsteer.offload.flow import Flow
+from dnsteer.offload.datapath_flow import DatapathFlow
 from dnsteer.offload.judge import Judgement, weakest
 from dnsteer.offload.owners import Owner
-from dnsteer.offload.path import Hop, Verdict
+from dnsteer.offload.packet_path import Hop, Verdict
 from dnsteer.plan.extension.pipes import (
     Passage,
     answers_through,
@@ -28,10 +28,10 @@ from dnsteer.plan.extension.program import Extension
 from dnsteer.plan.plan import Plan
 from dnsteer.tables.vip import ServiceRow
 
-_NOT_RUN = "none of it has run on a BlueField; its parts are in public programs or documents, the whole is in none"
+_NOT_RUN = "none of it has run on a BlueField; its parts are in public programs or documents, but nowhere together"
 _NOT_SHOWN = "no public program shows the translation of answers, from IPv6 to IPv4"
 WORST_FIRST: tuple[Verdict, ...] = ("no", "partial", "unknown", "yes")
-Pairs = Sequence[tuple[Flow, Judgement]]
+Pairs = Sequence[tuple[DatapathFlow, Judgement]]
 
 
 def not_run(*, siit: bool) -> str:
@@ -40,12 +40,12 @@ def not_run(*, siit: bool) -> str:
 
 
 def not_run_of(part: Extension) -> str:
-    """The same for all that the program does."""
+    """The same for everything that a program does."""
     return not_run(siit=any(BY_PROGRAM[service.forward].translates for service in part.services))
 
 
 @dataclass(frozen=True)
-class Beyond:
+class ExtensionPart:
     """What queries or answers of a service meet between the extension's ports, and how many flows bring them back."""
 
     enters: str
@@ -72,7 +72,7 @@ class Beyond:
         )
 
 
-def beyond_of(plan: Plan) -> Mapping[Owner, Beyond]:
+def extension_parts(plan: Plan) -> Mapping[Owner, ExtensionPart]:
     """Everything that goes through the extension, by its owner."""
     part = plan.extension
     if part is None:
@@ -88,14 +88,14 @@ def beyond_of(plan: Plan) -> Mapping[Owner, Beyond]:
             name = names[service.address, service.protocol, service.port]
             owner = Owner(name, f"{service.protocol}/{service.port}", service.family, "query")
             by_owner.setdefault(owner, []).append(service)
-    out: dict[Owner, Beyond] = {}
+    out: dict[Owner, ExtensionPart] = {}
     for owner, services in by_owner.items():
         queries = tuple(queries_through(part, service) for service in services)
-        out[owner] = Beyond(part.ingress.name, part.egress.name, queries, _returned(part, services))
+        out[owner] = ExtensionPart(part.ingress.name, part.egress.name, queries, _returned(part, services))
         if BY_PROGRAM[services[0].forward].translates:
             answers = tuple(answers_through(service) for service in services)
-            back = Owner(owner.vip, owner.service, owner.family, "answer")
-            out[back] = Beyond(part.egress.name, part.ingress.name, answers, 1)
+            answers_owner = Owner(owner.vip, owner.service, owner.family, "answer")
+            out[answers_owner] = ExtensionPart(part.egress.name, part.ingress.name, answers, 1)
     return out
 
 
@@ -105,16 +105,16 @@ def _returned(part: Extension, services: Sequence[ExtendedService]) -> int:
     return len({(target.mac, BY_PROGRAM[s.forward].comes_back(s, target)) for s, target in ends})
 
 
-def hops_of(beyond: Beyond, flows: Pairs, rules: Callable[[Pairs], int]) -> tuple[Hop, ...]:
+def hops_of(part: ExtensionPart, flows: Pairs, rules: Callable[[Pairs], int]) -> tuple[Hop, ...]:
     """The parts of a path: the switch's flows towards the extension, the extension, and the flows of what it gives back."""
-    ports = (beyond.enters, beyond.leaves)
-    there = [(flow, judgement) for flow, judgement in flows if came_by(flow) not in ports]
-    back = [(flow, judgement) for flow, judgement in flows if came_by(flow) in ports]
-    switched = [_switched(pairs, rules(pairs)) if pairs else None for pairs in (there, back)]
-    return tuple(hop for hop in (switched[0], beyond.hop, switched[1]) if hop is not None)
+    ports = (part.enters, part.leaves)
+    outbound = [(flow, judgement) for flow, judgement in flows if in_port_of(flow) not in ports]
+    returned = [(flow, judgement) for flow, judgement in flows if in_port_of(flow) in ports]
+    switched = [_switched(pairs, rules(pairs)) if pairs else None for pairs in (outbound, returned)]
+    return tuple(hop for hop in (switched[0], part.hop, switched[1]) if hop is not None)
 
 
-def came_by(flow: Flow) -> str:
+def in_port_of(flow: DatapathFlow) -> str:
     """The port of a flow's packets."""
     found = flow.get("in_port")
     return str(found.value) if found is not None else ""
@@ -125,7 +125,7 @@ def _switched(flows: Pairs, rules: int) -> Hop:
     verdict: Verdict = min((judgement.verdict for _, judgement in flows), key=WORST_FIRST.index)
     return Hop(
         by="switch",
-        enters=tuple(dict.fromkeys(sorted(came_by(flow) for flow, _ in flows))),
+        enters=tuple(dict.fromkeys(sorted(in_port_of(flow) for flow, _ in flows))),
         leaves=tuple(sorted({action.port for action in actions if action.port})),
         rules=rules,
         tables=max(max(1, judgement.tables) for _, judgement in flows),
@@ -147,7 +147,7 @@ def program_json(plan: Plan) -> dict[str, Any] | None:
         "egress": part.egress.name,
         "offload": "unknown",
         "certainty": "unknown",
-        "about": f"the program's own work is not Open vSwitch's and is not judged; {not_run_of(part)}",
+        "about": f"Open vSwitch does not do the program's work, so it is not judged; {not_run_of(part)}",
         "pipes": [{"name": pipe.name, "entries": pipe.entries} for pipe in pipes],
         "entries": entries(pipes),
         "counters": counters_of(part),

@@ -6,22 +6,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
-from dnsteer.offload.capabilities import Case, Certainty, Entry, Limit, LimitName, Outcome, Port, Profile
-from dnsteer.offload.flow import Action, Flow, Unreadable
-from dnsteer.offload.path import Verdict
-from dnsteer.offload.split import Part, match_bytes, parts_of
+from dnsteer.offload.capabilities import Case, Certainty, Entry, Limit, LimitName, Outcome, PortKind, Profile
+from dnsteer.offload.datapath_flow import DatapathAction, DatapathFlow, Unreadable
+from dnsteer.offload.packet_path import Verdict
+from dnsteer.offload.split import RulePart, match_bytes, parts_of
 from dnsteer.switch.megaflow_fields import Field
 
 _WORST_FIRST: tuple[Verdict, ...] = ("no", "partial", "unknown", "yes")
 _SUREST_FIRST: tuple[Certainty, ...] = ("documented", "source-code", "test-suite", "inferred", "unknown")
-Kind = Literal["match", "action", "limit"]
+ReasonKind = Literal["match", "action", "limit"]
 
 
 @dataclass(frozen=True)
 class Reason:
     """A statement of the profile that a flow meets: about which match, action or limit, what follows, and the source."""
 
-    kind: Kind
+    kind: ReasonKind
     name: str
     verdict: Verdict
     text: str
@@ -50,12 +50,12 @@ class Judgement:
     match_bytes: int
     certainty: Certainty
     tables: int = 0
-    parts: tuple[Part, ...] = ()
+    parts: tuple[RulePart, ...] = ()
 
     @property
     def why_software(self) -> str:
-        """Why the CPU forwards, in a sentence; empty when hardware does. What is said of several things is said once."""
-        return said_once(self.reasons)
+        """Why the CPU forwards, in a sentence; empty when hardware does. A reason that several things have is given once."""
+        return join_reasons(self.reasons)
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -71,35 +71,35 @@ class Judgement:
         }
 
 
-def said_once(reasons: Iterable[Reason]) -> str:
-    """Reasons in a sentence; what is said of several things is said once."""
+def join_reasons(reasons: Iterable[Reason]) -> str:
+    """Reasons in a sentence; one that several things have is given once."""
     about: dict[str, list[str]] = {}
     for reason in reasons:
         about.setdefault(reason.text.removeprefix(f"{reason.name}: "), []).append(reason.name)
-    return "; ".join(_said(text, names) for text, names in about.items())
+    return "; ".join(_reason_text(text, names) for text, names in about.items())
 
 
-def _said(text: str, names: list[str]) -> str:
+def _reason_text(text: str, names: list[str]) -> str:
     if len(names) > 1:
         return f"{', '.join(name.partition('=')[0] for name in names)}: {text}"
     return text if text.startswith(names[0]) or names[0] in get_args(LimitName) else f"{names[0]}: {text}"
 
 
 @dataclass(frozen=True)
-class Around:
+class OffloadContext:
     """What a verdict depends on besides the flow.
 
-    *conntrack*: connection tracking is offloaded (hw-offload-ct-size is not 0). *ports*: kinds of ports by the name or
-    number that the dump shows; *eswitches*: the eSwitch of each other port, where there are several. *inner*: ports behind
-    which hosts are; flows of other ports come from the network. *wide*: the card's wide entries are used (BlueField-3).
-    *hash_bits*: how wide the hash of the flow's group can be, by release; empty: as wide as the flow has it.
+    *conntrack*: connection tracking is offloaded (hw-offload-ct-size is not 0). *port_kinds*: kinds of ports by the name or
+    number that the dump shows; *eswitches*: the eSwitch of each other port, where there are several. *local_ports*: ports
+    behind which hosts are; flows of other ports come from the network. *wide_entries*: the card's wide entries are used
+    (BlueField-3). *hash_bits*: how wide the hash of the flow's group can be, by release; empty: as wide as the flow has it.
     """
 
     conntrack: bool = False
-    ports: Mapping[str, Port] = field(default_factory=dict)
+    port_kinds: Mapping[str, PortKind] = field(default_factory=dict)
     eswitches: Mapping[str, str] = field(default_factory=dict)
-    inner: frozenset[str] = frozenset()
-    wide: bool = False
+    local_ports: frozenset[str] = frozenset()
+    wide_entries: bool = False
     hash_bits: tuple[int, ...] = ()
 
 
@@ -113,15 +113,15 @@ def surest(certainties: Iterable[Certainty]) -> Certainty:
     return min(certainties, key=_SUREST_FIRST.index, default="unknown")
 
 
-def judge(flow: Flow | Unreadable, profile: Profile, around: Around | None = None) -> Judgement:
+def judge(flow: DatapathFlow | Unreadable, profile: Profile, context: OffloadContext | None = None) -> Judgement:
     """Judge *flow* under *profile*. A line that could not be read is unknown."""
     if isinstance(flow, Unreadable):
         reason = Reason("match", "flow", "unknown", f"the flow could not be read: {flow.problem}", "", "unknown")
         return Judgement("unknown", (reason,), (), 0, 0, "unknown")
-    around = around or Around()
-    parts = _parts(flow, profile, around)
-    met = [*_everything(flow, profile, around, parts)]
-    found = [reason for reason, _ in met]
+    context = context or OffloadContext()
+    parts = _parts(flow, profile, context)
+    statements = [*_statements(flow, profile, context, parts)]
+    found = [reason for reason, _ in statements]
     reasons = tuple(dict.fromkeys(r for v in _WORST_FIRST[:-1] for r in found if r.verdict == v))
     verdict = reasons[0].verdict if reasons else "yes"
     in_hardware = verdict in ("yes", "unknown")
@@ -130,58 +130,62 @@ def judge(flow: Flow | Unreadable, profile: Profile, around: Around | None = Non
         verdict=verdict,
         reasons=reasons,
         remarks=tuple(dict.fromkeys(r for r in found if r.verdict == "yes" and r.text)),
-        rules=len(parts) + sum(outcome.rules for _, outcome in met) if in_hardware else 0,
-        match_bytes=match_bytes(flow, conntrack=around.conntrack),
+        rules=len(parts) + sum(outcome.rules for _, outcome in statements) if in_hardware else 0,
+        match_bytes=match_bytes(flow, conntrack=context.conntrack),
         certainty=pick(r.certainty for r in found if r.verdict == verdict),
-        tables=len(parts) + sum(outcome.tables for _, outcome in met) if in_hardware else 0,
+        tables=len(parts) + sum(outcome.tables for _, outcome in statements) if in_hardware else 0,
         parts=parts if in_hardware else (),
     )
 
 
-_Met = tuple[Reason, Outcome]
+_Statement = tuple[Reason, Outcome]
 _NOTHING = Outcome.model_validate({"verdict": "yes"})
 
 
-def _parts(flow: Flow, profile: Profile, around: Around) -> tuple[Part, ...]:
+def _parts(flow: DatapathFlow, profile: Profile, context: OffloadContext) -> tuple[RulePart, ...]:
     port = flow.get("in_port")
-    outside = port is None or str(port.value) not in around.inner
-    return parts_of(flow, profile, from_network=outside, conntrack=around.conntrack, wide=around.wide)
+    outside = port is None or str(port.value) not in context.local_ports
+    return parts_of(flow, profile, from_network=outside, conntrack=context.conntrack, wide_entries=context.wide_entries)
 
 
-def _everything(flow: Flow, profile: Profile, around: Around, parts: tuple[Part, ...]) -> Iterator[_Met]:
+def _statements(
+    flow: DatapathFlow, profile: Profile, context: OffloadContext, parts: tuple[RulePart, ...]
+) -> Iterator[_Statement]:
     if not profile.hardware:
-        yield _met("limit", profile.layer, profile.other_match, None)
+        yield _statement("limit", profile.layer, profile.other_match, None)
         return
     slow = any(_slow(action) for action in flow.every_action())
-    if slow:  # said first, since nothing that the spec says will change it
-        yield from _actions(flow, flow.actions, profile, around)
+    if slow:  # first, since nothing in the spec will change it
+        yield from _actions(flow, flow.actions, profile, context)
     for matched in flow.match:
         entry = profile.match(matched.key)
         case = next((c for c in entry.cases if _flow_meets(c, flow) and _field_meets(c, matched)), None)
-        yield _met("match", str(matched), entry, case)
+        yield _statement("match", str(matched), entry, case)
     if not slow:
-        yield from _actions(flow, flow.actions, profile, around)
-    yield from _limits(flow, profile, around, len(parts))
+        yield from _actions(flow, flow.actions, profile, context)
+    yield from _limits(flow, profile, context, len(parts))
 
 
-def _actions(flow: Flow, actions: tuple[Action, ...], profile: Profile, around: Around) -> Iterator[_Met]:
+def _actions(
+    flow: DatapathFlow, actions: tuple[DatapathAction, ...], profile: Profile, context: OffloadContext
+) -> Iterator[_Statement]:
     for i, action in enumerate(actions):
         entry = profile.slow_path if _slow(action) else profile.action(action.name)
         after = actions[i + 1].name if i + 1 < len(actions) else ""
-        case = next((c for c in entry.cases if _flow_meets(c, flow) and _meets(c, flow, action, after, around)), None)
-        yield _met("action", str(action), entry, case)
+        case = next((c for c in entry.cases if _flow_meets(c, flow) and _meets(c, flow, action, after, context)), None)
+        yield _statement("action", str(action), entry, case)
         for branch in (
             action.branches if action.name != "sample" else ()
         ):  # what is sampled goes to the CPU by intention
-            yield from _actions(flow, branch, profile, around)
+            yield from _actions(flow, branch, profile, context)
 
 
-def _slow(action: Action) -> bool:
+def _slow(action: DatapathAction) -> bool:
     """Whether every flavor does this in ovs-vswitchd itself."""
     return action.name == "userspace" or action.name.startswith(("set.arp", "set.nd", "set.icmp"))
 
 
-def _flow_meets(case: Case, flow: Flow) -> bool:
+def _flow_meets(case: Case, flow: DatapathFlow) -> bool:
     """Whether what a case says of the flow as a whole holds."""
     fragments = {str(f.value) for f in flow.match if f.key.endswith(".frag")}
     return (
@@ -208,40 +212,40 @@ def _field_meets(case: Case, matched: Field) -> bool:
     )
 
 
-def _meets(case: Case, flow: Flow, action: Action, after: str, around: Around) -> bool:
+def _meets(case: Case, flow: DatapathFlow, action: DatapathAction, after: str, context: OffloadContext) -> bool:
     """Whether what a case says of an action holds. *after* is the action that follows directly."""
     if action.written is not None and not _field_meets(case, action.written):
         return False
     return (
         (case.place is None or (after == "") == (case.place == "last"))
         and (not case.next_not or after not in case.next_not)
-        and (case.to is None or _port_kind(flow, action, around) == case.to)
+        and (case.to is None or _port_kind(flow, action, context) == case.to)
         and (not case.args or any(name in action.args for name in case.args))
     )
 
 
-def _port_kind(flow: Flow, action: Action, around: Around) -> Port | None:
+def _port_kind(flow: DatapathFlow, action: DatapathAction, context: OffloadContext) -> PortKind | None:
     came_by = flow.get("in_port")
     port = str(came_by.value) if came_by is not None else ""
     if action.port == port:
         return "in-port"
-    if action.port in around.ports:
-        return around.ports[action.port]
-    here, there = around.eswitches.get(port), around.eswitches.get(action.port)
-    return "other-eswitch" if here and there and here != there else None
+    if action.port in context.port_kinds:
+        return context.port_kinds[action.port]
+    source, target = context.eswitches.get(port), context.eswitches.get(action.port)
+    return "other-eswitch" if source and target and source != target else None
 
 
-def _limits(flow: Flow, profile: Profile, around: Around, parts: int) -> Iterator[_Met]:
+def _limits(flow: DatapathFlow, profile: Profile, context: OffloadContext, parts: int) -> Iterator[_Statement]:
     """Limits on one flow; those on all flows together are for whoever sees all of them."""
     names = [action.name for action in flow.every_action() if not action.continues]
     hashed, options = flow.get("dp_hash"), flow.get("tunnel.geneve")
     hashes = hashed is not None or "hash" in names
     sampled = "sample" in names
     if hashed is not None:
-        yield from _hash_bits(profile.limits.get("dp_hash_bits"), around.hash_bits or (hashed.mask.bit_length(),))
+        yield from _hash_bits(profile.limits.get("dp_hash_bits"), context.hash_bits or (hashed.mask.bit_length(),))
     counts: dict[LimitName, int] = {
         "split_depth": parts,
-        "dp_hash_with_conntrack": int(around.conntrack and hashes),
+        "dp_hash_with_conntrack": int(context.conntrack and hashes),
         "meters_per_flow": names.count("meter"),
         "sample_with_meter": int(sampled and "meter" in names),
         "sample_with_recirculation": int(sampled and "recirc" in names),
@@ -260,7 +264,7 @@ def _limits(flow: Flow, profile: Profile, around: Around, parts: int) -> Iterato
         yield Reason("limit", name, limit.verdict, text, limit.source, limit.certainty), _NOTHING
 
 
-def _hash_bits(limit: Limit | None, widths: tuple[int, ...]) -> Iterator[_Met]:
+def _hash_bits(limit: Limit | None, widths: tuple[int, ...]) -> Iterator[_Statement]:
     """The width of a hash, and where releases differ in it, whether all of them keep to the limit."""
     if limit is None or limit.value is None or limit.verdict == "split" or max(widths) <= limit.value:
         return
@@ -277,9 +281,9 @@ def _hash_bits(limit: Limit | None, widths: tuple[int, ...]) -> Iterator[_Met]:
     yield Reason("limit", "dp_hash_bits", verdict, text, limit.source, certainty), _NOTHING
 
 
-def _met(kind: Kind, name: str, entry: Entry, case: Case | None) -> _Met:
+def _statement(kind: ReasonKind, name: str, entry: Entry, case: Case | None) -> _Statement:
     """What an entry says, or the case of it that holds."""
-    said: Entry | Case = case or entry
-    text = f"{name}: {said.note}" if said.note else ""
-    source, certainty = said.source or entry.source, said.certainty or entry.certainty
-    return Reason(kind, name, said.verdict, text, source, certainty), said
+    statement: Entry | Case = case or entry
+    text = f"{name}: {statement.note}" if statement.note else ""
+    source, certainty = statement.source or entry.source, statement.certainty or entry.certainty
+    return Reason(kind, name, statement.verdict, text, source, certainty), statement

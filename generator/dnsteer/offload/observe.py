@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from dnsteer.offload.capabilities import Profile
-from dnsteer.offload.examine import around_of, hashes
-from dnsteer.offload.flow import Flow, Unreadable, read_flows
+from dnsteer.offload.context import dp_hash_pools, offload_context_of
+from dnsteer.offload.datapath_flow import DatapathFlow, Unreadable, read_flows
 from dnsteer.offload.judge import Judgement, judge
 from dnsteer.offload.owners import Owner, Owners
-from dnsteer.offload.path import Verdict
-from dnsteer.offload.running_switch import Running
+from dnsteer.offload.packet_path import Verdict
+from dnsteer.offload.running_switch import RunningSwitch
 from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.build import build_plan
 from dnsteer.spec.loaded import Loaded
@@ -30,7 +30,7 @@ _SETTLE = 2.0
 """Seconds until flows that are not in hardware are looked at again: offload is done after the first packets, by a thread."""
 
 
-class Commands(Protocol):
+class SwitchCommands(Protocol):
     """Something that runs commands in an ovs-vswitchd."""
 
     def run(self, command: str, *args: str) -> str:
@@ -41,10 +41,10 @@ class Commands(Protocol):
 
 
 @dataclass(frozen=True)
-class Observed:
+class ObservedFlow:
     """A datapath flow of the switch: where it is, where it should be, and whose it is."""
 
-    flow: Flow
+    flow: DatapathFlow
     actual: Verdict
     predicted: Judgement
     owners: tuple[Owner, ...]
@@ -73,23 +73,23 @@ class Observed:
 class Observation:
     """All datapath flows of the spec's ports. *extras* is what further commands of the switch said.
 
-    *beyond* names the ports of the extension, between which what is done is no datapath flow.
+    *extension_ports* are the ports of the extension, between which what is done is no datapath flow.
     """
 
     profile: Profile
-    flows: list[Observed]
+    flows: list[ObservedFlow]
     unreadable: list[Unreadable] = field(default_factory=list)
     extras: dict[str, str] = field(default_factory=dict)
     settings: list[str] = field(default_factory=list)
-    beyond: tuple[str, ...] = ()
+    extension_ports: tuple[str, ...] = ()
 
     @property
-    def missing(self) -> list[Observed]:
+    def missing(self) -> list[ObservedFlow]:
         """What should be in hardware and is not."""
         return [o for o in self.flows if o.missing]
 
     @property
-    def surprising(self) -> list[Observed]:
+    def surprising(self) -> list[ObservedFlow]:
         """What is in hardware although the profile says that it cannot be."""
         return [o for o in self.flows if o.surprising]
 
@@ -122,13 +122,13 @@ class Observation:
             "learnt": [{"about": why, "in_hardware": a, "not": b} for why, a, b in self.learnt],
             "surprising": [o.as_json() for o in self.surprising],
             "unreadable": [asdict(u) for u in self.unreadable],
-            "extension_ports": list(self.beyond),
+            "extension_ports": list(self.extension_ports),
             "extras": self.extras,
         }
 
 
 def observe(
-    loaded: Loaded, profile: Profile, switch: Commands, running: Running,
+    loaded: Loaded, profile: Profile, switch: SwitchCommands, running: RunningSwitch,
     *, wait: Callable[[float], None] = time.sleep,
 ) -> Observation:  # fmt: skip
     """Look at a running switch. What is missing in hardware is looked at twice, since offload follows the first packets.
@@ -137,46 +137,46 @@ def observe(
     """
     plan = build_plan(loaded)
     owners = Owners(plan)
-    around = around_of(loaded, plan, conntrack=running.config.get("hw-offload-ct-size") != "0")
+    context = offload_context_of(loaded, plan, conntrack=running.config.get("hw-offload-ct-size") != "0")
     ports = ports_of(loaded.spec.switch)
 
-    def look() -> tuple[list[Observed], list[Unreadable]]:
+    def read() -> tuple[list[ObservedFlow], list[Unreadable]]:
         found = dump(switch, running.datapath)
         bad = [flow for flow, _ in found if isinstance(flow, Unreadable)]
-        ours = [(f, v) for f, v in found if isinstance(f, Flow) and _port(f) in ports]
+        ours = [(f, v) for f, v in found if isinstance(f, DatapathFlow) and _port(f) in ports]
         whose = owners.of(flow for flow, _ in ours)
-        return [Observed(f, v, judge(f, profile, around), whose[f]) for f, v in ours], bad
+        return [ObservedFlow(f, v, judge(f, profile, context), whose[f]) for f, v in ours], bad
 
-    flows, unreadable = look()
+    flows, unreadable = read()
     if any(o.missing for o in flows):
         before = {(o.flow.thread, o.flow.ufid) for o in flows if o.missing}
         wait(_SETTLE)
-        again, unreadable = look()
+        again, unreadable = read()
         flows = [o for o in again if not o.missing or (o.flow.thread, o.flow.ufid) in before]
     known = switch.commands()
     # Upstream's command must be told which datapath, where there are several; NVIDIA's take no such argument.
     args = {STATISTICS: (running.datapath,)}
-    extras = {command: _told(switch, command, *args.get(command, ())) for command in EXTRAS if command in known}
+    extras = {command: _output(switch, command, *args.get(command, ())) for command in EXTRAS if command in known}
     part = plan.extension
-    beyond = (part.ingress.name, part.egress.name) if part is not None and part.services else ()
-    return Observation(profile, flows, unreadable, extras, list(_settings(loaded, profile, running)), beyond)
+    extension_ports = (part.ingress.name, part.egress.name) if part is not None and part.services else ()
+    return Observation(profile, flows, unreadable, extras, list(_settings(loaded, profile, running)), extension_ports)
 
 
-def dump(switch: Commands, datapath: str) -> list[tuple[Flow | Unreadable, Verdict]]:
+def dump(switch: SwitchCommands, datapath: str) -> list[tuple[DatapathFlow | Unreadable, Verdict]]:
     """All flows of a datapath by where they are: asked for by type, and what a flow's line says of itself counts more.
 
     Each forwarding thread has flows of its own, and those of two threads may have the same ufid.
     """
-    out: dict[str, tuple[Flow | Unreadable, Verdict]] = {}
+    out: dict[str, tuple[DatapathFlow | Unreadable, Verdict]] = {}
     for kind, verdict in TYPES.items():
         for flow in read_flows(switch.run("dpctl/dump-flows", "-m", datapath, f"type={kind}")):
-            said: Verdict = (flow.offloaded or verdict) if isinstance(flow, Flow) else "unknown"
-            key = f"{flow.thread} {flow.ufid or flow.text}" if isinstance(flow, Flow) else flow.text
-            out.setdefault(key, (flow, said))
+            actual: Verdict = (flow.offloaded or verdict) if isinstance(flow, DatapathFlow) else "unknown"
+            key = f"{flow.thread} {flow.ufid or flow.text}" if isinstance(flow, DatapathFlow) else flow.text
+            out.setdefault(key, (flow, actual))
     return list(out.values())
 
 
-def _told(switch: Commands, command: str, *args: str) -> str:
+def _output(switch: SwitchCommands, command: str, *args: str) -> str:
     """What a command says, or why it says nothing: without offload, upstream's statistics are an error."""
     try:
         return switch.run(command, *args).strip()
@@ -186,12 +186,12 @@ def _told(switch: Commands, command: str, *args: str) -> str:
         return f"({err})"
 
 
-def _port(flow: Flow) -> str:
+def _port(flow: DatapathFlow) -> str:
     found = flow.get("in_port")
     return str(found.value) if found is not None else ""
 
 
-def _settings(loaded: Loaded, profile: Profile, running: Running) -> Iterable[str]:
+def _settings(loaded: Loaded, profile: Profile, running: RunningSwitch) -> Iterable[str]:
     """Settings without which nothing, or not all, is offloaded."""
     if not profile.hardware:
         return
@@ -203,11 +203,11 @@ def _settings(loaded: Loaded, profile: Profile, running: Running) -> Iterable[st
     # The OVS-DOCA that NVIDIA ships starts DPDK by itself, the one that goes upstream does not: what runs is what counts.
     if profile.flavor == "ovs-dpdk" or (doca and running.started.get("dpdk") is False):
         yield from _library("DPDK", running)
-    if doca and hashes(loaded) and config.get("hw-offload-ct-size") != "0":
+    if doca and dp_hash_pools(loaded) and config.get("hw-offload-ct-size") != "0":
         yield "other_config:hw-offload-ct-size is not 0: flows of dp-hash pools are not offloaded (DNS015)"
 
 
-def _library(name: str, running: Running) -> Iterable[str]:
+def _library(name: str, running: RunningSwitch) -> Iterable[str]:
     """Whether a library is to be started, and was."""
     key = name.lower()
     if running.config.get(f"{key}-init") not in _WANTED[key]:

@@ -9,7 +9,7 @@ from ipaddress import ip_address, ip_network
 from typing import Literal
 
 from dnsteer.modes import BY_PROGRAM
-from dnsteer.offload.flow import Flow
+from dnsteer.offload.datapath_flow import DatapathFlow
 from dnsteer.plan.extension.program import PREFIX, Extension
 from dnsteer.plan.plan import Plan
 from dnsteer.spec.model.families import Family
@@ -49,12 +49,12 @@ class Owners:
             owner = Owner(vip, f"{row.protocol}/{row.port}", row.family, "query")
             self._queries[address, number, row.port] = owner
             services[row.address, row.protocol].append((row.port, Owner(*_parts(owner), "answer")))
-        for back in plan.rows.of(NatReturnRow):
-            port = back.port or back.target_port
-            owner = next(o for p, o in services[back.vip, back.protocol] if p == port)
-            source = int(ip_address(back.backend))
-            self._answers[source, _NUMBERS[back.protocol], back.target_port] = owner
-            if back.protocol == "udp":
+        for nat_return in plan.rows.of(NatReturnRow):
+            port = nat_return.port or nat_return.target_port
+            owner = next(o for p, o in services[nat_return.vip, nat_return.protocol] if p == port)
+            source = int(ip_address(nat_return.backend))
+            self._answers[source, _NUMBERS[nat_return.protocol], nat_return.target_port] = owner
+            if nat_return.protocol == "udp":
                 self._fragments[source].append(owner)
         for direct in plan.rows.of(OwnReturnRow):
             for protocol in direct.protocols:
@@ -84,11 +84,11 @@ class Owners:
                 if (row.protocol, row.port) == (service.protocol, service.port) and row.backend in ends:
                     self._translated[int(ip_address(row.backend)), number, row.port][answer] = None
 
-    def of(self, flows: Iterable[Flow]) -> dict[Flow, tuple[Owner, ...]]:
+    def of(self, flows: Iterable[DatapathFlow]) -> dict[DatapathFlow, tuple[Owner, ...]]:
         """The owners of each flow; none for packets that are no service's."""
-        found: dict[Flow, tuple[Owner, ...]] = {}
+        found: dict[DatapathFlow, tuple[Owner, ...]] = {}
         sent_to: dict[int, list[Owner]] = defaultdict(list)
-        waiting: list[Flow] = []
+        waiting: list[DatapathFlow] = []
         for flow in flows:
             if flow.recirculated:
                 waiting.append(flow)
@@ -104,7 +104,7 @@ class Owners:
             waiting = [f for f in waiting if f not in found]
         return found
 
-    def _first_pass(self, flow: Flow) -> Iterable[Owner]:
+    def _first_pass(self, flow: DatapathFlow) -> Iterable[Owner]:
         family, proto = flow.family, flow.proto
         if not family or proto is None:
             return ()
@@ -133,7 +133,7 @@ def _parts(owner: Owner) -> tuple[str, str, Family]:
     return owner.vip, owner.service, owner.family
 
 
-def _exact(flow: Flow, key: str) -> int | None:
+def _exact(flow: DatapathFlow, key: str) -> int | None:
     field = flow.get(key)
     return int(field.value) if field is not None and field.exact else None
 
@@ -142,23 +142,23 @@ def _packed(mac: str) -> int:
     return int(mac.replace(":", "") or "0", 16)
 
 
-def _is_translated(flow: Flow) -> bool:
+def _is_translated(flow: DatapathFlow) -> bool:
     """Whether packets are for clients that the extension translates."""
     field = flow.get("ipv6.dst")
-    whole = int(_TRANSLATED.netmask)
+    netmask = int(_TRANSLATED.netmask)
     return (
         field is not None
-        and field.mask & whole == whole
-        and int(field.value) & whole == int(_TRANSLATED.network_address)
+        and field.mask & netmask == netmask
+        and int(field.value) & netmask == int(_TRANSLATED.network_address)
     )
 
 
-def _recirculation(flow: Flow) -> int:
+def _recirculation(flow: DatapathFlow) -> int:
     field = flow.get("recirc_id")
     return int(field.value) if field is not None else 0
 
 
-def _note(flow: Flow, owners: tuple[Owner, ...], sent_to: dict[int, list[Owner]]) -> None:
+def _note(flow: DatapathFlow, owners: tuple[Owner, ...], sent_to: dict[int, list[Owner]]) -> None:
     """Remember whose packets go on to which further pass."""
     for action in flow.every_action():
         if action.name == "recirc":

@@ -61,17 +61,17 @@ def load_profile(file: FilePath) -> Profile:
     return found
 
 
-def schema() -> dict[str, Any]:
+def profile_schema() -> dict[str, Any]:
     """The JSON Schema of a profile's file. One with a base needs to say only what is different."""
-    whole = Profile.model_json_schema()
-    needed = whole.pop("required")
-    whole["properties"] = {
+    full = Profile.model_json_schema()
+    needed = full.pop("required")
+    full["properties"] = {
         "base": {"type": "string", "description": "the profile under this one"},
-        **whole["properties"],
+        **full["properties"],
     }
-    whole["if"], whole["then"] = {"required": ["base"]}, {"required": ["name", "title"]}
-    whole["else"] = {"required": needed}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole}
+    full["if"], full["then"] = {"required": ["base"]}, {"required": ["name", "title"]}
+    full["else"] = {"required": needed}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **full}
 
 
 def _read(file: FilePath) -> Document:
@@ -84,7 +84,7 @@ def _read(file: FilePath) -> Document:
     return doc
 
 
-def _merged(doc: Document, file: FilePath, seen: tuple[str, ...]) -> dict[str, Any]:
+def _merged(doc: Document, file: FilePath, bases: tuple[str, ...]) -> dict[str, Any]:
     """The document over the profile that it names as its base: entries replace entries, as wholes."""
     value = dict(doc.value)
     name = value.pop("base", None)
@@ -92,10 +92,10 @@ def _merged(doc: Document, file: FilePath, seen: tuple[str, ...]) -> dict[str, A
         return value
     path: Path = ("base",)
     base = file.with_name(f"{name}.yaml")
-    if name in seen or not base.is_file():
-        found = f'"{name}", which is based on this profile' if name in seen else show_value(name)
+    if name in bases or not base.is_file():
+        found = f'"{name}", which is based on this profile' if name in bases else show_value(name)
         raise ProfileError(str(file), [Finding(doc.line(path), path, found, "the name of another profile")])
-    under = _merged(_read(base), base, (*seen, str(name)))
+    under = _merged(_read(base), base, (*bases, str(name)))
     for key, own in value.items():
         both = isinstance(own, dict) and isinstance(under.get(key), dict)
         under[key] = {**under[key], **own} if both and key in _MERGED else own

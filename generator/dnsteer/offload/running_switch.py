@@ -13,7 +13,7 @@ LIBRARIES = ("dpdk", "doca")
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningSwitch:
     """The bridge's datapath by the name that dpctl knows, other_config, and which libraries ovs-vswitchd has started.
 
     *started* has those that the database has a column for: the one for DOCA is NVIDIA's.
@@ -24,7 +24,7 @@ class Running:
     started: Mapping[str, bool]
 
 
-def read_running(remote: str, bridge: str, timeout: float) -> Running:
+def read_running_switch(remote: str, bridge: str, timeout: float) -> RunningSwitch:
     """Read the database at *remote*. Raises SwitchError when there is no such bridge, or UnavailableError."""
     rpc = Rpc(parse_remote(remote), f"OVSDB at {remote}", timeout)
     try:
@@ -36,11 +36,11 @@ def read_running(remote: str, bridge: str, timeout: float) -> Running:
         rpc.close()
     if not bridges["rows"]:
         raise SwitchError(f"there is no bridge {bridge}; apply the spec first")
-    return _running(bridges["rows"][0], switches["rows"][0])
+    return _of_rows(bridges["rows"][0], switches["rows"][0])
 
 
-def _running(bridge: Mapping[str, Any], switch: Mapping[str, Any]) -> Running:
+def _of_rows(bridge: Mapping[str, Any], switch: Mapping[str, Any]) -> RunningSwitch:
     kind = bridge["datapath_type"] or "system"
     found = {library: switch.get(f"{library}_initialized") for library in LIBRARIES}
     started = {library: value for library, value in found.items() if isinstance(value, bool)}
-    return Running(f"{kind}@ovs-{kind}", dict(switch["other_config"][1]), started)
+    return RunningSwitch(f"{kind}@ovs-{kind}", dict(switch["other_config"][1]), started)

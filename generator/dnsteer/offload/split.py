@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from dnsteer.offload.capabilities import Profile
-from dnsteer.offload.flow import Flow
+from dnsteer.offload.datapath_flow import DatapathFlow
 from dnsteer.switch.megaflow_fields import Field
 
 _PORT = "in_port"
@@ -51,7 +51,7 @@ _NOT_MATCHED = frozenset(["packet_type", "recirc_id", "vlan.tpid", "vlan.pcp", "
 
 
 @dataclass(frozen=True)
-class Part:
+class RulePart:
     """One rule of a split match: the fields that it matches, and its size in bytes with everything that OVS adds."""
 
     fields: tuple[Field, ...]
@@ -69,30 +69,35 @@ def size_of(key: str, bits: int) -> int:
     return (bits + 7) // 8
 
 
-def match_bytes(flow: Flow, *, conntrack: bool = False) -> int:
+def match_bytes(flow: DatapathFlow, *, conntrack: bool = False) -> int:
     """Bytes of the flow's match in one rule. Without connection tracking a further pass costs a register."""
     return _registers(flow, conntrack) + _total([*_tunnel(flow), *_headers(flow)])
 
 
 def parts_of(
-    flow: Flow, profile: Profile, *, from_network: bool = True, conntrack: bool = False, wide: bool = False
-) -> tuple[Part, ...]:
+    flow: DatapathFlow,
+    profile: Profile,
+    *,
+    from_network: bool = True,
+    conntrack: bool = False,
+    wide_entries: bool = False,
+) -> tuple[RulePart, ...]:
     """The rules that hardware holds for the flow's match, first to last; one where the profile knows of no width.
 
-    *from_network*: the flow is of packets that come in by an uplink. *wide*: the card has wide entries (BlueField-3).
-    More rules than the profile's split_depth allows are more than work.
+    *from_network*: the flow is of packets that come in by an uplink. *wide_entries*: those of a BlueField-3 are used. More
+    rules than the profile's split_depth allows do not work.
     """
     most = profile.limit("match_bytes_per_rule")
-    whole = match_bytes(flow, conntrack=conntrack)
+    total = match_bytes(flow, conntrack=conntrack)
     if most is None:
-        return (Part(flow.match, whole),)
-    fits = max(most, profile.limit("match_bytes_per_wide_rule") or 0) if wide else most
+        return (RulePart(flow.match, total),)
+    fits = max(most, profile.limit("match_bytes_per_wide_rule") or 0) if wide_entries else most
     tunnel, rest = _tunnel(flow), _headers(flow)
     fixed = tuple(f for f in flow.match if not _is_header(f))  # the first rule's as well: port, further pass, registers
     size = _registers(flow, conntrack)
-    parts: list[Part] = []
+    parts: list[RulePart] = []
     if tunnel:
-        parts.append(Part((*fixed, *tunnel), size + _total(tunnel)))
+        parts.append(RulePart((*fixed, *tunnel), size + _total(tunnel)))
         size = 2 * _REGISTER  # the port, and the number of the rule before
     avoided = "src" if from_network else "dst"
     depth = profile.limit("split_depth") or 1
@@ -100,13 +105,13 @@ def parts_of(
         taken = _take(rest, most - size, avoided)
         if not taken:
             break
-        parts.append(Part((*(() if parts else fixed), *taken), size + _total(taken)))
+        parts.append(RulePart((*(() if parts else fixed), *taken), size + _total(taken)))
         rest = [f for f in rest if f not in taken]
         size = 2 * _REGISTER
-    return (*parts, Part(tuple(rest) if parts else flow.match, size + _total(rest)))
+    return (*parts, RulePart(tuple(rest) if parts else flow.match, size + _total(rest)))
 
 
-def shared_rules(split: Iterable[tuple[Part, ...]]) -> int:
+def shared_rules(split: Iterable[tuple[RulePart, ...]]) -> int:
     """Hardware rules of many flows together: first rules that are the same are there once."""
     last = 0
     first: set[tuple[tuple[Field, ...], ...]] = set()
@@ -117,12 +122,12 @@ def shared_rules(split: Iterable[tuple[Part, ...]]) -> int:
     return last + len(first)
 
 
-def _tunnel(flow: Flow) -> tuple[Field, ...]:
+def _tunnel(flow: DatapathFlow) -> tuple[Field, ...]:
     """The outer headers. A further pass knows them by a number in a register."""
     return () if flow.recirculated else tuple(f for f in flow.match if f.key.startswith("tunnel."))
 
 
-def _headers(flow: Flow) -> list[Field]:
+def _headers(flow: DatapathFlow) -> list[Field]:
     """The headers inside, in the order in which a first rule takes them."""
     inner = (f for f in flow.match if _is_header(f) and not f.key.startswith("tunnel."))
     return sorted(inner, key=lambda f: _ORDER.get(f.key, len(_ORDER)))
@@ -132,7 +137,7 @@ def _is_header(field: Field) -> bool:
     return field.key != _PORT and field.key not in _REGISTERS and field.key not in _NOT_MATCHED
 
 
-def _registers(flow: Flow, conntrack: bool) -> int:
+def _registers(flow: DatapathFlow, conntrack: bool) -> int:
     """Bytes of what lies in registers. The port counts always, since OVS always sets it."""
     used = {_REGISTERS[f.key] for f in flow.match if f.key in _REGISTERS}
     if flow.recirculated and not conntrack:

@@ -63,10 +63,10 @@ def _unit(machine: Machine) -> Item:
 
 
 def _running(machine: Machine) -> Item:
-    ran = machine.run(["systemctl", "is-active", EXTENSION_UNIT])
-    said = ran.out.strip() or ran.err
-    if ran.ok:
-        return Item("extension running", "ok", said)
-    if ran.code is None:
-        return Item("extension running", "unknown", said, f"systemctl status {EXTENSION_UNIT}")
-    return Item("extension running", "missing", said or "it does not run", "journalctl -u dnsteer-ext says why")
+    result = machine.run(["systemctl", "is-active", EXTENSION_UNIT])
+    message = result.out.strip() or result.err
+    if result.ok:
+        return Item("extension running", "ok", message)
+    if result.code is None:
+        return Item("extension running", "unknown", message, f"systemctl status {EXTENSION_UNIT}")
+    return Item("extension running", "missing", message or "it does not run", "journalctl -u dnsteer-ext says why")

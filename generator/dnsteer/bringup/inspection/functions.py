@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dnsteer.bringup.functions import Function
 from dnsteer.bringup.inspection.machine import Item, Machine
 from dnsteer.bringup.setup import Setup
+from dnsteer.card.scalable_functions import CardFunction
 
 _DEVICES = "/sys/bus/auxiliary/devices"
 _SCRIPT = "run 25-functions.sh"
 
 
-def function(machine: Machine, setup: Setup, wanted: Function, shown: Mapping[str, Any]) -> Iterator[Item]:
+def function(machine: Machine, setup: Setup, wanted: CardFunction, shown: Mapping[str, Any]) -> Iterator[Item]:
     """The items of a function that is there; *shown* is what devlink says of its port."""
     if not wanted.role:
         return
@@ -31,7 +31,7 @@ def function(machine: Machine, setup: Setup, wanted: Function, shown: Mapping[st
     yield from _device(machine, setup, wanted, name)
 
 
-def _device(machine: Machine, setup: Setup, wanted: Function, name: str) -> Iterator[Item]:
+def _device(machine: Machine, setup: Setup, wanted: CardFunction, name: str) -> Iterator[Item]:
     """The function itself, by the name that the extension opens."""
     if not machine.exists(_DEVICES):
         yield Item(f"{name}, device", "unknown", f"{_DEVICES} cannot be read")

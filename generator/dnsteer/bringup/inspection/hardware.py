@@ -104,11 +104,11 @@ def _eswitch(machine: Machine, address: str, uplink: str) -> Item:
 
 def _multiport(machine: Machine, address: str) -> Item:
     name = f"function {address}, multiport"
-    ran = machine.run(["devlink", "dev", "param", "show", f"pci/{address}", "name", "esw_multiport"])
-    found = re.search(r"cmode runtime value (\S+)", ran.out)
-    if ran.code is None:
-        return Item(name, "unknown", ran.err, "install iproute2")
-    if not ran.ok or found is None:
+    result = machine.run(["devlink", "dev", "param", "show", f"pci/{address}", "name", "esw_multiport"])
+    found = re.search(r"cmode runtime value (\S+)", result.out)
+    if result.code is None:
+        return Item(name, "unknown", result.err, "install iproute2")
+    if not result.ok or found is None:
         todo = "Linux 6.3 or NVIDIA's driver, and a ConnectX-6 Dx, BlueField-2 or newer"
         return Item(name, "missing", "the driver has no parameter esw_multiport", todo)
     if found[1] in ("true", "1"):
@@ -125,13 +125,13 @@ def _scalable(machine: Machine, setup: Setup, functions: dict[str, str]) -> Iter
     else:
         todo = "a kernel with MLX5_SF, and firmware settings: mlxconfig -d ADDRESS set PER_PF_NUM_SF=1 PF_TOTAL_SF=236"
         yield Item("scalable functions", "missing", "the driver has none", todo)
-    ran = machine.run(["devlink", "-j", "port", "show"])
-    ports = _json(ran.out).get("port") if ran.ok else None
+    result = machine.run(["devlink", "-j", "port", "show"])
+    ports = _json(result.out).get("port") if result.ok else None
     addresses = {uplink: address for address, uplink in functions.items()}
     for wanted in setup.eswitch.scalable:
         name = f"scalable function {wanted.number} of {wanted.uplink}"
         if not isinstance(ports, dict):
-            yield Item(name, "unknown", ran.err or "devlink does not tell", "run as root, with iproute2 installed")
+            yield Item(name, "unknown", result.err or "devlink does not tell", "run as root, with iproute2 installed")
             continue
         at = f"pci/{addresses.get(wanted.uplink, '')}/"
         there = [key for key, port in ports.items() if key.startswith(at) and port.get("sfnum") == wanted.number]
@@ -142,18 +142,18 @@ def _scalable(machine: Machine, setup: Setup, functions: dict[str, str]) -> Iter
 
 def _offload(machine: Machine, setup: Setup) -> Iterator[Item]:
     for port in setup.bridge.ports:
-        ran = machine.run(["ethtool", "-k", port.name])
-        found = re.search(r"^hw-tc-offload: (\S+)", ran.out, re.M)
+        result = machine.run(["ethtool", "-k", port.name])
+        found = re.search(r"^hw-tc-offload: (\S+)", result.out, re.M)
         name = f"port {port.name}, hw-tc-offload"
-        if not ran.ok or found is None:
-            yield Item(name, "unknown", ran.err or "ethtool does not tell", "install ethtool; is the port there?")
+        if not result.ok or found is None:
+            yield Item(name, "unknown", result.err or "ethtool does not tell", "install ethtool; is the port there?")
         else:
             yield Item(name, "ok", "on") if found[1] == "on" else Item(name, "missing", found[1], _SCRIPT)
 
 
 def _value(machine: Machine, args: list[str], what: str, key: str) -> str | None:
-    ran = machine.run(["devlink", "-j", *args])
-    objects = _json(ran.out).get(what) if ran.ok else None
+    result = machine.run(["devlink", "-j", *args])
+    objects = _json(result.out).get(what) if result.ok else None
     for value in (objects or {}).values():
         if isinstance(value, dict) and isinstance(value.get(key), str):
             return str(value[key])

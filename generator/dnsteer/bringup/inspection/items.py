@@ -68,12 +68,12 @@ def _bluefield(machine: Machine, setup: Setup) -> Iterator[Item]:
         wanted.append(("mlnx-bf.conf", "ENABLE_ESWITCH_MULTIPORT", "yes"))
     for file, key, value in wanted:
         text = machine.text(f"/etc/mellanox/{file}") or ""
-        said = re.findall(rf'^\s*{key}=["\']?([^"\'\s]*)', text, re.M)
+        values = re.findall(rf'^\s*{key}=["\']?([^"\'\s]*)', text, re.M)
         name = f"{file}: {key}"
-        if said and said[-1].lower() == value:
-            yield Item(name, "ok", said[-1])
+        if values and values[-1].lower() == value:
+            yield Item(name, "ok", values[-1])
         else:
-            found = said[-1] if said else "not set"
+            found = values[-1] if values else "not set"
             yield Item(name, "missing", f"{found}; should be {value}", f'/etc/mellanox/{file}: {key}="{value}"')
 
 
@@ -104,10 +104,10 @@ def _boot_unit(machine: Machine) -> Item:
         return Item(name, "missing", f"no {UNIT}", todo)
     if text is None:
         return Item(name, "unknown", f"{UNIT} cannot be read", "run this as root")
-    wanting = [f"{unit}.{kind}" for kind in _INSTALL for unit in _said(text, _INSTALL[kind])]
+    wanting = [f"{unit}.{kind}" for kind in _INSTALL for unit in _values_of(text, _INSTALL[kind])]
     if not any(machine.has_link(f"{_UNITS}/{folder}/{UNIT}") for folder in wanting):
         return Item(name, "missing", f"{UNIT} is not enabled", f"systemctl enable {UNIT}")
-    script = next(iter(_said(text, "ExecStart")), "").lstrip("-@:+!")
+    script = next(iter(_values_of(text, "ExecStart")), "").lstrip("-@:+!")
     if not machine.executable(script):
         found = "cannot be executed" if machine.exists(script) else "is not there"
         todo = f"dnsteer bringup SPEC -o {PurePosixPath(script).parent}"
@@ -115,6 +115,6 @@ def _boot_unit(machine: Machine) -> Item:
     return Item(name, "ok", f"{UNIT}, enabled")
 
 
-def _said(text: str, key: str) -> list[str]:
+def _values_of(text: str, key: str) -> list[str]:
     """The words that a unit's file gives a key, in all its lines."""
     return [word for value in re.findall(rf"^{key}=(.*)$", text, re.M) for word in value.split()]

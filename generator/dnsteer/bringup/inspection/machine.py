@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from dnsteer.switch.tools import SBIN
 
-State = Literal["ok", "missing", "unknown"]
+ItemState = Literal["ok", "missing", "unknown"]
 _TIMEOUT = 10.0
 
 
@@ -20,7 +20,7 @@ class Item:
     """One thing that was looked at: what it is, whether it is there, what was found, and what to do about it."""
 
     name: str
-    state: State
+    state: ItemState
     found: str
     todo: str = ""
 
@@ -30,7 +30,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Ran:
+class RunResult:
     """What a program did. *code* is None when there is no such program, or it took too long."""
 
     code: int | None
@@ -43,24 +43,24 @@ class Ran:
         return self.code == 0
 
 
-Run = Callable[[Sequence[str]], Ran]
+ProgramRunner = Callable[[Sequence[str]], RunResult]
 
 
-def run_program(argv: Sequence[str]) -> Ran:
+def run_program(argv: Sequence[str]) -> RunResult:
     """Run a program of this machine that only looks."""
     program = shutil.which(argv[0]) or shutil.which(argv[0], path=":".join(SBIN))
     if program is None:
-        return Ran(None, err=f"{argv[0]} is not installed")
+        return RunResult(None, err=f"{argv[0]} is not installed")
     try:
         done = subprocess.run(
             [program, *argv[1:]], capture_output=True, text=True, errors="replace", timeout=_TIMEOUT, check=False,
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return Ran(None, err=f"{argv[0]} did not answer within {_TIMEOUT:g} s")
+        return RunResult(None, err=f"{argv[0]} did not answer within {_TIMEOUT:g} s")
     except OSError as error:
-        return Ran(None, err=f"{argv[0]}: {error.strerror}")
-    return Ran(done.returncode, done.stdout, done.stderr.strip())
+        return RunResult(None, err=f"{argv[0]}: {error.strerror}")
+    return RunResult(done.returncode, done.stdout, done.stderr.strip())
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Machine:
     """A machine: its files are below *root*."""
 
     root: Path = Path("/")
-    run: Run = field(default=run_program)
+    run: ProgramRunner = field(default=run_program)
 
     def path(self, name: str) -> Path:
         """Where the file with the absolute path *name* is."""

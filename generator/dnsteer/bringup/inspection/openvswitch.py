@@ -40,10 +40,10 @@ def openvswitch(machine: Machine, setup: Setup, remote: str) -> Iterator[Item]:
 
 def _program(machine: Machine, setup: Setup, running: Mapping[str, Any]) -> Iterator[Item]:
     """The program as it is installed; what a switch that runs says of its libraries counts as well."""
-    ran = machine.run(["ovs-vswitchd", "--version"])
-    found = re.search(r"^ovs-vswitchd \(.*\) (\S+)", ran.out, re.M)
-    if not ran.ok or found is None:
-        yield Item("Open vSwitch", "missing", ran.err or "it does not tell its version", "install Open vSwitch")
+    result = machine.run(["ovs-vswitchd", "--version"])
+    found = re.search(r"^ovs-vswitchd \(.*\) (\S+)", result.out, re.M)
+    if not result.ok or found is None:
+        yield Item("Open vSwitch", "missing", result.err or "it does not tell its version", "install Open vSwitch")
         return
     yield Item("Open vSwitch", "ok", found[1])
     for library, flavors, todo in (
@@ -51,7 +51,7 @@ def _program(machine: Machine, setup: Setup, running: Mapping[str, Any]) -> Iter
         ("DOCA", (Flavor.OVS_DOCA,), "install NVIDIA's Open vSwitch (package doca-openvswitch-switch)"),
     ):
         if setup.flavor in flavors:
-            built = re.search(rf"^{library} (\S+)", ran.out, re.M)
+            built = re.search(rf"^{library} (\S+)", result.out, re.M)
             version = built[1] if built else _running(running) if library == "DPDK" else ""
             name = f"{library} in Open vSwitch"
             yield Item(name, "ok", version) if version else Item(name, "missing", "built without", todo)
@@ -69,22 +69,22 @@ def _running(row: Mapping[str, Any]) -> str:
 
 def _rows(machine: Machine, remote: str, table: str, *columns: str) -> tuple[Rows | None, Item]:
     """The rows of a table, or None; and an item that tells whether the database could be read."""
-    ran = machine.run(
+    result = machine.run(
         ["ovs-vsctl", f"--db={remote}", "--timeout=5", "--no-wait", "--format=json", f"--columns={','.join(columns)}",
          "list", table]
     )  # fmt: skip
     name = "database"
-    if ran.code is None:
-        return None, Item(name, "unknown", ran.err, "install Open vSwitch")
-    if not ran.ok:
-        said = ran.err.splitlines()[-1] if ran.err else f"exit status {ran.code}"
-        if "ermission denied" in ran.err:
+    if result.code is None:
+        return None, Item(name, "unknown", result.err, "install Open vSwitch")
+    if not result.ok:
+        message = result.err.splitlines()[-1] if result.err else f"exit status {result.code}"
+        if "ermission denied" in result.err:
             return None, Item(
                 name, "unknown", f"{remote}: permission denied", "run as root, or as a member of its group"
             )
-        return None, Item(name, "missing", said, "systemctl start ovsdb-server; another database: --db")
+        return None, Item(name, "missing", message, "systemctl start ovsdb-server; another database: --db")
     try:
-        value = json.loads(ran.out)
+        value = json.loads(result.out)
         rows = [{h: _plain(v) for h, v in zip(value["headings"], row, strict=True)} for row in value["data"]]
     except (ValueError, KeyError, TypeError):
         return None, Item(name, "unknown", "ovs-vsctl says what is not understood")
@@ -135,13 +135,13 @@ def _fragments(machine: Machine, size: int, remote: str) -> Item:
     process = machine.number(f"{folder}/ovs-vswitchd.pid") if kind == "unix" else None
     if process is None:
         return Item(name, "unknown", "no running ovs-vswitchd is found beside the database", todo)
-    ran = machine.run(
+    result = machine.run(
         ["ovs-appctl", "--timeout=5", "-t", f"{folder}/ovs-vswitchd.{process}.ctl", *min_fragment.reading()]
     )
-    found = re.search(r"min v4 frag size: (\d+)", ran.out)
-    if not ran.ok or found is None:
-        said = ran.err.splitlines()[-1] if ran.err else "ovs-appctl says what is not understood"
-        return Item(name, "unknown", said, "is there a bridge, and is this run as root?")
+    found = re.search(r"min v4 frag size: (\d+)", result.out)
+    if not result.ok or found is None:
+        message = result.err.splitlines()[-1] if result.err else "ovs-appctl says what is not understood"
+        return Item(name, "unknown", message, "is there a bridge, and is this run as root?")
     if int(found[1]) == size:
         return Item(name, "ok", f"{size} bytes")
     return Item(name, "missing", f"{found[1]} bytes; should be {size}", todo)

@@ -1,19 +1,22 @@
-"""Actions of OpenFlow flows, as far as they decide what is looked at."""
+"""Actions of OpenFlow flows, as far as they decide what is unwildcarded. Read by Open vSwitch's own parser (ovs.flow)."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
+
+from ovs.flow.decoders import EthMask, IPMask
+from ovs.flow.ofp import OFPFlow
 
 from dnsteer.lint.masks import fields
-from dnsteer.lint.masks.fields import Place, UnknownError
+from dnsteer.lint.masks.fields import BitRange, UnknownError
 
 
 @dataclass(frozen=True)
-class Write:
-    """Write *value* to some bits. It looks at them as well: the switch wants to know whether they change."""
+class SetField:
+    """Write *value* to some bits. It unwildcards them as well: the switch wants to know whether they change."""
 
     field: str
     mask: int
@@ -21,102 +24,112 @@ class Write:
 
 
 @dataclass(frozen=True)
-class Move:
-    """Copy bits, which looks at both. Nothing is known of what is there afterwards unless it is known of the source."""
+class MoveBits:
+    """Copy bits, which unwildcards both. What is there afterwards is known only where the source is."""
 
-    source: Place
-    target: Place
+    source: BitRange
+    target: BitRange
 
 
 @dataclass(frozen=True)
-class Goto:
+class GotoTable:
     """Go on in a table."""
 
     table: int
 
 
 @dataclass(frozen=True)
-class Track:
-    """Through the connection tracker, and in a new pass on in a table. *rewrites*: addresses and ports may change."""
+class Conntrack:
+    """Through the connection tracker, and recirculated into a table. *rewrites*: addresses and ports may change."""
 
     table: int
     rewrites: bool
 
 
 @dataclass(frozen=True)
-class Select:
-    """To a bucket of a group, by the datapath's hash in a new pass."""
+class SelectBucket:
+    """To a bucket of a group, by the datapath's hash after a recirculation."""
 
     group: int
 
 
 @dataclass(frozen=True)
-class Send:
+class Output:
     """Out of a port."""
 
 
-Action = Write | Move | Goto | Track | Select | Send
+FlowAction = SetField | MoveBits | GotoTable | Conntrack | SelectBucket | Output
 
-_PART = re.compile(r"[^,(]+(?:\((?:[^()]|\([^()]*(?:\([^()]*\))?[^()]*\))*\))?[^,]*")
-_MOVE = re.compile(r"(\w+)\[(?:(\d+)(?:\.\.(\d+))?)?\]")
-_RESUBMIT = re.compile(r"resubmit\(,(\d+)\)")
-_TABLE = re.compile(r"\btable=(\d+)")
-_SENDS = ("IN_PORT", "LOCAL", "in_port", "local")
+
+_RESERVED_PORTS = ("IN_PORT", "LOCAL")
 
 
 @lru_cache(maxsize=100_000)
-def parse_actions(text: str) -> tuple[Action, ...]:
+def parse_actions(text: str) -> tuple[FlowAction, ...]:
     """Read actions as ovs-ofctl prints them. Raises UnknownError for what the model does not know."""
-    return tuple(_actions(text))
+    try:
+        parsed = OFPFlow(f"actions={text}").actions
+    except Exception as err:
+        raise UnknownError(f"actions {text} cannot be read: {err}") from err
+    return tuple(action for each in parsed for name, value in each.items() for action in _action(name, value, text))
 
 
-def _actions(text: str) -> Iterator[Action]:
-    for part in _PART.findall(text):
-        name, _, rest = part.partition(":")
-        if part == "drop":
-            continue
-        if name == "set_field":
-            yield from _set_field(rest)
-        elif name == "move":
-            yield from _move(rest)
-        elif name == "goto_table":
-            yield Goto(int(rest))
-        elif m := _RESUBMIT.fullmatch(part):
-            yield Goto(int(m[1]))
-        elif name == "group":
-            yield Select(int(rest))
-        elif part.startswith("ct(") and (m := _TABLE.search(part)):
-            yield Track(int(m[1]), "nat" in part)
-        elif name == "output" or part in _SENDS:
-            yield Send()
-        else:
-            raise UnknownError(f"action {part} is not in the model of the classifier")
+def _action(name: str, value: Any, text: str) -> Iterator[FlowAction]:
+    if name == "drop":
+        return
+    if name == "set_field":
+        yield _set_field(value, text)
+    elif name == "move":
+        yield from _move(value)
+    elif name == "goto_table":
+        yield GotoTable(value)
+    elif name == "resubmit" and not value["port"] and "table" in value and not value.get("ct"):
+        yield GotoTable(value["table"])
+    elif name == "group":
+        yield SelectBucket(int(value))
+    elif name == "ct" and "table" in value:
+        yield Conntrack(int(value["table"]), "nat" in value)
+    elif name == "output" and _is_output(value, text):
+        yield Output()
+    else:
+        raise UnknownError(f"action {name} of {text} is not in the model of the classifier")
 
 
-def _set_field(text: str) -> Iterator[Action]:
-    value, _, name = text.rpartition("->")
-    value, slash, mask = value.partition("/")
-    found = fields.places(name)
-    if len(found) != 1:
-        raise UnknownError(f"action set_field:{text} writes more than one field")
-    whole = found[0].mask
-    yield Write(
-        found[0].field, fields.number(found[0].field, mask) if slash else whole, fields.number(found[0].field, value)
-    )
+def _is_output(parsed: Mapping[str, Any], text: str) -> bool:
+    """Whether packets leave by a port: ovs.flow takes every word that it does not know (NORMAL) for an output, too."""
+    port = str(parsed.get("port", ""))
+    return port.upper() in _RESERVED_PORTS or f"output:{port}" in text.replace('"', "")
 
 
-def _move(text: str) -> Iterator[Action]:
-    source, _, target = text.partition("->")
-    sources, targets = _places(source), _places(target)
+def _set_field(parsed: Mapping[str, Any], text: str) -> SetField:
+    ((name, written),) = parsed["value"].items()
+    ranges = fields.bit_ranges(name)
+    if len(ranges) != 1:
+        raise UnknownError(f"action set_field of {text} writes more than one field")
+    value, mask = _value_and_mask(written)
+    return SetField(ranges[0].field, ranges[0].mask if mask is None else mask & ranges[0].mask, value)
+
+
+def _value_and_mask(written: Any) -> tuple[int, int | None]:
+    """A value as ovs.flow decodes it, with its mask; None: all bits of the field. Raises UnknownError."""
+    if isinstance(written, IPMask):
+        return int(written.ip), int(written.mask)
+    if isinstance(written, EthMask):
+        return int(written.eth), None if written.mask is None else int(written.mask)
+    if isinstance(written, int):
+        return written, None
+    if hasattr(written, "value") and hasattr(written, "mask"):
+        return int(written.value), int(written.mask)
+    raise UnknownError(f"{written} is not a number that the model understands")
+
+
+def _move(parsed: Mapping[str, Any]) -> Iterator[MoveBits]:
+    sources, targets = _bit_ranges(parsed["src"]), _bit_ranges(parsed["dst"])
     if len(sources) == len(targets):
-        yield from (Move(a, b) for a, b in zip(sources, targets, strict=True))
-    else:  # between a wide field and registers: what counts is that all of it was looked at
-        yield from (Move(sources[0], target) for target in targets)
+        yield from (MoveBits(a, b) for a, b in zip(sources, targets, strict=True))
+    else:  # between a wide field and registers: what counts is that all of it was unwildcarded
+        yield from (MoveBits(sources[0], target) for target in targets)
 
 
-def _places(text: str) -> list[Place]:
-    m = _MOVE.fullmatch(text)
-    if m is None:
-        raise UnknownError(f"move of {text} is not in the model of the classifier")
-    low, high = (int(m[2]) if m[2] else None), int(m[3] or m[2]) if m[2] else None
-    return fields.places(m[1], low, high)
+def _bit_ranges(parsed: Mapping[str, Any]) -> list[BitRange]:
+    return fields.bit_ranges(parsed["field"], parsed.get("start"), parsed.get("end"))

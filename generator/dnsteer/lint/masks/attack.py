@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dnsteer.lint.masks.frames import Hostile
+from dnsteer.lint.masks.frames import HostileFrames
 from dnsteer.lint.masks.matches import parse_match
-from dnsteer.lint.masks.observed import Seen
+from dnsteer.lint.masks.observed import ObservedMasks
 from dnsteer.plan.plan import Plan
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.render.flows import Flow, flows_of
@@ -43,13 +43,15 @@ class Attack:
     subtables: int
 
 
-def attack(plan: Plan, seconds: float, seed: int = 0, packets: int | None = None, *, six: bool = False) -> Attack:
+def attack(
+    plan: Plan, seconds: float, seed: int = 0, packets: int | None = None, *, ipv6_prefix_trees: bool = False
+) -> Attack:
     """Attack the plan's tables for *seconds*, or until *packets* were sent.
 
-    *six*: with prefix trees for IPv6 addresses, as releases since 3.5 have. Raises SwitchError.
+    *ipv6_prefix_trees*: with prefix trees for IPv6 addresses, as releases since 3.5 have. Raises SwitchError.
     """
     with Harness(plan) as harness:
-        return attack_tables(harness, flows_of(plan), seconds, seed, packets, six=six)
+        return attack_tables(harness, flows_of(plan), seconds, seed, packets, ipv6_prefix_trees=ipv6_prefix_trees)
 
 
 def attack_tables(
@@ -59,32 +61,32 @@ def attack_tables(
     seed: int = 0,
     packets: int | None = None,
     *,
-    six: bool = False,
+    ipv6_prefix_trees: bool = False,
 ) -> Attack:
     """The same for tables that are loaded already; *flows* are what to aim at."""
     switch = harness.switch
     switch.appctl("vlog/set", "dpif_netdev:file:dbg")
-    if six:
-        _plant(harness, {flow.table for flow in flows})
+    if ipv6_prefix_trees:
+        _add_prefix_trees(harness, {flow.table for flow in flows})
     part = harness.plan.extension
-    beyond = [part.ingress.name, part.egress.name] if part is not None else []
-    ports = [*(port.name for port in harness.plan.rows.of(PortRow)), *beyond, harness.plan.bridge]
-    source = Hostile((parse_match(flow.match) for flow in flows), seed)
-    seen = Seen()
+    extension_ports = [part.ingress.name, part.egress.name] if part is not None else []
+    ports = [*(port.name for port in harness.plan.rows.of(PortRow)), *extension_ports, harness.plan.bridge]
+    source = HostileFrames((parse_match(flow.match) for flow in flows), seed)
+    observed = ObservedMasks()
     sent = counted = since = 0
     end = time.monotonic() + seconds
     while time.monotonic() < end and (packets is None or sent < packets):
         count = _send(harness, {port: [source.frame().hex() for _ in range(_BATCH)] for port in ports})
         sent, since = sent + count, since + count
         if since >= _ROUND:
-            counted += seen.add(switch.dump("dpctl/dump-flows", "-m").splitlines())
+            counted += observed.add(switch.dump("dpctl/dump-flows", "-m").splitlines())
             harness.forget_megaflows()
             since = 0
-    counted += seen.add(switch.dump("dpctl/dump-flows", "-m").splitlines())
-    return Attack(sent, counted, dict(seen.flows), dict(seen.examples), _subtables(switch.dir))
+    counted += observed.add(switch.dump("dpctl/dump-flows", "-m").splitlines())
+    return Attack(sent, counted, dict(observed.flows), dict(observed.examples), _subtables(switch.dir))
 
 
-def _plant(harness: Harness, tables: Iterable[int]) -> None:
+def _add_prefix_trees(harness: Harness, tables: Iterable[int]) -> None:
     """Give each table prefix trees for addresses of IPv6 too."""
     args: list[str] = []
     for table in tables:

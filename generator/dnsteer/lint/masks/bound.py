@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from dnsteer.lint.masks.box import Box, holds, masks_in, size, tidy
-from dnsteer.lint.masks.walk import End, Walk
+from dnsteer.lint.masks.mask_sets import MaskSet, contains, masks_in, merged, size
+from dnsteer.lint.masks.walk import Walk, WalkEnd
 from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import Flow, Group, flows_of, groups_of
 from dnsteer.slots.dp_hash import values, values_fourfold
@@ -21,8 +21,8 @@ _COUNTED = 100_000
 
 
 @dataclass(frozen=True)
-class Part:
-    """Masks of one kind of packet whose way ends in one table. *many*: fields with several masks, and how many each."""
+class MaskGroup:
+    """Masks of one kind of packet whose path ends in one table. *many*: fields with several masks, and how many each."""
 
     kind: str
     table: str
@@ -36,16 +36,16 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Bound:
+class MaskBound:
     """At most *total* masks. The *parts* may share masks, so they need not add up.
 
-    *boxes* has all masks of any release; where a hash has another width in some, that is more than one of them makes.
+    *mask_sets* has all masks of any release; where a hash has another width in some, that is more than one of them makes.
     """
 
     total: int
-    parts: tuple[Part, ...]
-    boxes: tuple[Box, ...] = field(repr=False, default=())
-    kinds: Mapping[str, frozenset[Box]] = field(repr=False, default_factory=dict)
+    parts: tuple[MaskGroup, ...]
+    mask_sets: tuple[MaskSet, ...] = field(repr=False, default=())
+    kinds: Mapping[str, frozenset[MaskSet]] = field(repr=False, default_factory=dict)
 
     @property
     def why(self) -> list[str]:
@@ -56,61 +56,65 @@ class Bound:
     @property
     def by_kind(self) -> dict[str, int]:
         """Masks by ethertype. Those that IPv4 and IPv6 share count for both."""
-        return {kind: _count(tidy(boxes)) for kind, boxes in self.kinds.items()}
+        return {kind: _count(merged(mask_sets)) for kind, mask_sets in self.kinds.items()}
 
     def allows(self, mask: Mask) -> bool:
         """Whether a mask is among those that were computed, as the datapath's dump shows them."""
-        return any(holds(_shown(box), mask) for box in self.boxes)
+        return any(contains(_shown(mask_set), mask) for mask_set in self.mask_sets)
 
 
-def _shown(box: Box) -> Box:
+def _shown(mask_set: MaskSet) -> MaskSet:
     """Flags and option type of neighbour discovery are matched but not printed."""
-    if not any(name == "nd_target" for name, _ in box):
-        return box
-    return frozenset(part for part in box if part[0] not in ("tcp_flags", "igmp_group_ip4"))
+    if not any(name == "nd_target" for name, _ in mask_set):
+        return mask_set
+    return frozenset(part for part in mask_set if part[0] not in ("tcp_flags", "igmp_group_ip4"))
 
 
-def mask_bound(plan: Plan) -> Bound:
+def mask_bound(plan: Plan) -> MaskBound:
     """The bound of a plan. Raises UnknownError for flows that the model of the classifier does not cover."""
     return bound_of(flows_of(plan), groups_of(plan))
 
 
-def bound_of(flows: Iterable[Flow], groups: Iterable[Group] = ()) -> Bound:
+def bound_of(flows: Iterable[Flow], groups: Iterable[Group] = ()) -> MaskBound:
     """The bound of any flows and groups, spelt as ovs-ofctl prints them. Raises UnknownError as mask_bound does."""
     rules = list(flows)
     buckets = {g.number: _BUCKET.findall(g.text) for g in groups}
     # Releases differ in how many slots a hash has, and so in which groups share a mask: the worse counts.
-    ways = (values, values_fourfold) if buckets else (values,)
-    found = sorted((_bound(Walk(rules, buckets, way).run()) for way in ways), key=lambda b: -b.total)
-    return replace(found[0], boxes=tuple(dict.fromkeys(box for each in found for box in each.boxes)))
+    slot_counts = (values, values_fourfold) if buckets else (values,)
+    found = sorted(
+        (_bound(Walk(rules, buckets, hash_slots).run()) for hash_slots in slot_counts), key=lambda b: -b.total
+    )
+    return replace(found[0], mask_sets=tuple(dict.fromkeys(mask_set for each in found for mask_set in each.mask_sets)))
 
 
-def _bound(ends: Collection[End]) -> Bound:
-    found: dict[tuple[str, int], set[Box]] = defaultdict(set)
+def _bound(ends: Collection[WalkEnd]) -> MaskBound:
+    found: dict[tuple[str, int], set[MaskSet]] = defaultdict(set)
     for end in ends:
-        name = f"{end.kind.name} after {end.again}" if end.again else end.kind.name
-        found[name, end.table].add(end.box)
+        name = f"{end.kind.name} after {end.recirculated_by}" if end.recirculated_by else end.kind.name
+        found[name, end.table].add(end.mask_set)
     names = {t.number: t.name for t in TABLES}
     parts = tuple(
-        Part(kind, names.get(table, str(table)), _count(tidy(boxes)), _many(boxes))
-        for (kind, table), boxes in sorted(found.items())
+        MaskGroup(kind, names.get(table, str(table)), _count(merged(mask_sets)), _many(mask_sets))
+        for (kind, table), mask_sets in sorted(found.items())
     )
-    boxes = tidy(box for each in found.values() for box in each)
-    kinds: dict[str, set[Box]] = defaultdict(set)
+    mask_sets = merged(mask_set for each in found.values() for mask_set in each)
+    kinds: dict[str, set[MaskSet]] = defaultdict(set)
     for end in ends:
-        kinds[end.kind.name].add(end.box)
-    return Bound(_count(boxes), parts, tuple(boxes), {kind: frozenset(of) for kind, of in sorted(kinds.items())})
+        kinds[end.kind.name].add(end.mask_set)
+    return MaskBound(
+        _count(mask_sets), parts, tuple(mask_sets), {kind: frozenset(of) for kind, of in sorted(kinds.items())}
+    )
 
 
-def _count(boxes: set[Box]) -> int:
-    if sum(map(size, boxes)) > _COUNTED:
-        return sum(map(size, boxes))
-    return len({mask for box in boxes for mask in masks_in(box)})
+def _count(mask_sets: set[MaskSet]) -> int:
+    if sum(map(size, mask_sets)) > _COUNTED:
+        return sum(map(size, mask_sets))
+    return len({mask for mask_set in mask_sets for mask in masks_in(mask_set)})
 
 
-def _many(boxes: Iterable[Box]) -> tuple[tuple[str, int], ...]:
+def _many(mask_sets: Iterable[MaskSet]) -> tuple[tuple[str, int], ...]:
     most: dict[str, int] = {}
-    for box in boxes:
-        for name, masks in box:
+    for mask_set in mask_sets:
+        for name, masks in mask_set:
             most[name] = max(most.get(name, 0), len(masks))
     return tuple((name, most[name]) for name in WIDTHS if most.get(name, 0) > 1)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from dnsteer.lint.masks.bound import Bound, mask_bound
+from dnsteer.lint.masks.bound import MaskBound, mask_bound
 from dnsteer.modes import MODES
 from dnsteer.plan.build import build_plan
 from dnsteer.spec.derived import slot_count
@@ -15,12 +15,12 @@ from dnsteer.spec.model.spec import Forwarding, Selection, Vip
 
 _MOST = 3
 
-Change = Callable[[Loaded], tuple[str, Loaded] | None]
+MaskCause = Callable[[Loaded], tuple[str, Loaded] | None]
 """Takes a reason for further masks out of a spec, and says which it is; None where the spec does not have it."""
 
 
-def why_many(loaded: Loaded, bound: Bound) -> list[str]:
-    """Why a spec has the masks of its bound, in the spec's words where it can be said in them, else by tables."""
+def why_many(loaded: Loaded, bound: MaskBound) -> list[str]:
+    """Why a spec has the masks of its bound, in the spec's words where it can be cause in them, else by tables."""
     out: list[str] = []
     without = loaded
     for change in _CHANGES:
@@ -53,22 +53,22 @@ def _one_number(loaded: Loaded, selection: Selection) -> tuple[str, Loaded] | No
     number = next((n for n in numbers if n >= most), numbers[-1])
     same = {name: pool.model_copy(update={"slots": number}) for name, pool in pools.items()}
     shown = ", ".join(map(str, numbers))
-    said = f"{selection.value} pools have {len(numbers)} different numbers of slots ({shown}): with one number for all"
-    return said, _with(loaded, pools={**spec.pools, **same})
+    cause = f"{selection.value} pools have {len(numbers)} different numbers of slots ({shown}): with one number for all"
+    return cause, _with(loaded, pools={**spec.pools, **same})
 
 
-def _one_way(loaded: Loaded) -> tuple[str, Loaded] | None:
-    """One way of forwarding for what the hash selects; of the two the one with more masks."""
+def _one_mode(loaded: Loaded) -> tuple[str, Loaded] | None:
+    """One mode of forwarding for what the hash selects; of the two the one with more masks."""
     spec = loaded.spec
     hashed = {n: vip for n, vip in spec.vips.items() if spec.pools[vip.pool].selection is Selection.DP_HASH}
-    ways = sorted({vip.forwarding for vip in hashed.values()})
-    if len(ways) < 2:
+    modes = sorted({vip.forwarding for vip in hashed.values()})
+    if len(modes) < 2:
         return None
-    said = f"VIPs of dp-hash pools forward by {' and '.join(way.value for way in ways)}: with one of these for all"
-    return said, max((_with(loaded, vips={**spec.vips, **_by(hashed, way)}) for way in ways), key=_total)
+    cause = f"VIPs of dp-hash pools forward by {' and '.join(mode.value for mode in modes)}: with one of these for all"
+    return cause, max((_with(loaded, vips={**spec.vips, **_by(hashed, mode)}) for mode in modes), key=_total)
 
 
-def _apart(loaded: Loaded, *, siit: bool) -> tuple[str, Loaded] | None:
+def _without_extended(loaded: Loaded, *, siit: bool) -> tuple[str, Loaded] | None:
     """Without the VIPs that the extension serves: those whose answers it translates, or all others of them."""
     spec = loaded.spec
     found = [
@@ -79,20 +79,20 @@ def _apart(loaded: Loaded, *, siit: bool) -> tuple[str, Loaded] | None:
     if not found or len(found) == len(spec.vips):
         return None
     what = "answers for siit VIPs" if siit else "VIPs that the extension serves"
-    said = f"{what} ({', '.join(found)}) are told from the others: with these on a switch of their own"
-    return said, _with(loaded, vips={name: vip for name, vip in spec.vips.items() if name not in found})
+    cause = f"{what} ({', '.join(found)}) need masks of their own: with these on another switch"
+    return cause, _with(loaded, vips={name: vip for name, vip in spec.vips.items() if name not in found})
 
 
-def _by(vips: dict[str, Vip], way: Forwarding) -> dict[str, Vip]:
-    return {name: vip.model_copy(update={"forwarding": way}) for name, vip in vips.items()}
+def _by(vips: dict[str, Vip], mode: Forwarding) -> dict[str, Vip]:
+    return {name: vip.model_copy(update={"forwarding": mode}) for name, vip in vips.items()}
 
 
 def _with(loaded: Loaded, **changes: object) -> Loaded:
     return replace(loaded, spec=loaded.spec.model_copy(update=changes))
 
 
-_CHANGES: tuple[Change, ...] = (
+_CHANGES: tuple[MaskCause, ...] = (
     *(partial(_one_number, selection=selection) for selection in Selection),
-    _one_way,
-    *(partial(_apart, siit=siit) for siit in (False, True)),
+    _one_mode,
+    *(partial(_without_extended, siit=siit) for siit in (False, True)),
 )

@@ -1,4 +1,4 @@
-"""A table of flows as Open vSwitch's classifier holds it, and what a lookup that fails may have looked at.
+"""A table of flows as Open vSwitch's classifier holds it, and what a failed lookup may have unwildcarded.
 
 Flows with the same fields and masks form a subtable. A lookup goes through the subtables by their highest priority until no
 later one can be better. In each it looks at metadata first, then at layers 2, 3 and 4, and stops at the first of these
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dnsteer.lint.masks import fields
-from dnsteer.lint.masks.actions import Action, parse_actions
-from dnsteer.lint.masks.box import Box, folded
-from dnsteer.lint.masks.matches import Bits, Match, parse_match
+from dnsteer.lint.masks.actions import FlowAction, parse_actions
+from dnsteer.lint.masks.mask_sets import MaskSet, unwildcarded
+from dnsteer.lint.masks.matches import FieldBits, Match, parse_match
 from dnsteer.render.flows import Flow
 from dnsteer.switch.masks import prefix
 
@@ -24,20 +24,20 @@ _MANY = 4096
 """Addresses of a table beyond which every prefix length is taken for possible."""
 Rule = tuple[Match, int, str]
 """A flow: what it matches, its priority, its actions."""
-Known = Mapping[str, Bits]
+Known = Mapping[str, FieldBits]
 """What is known of a packet's fields."""
 
 
 @dataclass(frozen=True)
-class Turn:
+class RuleClass:
     """Flows that are alike but for values nobody looks at later: their priority, actions, and the values that matter."""
 
     priority: int
-    actions: tuple[Action, ...]
-    values: tuple[tuple[str, Bits], ...]
+    actions: tuple[FlowAction, ...]
+    values: tuple[tuple[str, FieldBits], ...]
 
 
-def agree(known: Known, field: str, bits: Bits) -> bool:
+def agree(known: Known, field: str, bits: FieldBits) -> bool:
     """Whether a packet of which this much is known can match these bits of a field."""
     have = known.get(field)
     if have is None:
@@ -58,7 +58,7 @@ class Subtable:
         self._stages = sorted({fields.stage(name) for name in masks})
         self._found: dict[tuple[object, ...], list[Rule]] = {}
         self._indices: dict[tuple[str, ...], defaultdict[tuple[int | str, ...], list[Rule]]] = {}
-        self._turns: dict[tuple[object, ...], list[Turn]] = {}
+        self._turns: dict[tuple[object, ...], list[RuleClass]] = {}
 
     def matching(self, known: Known) -> list[Rule]:
         """The flows that a packet can match."""
@@ -69,7 +69,7 @@ class Subtable:
         key = (names, *(known[n] for n in names))
         found = self._found.get(key)
         if found is None:
-            if all(self.masks[n] == known[n].mask == fields.whole(n) for n in names):
+            if all(self.masks[n] == known[n].mask == fields.full_mask(n) for n in names):
                 found = self._indexed(names).get(tuple(known[n].value for n in names), [])
             else:
                 found = [r for r in self._rules if all(agree(known, n, r[0][n]) for n in names)]
@@ -84,64 +84,66 @@ class Subtable:
                 index[tuple(rule[0][n].value for n in names)].append(rule)
         return index
 
-    def turns(self, known: Known, live: frozenset[str]) -> list[Turn]:
+    def rule_classes(self, known: Known, live: frozenset[str]) -> list[RuleClass]:
         """The flows that a packet can match, those alike as one. *live*: fields that a later table looks at."""
         names = tuple((n, known[n]) for n in self.masks if n in known)
         key = (live, *names)
-        turns = self._turns.get(key)
-        if turns is None:
-            seen = {
+        rule_classes = self._turns.get(key)
+        if rule_classes is None:
+            distinct = {
                 (priority, actions, tuple((n, b) for n, b in match.items() if n in live))
                 for match, priority, actions in self.matching(known)
             }
-            turns = [Turn(priority, parse_actions(actions), values) for priority, actions, values in seen]
-            self._turns[key] = turns
-        return turns
+            rule_classes = [
+                RuleClass(priority, parse_actions(actions), values) for priority, actions, values in distinct
+            ]
+            self._turns[key] = rule_classes
+        return rule_classes
 
-    def failed(self, known: Known, box: Box) -> set[Box]:
+    def failed(self, known: Known, mask_set: MaskSet) -> set[MaskSet]:
         """All that a lookup may have looked at that finds nothing here; empty when it must find something."""
-        out: set[Box] = set()
+        out: set[MaskSet] = set()
         certain = True  # whether all that was looked at so far is known to be that of a flow
         for stage in self._stages:
             here = {n: m for n, m in self.masks.items() if fields.stage(n) == stage}
-            certain = certain and all(_whole(known, n, m) for n, m in here.items())
+            certain = certain and all(_is_known(known, n, m) for n, m in here.items())
             left = self._matching(known, stage)
             if not (certain and left):
-                out |= self._fails(stage, here, box)
+                out |= self._fails(stage, here, mask_set)
             if not left:
                 break
-            box = folded(box, here)
+            mask_set = unwildcarded(mask_set, here)
         return out
 
-    def _fails(self, stage: int, here: Mapping[str, int], box: Box) -> set[Box]:
-        out: set[Box] = set()
-        for name in fields.TRIED:
+    def _fails(self, stage: int, here: Mapping[str, int], mask_set: MaskSet) -> set[MaskSet]:
+        out: set[MaskSet] = set()
+        for name in fields.PREFIX_TREES:
             if name in here and _is_prefix(name, here[name]):
                 masks = [prefix(fields.width(name), n) for n in self._lengths[name] if n <= here[name].bit_count()]
-                out.add(folded(box, {name: masks}))
+                out.add(unwildcarded(mask_set, {name: masks}))
         ports = {n: m for n, m in here.items() if n in fields.PORTS}
         if stage != self._stages[-1] or not ports:
-            out.add(folded(box, here))
+            out.add(unwildcarded(mask_set, here))
             return out
         # Until 3.1 nothing else of the last stage counts then; later releases count the rest of it.
         rest = {n: m for n, m in here.items() if n not in ports}
-        for base in {box, folded(box, rest)}:
+        for base in {mask_set, unwildcarded(mask_set, rest)}:
             out |= self._ports(ports, base)
         return out
 
-    def _ports(self, ports: Mapping[str, int], box: Box) -> set[Box]:
+    def _ports(self, ports: Mapping[str, int], mask_set: MaskSet) -> set[MaskSet]:
         """The tree of ports takes source and destination as one number, the source first."""
         source, target = ports.get("tp_src", 0), ports.get("tp_dst", 0)
         out = set()
         if source:
-            out.add(folded(box, {"tp_src": [source & prefix(16, n) for n in range(1, 17)]}))
+            out.add(unwildcarded(mask_set, {"tp_src": [source & prefix(16, n) for n in range(1, 17)]}))
         if target:
-            all_source = folded(box, {"tp_src": source}) if source else box
-            out.add(folded(all_source, {"tp_dst": [target & prefix(16, n) for n in range(1, 17)]}))
+            all_source = unwildcarded(mask_set, {"tp_src": source}) if source else mask_set
+            out.add(unwildcarded(all_source, {"tp_dst": [target & prefix(16, n) for n in range(1, 17)]}))
         return out
 
 
-def _whole(known: Known, name: str, mask: int) -> bool:
+def _is_known(known: Known, name: str, mask: int) -> bool:
     have = known.get(name)
     return have is not None and have.mask & mask == mask
 
@@ -150,7 +152,7 @@ def _is_prefix(name: str, mask: int) -> bool:
     return mask == prefix(fields.width(name), mask.bit_count())
 
 
-class Table:
+class ClassifierTable:
     """The flows of one OpenFlow table."""
 
     def __init__(self, flows: Iterable[Flow]) -> None:
@@ -164,7 +166,7 @@ class Table:
             by_mask[shape].append((match, flow.priority, flow.actions))
         self.matched = frozenset(name for shape in by_mask for name, _ in shape)
         self._values = [match for rules in by_mask.values() for match, _, _ in rules]
-        lengths = {name: self._lengths(name) for name in fields.TRIED}
+        lengths = {name: self._lengths(name) for name in fields.PREFIX_TREES}
         subtables = [Subtable(dict(shape), rules, lengths) for shape, rules in by_mask.items()]
         self.subtables = sorted(subtables, key=lambda s: -s.priority)
 
@@ -181,7 +183,7 @@ class Table:
         starts = {(value >> width - n, n) for value, length in have for n in range(1, length + 1)}
         return sorted({n for start, n in starts if (start ^ 1, n) not in starts})
 
-    def named(self) -> Iterator[tuple[str, Bits]]:
+    def named(self) -> Iterator[tuple[str, FieldBits]]:
         """All that flows match."""
         return (part for match in self._values for part in match.items())
 

@@ -17,7 +17,7 @@ _L4 = ("nd_target", "arp_sha", "arp_tha", "tcp_flags", "tp_src", "tp_dst", "igmp
 _L3 = (
     "nw_src", "nw_dst", "ipv6_src", "ipv6_dst", "ipv6_label", "nw_frag", "nw_tos", "nw_ttl", "nw_proto",
 )  # fmt: skip
-TRIED = ("nw_dst", "nw_src", "ipv6_dst", "ipv6_src")
+PREFIX_TREES = ("nw_dst", "nw_src", "ipv6_dst", "ipv6_src")
 """Fields whose misses look at a prefix only: IPv4 in every release, IPv6 since 3.5. Ports have tries of their own."""
 PORTS = ("tp_src", "tp_dst")
 
@@ -38,13 +38,13 @@ def stage(field: str) -> int:
 
 @cache
 def width(field: str) -> int:
-    """Bits of a field."""
+    """The number of bits of a field."""
     if field.startswith("reg"):
         return 32
     return {"in_port": 32, "dl_type": 16, "vlan_tci": 16}.get(field) or WIDTHS[field]
 
 
-def whole(field: str) -> int:
+def full_mask(field: str) -> int:
     """The mask of all of a field's bits."""
     return (1 << width(field)) - 1
 
@@ -94,7 +94,7 @@ _WIDE = ("NXM_NX_XXREG", "xxreg")
 
 
 @dataclass(frozen=True)
-class Place:
+class BitRange:
     """Some bits of a field: *bits* of them from *low* on."""
 
     field: str
@@ -104,10 +104,10 @@ class Place:
     @property
     def mask(self) -> int:
         """The bits within the field."""
-        return (1 << self.bits) - 1 << self.low & whole(self.field)
+        return (1 << self.bits) - 1 << self.low & full_mask(self.field)
 
 
-def places(name: str, low: int | None = None, high: int | None = None) -> list[Place]:
+def bit_ranges(name: str, low: int | None = None, high: int | None = None) -> list[BitRange]:
     """Where the bits *low* to *high* of an OpenFlow field are, the lowest first. All of the field when not given.
 
     Raises UnknownError for a field that the model does not know.
@@ -120,16 +120,16 @@ def places(name: str, low: int | None = None, high: int | None = None) -> list[P
         raise UnknownError(f"field {name} is not in the model of the classifier")
     low = low or 0
     high = _NARROW.get(name, width(field)) - 1 if high is None else high
-    return [Place(field, low, high - low + 1)]
+    return [BitRange(field, low, high - low + 1)]
 
 
-def _registers(number: int, low: int, high: int) -> list[Place]:
+def _registers(number: int, low: int, high: int) -> list[BitRange]:
     """The 32-bit registers behind a 128-bit one; the first is the most significant."""
     found = []
     for part in range(4):
         first, last = max(low, 32 * part), min(high, 32 * part + 31)
         if first <= last:
-            found.append(Place(f"reg{4 * number + 3 - part}", first - 32 * part, last - first + 1))
+            found.append(BitRange(f"reg{4 * number + 3 - part}", first - 32 * part, last - first + 1))
     return found
 
 

@@ -20,10 +20,10 @@ real devices have room there, the dummy ones have not."""
 _SNAP = 64
 """Most bytes behind the headers."""
 
-Packet = dict[str, int]
+HeaderValues = dict[str, int]
 
 
-class Hostile:
+class HostileFrames:
     """A source of frames, the same for the same tables and seed.
 
     Each begins as one that flows of several tables match; then some fields change: one bit, all bits from one on (so that
@@ -33,20 +33,20 @@ class Hostile:
     def __init__(self, matches: Iterable[Match], seed: int) -> None:
         self._draw = random.Random(seed)
         self._values: dict[str, list[int]] = defaultdict(list)
-        seen: set[tuple[str, int]] = set()
-        whole = []
+        known_values: set[tuple[str, int]] = set()
+        aims = []
         for match in matches:
             known = {name: bits.value for name, bits in match.items() if isinstance(bits.value, int)}
             known = {name: value for name, value in known.items() if not name.startswith("reg")}
             for name, value in known.items():
-                if (name, value) not in seen:
-                    seen.add((name, value))
+                if (name, value) not in known_values:
+                    known_values.add((name, value))
                     self._values[name].append(value)
             if known.keys() - {"dl_type", "nw_proto"}:
-                whole.append(known)
-        shapes = {tuple(sorted(k.items())): k for k in whole}
+                aims.append(known)
+        shapes = {tuple(sorted(k.items())): k for k in aims}
         self._shapes = list(shapes.values()) or [{}]
-        self._kinds: dict[tuple[str, ...], list[Packet]] = defaultdict(list)
+        self._kinds: dict[tuple[str, ...], list[HeaderValues]] = defaultdict(list)
         for shape in self._shapes:
             kind = (*sorted(shape), str(shape.get("dl_type")), str(shape.get("nw_proto")))
             self._kinds[kind].append(shape)
@@ -65,10 +65,10 @@ class Hostile:
             packet[name] = self._changed(name, packet[name])
         return self._bytes(packet)
 
-    def _packet(self) -> Packet:
+    def _packet(self) -> HeaderValues:
         """A packet that flows match: two or three of them give their values, the rest is drawn."""
         draw = self._draw
-        packet: Packet = {}
+        packet: HeaderValues = {}
         kinds = list(self._kinds.values())
         for _ in range(3):
             for name, value in draw.choice(draw.choice(kinds)).items():
@@ -111,7 +111,7 @@ class Hostile:
             return draw.choice(_PROTOCOLS)
         width = fields.width(name)
         bit = draw.randrange(width)
-        ways: tuple[Callable[[], int], ...] = (
+        changes: tuple[Callable[[], int], ...] = (
             lambda: value ^ 1 << bit,
             lambda: value ^ 1 << bit,
             lambda: value ^ (1 << bit | draw.getrandbits(bit) if bit else 1),
@@ -119,9 +119,9 @@ class Hostile:
             lambda: draw.choice(self._values.get(name) or [value]),
             lambda: draw.getrandbits(width),
         )
-        return draw.choice(ways)()
+        return draw.choice(changes)()
 
-    def _bytes(self, packet: Packet) -> bytes:
+    def _bytes(self, packet: HeaderValues) -> bytes:
         draw = self._draw
         out = self._of(packet, "dl_dst", 6) + self._of(packet, "dl_src", 6)
         for _ in range(packet["tags"]):
@@ -140,7 +140,7 @@ class Hostile:
             out = out[: draw.randint(14, len(out))]
         return out + _PADDING
 
-    def _arp(self, packet: Packet) -> bytes:
+    def _arp(self, packet: HeaderValues) -> bytes:
         kind = b"\x00\x01\x08\x00\x06\x04" if self._draw.random() < 0.97 else b"\x00\x06\x86\xdd\x08\x10"
         high = b"\x00" if self._draw.random() < 0.97 else b"\x01"
         return (
@@ -148,7 +148,7 @@ class Hostile:
             + self._of(packet, "arp_tha", 6) + self._of(packet, "nw_dst", 4) + bytes(18)
         )  # fmt: skip
 
-    def _ipv4(self, packet: Packet) -> bytes:
+    def _ipv4(self, packet: HeaderValues) -> bytes:
         payload = self._transport(packet)
         options = b"\x94\x04\x00\x00" * packet.get("ip_options", 0)
         length = 20 + len(options) + len(payload)
@@ -160,7 +160,7 @@ class Hostile:
             + self._of(packet, "nw_src", 4) + self._of(packet, "nw_dst", 4) + options + payload
         )  # fmt: skip
 
-    def _ipv6(self, packet: Packet) -> bytes:
+    def _ipv6(self, packet: HeaderValues) -> bytes:
         chain: list[tuple[int, bytes]] = []
         draw = self._draw
         for _ in range(packet.get("ip_options", 0)):
@@ -177,7 +177,7 @@ class Hostile:
             + self._of(packet, "ipv6_src", 16) + self._of(packet, "ipv6_dst", 16) + payload
         )  # fmt: skip
 
-    def _transport(self, packet: Packet) -> bytes:
+    def _transport(self, packet: HeaderValues) -> bytes:
         protocol = packet.get("nw_proto", 0)
         ends = self._of(packet, "tp_src", 2) + self._of(packet, "tp_dst", 2)
         if protocol == UDP:
@@ -190,7 +190,7 @@ class Hostile:
             return self._icmp6(packet)
         return ends + bytes(12)
 
-    def _icmp6(self, packet: Packet) -> bytes:
+    def _icmp6(self, packet: HeaderValues) -> bytes:
         draw = self._draw
         head = (
             bytes([packet["tp_src"] & 0xFF, packet["tp_dst"] & 0xFF])
@@ -202,7 +202,7 @@ class Hostile:
             options = bytes([draw.choice((1, 1, 2, 14)), 1]) + draw.randbytes(6)
         return head + self._of(packet, "nd_target", 16) + options if "nd_target" in packet else head
 
-    def _of(self, packet: Packet, name: str, length: int) -> bytes:
+    def _of(self, packet: HeaderValues, name: str, length: int) -> bytes:
         """A field's bytes; drawn where a change of ethertype or protocol made it part of the packet only now."""
         value = packet.get(name)
         if value is None:

@@ -17,7 +17,7 @@ _VALUE = re.compile(r"(?:=|(?<=recirc_id\()|(?<=dp_hash\()|(?<=in_port\()|(?<=et
 
 
 @dataclass
-class Seen:
+class ObservedMasks:
     """What dumps of datapath flows showed: how many flows each mask had, and the first flow of each."""
 
     flows: Counter[Mask] = field(default_factory=Counter)
@@ -33,7 +33,7 @@ class Seen:
             count += 1
             match = line.partition(", packets:")[0].partition(", ")[2]
             if any(header in match for header in _OPAQUE):
-                match = _without(match)
+                match = _without_opaque_headers(match)
             shape = _VALUE.sub("", match)
             mask = self._masks.get(shape)
             if mask is None:
@@ -43,7 +43,7 @@ class Seen:
         return count
 
 
-def _without(match: str) -> str:
+def _without_opaque_headers(match: str) -> str:
     """A match without MPLS and NSH headers: no table of ours looks at them, and broken ones are printed beyond parsing."""
     end = min(at for header in _OPAQUE if (at := match.find(header)) >= 0)
     return match[:end] + ")" * (match.count("(", 0, end) - match.count(")", 0, end))

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from dnsteer.capacity.data import TrackingBy
-from dnsteer.capacity.frames import Sizes
+from dnsteer.capacity.frames import DnsSizes
 from dnsteer.capacity.model import Model, all_rows
-from dnsteer.capacity.readings import State
-from dnsteer.offload.path import Path
+from dnsteer.capacity.readings import SwitchState
+from dnsteer.card.published import TrackingBy
+from dnsteer.offload.packet_path import PacketPath
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.extension.pipes import entries, pipes_of
 from dnsteer.spec.loaded import Loaded
@@ -27,7 +27,7 @@ class NoHardwareError(ValueError):
 
 
 @dataclass(frozen=True)
-class Setup:
+class CardSetup:
     """The hardware and how it is used. *entries*: hardware rules in all, entries of the extension's pipes among them."""
 
     hardware: Hardware
@@ -36,26 +36,26 @@ class Setup:
     arm_cores: int = ARM_CORES
     counters: bool = True
     entries: int = 0
-    sizes: Sizes = field(default_factory=Sizes)
+    sizes: DnsSizes = field(default_factory=DnsSizes)
 
     @cached_property
     def model(self) -> Model:
         """What is known of the hardware."""
         return Model(self.hardware, all_rows())
 
-    def states(self, path: Path, frame: float) -> list[State]:
+    def states(self, path: PacketPath, frame: float) -> list[SwitchState]:
         """What the path's packets meet each time that they pass the eSwitch: once, or three times with the extension."""
-        ways = [(hop.tables, hop.rewrites) for hop in path.hops] or [(path.depth, path.rewrites)]
+        states = [(hop.tables, hop.rewrites) for hop in path.hops] or [(path.depth, path.rewrites)]
         return [
-            State(max(1, depth), self.entries, self.counters, rewrites, path.conntrack, frame)
-            for depth, rewrites in ways
+            SwitchState(max(1, depth), self.entries, self.counters, rewrites, path.conntrack, frame)
+            for depth, rewrites in states
         ]
 
-    def state(self, path: Path, frame: float) -> State:
+    def state(self, path: PacketPath, frame: float) -> SwitchState:
         """What the path's packets meet where they pass the most tables."""
         return max(self.states(path, frame), key=lambda state: state.depth)
 
-    def tracker(self, path: Path) -> TrackingBy:
+    def tracker(self, path: PacketPath) -> TrackingBy:
         """Who tracks the path's connections."""
         if not path.conntrack:
             return "none"
@@ -64,30 +64,30 @@ class Setup:
         return "ovs-dpdk-hw" if path.offloaded == "yes" else "ovs-dpdk-sw"
 
 
-def set_up(
+def card_setup(
     loaded: Loaded,
-    paths: Sequence[Path],
+    paths: Sequence[PacketPath],
     *,
     hardware: Hardware | None = None,
     flavor: Flavor | None = None,
     arm_cores: int = ARM_CORES,
     counters: bool = True,
-    sizes: Sizes | None = None,
-) -> Setup:
+    sizes: DnsSizes | None = None,
+) -> CardSetup:
     """The set-up of a spec whose paths are known, judged by *flavor* or the spec's own. Raises NoHardwareError."""
     switch = loaded.spec.switch
-    return Setup(
-        hardware=of(loaded, hardware),
+    return CardSetup(
+        hardware=hardware_of(loaded, hardware),
         flavor=flavor or switch.flavor,
         link_gbps=float(switch.link_gbps or LINK_GBPS),
         arm_cores=arm_cores,
         counters=counters,
-        entries=sum(path.rules for path in paths if path.offloaded != "no") + _beyond(loaded, paths),
-        sizes=sizes or Sizes(),
+        entries=sum(path.rules for path in paths if path.offloaded != "no") + _extension_entries(loaded, paths),
+        sizes=sizes or DnsSizes(),
     )
 
 
-def _beyond(loaded: Loaded, paths: Sequence[Path]) -> int:
+def _extension_entries(loaded: Loaded, paths: Sequence[PacketPath]) -> int:
     """Entries of the extension's pipes, where packets of hardware go there."""
     if not any(path.hops and path.offloaded != "no" for path in paths):
         return 0
@@ -95,7 +95,7 @@ def _beyond(loaded: Loaded, paths: Sequence[Path]) -> int:
     return entries(pipes_of(part)) if part is not None else 0
 
 
-def of(loaded: Loaded, hardware: Hardware | None) -> Hardware:
+def hardware_of(loaded: Loaded, hardware: Hardware | None) -> Hardware:
     """The hardware that is asked for, or the spec's. Raises NoHardwareError where there is neither."""
     found = hardware or loaded.spec.switch.hardware
     if found is None:

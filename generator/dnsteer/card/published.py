@@ -78,7 +78,7 @@ Figure = Annotated[float, BeforeValidator(_figure)]
 Count = Annotated[int, Field(ge=0, strict=True)]
 
 
-class Source(Part):
+class Publication(Part):
     """Where figures were published."""
 
     title: Text
@@ -127,11 +127,11 @@ class Measurement(Part):
         if self.unit != unit:
             raise ValueError(f'the unit "{self.unit}" of {self.id}, which is in {unit}')
         for number, row in enumerate(self.rows):
-            said = set(row.conditions())
-            if must - said:
-                raise ValueError(f"row {number} of {self.id} without {', '.join(sorted(must - said))}")
-            if said - must - may:
-                raise ValueError(f"row {number} of {self.id} with {', '.join(sorted(said - must - may))}")
+            given = set(row.conditions())
+            if must - given:
+                raise ValueError(f"row {number} of {self.id} without {', '.join(sorted(must - given))}")
+            if given - must - may:
+                raise ValueError(f"row {number} of {self.id} with {', '.join(sorted(given - must - may))}")
         return self
 
 
@@ -170,7 +170,7 @@ class Published(Part):
 
     name: Text
     title: Text
-    sources: dict[str, Source]
+    sources: dict[str, Publication]
     facts: Facts | None = None
     measurements: tuple[Measurement, ...] = ()
     not_of_the_model: tuple[Aside, ...] = ()
@@ -212,10 +212,10 @@ def hardware_dir() -> FilePath:
 @cache
 def published(hardware: Hardware) -> Published:
     """What is published of *hardware*. Raises HardwareError when the file is broken."""
-    return load(hardware_dir() / f"{hardware.value}.yaml")
+    return load_published(hardware_dir() / f"{hardware.value}.yaml")
 
 
-def load(file: FilePath) -> Published:
+def load_published(file: FilePath) -> Published:
     """Read a file. Raises HardwareError with the line, what was found and what was expected."""
     try:
         doc = read_document(file)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dnsteer.bringup.functions import Function, functions_of
+from dnsteer.card.scalable_functions import CardFunction, functions_of
 from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.sizes import Sizes
 from dnsteer.spec.model.bringup import BringUp, parse_pci
@@ -23,7 +23,7 @@ class Eswitch:
     functions: Mapping[str, str]
     multiport: bool
     why: str
-    scalable: tuple[Function, ...]
+    scalable: tuple[CardFunction, ...]
 
     @property
     def cards(self) -> list[str]:

@@ -32,7 +32,7 @@ _WHY = re.compile(r",\s*dp-offload-info:\s*(?:'[^']*'|[^,]*)")
 
 
 @dataclass(frozen=True)
-class Action:
+class DatapathAction:
     """An action under the datapath's name.
 
     A `set()` is one action for each field that it writes, `set.ipv4.dst` say, with that field as *written*. *args* are the
@@ -43,7 +43,7 @@ class Action:
     name: str
     written: Field | None = None
     args: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    branches: tuple[tuple[Action, ...], ...] = ()
+    branches: tuple[tuple[DatapathAction, ...], ...] = ()
     continues: bool = False
 
     @property
@@ -58,7 +58,7 @@ class Action:
 
 
 @dataclass(frozen=True)
-class Flow:
+class DatapathFlow:
     """A datapath flow. *layer* is what the dump calls `dp:` (ovs, tc, dpdk, doca), *offloaded* what it says of offload.
 
     *thread* is the forwarding thread by the heading of the dump: each has flows of its own, and their ufids may be the same.
@@ -66,7 +66,7 @@ class Flow:
 
     text: str = field(repr=False)
     match: tuple[Field, ...]
-    actions: tuple[Action, ...]
+    actions: tuple[DatapathAction, ...]
     ufid: str = ""
     layer: str = ""
     offloaded: Offloaded = ""
@@ -102,7 +102,7 @@ class Flow:
         found = self.get("recirc_id")
         return found is not None and found.value != 0
 
-    def every_action(self) -> Iterator[Action]:
+    def every_action(self) -> Iterator[DatapathAction]:
         """All actions, those inside others included."""
         yield from _walk(self.actions)
 
@@ -115,7 +115,7 @@ class Unreadable:
     problem: str
 
 
-def read_flows(text: str) -> Iterator[Flow | Unreadable]:
+def read_flows(text: str) -> Iterator[DatapathFlow | Unreadable]:
     """Read the output of `dpctl/dump-flows` (with or without -m), headings and empty lines left out."""
     thread = ""
     for line in text.splitlines():
@@ -126,7 +126,7 @@ def read_flows(text: str) -> Iterator[Flow | Unreadable]:
             yield read_flow(line, thread)
 
 
-def read_flow(line: str, thread: str = "") -> Flow | Unreadable:
+def read_flow(line: str, thread: str = "") -> DatapathFlow | Unreadable:
     """Read one line, of the dump of *thread*. Never raises: what cannot be read is Unreadable."""
     line = line.strip()
     if len(line) > MAX_LINE:
@@ -150,7 +150,7 @@ def _innermost(err: BaseException) -> str:
     return str(err).split("\n", 1)[0][:200] or type(err).__name__
 
 
-def _flow(line: str, thread: str) -> Flow:
+def _flow(line: str, thread: str) -> DatapathFlow:
     known = _WHY.sub("", line)
     with every_name_is_known():
         # Two actions that the library reads wrongly (pop_mpls, tnl_pop with a name) go in under names that it does not know.
@@ -161,7 +161,7 @@ def _flow(line: str, thread: str) -> Flow:
         raise ValueError("a flow without a match")
     info: Mapping[str, Any] = parsed.info
     used = info.get("used", "never")
-    return Flow(
+    return DatapathFlow(
         text=line,
         match=match,
         actions=actions,
@@ -176,40 +176,40 @@ def _flow(line: str, thread: str) -> Flow:
     )
 
 
-def _actions(parsed: Any) -> Iterator[Action]:
+def _actions(parsed: Any) -> Iterator[DatapathAction]:
     for item in parsed if isinstance(parsed, list) else []:
         for name, value in item.items():
             yield from _action(str(name).removeprefix("x_"), value)
 
 
-def _action(name: str, value: Any) -> Iterator[Action]:
+def _action(name: str, value: Any) -> Iterator[DatapathAction]:
     if name == "set" and isinstance(value, Mapping):
         yield from _set(value)
         return
     if name == "clone":
-        yield Action(name, branches=(tuple(_actions(value)),))
+        yield DatapathAction(name, branches=(tuple(_actions(value)),))
         return
     if name == "output" and isinstance(value, Mapping) and value.get("port") in _WORDS:
-        yield Action(str(value["port"]))
+        yield DatapathAction(str(value["port"]))
         return
     args = dict(value) if isinstance(value, Mapping) else {} if value is True else {"value": value}
     inner = _BRANCHES.get(name, ())
     branches = tuple(tuple(_actions(args.pop(key))) for key in inner if isinstance(args.get(key), list))
-    yield Action(name, args=args, branches=branches)
+    yield DatapathAction(name, args=args, branches=branches)
 
 
-def _set(value: Mapping[str, Any]) -> Iterator[Action]:
+def _set(value: Mapping[str, Any]) -> Iterator[DatapathAction]:
     """A `set()`: an action for each field; of a tunnel's one for all, with the fields by name."""
     first = True
     for written in fields_of({key: inner for key, inner in value.items() if key != "tunnel"}):
-        yield Action(f"set.{written.key}", written, continues=not first)
+        yield DatapathAction(f"set.{written.key}", written, continues=not first)
         first = False
     if "tunnel" in value:
         outer = fields_of({"tunnel": value["tunnel"]})
-        yield Action("set.tunnel", args={f.key.removeprefix("tunnel."): f for f in outer})
+        yield DatapathAction("set.tunnel", args={f.key.removeprefix("tunnel."): f for f in outer})
 
 
-def _walk(actions: tuple[Action, ...]) -> Iterator[Action]:
+def _walk(actions: tuple[DatapathAction, ...]) -> Iterator[DatapathAction]:
     for action in actions:
         yield action
         for branch in action.branches:

@@ -17,8 +17,8 @@ Certainty = Literal["documented", "source-code", "test-suite", "inferred", "unkn
 class Hop:
     """A part of a path: packets come in by a port of *enters* and go out by one of *leaves*.
 
-    Of the switch it has the datapath flows' numbers, as Path does. Of the extension, whose flows they are not: *rules* are
-    the entries of the program's pipes, *tables* the pipes that a packet passes, *grows* the bytes by which packets become
+    Of the switch it has the datapath flows' numbers, as PacketPath does. Of the extension, which has none: *rules* are the
+    entries of the program's pipes, *tables* the pipes that a packet passes, *grows* the bytes by which packets become
     longer (the mean over the slots, *most* the greatest); its verdict is unknown.
     """
 
@@ -37,7 +37,7 @@ class Hop:
 
 
 @dataclass(frozen=True)
-class Path:
+class PacketPath:
     """The queries of one service of a VIP, or their answers, in one address family.
 
     *rules* is the number of hardware rules, *masks* of distinct masks, *match_bytes* what the widest rule matches, *depth*

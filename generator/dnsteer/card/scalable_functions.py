@@ -18,7 +18,7 @@ _BY_NAME = re.compile(r"(?:.*)pf(\d+)sf(\d+)\Z")
 
 
 @dataclass(frozen=True)
-class Function:
+class CardFunction:
     """A scalable function of an uplink's physical function.
 
     *port* is what its representor is called, *device* what it is called itself; empty where that is as the machine has it.
@@ -34,25 +34,25 @@ class Function:
     role: str = ""
 
 
-def functions_of(switch: Switch, physical: Mapping[str, str]) -> tuple[Function, ...]:
+def functions_of(switch: Switch, physical: Mapping[str, str]) -> tuple[CardFunction, ...]:
     """All functions; *physical* has the PCI addresses of the uplinks, as far as they are known.
 
     The extension's are found by what its ports say of their device (`representor=sf[8]`, or a name such as pf0sf8), then
     among the trusted ones of the spec, in its order; else they are made on the first uplink.
     """
     part = switch.bringup or BringUp()
-    found = [Function(f.uplink, f.number, f.mac, f.trust) for f in part.functions]
+    found = [CardFunction(f.uplink, f.number, f.mac, f.trust) for f in part.functions]
     extension = switch.extension
     if extension is None or switch.flavor is Flavor.OVS_NETDEV:
         return tuple(found)
     ports = {"ingress": extension.ingress, "egress": extension.egress}
     places: dict[str, int] = {}
     for role, port in ports.items():
-        told = _told(port, switch, physical)
-        if told is not None:
-            if told not in [(f.uplink, f.number) for f in found]:
-                found.append(Function(*told, None, True))
-            places[role] = [(f.uplink, f.number) for f in found].index(told)
+        named = _named_function(port, switch, physical)
+        if named is not None:
+            if named not in [(f.uplink, f.number) for f in found]:
+                found.append(CardFunction(*named, None, True))
+            places[role] = [(f.uplink, f.number) for f in found].index(named)
     for role in ports:
         if role in places:
             continue
@@ -61,18 +61,18 @@ def functions_of(switch: Switch, physical: Mapping[str, str]) -> tuple[Function,
             uplink = next(iter(switch.uplinks))
             used = {f.number for f in found if f.uplink == uplink}
             number = next(n for n in range(FIRST_NUMBER, FIRST_NUMBER + len(found) + 1) if n not in used)
-            found.append(Function(uplink, number, None, True))
+            found.append(CardFunction(uplink, number, None, True))
             free = [len(found) - 1]
         places[role] = free[0]
     for role, n in places.items():
         port = ports[role]
         # By devargs Open vSwitch finds the function itself, else the representor by its name.
-        named = "" if "dpdk-devargs" in port.options else port.port
-        found[n] = replace(found[n], trust=True, port=named, device=port.device or port.port, role=role)
+        netdev = "" if "dpdk-devargs" in port.options else port.port
+        found[n] = replace(found[n], trust=True, port=netdev, device=port.device or port.port, role=role)
     return tuple(found)
 
 
-def _told(port: ExtensionPort, switch: Switch, physical: Mapping[str, str]) -> tuple[str, int] | None:
+def _named_function(port: ExtensionPort, switch: Switch, physical: Mapping[str, str]) -> tuple[str, int] | None:
     """The uplink and number of the function that a port names."""
     devargs = port.options.get("dpdk-devargs", "")
     if found := _BY_DEVARGS.search(devargs):

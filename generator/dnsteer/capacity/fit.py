@@ -1,0 +1,64 @@
+"""Least squares for the model's handful of unknowns, by scipy: the one module that needs the extra `capacity`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import nnls
+
+DesignRows = Sequence[Mapping[str, float]]
+"""One mapping for each figure: by how much each unknown counts in it. Unknowns that are not named do not count."""
+_ROUNDS, _GRID = 4, 13
+"""Grids of a search for a minimum, and the values in each."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The unknowns by name, those of them that the rows do not determine, and the sum of squared relative errors."""
+
+    values: Mapping[str, float]
+    borrowed: frozenset[str]
+    error: float
+
+
+def predict(row: Mapping[str, float], values: Mapping[str, float]) -> float:
+    """The figure that *values* give for a row."""
+    return sum(factor * values[name] for name, factor in row.items())
+
+
+def solve(names: Sequence[str], rows: DesignRows, figures: Sequence[float], known: Mapping[str, float]) -> Solution:
+    """The unknowns, none below 0, that come nearest to the figures by relative error.
+
+    An unknown that the rows do not determine is borrowed from *known*, 0 where it is not there; of several that they do not
+    tell apart, those that come last in *names*.
+    """
+    design = np.array(
+        [[row.get(name, 0.0) / figure for name in names] for row, figure in zip(rows, figures, strict=True)]
+    )
+    free: list[int] = []
+    for column in range(len(names)):
+        if np.linalg.matrix_rank(design[:, [*free, column]]) > len(free):
+            free.append(column)
+    values = {name: known.get(name, 0.0) for n, name in enumerate(names) if n not in free}
+    borrowed = frozenset(values)
+    rest = 1 - design @ np.array([values.get(name, 0.0) for name in names])
+    found, residual = nnls(design[:, free], rest)
+    values |= {names[column]: float(value) for column, value in zip(free, found, strict=True)}
+    return Solution(values, borrowed, float(residual) ** 2)
+
+
+def minimum(cost: Callable[[float], float], low: float, high: float) -> float:
+    """The value in [*low*, *high*] of least *cost*, to 0.2 %.
+
+    Grids of equal ratios, each around the best value of the last: the cost has several minima, in which methods that follow
+    a slope end.
+    """
+    best = low
+    for _ in range(_ROUNDS):
+        grid = np.geomspace(low, high, _GRID)
+        least = min(range(_GRID), key=lambda n: cost(float(grid[n])))
+        low, high = float(grid[max(0, least - 1)]), float(grid[min(_GRID - 1, least + 1)])
+        best = float(grid[least])
+    return best

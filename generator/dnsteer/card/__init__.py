@@ -1,0 +1,1 @@
+"""The NIC under the switch: its eSwitches and scalable functions, and the published figures of the cards."""

@@ -1,0 +1,67 @@
+"""What finders look at: the examined spec, its totals, and the bound of its masks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dnsteer.lint.finding import Code, LintFinding
+from dnsteer.lint.masks.bound import MaskBound, mask_bound
+from dnsteer.lint.reasons import reasons_of
+from dnsteer.offload.capabilities import Profile
+from dnsteer.offload.examine import Examination, JudgedFlow
+from dnsteer.offload.judge import Reason
+from dnsteer.plan.plan import Plan
+from dnsteer.spec.errors import Path
+from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.model.spec import Spec
+
+SWITCH: Path = ("switch",)
+"""The place of findings about no single object."""
+_SHOWN_FLOWS = 3
+
+
+@dataclass(frozen=True)
+class LintContext:
+    """An examined spec. *flows* and *rules* are the datapath flows and hardware rules of all that was sent."""
+
+    examination: Examination
+    bound: MaskBound
+    flows: int
+    rules: int
+
+    @classmethod
+    def of(cls, examination: Examination) -> LintContext:
+        """The context of an examination."""
+        flows, rules = examination.flow_count(examination.judged), examination.rule_count(examination.judged)
+        return cls(examination, mask_bound(examination.plan), flows, rules)
+
+    @property
+    def loaded(self) -> Loaded:
+        """The spec with its document."""
+        return self.examination.loaded
+
+    @property
+    def spec(self) -> Spec:
+        """The spec."""
+        return self.loaded.spec
+
+    @property
+    def plan(self) -> Plan:
+        """The spec's plan."""
+        return self.examination.plan
+
+    @property
+    def profile(self) -> Profile:
+        """The capability profile that flows were judged by."""
+        return self.examination.profile
+
+    def finding(
+        self, code: Code, path: Path, text: str, advice: str = "",
+        judged: Iterable[JudgedFlow] = (), reasons: tuple[Reason, ...] = (),
+    ) -> LintFinding:  # fmt: skip
+        """A finding about *path* of the spec, with the reasons of *judged* and the first of their flows."""
+        flows = list(judged)
+        shown = tuple(j.flow.text for j in flows[:_SHOWN_FLOWS])
+        line = self.loaded.document.line(path)
+        return LintFinding(code, path, line, text, advice, reasons or reasons_of(flows), shown)

@@ -1,0 +1,70 @@
+"""Findings about limits of all flows together: flow-limit, counters, rules, masks, zones of the connection tracker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dnsteer.card.published import published
+from dnsteer.lint.context import SWITCH, LintContext
+from dnsteer.lint.finding import Code, LintFinding, Severity, finder
+from dnsteer.lint.reasons import limit_reason
+from dnsteer.offload.capabilities import LimitName
+from dnsteer.offload.datapath_flow import DatapathFlow
+from dnsteer.plan.sizes import FLOW_LIMIT as DEFAULT_FLOW_LIMIT
+
+FLOW_LIMIT = Code("DNS013", Severity.WARNING, "More datapath flows than flow-limit allows")
+TABLE_SIZE = Code("DNS014", Severity.ERROR, "More hardware rules than the card holds")
+COUNTERS = Code("DNS016", Severity.WARNING, "More datapath flows than counters")
+TABLES = Code("DNS019", Severity.WARNING, "More masks or tracker zones than hardware has")
+
+_FEWER = "use fewer slots or services, or more switches"
+
+
+@finder(FLOW_LIMIT, COUNTERS, TABLE_SIZE, TABLES, hardware=True)
+def flow_totals(context: LintContext) -> Iterator[LintFinding]:
+    """More flows, rules or masks than the profile, or the card, has room for."""
+    flows, rules = context.flows, context.rules
+    if flows > DEFAULT_FLOW_LIMIT:
+        text = f"about {flows:,} datapath flows exceed the default flow-limit of {DEFAULT_FLOW_LIMIT:,}"
+        advice = f"set other_config:flow-limit to {2 * flows:,} (dnsteer bringup does)"
+        yield context.finding(FLOW_LIMIT, SWITCH, text, advice)
+    zones = {
+        a.args.get("zone")
+        for j in context.examination.judged
+        if isinstance(j.flow, DatapathFlow)
+        for a in j.flow.every_action()
+    }
+    counted: tuple[tuple[LimitName, int, Code, str], ...] = (
+        (
+            "counters",
+            flows,
+            COUNTERS,
+            "datapath flows exceed the {:,} counters, of which each offloaded flow takes one",
+        ),
+        ("rules", rules, TABLE_SIZE, "hardware rules exceed the limit of {:,}"),
+        ("masks", context.bound.total, TABLES, "masks, for any traffic, exceed the {:,} of the hardware"),
+        (
+            "conntrack_zones",
+            len(zones - {None}),
+            TABLES,
+            "zones of the connection tracker exceed the {:,} of the hardware",
+        ),
+    )
+    for name, count, code, text in counted:
+        limit = context.profile.limits.get(name)
+        if limit is not None and limit.value is not None and count > limit.value:
+            reasons = (limit_reason(name, limit),)
+            yield context.finding(code, SWITCH, f"about {count:,} {text.format(limit.value)}", _FEWER, reasons=reasons)
+    yield from _card_limit(context)
+
+
+def _card_limit(context: LintContext) -> Iterator[LintFinding]:
+    """More rules than the card is known to hold, where the spec names it."""
+    hardware, rules = context.spec.switch.hardware, context.rules
+    facts = published(hardware).facts if hardware is not None else None
+    if hardware is not None and facts is not None and rules > facts.max_entries.value:
+        most = facts.max_entries
+        text = (
+            f"about {rules:,} hardware rules, but {hardware.value} has {most.value:,.0f} ({most.about}; {most.source})"
+        )
+        yield context.finding(TABLE_SIZE, (*SWITCH, "hardware"), text, _FEWER)

@@ -1,0 +1,42 @@
+"""Findings about masks: more than the budget, and why; and any that was observed but not computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dnsteer.lint.context import SWITCH, LintContext
+from dnsteer.lint.finding import Code, LintFinding, Severity, finder
+from dnsteer.lint.masks.causes import why_many
+from dnsteer.offload.datapath_flow import DatapathFlow
+from dnsteer.spec.errors import Path
+from dnsteer.switch.masks import mask_of_match, show
+
+MASK_BUDGET = Code("DNS030", Severity.ERROR, "Hostile traffic can make more masks than the budget")
+MASK_BOUND_WRONG = Code("DNS031", Severity.ERROR, "More masks were seen than were computed")
+
+_BUDGET: Path = ("lint", "masks")
+_SHOWN = 200
+
+
+@finder(MASK_BUDGET, MASK_BOUND_WRONG)
+def mask_count(context: LintContext) -> Iterator[LintFinding]:
+    """More masks than the budget allows, or than were computed."""
+    examination, bound, budget = context.examination, context.bound, context.spec.lint.masks
+    if bound.total > budget:
+        why = "; ".join(why_many(context.loaded, bound))
+        text = f"traffic can create up to {bound.total} masks, and the budget is {budget}: {why}"
+        advice = (
+            f"remove the cause, or set lint.masks: {bound.total} if only trusted hosts send packets (--explain DNS030)"
+        )
+        yield context.finding(MASK_BUDGET, _BUDGET, text, advice)
+    first = {mask_of_match(j.flow.match): j for j in reversed(examination.judged) if isinstance(j.flow, DatapathFlow)}
+    strays = [(mask, judged) for mask, judged in first.items() if not bound.allows(mask)]
+    for mask, judged in strays:
+        text = (
+            f"a mask that was not computed: {show(mask)} (Open vSwitch {examination.ovs}): {judged.flow.text[:_SHOWN]}"
+        )
+        yield context.finding(MASK_BOUND_WRONG, SWITCH, text, "please report this flow", [judged])
+    if not strays and examination.masks > bound.total:
+        counts = f"{examination.masks} masks were seen and at most {bound.total} were computed"
+        text = f"{counts} (Open vSwitch {examination.ovs})"
+        yield context.finding(MASK_BOUND_WRONG, SWITCH, text, "please report this")
