@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "bench.h"
-#include "check.h"
+#include "require.h"
 
 /* A slice is so short that most of them run undisturbed, whatever else the machine does: the middle one counts. */
 enum { SLICES = 101, ROUNDS_MAX = 101 };
@@ -24,8 +24,8 @@ static void run(const struct packets *packets)
     for (unsigned i = 0; i < PACKETS; i++) {
         struct doca_flow_model_result result;
 
-        CHECK_OK(doca_flow_model_receive(packets->port, packets->bytes[i], packets->length, &result));
-        CHECK(result.count == 1 && result.outputs[0].verdict == DOCA_FLOW_MODEL_SENT);
+        REQUIRE(doca_flow_model_receive(packets->port, packets->bytes[i], packets->length, &result) == DOCA_SUCCESS);
+        REQUIRE(result.count == 1 && result.outputs[0].verdict == DOCA_FLOW_MODEL_SENT);
         doca_flow_model_result_free(&result);
     }
 }
@@ -58,7 +58,7 @@ json_t *memory_json(const struct settings *settings)
     unsigned rounds = settings->rounds < ROUNDS_MAX ? settings->rounds : ROUNDS_MAX;
     json_t *json = json_object();
 
-    CHECK(ns != NULL && tsc != NULL);
+    REQUIRE(ns != NULL && tsc != NULL);
     /* Modes take turns, so that what else the machine does hits all of them. */
     for (unsigned round = 0; round < rounds; round++)
         for (size_t i = 0; i < mode_count; i++)

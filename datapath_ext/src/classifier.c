@@ -3,7 +3,7 @@
 #include <doca_bitfield.h>
 #include <string.h>
 
-#include "shim.h"
+#include "compat.h"
 
 static const char *const stray_names[STRAYS] = {"malformed_ipv4", "malformed_ipv6", "ipv4_checksum", "fragment",
                                                 "fragment", "other"};
@@ -27,7 +27,7 @@ static bool add(struct classifier *classifier, const struct doca_flow_match *mat
         actions_mask.meta.u32[1] = meta->u32[1] != 0 ? UINT32_MAX : 0;
     }
     /* Only strays are counted here: the others' slots count them. */
-    result = shim_control_add(classifier->pipe, match, mask, meta != NULL ? &actions : NULL,
+    result = compat_control_add(classifier->pipe, match, mask, meta != NULL ? &actions : NULL,
                               meta != NULL ? &actions_mask : NULL, meta == NULL ? &monitor : NULL, priority, fwd,
                               classifier->port, entry);
     return flow_queued(classifier->port, result, fault, "adding an entry to the classifier");
@@ -129,24 +129,21 @@ bool classifier_add(struct classifier *classifier, const struct vip *vip, uint32
 }
 
 bool classifier_add_answer(struct classifier *classifier, const struct vip *vip, const struct address *backend,
-                           uint32_t id, uint32_t priority, struct doca_flow_pipe *next,
-                           struct doca_flow_pipe_entry **entry, struct fault *fault)
+                           const struct prefix *clients, uint32_t id, uint32_t priority,
+                           const struct doca_flow_fwd *fwd, struct doca_flow_pipe_entry **entry, struct fault *fault)
 {
-    /* Only to clients that a translation made: the low 32 bits of other addresses are nobody's. */
-    static const struct address clients = {.family = 6, .bytes = {0x00, 0x64, 0xff, 0x9b}};
-    struct address all = {.family = 6}, prefix = {.family = 6};
+    struct address all = {.family = backend->family}, prefix = {.family = backend->family};
     struct doca_flow_match match = {0}, mask = {0};
     struct doca_flow_meta meta = {.pkt_meta = DOCA_HTOBE32(id)};
-    struct doca_flow_fwd fwd = fwd_list(next);
 
     memset(all.bytes, 0xff, sizeof(all.bytes));
-    memset(prefix.bytes, 0xff, 12);
-    match_packet(&match, &mask, 6, vip->protocol);
+    memset(prefix.bytes, 0xff, clients->length / 8);
+    match_packet(&match, &mask, backend->family, vip->protocol);
     put_source(&match.outer, backend);
     put_source(&mask.outer, &all);
-    put_destination(&match.outer, &clients);
+    put_destination(&match.outer, &clients->address);
     put_destination(&mask.outer, &prefix);
     ports_of(&match)->src_port = DOCA_HTOBE16(vip->port);
     ports_of(&mask)->src_port = UINT16_MAX;
-    return add(classifier, &match, &mask, &meta, priority, &fwd, entry, fault);
+    return add(classifier, &match, &mask, &meta, priority, fwd, entry, fault);
 }

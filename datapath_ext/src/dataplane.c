@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "answers.h"
+#include "service.h"
 
 /* Answers of each backend to each VIP, or fewer if there are not so many slots; twice, for VIPs that change. */
 static uint32_t answers_at_most(const struct budgets *budgets)
@@ -119,11 +119,11 @@ static bool check_room(const struct dataplane *dataplane, const struct program *
     return true;
 }
 
-static bool open_deliveries(struct dataplane *dataplane, const struct program *program, struct fault *fault)
+static bool open_forwarding(struct dataplane *dataplane, const struct program *program, struct fault *fault)
 {
     for (size_t i = 0; i < program->vip_count; i++)
-        if (!delivery_open(&dataplane->delivery, &dataplane->flow, &dataplane->budgets, program->vips[i].forward,
-                           fault))
+        if (!forward_open(&dataplane->forwarding[forward_number(program->vips[i].forward)], &dataplane->flow,
+                          &dataplane->budgets, program->vips[i].forward, fault))
             return fault_about(fault, "vip", program->vips[i].name);
     return true;
 }
@@ -198,7 +198,7 @@ static bool replace(struct dataplane *dataplane, const struct program *program, 
         return false;
     for (size_t i = 0; i < dataplane->service_count; i++)
         if (service_takes(dataplane->services[i], vip)) {
-            if (!answers_inherit(dataplane, service, dataplane->services[i], program, fault) ||
+            if (!service_inherit_answers(dataplane, service, dataplane->services[i], program, fault) ||
                 !service_leave(dataplane, dataplane->services[i], fault))
                 return false;
             *built = NULL;
@@ -218,8 +218,8 @@ static bool switch_over(struct dataplane *dataplane, const struct program *progr
 {
     /* Backends answer from new addresses as soon as queries go there. */
     for (size_t i = 0; i < program->vip_count; i++)
-        if (built[i] == NULL && !answers_follow(dataplane, find_service(dataplane, &program->vips[i]), program,
-                                                &program->vips[i], fault))
+        if (built[i] == NULL && !service_follow_answers(dataplane, find_service(dataplane, &program->vips[i]), program,
+                                                        &program->vips[i], fault))
             return fault_about(fault, "vip", program->vips[i].name);
     if (!targets_update(dataplane, program, fault))
         return false;
@@ -274,7 +274,7 @@ bool dataplane_follow(struct dataplane *dataplane, const struct program *program
         free(built);
         return fault_set(fault, "no memory for the program's VIPs");
     }
-    done = open_deliveries(dataplane, program, fault) && targets_add(dataplane, program, fault) &&
+    done = open_forwarding(dataplane, program, fault) && targets_add(dataplane, program, fault) &&
            build(dataplane, program, built, fault) && switch_over(dataplane, program, built, fault) &&
            remove_others(dataplane, program, fault);
     discard(dataplane, built, program->vip_count);

@@ -3,7 +3,7 @@
 #define DATAPLANE_H_
 
 #include "classifier.h"
-#include "delivery.h"
+#include "forward.h"
 #include "selector.h"
 #include "target.h"
 
@@ -14,7 +14,7 @@ struct dataplane {
     struct budgets budgets;
     struct classifier queries, answers; /* of the port in, and of the port out */
     bool has_answers;
-    struct delivery delivery;
+    struct forward_pipes forwarding[FORWARD_MODE_COUNT]; /* as forward_modes */
     struct selector *selectors;
     struct target *targets;
     struct service **services;

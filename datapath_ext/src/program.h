@@ -18,12 +18,7 @@ enum select {
     SELECT_SPRAY,  /* by a random number per packet */
 };
 
-enum forward {
-    FORWARD_L2,   /* the backend's MAC address; the backend owns the VIP */
-    FORWARD_IPIP, /* in an IP packet to the backend; the backend owns the VIP */
-    FORWARD_SIIT, /* IPv4 clients and IPv6-only backends, translated both ways */
-};
-enum { FORWARDS = 3 };
+struct forward_ops;
 
 enum hash_field {
     HASH_SRC_IP = 1 << 0,
@@ -51,7 +46,7 @@ struct vip {
     uint16_t port;
     enum select select;
     unsigned hash_fields;
-    enum forward forward;
+    const struct forward_ops *forward;
     unsigned slot_count;
     unsigned *slots; /* numbers of backends */
 };
@@ -85,6 +80,5 @@ struct program *program_read_file(const char *path, struct fault *fault);
 void program_free(struct program *program);
 
 const char *select_name(enum select select);
-const char *forward_name(enum forward forward);
 
 #endif

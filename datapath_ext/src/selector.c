@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim.h"
+#include "compat.h"
 
 struct selector_key selector_key_of(const struct vip *vip)
 {
@@ -73,7 +73,7 @@ static bool create(struct selector *selector, struct flow_port *port, struct doc
                              .template_count = 1, .fwd = &fwd};
 
     (void)snprintf(name, sizeof(name), "%s%u-%s", select_name(key->select), key->slot_count,
-                   forward_name(key->forward));
+                   key->forward->name);
     slot.meta.u32[0] = UINT32_MAX;
     if (key->select == SELECT_SLOTS) {
         spec.type = DOCA_FLOW_PIPE_BASIC;
@@ -101,9 +101,9 @@ static bool fill(struct selector *selector, struct flow_port *port, struct fault
 
         if (key->select == SELECT_SLOTS) {
             select_ports(&match, key->protocol)->src_port = DOCA_HTOBE16((uint16_t)(i << 1));
-            result = shim_basic_add(selector->pipe, &match, 0, &slot, port, NULL);
+            result = compat_basic_add(selector->pipe, &match, 0, &slot, port, NULL);
         } else {
-            result = shim_hash_add(selector->pipe, i, &slot, port, NULL);
+            result = compat_hash_add(selector->pipe, i, &slot, port, NULL);
         }
         if (!flow_queued(port, result, fault, "adding an entry that chooses a slot"))
             return false;

@@ -3,12 +3,12 @@
 #ifndef SELECTOR_H_
 #define SELECTOR_H_
 
-#include "pipe.h"
+#include "forward.h"
 
 /* What VIPs must agree in to share one; members that do not matter to the way of choosing are 0. */
 struct selector_key {
     enum select select;
-    enum forward forward;
+    const struct forward_ops *forward;
     unsigned family, fields, slot_count;
     uint8_t protocol;
 };

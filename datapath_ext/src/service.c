@@ -3,9 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "answers.h"
+#include "compat.h"
 #include "service_slots.h"
-#include "shim.h"
 
 bool service_takes(const struct service *service, const struct vip *vip)
 {
@@ -23,16 +22,9 @@ bool service_fits(const struct service *service, const struct vip *vip)
 static struct slot_content content_of(const struct dataplane *dataplane, const struct vip *vip,
                                       const struct backend *backend)
 {
-    struct slot_content content = {.mark = MARK_PLAIN};
-    const struct target *target;
+    const struct target *target = vip->forward->targets != NULL ? target_find(dataplane, vip, backend) : NULL;
 
-    if (vip->forward == FORWARD_L2) {
-        memcpy(content.mac, backend->mac, 6);
-        return content;
-    }
-    target = target_find(dataplane, vip, backend);
-    content.mark = target != NULL ? target->mark : 0;
-    return content;
+    return vip->forward->slot_content(backend, target);
 }
 
 /* What each backend's slots hold, by the backend's number: looked up once, not once per slot. */
@@ -60,7 +52,8 @@ static bool set_slot(struct dataplane *dataplane, struct service *service, unsig
                      const struct slot_content *content, struct fault *fault)
 {
     struct flow_port *in = &dataplane->flow.ports[PORT_IN];
-    enum forward forward = service->selector->key.forward;
+    const struct forward_ops *forward = service->selector->key.forward;
+    const struct forward_pipes *pipes = &dataplane->forwarding[forward_number(forward)];
     struct slot *slot = &service->slots[number];
     unsigned tally;
 
@@ -70,11 +63,11 @@ static bool set_slot(struct dataplane *dataplane, struct service *service, unsig
         return fault_set(fault, "the counter of slot %u cannot be read", number);
     if (slot->entry == NULL) {
         slot->current = false;
-        if (!slot_add(&dataplane->delivery, in, forward, service->id, number, content, &slot->entry, fault))
+        if (!slot_add(pipes, in, forward, service->id, number, content, &slot->entry, fault))
             return false;
     } else if (!slot->current || memcmp(&slot->content, content, sizeof(*content)) != 0) {
         slot->current = false;
-        if (!slot_update(&dataplane->delivery, in, forward, content, slot->entry, fault))
+        if (!slot_update(pipes, in, forward, content, slot->entry, fault))
             return false;
         dataplane->slots_updated++;
     }
@@ -98,6 +91,29 @@ static bool set_slots(struct dataplane *dataplane, struct service *service, cons
     return done;
 }
 
+bool service_follow_answers(struct dataplane *dataplane, struct service *service, const struct program *program,
+                            const struct vip *vip, struct fault *fault)
+{
+    const struct answer_ops *ops = vip->forward->answers;
+
+    return ops == NULL || ops->follow(dataplane, service, program, vip, fault);
+}
+
+bool service_inherit_answers(struct dataplane *dataplane, struct service *service, const struct service *before,
+                             const struct program *program, struct fault *fault)
+{
+    const struct answer_ops *ops = service->vip->forward->answers;
+
+    return ops == NULL || ops->inherit(dataplane, service, before, program, fault);
+}
+
+static bool prune_answers(struct dataplane *dataplane, struct service *service, struct fault *fault)
+{
+    const struct answer_ops *ops = service->vip->forward->answers;
+
+    return ops == NULL || ops->prune(dataplane, service, fault);
+}
+
 struct service *service_build(struct dataplane *dataplane, const struct program *program, const struct vip *vip,
                               uint32_t priority, struct fault *fault)
 {
@@ -114,12 +130,12 @@ struct service *service_build(struct dataplane *dataplane, const struct program 
     service->priority = priority;
     service->slot_count = vip->slot_count;
     service->selector = selector_get(&dataplane->selectors, &dataplane->flow.ports[PORT_IN], vip,
-                                     dataplane->delivery.slots[vip->forward], fault);
+                                     dataplane->forwarding[forward_number(vip->forward)].slots, fault);
     if (service->selector == NULL) {
         service_forget(service);
         return NULL;
     }
-    if (set_slots(dataplane, service, program, vip, fault) && answers_follow(dataplane, service, program, vip, fault))
+    if (set_slots(dataplane, service, program, vip, fault) && service_follow_answers(dataplane, service, program, vip, fault))
         return service;
     (void)service_remove(dataplane, service, NULL, &ignored);
     return NULL;
@@ -137,7 +153,7 @@ bool service_enter(struct dataplane *dataplane, struct service *service, struct 
 bool service_update(struct dataplane *dataplane, struct service *service, const struct program *program,
                     const struct vip *vip, struct fault *fault)
 {
-    if (!set_slots(dataplane, service, program, vip, fault) || !answers_prune(dataplane, service, fault))
+    if (!set_slots(dataplane, service, program, vip, fault) || !prune_answers(dataplane, service, fault))
         return false;
     service->vip = vip;
     /* Unless it was left, or entered, in vain. */
@@ -151,7 +167,7 @@ bool service_leave(struct dataplane *dataplane, struct service *service, struct 
 
     if (service->entry == NULL)
         return true;
-    result = shim_remove(service->entry);
+    result = compat_remove(service->entry);
     if (result != DOCA_SUCCESS)
         return fault_doca(fault, result, "removing a VIP");
     service->entry = NULL;
@@ -168,9 +184,10 @@ bool service_remove(struct dataplane *dataplane, struct service *service, struct
         service_bequeath(service, heir);
     for (unsigned i = 0; i < service->slot_count; i++)
         if (service->slots[i].entry != NULL)
-            done = flow_queued(in, shim_remove(service->slots[i].entry), fault, "removing a slot") && done;
+            done = flow_queued(in, compat_remove(service->slots[i].entry), fault, "removing a slot") && done;
     done = flow_wait(in, fault) && done;
-    done = answers_remove(dataplane, service, fault) && done;
+    if (service->vip->forward->answers != NULL)
+        done = service->vip->forward->answers->remove(dataplane, service, fault) && done;
     selector_put(&dataplane->selectors, service->selector);
     service_forget(service);
     return done;

@@ -1,4 +1,4 @@
-/* A VIP as hardware has it: an entry of the classifier, its slots, and for siit what leads answers back. */
+/* A VIP as hardware has it: an entry of the classifier, its slots, and what leads answers back where they come this way. */
 #ifndef SERVICE_H_
 #define SERVICE_H_
 
@@ -51,9 +51,14 @@ bool service_takes(const struct service *service, const struct vip *vip);
 struct service *service_build(struct dataplane *dataplane, const struct program *program, const struct vip *vip,
                               uint32_t priority, struct fault *fault);
 bool service_enter(struct dataplane *dataplane, struct service *service, struct fault *fault);
-/* Slots that differ, in place, after answers_follow(). */
+/* Slots that differ, in place, after service_follow_answers(). */
 bool service_update(struct dataplane *dataplane, struct service *service, const struct program *program,
                     const struct vip *vip, struct fault *fault);
+/* Entries for answers, for modes that have some; see struct answer_ops. */
+bool service_follow_answers(struct dataplane *dataplane, struct service *service, const struct program *program,
+                            const struct vip *vip, struct fault *fault);
+bool service_inherit_answers(struct dataplane *dataplane, struct service *service, const struct service *before,
+                             const struct program *program, struct fault *fault);
 /* No packets come to it any more. On failure they may still. */
 bool service_leave(struct dataplane *dataplane, struct service *service, struct fault *fault);
 /* What service_leave() left of it, and the service itself, whatever fails. `heir`, if any, takes over its counts. */

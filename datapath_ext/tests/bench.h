@@ -6,7 +6,7 @@
 #include <doca_flow.h>
 #include <doca_flow_model.h>
 
-#include "check.h"
+#include "doca_assert.h"
 #include "frame.h"
 
 enum { BENCH_PORTS = 6, BENCH_QUEUES = 2, BENCH_BUDGET = 64 };

@@ -12,10 +12,10 @@ static struct doca_flow_pipe *pipe_of(const char *name, bool root, struct doca_f
     struct doca_flow_actions *templates[] = {actions};
     struct doca_flow_pipe *pipe;
 
-    CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, match, NULL));
-    CHECK_OK(doca_flow_pipe_cfg_set_actions(cfg, templates, NULL, NULL, 1));
+    assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, match, NULL));
+    assert_doca_ok(doca_flow_pipe_cfg_set_actions(cfg, templates, NULL, NULL, 1));
     pipe = bench_create(cfg, fwd, miss);
-    CHECK_OK(doca_flow_pipe_basic_add_entry(0, pipe, match, 0, actions, NULL, NULL, 0, NULL, NULL));
+    assert_doca_ok(doca_flow_pipe_basic_add_entry(0, pipe, match, 0, actions, NULL, NULL, 0, NULL, NULL));
     return pipe;
 }
 
@@ -46,11 +46,11 @@ static void set_up(void)
     key.outer.transport.src_port = key.outer.transport.dst_port = UINT16_MAX;
     key.inner.l3_type = DOCA_FLOW_L3_TYPE_IP4;
     key.inner.ip4.src_ip = UINT32_MAX;
-    CHECK_OK(doca_flow_pipe_cfg_set_nr_entries(cfg, 2));
-    CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, NULL, &key));
+    assert_doca_ok(doca_flow_pipe_cfg_set_nr_entries(cfg, 2));
+    assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, NULL, &key));
     hash = bench_create(cfg, &next, NULL);
     for (uint32_t i = 0; i < 2; i++)
-        CHECK_OK(doca_flow_pipe_hash_add_entry(0, hash, i, 0, NULL, NULL, NULL, 0, NULL, NULL));
+        assert_doca_ok(doca_flow_pipe_hash_add_entry(0, hash, i, 0, NULL, NULL, NULL, 0, NULL, NULL));
     slots = to_pipe(hash);
 
     ip4.parser_meta.outer_l3_type = DOCA_FLOW_L3_META_IPV4;
@@ -87,8 +87,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         set_up();
     if (size == 0 || size > 65535)
         return 0;
-    CHECK_OK(doca_flow_model_receive(0, data, size, &result));
-    CHECK_EQ(result.count, 1);
+    assert_doca_ok(doca_flow_model_receive(0, data, size, &result));
+    assert_int_equal(result.count, 1);
     doca_flow_model_result_free(&result);
     return 0;
 }

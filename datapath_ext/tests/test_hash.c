@@ -6,8 +6,8 @@ static struct doca_flow_pipe *hash_pipe(unsigned port, bool root, uint32_t entri
 {
     struct doca_flow_pipe_cfg *cfg = bench_cfg(port, "hash", DOCA_FLOW_PIPE_HASH, root);
 
-    CHECK_OK(doca_flow_pipe_cfg_set_nr_entries(cfg, entries));
-    CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, NULL, mask));
+    assert_doca_ok(doca_flow_pipe_cfg_set_nr_entries(cfg, entries));
+    assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, NULL, mask));
     return bench_create(cfg, fwd, NULL);
 }
 
@@ -16,7 +16,7 @@ static void add_ports(struct doca_flow_pipe *pipe, uint32_t entries)
     for (uint32_t i = 0; i < entries; i++) {
         struct doca_flow_fwd fwd = to_port((uint16_t)(i + 1));
 
-        CHECK_OK(doca_flow_pipe_hash_add_entry(0, pipe, i, 0, NULL, NULL, &fwd, 0, NULL, NULL));
+        assert_doca_ok(doca_flow_pipe_hash_add_entry(0, pipe, i, 0, NULL, NULL, &fwd, 0, NULL, NULL));
     }
     bench_process(0);
 }
@@ -29,7 +29,7 @@ static const struct doca_flow_match label = {
     .outer = {.l3_type = DOCA_FLOW_L3_TYPE_IP6, .ip6 = {.flow_label = DOCA_HTOBE32(0xfffff)}},
 };
 
-static void calculates_the_known_hashes_of_addresses(void)
+static void calculates_the_known_hashes_of_addresses(void **state)
 {
     static const uint32_t known[][2] = {
         {0x08080808, 0x5775c014}, {0x08080809, 0x1461bb03}, {0xc0a80101, 0x60fca3e3}, {0x0a000001, 0x22fc4cfd},
@@ -46,13 +46,13 @@ static void calculates_the_known_hashes_of_addresses(void)
         uint32_t hash;
 
         match.outer.ip4.dst_ip = DOCA_HTOBE32(known[i][0]);
-        CHECK_OK(doca_flow_pipe_calc_hash(pipe, &match, &hash));
-        CHECK_EQ(hash, known[i][1]);
+        assert_doca_ok(doca_flow_pipe_calc_hash(pipe, &match, &hash));
+        assert_int_equal(hash, known[i][1]);
     }
     bench_down();
 }
 
-static void calculates_the_known_hashes_of_flow_labels(void)
+static void calculates_the_known_hashes_of_flow_labels(void **state)
 {
     static const uint32_t known[][2] = {
         {0x00001, 0x43147b17}, {0x55555, 0x77e5af16}, {0xaaaaa, 0xeeca5f2d}, {0xffffe, 0xda3b8b2c}};
@@ -66,13 +66,13 @@ static void calculates_the_known_hashes_of_flow_labels(void)
         uint32_t hash;
 
         match.outer.ip6.flow_label = DOCA_HTOBE32(known[i][0]);
-        CHECK_OK(doca_flow_pipe_calc_hash(pipe, &match, &hash));
-        CHECK_EQ(hash, known[i][1]);
+        assert_doca_ok(doca_flow_pipe_calc_hash(pipe, &match, &hash));
+        assert_int_equal(hash, known[i][1]);
     }
     bench_down();
 }
 
-static void spreads_addresses_as_published(void)
+static void spreads_addresses_as_published(void **state)
 {
     struct doca_flow_fwd fwd = to_port(UINT16_MAX);
     struct frame frame;
@@ -86,7 +86,7 @@ static void spreads_addresses_as_published(void)
     bench_down();
 }
 
-static void spreads_flow_labels_as_published(void)
+static void spreads_flow_labels_as_published(void **state)
 {
     static const struct {
         uint32_t label;
@@ -113,7 +113,7 @@ static void spreads_flow_labels_as_published(void)
     bench_down();
 }
 
-static void sprays_packets_by_the_random_key(void)
+static void sprays_packets_by_the_random_key(void **state)
 {
     struct doca_flow_match mask = {.parser_meta = {.random = DOCA_HTOBE16(0xffff)}};
     struct doca_flow_fwd fwd = to_port(UINT16_MAX), to_hash;
@@ -134,11 +134,11 @@ static void sprays_packets_by_the_random_key(void)
         doca_flow_model_result_free(&result);
     }
     for (unsigned port = 1; port <= 4; port++)
-        CHECK(found[port] > 60 && found[port] < 140); /* 100 on average, 5 standard deviations are 43 */
+        assert_true(found[port] > 60 && found[port] < 140); /* 100 on average, 5 standard deviations are 43 */
     bench_down();
 }
 
-static void floods_to_every_entry(void)
+static void floods_to_every_entry(void **state)
 {
     struct doca_flow_fwd fwd = to_port(UINT16_MAX);
     struct doca_flow_model_result result;
@@ -149,23 +149,23 @@ static void floods_to_every_entry(void)
 
     bench_up("switch,hws", 4);
     cfg = bench_cfg(0, "flood", DOCA_FLOW_PIPE_HASH, true);
-    CHECK_OK(doca_flow_pipe_cfg_set_nr_entries(cfg, 3));
-    CHECK_OK(doca_flow_pipe_cfg_set_hash_map_algorithm(cfg, DOCA_FLOW_PIPE_HASH_MAP_ALGORITHM_FLOODING));
+    assert_doca_ok(doca_flow_pipe_cfg_set_nr_entries(cfg, 3));
+    assert_doca_ok(doca_flow_pipe_cfg_set_hash_map_algorithm(cfg, DOCA_FLOW_PIPE_HASH_MAP_ALGORITHM_FLOODING));
     pipe = bench_create(cfg, &fwd, NULL);
     add_ports(pipe, 3);
     frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 1, 2);
-    CHECK_OK(doca_flow_model_receive(0, frame.bytes, frame.length, &result));
-    CHECK_EQ(result.count, 3);
+    assert_doca_ok(doca_flow_model_receive(0, frame.bytes, frame.length, &result));
+    assert_int_equal(result.count, 3);
     for (size_t i = 0; i < result.count; i++) {
-        CHECK_EQ(result.outputs[i].verdict, DOCA_FLOW_MODEL_SENT);
+        assert_int_equal(result.outputs[i].verdict, DOCA_FLOW_MODEL_SENT);
         seen |= 1U << result.outputs[i].port_id;
     }
-    CHECK_EQ(seen, 0xe);
+    assert_int_equal(seen, 0xe);
     doca_flow_model_result_free(&result);
     bench_down();
 }
 
-static void misses_an_empty_slot(void)
+static void misses_an_empty_slot(void **state)
 {
     struct doca_flow_fwd fwd = to_port(UINT16_MAX), one = to_port(1);
     struct doca_flow_pipe *pipe;
@@ -173,19 +173,19 @@ static void misses_an_empty_slot(void)
 
     bench_up("switch,hws", 3);
     pipe = hash_pipe(0, true, 2, &ip4_dst, &fwd);
-    CHECK_OK(doca_flow_pipe_hash_add_entry(0, pipe, 0, 0, NULL, NULL, &one, 0, NULL, NULL));
+    assert_doca_ok(doca_flow_pipe_hash_add_entry(0, pipe, 0, 0, NULL, NULL, &one, 0, NULL, NULL));
     bench_process(0);
     frame_packet(&frame, "127.0.0.1", "8.8.8.9", 17, 1, 2);
     bench_expect(0, &frame, DOCA_FLOW_MODEL_MISSED);
-    CHECK_REFUSED(doca_flow_pipe_hash_add_entry(0, pipe, 0, 0, NULL, NULL, &one, 0, NULL, NULL),
-                  DOCA_ERROR_INVALID_VALUE, "index 0");
-    CHECK_REFUSED(doca_flow_pipe_hash_add_entry(0, pipe, 2, 0, NULL, NULL, &one, 0, NULL, NULL),
-                  DOCA_ERROR_INVALID_VALUE, "index 2");
+    assert_doca_refused(doca_flow_pipe_hash_add_entry(0, pipe, 0, 0, NULL, NULL, &one, 0, NULL, NULL),
+                        DOCA_ERROR_INVALID_VALUE, "index 0");
+    assert_doca_refused(doca_flow_pipe_hash_add_entry(0, pipe, 2, 0, NULL, NULL, &one, 0, NULL, NULL),
+                        DOCA_ERROR_INVALID_VALUE, "index 2");
     bench_down();
 }
 
 /* Classifier -> slots that write their number -> backends that are updated in place. */
-static void replaces_a_backend_without_touching_slots(void)
+static void replaces_a_backend_without_touching_slots(void **state)
 {
     struct doca_flow_match match = {0}, mask = {0}, key = {.parser_meta = {.random = UINT16_MAX}};
     struct doca_flow_actions slot = {0}, mac = {0}, *slots[] = {&slot}, *macs[] = {&mac};
@@ -199,46 +199,57 @@ static void replaces_a_backend_without_touching_slots(void)
     cfg = bench_cfg(0, "backends", DOCA_FLOW_PIPE_BASIC, false);
     mask.meta.u32[0] = UINT32_MAX;
     memset(mac.outer.eth.dst_mac, 0xff, 6);
-    CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, &match, &mask));
-    CHECK_OK(doca_flow_pipe_cfg_set_actions(cfg, macs, NULL, NULL, 1));
+    assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, &match, &mask));
+    assert_doca_ok(doca_flow_pipe_cfg_set_actions(cfg, macs, NULL, NULL, 1));
     backends = bench_create(cfg, &open, NULL);
     for (uint32_t i = 0; i < 2; i++) {
         struct doca_flow_fwd fwd = to_port((uint16_t)(i + 1));
 
         match.meta.u32[0] = DOCA_HTOBE32(i);
         mac.outer.eth.dst_mac[5] = (uint8_t)(0x10 + i);
-        CHECK_OK(doca_flow_pipe_basic_add_entry(0, backends, &match, 0, &mac, NULL, &fwd, 0, NULL, &backend[i]));
+        assert_doca_ok(doca_flow_pipe_basic_add_entry(0, backends, &match, 0, &mac, NULL, &fwd, 0, NULL, &backend[i]));
     }
     cfg = bench_cfg(0, "slots", DOCA_FLOW_PIPE_HASH, false);
     slot.meta.u32[0] = UINT32_MAX;
     next = to_pipe(backends);
-    CHECK_OK(doca_flow_pipe_cfg_set_nr_entries(cfg, 2));
-    CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, NULL, &key));
-    CHECK_OK(doca_flow_pipe_cfg_set_actions(cfg, slots, NULL, NULL, 1));
+    assert_doca_ok(doca_flow_pipe_cfg_set_nr_entries(cfg, 2));
+    assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, NULL, &key));
+    assert_doca_ok(doca_flow_pipe_cfg_set_actions(cfg, slots, NULL, NULL, 1));
     hash = bench_create(cfg, &next, &drop);
     for (uint32_t i = 0; i < 2; i++) {
         slot.meta.u32[0] = DOCA_HTOBE32(i);
-        CHECK_OK(doca_flow_pipe_hash_add_entry(0, hash, i, 0, &slot, NULL, NULL, 0, NULL, NULL));
+        assert_doca_ok(doca_flow_pipe_hash_add_entry(0, hash, i, 0, &slot, NULL, NULL, 0, NULL, NULL));
     }
     next = to_pipe(hash);
     (void)bench_all(0, &next);
 
     next = to_port(3);
     mac.outer.eth.dst_mac[5] = 0x77;
-    CHECK_OK(doca_flow_pipe_basic_update_entry(0, backends, 0, &mac, NULL, &next, 0, backend[1]));
+    assert_doca_ok(doca_flow_pipe_basic_update_entry(0, backends, 0, &mac, NULL, &next, 0, backend[1]));
     bench_process(0);
     frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 1, 2);
     for (unsigned i = 0; i < 50; i++) {
         struct doca_flow_model_result result = bench_send(0, &frame, DOCA_FLOW_MODEL_SENT);
 
-        CHECK(result.outputs[0].port_id != 2);
-        CHECK_EQ(result.outputs[0].frame[5], result.outputs[0].port_id == 1 ? 0x10 : 0x77);
+        assert_true(result.outputs[0].port_id != 2);
+        assert_int_equal(result.outputs[0].frame[5], result.outputs[0].port_id == 1 ? 0x10 : 0x77);
         doca_flow_model_result_free(&result);
     }
     bench_down();
 }
 
-RUN_TESTS(TEST(calculates_the_known_hashes_of_addresses), TEST(calculates_the_known_hashes_of_flow_labels),
-          TEST(spreads_addresses_as_published), TEST(spreads_flow_labels_as_published),
-          TEST(sprays_packets_by_the_random_key), TEST(floods_to_every_entry), TEST(misses_an_empty_slot),
-          TEST(replaces_a_backend_without_touching_slots))
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(calculates_the_known_hashes_of_addresses),
+        cmocka_unit_test(calculates_the_known_hashes_of_flow_labels),
+        cmocka_unit_test(spreads_addresses_as_published),
+        cmocka_unit_test(spreads_flow_labels_as_published),
+        cmocka_unit_test(sprays_packets_by_the_random_key),
+        cmocka_unit_test(floods_to_every_entry),
+        cmocka_unit_test(misses_an_empty_slot),
+        cmocka_unit_test(replaces_a_backend_without_touching_slots),
+    };
+
+    return cmocka_run_group_tests_name("hash", tests, NULL, NULL);
+}

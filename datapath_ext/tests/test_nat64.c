@@ -24,18 +24,18 @@ static struct doca_flow_pipe_entry *list_pipe(enum doca_flow_l3_type original, b
         actions.outer.ip4.src_ip = DOCA_HTOBE32(0xc0a80000);
         mask.outer.ip4.src_ip = DOCA_HTOBE32(0xffff0000);
     }
-    CHECK_OK(doca_flow_pipe_cfg_set_ordered_lists(cfg, lists, 1));
+    assert_doca_ok(doca_flow_pipe_cfg_set_ordered_lists(cfg, lists, 1));
     pipe = bench_create(cfg, &fwd, NULL);
     memset(&actions, 0, sizeof(actions));
     elements[2].nat64 = &zero; /* the pipe's value counts */
-    CHECK_OK(doca_flow_pipe_ordered_list_add_entry(0, pipe, 0, &list, NULL, 0, NULL, &entry));
+    assert_doca_ok(doca_flow_pipe_ordered_list_add_entry(0, pipe, 0, &list, NULL, 0, NULL, &entry));
     next.ordered_list_pipe.pipe = pipe;
     next.ordered_list_pipe.idx = 0;
     (void)bench_all(0, &next);
     return entry;
 }
 
-static void translates_the_published_packet(void)
+static void translates_the_published_packet(void **state)
 {
     struct doca_flow_pipe_entry *entry;
     struct doca_flow_resource_query query[2];
@@ -59,13 +59,13 @@ static void translates_the_published_packet(void)
     bench_expect_frame(0, &in, 1, &expected);
 
     /* One result per counter of the list, in its order: before and after the translation. */
-    CHECK_OK(doca_flow_resource_query_entry(entry, query));
-    CHECK_EQ(query[0].counter.total_bytes, in.length);
-    CHECK_EQ(query[1].counter.total_bytes, in.length + 20);
+    assert_doca_ok(doca_flow_resource_query_entry(entry, query));
+    assert_int_equal(query[0].counter.total_bytes, in.length);
+    assert_int_equal(query[1].counter.total_bytes, in.length + 20);
     bench_down();
 }
 
-static void translates_to_ip4(void)
+static void translates_to_ip4(void **state)
 {
     struct frame in, expected;
 
@@ -98,7 +98,7 @@ static void fragment(struct frame *frame)
     frame_finish(frame);
 }
 
-static void drops_what_is_unproven(void)
+static void drops_what_is_unproven(void **state)
 {
     static const uint8_t options[4] = {1, 1, 1, 0};
     struct frame frame;
@@ -135,7 +135,7 @@ static void drops_what_is_unproven(void)
 }
 
 /* Three scratch words are the hardware's own: they hold something else afterwards. */
-static void clobbers_scratch_words(void)
+static void clobbers_scratch_words(void **state)
 {
     struct doca_flow_match all = {0}, match = {0}, mask = {0};
     struct doca_flow_actions set = {0}, nat64 = {0}, *sets[] = {&set}, *nat64s[] = {&nat64};
@@ -150,26 +150,26 @@ static void clobbers_scratch_words(void)
         memset(&mask, 0, sizeof(mask));
         memset(&match, 0, sizeof(match));
         mask.meta.u32[word] = UINT32_MAX;
-        CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, &match, &mask));
+        assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, &match, &mask));
         pipe = bench_create(cfg, &fwd, &drop);
         match.meta.u32[word] = 42;
-        CHECK_OK(doca_flow_pipe_basic_add_entry(0, pipe, &match, 0, NULL, NULL, NULL, 0, NULL, NULL));
+        assert_doca_ok(doca_flow_pipe_basic_add_entry(0, pipe, &match, 0, NULL, NULL, NULL, 0, NULL, NULL));
         next = to_pipe(pipe);
 
         cfg = bench_cfg(0, "nat64", DOCA_FLOW_PIPE_BASIC, false);
         nat64.nat64.original_l3_type = DOCA_FLOW_L3_TYPE_IP4;
-        CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, &all, NULL));
-        CHECK_OK(doca_flow_pipe_cfg_set_actions(cfg, nat64s, NULL, NULL, 1));
+        assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, &all, NULL));
+        assert_doca_ok(doca_flow_pipe_cfg_set_actions(cfg, nat64s, NULL, NULL, 1));
         pipe = bench_create(cfg, &next, NULL);
-        CHECK_OK(doca_flow_pipe_basic_add_entry(0, pipe, &all, 0, NULL, NULL, NULL, 0, NULL, NULL));
+        assert_doca_ok(doca_flow_pipe_basic_add_entry(0, pipe, &all, 0, NULL, NULL, NULL, 0, NULL, NULL));
         next = to_pipe(pipe);
 
         cfg = bench_cfg(0, "set", DOCA_FLOW_PIPE_BASIC, true);
         set.meta.u32[word] = 42;
-        CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, &all, NULL));
-        CHECK_OK(doca_flow_pipe_cfg_set_actions(cfg, sets, NULL, NULL, 1));
+        assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, &all, NULL));
+        assert_doca_ok(doca_flow_pipe_cfg_set_actions(cfg, sets, NULL, NULL, 1));
         pipe = bench_create(cfg, &next, NULL);
-        CHECK_OK(doca_flow_pipe_basic_add_entry(0, pipe, &all, 0, NULL, NULL, NULL, 0, NULL, NULL));
+        assert_doca_ok(doca_flow_pipe_basic_add_entry(0, pipe, &all, 0, NULL, NULL, NULL, 0, NULL, NULL));
         bench_process(0);
         frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 1, 53);
         bench_expect(0, &frame, word < 3 ? DOCA_FLOW_MODEL_DROPPED : DOCA_FLOW_MODEL_SENT);
@@ -178,7 +178,7 @@ static void clobbers_scratch_words(void)
     bench_down();
 }
 
-static void refuses_nat64_in_a_root_pipe(void)
+static void refuses_nat64_in_a_root_pipe(void **state)
 {
     struct doca_flow_match all = {0};
     struct doca_flow_actions nat64 = {.nat64 = {.original_l3_type = DOCA_FLOW_L3_TYPE_IP4}}, *list[] = {&nat64};
@@ -188,15 +188,25 @@ static void refuses_nat64_in_a_root_pipe(void)
 
     bench_up("vnf,hws", 2);
     cfg = bench_cfg(0, "root", DOCA_FLOW_PIPE_BASIC, true);
-    CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, &all, NULL));
-    CHECK_OK(doca_flow_pipe_cfg_set_actions(cfg, list, NULL, NULL, 1));
-    CHECK_REFUSED(doca_flow_pipe_create(cfg, &fwd, NULL, &pipe), DOCA_ERROR_NOT_SUPPORTED, "NAT64 in root pipe");
-    CHECK_OK(doca_flow_pipe_cfg_set_is_root(cfg, false));
+    assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, &all, NULL));
+    assert_doca_ok(doca_flow_pipe_cfg_set_actions(cfg, list, NULL, NULL, 1));
+    assert_doca_refused(doca_flow_pipe_create(cfg, &fwd, NULL, &pipe), DOCA_ERROR_NOT_SUPPORTED, "NAT64 in root pipe");
+    assert_doca_ok(doca_flow_pipe_cfg_set_is_root(cfg, false));
     doca_flow_model_set_strict(true);
-    CHECK_REFUSED(doca_flow_pipe_create(cfg, &fwd, NULL, &pipe), DOCA_ERROR_NOT_SUPPORTED, "unproven: actions.nat64");
-    CHECK_OK(doca_flow_pipe_cfg_destroy(cfg));
+    assert_doca_refused(doca_flow_pipe_create(cfg, &fwd, NULL, &pipe), DOCA_ERROR_NOT_SUPPORTED, "unproven: actions.nat64");
+    assert_doca_ok(doca_flow_pipe_cfg_destroy(cfg));
     bench_down();
 }
 
-RUN_TESTS(TEST(translates_the_published_packet), TEST(translates_to_ip4), TEST(drops_what_is_unproven),
-          TEST(clobbers_scratch_words), TEST(refuses_nat64_in_a_root_pipe))
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(translates_the_published_packet),
+        cmocka_unit_test(translates_to_ip4),
+        cmocka_unit_test(drops_what_is_unproven),
+        cmocka_unit_test(clobbers_scratch_words),
+        cmocka_unit_test(refuses_nat64_in_a_root_pipe),
+    };
+
+    return cmocka_run_group_tests_name("nat64", tests, NULL, NULL);
+}
