@@ -37,7 +37,7 @@ static void measure(const struct mode *mode, const struct settings *settings, do
     double slices[SLICES], slices_tsc[SLICES];
     struct engine engine;
 
-    mode_packets(mode, mode->way == ANSWERS, settings->vips, &packets);
+    mode_packets(mode, mode->direction == ANSWERS, settings->vips, &packets);
     bench_open(&engine, mode, settings->vips, devices);
     run(&packets); /* warms up */
     for (unsigned i = 0; i < SLICES; i++) {
@@ -62,10 +62,10 @@ json_t *memory_json(const struct settings *settings)
     /* Modes take turns, so that what else the machine does hits all of them. */
     for (unsigned round = 0; round < rounds; round++)
         for (size_t i = 0; i < mode_count; i++)
-            if (setting_wants(settings, &modes[i]) && modes[i].way != BOTH)
+            if (setting_wants(settings, &modes[i]) && modes[i].direction != BOTH)
                 measure(&modes[i], settings, &ns[i][round], &tsc[i][round]);
     for (size_t i = 0; i < mode_count; i++)
-        if (setting_wants(settings, &modes[i]) && modes[i].way != BOTH) {
+        if (setting_wants(settings, &modes[i]) && modes[i].direction != BOTH) {
             double middle = median(ns[i], rounds); /* sorts */
 
             (void)json_object_set_new(

@@ -150,16 +150,16 @@ static struct figures measure(const struct mode *mode, const struct settings *se
 {
     static struct packets packets, answers;
     static double samples[SAMPLES];
-    int in = open_socket(ends[mode->way == ANSWERS], mode->way == BOTH ? ETH_P_ALL : 0);
-    int out = open_socket(ends[mode->way != ANSWERS], ETH_P_ALL);
+    int in = open_socket(ends[mode->direction == ANSWERS], mode->direction == BOTH ? ETH_P_ALL : 0);
+    int out = open_socket(ends[mode->direction != ANSWERS], ETH_P_ALL);
     unsigned next = 0, next_answer = 0, flying = 0;
     uint64_t started, end, before, count = 0, lost = 0;
     size_t sample_count = 0;
     struct figures figures;
     double cpu;
 
-    mode_packets(mode, mode->way == ANSWERS, settings->vips, &packets);
-    if (mode->way == BOTH)
+    mode_packets(mode, mode->direction == ANSWERS, settings->vips, &packets);
+    if (mode->direction == BOTH)
         mode_packets(mode, true, settings->vips, &answers);
     started = now_ns();
     end = started + (uint64_t)(settings->seconds * 1e9);
@@ -170,7 +170,7 @@ static struct figures measure(const struct mode *mode, const struct settings *se
         send_some(in, &packets, &next, window - flying);
         flying = window;
         taken = take_some(out);
-        if (mode->way == BOTH) {
+        if (mode->direction == BOTH) {
             send_some(out, &answers, &next_answer, taken);
             taken = take_some(in);
         }

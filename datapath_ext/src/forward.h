@@ -55,7 +55,7 @@ struct target_ops {
 /* For modes whose answers come back through the program. */
 struct answer_ops {
     /* Lets in answers of all backends that the VIP now has; those that cannot come any more are marked as unused. */
-    bool (*follow)(struct dataplane *dataplane, struct service *service, const struct program *program,
+    bool (*sync)(struct dataplane *dataplane, struct service *service, const struct program *program,
                    const struct vip *vip, struct fault *fault);
     /* What the service before still lets in, and may come, the one that takes over lets in too, as far as there is
      * room. */

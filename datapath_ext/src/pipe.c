@@ -47,7 +47,7 @@ bool pipe_create(struct flow_port *port, const struct pipe_spec *spec, struct do
 
 void pipe_discard(struct flow_port *port, struct doca_flow_pipe **pipe)
 {
-    flow_settle(port);
+    flow_flush(port);
     doca_flow_pipe_destroy(*pipe);
     *pipe = NULL;
 }

@@ -1,9 +1,9 @@
 /* CONTROL pipes, descriptors, conditions, longest prefixes, access lists. */
-#include "bench.h"
+#include "testbed.h"
 
 static struct doca_flow_pipe *control_pipe(unsigned port, bool root)
 {
-    return bench_create(bench_cfg(port, "control", DOCA_FLOW_PIPE_CONTROL, root), NULL, NULL);
+    return testbed_create(testbed_cfg(port, "control", DOCA_FLOW_PIPE_CONTROL, root), NULL, NULL);
 }
 
 static void takes_the_lowest_priority_first(void **state)
@@ -13,7 +13,7 @@ static void takes_the_lowest_priority_first(void **state)
     struct doca_flow_pipe *pipe;
     struct frame frame;
 
-    bench_up("switch,hws", 3);
+    testbed_up("switch,hws", 3);
     pipe = control_pipe(0, true);
     assert_doca_ok(doca_flow_get_target(DOCA_FLOW_TARGET_KERNEL, &kernel.target));
     assert_doca_ok(doca_flow_pipe_control_add_entry(0, pipe, &all, &all, NULL, NULL, NULL, NULL, NULL, 7, &kernel, NULL,
@@ -31,12 +31,12 @@ static void takes_the_lowest_priority_first(void **state)
                                                     NULL));
     /* Control entries match at once, though they are reported by entries_process only. */
     frame_packet(&frame, "198.51.100.1", "192.0.2.53", 17, 1, 53);
-    bench_expect_frame(0, &frame, 2, &frame);
+    testbed_expect_frame(0, &frame, 2, &frame);
     frame_packet(&frame, "198.51.100.1", "192.0.2.54", 17, 1, 53);
-    bench_expect_frame(0, &frame, 1, &frame);
+    testbed_expect_frame(0, &frame, 1, &frame);
     frame_packet(&frame, "2001:db8::1", "2001:db8::2", 17, 1, 53);
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_KERNEL);
-    bench_down();
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_KERNEL);
+    testbed_down();
 }
 
 static void compares_with_zero_under_a_mask(void **state)
@@ -46,20 +46,20 @@ static void compares_with_zero_under_a_mask(void **state)
     struct doca_flow_pipe *pipe;
     struct frame frame;
 
-    bench_up("vnf", 2);
+    testbed_up("vnf", 2);
     pipe = control_pipe(0, true);
     mask.outer.l4_type_ext = match.outer.l4_type_ext = DOCA_FLOW_L4_TYPE_EXT_UDP;
     mask.outer.udp.l4_port.dst_port = UINT16_MAX; /* and port 0 it is */
     assert_doca_ok(doca_flow_pipe_control_add_entry(0, pipe, &match, &mask, NULL, NULL, NULL, NULL, NULL, 0, &one, NULL,
                                                     NULL));
     frame_packet(&frame, "198.51.100.1", "192.0.2.53", 17, 1, 0);
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
     frame_packet(&frame, "198.51.100.1", "192.0.2.53", 17, 1, 53);
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_MISSED);
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_MISSED);
     /* The union's selector is no filter: TCP ports are at the same place. */
     frame_packet(&frame, "198.51.100.1", "192.0.2.53", 6, 1, 0);
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
-    bench_down();
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
+    testbed_down();
 }
 
 static void compares_by_a_condition(void **state)
@@ -73,21 +73,21 @@ static void compares_by_a_condition(void **state)
     struct doca_flow_pipe *pipe;
     struct frame frame;
 
-    bench_up("vnf", 2);
+    testbed_up("vnf", 2);
     pipe = control_pipe(0, true);
     match.outer.l3_type = DOCA_FLOW_L3_TYPE_IP4;
     match.outer.ip4.total_len = DOCA_HTOBE16(36);
     assert_doca_ok(doca_flow_pipe_control_add_entry(0, pipe, &match, NULL, &condition, NULL, NULL, NULL, NULL, 0, &one,
                                                     NULL, NULL));
     frame_packet(&frame, "198.51.100.1", "192.0.2.53", 17, 1, 53); /* 20 + 8 + 7 = 35 */
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
     frame_packet(&frame, "198.51.100.1", "192.0.2.53", 6, 1, 53); /* 47 */
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_MISSED);
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_MISSED);
     condition.field_op.a.field_string = "outer.ipv4.nothing";
     assert_doca_refused(doca_flow_pipe_control_add_entry(0, pipe, &match, NULL, &condition, NULL, NULL, NULL, NULL, 0, &one,
                                                          NULL, NULL),
                         DOCA_ERROR_INVALID_VALUE, "no field outer.ipv4.nothing");
-    bench_down();
+    testbed_down();
 }
 
 /* Runs one packet through a root pipe with these actions and descriptors. */
@@ -98,16 +98,16 @@ static struct doca_flow_model_result modify(const struct doca_flow_actions *acti
     struct doca_flow_actions copy = *actions, *templates[] = {&copy};
     struct doca_flow_action_descs descs = {.nb_action_desc = count, .desc_array = desc}, *lists[] = {&descs};
     struct doca_flow_fwd fwd = to_port(1);
-    struct doca_flow_pipe_cfg *cfg = bench_cfg(0, "modify", DOCA_FLOW_PIPE_BASIC, true);
+    struct doca_flow_pipe_cfg *cfg = testbed_cfg(0, "modify", DOCA_FLOW_PIPE_BASIC, true);
     struct doca_flow_model_result result;
     struct doca_flow_pipe *pipe;
 
     assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, &all, NULL));
     assert_doca_ok(doca_flow_pipe_cfg_set_actions(cfg, templates, NULL, lists, 1));
-    pipe = bench_create(cfg, &fwd, NULL);
+    pipe = testbed_create(cfg, &fwd, NULL);
     assert_doca_ok(doca_flow_pipe_basic_add_entry(0, pipe, &all, 0, &copy, NULL, NULL, 0, NULL, NULL));
-    bench_process(0);
-    result = bench_send(0, frame, DOCA_FLOW_MODEL_SENT);
+    testbed_process(0);
+    result = testbed_send(0, frame, DOCA_FLOW_MODEL_SENT);
     doca_flow_pipe_destroy(pipe);
     assert_true(frame_checksums_ok(result.outputs[0].frame, result.outputs[0].length));
     return result;
@@ -131,7 +131,7 @@ static void copies_and_adds(void **state)
     struct doca_flow_model_result result;
     struct frame frame;
 
-    bench_up("vnf,hws", 2);
+    testbed_up("vnf,hws", 2);
     doca_flow_model_set_strict(true);
     frame_packet(&frame, "192.0.2.1", "198.51.100.2", 17, 1000, 53);
     memcpy(frame.bytes + 6, "\xaa\xbb\xcc\xdd\xee\xff", 6);
@@ -168,7 +168,7 @@ static void copies_and_adds(void **state)
     result = modify(&actions, desc, 1, &frame);
     assert_int_equal(result.outputs[0].frame[14 + 8], 63);
     doca_flow_model_result_free(&result);
-    bench_down();
+    testbed_down();
 }
 
 static void rewrites_with_correct_checksums(void **state)
@@ -176,7 +176,7 @@ static void rewrites_with_correct_checksums(void **state)
     struct doca_flow_actions actions = {0};
     struct frame frame;
 
-    bench_up("vnf,hws", 2);
+    testbed_up("vnf,hws", 2);
     actions.outer.l3_type = DOCA_FLOW_L3_TYPE_IP4;
     actions.outer.l4_type_ext = DOCA_FLOW_L4_TYPE_EXT_TRANSPORT;
     actions.outer.ip4.src_ip = DOCA_HTOBE32(0x0a0b0c0d);
@@ -203,7 +203,7 @@ static void rewrites_with_correct_checksums(void **state)
         assert_true(memcmp(result.outputs[0].frame + 52, "\x12\x34", 2) == 0);
         doca_flow_model_result_free(&result);
     }
-    bench_down();
+    testbed_down();
 }
 
 static void finds_the_longest_prefix(void **state)
@@ -218,12 +218,12 @@ static void finds_the_longest_prefix(void **state)
     struct doca_flow_pipe *pipe;
     struct frame frame;
 
-    bench_up("switch,hws", 5);
-    cfg = bench_cfg(0, "routes", DOCA_FLOW_PIPE_LPM, false);
+    testbed_up("switch,hws", 5);
+    cfg = testbed_cfg(0, "routes", DOCA_FLOW_PIPE_LPM, false);
     match.outer.l3_type = DOCA_FLOW_L3_TYPE_IP4;
     match.outer.ip4.src_ip = UINT32_MAX;
     assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, &match, NULL));
-    pipe = bench_create(cfg, &open, NULL);
+    pipe = testbed_create(cfg, &open, NULL);
     for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
         struct doca_flow_fwd fwd = to_port(routes[i].port);
 
@@ -232,16 +232,16 @@ static void finds_the_longest_prefix(void **state)
         assert_doca_ok(doca_flow_pipe_lpm_add_entry(0, pipe, &match, &mask, 0, NULL, NULL, &fwd, 0, NULL, NULL));
     }
     next = to_pipe(pipe);
-    (void)bench_all(0, &next);
+    (void)testbed_all(0, &next);
     frame_packet(&frame, "10.9.9.9", "192.0.2.1", 17, 1, 2);
-    bench_expect_frame(0, &frame, 1, &frame);
+    testbed_expect_frame(0, &frame, 1, &frame);
     frame_packet(&frame, "10.1.9.9", "192.0.2.1", 17, 1, 2);
-    bench_expect_frame(0, &frame, 2, &frame);
+    testbed_expect_frame(0, &frame, 2, &frame);
     frame_packet(&frame, "10.1.2.3", "192.0.2.1", 17, 1, 2);
-    bench_expect_frame(0, &frame, 4, &frame);
+    testbed_expect_frame(0, &frame, 4, &frame);
     frame_packet(&frame, "192.0.2.9", "192.0.2.1", 17, 1, 2);
-    bench_expect_frame(0, &frame, 3, &frame);
-    bench_down();
+    testbed_expect_frame(0, &frame, 3, &frame);
+    testbed_down();
 }
 
 int main(void)

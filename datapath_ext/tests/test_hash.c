@@ -1,14 +1,14 @@
 /* HASH pipes: the published vectors of the function, slots, the random key, flooding. */
-#include "bench.h"
+#include "testbed.h"
 
 static struct doca_flow_pipe *hash_pipe(unsigned port, bool root, uint32_t entries,
                                         const struct doca_flow_match *mask, const struct doca_flow_fwd *fwd)
 {
-    struct doca_flow_pipe_cfg *cfg = bench_cfg(port, "hash", DOCA_FLOW_PIPE_HASH, root);
+    struct doca_flow_pipe_cfg *cfg = testbed_cfg(port, "hash", DOCA_FLOW_PIPE_HASH, root);
 
     assert_doca_ok(doca_flow_pipe_cfg_set_nr_entries(cfg, entries));
     assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, NULL, mask));
-    return bench_create(cfg, fwd, NULL);
+    return testbed_create(cfg, fwd, NULL);
 }
 
 static void add_ports(struct doca_flow_pipe *pipe, uint32_t entries)
@@ -18,7 +18,7 @@ static void add_ports(struct doca_flow_pipe *pipe, uint32_t entries)
 
         assert_doca_ok(doca_flow_pipe_hash_add_entry(0, pipe, i, 0, NULL, NULL, &fwd, 0, NULL, NULL));
     }
-    bench_process(0);
+    testbed_process(0);
 }
 
 static const struct doca_flow_match ip4_dst = {
@@ -38,7 +38,7 @@ static void calculates_the_known_hashes_of_addresses(void **state)
     struct doca_flow_fwd fwd = to_port(1);
     struct doca_flow_pipe *pipe;
 
-    bench_up("switch,hws", 2);
+    testbed_up("switch,hws", 2);
     doca_flow_model_set_strict(true);
     pipe = hash_pipe(0, false, 2, &ip4_dst, &fwd);
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
@@ -49,7 +49,7 @@ static void calculates_the_known_hashes_of_addresses(void **state)
         assert_doca_ok(doca_flow_pipe_calc_hash(pipe, &match, &hash));
         assert_int_equal(hash, known[i][1]);
     }
-    bench_down();
+    testbed_down();
 }
 
 static void calculates_the_known_hashes_of_flow_labels(void **state)
@@ -59,7 +59,7 @@ static void calculates_the_known_hashes_of_flow_labels(void **state)
     struct doca_flow_fwd fwd = to_port(1);
     struct doca_flow_pipe *pipe;
 
-    bench_up("switch,hws", 2);
+    testbed_up("switch,hws", 2);
     pipe = hash_pipe(0, false, 4, &label, &fwd);
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         struct doca_flow_match match = label;
@@ -69,7 +69,7 @@ static void calculates_the_known_hashes_of_flow_labels(void **state)
         assert_doca_ok(doca_flow_pipe_calc_hash(pipe, &match, &hash));
         assert_int_equal(hash, known[i][1]);
     }
-    bench_down();
+    testbed_down();
 }
 
 static void spreads_addresses_as_published(void **state)
@@ -77,13 +77,13 @@ static void spreads_addresses_as_published(void **state)
     struct doca_flow_fwd fwd = to_port(UINT16_MAX);
     struct frame frame;
 
-    bench_up("switch,hws", 3);
+    testbed_up("switch,hws", 3);
     add_ports(hash_pipe(0, true, 2, &ip4_dst, &fwd), 2);
     frame_packet(&frame, "127.0.0.1", "8.8.8.8", 17, 1, 2);
-    bench_expect_frame(0, &frame, 1, &frame);
+    testbed_expect_frame(0, &frame, 1, &frame);
     frame_packet(&frame, "127.0.0.1", "8.8.8.9", 17, 1, 2);
-    bench_expect_frame(0, &frame, 2, &frame);
-    bench_down();
+    testbed_expect_frame(0, &frame, 2, &frame);
+    testbed_down();
 }
 
 static void spreads_flow_labels_as_published(void **state)
@@ -95,11 +95,11 @@ static void spreads_flow_labels_as_published(void **state)
     struct doca_flow_fwd fwd = to_port(UINT16_MAX), to_hash;
     struct doca_flow_pipe *pipe;
 
-    bench_up("switch,hws", 5);
+    testbed_up("switch,hws", 5);
     pipe = hash_pipe(0, false, 4, &label, &fwd);
     add_ports(pipe, 4);
     to_hash = to_pipe(pipe);
-    (void)bench_all(0, &to_hash);
+    (void)testbed_all(0, &to_hash);
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         struct frame frame;
 
@@ -108,34 +108,34 @@ static void spreads_flow_labels_as_published(void **state)
         frame_ip(&frame, (struct ip){.src = "::1", .dst = "::1", .proto = 6, .label = known[i].label});
         frame_tcp(&frame, 20, 80);
         frame_finish(&frame);
-        bench_expect_frame(0, &frame, known[i].port, &frame);
+        testbed_expect_frame(0, &frame, known[i].port, &frame);
     }
-    bench_down();
+    testbed_down();
 }
 
 static void sprays_packets_by_the_random_key(void **state)
 {
     struct doca_flow_match mask = {.parser_meta = {.random = DOCA_HTOBE16(0xffff)}};
     struct doca_flow_fwd fwd = to_port(UINT16_MAX), to_hash;
-    unsigned found[BENCH_PORTS] = {0};
+    unsigned found[TESTBED_PORTS] = {0};
     struct doca_flow_pipe *pipe;
     struct frame frame;
 
-    bench_up("switch,hws", 5);
+    testbed_up("switch,hws", 5);
     pipe = hash_pipe(0, false, 4, &mask, &fwd);
     add_ports(pipe, 4);
     to_hash = to_pipe(pipe);
-    (void)bench_all(0, &to_hash);
+    (void)testbed_all(0, &to_hash);
     frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 1, 2);
     for (unsigned i = 0; i < 400; i++) {
-        struct doca_flow_model_result result = bench_send(0, &frame, DOCA_FLOW_MODEL_SENT);
+        struct doca_flow_model_result result = testbed_send(0, &frame, DOCA_FLOW_MODEL_SENT);
 
         found[result.outputs[0].port_id]++;
         doca_flow_model_result_free(&result);
     }
     for (unsigned port = 1; port <= 4; port++)
         assert_true(found[port] > 60 && found[port] < 140); /* 100 on average, 5 standard deviations are 43 */
-    bench_down();
+    testbed_down();
 }
 
 static void floods_to_every_entry(void **state)
@@ -147,11 +147,11 @@ static void floods_to_every_entry(void **state)
     struct frame frame;
     unsigned seen = 0;
 
-    bench_up("switch,hws", 4);
-    cfg = bench_cfg(0, "flood", DOCA_FLOW_PIPE_HASH, true);
+    testbed_up("switch,hws", 4);
+    cfg = testbed_cfg(0, "flood", DOCA_FLOW_PIPE_HASH, true);
     assert_doca_ok(doca_flow_pipe_cfg_set_nr_entries(cfg, 3));
     assert_doca_ok(doca_flow_pipe_cfg_set_hash_map_algorithm(cfg, DOCA_FLOW_PIPE_HASH_MAP_ALGORITHM_FLOODING));
-    pipe = bench_create(cfg, &fwd, NULL);
+    pipe = testbed_create(cfg, &fwd, NULL);
     add_ports(pipe, 3);
     frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 1, 2);
     assert_doca_ok(doca_flow_model_receive(0, frame.bytes, frame.length, &result));
@@ -162,7 +162,7 @@ static void floods_to_every_entry(void **state)
     }
     assert_int_equal(seen, 0xe);
     doca_flow_model_result_free(&result);
-    bench_down();
+    testbed_down();
 }
 
 static void misses_an_empty_slot(void **state)
@@ -171,17 +171,17 @@ static void misses_an_empty_slot(void **state)
     struct doca_flow_pipe *pipe;
     struct frame frame;
 
-    bench_up("switch,hws", 3);
+    testbed_up("switch,hws", 3);
     pipe = hash_pipe(0, true, 2, &ip4_dst, &fwd);
     assert_doca_ok(doca_flow_pipe_hash_add_entry(0, pipe, 0, 0, NULL, NULL, &one, 0, NULL, NULL));
-    bench_process(0);
+    testbed_process(0);
     frame_packet(&frame, "127.0.0.1", "8.8.8.9", 17, 1, 2);
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_MISSED);
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_MISSED);
     assert_doca_refused(doca_flow_pipe_hash_add_entry(0, pipe, 0, 0, NULL, NULL, &one, 0, NULL, NULL),
                         DOCA_ERROR_INVALID_VALUE, "index 0");
     assert_doca_refused(doca_flow_pipe_hash_add_entry(0, pipe, 2, 0, NULL, NULL, &one, 0, NULL, NULL),
                         DOCA_ERROR_INVALID_VALUE, "index 2");
-    bench_down();
+    testbed_down();
 }
 
 /* Classifier -> slots that write their number -> backends that are updated in place. */
@@ -195,13 +195,13 @@ static void replaces_a_backend_without_touching_slots(void **state)
     struct doca_flow_pipe_cfg *cfg;
     struct frame frame;
 
-    bench_up("switch,hws", 4);
-    cfg = bench_cfg(0, "backends", DOCA_FLOW_PIPE_BASIC, false);
+    testbed_up("switch,hws", 4);
+    cfg = testbed_cfg(0, "backends", DOCA_FLOW_PIPE_BASIC, false);
     mask.meta.u32[0] = UINT32_MAX;
     memset(mac.outer.eth.dst_mac, 0xff, 6);
     assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, &match, &mask));
     assert_doca_ok(doca_flow_pipe_cfg_set_actions(cfg, macs, NULL, NULL, 1));
-    backends = bench_create(cfg, &open, NULL);
+    backends = testbed_create(cfg, &open, NULL);
     for (uint32_t i = 0; i < 2; i++) {
         struct doca_flow_fwd fwd = to_port((uint16_t)(i + 1));
 
@@ -209,33 +209,33 @@ static void replaces_a_backend_without_touching_slots(void **state)
         mac.outer.eth.dst_mac[5] = (uint8_t)(0x10 + i);
         assert_doca_ok(doca_flow_pipe_basic_add_entry(0, backends, &match, 0, &mac, NULL, &fwd, 0, NULL, &backend[i]));
     }
-    cfg = bench_cfg(0, "slots", DOCA_FLOW_PIPE_HASH, false);
+    cfg = testbed_cfg(0, "slots", DOCA_FLOW_PIPE_HASH, false);
     slot.meta.u32[0] = UINT32_MAX;
     next = to_pipe(backends);
     assert_doca_ok(doca_flow_pipe_cfg_set_nr_entries(cfg, 2));
     assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, NULL, &key));
     assert_doca_ok(doca_flow_pipe_cfg_set_actions(cfg, slots, NULL, NULL, 1));
-    hash = bench_create(cfg, &next, &drop);
+    hash = testbed_create(cfg, &next, &drop);
     for (uint32_t i = 0; i < 2; i++) {
         slot.meta.u32[0] = DOCA_HTOBE32(i);
         assert_doca_ok(doca_flow_pipe_hash_add_entry(0, hash, i, 0, &slot, NULL, NULL, 0, NULL, NULL));
     }
     next = to_pipe(hash);
-    (void)bench_all(0, &next);
+    (void)testbed_all(0, &next);
 
     next = to_port(3);
     mac.outer.eth.dst_mac[5] = 0x77;
     assert_doca_ok(doca_flow_pipe_basic_update_entry(0, backends, 0, &mac, NULL, &next, 0, backend[1]));
-    bench_process(0);
+    testbed_process(0);
     frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 1, 2);
     for (unsigned i = 0; i < 50; i++) {
-        struct doca_flow_model_result result = bench_send(0, &frame, DOCA_FLOW_MODEL_SENT);
+        struct doca_flow_model_result result = testbed_send(0, &frame, DOCA_FLOW_MODEL_SENT);
 
         assert_true(result.outputs[0].port_id != 2);
         assert_int_equal(result.outputs[0].frame[5], result.outputs[0].port_id == 1 ? 0x10 : 0x77);
         doca_flow_model_result_free(&result);
     }
-    bench_down();
+    testbed_down();
 }
 
 int main(void)

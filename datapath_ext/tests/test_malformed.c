@@ -127,7 +127,7 @@ static void full_length(void **state)
     assert_doca_refused(doca_flow_model_receive(0, frame.bytes, 65536, &result), DOCA_ERROR_INVALID_VALUE, "65536 bytes");
     assert_doca_refused(doca_flow_model_receive(0, frame.bytes, 0, &result), DOCA_ERROR_INVALID_VALUE, "0 bytes");
     assert_doca_refused(doca_flow_model_receive(77, frame.bytes, 60, &result), DOCA_ERROR_INVALID_VALUE, "port 77");
-    bench_down();
+    testbed_down();
 }
 
 int main(void)

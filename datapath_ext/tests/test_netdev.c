@@ -1,5 +1,5 @@
 /* Ports on network devices, in a network namespace of the test's own. Skipped without the rights for that. */
-#include "bench.h"
+#include "testbed.h"
 
 #include <errno.h>
 #include <net/if.h>
@@ -81,8 +81,8 @@ static void carries_frames_between_devices(void **state)
 
     memset(padding, 'x', sizeof(padding));
     padding[sizeof(padding) - 1] = '\0';
-    bench_up("vnf,hws", 2);
-    (void)bench_all(0, &fwd);
+    testbed_up("vnf,hws", 2);
+    (void)testbed_all(0, &fwd);
     assert_doca_refused(doca_flow_model_attach_netdev(0, "none"), DOCA_ERROR_NOT_FOUND, "no network device none");
     assert_doca_ok(doca_flow_model_attach_netdev(0, "vb"));
     assert_doca_ok(doca_flow_model_attach_netdev(1, "vc"));
@@ -136,7 +136,7 @@ static void carries_frames_between_devices(void **state)
     assert_int_equal(count_frames(client, &frame, 1), 0);
     assert_int_equal(close(client), 0);
     assert_int_equal(close(server), 0);
-    bench_down();
+    testbed_down();
 }
 
 int main(void)

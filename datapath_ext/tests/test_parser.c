@@ -1,7 +1,7 @@
 /* Every bit that the parser reports, for every stack of IPv4, IPv6, TCP and UDP, alone, in VXLAN and in IP-in-IP, whole,
  * in fragments, and with each checksum and each length wrong: as flow_parser_meta's packets and texts have them. Like
  * that program, three pipes: a control pipe for what is valid, then one for checksums, then one for lengths. */
-#include "bench.h"
+#include "testbed.h"
 
 enum {
     BAD_SUM3 = 1 << 0,
@@ -217,13 +217,13 @@ static struct doca_flow_pipe *errors_pipe(const char *name, bool checksums, stru
     struct doca_flow_match match = {0}, mask = wanted(checksums);
     struct doca_flow_actions actions = {.meta.pkt_meta = UINT32_MAX}, *templates[] = {&actions};
     struct doca_flow_fwd drop = to_drop(), miss = to_pipe(next);
-    struct doca_flow_pipe_cfg *cfg = bench_cfg(0, name, DOCA_FLOW_PIPE_BASIC, false);
+    struct doca_flow_pipe_cfg *cfg = testbed_cfg(0, name, DOCA_FLOW_PIPE_BASIC, false);
 
     /* All ones where the mask is 0 too, as public programs write it. */
     memset(&match.parser_meta, 0xff, sizeof(match.parser_meta));
     assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, &match, &mask));
     assert_doca_ok(doca_flow_pipe_cfg_set_actions(cfg, templates, NULL, NULL, 1));
-    return bench_create(cfg, &drop, next != NULL ? &miss : NULL);
+    return testbed_create(cfg, &drop, next != NULL ? &miss : NULL);
 }
 
 /* Adds what is in stacks[] from `from` on, without processing any. */
@@ -258,7 +258,7 @@ static void expect(const struct stack *stack, enum doca_flow_model_verdict verdi
 
     assert_true(frame != NULL);
     build(frame, stack);
-    result = bench_send(0, frame, verdict);
+    result = testbed_send(0, frame, verdict);
     if (result.outputs[0].pkt_meta != mark)
         (void)fprintf(stderr, "IPv%u %u bad %u, IPv%u %u bad %u: %s\n", stack->outer.ip, stack->outer.l4,
                       stack->outer.bad, stack->inner.ip, stack->inner.l4, stack->inner.bad, result.outputs[0].reason);
@@ -276,11 +276,11 @@ static void reports_what_public_packets_show(void **state)
     uint16_t queue = 0;
     size_t valid, bad_sums;
 
-    bench_up("vnf,hws", 2);
+    testbed_up("vnf,hws", 2);
     stack_count = 0;
     lengths_pipe = errors_pipe("lengths", false, NULL);
     sums_pipe = errors_pipe("checksums", true, lengths_pipe);
-    root = bench_create(bench_cfg(0, "root", DOCA_FLOW_PIPE_CONTROL, true), NULL, NULL);
+    root = testbed_create(testbed_cfg(0, "root", DOCA_FLOW_PIPE_CONTROL, true), NULL, NULL);
 
     add_valid();
     valid = stack_count;
@@ -309,7 +309,7 @@ static void reports_what_public_packets_show(void **state)
     assert_int_equal(stack_count - bad_sums, LENGTH_ERRORS);
     add_errors(lengths_pipe, bad_sums, &seen);
     assert_int_equal(seen.adds, 0);
-    assert_doca_ok(doca_flow_entries_process(bench_port[0], 0, 0, 250));
+    assert_doca_ok(doca_flow_entries_process(testbed_port[0], 0, 0, 250));
     assert_int_equal(seen.adds, CHECKSUM_ERRORS + LENGTH_ERRORS);
     assert_int_equal(seen.errors, 0);
 
@@ -328,7 +328,7 @@ static void reports_what_public_packets_show(void **state)
         stack.inner.bad = NO_SUM4;
         expect(&stack, DOCA_FLOW_MODEL_SENT, (uint32_t)i);
     }
-    bench_down();
+    testbed_down();
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /* Ports on capture files. */
-#include "bench.h"
+#include "testbed.h"
 
 #include <unistd.h>
 
@@ -31,8 +31,8 @@ static void replays_and_records(void **state)
     size_t count;
     FILE *file;
 
-    bench_up("vnf,hws", 2);
-    (void)bench_all(0, &fwd);
+    testbed_up("vnf,hws", 2);
+    (void)testbed_all(0, &fwd);
     frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 1, 2);
     write_capture(&frame, 2, 0);
     assert_doca_ok(doca_flow_model_attach_pcap(0, in_path, NULL));
@@ -44,7 +44,7 @@ static void replays_and_records(void **state)
     assert_int_equal(stats.received, 2);
     assert_doca_ok(doca_flow_model_port_stats(1, &stats));
     assert_int_equal(stats.sent, 2);
-    bench_down();
+    testbed_down();
 
     file = fopen(out_path, "rb");
     assert_true(file != NULL);
@@ -61,7 +61,7 @@ static void refuses_other_files(void **state)
     struct frame frame;
     FILE *file;
 
-    bench_up("vnf,hws", 2);
+    testbed_up("vnf,hws", 2);
     assert_doca_refused(doca_flow_model_attach_pcap(0, "test_pcap.none", NULL), DOCA_ERROR_IO_FAILED, "test_pcap.none");
     assert_doca_refused(doca_flow_model_attach_pcap(7, NULL, NULL), DOCA_ERROR_INVALID_VALUE, "port 7");
     file = fopen(in_path, "wb");
@@ -74,7 +74,7 @@ static void refuses_other_files(void **state)
     assert_doca_ok(doca_flow_model_attach_pcap(0, in_path, NULL));
     assert_doca_refused(doca_flow_model_replay(NULL), DOCA_ERROR_IO_FAILED, "damaged");
     assert_int_equal(unlink(in_path), 0);
-    bench_down();
+    testbed_down();
 }
 
 int main(void)

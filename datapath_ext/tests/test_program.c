@@ -1,5 +1,5 @@
 /* What programs need around the flow API: command line, devices, ports connected from outside, log, labels. */
-#include "bench.h"
+#include "testbed.h"
 
 #include <doca_argp.h>
 #include <doca_dev.h>
@@ -156,12 +156,12 @@ static void connects_ports_as_the_environment_says(void **state)
     FILE *file;
 
     assert_int_equal(setenv("DOCA_FLOW_MODEL_PORTS", "0=netdev:no-such-device 1=pcap::test_program.out", 1), 0);
-    bench_up("vnf,hws", 2); /* a port that cannot be connected is started all the same */
+    testbed_up("vnf,hws", 2); /* a port that cannot be connected is started all the same */
     assert_int_equal(unsetenv("DOCA_FLOW_MODEL_PORTS"), 0);
-    (void)bench_all(0, &fwd);
+    (void)testbed_all(0, &fwd);
     frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 1, 2);
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
-    bench_down();
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
+    testbed_down();
     file = fopen("test_program.out", "rb");
     assert_true(file != NULL);
     length = fread(found, 1, sizeof(found), file);

@@ -1,13 +1,13 @@
 /* Queues and callbacks, updates and removals, resizing, aging, budgets, counters. */
 #include <time.h>
 
-#include "bench.h"
+#include "testbed.h"
 
 static struct doca_flow_pipe *ports_pipe(uint32_t entries, const struct doca_flow_monitor *monitor)
 {
     struct doca_flow_match match = {0};
     struct doca_flow_fwd fwd = to_port(UINT16_MAX);
-    struct doca_flow_pipe_cfg *cfg = bench_cfg(0, "ports", DOCA_FLOW_PIPE_BASIC, true);
+    struct doca_flow_pipe_cfg *cfg = testbed_cfg(0, "ports", DOCA_FLOW_PIPE_BASIC, true);
 
     match.outer.l4_type_ext = DOCA_FLOW_L4_TYPE_EXT_UDP;
     match.outer.udp.l4_port.src_port = UINT16_MAX;
@@ -15,7 +15,7 @@ static struct doca_flow_pipe *ports_pipe(uint32_t entries, const struct doca_flo
     assert_doca_ok(doca_flow_pipe_cfg_set_nr_entries(cfg, entries));
     if (monitor != NULL)
         assert_doca_ok(doca_flow_pipe_cfg_set_monitor(cfg, monitor));
-    return bench_create(cfg, &fwd, NULL);
+    return testbed_create(cfg, &fwd, NULL);
 }
 
 static doca_error_t add(struct doca_flow_pipe *pipe, uint16_t sport, uint16_t to, uint32_t flags, struct seen *seen,
@@ -34,21 +34,21 @@ static void reports_when_asked_and_not_before(void **state)
     struct doca_flow_pipe *pipe;
     struct seen seen = {0};
 
-    bench_up("vnf,hws", 2);
+    testbed_up("vnf,hws", 2);
     pipe = ports_pipe(64, NULL);
     for (uint16_t i = 0; i < 21; i++)
         assert_doca_ok(add(pipe, i, 1, DOCA_FLOW_ENTRY_FLAGS_NO_WAIT, &seen, &entry));
     assert_int_equal(seen.adds, 0);
     assert_int_equal(doca_flow_pipe_entry_get_status(entry), DOCA_FLOW_ENTRY_STATUS_IN_PROCESS);
-    assert_doca_ok(doca_flow_entries_process(bench_port[0], 0, 10000, 6));
+    assert_doca_ok(doca_flow_entries_process(testbed_port[0], 0, 10000, 6));
     assert_int_equal(seen.adds, 6);
-    assert_doca_ok(doca_flow_entries_process(bench_port[0], 1, 10000, 0)); /* another queue */
+    assert_doca_ok(doca_flow_entries_process(testbed_port[0], 1, 10000, 0)); /* another queue */
     assert_int_equal(seen.adds, 6);
-    assert_doca_ok(doca_flow_entries_process(bench_port[0], 0, 10000, 0));
+    assert_doca_ok(doca_flow_entries_process(testbed_port[0], 0, 10000, 0));
     assert_int_equal(seen.adds, 21);
     assert_int_equal(doca_flow_pipe_entry_get_status(entry), DOCA_FLOW_ENTRY_STATUS_SUCCESS);
     assert_int_equal(seen.errors, 0);
-    bench_down();
+    testbed_down();
     assert_int_equal(seen.removals, 0); /* nothing is called back on the way down */
 }
 
@@ -65,7 +65,7 @@ static uint64_t process(uint64_t timeout_us, uint32_t most)
 {
     uint64_t before = now_us();
 
-    assert_doca_ok(doca_flow_entries_process(bench_port[0], 0, timeout_us, most));
+    assert_doca_ok(doca_flow_entries_process(testbed_port[0], 0, timeout_us, most));
     return now_us() - before;
 }
 
@@ -75,7 +75,7 @@ static void waits_for_as_many_as_it_is_told(void **state)
     struct doca_flow_pipe *pipe;
     struct seen seen = {0};
 
-    bench_up("vnf,hws", 2);
+    testbed_up("vnf,hws", 2);
     pipe = ports_pipe(64, NULL);
     for (uint16_t i = 0; i < 6; i++)
         assert_doca_ok(add(pipe, i, 1, DOCA_FLOW_ENTRY_FLAGS_NO_WAIT, &seen, NULL));
@@ -87,7 +87,7 @@ static void waits_for_as_many_as_it_is_told(void **state)
     assert_doca_ok(add(pipe, 6, 1, DOCA_FLOW_ENTRY_FLAGS_NO_WAIT, &seen, NULL));
     (void)process(0, 0);
     assert_int_equal(seen.adds, 7);
-    bench_down();
+    testbed_down();
 }
 
 static void batches_wait(void **state)
@@ -96,19 +96,19 @@ static void batches_wait(void **state)
     struct seen seen = {0};
     struct frame frame;
 
-    bench_up("vnf,hws", 2);
+    testbed_up("vnf,hws", 2);
     pipe = ports_pipe(64, NULL);
     frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 7, 53);
     assert_doca_ok(add(pipe, 7, 1, DOCA_FLOW_ENTRY_FLAGS_WAIT_FOR_BATCH, &seen, NULL));
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_MISSED);
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_MISSED);
     assert_doca_ok(add(pipe, 8, 1, DOCA_FLOW_ENTRY_FLAGS_NO_WAIT, &seen, NULL));
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
     assert_doca_ok(add(pipe, 9, 1, DOCA_FLOW_ENTRY_FLAGS_WAIT_FOR_BATCH, &seen, NULL));
-    bench_process(0);
+    testbed_process(0);
     assert_int_equal(seen.adds, 3);
     assert_doca_refused(add(pipe, 10, 1, 3, &seen, NULL), DOCA_ERROR_INVALID_VALUE, "flags 0x3");
     assert_doca_refused(add(pipe, 9, 1, 0, &seen, NULL), DOCA_ERROR_ALREADY_EXIST, "with this match");
-    bench_down();
+    testbed_down();
 }
 
 static void updates_and_removes(void **state)
@@ -119,35 +119,35 @@ static void updates_and_removes(void **state)
     struct seen seen = {0};
     struct frame frame;
 
-    bench_up("switch,hws", 3);
+    testbed_up("switch,hws", 3);
     pipe = ports_pipe(64, NULL);
     frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 7, 53);
     assert_doca_ok(add(pipe, 7, 1, 0, &seen, &entry));
-    bench_process(0);
+    testbed_process(0);
     assert_doca_ok(doca_flow_pipe_basic_update_entry(0, pipe, 0, NULL, NULL, &two, DOCA_FLOW_ENTRY_FLAGS_WAIT_FOR_BATCH,
                                                      entry));
     assert_doca_refused(doca_flow_pipe_basic_update_entry(0, pipe, 0, NULL, NULL, &two, 0, entry), DOCA_ERROR_AGAIN,
                         "waits for another");
-    bench_expect_frame(0, &frame, 1, &frame);
-    bench_process(0);
-    bench_expect_frame(0, &frame, 2, &frame);
+    testbed_expect_frame(0, &frame, 1, &frame);
+    testbed_process(0);
+    testbed_expect_frame(0, &frame, 2, &frame);
     assert_int_equal(seen.updates, 1);
     assert_doca_ok(doca_flow_pipe_remove_entry(0, DOCA_FLOW_ENTRY_FLAGS_WAIT_FOR_BATCH, entry));
     assert_doca_refused(doca_flow_pipe_remove_entry(0, 0, entry), DOCA_ERROR_INVALID_VALUE, "being removed");
-    bench_expect_frame(0, &frame, 2, &frame);
+    testbed_expect_frame(0, &frame, 2, &frame);
     /* The same match again: the removal goes first. */
     assert_doca_ok(add(pipe, 7, 1, 0, &seen, &entry));
-    bench_expect_frame(0, &frame, 1, &frame);
-    bench_process(0);
+    testbed_expect_frame(0, &frame, 1, &frame);
+    testbed_process(0);
     assert_int_equal(seen.removals, 1);
     assert_int_equal(seen.adds, 2);
     /* Added on one queue, removed on another that is processed first. */
     assert_doca_ok(add(pipe, 8, 1, 0, &seen, &entry));
     assert_doca_ok(doca_flow_pipe_remove_entry(1, 0, entry));
-    assert_doca_ok(doca_flow_entries_process(bench_port[0], 1, 0, 0));
-    bench_process(0);
+    assert_doca_ok(doca_flow_entries_process(testbed_port[0], 1, 0, 0));
+    testbed_process(0);
     assert_int_equal(seen.removals, 2);
-    bench_down();
+    testbed_down();
 }
 
 static void bounds_entries_operations_and_counters(void **state)
@@ -158,7 +158,7 @@ static void bounds_entries_operations_and_counters(void **state)
     struct doca_flow_pipe *pipe;
     struct seen seen = {0};
 
-    bench_up("vnf,hws", 2);
+    testbed_up("vnf,hws", 2);
     pipe = ports_pipe(2, NULL);
     assert_doca_ok(add(pipe, 1, 1, 0, NULL, NULL));
     assert_doca_ok(add(pipe, 2, 1, 0, NULL, NULL));
@@ -176,28 +176,28 @@ static void bounds_entries_operations_and_counters(void **state)
         assert_doca_ok(add(pipe, i, 1, DOCA_FLOW_ENTRY_FLAGS_WAIT_FOR_BATCH, &seen, NULL));
     assert_doca_refused(add(pipe, 128, 1, DOCA_FLOW_ENTRY_FLAGS_WAIT_FOR_BATCH, &seen, NULL), DOCA_ERROR_DRIVER,
                         "holds 128 operations");
-    bench_process(0);
+    testbed_process(0);
     for (uint16_t i = 128; i < 500; i++)
         assert_doca_ok(add(pipe, i, 1, i % 100 == 0 ? 0 : DOCA_FLOW_ENTRY_FLAGS_WAIT_FOR_BATCH, &seen, NULL));
     assert_int_equal(seen.adds, 128);
-    assert_doca_ok(doca_flow_entries_process(bench_port[0], 0, 0, 500));
+    assert_doca_ok(doca_flow_entries_process(testbed_port[0], 0, 0, 500));
     assert_int_equal(seen.adds, 500);
     assert_int_equal(seen.errors, 0);
     doca_flow_pipe_destroy(pipe);
 
     pipe = ports_pipe(4096, &monitor);
-    for (uint16_t i = 0; i < BENCH_BUDGET; i++)
+    for (uint16_t i = 0; i < TESTBED_BUDGET; i++)
         assert_doca_ok(add(pipe, i, 1, 0, NULL, &entry));
     assert_doca_refused(add(pipe, 1000, 1, 0, NULL, NULL), DOCA_ERROR_DRIVER, "no counter left");
-    bench_process(0);
+    testbed_process(0);
     /* An update keeps the counter that the entry has, even where there is no other. */
     assert_doca_ok(doca_flow_pipe_basic_update_entry(0, pipe, 0, NULL, NULL, &two, 0, entry));
-    bench_process(0);
+    testbed_process(0);
     assert_doca_refused(add(pipe, 1000, 1, 0, NULL, NULL), DOCA_ERROR_DRIVER, "no counter left");
     assert_doca_ok(doca_flow_pipe_remove_entry(0, 0, entry));
-    bench_process(0);
+    testbed_process(0);
     assert_doca_ok(add(pipe, 1000, 1, 0, NULL, NULL));
-    bench_down();
+    testbed_down();
 }
 
 static void counts_hits_and_misses(void **state)
@@ -211,26 +211,26 @@ static void counts_hits_and_misses(void **state)
     struct doca_flow_pipe *pipe;
     struct frame frame;
 
-    bench_up("vnf,hws", 2);
-    cfg = bench_cfg(0, "counted", DOCA_FLOW_PIPE_BASIC, true);
+    testbed_up("vnf,hws", 2);
+    cfg = testbed_cfg(0, "counted", DOCA_FLOW_PIPE_BASIC, true);
     match.outer.l4_type_ext = DOCA_FLOW_L4_TYPE_EXT_UDP;
     match.outer.udp.l4_port.dst_port = DOCA_HTOBE16(53);
     assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, &match, NULL));
     assert_doca_ok(doca_flow_pipe_cfg_set_monitor(cfg, &monitor));
     assert_doca_ok(doca_flow_pipe_cfg_set_miss_counter(cfg, true));
-    pipe = bench_create(cfg, &fwd, &drop);
+    pipe = testbed_create(cfg, &fwd, &drop);
     assert_doca_ok(doca_flow_pipe_basic_add_entry(0, pipe, NULL, 0, NULL, NULL, NULL, 0, NULL, &entry));
-    bench_process(0);
+    testbed_process(0);
     frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 7, 53);
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
     frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 7, 54);
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_DROPPED);
-    assert_int_equal(bench_packets(entry), 2);
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_DROPPED);
+    assert_int_equal(testbed_packets(entry), 2);
     assert_doca_ok(doca_flow_resource_query_pipe_miss(pipe, &query));
     assert_int_equal(query.counter.total_pkts, 1);
     assert_int_equal(query.counter.total_bytes, frame.length);
-    bench_down();
+    testbed_down();
 }
 
 static void ages_entries(void **state)
@@ -240,22 +240,22 @@ static void ages_entries(void **state)
     struct seen seen = {0};
     struct frame frame;
 
-    bench_up("vnf,hws", 2);
+    testbed_up("vnf,hws", 2);
     doca_flow_model_set_clock(1000000000);
     pipe = ports_pipe(64, &monitor);
     assert_doca_ok(add(pipe, 7, 1, 0, &seen, NULL));
     assert_doca_ok(add(pipe, 8, 1, 0, &seen, NULL));
-    bench_process(0);
+    testbed_process(0);
     doca_flow_model_set_clock(4000000000);
     frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 8, 53);
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
-    assert_int_equal(doca_flow_aging_handle(bench_port[0], 0, 0, 0), -1);
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
+    assert_int_equal(doca_flow_aging_handle(testbed_port[0], 0, 0, 0), -1);
     doca_flow_model_set_clock(6500000000);
-    assert_int_equal(doca_flow_aging_handle(bench_port[0], 0, 0, 0), 1);
+    assert_int_equal(doca_flow_aging_handle(testbed_port[0], 0, 0, 0), 1);
     assert_int_equal(seen.aged, 1);
-    assert_int_equal(doca_flow_aging_handle(bench_port[0], 0, 0, 0), -1);
+    assert_int_equal(doca_flow_aging_handle(testbed_port[0], 0, 0, 0), -1);
     doca_flow_model_set_clock(UINT64_MAX);
-    bench_down();
+    testbed_down();
 }
 
 static void forgets_pipes_that_are_gone(void **state)
@@ -266,21 +266,21 @@ static void forgets_pipes_that_are_gone(void **state)
     struct doca_flow_pipe *pipe;
     struct frame frame;
 
-    bench_up("vnf,hws", 2);
-    cfg = bench_cfg(0, "second", DOCA_FLOW_PIPE_BASIC, false);
+    testbed_up("vnf,hws", 2);
+    cfg = testbed_cfg(0, "second", DOCA_FLOW_PIPE_BASIC, false);
     assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, &all, NULL));
-    pipe = bench_create(cfg, &one, NULL);
+    pipe = testbed_create(cfg, &one, NULL);
     assert_doca_ok(doca_flow_pipe_basic_add_entry(0, pipe, &all, 0, NULL, NULL, NULL, 0, NULL, NULL));
     next = to_pipe(pipe);
-    (void)bench_all(0, &next);
+    (void)testbed_all(0, &next);
     frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 8, 53);
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
     doca_flow_pipe_destroy(pipe);
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_DROPPED);
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_DROPPED);
     doca_flow_port_pipes_flush(NULL);
-    doca_flow_port_pipes_flush(bench_port[0]);
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_MISSED);
-    bench_down();
+    doca_flow_port_pipes_flush(testbed_port[0]);
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_MISSED);
+    testbed_down();
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /* Pipes that grow, step by step as a public program expects it. */
-#include "bench.h"
+#include "testbed.h"
 
 static unsigned congested, resized;
 static uint32_t sizes[8];
@@ -52,9 +52,9 @@ static void grows_from_10_to_128(void **state)
     struct doca_flow_pipe *pipe;
     unsigned adds[80] = {0};
 
-    bench_callbacks(count_adds, on_pipe);
-    bench_up("switch,hws,cpds", 2);
-    cfg = bench_cfg(0, "growing", DOCA_FLOW_PIPE_BASIC, true);
+    testbed_callbacks(count_adds, on_pipe);
+    testbed_up("switch,hws,cpds", 2);
+    cfg = testbed_cfg(0, "growing", DOCA_FLOW_PIPE_BASIC, true);
     match.outer.l4_type_ext = DOCA_FLOW_L4_TYPE_EXT_UDP;
     match.outer.udp.l4_port.src_port = UINT16_MAX;
     assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, &match, NULL));
@@ -63,7 +63,7 @@ static void grows_from_10_to_128(void **state)
     assert_doca_ok(doca_flow_pipe_cfg_set_congestion_level_threshold(cfg, 80));
     assert_doca_ok(doca_flow_pipe_cfg_set_excluded_queue(cfg, 1));
     assert_doca_ok(doca_flow_pipe_cfg_set_user_ctx(cfg, &congested));
-    pipe = bench_create(cfg, &fwd, NULL);
+    pipe = testbed_create(cfg, &fwd, NULL);
     for (uint16_t i = 0; i < 80; i++) {
         unsigned before = congested;
 
@@ -72,12 +72,12 @@ static void grows_from_10_to_128(void **state)
         if (congested == before)
             continue;
         assert_doca_ok(doca_flow_pipe_resize(pipe, 50, on_size, on_relocate));
-        assert_doca_ok(doca_flow_entries_process(bench_port[0], 1, 0, 0));
+        assert_doca_ok(doca_flow_entries_process(testbed_port[0], 1, 0, 0));
         assert_int_equal(resized, before); /* not on the excluded queue */
-        bench_process(0);
+        testbed_process(0);
         assert_int_equal(resized, congested);
     }
-    bench_process(0);
+    testbed_process(0);
     assert_int_equal(size_count, 4);
     assert_int_equal(sizes[0], 16);
     assert_int_equal(sizes[1], 32);
@@ -88,7 +88,7 @@ static void grows_from_10_to_128(void **state)
         assert_int_equal(adds[i], 1);
     assert_doca_refused(doca_flow_pipe_basic_add_entry(1, pipe, NULL, 0, NULL, NULL, NULL, 0, NULL, NULL),
                         DOCA_ERROR_INVALID_VALUE, "excludes");
-    bench_down();
+    testbed_down();
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /* IP-in-IP and VXLAN, in and out: the published packets of the four combinations. */
-#include "bench.h"
+#include "testbed.h"
 
 #include <arpa/inet.h>
 
@@ -67,7 +67,7 @@ static struct doca_flow_pipe *encap_pipe(enum doca_flow_l3_type l3)
     struct doca_flow_match match = {.parser_meta = {.outer_l3_type = (enum doca_flow_l3_meta)UINT32_MAX}};
     struct doca_flow_actions templates[2], entry, *list[] = {&templates[0], &templates[1]};
     struct doca_flow_fwd fwd = to_port(1), drop = to_drop();
-    struct doca_flow_pipe_cfg *cfg = bench_cfg(1, "encap", DOCA_FLOW_PIPE_BASIC, true);
+    struct doca_flow_pipe_cfg *cfg = testbed_cfg(1, "encap", DOCA_FLOW_PIPE_BASIC, true);
     struct doca_flow_pipe *pipe;
 
     fill_template(&templates[0], l3, DOCA_FLOW_PROTO_IPV4);
@@ -75,7 +75,7 @@ static struct doca_flow_pipe *encap_pipe(enum doca_flow_l3_type l3)
     assert_doca_ok(doca_flow_pipe_cfg_set_domain(cfg, DOCA_FLOW_PIPE_DOMAIN_EGRESS));
     assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, &match, NULL));
     assert_doca_ok(doca_flow_pipe_cfg_set_actions(cfg, list, NULL, NULL, 2));
-    pipe = bench_create(cfg, &fwd, &drop);
+    pipe = testbed_create(cfg, &fwd, &drop);
     for (unsigned inner = 0; inner < 2; inner++) {
         const struct tunnel *tunnel = &tunnels[l3 == DOCA_FLOW_L3_TYPE_IP6][inner];
         struct doca_flow_header_format *outer = &entry.encap_cfg.encap.outer;
@@ -88,7 +88,7 @@ static struct doca_flow_pipe *encap_pipe(enum doca_flow_l3_type l3)
         match.parser_meta.outer_l3_type = inner == 0 ? DOCA_FLOW_L3_META_IPV4 : DOCA_FLOW_L3_META_IPV6;
         assert_doca_ok(doca_flow_pipe_basic_add_entry(0, pipe, &match, (uint8_t)inner, &entry, NULL, NULL, 0, NULL, NULL));
     }
-    bench_process(1);
+    testbed_process(1);
     return pipe;
 }
 
@@ -110,9 +110,9 @@ static void encapsulates(enum doca_flow_l3_type l3)
 {
     struct doca_flow_fwd fwd = to_port(1);
 
-    bench_up("vnf,hws", 2);
+    testbed_up("vnf,hws", 2);
     (void)encap_pipe(l3);
-    (void)bench_all(0, &fwd);
+    (void)testbed_all(0, &fwd);
     for (unsigned inner = 0; inner < 2; inner++) {
         bool outer6 = l3 == DOCA_FLOW_L3_TYPE_IP6;
         const struct tunnel *tunnel = &tunnels[outer6][inner];
@@ -126,9 +126,9 @@ static void encapsulates(enum doca_flow_l3_type l3)
         frame_ip(&expected, (struct ip){.src = tunnel->src, .dst = tunnel->dst, .tos = 0xd8, .ttl = 64,
                                         .proto = inner ? 41 : 4});
         add_inner(&expected, inner, "received on port 0, encapsulated, forwarded to port 1");
-        bench_expect_frame(0, &in, 1, &expected);
+        testbed_expect_frame(0, &in, 1, &expected);
     }
-    bench_down();
+    testbed_down();
 }
 
 static void encapsulates_in_ip4(void **state)
@@ -147,7 +147,7 @@ static struct doca_flow_pipe *decap_pipe(bool outer6, bool root, struct doca_flo
     struct doca_flow_match match = {0};
     struct doca_flow_actions actions = {.decap_type = DOCA_FLOW_RESOURCE_TYPE_NON_SHARED}, *list[] = {&actions};
     struct doca_flow_fwd fwd = to_port(0), next = miss != NULL ? to_pipe(miss) : to_drop();
-    struct doca_flow_pipe_cfg *cfg = bench_cfg(1, outer6 ? "decap6" : "decap4", DOCA_FLOW_PIPE_BASIC, root);
+    struct doca_flow_pipe_cfg *cfg = testbed_cfg(1, outer6 ? "decap6" : "decap4", DOCA_FLOW_PIPE_BASIC, root);
     struct doca_flow_pipe *pipe;
 
     match.parser_meta.outer_l3_type = outer6 ? DOCA_FLOW_L3_META_IPV6 : DOCA_FLOW_L3_META_IPV4;
@@ -159,7 +159,7 @@ static struct doca_flow_pipe *decap_pipe(bool outer6, bool root, struct doca_flo
     memset(&actions.decap_cfg.eth, 0xff, sizeof(actions.decap_cfg.eth));
     assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, &match, NULL));
     assert_doca_ok(doca_flow_pipe_cfg_set_actions(cfg, list, NULL, NULL, 1));
-    pipe = bench_create(cfg, &fwd, &next);
+    pipe = testbed_create(cfg, &fwd, &next);
     for (unsigned inner = 0; inner < 2; inner++) {
         memset(&match, 0, sizeof(match)); /* the pipe's l3_type counts, not the entry's */
         if (outer6)
@@ -171,7 +171,7 @@ static struct doca_flow_pipe *decap_pipe(bool outer6, bool root, struct doca_flo
         actions.decap_cfg.eth.type = inner ? DOCA_HTOBE16(0x86dd) : DOCA_HTOBE16(0x0800);
         assert_doca_ok(doca_flow_pipe_basic_add_entry(0, pipe, &match, 0, &actions, NULL, NULL, 0, NULL, NULL));
     }
-    bench_process(1);
+    testbed_process(1);
     return pipe;
 }
 
@@ -184,7 +184,7 @@ static void decapsulates_all_four(void **state)
     struct doca_flow_pipe *pipe6;
     struct frame in, expected;
 
-    bench_up("vnf,hws", 2);
+    testbed_up("vnf,hws", 2);
     pipe6 = decap_pipe(true, false, NULL, macs[1]);
     (void)decap_pipe(false, true, pipe6, macs[0]);
     for (unsigned outer6 = 0; outer6 < 2; outer6++)
@@ -197,11 +197,11 @@ static void decapsulates_all_four(void **state)
             frame_start(&expected);
             frame_eth(&expected, macs[outer6][inner][0], macs[outer6][inner][1], inner ? 0x86dd : 0x0800);
             add_inner(&expected, inner, "in a tunnel on port 1");
-            bench_expect_frame(1, &in, 0, &expected);
+            testbed_expect_frame(1, &in, 0, &expected);
         }
     frame_packet(&in, "192.0.2.1", "192.0.2.2", 17, 1, 2);
-    bench_expect(1, &in, DOCA_FLOW_MODEL_DROPPED);
-    bench_down();
+    testbed_expect(1, &in, DOCA_FLOW_MODEL_DROPPED);
+    testbed_down();
 }
 
 static void encapsulates_in_vxlan_and_back(void **state)
@@ -217,8 +217,8 @@ static void encapsulates_in_vxlan_and_back(void **state)
     struct doca_flow_pipe *pipe;
     struct frame in, tunnel;
 
-    bench_up("switch,hws", 2);
-    cfg = bench_cfg(0, "vxlan", DOCA_FLOW_PIPE_BASIC, true);
+    testbed_up("switch,hws", 2);
+    cfg = testbed_cfg(0, "vxlan", DOCA_FLOW_PIPE_BASIC, true);
     match.parser_meta.outer_l4_type = DOCA_FLOW_L4_META_UDP;
     match.parser_meta.inner_l3_type = (enum doca_flow_l3_meta)UINT32_MAX;
     encap.encap_type = DOCA_FLOW_RESOURCE_TYPE_NON_SHARED;
@@ -238,15 +238,15 @@ static void encapsulates_in_vxlan_and_back(void **state)
     assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, &match, NULL));
     assert_doca_ok(doca_flow_pipe_cfg_set_actions(cfg, templates, NULL, NULL, 2));
     assert_doca_ok(doca_flow_pipe_cfg_set_monitor(cfg, &monitor));
-    pipe = bench_create(cfg, &fwd, NULL);
+    pipe = testbed_create(cfg, &fwd, NULL);
     match.parser_meta.inner_l3_type = DOCA_FLOW_L3_META_NONE;
     assert_doca_ok(doca_flow_pipe_basic_add_entry(0, pipe, &match, 0, NULL, NULL, NULL, 0, NULL, &entry));
     match.parser_meta.inner_l3_type = DOCA_FLOW_L3_META_IPV4;
     assert_doca_ok(doca_flow_pipe_basic_add_entry(0, pipe, &match, 1, NULL, NULL, NULL, 0, NULL, NULL));
-    bench_process(0);
+    testbed_process(0);
 
     frame_packet(&in, "192.0.2.1", "192.0.2.2", 17, 1, 2);
-    result = bench_send(0, &in, DOCA_FLOW_MODEL_SENT);
+    result = testbed_send(0, &in, DOCA_FLOW_MODEL_SENT);
     assert_int_equal(result.outputs[0].length, in.length + 14 + 20 + 8 + 8);
     assert_true(frame_checksums_ok(result.outputs[0].frame, result.outputs[0].length));
     assert_true(memcmp(result.outputs[0].frame + 50, in.bytes, in.length) == 0);
@@ -254,12 +254,12 @@ static void encapsulates_in_vxlan_and_back(void **state)
     memcpy(tunnel.bytes, result.outputs[0].frame, result.outputs[0].length);
     tunnel.length = result.outputs[0].length;
     doca_flow_model_result_free(&result);
-    bench_expect_frame(0, &tunnel, 1, &in);
+    testbed_expect_frame(0, &tunnel, 1, &in);
 
     /* A counter counts the frame before its encapsulation. */
     assert_doca_ok(doca_flow_resource_query_entry(entry, &query));
     assert_int_equal(query.counter.total_bytes, in.length);
-    bench_down();
+    testbed_down();
 }
 
 int main(void)

@@ -69,7 +69,7 @@ static bool make_room(struct dataplane *dataplane, struct fault *fault)
         struct service *service = dataplane->services[i];
 
         for (struct answer *answer = service->answers; answer != NULL; answer = answer->next)
-            if (answer->late != 0 && answer->late < dataplane->follows)
+            if (answer->unused_since != 0 && answer->unused_since < dataplane->generation)
                 answer->used = false;
         if (!prune(dataplane, service, fault))
             return false;
@@ -135,15 +135,15 @@ static bool add_missing(struct dataplane *dataplane, struct service *service, co
 {
     for (struct answer *answer = service->answers; answer != NULL; answer = answer->next) {
         answer->used = false;
-        if (answer->late == 0)
-            answer->late = dataplane->follows; /* unless it has a slot */
+        if (answer->unused_since == 0)
+            answer->unused_since = dataplane->generation; /* unless it has a slot */
     }
     for (unsigned i = 0; i < vip->slot_count; i++) {
         struct answer *answer = find(service, &program->backends[vip->slots[i]].address);
 
         if (answer != NULL) {
             answer->used = true;
-            answer->late = 0;
+            answer->unused_since = 0;
         }
     }
     for (struct answer *answer = service->answers; answer != NULL; answer = answer->next)
@@ -158,7 +158,7 @@ static bool add_missing(struct dataplane *dataplane, struct service *service, co
 }
 
 /* Until the whole is done. */
-static bool settle(struct dataplane *dataplane, struct service *service, bool done, struct fault *fault)
+static bool complete(struct dataplane *dataplane, struct service *service, bool done, struct fault *fault)
 {
     done = flow_wait(&dataplane->flow.ports[PORT_OUT], fault) && done;
     for (struct answer *answer = service->answers; answer != NULL && done; answer = answer->next)
@@ -177,17 +177,17 @@ static bool inherit(struct dataplane *dataplane, struct service *service, const 
             continue;
         done = add(dataplane, service, service->vip, &old->backend, fault);
         if (done)
-            service->answers->late = old->late != 0 ? old->late : dataplane->follows;
+            service->answers->unused_since = old->unused_since != 0 ? old->unused_since : dataplane->generation;
     }
-    return settle(dataplane, service, done, fault);
+    return complete(dataplane, service, done, fault);
 }
 
-static bool follow(struct dataplane *dataplane, struct service *service, const struct program *program,
+static bool sync_answers(struct dataplane *dataplane, struct service *service, const struct program *program,
                     const struct vip *vip, struct fault *fault)
 {
     if (service->source == NULL && !add_source(dataplane, service, vip, fault))
         return false;
-    return settle(dataplane, service, add_missing(dataplane, service, program, vip, fault), fault);
+    return complete(dataplane, service, add_missing(dataplane, service, program, vip, fault), fault);
 }
 
 static bool remove_all(struct dataplane *dataplane, struct service *service, struct fault *fault)
@@ -204,7 +204,7 @@ static bool remove_all(struct dataplane *dataplane, struct service *service, str
 }
 
 const struct answer_ops siit_answers = {
-    .follow = follow,
+    .sync = sync_answers,
     .inherit = inherit,
     .prune = prune,
     .remove = remove_all,

@@ -1,5 +1,5 @@
 /* The compat as DOCA 3.2 wants its calls, on stand-ins of that shape. */
-#include "bench.h"
+#include "testbed.h"
 
 static doca_error_t stand_in_add(uint16_t queue, struct doca_flow_pipe *pipe, const struct doca_flow_match *match,
                                  uint8_t template, const struct doca_flow_actions *actions,
@@ -47,26 +47,26 @@ static void has_the_older_shape(void **state)
     struct frame frame;
 
     assert_true(!COMPAT_HAS_NAT64);
-    bench_up("vnf,hws", 2);
-    cfg = bench_cfg(0, "basic", DOCA_FLOW_PIPE_BASIC, false);
+    testbed_up("vnf,hws", 2);
+    cfg = testbed_cfg(0, "basic", DOCA_FLOW_PIPE_BASIC, false);
     memset(actions.outer.eth.dst_mac, 0xff, 6);
     assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, &match, NULL));
     assert_doca_ok(doca_flow_pipe_cfg_set_actions(cfg, templates, NULL, NULL, 1));
-    basic = bench_create(cfg, &fwd, NULL);
+    basic = testbed_create(cfg, &fwd, NULL);
     actions.outer.eth.dst_mac[5] = 1;
     assert_doca_ok(compat_basic_add(basic, &match, 0, &actions, NULL, &entry));
-    control = bench_create(bench_cfg(0, "control", DOCA_FLOW_PIPE_CONTROL, true), NULL, NULL);
+    control = testbed_create(testbed_cfg(0, "control", DOCA_FLOW_PIPE_CONTROL, true), NULL, NULL);
     next = to_pipe(basic);
     assert_doca_ok(compat_control_add(control, &match, &mask, NULL, NULL, NULL, 3, &next, NULL, NULL));
-    bench_process(0);
+    testbed_process(0);
     actions.outer.eth.dst_mac[5] = 2;
     assert_doca_ok(compat_basic_update(basic, 0, &actions, entry));
-    bench_process(0);
+    testbed_process(0);
     frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 1, 2);
-    result = bench_send(0, &frame, DOCA_FLOW_MODEL_SENT);
+    result = testbed_send(0, &frame, DOCA_FLOW_MODEL_SENT);
     assert_int_equal(result.outputs[0].frame[5], 2);
     doca_flow_model_result_free(&result);
-    bench_down();
+    testbed_down();
 }
 
 int main(void)

@@ -67,7 +67,7 @@ static void sprays(void **state)
     rig_down();
 }
 
-static void drops_and_counts_strays(void **state)
+static void drops_and_counts_other_packets(void **state)
 {
     struct frame frame;
 
@@ -134,10 +134,10 @@ static void survives_malformed_frames(void **state)
         sent += result.outputs[0].verdict == DOCA_FLOW_MODEL_SENT;
         doca_flow_model_result_free(&result);
     }
-    for (enum stray stray = STRAY_IP4; stray < STRAYS; stray++) {
+    for (enum drop_reason reason = DROP_MALFORMED4; reason < DROP_REASONS; reason++) {
         char path[64];
 
-        (void)snprintf(path, sizeof(path), "dropped/in/%s", stray_name(stray));
+        (void)snprintf(path, sizeof(path), "dropped/in/%s", drop_reason_name(reason));
         counted += rig_counter(path);
     }
     assert_int_equal(counted + rig_counter("vips/0/packets") + rig_counter("vips/1/packets") + rig_counter("vips/2/packets"),
@@ -173,7 +173,7 @@ int main(void)
         cmocka_unit_test(follows_the_source_port),
         cmocka_unit_test(keeps_a_client_at_its_backend),
         cmocka_unit_test(sprays),
-        cmocka_unit_test(drops_and_counts_strays),
+        cmocka_unit_test(drops_and_counts_other_packets),
         cmocka_unit_test(survives_malformed_frames),
         cmocka_unit_test(takes_one_slot_and_the_most),
     };

@@ -158,7 +158,7 @@ static void a_late_refusal_that_cannot_be_undone_is_put_right(void **state)
             countdown = 0;
             inconsistent += !rig.consistent;
             assert_true(change_load(again ? change_after() : change_before()));
-            assert_true(rig.consistent && rig.held == NULL);
+            assert_true(rig.consistent && rig.retained == NULL);
             if (again)
                 change_check_after();
             else
@@ -177,12 +177,12 @@ static void trying_again_keeps_nothing(void **state)
     for (unsigned i = 0; i < 20; i++)
         assert_true(!change_load(change_after()));
     assert_true(!rig.consistent);
-    for (const struct program *program = rig.held; program != NULL; program = program->next)
+    for (const struct program *program = rig.retained; program != NULL; program = program->next)
         held++;
     assert_true(held <= rig.dataplane.service_count);
     stuck = false;
     assert_true(change_load(change_after()));
-    assert_true(rig.held == NULL);
+    assert_true(rig.retained == NULL);
     change_check_after();
     rig_down();
 }

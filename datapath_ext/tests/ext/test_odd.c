@@ -24,12 +24,12 @@ static void start6(uint8_t proto)
 }
 
 /* The frame ends so, and one more is counted there. */
-static void expect_dropped(const char *stray)
+static void expect_dropped(const char *reason)
 {
     char path[64];
     json_int_t before;
 
-    (void)snprintf(path, sizeof(path), "dropped/in/%s", stray);
+    (void)snprintf(path, sizeof(path), "dropped/in/%s", reason);
     before = rig_counter(path);
     rig_expect(PORT_IN, &frame, DOCA_FLOW_MODEL_DROPPED);
     assert_int_equal(rig_counter(path), before + 1);

@@ -173,7 +173,7 @@ static void keeps_nothing_of_what_a_missing_port_refused(void **state)
     rig_up("l2-slots");
     rig.present[PORT_OUT] = false;
     rig_refuse(rig_json("l2-slots"), "port ext-out is gone: vip dns4 and all others are not served; a restart opens it");
-    assert_true(rig.held == NULL);
+    assert_true(rig.retained == NULL);
     rig_down();
 }
 
