@@ -5,8 +5,8 @@
 
 #include "compat.h"
 
-static const char *const drop_reason_names[DROP_REASONS] = {"malformed_ipv4", "malformed_ipv6", "ipv4_checksum", "fragment",
-                                                "fragment", "other"};
+static const char *const drop_reason_names[DROP_REASONS] = {"malformed_ipv4", "malformed_ipv6", "ipv4_checksum",
+                                                            "fragment", "fragment", "other"};
 
 const char *drop_reason_name(enum drop_reason reason)
 {

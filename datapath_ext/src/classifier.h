@@ -5,7 +5,15 @@
 
 #include "pipe.h"
 
-enum drop_reason { DROP_MALFORMED4, DROP_MALFORMED6, DROP_CHECKSUM, DROP_FRAGMENT4, DROP_FRAGMENT6, DROP_OTHER, DROP_REASONS };
+enum drop_reason {
+    DROP_MALFORMED4,
+    DROP_MALFORMED6,
+    DROP_CHECKSUM,
+    DROP_FRAGMENT4,
+    DROP_FRAGMENT6,
+    DROP_OTHER,
+    DROP_REASONS,
+};
 
 /* Two levels, so that an entry can be put beside the one it replaces: whichever wins, a packet meets one of them. */
 enum { PRIORITY_DROP = 0, PRIORITY_HIGH = 1, PRIORITY_LOW = 2, PRIORITY_DEFAULT = 7 };

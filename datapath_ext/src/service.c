@@ -135,7 +135,8 @@ struct service *service_build(struct dataplane *dataplane, const struct program 
         service_forget(service);
         return NULL;
     }
-    if (set_slots(dataplane, service, program, vip, fault) && service_sync_answers(dataplane, service, program, vip, fault))
+    if (set_slots(dataplane, service, program, vip, fault) &&
+        service_sync_answers(dataplane, service, program, vip, fault))
         return service;
     (void)service_remove(dataplane, service, NULL, &ignored);
     return NULL;
@@ -157,7 +158,8 @@ bool service_update(struct dataplane *dataplane, struct service *service, const 
         return false;
     service->vip = vip;
     /* Unless it was left, or attached, in vain. */
-    return service->attached || (service_detach(dataplane, service, fault) && service_attach(dataplane, service, fault));
+    return service->attached ||
+           (service_detach(dataplane, service, fault) && service_attach(dataplane, service, fault));
 }
 
 bool service_detach(struct dataplane *dataplane, struct service *service, struct fault *fault)
@@ -175,7 +177,8 @@ bool service_detach(struct dataplane *dataplane, struct service *service, struct
     return flow_queued(in, result, fault, "") && flow_wait(in, fault);
 }
 
-bool service_remove(struct dataplane *dataplane, struct service *service, struct service *successor, struct fault *fault)
+bool service_remove(struct dataplane *dataplane, struct service *service, struct service *successor,
+                    struct fault *fault)
 {
     struct flow_port *in = &dataplane->flow.ports[PORT_IN];
     bool done = true;

@@ -1,4 +1,5 @@
-/* A VIP as hardware has it: an entry of the classifier, its slots, and what leads answers back where they come this way. */
+/* A VIP as hardware has it: an entry of the classifier, its slots, and what leads answers back where they come this
+ * way. */
 #ifndef SERVICE_H_
 #define SERVICE_H_
 
@@ -61,8 +62,10 @@ bool service_inherit_answers(struct dataplane *dataplane, struct service *servic
                              const struct program *program, struct fault *fault);
 /* No packets come to it any more. On failure they may still. */
 bool service_detach(struct dataplane *dataplane, struct service *service, struct fault *fault);
-/* What service_detach() left of it, and the service itself, whatever fails. `successor`, if any, takes over its counts. */
-bool service_remove(struct dataplane *dataplane, struct service *service, struct service *successor, struct fault *fault);
+/* What service_detach() left of it, and the service itself, whatever fails. `successor`, if any, takes over its
+ * counts. */
+bool service_remove(struct dataplane *dataplane, struct service *service, struct service *successor,
+                    struct fault *fault);
 void service_forget(struct service *service);
 
 /* Brings the counters up to what hardware counted. */
