@@ -20,8 +20,8 @@ folder, lines = pathlib.Path(sys.argv[1]).resolve(), {}
 for report in map(json.loads, sys.stdin):
     for file in report["files"]:
         path = pathlib.Path(report["current_working_directory"], file["file"]).resolve()
-        if path.parent == folder:
-            counts = lines.setdefault(path.name, {})
+        if folder in path.parents:
+            counts = lines.setdefault(str(path.relative_to(folder)), {})
             for line in file["lines"]:  # a header or an included file has several reports
                 counts[line["line_number"]] = counts.get(line["line_number"], 0) + line["count"]
 files = {

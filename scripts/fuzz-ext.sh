@@ -31,7 +31,7 @@ for target in "$@"; do
     code=0
     start=$(date +%s)
     # shellcheck disable=SC2086 # a list of options
-    nice -n 10 "$build/tests/fuzz/fuzz_$target" -max_total_time="$seconds" $options -timeout=20 -rss_limit_mb=2048 \
+    CMOCKA_TEST_ABORT=1 nice -n 10 "$build/tests/fuzz/fuzz_$target" -max_total_time="$seconds" $options -timeout=20 -rss_limit_mb=2048 \
         -print_final_stats=1 -artifact_prefix="$found/" "$corpus" "$seeds" 2>"$log" || code=$?
     [ "$code" -eq 0 ] || failed=1
     awk -v target="$target" -v code="$code" -v seconds="$(($(date +%s) - start))" '

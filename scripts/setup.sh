@@ -9,7 +9,7 @@ packages="openvswitch-switch nsd dnsperf knot-dnsutils iproute2 ethtool iputils-
 # OVS-DPDK for bench-datapath and one test, which call it by its path: ovs-vswitchd stays the one that it was.
 packages="$packages dpdk openvswitch-switch-dpdk librte-mempool-ring23 librte-net-null23 librte-net-pcap23"
 # The software model of DOCA Flow and its tests, in datapath_ext.
-packages="$packages meson ninja-build gcc libc6-dev pkg-config libjansson-dev valgrind"
+packages="$packages meson ninja-build gcc libc6-dev pkg-config libjansson-dev libcmocka-dev valgrind"
 # The program of backends that takes packets out of tunnels, in datapath_ext/decap.
 packages="$packages clang libclang-rt-14-dev libbpf-dev linux-libc-dev"
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "bench.h"
-#include "check.h"
+#include "require.h"
 
 /* A slice is so short that most of them run undisturbed, whatever else the machine does: the middle one counts. */
 enum { SLICES = 101, ROUNDS_MAX = 101 };
@@ -24,8 +24,8 @@ static void run(const struct packets *packets)
     for (unsigned i = 0; i < PACKETS; i++) {
         struct doca_flow_model_result result;
 
-        CHECK_OK(doca_flow_model_receive(packets->port, packets->bytes[i], packets->length, &result));
-        CHECK(result.count == 1 && result.outputs[0].verdict == DOCA_FLOW_MODEL_SENT);
+        REQUIRE(doca_flow_model_receive(packets->port, packets->bytes[i], packets->length, &result) == DOCA_SUCCESS);
+        REQUIRE(result.count == 1 && result.outputs[0].verdict == DOCA_FLOW_MODEL_SENT);
         doca_flow_model_result_free(&result);
     }
 }
@@ -37,7 +37,7 @@ static void measure(const struct mode *mode, const struct settings *settings, do
     double slices[SLICES], slices_tsc[SLICES];
     struct engine engine;
 
-    mode_packets(mode, mode->way == ANSWERS, settings->vips, &packets);
+    mode_packets(mode, mode->direction == ANSWERS, settings->vips, &packets);
     bench_open(&engine, mode, settings->vips, devices);
     run(&packets); /* warms up */
     for (unsigned i = 0; i < SLICES; i++) {
@@ -58,14 +58,14 @@ json_t *memory_json(const struct settings *settings)
     unsigned rounds = settings->rounds < ROUNDS_MAX ? settings->rounds : ROUNDS_MAX;
     json_t *json = json_object();
 
-    CHECK(ns != NULL && tsc != NULL);
+    REQUIRE(ns != NULL && tsc != NULL);
     /* Modes take turns, so that what else the machine does hits all of them. */
     for (unsigned round = 0; round < rounds; round++)
         for (size_t i = 0; i < mode_count; i++)
-            if (setting_wants(settings, &modes[i]) && modes[i].way != BOTH)
+            if (setting_wants(settings, &modes[i]) && modes[i].direction != BOTH)
                 measure(&modes[i], settings, &ns[i][round], &tsc[i][round]);
     for (size_t i = 0; i < mode_count; i++)
-        if (setting_wants(settings, &modes[i]) && modes[i].way != BOTH) {
+        if (setting_wants(settings, &modes[i]) && modes[i].direction != BOTH) {
             double middle = median(ns[i], rounds); /* sorts */
 
             (void)json_object_set_new(

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "check.h"
+#include "require.h"
 #include "frame.h"
 
 enum { SLOTS = 64, BACKENDS = 4 };
@@ -109,7 +109,7 @@ void mode_packets(const struct mode *mode, bool answers, unsigned vips, struct p
     packets->port = answers ? DEVICE_OUT : DEVICE_IN;
     for (unsigned i = 0; i < PACKETS; i++) {
         make_frame(mode, answers, vips - 1, i, &frame);
-        CHECK(frame.length <= PACKET_MAX);
+        REQUIRE(frame.length <= PACKET_MAX);
         packets->length = frame.length;
         memcpy(packets->bytes[i], frame.bytes, frame.length);
     }

@@ -9,7 +9,7 @@
 
 enum { PACKETS = 1024, PACKET_MAX = 160, DEVICE_IN = 0, DEVICE_OUT = 1 };
 
-enum way {
+enum direction {
     QUERIES,
     ANSWERS, /* from the backends back to the client */
     BOTH,    /* queries, and an answer to each; only on devices */
@@ -18,7 +18,7 @@ enum way {
 struct mode {
     const char *name, *select, *forward;
     unsigned family, backend_family; /* of the VIP, and of its backends */
-    enum way way;
+    enum direction direction;
 };
 
 extern const struct mode modes[];

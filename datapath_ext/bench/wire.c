@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "check.h"
+#include "require.h"
 
 enum { BATCH = 64, SAMPLES = 1 << 20, ROUNDS_MAX = 101 };
 
@@ -53,11 +53,11 @@ static int open_socket(const char *name, uint16_t protocol)
     struct timeval patience = {.tv_usec = 100000};
     int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0), size = 1 << 23, yes = 1;
 
-    CHECK(fd >= 0);
-    CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)), 0);
-    CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
-    CHECK_EQ(setsockopt(fd, SOL_PACKET, PACKET_QDISC_BYPASS, &yes, sizeof(yes)), 0);
-    CHECK_EQ(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    REQUIRE(fd >= 0);
+    REQUIRE(setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)) == 0);
+    REQUIRE(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0);
+    REQUIRE(setsockopt(fd, SOL_PACKET, PACKET_QDISC_BYPASS, &yes, sizeof(yes)) == 0);
+    REQUIRE(bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0);
     return fd;
 }
 
@@ -67,9 +67,9 @@ static struct child start(const struct mode *mode, const struct settings *settin
     struct child child;
     char byte = 0;
 
-    CHECK(pipe(ready) == 0 && pipe(hold) == 0);
+    REQUIRE(pipe(ready) == 0 && pipe(hold) == 0);
     child.pid = fork();
-    CHECK(child.pid >= 0);
+    REQUIRE(child.pid >= 0);
     if (child.pid == 0) {
         struct engine engine;
         char ports[128];
@@ -77,16 +77,16 @@ static struct child start(const struct mode *mode, const struct settings *settin
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         (void)close(hold[1]);
         (void)snprintf(ports, sizeof(ports), "0=netdev:%s 1=netdev:%s", devices[0], devices[1]);
-        CHECK_EQ(setenv("DOCA_FLOW_MODEL_PORTS", ports, 1), 0);
+        REQUIRE(setenv("DOCA_FLOW_MODEL_PORTS", ports, 1) == 0);
         bench_open(&engine, mode, settings->vips, devices);
-        CHECK_EQ(write(ready[1], &byte, 1), 1);
+        REQUIRE(write(ready[1], &byte, 1) == 1);
         (void)read(hold[0], &byte, 1);
         engine_close(&engine);
         _exit(0);
     }
     (void)close(ready[1]);
     (void)close(hold[0]);
-    CHECK_EQ(read(ready[0], &byte, 1), 1);
+    REQUIRE(read(ready[0], &byte, 1) == 1);
     (void)close(ready[0]);
     child.hold = hold[1];
     return child;
@@ -95,7 +95,7 @@ static struct child start(const struct mode *mode, const struct settings *settin
 static void stop(struct child child)
 {
     (void)close(child.hold);
-    CHECK_EQ(waitpid(child.pid, NULL, 0), child.pid);
+    REQUIRE(waitpid(child.pid, NULL, 0) == child.pid);
 }
 
 static double cpu_seconds(pid_t pid)
@@ -103,8 +103,8 @@ static double cpu_seconds(pid_t pid)
     struct timespec used = {0};
     clockid_t clock;
 
-    CHECK_EQ(clock_getcpuclockid(pid, &clock), 0);
-    CHECK_EQ(clock_gettime(clock, &used), 0);
+    REQUIRE(clock_getcpuclockid(pid, &clock) == 0);
+    REQUIRE(clock_gettime(clock, &used) == 0);
     return (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
 }
 
@@ -123,7 +123,7 @@ static void send_some(int fd, const struct packets *packets, unsigned *next, uns
             messages[i].msg_hdr = (struct msghdr){.msg_iov = &parts[i], .msg_iovlen = 1};
         }
         sent = sendmmsg(fd, messages, some, 0);
-        CHECK(sent > 0);
+        REQUIRE(sent > 0);
         *next += (unsigned)sent;
         count -= (unsigned)sent;
     }
@@ -142,7 +142,7 @@ static unsigned take_some(int fd)
         messages[i].msg_hdr = (struct msghdr){.msg_iov = &parts[i], .msg_iovlen = 1};
     }
     taken = recvmmsg(fd, messages, BATCH, MSG_WAITFORONE, NULL);
-    CHECK(taken > 0 || errno == EAGAIN || errno == EINTR);
+    REQUIRE(taken > 0 || errno == EAGAIN || errno == EINTR);
     return taken > 0 ? (unsigned)taken : 0;
 }
 
@@ -150,16 +150,16 @@ static struct figures measure(const struct mode *mode, const struct settings *se
 {
     static struct packets packets, answers;
     static double samples[SAMPLES];
-    int in = open_socket(ends[mode->way == ANSWERS], mode->way == BOTH ? ETH_P_ALL : 0);
-    int out = open_socket(ends[mode->way != ANSWERS], ETH_P_ALL);
+    int in = open_socket(ends[mode->direction == ANSWERS], mode->direction == BOTH ? ETH_P_ALL : 0);
+    int out = open_socket(ends[mode->direction != ANSWERS], ETH_P_ALL);
     unsigned next = 0, next_answer = 0, flying = 0;
     uint64_t started, end, before, count = 0, lost = 0;
     size_t sample_count = 0;
     struct figures figures;
     double cpu;
 
-    mode_packets(mode, mode->way == ANSWERS, settings->vips, &packets);
-    if (mode->way == BOTH)
+    mode_packets(mode, mode->direction == ANSWERS, settings->vips, &packets);
+    if (mode->direction == BOTH)
         mode_packets(mode, true, settings->vips, &answers);
     started = now_ns();
     end = started + (uint64_t)(settings->seconds * 1e9);
@@ -170,7 +170,7 @@ static struct figures measure(const struct mode *mode, const struct settings *se
         send_some(in, &packets, &next, window - flying);
         flying = window;
         taken = take_some(out);
-        if (mode->way == BOTH) {
+        if (mode->direction == BOTH) {
             send_some(out, &answers, &next_answer, taken);
             taken = take_some(in);
         }
@@ -224,7 +224,7 @@ json_t *wire_json(const struct settings *settings)
     unsigned rounds = settings->wire_rounds < ROUNDS_MAX ? settings->wire_rounds : ROUNDS_MAX;
     json_t *json = json_object();
 
-    CHECK(figures != NULL);
+    REQUIRE(figures != NULL);
     if (!make_devices()) {
         free(figures);
         json_decref(json);

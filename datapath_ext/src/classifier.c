@@ -3,14 +3,14 @@
 #include <doca_bitfield.h>
 #include <string.h>
 
-#include "shim.h"
+#include "compat.h"
 
-static const char *const stray_names[STRAYS] = {"malformed_ipv4", "malformed_ipv6", "ipv4_checksum", "fragment",
-                                                "fragment", "other"};
+static const char *const drop_reason_names[DROP_REASONS] = {"malformed_ipv4", "malformed_ipv6", "ipv4_checksum",
+                                                            "fragment", "fragment", "other"};
 
-const char *stray_name(enum stray stray)
+const char *drop_reason_name(enum drop_reason reason)
 {
-    return stray_names[stray];
+    return drop_reason_names[reason];
 }
 
 static bool add(struct classifier *classifier, const struct doca_flow_match *match, const struct doca_flow_match *mask,
@@ -26,64 +26,64 @@ static bool add(struct classifier *classifier, const struct doca_flow_match *mat
         actions_mask.meta.pkt_meta = meta->pkt_meta != 0 ? UINT32_MAX : 0;
         actions_mask.meta.u32[1] = meta->u32[1] != 0 ? UINT32_MAX : 0;
     }
-    /* Only strays are counted here: the others' slots count them. */
-    result = shim_control_add(classifier->pipe, match, mask, meta != NULL ? &actions : NULL,
+    /* Only dropped packets are counted here: the others' slots count them. */
+    result = compat_control_add(classifier->pipe, match, mask, meta != NULL ? &actions : NULL,
                               meta != NULL ? &actions_mask : NULL, meta == NULL ? &monitor : NULL, priority, fwd,
                               classifier->port, entry);
     return flow_queued(classifier->port, result, fault, "adding an entry to the classifier");
 }
 
-static bool add_stray(struct classifier *classifier, enum stray stray, struct fault *fault)
+static bool add_drop(struct classifier *classifier, enum drop_reason reason, struct fault *fault)
 {
     struct doca_flow_match match = {0}, mask = {0};
     struct doca_flow_fwd drop = fwd_drop();
 
-    switch (stray) {
-    case STRAY_IP4:
-    case STRAY_IP6:
-        match.parser_meta.outer_l3_type = stray == STRAY_IP4 ? DOCA_FLOW_L3_META_IPV4 : DOCA_FLOW_L3_META_IPV6;
+    switch (reason) {
+    case DROP_MALFORMED4:
+    case DROP_MALFORMED6:
+        match.parser_meta.outer_l3_type = reason == DROP_MALFORMED4 ? DOCA_FLOW_L3_META_IPV4 : DOCA_FLOW_L3_META_IPV6;
         mask.parser_meta.outer_l3_type = (enum doca_flow_l3_meta)UINT32_MAX;
         mask.parser_meta.outer_l3_ok = UINT8_MAX; /* must be 0 */
         break;
-    case STRAY_CHECKSUM:
+    case DROP_CHECKSUM:
         match.parser_meta.outer_l3_type = DOCA_FLOW_L3_META_IPV4;
         mask.parser_meta.outer_l3_type = (enum doca_flow_l3_meta)UINT32_MAX;
         match.parser_meta.outer_l3_ok = 1;
         mask.parser_meta.outer_l3_ok = UINT8_MAX;
         mask.parser_meta.outer_ip4_checksum_ok = UINT8_MAX;
         break;
-    case STRAY_FRAGMENT4:
-    case STRAY_FRAGMENT6:
-        match.parser_meta.outer_l3_type = stray == STRAY_FRAGMENT4 ? DOCA_FLOW_L3_META_IPV4 : DOCA_FLOW_L3_META_IPV6;
+    case DROP_FRAGMENT4:
+    case DROP_FRAGMENT6:
+        match.parser_meta.outer_l3_type = reason == DROP_FRAGMENT4 ? DOCA_FLOW_L3_META_IPV4 : DOCA_FLOW_L3_META_IPV6;
         mask.parser_meta.outer_l3_type = (enum doca_flow_l3_meta)UINT32_MAX;
         match.parser_meta.outer_l3_ok = 1;
         mask.parser_meta.outer_l3_ok = UINT8_MAX;
         match.parser_meta.outer_ip_fragmented = 1;
         mask.parser_meta.outer_ip_fragmented = UINT8_MAX;
-        if (stray == STRAY_FRAGMENT4) { /* IPv6 has no header checksum, and this bit is 0 then */
+        if (reason == DROP_FRAGMENT4) { /* IPv6 has no header checksum, and this bit is 0 then */
             match.parser_meta.outer_ip4_checksum_ok = 1;
             mask.parser_meta.outer_ip4_checksum_ok = UINT8_MAX;
         }
         break;
-    case STRAY_OTHER:
-    case STRAYS:
+    case DROP_OTHER:
+    case DROP_REASONS:
     default:
         break;
     }
-    return add(classifier, &match, &mask, NULL, stray == STRAY_OTHER ? PRIORITY_REST : PRIORITY_STRAY, &drop,
-               &classifier->strays[stray], fault);
+    return add(classifier, &match, &mask, NULL, reason == DROP_OTHER ? PRIORITY_DEFAULT : PRIORITY_DROP, &drop,
+               &classifier->drops[reason], fault);
 }
 
 bool classifier_open(struct classifier *classifier, struct flow_port *port, uint32_t entries, struct fault *fault)
 {
     const struct pipe_spec spec = {.name = "classifier", .type = DOCA_FLOW_PIPE_CONTROL, .root = true,
-                                   .entries = entries + STRAYS};
+                                   .entries = entries + DROP_REASONS};
 
     *classifier = (struct classifier){.port = port};
     if (!pipe_create(port, &spec, &classifier->pipe, fault))
         return false;
-    for (enum stray stray = STRAY_IP4; stray < STRAYS; stray++)
-        if (!add_stray(classifier, stray, fault))
+    for (enum drop_reason reason = DROP_MALFORMED4; reason < DROP_REASONS; reason++)
+        if (!add_drop(classifier, reason, fault))
             return false;
     return flow_wait(port, fault);
 }
@@ -129,24 +129,21 @@ bool classifier_add(struct classifier *classifier, const struct vip *vip, uint32
 }
 
 bool classifier_add_answer(struct classifier *classifier, const struct vip *vip, const struct address *backend,
-                           uint32_t id, uint32_t priority, struct doca_flow_pipe *next,
-                           struct doca_flow_pipe_entry **entry, struct fault *fault)
+                           const struct prefix *clients, uint32_t id, uint32_t priority,
+                           const struct doca_flow_fwd *fwd, struct doca_flow_pipe_entry **entry, struct fault *fault)
 {
-    /* Only to clients that a translation made: the low 32 bits of other addresses are nobody's. */
-    static const struct address clients = {.family = 6, .bytes = {0x00, 0x64, 0xff, 0x9b}};
-    struct address all = {.family = 6}, prefix = {.family = 6};
+    struct address all = {.family = backend->family}, prefix = {.family = backend->family};
     struct doca_flow_match match = {0}, mask = {0};
     struct doca_flow_meta meta = {.pkt_meta = DOCA_HTOBE32(id)};
-    struct doca_flow_fwd fwd = fwd_list(next);
 
     memset(all.bytes, 0xff, sizeof(all.bytes));
-    memset(prefix.bytes, 0xff, 12);
-    match_packet(&match, &mask, 6, vip->protocol);
+    memset(prefix.bytes, 0xff, clients->length / 8);
+    match_packet(&match, &mask, backend->family, vip->protocol);
     put_source(&match.outer, backend);
     put_source(&mask.outer, &all);
-    put_destination(&match.outer, &clients);
+    put_destination(&match.outer, &clients->address);
     put_destination(&mask.outer, &prefix);
     ports_of(&match)->src_port = DOCA_HTOBE16(vip->port);
     ports_of(&mask)->src_port = UINT16_MAX;
-    return add(classifier, &match, &mask, &meta, priority, &fwd, entry, fault);
+    return add(classifier, &match, &mask, &meta, priority, fwd, entry, fault);
 }

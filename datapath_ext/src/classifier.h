@@ -5,15 +5,29 @@
 
 #include "pipe.h"
 
-enum stray { STRAY_IP4, STRAY_IP6, STRAY_CHECKSUM, STRAY_FRAGMENT4, STRAY_FRAGMENT6, STRAY_OTHER, STRAYS };
+enum drop_reason {
+    DROP_MALFORMED4,
+    DROP_MALFORMED6,
+    DROP_CHECKSUM,
+    DROP_FRAGMENT4,
+    DROP_FRAGMENT6,
+    DROP_OTHER,
+    DROP_REASONS,
+};
 
 /* Two levels, so that an entry can be put beside the one it replaces: whichever wins, a packet meets one of them. */
-enum { PRIORITY_STRAY = 0, PRIORITY_HIGH = 1, PRIORITY_LOW = 2, PRIORITY_REST = 7 };
+enum { PRIORITY_DROP = 0, PRIORITY_HIGH = 1, PRIORITY_LOW = 2, PRIORITY_DEFAULT = 7 };
+
+/* Addresses of one network; the length in whole bytes' bits. */
+struct prefix {
+    struct address address;
+    unsigned length;
+};
 
 struct classifier {
     struct flow_port *port;
     struct doca_flow_pipe *pipe;
-    struct doca_flow_pipe_entry *strays[STRAYS];
+    struct doca_flow_pipe_entry *drops[DROP_REASONS];
 };
 
 bool classifier_open(struct classifier *classifier, struct flow_port *port, uint32_t entries, struct fault *fault);
@@ -21,12 +35,12 @@ bool classifier_open(struct classifier *classifier, struct flow_port *port, uint
 /* Queries of the VIP: they get the service's id in u32[1] and go on to `next`. */
 bool classifier_add(struct classifier *classifier, const struct vip *vip, uint32_t id, uint32_t priority,
                     struct doca_flow_pipe *next, struct doca_flow_pipe_entry **entry, struct fault *fault);
-/* Answers of a backend to translated queries: they get the service's id in pkt_meta. */
+/* Answers of a backend to clients in the prefix: they get the service's id in pkt_meta. */
 bool classifier_add_answer(struct classifier *classifier, const struct vip *vip, const struct address *backend,
-                           uint32_t id, uint32_t priority, struct doca_flow_pipe *next,
-                           struct doca_flow_pipe_entry **entry, struct fault *fault);
+                           const struct prefix *clients, uint32_t id, uint32_t priority,
+                           const struct doca_flow_fwd *fwd, struct doca_flow_pipe_entry **entry, struct fault *fault);
 
 /* Fragments of both IP versions have the same name. */
-const char *stray_name(enum stray stray);
+const char *drop_reason_name(enum drop_reason reason);
 
 #endif

@@ -12,7 +12,7 @@
 /* The largest program there can be has a million slots with names that people can read. */
 enum { LINE_MAX_ = 128 << 20, CHUNK = 1 << 16, KEPT_MAX = 1 << 20 };
 
-struct pollfd client_wants(const struct client *client)
+struct pollfd client_poll(const struct client *client)
 {
     /* No new request while an answer waits: a client that never reads cannot make us hoard. */
     return (struct pollfd){.fd = client->fd, .events = client->out != NULL ? POLLOUT : POLLIN};
@@ -32,7 +32,7 @@ bool client_is_busy(const struct client *client)
     return client->in_length > 0 || client->out != NULL;
 }
 
-void client_give_way(struct client *client)
+void client_evict(struct client *client)
 {
     static const char gone[] = "{\"ok\":false,\"error\":\"request: found no end of the line, and another client needed "
                                "the place of the one that was silent longest\"}\n";

@@ -43,7 +43,7 @@ static json_t *run_status(struct engine *engine, struct reader *reader, struct f
 {
     if (!reader_close(reader))
         return NULL;
-    engine_watch(engine);
+    engine_check_ports(engine);
     return no_memory(report_status(engine), fault);
 }
 

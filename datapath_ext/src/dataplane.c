@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "answers.h"
+#include "service.h"
 
 /* Answers of each backend to each VIP, or fewer if there are not so many slots; twice, for VIPs that change. */
 static uint32_t answers_at_most(const struct budgets *budgets)
@@ -37,10 +37,10 @@ void dataplane_close(struct dataplane *dataplane)
     for (size_t i = 0; i < dataplane->service_count; i++)
         service_forget(dataplane->services[i]);
     free(dataplane->services);
-    while (dataplane->stuck != NULL) {
-        struct service *service = dataplane->stuck;
+    while (dataplane->undeleted != NULL) {
+        struct service *service = dataplane->undeleted;
 
-        dataplane->stuck = service->next;
+        dataplane->undeleted = service->next;
         service_forget(service);
     }
     targets_forget(dataplane);
@@ -65,7 +65,7 @@ bool dataplane_uses(const struct dataplane *dataplane, const struct program *pro
 
     for (size_t i = 0; i < dataplane->service_count && !used; i++)
         used = is_of(dataplane->services[i], program);
-    for (const struct service *service = dataplane->stuck; service != NULL && !used; service = service->next)
+    for (const struct service *service = dataplane->undeleted; service != NULL && !used; service = service->next)
         used = is_of(service, program);
     return used;
 }
@@ -73,7 +73,7 @@ bool dataplane_uses(const struct dataplane *dataplane, const struct program *pro
 static struct service *find_service(const struct dataplane *dataplane, const struct vip *vip)
 {
     for (size_t i = 0; i < dataplane->service_count; i++)
-        if (service_takes(dataplane->services[i], vip))
+        if (service_matches(dataplane->services[i], vip))
             return dataplane->services[i];
     return NULL;
 }
@@ -105,7 +105,7 @@ static bool check_room(const struct dataplane *dataplane, const struct program *
         const struct vip *vip = &program->vips[i];
         const struct service *service = find_service(dataplane, vip);
 
-        if (service == NULL || !service_fits(service, vip)) {
+        if (service == NULL || !service_updatable(service, vip)) {
             slots += vip->slot_count;
             counters += vip->slot_count;
         }
@@ -119,11 +119,11 @@ static bool check_room(const struct dataplane *dataplane, const struct program *
     return true;
 }
 
-static bool open_deliveries(struct dataplane *dataplane, const struct program *program, struct fault *fault)
+static bool open_forwarding(struct dataplane *dataplane, const struct program *program, struct fault *fault)
 {
     for (size_t i = 0; i < program->vip_count; i++)
-        if (!delivery_open(&dataplane->delivery, &dataplane->flow, &dataplane->budgets, program->vips[i].forward,
-                           fault))
+        if (!forward_open(&dataplane->forwarding[forward_number(program->vips[i].forward)], &dataplane->flow,
+                          &dataplane->budgets, program->vips[i].forward, fault))
             return fault_about(fault, "vip", program->vips[i].name);
     return true;
 }
@@ -137,7 +137,7 @@ static bool build(struct dataplane *dataplane, const struct program *program, st
         const struct service *service = find_service(dataplane, vip);
         bool high = service == NULL || service->priority == PRIORITY_LOW;
 
-        if (service != NULL && service_fits(service, vip))
+        if (service != NULL && service_updatable(service, vip))
             continue;
         built[i] = service_build(dataplane, program, vip, high ? PRIORITY_HIGH : PRIORITY_LOW, fault);
         if (built[i] == NULL)
@@ -153,24 +153,24 @@ static void discard(struct dataplane *dataplane, struct service **built, size_t 
 
         if (built[i] == NULL)
             continue;
-        if (service_leave(dataplane, built[i], &ignored)) {
+        if (service_detach(dataplane, built[i], &ignored)) {
             /* Packets may have come to it for a moment. */
             (void)service_remove(dataplane, built[i], find_service(dataplane, built[i]->vip), &ignored);
         } else { /* it may have packets; the next load tries again */
-            built[i]->next = dataplane->stuck;
-            dataplane->stuck = built[i];
+            built[i]->next = dataplane->undeleted;
+            dataplane->undeleted = built[i];
         }
     }
 }
 
-static bool release_stuck(struct dataplane *dataplane, struct fault *fault)
+static bool remove_undeleted(struct dataplane *dataplane, struct fault *fault)
 {
-    while (dataplane->stuck != NULL) {
-        struct service *service = dataplane->stuck;
+    while (dataplane->undeleted != NULL) {
+        struct service *service = dataplane->undeleted;
 
-        if (!service_leave(dataplane, service, fault))
+        if (!service_detach(dataplane, service, fault))
             return fault_about(fault, "vip", service->vip->name);
-        dataplane->stuck = service->next;
+        dataplane->undeleted = service->next;
         if (!service_remove(dataplane, service, find_service(dataplane, service->vip), fault))
             return false;
     }
@@ -182,7 +182,7 @@ static bool remove_at(struct dataplane *dataplane, size_t number, struct fault *
     struct service *service = dataplane->services[number];
     const char *name = service->vip->name;
 
-    if (!service_leave(dataplane, service, fault))
+    if (!service_detach(dataplane, service, fault))
         return fault_about(fault, "vip", name);
     dataplane->services[number] = dataplane->services[--dataplane->service_count];
     return service_remove(dataplane, service, NULL, fault) || fault_about(fault, "vip", name);
@@ -194,12 +194,12 @@ static bool replace(struct dataplane *dataplane, const struct program *program, 
 {
     struct service *service = *built, *old;
 
-    if (!service_enter(dataplane, service, fault))
+    if (!service_attach(dataplane, service, fault))
         return false;
     for (size_t i = 0; i < dataplane->service_count; i++)
-        if (service_takes(dataplane->services[i], vip)) {
-            if (!answers_inherit(dataplane, service, dataplane->services[i], program, fault) ||
-                !service_leave(dataplane, dataplane->services[i], fault))
+        if (service_matches(dataplane->services[i], vip)) {
+            if (!service_inherit_answers(dataplane, service, dataplane->services[i], program, fault) ||
+                !service_detach(dataplane, dataplane->services[i], fault))
                 return false;
             *built = NULL;
             dataplane->replaced++;
@@ -218,8 +218,8 @@ static bool switch_over(struct dataplane *dataplane, const struct program *progr
 {
     /* Backends answer from new addresses as soon as queries go there. */
     for (size_t i = 0; i < program->vip_count; i++)
-        if (built[i] == NULL && !answers_follow(dataplane, find_service(dataplane, &program->vips[i]), program,
-                                                &program->vips[i], fault))
+        if (built[i] == NULL && !service_sync_answers(dataplane, find_service(dataplane, &program->vips[i]), program,
+                                                        &program->vips[i], fault))
             return fault_about(fault, "vip", program->vips[i].name);
     if (!targets_update(dataplane, program, fault))
         return false;
@@ -243,7 +243,7 @@ static bool remove_others(struct dataplane *dataplane, const struct program *pro
         bool wanted = false;
 
         for (size_t v = 0; v < program->vip_count && !wanted; v++)
-            wanted = service_takes(dataplane->services[i], &program->vips[v]);
+            wanted = service_matches(dataplane->services[i], &program->vips[v]);
         if (wanted)
             continue;
         dataplane->removed++;
@@ -254,16 +254,16 @@ static bool remove_others(struct dataplane *dataplane, const struct program *pro
 
 /* First all that can fail without a packet noticing: pipes, tunnels and whole services beside the running ones. Then
  * packets move, and what is not needed any more goes. */
-bool dataplane_follow(struct dataplane *dataplane, const struct program *program, struct fault *fault)
+bool dataplane_apply(struct dataplane *dataplane, const struct program *program, struct fault *fault)
 {
     struct service **built, **services;
     bool done;
 
     dataplane->added = dataplane->replaced = dataplane->removed = 0;
     dataplane->slots_updated = dataplane->targets_updated = 0;
-    dataplane->follows++;
+    dataplane->generation++;
     if (!check_constants(dataplane, program, fault) || !check_room(dataplane, program, fault) ||
-        !release_stuck(dataplane, fault))
+        !remove_undeleted(dataplane, fault))
         return false;
     built = calloc(program->vip_count + 1, sizeof(struct service *));
     services = realloc(dataplane->services,
@@ -274,7 +274,7 @@ bool dataplane_follow(struct dataplane *dataplane, const struct program *program
         free(built);
         return fault_set(fault, "no memory for the program's VIPs");
     }
-    done = open_deliveries(dataplane, program, fault) && targets_add(dataplane, program, fault) &&
+    done = open_forwarding(dataplane, program, fault) && targets_add(dataplane, program, fault) &&
            build(dataplane, program, built, fault) && switch_over(dataplane, program, built, fault) &&
            remove_others(dataplane, program, fault);
     discard(dataplane, built, program->vip_count);

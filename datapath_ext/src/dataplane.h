@@ -3,7 +3,7 @@
 #define DATAPLANE_H_
 
 #include "classifier.h"
-#include "delivery.h"
+#include "forward.h"
 #include "selector.h"
 #include "target.h"
 
@@ -14,14 +14,14 @@ struct dataplane {
     struct budgets budgets;
     struct classifier queries, answers; /* of the port in, and of the port out */
     bool has_answers;
-    struct delivery delivery;
+    struct forward_pipes forwarding[FORWARD_MODE_COUNT]; /* as forward_modes */
     struct selector *selectors;
     struct target *targets;
     struct service **services;
     size_t service_count;
-    struct service *stuck; /* built in vain, and hardware did not let them go */
+    struct service *undeleted; /* built in vain, and hardware did not let them go */
     uint32_t next_id; /* of services and targets; never used twice */
-    unsigned follows; /* programs that it was to follow so far */
+    unsigned generation; /* programs that it was to apply so far */
     unsigned answer_count, answers_most; /* entries for answers, of all services */
     /* What the latest program took. */
     unsigned added, replaced, removed, slots_updated, targets_updated;
@@ -36,6 +36,6 @@ bool dataplane_uses(const struct dataplane *dataplane, const struct program *pro
 
 /* Makes hardware do what the program says: what is the same stays untouched. The program must live until the next one
  * is in place. On failure some of it may have been done; following the program before undoes it. */
-bool dataplane_follow(struct dataplane *dataplane, const struct program *program, struct fault *fault);
+bool dataplane_apply(struct dataplane *dataplane, const struct program *program, struct fault *fault);
 
 #endif

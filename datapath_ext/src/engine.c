@@ -13,7 +13,7 @@ bool engine_open(struct engine *engine, struct program *program, struct fault *f
         engine->program = NULL;
         return false;
     }
-    if (!dataplane_follow(&engine->dataplane, program, fault)) {
+    if (!dataplane_apply(&engine->dataplane, program, fault)) {
         engine_close(engine);
         return false;
     }
@@ -29,9 +29,9 @@ bool engine_open(struct engine *engine, struct program *program, struct fault *f
 }
 
 /* Frees held programs that nothing points into any more: all, once hardware has followed another one as a whole. */
-static void free_held(struct engine *engine)
+static void free_retained(struct engine *engine)
 {
-    struct program **link = &engine->held;
+    struct program **link = &engine->retained;
 
     while (*link != NULL) {
         struct program *program = *link;
@@ -49,7 +49,7 @@ void engine_close(struct engine *engine)
 {
     dataplane_close(&engine->dataplane);
     program_free(engine->program);
-    free_held(engine);
+    free_retained(engine);
     memset(engine, 0, sizeof(*engine));
 }
 
@@ -82,15 +82,15 @@ bool engine_load(struct engine *engine, struct program *program, struct fault *f
 {
     struct fault undoing = {0};
 
-    engine_watch(engine);
+    engine_check_ports(engine);
     if (!check_ports(engine, program, fault)) {
         engine_refuse(engine, fault);
         program_free(program);
         return false;
     }
-    if (dataplane_follow(&engine->dataplane, program, fault)) {
+    if (dataplane_apply(&engine->dataplane, program, fault)) {
         program_free(engine->program);
-        free_held(engine);
+        free_retained(engine);
         engine->program = program;
         engine->consistent = true;
         engine->draining = false;
@@ -100,10 +100,10 @@ bool engine_load(struct engine *engine, struct program *program, struct fault *f
         return true;
     }
     engine_refuse(engine, fault);
-    program->next = engine->held; /* services may point into it until it is undone */
-    engine->held = program;
-    engine->consistent = dataplane_follow(&engine->dataplane, engine->program, &undoing);
-    free_held(engine);
+    program->next = engine->retained; /* services may point into it until it is undone */
+    engine->retained = program;
+    engine->consistent = dataplane_apply(&engine->dataplane, engine->program, &undoing);
+    free_retained(engine);
     if (!engine->consistent)
         log_event(LOG_ERROR, "not_undone", "{s:s}", "error", undoing.text);
     return false;
@@ -161,7 +161,7 @@ bool engine_drain(struct engine *engine, const char *backend, unsigned *slots, s
     return true;
 }
 
-void engine_watch(struct engine *engine)
+void engine_check_ports(struct engine *engine)
 {
     for (unsigned i = 0; i < PORTS; i++) {
         const struct flow_port *port = &engine->dataplane.flow.ports[i];

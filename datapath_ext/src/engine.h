@@ -9,7 +9,7 @@
 struct engine {
     struct dataplane dataplane;
     struct program *program;
-    struct program *held; /* that hardware may still follow in part, since undoing failed */
+    struct program *retained; /* that hardware may still follow in part, since undoing failed */
     struct timespec started, loaded;
     unsigned loads, refused;
     bool consistent; /* hardware does what the program says */
@@ -28,6 +28,6 @@ void engine_refuse(struct engine *engine, const struct fault *fault);
 /* Moves the backend's slots to the next slots' backends, until the next load. */
 bool engine_drain(struct engine *engine, const char *backend, unsigned *slots, struct fault *fault);
 /* Looks whether the ports are still there, and logs what changed. */
-void engine_watch(struct engine *engine);
+void engine_check_ports(struct engine *engine);
 
 #endif

@@ -51,7 +51,7 @@ bool flow_wait(struct flow_port *port, struct fault *fault)
            fault_set(fault, "%u operations of port %s do not complete", port->outstanding, port->name);
 }
 
-void flow_settle(struct flow_port *port)
+void flow_flush(struct flow_port *port)
 {
     struct fault ignored = {0};
 

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "compat.h"
+
 static doca_error_t configure(struct doca_flow_pipe_cfg *cfg, const struct pipe_spec *spec)
 {
     const struct doca_flow_monitor monitor = {.counter_type = DOCA_FLOW_RESOURCE_TYPE_NON_SHARED};
@@ -45,9 +47,23 @@ bool pipe_create(struct flow_port *port, const struct pipe_spec *spec, struct do
 
 void pipe_discard(struct flow_port *port, struct doca_flow_pipe **pipe)
 {
-    flow_settle(port);
+    flow_flush(port);
     doca_flow_pipe_destroy(*pipe);
     *pipe = NULL;
+}
+
+bool update_entry(struct flow_port *port, struct doca_flow_pipe *pipe, uint8_t template,
+                  const struct doca_flow_actions *actions, struct doca_flow_pipe_entry *entry, struct fault *fault,
+                  const char *what)
+{
+    doca_error_t result = compat_basic_update(pipe, template, actions, entry);
+
+    if (result == DOCA_ERROR_AGAIN) {
+        if (!flow_wait(port, fault))
+            return false;
+        result = compat_basic_update(pipe, template, actions, entry);
+    }
+    return flow_queued(port, result, fault, what);
 }
 
 struct doca_flow_fwd fwd_port(uint16_t id)

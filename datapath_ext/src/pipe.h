@@ -24,6 +24,11 @@ bool pipe_create(struct flow_port *port, const struct pipe_spec *spec, struct do
 /* Destroys a pipe that could not be filled; nothing points to it yet. */
 void pipe_discard(struct flow_port *port, struct doca_flow_pipe **pipe);
 
+/* Updates a BASIC pipe's entry; waits first if another update of it is still under way. */
+bool update_entry(struct flow_port *port, struct doca_flow_pipe *pipe, uint8_t template,
+                  const struct doca_flow_actions *actions, struct doca_flow_pipe_entry *entry, struct fault *fault,
+                  const char *what);
+
 struct doca_flow_fwd fwd_port(uint16_t id);
 struct doca_flow_fwd fwd_pipe(struct doca_flow_pipe *pipe);
 struct doca_flow_fwd fwd_list(struct doca_flow_pipe *pipe);

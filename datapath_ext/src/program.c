@@ -5,24 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "forward.h"
 #include "json_read.h"
 #include "program_check.h"
+#include "selector.h"
 
-static const char *const selects[] = {"slots", "client", "spray", NULL};
-static const char *const forwards[] = {"l2", "ipip", "siit", NULL};
 static const char *const families[] = {"ipv4", "ipv6", NULL};
 static const char *const protocols[] = {"udp", "tcp", NULL};
 static const char *const fields[] = {"src_ip", "dst_ip", "src_port", "dst_port", NULL};
-
-const char *select_name(enum select select)
-{
-    return selects[select];
-}
-
-const char *forward_name(enum forward forward)
-{
-    return forwards[forward];
-}
 
 static bool read_version(struct reader *reader)
 {
@@ -98,10 +88,10 @@ static bool find_word(const char *word, const char *const *words, unsigned *valu
 static bool read_hash_fields(struct reader *reader, struct vip *vip)
 {
     static const char expected[] = "one or more of \"src_ip\", \"dst_ip\", \"src_port\", \"dst_port\"";
-    const json_t *array = reader_member(reader, "hash_fields", expected, vip->select == SELECT_CLIENT), *item;
+    const json_t *array = reader_member(reader, "hash_fields", expected, vip->select->has_fields), *item;
     size_t i;
 
-    if (vip->select != SELECT_CLIENT)
+    if (!vip->select->has_fields)
         return array == NULL || read_refuse(reader, "hash_fields", array, "none: they go with select \"client\"");
     if (array == NULL)
         return false;
@@ -149,10 +139,36 @@ static bool read_slots(struct reader *reader, const struct program *program, str
     return true;
 }
 
+static bool read_select(struct reader *reader, const struct select_ops **select)
+{
+    const char *names[SELECTION_COUNT + 1] = {NULL};
+    unsigned number;
+
+    for (size_t i = 0; i < SELECTION_COUNT; i++)
+        names[i] = selections[i]->name;
+    if (!read_word(reader, "select", names, &number))
+        return false;
+    *select = selections[number];
+    return true;
+}
+
+static bool read_forward(struct reader *reader, const struct forward_ops **forward)
+{
+    const char *names[FORWARD_MODE_COUNT + 1] = {NULL};
+    unsigned number;
+
+    for (size_t i = 0; i < FORWARD_MODE_COUNT; i++)
+        names[i] = forward_modes[i]->name;
+    if (!read_word(reader, "forward", names, &number))
+        return false;
+    *forward = forward_modes[number];
+    return true;
+}
+
 static bool read_vip(const json_t *json, size_t number, const struct program *program, struct vip *vip,
                      struct fault *fault)
 {
-    unsigned family, protocol, port, select, forward;
+    unsigned family, protocol, port;
     struct reader reader;
     char path[64];
 
@@ -162,12 +178,10 @@ static bool read_vip(const json_t *json, size_t number, const struct program *pr
     if (!read_word(&reader, "family", families, &family) ||
         !read_address(&reader, "address", family == 0 ? 4 : 6, true, &vip->address) ||
         !read_word(&reader, "protocol", protocols, &protocol) || !read_number(&reader, "port", 1, 65535, &port) ||
-        !read_word(&reader, "select", selects, &select) || !read_word(&reader, "forward", forwards, &forward))
+        !read_select(&reader, &vip->select) || !read_forward(&reader, &vip->forward))
         return fault_about(fault, "vip", vip->name);
     vip->protocol = protocol == 0 ? 17 : 6;
     vip->port = (uint16_t)port;
-    vip->select = (enum select)select;
-    vip->forward = (enum forward)forward;
     return (read_hash_fields(&reader, vip) && read_slots(&reader, program, vip) && reader_close(&reader)) ||
            fault_about(fault, "vip", vip->name);
 }

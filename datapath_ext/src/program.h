@@ -12,18 +12,8 @@ enum { PROGRAM_VERSION = 1, COUNTERS_OWN = 16, SLOTS_MAX = 32768 /* the source p
 enum { BACKENDS_MAX = 1 << 16 };
 enum { NAME_CHARACTERS = 160, NAME_SIZE = 4 * NAME_CHARACTERS + 1 /* UTF-8 */ };
 
-enum select {
-    SELECT_SLOTS,  /* by the source port, as the switch's own slots: (port >> 1) mod slots */
-    SELECT_CLIENT, /* by a hash of hash_fields */
-    SELECT_SPRAY,  /* by a random number per packet */
-};
-
-enum forward {
-    FORWARD_L2,   /* the backend's MAC address; the backend owns the VIP */
-    FORWARD_IPIP, /* in an IP packet to the backend; the backend owns the VIP */
-    FORWARD_SIIT, /* IPv4 clients and IPv6-only backends, translated both ways */
-};
-enum { FORWARDS = 3 };
+struct forward_ops;
+struct select_ops;
 
 enum hash_field {
     HASH_SRC_IP = 1 << 0,
@@ -49,9 +39,9 @@ struct vip {
     struct address address;
     uint8_t protocol; /* 6 or 17 */
     uint16_t port;
-    enum select select;
+    const struct select_ops *select;
     unsigned hash_fields;
-    enum forward forward;
+    const struct forward_ops *forward;
     unsigned slot_count;
     unsigned *slots; /* numbers of backends */
 };
@@ -83,8 +73,5 @@ struct program *program_read(json_t *json, struct fault *fault);
 struct program *program_read_text(const char *text, size_t length, struct fault *fault);
 struct program *program_read_file(const char *path, struct fault *fault);
 void program_free(struct program *program);
-
-const char *select_name(enum select select);
-const char *forward_name(enum forward forward);
 
 #endif

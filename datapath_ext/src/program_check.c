@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "forward.h"
+
 static bool same_address(const struct address *one, const struct address *other)
 {
     return memcmp(one, other, sizeof(*one)) == 0;
@@ -53,74 +55,6 @@ static bool check_vips(const struct program *program, struct fault *fault)
     return true;
 }
 
-static bool same_answers(const struct vip *one, const struct vip *other)
-{
-    return other->forward == FORWARD_SIIT && one->port == other->port && one->protocol == other->protocol;
-}
-
-/* An answer from a backend must lead back to one VIP: after translation nothing else tells them apart. `owners` has room
- * for a VIP's number and 1 per backend. */
-static bool check_answers_of(const struct program *program, size_t first, size_t *owners, struct fault *fault)
-{
-    memset(owners, 0, program->backend_count * sizeof(*owners));
-    for (size_t i = first; i < program->vip_count; i++) {
-        const struct vip *vip = &program->vips[i];
-
-        if (!same_answers(&program->vips[first], vip))
-            continue;
-        for (unsigned slot = 0; slot < vip->slot_count; slot++) {
-            size_t *owner = &owners[vip->slots[slot]];
-
-            if (*owner != 0 && *owner != i + 1)
-                return fault_set(fault, "$.vips[%zu].slots: found backend %s, which answers for vip %s from the same "
-                                 "port too, expected backends of its own (vip %s)", i,
-                                 program->backends[vip->slots[slot]].name, program->vips[*owner - 1].name, vip->name);
-            *owner = i + 1;
-        }
-    }
-    return true;
-}
-
-static bool check_answers(const struct program *program, struct fault *fault)
-{
-    size_t *owners = calloc(program->backend_count + 1, sizeof(*owners));
-    bool good = true;
-
-    if (owners == NULL)
-        return fault_set(fault, "no memory for the program");
-    for (size_t i = 0; i < program->vip_count && good; i++) {
-        bool first = program->vips[i].forward == FORWARD_SIIT;
-
-        for (size_t j = 0; j < i && first; j++)
-            first = !same_answers(&program->vips[i], &program->vips[j]);
-        good = !first || check_answers_of(program, i, owners, fault);
-    }
-    free(owners);
-    return good;
-}
-
-static bool check_backend(const struct program *program, const struct vip *vip, size_t number, unsigned slot,
-                          struct fault *fault)
-{
-    const struct backend *backend = &program->backends[vip->slots[slot]];
-    unsigned family = backend->address.family;
-
-    if (vip->forward == FORWARD_L2)
-        return true;
-    if (family == 0)
-        return fault_set(fault, "$.vips[%zu].slots[%u]: found backend %s without an address, expected one with an "
-                         "address (vip %s forwards by %s)", number, slot, backend->name, vip->name,
-                         forward_name(vip->forward));
-    if (vip->forward == FORWARD_SIIT && family != 6)
-        return fault_set(fault, "$.vips[%zu].slots[%u]: found backend %s with an IPv4 address, expected an IPv6 address "
-                         "(vip %s forwards by siit)", number, slot, backend->name, vip->name);
-    if (vip->forward == FORWARD_IPIP &&
-        (family == 4 ? program->tunnel_ip4.family : program->tunnel_ip6.family) == 0)
-        return fault_set(fault, "$.tunnel: found no IPv%u source address, expected one (vip %s has tunnels to backend "
-                         "%s)", family, vip->name, backend->name);
-    return true;
-}
-
 static bool check_budget(const char *what, unsigned long needed, unsigned given, const char *vip, struct fault *fault)
 {
     return needed <= given || fault_set(fault, "$.budgets.%s: found %u, expected %lu or more (vip %s does not fit)",
@@ -153,12 +87,14 @@ bool program_check(const struct program *program, struct fault *fault)
     for (size_t i = 0; i < program->vip_count; i++) {
         const struct vip *vip = &program->vips[i];
 
-        if (vip->forward == FORWARD_SIIT && vip->address.family != 4)
-            return fault_set(fault, "$.vips[%zu].address: found an IPv6 address, expected an IPv4 address (vip %s "
-                             "forwards by siit)", i, vip->name);
-        for (unsigned slot = 0; slot < vip->slot_count; slot++)
-            if (!check_backend(program, vip, i, slot, fault))
+        if (vip->forward->check_vip != NULL && !vip->forward->check_vip(vip, i, fault))
+            return false;
+        for (unsigned slot = 0; slot < vip->slot_count && vip->forward->check_backend != NULL; slot++)
+            if (!vip->forward->check_backend(program, vip, i, slot, fault))
                 return false;
     }
-    return check_answers(program, fault);
+    for (size_t i = 0; i < FORWARD_MODE_COUNT; i++)
+        if (forward_modes[i]->check_program != NULL && !forward_modes[i]->check_program(program, fault))
+            return false;
+    return true;
 }

@@ -73,49 +73,41 @@ static json_t *count_vip(struct service *service, struct fault *fault)
         return NULL;
     }
     backends = json_object();
-    for (unsigned i = 0; i < service->tally_count; i++) {
-        const struct tally *tally = &service->tallies[i];
+    for (unsigned i = 0; i < service->counter_count; i++) {
+        const struct backend_counter *counter = &service->counters[i];
 
-        packets += tally->packets;
-        bytes += tally->bytes;
-        (void)json_object_set_new(backends, tally->name,
-                                  json_pack("{s:I, s:I}", "packets", (json_int_t)tally->packets, "bytes",
-                                            (json_int_t)tally->bytes));
+        packets += counter->packets;
+        bytes += counter->bytes;
+        (void)json_object_set_new(backends, counter->name,
+                                  json_pack("{s:I, s:I}", "packets", (json_int_t)counter->packets, "bytes",
+                                            (json_int_t)counter->bytes));
     }
     return json_pack("{s:s, s:I, s:I, s:o}", "name", service->vip->name, "packets", (json_int_t)packets, "bytes",
                      (json_int_t)bytes, "backends", backends);
 }
 
-static bool count_strays(const struct classifier *classifier, json_t *object)
+static bool count_drops(const struct classifier *classifier, json_t *object)
 {
-    for (enum stray stray = STRAY_IP4; stray < STRAYS; stray++) {
-        json_int_t before = json_integer_value(json_object_get(object, stray_name(stray)));
+    for (enum drop_reason reason = DROP_MALFORMED4; reason < DROP_REASONS; reason++) {
+        json_int_t before = json_integer_value(json_object_get(object, drop_reason_name(reason)));
         uint64_t packets, bytes;
 
-        if (!count_entry(classifier->strays[stray], &packets, &bytes) ||
-            json_object_set_new(object, stray_name(stray), json_integer(before + (json_int_t)packets)) != 0)
+        if (!count_entry(classifier->drops[reason], &packets, &bytes) ||
+            json_object_set_new(object, drop_reason_name(reason), json_integer(before + (json_int_t)packets)) != 0)
             return false;
     }
     return true;
 }
 
-/* Packets that a pipe behind the classifier had nothing for: always 0, if the program is right. */
-static bool count_missed(const struct delivery *delivery, json_int_t *missed)
+/* Packets that a pipe behind the classifier had no entry for: always 0, if the program is right. */
+static bool count_missed(const struct dataplane *dataplane, json_int_t *missed)
 {
-    struct doca_flow_pipe *const pipes[] = {delivery->slots[FORWARD_L2], delivery->slots[FORWARD_IPIP],
-                                            delivery->slots[FORWARD_SIIT], delivery->plain, delivery->translated,
-                                            delivery->answers};
+    uint64_t packets = 0;
 
-    *missed = 0;
-    for (size_t i = 0; i < sizeof(pipes) / sizeof(pipes[0]); i++) {
-        uint64_t packets;
-
-        if (pipes[i] == NULL)
-            continue;
-        if (!count_misses(pipes[i], &packets))
+    for (size_t i = 0; i < FORWARD_MODE_COUNT; i++)
+        if (!forward_count_misses(&dataplane->forwarding[i], forward_modes[i], &packets))
             return false;
-        *missed += (json_int_t)packets;
-    }
+    *missed = (json_int_t)packets;
     return true;
 }
 
@@ -132,8 +124,8 @@ json_t *report_counters(struct engine *engine, struct fault *fault)
             goto release;
         (void)json_array_append_new(vips, vip);
     }
-    if (count_strays(&dataplane->queries, in) && count_strays(&dataplane->answers, out) &&
-        count_missed(&dataplane->delivery, &missed))
+    if (count_drops(&dataplane->queries, in) && count_drops(&dataplane->answers, out) &&
+        count_missed(dataplane, &missed))
         return json_pack("{s:b, s:o, s:{s:o, s:o, s:I}}", "ok", 1, "vips", vips, "dropped", "in", in, "out", out,
                          "missed", missed);
     (void)fault_set(fault, "counters of dropped packets cannot be read");
@@ -151,20 +143,13 @@ static json_t *dump_service(const struct service *service)
 
     for (unsigned i = 0; i < service->slot_count; i++) {
         const struct slot *slot = &service->slots[i];
-        const uint8_t *mac = slot->content.mac;
-        char text[18];
 
-        (void)snprintf(text, sizeof(text), "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3], mac[4],
-                       mac[5]);
-        (void)json_array_append_new(
-            slots, service->vip->forward == FORWARD_L2
-                       ? json_pack("{s:s, s:s}", "backend", service->tallies[slot->tally].name, "mac", text)
-                       : json_pack("{s:s, s:I}", "backend", service->tallies[slot->tally].name, "mark",
-                                   (json_int_t)slot->content.mark));
+        (void)json_array_append_new(slots, service->vip->forward->slot_report(service->counters[slot->counter].name,
+                                                                              &slot->content));
     }
     return json_pack("{s:s, s:I, s:i, s:s, s:s, s:o}", "vip", service->vip->name, "id", (json_int_t)service->id,
-                     "priority", (int)service->priority, "select", select_name(service->vip->select), "forward",
-                     forward_name(service->vip->forward), "slots", slots);
+                     "priority", (int)service->priority, "select", service->vip->select->name, "forward",
+                     service->vip->forward->name, "slots", slots);
 }
 
 json_t *report_dump(const struct engine *engine)
@@ -174,12 +159,12 @@ json_t *report_dump(const struct engine *engine)
     for (size_t i = 0; i < engine->dataplane.service_count; i++)
         (void)json_array_append_new(services, dump_service(engine->dataplane.services[i]));
     for (const struct selector *s = engine->dataplane.selectors; s != NULL; s = s->next)
-        (void)json_array_append_new(selectors, json_pack("{s:s, s:s, s:i, s:i}", "select", select_name(s->key.select),
-                                                         "forward", forward_name(s->key.forward), "slots",
+        (void)json_array_append_new(selectors, json_pack("{s:s, s:s, s:i, s:i}", "select", s->key.select->name,
+                                                         "forward", s->key.forward->name, "slots",
                                                          (int)s->key.slot_count, "vips", (int)s->users));
     for (const struct target *t = engine->dataplane.targets; t != NULL; t = t->next)
         (void)json_array_append_new(targets, json_pack("{s:s, s:s, s:i, s:i, s:I}", "backend", t->name, "forward",
-                                                       forward_name(t->forward), "inner", (int)t->inner, "outer",
+                                                       t->forward->name, "inner", (int)t->inner, "outer",
                                                        (int)t->outer, "mark", (json_int_t)t->mark));
     return json_pack("{s:b, s:O, s:o, s:o, s:o}", "ok", 1, "program", engine->program->source, "services", services,
                      "selectors", selectors, "backends", targets);

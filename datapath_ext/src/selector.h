@@ -3,15 +3,47 @@
 #ifndef SELECTOR_H_
 #define SELECTOR_H_
 
-#include "pipe.h"
+#include "forward.h"
+
+/* The table: the name is the program's word, and select_NAME the object, in selections/NAME.c. */
+#define SELECTIONS(SELECTION) \
+    SELECTION(slots)          \
+    SELECTION(client)         \
+    SELECTION(spray)
 
 /* What VIPs must agree in to share one; members that do not matter to the way of choosing are 0. */
 struct selector_key {
-    enum select select;
-    enum forward forward;
+    const struct select_ops *select;
+    const struct forward_ops *forward;
     unsigned family, fields, slot_count;
     uint8_t protocol;
 };
+
+/* A way to choose a slot. */
+struct select_ops {
+    const char *name; /* the program's word */
+    bool has_fields;  /* the program names fields for it: hash_fields */
+    enum doca_flow_pipe_type type; /* BASIC: an entry per value of the matched bits; HASH: per value of the hash */
+    /* The members of the key that matter. */
+    void (*fill_key)(const struct vip *vip, struct selector_key *key);
+    /* The bits of a packet that choose; `match` is for BASIC pipes only. */
+    void (*fill_match)(const struct selector_key *key, struct doca_flow_match *match, struct doca_flow_match *mask);
+    /* For BASIC pipes: the packets of a slot. */
+    void (*match_slot)(const struct selector_key *key, uint32_t slot, struct doca_flow_match *match);
+};
+
+#define SELECT_DECLARE(NAME) extern const struct select_ops select_##NAME;
+SELECTIONS(SELECT_DECLARE)
+#undef SELECT_DECLARE
+
+#define SELECT_COUNT(NAME) +1
+enum { SELECTION_COUNT = SELECTIONS(SELECT_COUNT) };
+#undef SELECT_COUNT
+
+extern const struct select_ops *const selections[SELECTION_COUNT];
+
+/* The header's ports, for the key's protocol. */
+struct doca_flow_header_l4_port *selector_ports(struct doca_flow_match *match, uint8_t protocol);
 
 struct selector {
     struct selector_key key;

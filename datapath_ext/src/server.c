@@ -24,7 +24,7 @@ struct server {
     bool bound;
     int listener, signals;
     struct client clients[CLIENTS];
-    uint64_t turn;
+    uint64_t last_active;
     time_t watched; /* when the ports were last looked at */
 };
 
@@ -137,7 +137,7 @@ static struct client *find_place(struct server *server)
 
         if (client->fd < 0)
             return client;
-        if (place == NULL || client->turn < place->turn)
+        if (place == NULL || client->last_active < place->last_active)
             place = client;
     }
     return place;
@@ -153,9 +153,9 @@ static void take_client(struct server *server)
     place = find_place(server);
     if (client_is_busy(place))
         log_event(LOG_WARNING, "too_many_clients", "{s:i}", "most", (int)CLIENTS);
-    client_give_way(place);
+    client_evict(place);
     place->fd = fd;
-    place->turn = ++server->turn;
+    place->last_active = ++server->last_active;
 }
 
 static bool take_signal(struct server *server)
@@ -177,7 +177,7 @@ static void watch(struct server *server, struct engine *engine)
     if (now.tv_sec == server->watched)
         return;
     server->watched = now.tv_sec;
-    engine_watch(engine);
+    engine_check_ports(engine);
 }
 
 /* Tells whoever started us that packets flow and commands are taken, if it wants to know. */
@@ -212,13 +212,13 @@ bool server_run(struct server *server, struct engine *engine, struct fault *faul
                                             {.fd = server->signals, .events = POLLIN}};
 
         for (unsigned i = 0; i < CLIENTS; i++)
-            ready[i + 2] = client_wants(&server->clients[i]);
+            ready[i + 2] = client_poll(&server->clients[i]);
         if (poll(ready, CLIENTS + 2, TICK_MS) < 0 && errno != EINTR)
             return fault_set(fault, "waiting for requests: %s", strerror(errno));
         watch(server, engine);
         for (unsigned i = 0; i < CLIENTS && !stop; i++)
             if (ready[i + 2].revents != 0) {
-                server->clients[i].turn = ++server->turn;
+                server->clients[i].last_active = ++server->last_active;
                 stop = client_serve(&server->clients[i], engine);
             }
         if (ready[0].revents != 0)

@@ -3,36 +3,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "answers.h"
+#include "compat.h"
 #include "service_slots.h"
-#include "shim.h"
 
-bool service_takes(const struct service *service, const struct vip *vip)
+bool service_matches(const struct service *service, const struct vip *vip)
 {
     return memcmp(&service->vip->address, &vip->address, sizeof(vip->address)) == 0 &&
            service->vip->protocol == vip->protocol && service->vip->port == vip->port;
 }
 
-bool service_fits(const struct service *service, const struct vip *vip)
+bool service_updatable(const struct service *service, const struct vip *vip)
 {
     struct selector_key key = selector_key_of(vip);
 
-    return service_takes(service, vip) && selector_key_same(&service->selector->key, &key);
+    return service_matches(service, vip) && selector_key_same(&service->selector->key, &key);
 }
 
 static struct slot_content content_of(const struct dataplane *dataplane, const struct vip *vip,
                                       const struct backend *backend)
 {
-    struct slot_content content = {.mark = MARK_PLAIN};
-    const struct target *target;
+    const struct target *target = vip->forward->targets != NULL ? target_find(dataplane, vip, backend) : NULL;
 
-    if (vip->forward == FORWARD_L2) {
-        memcpy(content.mac, backend->mac, 6);
-        return content;
-    }
-    target = target_find(dataplane, vip, backend);
-    content.mark = target != NULL ? target->mark : 0;
-    return content;
+    return vip->forward->slot_content(backend, target);
 }
 
 /* What each backend's slots hold, by the backend's number: looked up once, not once per slot. */
@@ -60,26 +52,27 @@ static bool set_slot(struct dataplane *dataplane, struct service *service, unsig
                      const struct slot_content *content, struct fault *fault)
 {
     struct flow_port *in = &dataplane->flow.ports[PORT_IN];
-    enum forward forward = service->selector->key.forward;
+    const struct forward_ops *forward = service->selector->key.forward;
+    const struct forward_pipes *pipes = &dataplane->forwarding[forward_number(forward)];
     struct slot *slot = &service->slots[number];
-    unsigned tally;
+    unsigned counter;
 
-    if (!tally_find(service, backend, &tally))
+    if (!counter_find(service, backend, &counter))
         return fault_set(fault, "no memory for counts");
-    if (slot->entry != NULL && slot->tally != tally && !slot_count(service, slot))
+    if (slot->entry != NULL && slot->counter != counter && !slot_count(service, slot))
         return fault_set(fault, "the counter of slot %u cannot be read", number);
     if (slot->entry == NULL) {
         slot->current = false;
-        if (!slot_add(&dataplane->delivery, in, forward, service->id, number, content, &slot->entry, fault))
+        if (!slot_add(pipes, in, forward, service->id, number, content, &slot->entry, fault))
             return false;
     } else if (!slot->current || memcmp(&slot->content, content, sizeof(*content)) != 0) {
         slot->current = false;
-        if (!slot_update(&dataplane->delivery, in, forward, content, slot->entry, fault))
+        if (!slot_update(pipes, in, forward, content, slot->entry, fault))
             return false;
         dataplane->slots_updated++;
     }
     slot->content = *content;
-    slot->tally = tally;
+    slot->counter = counter;
     return true;
 }
 
@@ -98,6 +91,29 @@ static bool set_slots(struct dataplane *dataplane, struct service *service, cons
     return done;
 }
 
+bool service_sync_answers(struct dataplane *dataplane, struct service *service, const struct program *program,
+                            const struct vip *vip, struct fault *fault)
+{
+    const struct answer_ops *ops = vip->forward->answers;
+
+    return ops == NULL || ops->sync(dataplane, service, program, vip, fault);
+}
+
+bool service_inherit_answers(struct dataplane *dataplane, struct service *service, const struct service *before,
+                             const struct program *program, struct fault *fault)
+{
+    const struct answer_ops *ops = service->vip->forward->answers;
+
+    return ops == NULL || ops->inherit(dataplane, service, before, program, fault);
+}
+
+static bool prune_answers(struct dataplane *dataplane, struct service *service, struct fault *fault)
+{
+    const struct answer_ops *ops = service->vip->forward->answers;
+
+    return ops == NULL || ops->prune(dataplane, service, fault);
+}
+
 struct service *service_build(struct dataplane *dataplane, const struct program *program, const struct vip *vip,
                               uint32_t priority, struct fault *fault)
 {
@@ -114,63 +130,67 @@ struct service *service_build(struct dataplane *dataplane, const struct program 
     service->priority = priority;
     service->slot_count = vip->slot_count;
     service->selector = selector_get(&dataplane->selectors, &dataplane->flow.ports[PORT_IN], vip,
-                                     dataplane->delivery.slots[vip->forward], fault);
+                                     dataplane->forwarding[forward_number(vip->forward)].slots, fault);
     if (service->selector == NULL) {
         service_forget(service);
         return NULL;
     }
-    if (set_slots(dataplane, service, program, vip, fault) && answers_follow(dataplane, service, program, vip, fault))
+    if (set_slots(dataplane, service, program, vip, fault) &&
+        service_sync_answers(dataplane, service, program, vip, fault))
         return service;
     (void)service_remove(dataplane, service, NULL, &ignored);
     return NULL;
 }
 
-bool service_enter(struct dataplane *dataplane, struct service *service, struct fault *fault)
+bool service_attach(struct dataplane *dataplane, struct service *service, struct fault *fault)
 {
-    service->entered = classifier_add(&dataplane->queries, service->vip, service->id, service->priority,
+    service->attached = classifier_add(&dataplane->queries, service->vip, service->id, service->priority,
                                       service->selector->pipe, &service->entry, fault) &&
                        flow_wait(dataplane->queries.port, fault);
-    return service->entered;
+    return service->attached;
 }
 
 /* Answers of new backends are let in already; those of old ones are as long as they may come. */
 bool service_update(struct dataplane *dataplane, struct service *service, const struct program *program,
                     const struct vip *vip, struct fault *fault)
 {
-    if (!set_slots(dataplane, service, program, vip, fault) || !answers_prune(dataplane, service, fault))
+    if (!set_slots(dataplane, service, program, vip, fault) || !prune_answers(dataplane, service, fault))
         return false;
     service->vip = vip;
-    /* Unless it was left, or entered, in vain. */
-    return service->entered || (service_leave(dataplane, service, fault) && service_enter(dataplane, service, fault));
+    /* Unless it was left, or attached, in vain. */
+    return service->attached ||
+           (service_detach(dataplane, service, fault) && service_attach(dataplane, service, fault));
 }
 
-bool service_leave(struct dataplane *dataplane, struct service *service, struct fault *fault)
+bool service_detach(struct dataplane *dataplane, struct service *service, struct fault *fault)
 {
     struct flow_port *in = &dataplane->flow.ports[PORT_IN];
     doca_error_t result;
 
     if (service->entry == NULL)
         return true;
-    result = shim_remove(service->entry);
+    result = compat_remove(service->entry);
     if (result != DOCA_SUCCESS)
         return fault_doca(fault, result, "removing a VIP");
     service->entry = NULL;
-    service->entered = false;
+    service->attached = false;
     return flow_queued(in, result, fault, "") && flow_wait(in, fault);
 }
 
-bool service_remove(struct dataplane *dataplane, struct service *service, struct service *heir, struct fault *fault)
+bool service_remove(struct dataplane *dataplane, struct service *service, struct service *successor,
+                    struct fault *fault)
 {
     struct flow_port *in = &dataplane->flow.ports[PORT_IN];
     bool done = true;
 
-    if (heir != NULL)
-        service_bequeath(service, heir);
+    if (successor != NULL)
+        service_transfer_counts(service, successor);
     for (unsigned i = 0; i < service->slot_count; i++)
         if (service->slots[i].entry != NULL)
-            done = flow_queued(in, shim_remove(service->slots[i].entry), fault, "removing a slot") && done;
+            done = flow_queued(in, compat_remove(service->slots[i].entry), fault, "removing a slot") && done;
     done = flow_wait(in, fault) && done;
-    done = answers_remove(dataplane, service, fault) && done;
+    if (service->vip->forward->answers != NULL)
+        done = service->vip->forward->answers->remove(dataplane, service, fault) && done;
     selector_put(&dataplane->selectors, service->selector);
     service_forget(service);
     return done;
@@ -184,9 +204,9 @@ void service_forget(struct service *service)
         service->answers = answer->next;
         free(answer);
     }
-    for (unsigned i = 0; i < service->tally_count; i++)
-        free(service->tallies[i].name);
-    free(service->tallies);
+    for (unsigned i = 0; i < service->counter_count; i++)
+        free(service->counters[i].name);
+    free(service->counters);
     free(service->slots);
     free(service);
 }

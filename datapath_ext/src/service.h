@@ -1,11 +1,12 @@
-/* A VIP as hardware has it: an entry of the classifier, its slots, and for siit what leads answers back. */
+/* A VIP as hardware has it: an entry of the classifier, its slots, and what leads answers back where they come this
+ * way. */
 #ifndef SERVICE_H_
 #define SERVICE_H_
 
 #include "dataplane.h"
 
 /* Packets that went to a backend, also through slots that are another's now. */
-struct tally {
+struct backend_counter {
     char *name;
     uint64_t packets, bytes;
 };
@@ -14,8 +15,8 @@ struct slot {
     struct doca_flow_pipe_entry *entry;
     struct slot_content content;
     bool current;            /* hardware has this content; false: something was refused late, and it may have another */
-    unsigned tally;          /* whose packets it counts now */
-    uint64_t packets, bytes; /* of its counter, that are in a tally already */
+    unsigned counter;          /* whose packets it counts now */
+    uint64_t packets, bytes; /* of its counter, that are in a counter already */
 };
 
 struct answer {
@@ -23,7 +24,7 @@ struct answer {
     struct doca_flow_pipe_entry *entry;
     bool added; /* hardware has it; false: it, or one added with it, was refused late */
     bool used;
-    unsigned late; /* the load that took the backend's last slot; 0: it has slots */
+    unsigned unused_since; /* the generation that took the backend's last slot; 0: it has slots */
     struct answer *next;
 };
 
@@ -32,35 +33,42 @@ struct service {
     uint32_t id, priority;
     struct selector *selector;
     struct doca_flow_pipe_entry *entry; /* NULL until packets may come */
-    bool entered;                       /* they do come */
+    bool attached;                       /* they do come */
     struct slot *slots;
     unsigned slot_count;
-    struct tally *tallies;
-    unsigned tally_count;
+    struct backend_counter *counters;
+    unsigned counter_count;
     struct answer *answers;
     struct doca_flow_pipe_entry *source; /* that puts the VIP into answers */
     struct service *next;                /* among those that hardware did not let go */
 };
 
 /* Whether hardware's slots can become those of the VIP in place. */
-bool service_fits(const struct service *service, const struct vip *vip);
+bool service_updatable(const struct service *service, const struct vip *vip);
 /* Whether both take the same packets. */
-bool service_takes(const struct service *service, const struct vip *vip);
+bool service_matches(const struct service *service, const struct vip *vip);
 
 /* All but the entry that lets packets in. NULL if something was refused; then nothing of it is left. */
 struct service *service_build(struct dataplane *dataplane, const struct program *program, const struct vip *vip,
                               uint32_t priority, struct fault *fault);
-bool service_enter(struct dataplane *dataplane, struct service *service, struct fault *fault);
-/* Slots that differ, in place, after answers_follow(). */
+bool service_attach(struct dataplane *dataplane, struct service *service, struct fault *fault);
+/* Slots that differ, in place, after service_sync_answers(). */
 bool service_update(struct dataplane *dataplane, struct service *service, const struct program *program,
                     const struct vip *vip, struct fault *fault);
+/* Entries for answers, for modes that have some; see struct answer_ops. */
+bool service_sync_answers(struct dataplane *dataplane, struct service *service, const struct program *program,
+                            const struct vip *vip, struct fault *fault);
+bool service_inherit_answers(struct dataplane *dataplane, struct service *service, const struct service *before,
+                             const struct program *program, struct fault *fault);
 /* No packets come to it any more. On failure they may still. */
-bool service_leave(struct dataplane *dataplane, struct service *service, struct fault *fault);
-/* What service_leave() left of it, and the service itself, whatever fails. `heir`, if any, takes over its counts. */
-bool service_remove(struct dataplane *dataplane, struct service *service, struct service *heir, struct fault *fault);
+bool service_detach(struct dataplane *dataplane, struct service *service, struct fault *fault);
+/* What service_detach() left of it, and the service itself, whatever fails. `successor`, if any, takes over its
+ * counts. */
+bool service_remove(struct dataplane *dataplane, struct service *service, struct service *successor,
+                    struct fault *fault);
 void service_forget(struct service *service);
 
-/* Brings the tallies up to what hardware counted. */
+/* Brings the counters up to what hardware counted. */
 bool service_count(struct service *service);
 
 #endif

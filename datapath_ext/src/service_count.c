@@ -6,28 +6,28 @@
 #include "service.h"
 #include "service_slots.h"
 
-bool tally_find(struct service *service, const char *name, unsigned *number)
+bool counter_find(struct service *service, const char *name, unsigned *number)
 {
-    struct tally *tallies;
+    struct backend_counter *counters;
     char *copy;
 
-    for (*number = 0; *number < service->tally_count; (*number)++)
-        if (strcmp(service->tallies[*number].name, name) == 0)
+    for (*number = 0; *number < service->counter_count; (*number)++)
+        if (strcmp(service->counters[*number].name, name) == 0)
             return true;
-    tallies = realloc(service->tallies, (service->tally_count + 1) * sizeof(*tallies));
-    if (tallies == NULL)
+    counters = realloc(service->counters, (service->counter_count + 1) * sizeof(*counters));
+    if (counters == NULL)
         return false;
-    service->tallies = tallies;
+    service->counters = counters;
     copy = strdup(name);
     if (copy == NULL)
         return false;
-    tallies[service->tally_count++] = (struct tally){.name = copy};
+    counters[service->counter_count++] = (struct backend_counter){.name = copy};
     return true;
 }
 
 bool slot_count(struct service *service, struct slot *slot)
 {
-    struct tally *tally = &service->tallies[slot->tally];
+    struct backend_counter *counter = &service->counters[slot->counter];
     uint64_t packets, bytes;
 
     if (slot->entry == NULL)
@@ -36,8 +36,8 @@ bool slot_count(struct service *service, struct slot *slot)
         return false;
     if (packets < slot->packets) /* should hardware start anew at an update, as no document excludes */
         slot->packets = slot->bytes = 0;
-    tally->packets += packets - slot->packets;
-    tally->bytes += bytes - slot->bytes;
+    counter->packets += packets - slot->packets;
+    counter->bytes += bytes - slot->bytes;
     slot->packets = packets;
     slot->bytes = bytes;
     return true;
@@ -51,15 +51,15 @@ bool service_count(struct service *service)
     return true;
 }
 
-void service_bequeath(struct service *service, struct service *heir)
+void service_transfer_counts(struct service *service, struct service *successor)
 {
     (void)service_count(service); /* if a counter cannot be read, what is tallied counts */
-    for (unsigned i = 0; i < service->tally_count; i++) {
+    for (unsigned i = 0; i < service->counter_count; i++) {
         unsigned number;
 
-        if (!tally_find(heir, service->tallies[i].name, &number))
+        if (!counter_find(successor, service->counters[i].name, &number))
             return;
-        heir->tallies[number].packets += service->tallies[i].packets;
-        heir->tallies[number].bytes += service->tallies[i].bytes;
+        successor->counters[number].packets += service->counters[i].packets;
+        successor->counters[number].bytes += service->counters[i].bytes;
     }
 }

@@ -4,10 +4,10 @@
 
 #include "service.h"
 
-/* The number of the backend's tally, made if there is none. False without memory. */
-bool tally_find(struct service *service, const char *name, unsigned *number);
-/* Brings the tally of the slot's backend up to its counter. */
+/* The number of the backend's counter, made if there is none. False without memory. */
+bool counter_find(struct service *service, const char *name, unsigned *number);
+/* Brings the counter of the slot's backend up to its counter. */
 bool slot_count(struct service *service, struct slot *slot);
-void service_bequeath(struct service *service, struct service *heir);
+void service_transfer_counts(struct service *service, struct service *successor);
 
 #endif

@@ -3,9 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compat.h"
 #include "dataplane.h"
-#include "shim.h"
-#include "translate.h"
 
 struct target *target_find(const struct dataplane *dataplane, const struct vip *vip, const struct backend *backend)
 {
@@ -18,42 +17,30 @@ struct target *target_find(const struct dataplane *dataplane, const struct vip *
 
 static struct flow_port *port_of(struct dataplane *dataplane, const struct target *target)
 {
-    return &dataplane->flow.ports[target->forward == FORWARD_IPIP ? PORT_OUT : PORT_IN];
+    return &dataplane->flow.ports[target->forward->targets->port];
 }
 
-static struct tunnel tunnel_to(const struct program *program, const struct backend *backend)
+static const struct forward_pipes *pipes_of(const struct dataplane *dataplane, const struct target *target)
 {
-    struct tunnel tunnel = {.src = backend->address.family == 4 ? program->tunnel_ip4 : program->tunnel_ip6,
-                            .dst = backend->address};
-
-    memcpy(tunnel.src_mac, program->tunnel_mac, 6);
-    memcpy(tunnel.dst_mac, backend->mac, 6);
-    return tunnel;
+    return &dataplane->forwarding[forward_number(target->forward)];
 }
 
-static bool same(const struct target *target, const struct backend *backend, const struct tunnel *tunnel)
+static bool same(const struct target *target, const struct target_headers *headers)
 {
-    if (!target->current)
-        return false;
-    if (target->forward == FORWARD_IPIP)
-        return memcmp(&target->tunnel, tunnel, sizeof(*tunnel)) == 0;
-    return memcmp(target->backend.mac, backend->mac, 6) == 0 &&
-           memcmp(&target->backend.address, &backend->address, sizeof(backend->address)) == 0;
+    return target->current && memcmp(&target->headers, headers, sizeof(*headers)) == 0;
 }
 
-static bool update(struct dataplane *dataplane, struct target *target, const struct backend *backend,
-                   const struct tunnel *tunnel, struct fault *fault)
+static bool update(struct dataplane *dataplane, struct target *target, const struct target_headers *headers,
+                   struct fault *fault)
 {
     struct flow_port *port = port_of(dataplane, target);
-    bool done = target->forward == FORWARD_IPIP
-                    ? tunnel_update(&dataplane->delivery, port, target->inner, tunnel, target->entry, fault)
-                    : translation_update(&dataplane->delivery, port, backend, target->entry, fault);
+    bool done = target->forward->targets->update(pipes_of(dataplane, target), port, target->inner, headers,
+                                                 target->entry, fault);
 
     target->current = flow_wait(port, fault) && done;
     if (!target->current)
         return false;
-    target->backend = *backend;
-    target->tunnel = *tunnel;
+    target->headers = *headers;
     dataplane->targets_updated++;
     return true;
 }
@@ -76,7 +63,7 @@ static bool check_room(const struct dataplane *dataplane, struct fault *fault)
 }
 
 static bool add(struct dataplane *dataplane, const struct vip *vip, const struct backend *backend,
-                const struct tunnel *tunnel, struct fault *fault)
+                const struct target_headers *headers, struct fault *fault)
 {
     struct target *target;
     struct flow_port *port;
@@ -93,12 +80,10 @@ static bool add(struct dataplane *dataplane, const struct vip *vip, const struct
     target->outer = backend->address.family;
     target->inner = vip->address.family;
     target->mark = dataplane->next_id++;
-    target->backend = *backend;
-    target->tunnel = *tunnel;
+    target->headers = *headers;
     port = port_of(dataplane, target);
-    done = target->forward == FORWARD_IPIP
-               ? tunnel_add(&dataplane->delivery, port, target->mark, target->inner, tunnel, &target->entry, fault)
-               : translation_add(&dataplane->delivery, port, target->mark, backend, &target->entry, fault);
+    done = target->forward->targets->add(pipes_of(dataplane, target), port, target->mark, target->inner, headers,
+                                         &target->entry, fault);
     done = flow_wait(port, fault) && done;
     if (!done && target->entry == NULL) {
         release(target);
@@ -113,19 +98,14 @@ static bool add(struct dataplane *dataplane, const struct vip *vip, const struct
 typedef bool (*visitor)(struct dataplane *dataplane, const struct program *program, const struct vip *vip,
                       const struct backend *backend, struct fault *fault);
 
-static struct tunnel tunnel_of(const struct program *program, const struct vip *vip, const struct backend *backend)
-{
-    return vip->forward == FORWARD_IPIP ? tunnel_to(program, backend) : (struct tunnel){0};
-}
-
 static bool visit_add(struct dataplane *dataplane, const struct program *program, const struct vip *vip,
                       const struct backend *backend, struct fault *fault)
 {
     struct target *target = target_find(dataplane, vip, backend);
-    struct tunnel tunnel = tunnel_of(program, vip, backend);
+    struct target_headers headers = vip->forward->targets->headers(program, backend);
 
     if (target == NULL)
-        return add(dataplane, vip, backend, &tunnel, fault);
+        return add(dataplane, vip, backend, &headers, fault);
     target->used = true;
     return true;
 }
@@ -134,9 +114,9 @@ static bool visit_update(struct dataplane *dataplane, const struct program *prog
                          const struct backend *backend, struct fault *fault)
 {
     struct target *target = target_find(dataplane, vip, backend);
-    struct tunnel tunnel = tunnel_of(program, vip, backend);
+    struct target_headers headers = vip->forward->targets->headers(program, backend);
 
-    return target == NULL || same(target, backend, &tunnel) || update(dataplane, target, backend, &tunnel, fault);
+    return target == NULL || same(target, &headers) || update(dataplane, target, &headers, fault);
 }
 
 /* Each backend of the VIP once, however many slots it has. */
@@ -165,7 +145,7 @@ static bool visit_all(struct dataplane *dataplane, const struct program *program
     if (seen == NULL)
         return fault_set(fault, "no memory for backends");
     for (size_t i = 0; i < program->vip_count && done; i++)
-        if (program->vips[i].forward != FORWARD_L2)
+        if (program->vips[i].forward->targets != NULL)
             done = visit_vip(dataplane, program, &program->vips[i], seen, visit, fault);
     free(seen);
     return done;
@@ -196,7 +176,7 @@ bool targets_prune(struct dataplane *dataplane, struct fault *fault)
             link = &target->next;
             continue;
         }
-        result = shim_remove(target->entry);
+        result = compat_remove(target->entry);
         if (result != DOCA_SUCCESS)
             return fault_doca(fault, result, "removing a backend");
         *link = target->next;

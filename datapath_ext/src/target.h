@@ -3,18 +3,16 @@
 #ifndef TARGET_H_
 #define TARGET_H_
 
-#include "delivery.h"
-#include "egress.h"
+#include "forward.h"
 
 struct dataplane;
 
 struct target {
-    enum forward forward;
+    const struct forward_ops *forward;
     char *name; /* the backend's */
     unsigned outer, inner;
     uint32_t mark;
-    struct backend backend; /* what hardware has; the name is not used */
-    struct tunnel tunnel;
+    struct target_headers headers; /* what hardware has */
     struct doca_flow_pipe_entry *entry;
     bool added;   /* hardware has it; false: it refused late, and what it has is to be removed */
     bool current; /* it has these values; false: it refused an update late, and may have others */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "check.h"
+#include "require.h"
 
 enum layer_kind { IP4, IP6, UDP, TCP, ICMP };
 
@@ -39,7 +39,7 @@ static uint8_t *grow(struct frame *frame, size_t length)
 {
     uint8_t *at = frame->bytes + frame->length;
 
-    CHECK(frame->length + length <= sizeof(frame->bytes));
+    REQUIRE(frame->length + length <= sizeof(frame->bytes));
     memset(at, 0, length);
     frame->length += length;
     return at;
@@ -47,7 +47,7 @@ static uint8_t *grow(struct frame *frame, size_t length)
 
 static void open_layer(const struct frame *frame, enum layer_kind kind)
 {
-    CHECK(open_count < sizeof(open_layers) / sizeof(open_layers[0]));
+    REQUIRE(open_count < sizeof(open_layers) / sizeof(open_layers[0]));
     open_layers[open_count].kind = kind;
     open_layers[open_count++].at = frame->length;
 }
@@ -60,7 +60,7 @@ void frame_start(struct frame *frame)
 
 static void put_mac(uint8_t *at, const char *text)
 {
-    CHECK_EQ(sscanf(text, "%hhx:%hhx:%hhx:%hhx:%hhx:%hhx", at, at + 1, at + 2, at + 3, at + 4, at + 5), 6);
+    REQUIRE(sscanf(text, "%hhx:%hhx:%hhx:%hhx:%hhx:%hhx", at, at + 1, at + 2, at + 3, at + 4, at + 5) == 6);
 }
 
 void frame_eth(struct frame *frame, const char *src, const char *dst, uint16_t type)
@@ -94,8 +94,8 @@ void frame_ip(struct frame *frame, struct ip ip)
         put16(at + 6, ip.fragment);
         at[8] = ip.ttl != 0 ? ip.ttl : 64;
         at[9] = ip.proto;
-        CHECK_EQ(inet_pton(AF_INET, ip.src, at + 12), 1);
-        CHECK_EQ(inet_pton(AF_INET, ip.dst, at + 16), 1);
+        REQUIRE(inet_pton(AF_INET, ip.src, at + 12) == 1);
+        REQUIRE(inet_pton(AF_INET, ip.dst, at + 16) == 1);
         if (ip.options_length > 0)
             memcpy(at + 20, ip.options, ip.options_length);
     } else {
@@ -106,8 +106,8 @@ void frame_ip(struct frame *frame, struct ip ip)
         put16(at + 2, (uint16_t)ip.label);
         at[6] = ip.proto;
         at[7] = ip.ttl != 0 ? ip.ttl : 64;
-        CHECK_EQ(inet_pton(AF_INET6, ip.src, at + 8), 1);
-        CHECK_EQ(inet_pton(AF_INET6, ip.dst, at + 24), 1);
+        REQUIRE(inet_pton(AF_INET6, ip.src, at + 8) == 1);
+        REQUIRE(inet_pton(AF_INET6, ip.dst, at + 24) == 1);
     }
 }
 

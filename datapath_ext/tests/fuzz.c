@@ -8,14 +8,14 @@ static struct doca_flow_pipe *pipe_of(const char *name, bool root, struct doca_f
                                       const struct doca_flow_match *match, const struct doca_flow_fwd *fwd,
                                       const struct doca_flow_fwd *miss)
 {
-    struct doca_flow_pipe_cfg *cfg = bench_cfg(0, name, DOCA_FLOW_PIPE_BASIC, root);
+    struct doca_flow_pipe_cfg *cfg = testbed_cfg(0, name, DOCA_FLOW_PIPE_BASIC, root);
     struct doca_flow_actions *templates[] = {actions};
     struct doca_flow_pipe *pipe;
 
-    CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, match, NULL));
-    CHECK_OK(doca_flow_pipe_cfg_set_actions(cfg, templates, NULL, NULL, 1));
-    pipe = bench_create(cfg, fwd, miss);
-    CHECK_OK(doca_flow_pipe_basic_add_entry(0, pipe, match, 0, actions, NULL, NULL, 0, NULL, NULL));
+    assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, match, NULL));
+    assert_doca_ok(doca_flow_pipe_cfg_set_actions(cfg, templates, NULL, NULL, 1));
+    pipe = testbed_create(cfg, fwd, miss);
+    assert_doca_ok(doca_flow_pipe_basic_add_entry(0, pipe, match, 0, actions, NULL, NULL, 0, NULL, NULL));
     return pipe;
 }
 
@@ -28,7 +28,7 @@ static void set_up(void)
     struct doca_flow_pipe_cfg *cfg;
     struct doca_flow_pipe *hash;
 
-    bench_up("vnf,hws", 2);
+    testbed_up("vnf,hws", 2);
     encap.encap_type = DOCA_FLOW_RESOURCE_TYPE_NON_SHARED;
     encap.encap_cfg.encap.tun.type = DOCA_FLOW_TUN_IP_IN_IP;
     encap.encap_cfg.encap.outer.l3_type = DOCA_FLOW_L3_TYPE_IP6;
@@ -39,18 +39,18 @@ static void set_up(void)
     vlan.push.vlan.vlan_hdr.tci = DOCA_HTOBE16(7);
     next = to_pipe(pipe_of("vlan", false, &vlan, &all, &next, NULL));
 
-    cfg = bench_cfg(0, "hash", DOCA_FLOW_PIPE_HASH, false);
+    cfg = testbed_cfg(0, "hash", DOCA_FLOW_PIPE_HASH, false);
     key.outer.l3_type = DOCA_FLOW_L3_TYPE_IP6;
     key.outer.l4_type_ext = DOCA_FLOW_L4_TYPE_EXT_TRANSPORT;
     memset(key.outer.ip6.src_ip, 0xff, 16);
     key.outer.transport.src_port = key.outer.transport.dst_port = UINT16_MAX;
     key.inner.l3_type = DOCA_FLOW_L3_TYPE_IP4;
     key.inner.ip4.src_ip = UINT32_MAX;
-    CHECK_OK(doca_flow_pipe_cfg_set_nr_entries(cfg, 2));
-    CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, NULL, &key));
-    hash = bench_create(cfg, &next, NULL);
+    assert_doca_ok(doca_flow_pipe_cfg_set_nr_entries(cfg, 2));
+    assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, NULL, &key));
+    hash = testbed_create(cfg, &next, NULL);
     for (uint32_t i = 0; i < 2; i++)
-        CHECK_OK(doca_flow_pipe_hash_add_entry(0, hash, i, 0, NULL, NULL, NULL, 0, NULL, NULL));
+        assert_doca_ok(doca_flow_pipe_hash_add_entry(0, hash, i, 0, NULL, NULL, NULL, 0, NULL, NULL));
     slots = to_pipe(hash);
 
     ip4.parser_meta.outer_l3_type = DOCA_FLOW_L3_META_IPV4;
@@ -75,7 +75,7 @@ static void set_up(void)
     set4.outer.ip4.dscp_ecn = 4;
     set4.outer.transport.dst_port = 9;
     (void)pipe_of("set4", true, &set4, &ip4, &next, &next);
-    bench_process(0);
+    testbed_process(0);
     up = true;
 }
 
@@ -87,8 +87,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         set_up();
     if (size == 0 || size > 65535)
         return 0;
-    CHECK_OK(doca_flow_model_receive(0, data, size, &result));
-    CHECK_EQ(result.count, 1);
+    assert_doca_ok(doca_flow_model_receive(0, data, size, &result));
+    assert_int_equal(result.count, 1);
     doca_flow_model_result_free(&result);
     return 0;
 }

@@ -1,7 +1,7 @@
 #ifndef TESTS_FUZZ_H_
 #define TESTS_FUZZ_H_
 
-#include "bench.h"
+#include "testbed.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,68 +1,68 @@
 /* CONTROL pipes, descriptors, conditions, longest prefixes, access lists. */
-#include "bench.h"
+#include "testbed.h"
 
 static struct doca_flow_pipe *control_pipe(unsigned port, bool root)
 {
-    return bench_create(bench_cfg(port, "control", DOCA_FLOW_PIPE_CONTROL, root), NULL, NULL);
+    return testbed_create(testbed_cfg(port, "control", DOCA_FLOW_PIPE_CONTROL, root), NULL, NULL);
 }
 
-static void takes_the_lowest_priority_first(void)
+static void takes_the_lowest_priority_first(void **state)
 {
     struct doca_flow_match match = {0}, mask = {0}, all = {0};
     struct doca_flow_fwd one = to_port(1), two = to_port(2), kernel = {.type = DOCA_FLOW_FWD_TARGET};
     struct doca_flow_pipe *pipe;
     struct frame frame;
 
-    bench_up("switch,hws", 3);
+    testbed_up("switch,hws", 3);
     pipe = control_pipe(0, true);
-    CHECK_OK(doca_flow_get_target(DOCA_FLOW_TARGET_KERNEL, &kernel.target));
-    CHECK_OK(doca_flow_pipe_control_add_entry(0, pipe, &all, &all, NULL, NULL, NULL, NULL, NULL, 7, &kernel, NULL,
-                                              NULL));
+    assert_doca_ok(doca_flow_get_target(DOCA_FLOW_TARGET_KERNEL, &kernel.target));
+    assert_doca_ok(doca_flow_pipe_control_add_entry(0, pipe, &all, &all, NULL, NULL, NULL, NULL, NULL, 7, &kernel, NULL,
+                                                    NULL));
     match.parser_meta.outer_l3_type = DOCA_FLOW_L3_META_IPV4;
     mask.parser_meta.outer_l3_type = (enum doca_flow_l3_meta)UINT32_MAX;
     match.outer.l3_type = mask.outer.l3_type = DOCA_FLOW_L3_TYPE_IP4;
     match.outer.ip4.dst_ip = DOCA_HTOBE32(0xc0000200);
     mask.outer.ip4.dst_ip = DOCA_HTOBE32(0xffffff00);
-    CHECK_OK(doca_flow_pipe_control_add_entry(0, pipe, &match, &mask, NULL, NULL, NULL, NULL, NULL, 3, &one, NULL,
-                                              NULL));
+    assert_doca_ok(doca_flow_pipe_control_add_entry(0, pipe, &match, &mask, NULL, NULL, NULL, NULL, NULL, 3, &one, NULL,
+                                                    NULL));
     match.outer.ip4.dst_ip = DOCA_HTOBE32(0xc0000235);
     mask.outer.ip4.dst_ip = UINT32_MAX;
-    CHECK_OK(doca_flow_pipe_control_add_entry(0, pipe, &match, &mask, NULL, NULL, NULL, NULL, NULL, 2, &two, NULL,
-                                              NULL));
+    assert_doca_ok(doca_flow_pipe_control_add_entry(0, pipe, &match, &mask, NULL, NULL, NULL, NULL, NULL, 2, &two, NULL,
+                                                    NULL));
     /* Control entries match at once, though they are reported by entries_process only. */
     frame_packet(&frame, "198.51.100.1", "192.0.2.53", 17, 1, 53);
-    bench_expect_frame(0, &frame, 2, &frame);
+    testbed_expect_frame(0, &frame, 2, &frame);
     frame_packet(&frame, "198.51.100.1", "192.0.2.54", 17, 1, 53);
-    bench_expect_frame(0, &frame, 1, &frame);
+    testbed_expect_frame(0, &frame, 1, &frame);
     frame_packet(&frame, "2001:db8::1", "2001:db8::2", 17, 1, 53);
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_KERNEL);
-    bench_down();
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_KERNEL);
+    testbed_down();
 }
 
-static void compares_with_zero_under_a_mask(void)
+static void compares_with_zero_under_a_mask(void **state)
 {
     struct doca_flow_match match = {0}, mask = {0};
     struct doca_flow_fwd one = to_port(1);
     struct doca_flow_pipe *pipe;
     struct frame frame;
 
-    bench_up("vnf", 2);
+    testbed_up("vnf", 2);
     pipe = control_pipe(0, true);
     mask.outer.l4_type_ext = match.outer.l4_type_ext = DOCA_FLOW_L4_TYPE_EXT_UDP;
     mask.outer.udp.l4_port.dst_port = UINT16_MAX; /* and port 0 it is */
-    CHECK_OK(doca_flow_pipe_control_add_entry(0, pipe, &match, &mask, NULL, NULL, NULL, NULL, NULL, 0, &one, NULL,
-                                              NULL));
+    assert_doca_ok(doca_flow_pipe_control_add_entry(0, pipe, &match, &mask, NULL, NULL, NULL, NULL, NULL, 0, &one, NULL,
+                                                    NULL));
     frame_packet(&frame, "198.51.100.1", "192.0.2.53", 17, 1, 0);
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
     frame_packet(&frame, "198.51.100.1", "192.0.2.53", 17, 1, 53);
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_MISSED);
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_MISSED);
     /* The union's selector is no filter: TCP ports are at the same place. */
     frame_packet(&frame, "198.51.100.1", "192.0.2.53", 6, 1, 0);
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
-    bench_down();
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
+    testbed_down();
 }
 
-static void compares_by_a_condition(void)
+static void compares_by_a_condition(void **state)
 {
     struct doca_flow_match match = {0};
     struct doca_flow_match_condition condition = {
@@ -73,21 +73,21 @@ static void compares_by_a_condition(void)
     struct doca_flow_pipe *pipe;
     struct frame frame;
 
-    bench_up("vnf", 2);
+    testbed_up("vnf", 2);
     pipe = control_pipe(0, true);
     match.outer.l3_type = DOCA_FLOW_L3_TYPE_IP4;
     match.outer.ip4.total_len = DOCA_HTOBE16(36);
-    CHECK_OK(doca_flow_pipe_control_add_entry(0, pipe, &match, NULL, &condition, NULL, NULL, NULL, NULL, 0, &one,
-                                              NULL, NULL));
+    assert_doca_ok(doca_flow_pipe_control_add_entry(0, pipe, &match, NULL, &condition, NULL, NULL, NULL, NULL, 0, &one,
+                                                    NULL, NULL));
     frame_packet(&frame, "198.51.100.1", "192.0.2.53", 17, 1, 53); /* 20 + 8 + 7 = 35 */
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
     frame_packet(&frame, "198.51.100.1", "192.0.2.53", 6, 1, 53); /* 47 */
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_MISSED);
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_MISSED);
     condition.field_op.a.field_string = "outer.ipv4.nothing";
-    CHECK_REFUSED(doca_flow_pipe_control_add_entry(0, pipe, &match, NULL, &condition, NULL, NULL, NULL, NULL, 0, &one,
-                                                   NULL, NULL),
-                  DOCA_ERROR_INVALID_VALUE, "no field outer.ipv4.nothing");
-    bench_down();
+    assert_doca_refused(doca_flow_pipe_control_add_entry(0, pipe, &match, NULL, &condition, NULL, NULL, NULL, NULL, 0, &one,
+                                                         NULL, NULL),
+                        DOCA_ERROR_INVALID_VALUE, "no field outer.ipv4.nothing");
+    testbed_down();
 }
 
 /* Runs one packet through a root pipe with these actions and descriptors. */
@@ -98,18 +98,18 @@ static struct doca_flow_model_result modify(const struct doca_flow_actions *acti
     struct doca_flow_actions copy = *actions, *templates[] = {&copy};
     struct doca_flow_action_descs descs = {.nb_action_desc = count, .desc_array = desc}, *lists[] = {&descs};
     struct doca_flow_fwd fwd = to_port(1);
-    struct doca_flow_pipe_cfg *cfg = bench_cfg(0, "modify", DOCA_FLOW_PIPE_BASIC, true);
+    struct doca_flow_pipe_cfg *cfg = testbed_cfg(0, "modify", DOCA_FLOW_PIPE_BASIC, true);
     struct doca_flow_model_result result;
     struct doca_flow_pipe *pipe;
 
-    CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, &all, NULL));
-    CHECK_OK(doca_flow_pipe_cfg_set_actions(cfg, templates, NULL, lists, 1));
-    pipe = bench_create(cfg, &fwd, NULL);
-    CHECK_OK(doca_flow_pipe_basic_add_entry(0, pipe, &all, 0, &copy, NULL, NULL, 0, NULL, NULL));
-    bench_process(0);
-    result = bench_send(0, frame, DOCA_FLOW_MODEL_SENT);
+    assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, &all, NULL));
+    assert_doca_ok(doca_flow_pipe_cfg_set_actions(cfg, templates, NULL, lists, 1));
+    pipe = testbed_create(cfg, &fwd, NULL);
+    assert_doca_ok(doca_flow_pipe_basic_add_entry(0, pipe, &all, 0, &copy, NULL, NULL, 0, NULL, NULL));
+    testbed_process(0);
+    result = testbed_send(0, frame, DOCA_FLOW_MODEL_SENT);
     doca_flow_pipe_destroy(pipe);
-    CHECK(frame_checksums_ok(result.outputs[0].frame, result.outputs[0].length));
+    assert_true(frame_checksums_ok(result.outputs[0].frame, result.outputs[0].length));
     return result;
 }
 
@@ -124,14 +124,14 @@ static struct doca_flow_action_desc copy_desc(const char *src, uint32_t src_bit,
     return desc;
 }
 
-static void copies_and_adds(void)
+static void copies_and_adds(void **state)
 {
     struct doca_flow_actions actions = {0};
     struct doca_flow_action_desc desc[2];
     struct doca_flow_model_result result;
     struct frame frame;
 
-    bench_up("vnf,hws", 2);
+    testbed_up("vnf,hws", 2);
     doca_flow_model_set_strict(true);
     frame_packet(&frame, "192.0.2.1", "198.51.100.2", 17, 1000, 53);
     memcpy(frame.bytes + 6, "\xaa\xbb\xcc\xdd\xee\xff", 6);
@@ -139,15 +139,15 @@ static void copies_and_adds(void)
     /* Offsets count from the least significant bit of the field. */
     desc[0] = copy_desc("outer.eth.src_mac", 0, "meta.data", 0, 32);
     result = modify(&actions, desc, 1, &frame);
-    CHECK_EQ(result.outputs[0].pkt_meta, 0xccddeeff);
+    assert_int_equal(result.outputs[0].pkt_meta, 0xccddeeff);
     doca_flow_model_result_free(&result);
     desc[0] = copy_desc("outer.eth.src_mac", 32, "meta.data", 0, 16);
     result = modify(&actions, desc, 1, &frame);
-    CHECK_EQ(result.outputs[0].pkt_meta & 0xffff, 0xaabb);
+    assert_int_equal(result.outputs[0].pkt_meta & 0xffff, 0xaabb);
     doca_flow_model_result_free(&result);
     desc[0] = copy_desc("outer.ipv4.src_ip", 0, "outer.ipv4.dst_ip", 0, 32);
     result = modify(&actions, desc, 1, &frame);
-    CHECK(memcmp(result.outputs[0].frame + 30, "\xc0\0\x02\x01", 4) == 0);
+    assert_true(memcmp(result.outputs[0].frame + 30, "\xc0\0\x02\x01", 4) == 0);
     doca_flow_model_result_free(&result);
 
     /* Copy, then add to what was copied: address + address. */
@@ -155,7 +155,7 @@ static void copies_and_adds(void)
     desc[1] = desc[0];
     desc[1].type = DOCA_FLOW_ACTION_ADD;
     result = modify(&actions, desc, 2, &frame);
-    CHECK_EQ(result.outputs[0].pkt_meta, 0x80000402);
+    assert_int_equal(result.outputs[0].pkt_meta, 0x80000402);
     doca_flow_model_result_free(&result);
 
     /* All ones are a constant here: -1. */
@@ -166,17 +166,17 @@ static void copies_and_adds(void)
     actions.outer.l3_type = DOCA_FLOW_L3_TYPE_IP4;
     actions.outer.ip4.ttl = UINT8_MAX;
     result = modify(&actions, desc, 1, &frame);
-    CHECK_EQ(result.outputs[0].frame[14 + 8], 63);
+    assert_int_equal(result.outputs[0].frame[14 + 8], 63);
     doca_flow_model_result_free(&result);
-    bench_down();
+    testbed_down();
 }
 
-static void rewrites_with_correct_checksums(void)
+static void rewrites_with_correct_checksums(void **state)
 {
     struct doca_flow_actions actions = {0};
     struct frame frame;
 
-    bench_up("vnf,hws", 2);
+    testbed_up("vnf,hws", 2);
     actions.outer.l3_type = DOCA_FLOW_L3_TYPE_IP4;
     actions.outer.l4_type_ext = DOCA_FLOW_L4_TYPE_EXT_TRANSPORT;
     actions.outer.ip4.src_ip = DOCA_HTOBE32(0x0a0b0c0d);
@@ -188,7 +188,7 @@ static void rewrites_with_correct_checksums(void)
 
         frame_packet(&frame, "192.0.2.1", "198.51.100.2", tcp ? 6 : 17, 1000, 53);
         result = modify(&actions, NULL, 0, &frame);
-        CHECK(memcmp(result.outputs[0].frame + 26, "\x0a\x0b\x0c\x0d\x01\x02\x03\x04\x11\x11", 10) == 0);
+        assert_true(memcmp(result.outputs[0].frame + 26, "\x0a\x0b\x0c\x0d\x01\x02\x03\x04\x11\x11", 10) == 0);
         doca_flow_model_result_free(&result);
     }
     memset(&actions, 0, sizeof(actions));
@@ -199,14 +199,14 @@ static void rewrites_with_correct_checksums(void)
     {
         struct doca_flow_model_result result = modify(&actions, NULL, 0, &frame);
 
-        CHECK(memcmp(result.outputs[0].frame + 14, "\x60\x0a\xbc\xde", 4) == 0);
-        CHECK(memcmp(result.outputs[0].frame + 52, "\x12\x34", 2) == 0);
+        assert_true(memcmp(result.outputs[0].frame + 14, "\x60\x0a\xbc\xde", 4) == 0);
+        assert_true(memcmp(result.outputs[0].frame + 52, "\x12\x34", 2) == 0);
         doca_flow_model_result_free(&result);
     }
-    bench_down();
+    testbed_down();
 }
 
-static void finds_the_longest_prefix(void)
+static void finds_the_longest_prefix(void **state)
 {
     static const struct {
         uint32_t prefix, mask;
@@ -218,31 +218,42 @@ static void finds_the_longest_prefix(void)
     struct doca_flow_pipe *pipe;
     struct frame frame;
 
-    bench_up("switch,hws", 5);
-    cfg = bench_cfg(0, "routes", DOCA_FLOW_PIPE_LPM, false);
+    testbed_up("switch,hws", 5);
+    cfg = testbed_cfg(0, "routes", DOCA_FLOW_PIPE_LPM, false);
     match.outer.l3_type = DOCA_FLOW_L3_TYPE_IP4;
     match.outer.ip4.src_ip = UINT32_MAX;
-    CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, &match, NULL));
-    pipe = bench_create(cfg, &open, NULL);
+    assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, &match, NULL));
+    pipe = testbed_create(cfg, &open, NULL);
     for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
         struct doca_flow_fwd fwd = to_port(routes[i].port);
 
         match.outer.ip4.src_ip = DOCA_HTOBE32(routes[i].prefix);
         mask.outer.ip4.src_ip = DOCA_HTOBE32(routes[i].mask);
-        CHECK_OK(doca_flow_pipe_lpm_add_entry(0, pipe, &match, &mask, 0, NULL, NULL, &fwd, 0, NULL, NULL));
+        assert_doca_ok(doca_flow_pipe_lpm_add_entry(0, pipe, &match, &mask, 0, NULL, NULL, &fwd, 0, NULL, NULL));
     }
     next = to_pipe(pipe);
-    (void)bench_all(0, &next);
+    (void)testbed_all(0, &next);
     frame_packet(&frame, "10.9.9.9", "192.0.2.1", 17, 1, 2);
-    bench_expect_frame(0, &frame, 1, &frame);
+    testbed_expect_frame(0, &frame, 1, &frame);
     frame_packet(&frame, "10.1.9.9", "192.0.2.1", 17, 1, 2);
-    bench_expect_frame(0, &frame, 2, &frame);
+    testbed_expect_frame(0, &frame, 2, &frame);
     frame_packet(&frame, "10.1.2.3", "192.0.2.1", 17, 1, 2);
-    bench_expect_frame(0, &frame, 4, &frame);
+    testbed_expect_frame(0, &frame, 4, &frame);
     frame_packet(&frame, "192.0.2.9", "192.0.2.1", 17, 1, 2);
-    bench_expect_frame(0, &frame, 3, &frame);
-    bench_down();
+    testbed_expect_frame(0, &frame, 3, &frame);
+    testbed_down();
 }
 
-RUN_TESTS(TEST(takes_the_lowest_priority_first), TEST(compares_with_zero_under_a_mask), TEST(compares_by_a_condition),
-          TEST(copies_and_adds), TEST(rewrites_with_correct_checksums), TEST(finds_the_longest_prefix))
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(takes_the_lowest_priority_first),
+        cmocka_unit_test(compares_with_zero_under_a_mask),
+        cmocka_unit_test(compares_by_a_condition),
+        cmocka_unit_test(copies_and_adds),
+        cmocka_unit_test(rewrites_with_correct_checksums),
+        cmocka_unit_test(finds_the_longest_prefix),
+    };
+
+    return cmocka_run_group_tests_name("control", tests, NULL, NULL);
+}

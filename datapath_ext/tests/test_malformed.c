@@ -1,12 +1,12 @@
 /* Packets as nobody should send them: cut short, with lengths that lie, with options, fragments, tunnels in tunnels. */
 #include "fuzz.h"
 
-static uint32_t state = 1;
+static uint32_t random_state = 1;
 
 static uint32_t draw(void)
 {
-    state = state * 1664525U + 1013904223U;
-    return state >> 8;
+    random_state = random_state * 1664525U + 1013904223U;
+    return random_state >> 8;
 }
 
 /* Every prefix, each in memory of its own so that reading past the end is seen. */
@@ -15,7 +15,7 @@ static void every_prefix(const struct frame *frame)
     for (size_t length = 1; length <= frame->length; length++) {
         uint8_t *copy = malloc(length);
 
-        CHECK(copy != NULL);
+        assert_true(copy != NULL);
         memcpy(copy, frame->bytes, length);
         (void)LLVMFuzzerTestOneInput(copy, length);
         free(copy);
@@ -48,7 +48,7 @@ static void abuse(const struct frame *frame)
     every_byte(frame);
 }
 
-static void plain_packets(void)
+static void plain_packets(void **state)
 {
     static struct frame frame;
 
@@ -62,7 +62,7 @@ static void plain_packets(void)
     abuse(&frame);
 }
 
-static void tags_and_options(void)
+static void tags_and_options(void **state)
 {
     static const uint8_t options[40] = {0x94, 0x04, 0, 0, 7, 35};
     static struct frame frame;
@@ -85,7 +85,7 @@ static void tags_and_options(void)
     abuse(&frame);
 }
 
-static void tunnels(void)
+static void tunnels(void **state)
 {
     static struct frame frame;
 
@@ -113,7 +113,7 @@ static void tunnels(void)
     abuse(&frame);
 }
 
-static void full_length(void)
+static void full_length(void **state)
 {
     static struct frame frame;
     struct doca_flow_model_result result;
@@ -124,10 +124,20 @@ static void full_length(void)
     frame.bytes[16] = frame.bytes[17] = 0xff; /* and a claim of 65,535 bytes of IP, which do not fit */
     (void)LLVMFuzzerTestOneInput(frame.bytes, frame.length);
     (void)LLVMFuzzerTestOneInput(frame.bytes, 60);
-    CHECK_REFUSED(doca_flow_model_receive(0, frame.bytes, 65536, &result), DOCA_ERROR_INVALID_VALUE, "65536 bytes");
-    CHECK_REFUSED(doca_flow_model_receive(0, frame.bytes, 0, &result), DOCA_ERROR_INVALID_VALUE, "0 bytes");
-    CHECK_REFUSED(doca_flow_model_receive(77, frame.bytes, 60, &result), DOCA_ERROR_INVALID_VALUE, "port 77");
-    bench_down();
+    assert_doca_refused(doca_flow_model_receive(0, frame.bytes, 65536, &result), DOCA_ERROR_INVALID_VALUE, "65536 bytes");
+    assert_doca_refused(doca_flow_model_receive(0, frame.bytes, 0, &result), DOCA_ERROR_INVALID_VALUE, "0 bytes");
+    assert_doca_refused(doca_flow_model_receive(77, frame.bytes, 60, &result), DOCA_ERROR_INVALID_VALUE, "port 77");
+    testbed_down();
 }
 
-RUN_TESTS(TEST(plain_packets), TEST(tags_and_options), TEST(tunnels), TEST(full_length))
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plain_packets),
+        cmocka_unit_test(tags_and_options),
+        cmocka_unit_test(tunnels),
+        cmocka_unit_test(full_length),
+    };
+
+    return cmocka_run_group_tests_name("malformed", tests, NULL, NULL);
+}

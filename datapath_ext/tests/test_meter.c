@@ -1,7 +1,7 @@
 /* Meters: colours, who drops what is red, shared counters. */
-#include "bench.h"
+#include "testbed.h"
 
-static void a_meter_of_its_own_drops_red(void)
+static void a_meter_of_its_own_drops_red(void **state)
 {
     struct doca_flow_match all = {0};
     struct doca_flow_monitor monitor = {.meter_type = DOCA_FLOW_RESOURCE_TYPE_NON_SHARED};
@@ -10,33 +10,33 @@ static void a_meter_of_its_own_drops_red(void)
     struct doca_flow_pipe *pipe;
     struct frame frame;
 
-    bench_up("vnf,hws", 2);
+    testbed_up("vnf,hws", 2);
     doca_flow_model_set_clock(0);
-    cfg = bench_cfg(0, "meter", DOCA_FLOW_PIPE_BASIC, true);
+    cfg = testbed_cfg(0, "meter", DOCA_FLOW_PIPE_BASIC, true);
     monitor.non_shared_meter.limit_type = DOCA_FLOW_METER_LIMIT_TYPE_PACKETS;
     monitor.non_shared_meter.cir = monitor.non_shared_meter.cbs = UINT64_MAX;
-    CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, &all, NULL));
-    CHECK_OK(doca_flow_pipe_cfg_set_monitor(cfg, &monitor));
-    pipe = bench_create(cfg, &fwd, NULL);
-    CHECK_REFUSED(doca_flow_pipe_basic_add_entry(0, pipe, &all, 0, NULL, NULL, NULL, 0, NULL, NULL),
-                  DOCA_ERROR_INVALID_VALUE, "no meter rate");
+    assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, &all, NULL));
+    assert_doca_ok(doca_flow_pipe_cfg_set_monitor(cfg, &monitor));
+    pipe = testbed_create(cfg, &fwd, NULL);
+    assert_doca_refused(doca_flow_pipe_basic_add_entry(0, pipe, &all, 0, NULL, NULL, NULL, 0, NULL, NULL),
+                        DOCA_ERROR_INVALID_VALUE, "no meter rate");
     monitor.non_shared_meter.cir = 10;
     monitor.non_shared_meter.cbs = 3;
-    CHECK_OK(doca_flow_pipe_basic_add_entry(0, pipe, &all, 0, NULL, &monitor, NULL, 0, NULL, NULL));
-    bench_process(0);
+    assert_doca_ok(doca_flow_pipe_basic_add_entry(0, pipe, &all, 0, NULL, &monitor, NULL, 0, NULL, NULL));
+    testbed_process(0);
     frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 1, 2);
     for (unsigned i = 0; i < 3; i++)
-        bench_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_DROPPED);
+        testbed_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_DROPPED);
     doca_flow_model_set_clock(100000000); /* a tenth of a second: one packet */
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_DROPPED);
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_DROPPED);
     doca_flow_model_set_clock(UINT64_MAX);
-    bench_down();
+    testbed_down();
 }
 
 /* As in public programs: a shared meter colours, a control pipe decides by the colour. */
-static void a_shared_meter_only_colours(void)
+static void a_shared_meter_only_colours(void **state)
 {
     struct doca_flow_match all = {0}, match = {0}, mask = {0};
     struct doca_flow_shared_resource_cfg meter = {0};
@@ -47,40 +47,40 @@ static void a_shared_meter_only_colours(void)
     struct frame frame;
     uint32_t id;
 
-    bench_up("vnf,hws", 2);
+    testbed_up("vnf,hws", 2);
     doca_flow_model_set_clock(0);
     frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 1, 2);
-    CHECK_OK(doca_flow_port_shared_resource_get(bench_port[0], DOCA_FLOW_SHARED_RESOURCE_METER, &id));
+    assert_doca_ok(doca_flow_port_shared_resource_get(testbed_port[0], DOCA_FLOW_SHARED_RESOURCE_METER, &id));
     meter.meter_cfg.cir = 1024;
     meter.meter_cfg.cbs = 2 * frame.length;
-    CHECK_OK(doca_flow_port_shared_resource_set_cfg(bench_port[0], DOCA_FLOW_SHARED_RESOURCE_METER, id, &meter));
+    assert_doca_ok(doca_flow_port_shared_resource_set_cfg(testbed_port[0], DOCA_FLOW_SHARED_RESOURCE_METER, id, &meter));
 
-    pipe = bench_create(bench_cfg(0, "colour", DOCA_FLOW_PIPE_CONTROL, false), NULL, NULL);
+    pipe = testbed_create(testbed_cfg(0, "colour", DOCA_FLOW_PIPE_CONTROL, false), NULL, NULL);
     *(uint8_t *)&mask.parser_meta.meter_color = 3;
     match.parser_meta.meter_color = DOCA_FLOW_METER_COLOR_GREEN;
-    CHECK_OK(doca_flow_pipe_control_add_entry(0, pipe, &match, &mask, NULL, NULL, NULL, NULL, NULL, 0, &fwd, NULL,
-                                              NULL));
+    assert_doca_ok(doca_flow_pipe_control_add_entry(0, pipe, &match, &mask, NULL, NULL, NULL, NULL, NULL, 0, &fwd, NULL,
+                                                    NULL));
     match.parser_meta.meter_color = DOCA_FLOW_METER_COLOR_RED;
-    CHECK_OK(doca_flow_get_target(DOCA_FLOW_TARGET_KERNEL, &kernel.target));
-    CHECK_OK(doca_flow_pipe_control_add_entry(0, pipe, &match, &mask, NULL, NULL, NULL, NULL, NULL, 0, &kernel, NULL,
-                                              NULL));
+    assert_doca_ok(doca_flow_get_target(DOCA_FLOW_TARGET_KERNEL, &kernel.target));
+    assert_doca_ok(doca_flow_pipe_control_add_entry(0, pipe, &match, &mask, NULL, NULL, NULL, NULL, NULL, 0, &kernel, NULL,
+                                                    NULL));
     next = to_pipe(pipe);
-    cfg = bench_cfg(0, "meter", DOCA_FLOW_PIPE_BASIC, true);
+    cfg = testbed_cfg(0, "meter", DOCA_FLOW_PIPE_BASIC, true);
     monitor.shared_meter.shared_meter_id = UINT32_MAX;
-    CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, &all, NULL));
-    CHECK_OK(doca_flow_pipe_cfg_set_monitor(cfg, &monitor));
-    pipe = bench_create(cfg, &next, NULL);
+    assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, &all, NULL));
+    assert_doca_ok(doca_flow_pipe_cfg_set_monitor(cfg, &monitor));
+    pipe = testbed_create(cfg, &next, NULL);
     monitor.shared_meter.shared_meter_id = id;
-    CHECK_OK(doca_flow_pipe_basic_add_entry(0, pipe, &all, 0, NULL, &monitor, NULL, 0, NULL, NULL));
-    bench_process(0);
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_KERNEL);
+    assert_doca_ok(doca_flow_pipe_basic_add_entry(0, pipe, &all, 0, NULL, &monitor, NULL, 0, NULL, NULL));
+    testbed_process(0);
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_KERNEL);
     doca_flow_model_set_clock(UINT64_MAX);
-    bench_down();
+    testbed_down();
 }
 
-static void entries_share_a_counter(void)
+static void entries_share_a_counter(void **state)
 {
     struct doca_flow_match match = {0};
     struct doca_flow_shared_resource_cfg counter = {0};
@@ -92,33 +92,42 @@ static void entries_share_a_counter(void)
     struct frame frame;
     uint32_t id;
 
-    bench_up("vnf,hws", 2);
-    CHECK_OK(doca_flow_port_shared_resource_get(bench_port[0], DOCA_FLOW_SHARED_RESOURCE_COUNTER, &id));
-    CHECK_OK(doca_flow_port_shared_resource_set_cfg(bench_port[0], DOCA_FLOW_SHARED_RESOURCE_COUNTER, id, &counter));
-    cfg = bench_cfg(0, "shared", DOCA_FLOW_PIPE_BASIC, true);
+    testbed_up("vnf,hws", 2);
+    assert_doca_ok(doca_flow_port_shared_resource_get(testbed_port[0], DOCA_FLOW_SHARED_RESOURCE_COUNTER, &id));
+    assert_doca_ok(doca_flow_port_shared_resource_set_cfg(testbed_port[0], DOCA_FLOW_SHARED_RESOURCE_COUNTER, id, &counter));
+    cfg = testbed_cfg(0, "shared", DOCA_FLOW_PIPE_BASIC, true);
     match.outer.l4_type_ext = DOCA_FLOW_L4_TYPE_EXT_UDP;
     match.outer.udp.l4_port.dst_port = UINT16_MAX;
     monitor.shared_counter.shared_counter_id = UINT32_MAX;
-    CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, &match, NULL));
-    CHECK_OK(doca_flow_pipe_cfg_set_monitor(cfg, &monitor));
-    pipe = bench_create(cfg, &fwd, NULL);
+    assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, &match, NULL));
+    assert_doca_ok(doca_flow_pipe_cfg_set_monitor(cfg, &monitor));
+    pipe = testbed_create(cfg, &fwd, NULL);
     for (uint16_t i = 1; i <= 2; i++) {
         match.outer.udp.l4_port.dst_port = DOCA_HTOBE16(i);
         monitor.shared_counter.shared_counter_id = id;
-        CHECK_OK(doca_flow_pipe_basic_add_entry(0, pipe, &match, 0, NULL, &monitor, NULL, 0, NULL, NULL));
+        assert_doca_ok(doca_flow_pipe_basic_add_entry(0, pipe, &match, 0, NULL, &monitor, NULL, 0, NULL, NULL));
     }
-    bench_process(0);
+    testbed_process(0);
     for (uint16_t i = 1; i <= 2; i++) {
         frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 7, i);
-        bench_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
+        testbed_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
     }
-    CHECK_OK(doca_flow_port_shared_resources_query(bench_port[0], DOCA_FLOW_SHARED_RESOURCE_COUNTER, &id, &query, 1));
-    CHECK_EQ(query.counter.total_pkts, 2);
+    assert_doca_ok(doca_flow_port_shared_resources_query(testbed_port[0], DOCA_FLOW_SHARED_RESOURCE_COUNTER, &id, &query, 1));
+    assert_int_equal(query.counter.total_pkts, 2);
     monitor.shared_counter.shared_counter_id = id + 7;
     match.outer.udp.l4_port.dst_port = DOCA_HTOBE16(9);
-    CHECK_REFUSED(doca_flow_pipe_basic_add_entry(0, pipe, &match, 0, NULL, &monitor, NULL, 0, NULL, NULL),
-                  DOCA_ERROR_INVALID_VALUE, "is not configured");
-    bench_down();
+    assert_doca_refused(doca_flow_pipe_basic_add_entry(0, pipe, &match, 0, NULL, &monitor, NULL, 0, NULL, NULL),
+                        DOCA_ERROR_INVALID_VALUE, "is not configured");
+    testbed_down();
 }
 
-RUN_TESTS(TEST(a_meter_of_its_own_drops_red), TEST(a_shared_meter_only_colours), TEST(entries_share_a_counter))
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_meter_of_its_own_drops_red),
+        cmocka_unit_test(a_shared_meter_only_colours),
+        cmocka_unit_test(entries_share_a_counter),
+    };
+
+    return cmocka_run_group_tests_name("meter", tests, NULL, NULL);
+}

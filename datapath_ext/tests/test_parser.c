@@ -1,7 +1,7 @@
 /* Every bit that the parser reports, for every stack of IPv4, IPv6, TCP and UDP, alone, in VXLAN and in IP-in-IP, whole,
  * in fragments, and with each checksum and each length wrong: as flow_parser_meta's packets and texts have them. Like
  * that program, three pipes: a control pipe for what is valid, then one for checksums, then one for lengths. */
-#include "bench.h"
+#include "testbed.h"
 
 enum {
     BAD_SUM3 = 1 << 0,
@@ -31,7 +31,7 @@ static const struct header none;
 
 static void add_stack(struct header outer, unsigned outer_bad, struct header inner, unsigned inner_bad)
 {
-    CHECK(stack_count < STACKS_MAX);
+    assert_true(stack_count < STACKS_MAX);
     outer.bad = outer_bad;
     inner.bad = inner_bad;
     stacks[stack_count++] = (struct stack){outer, inner};
@@ -217,13 +217,13 @@ static struct doca_flow_pipe *errors_pipe(const char *name, bool checksums, stru
     struct doca_flow_match match = {0}, mask = wanted(checksums);
     struct doca_flow_actions actions = {.meta.pkt_meta = UINT32_MAX}, *templates[] = {&actions};
     struct doca_flow_fwd drop = to_drop(), miss = to_pipe(next);
-    struct doca_flow_pipe_cfg *cfg = bench_cfg(0, name, DOCA_FLOW_PIPE_BASIC, false);
+    struct doca_flow_pipe_cfg *cfg = testbed_cfg(0, name, DOCA_FLOW_PIPE_BASIC, false);
 
     /* All ones where the mask is 0 too, as public programs write it. */
     memset(&match.parser_meta, 0xff, sizeof(match.parser_meta));
-    CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, &match, &mask));
-    CHECK_OK(doca_flow_pipe_cfg_set_actions(cfg, templates, NULL, NULL, 1));
-    return bench_create(cfg, &drop, next != NULL ? &miss : NULL);
+    assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, &match, &mask));
+    assert_doca_ok(doca_flow_pipe_cfg_set_actions(cfg, templates, NULL, NULL, 1));
+    return testbed_create(cfg, &drop, next != NULL ? &miss : NULL);
 }
 
 /* Adds what is in stacks[] from `from` on, without processing any. */
@@ -234,7 +234,7 @@ static void add_errors(struct doca_flow_pipe *pipe, size_t from, struct seen *se
         struct doca_flow_actions actions = {.meta.pkt_meta = DOCA_HTOBE32((uint32_t)i)};
         struct doca_flow_fwd drop = to_drop();
 
-        CHECK_OK(doca_flow_pipe_basic_add_entry(0, pipe, &match, 0, &actions, NULL, &drop, 0, seen, NULL));
+        assert_doca_ok(doca_flow_pipe_basic_add_entry(0, pipe, &match, 0, &actions, NULL, &drop, 0, seen, NULL));
     }
 }
 
@@ -245,8 +245,8 @@ static void control_add(struct doca_flow_pipe *root, const struct doca_flow_matc
     struct doca_flow_actions actions = {.meta.pkt_meta = DOCA_HTOBE32(mark)};
     struct doca_flow_actions actions_mask = {.meta.pkt_meta = UINT32_MAX};
 
-    CHECK_OK(doca_flow_pipe_control_add_entry(0, root, match, mask, NULL, &actions, &actions_mask, NULL, NULL,
-                                              priority, fwd, NULL, NULL));
+    assert_doca_ok(doca_flow_pipe_control_add_entry(0, root, match, mask, NULL, &actions, &actions_mask, NULL, NULL,
+                                                    priority, fwd, NULL, NULL));
 }
 
 enum { MARK_OUTER = 1000, MARK_INNER };
@@ -256,18 +256,18 @@ static void expect(const struct stack *stack, enum doca_flow_model_verdict verdi
     struct frame *frame = malloc(sizeof(*frame));
     struct doca_flow_model_result result;
 
-    CHECK(frame != NULL);
+    assert_true(frame != NULL);
     build(frame, stack);
-    result = bench_send(0, frame, verdict);
+    result = testbed_send(0, frame, verdict);
     if (result.outputs[0].pkt_meta != mark)
         (void)fprintf(stderr, "IPv%u %u bad %u, IPv%u %u bad %u: %s\n", stack->outer.ip, stack->outer.l4,
                       stack->outer.bad, stack->inner.ip, stack->inner.l4, stack->inner.bad, result.outputs[0].reason);
-    CHECK_EQ(result.outputs[0].pkt_meta, mark);
+    assert_int_equal(result.outputs[0].pkt_meta, mark);
     doca_flow_model_result_free(&result);
     free(frame);
 }
 
-static void reports_what_public_packets_show(void)
+static void reports_what_public_packets_show(void **state)
 {
     struct doca_flow_match all = wanted(true), fragments = {0}, match = {0};
     struct doca_flow_fwd one = to_port(1), rss = {.type = DOCA_FLOW_FWD_RSS}, errors;
@@ -276,15 +276,15 @@ static void reports_what_public_packets_show(void)
     uint16_t queue = 0;
     size_t valid, bad_sums;
 
-    bench_up("vnf,hws", 2);
+    testbed_up("vnf,hws", 2);
     stack_count = 0;
     lengths_pipe = errors_pipe("lengths", false, NULL);
     sums_pipe = errors_pipe("checksums", true, lengths_pipe);
-    root = bench_create(bench_cfg(0, "root", DOCA_FLOW_PIPE_CONTROL, true), NULL, NULL);
+    root = testbed_create(testbed_cfg(0, "root", DOCA_FLOW_PIPE_CONTROL, true), NULL, NULL);
 
     add_valid();
     valid = stack_count;
-    CHECK_EQ(valid, VALID);
+    assert_int_equal(valid, VALID);
     for (size_t i = 0; i < valid; i++) {
         match.parser_meta = bits_of(&stacks[i]);
         control_add(root, &match, &all, (uint32_t)i, 0, &one);
@@ -298,20 +298,20 @@ static void reports_what_public_packets_show(void)
     match.parser_meta = (struct doca_flow_parser_meta){.inner_ip_fragmented = 1};
     control_add(root, &match, &fragments, MARK_INNER, 1, &rss);
     errors = to_pipe(sums_pipe);
-    CHECK_OK(doca_flow_pipe_control_add_entry(0, root, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 2, &errors, NULL,
-                                              NULL));
+    assert_doca_ok(doca_flow_pipe_control_add_entry(0, root, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 2, &errors, NULL,
+                                                    NULL));
 
     add_stacks(sums, 4, true);
     bad_sums = stack_count;
-    CHECK_EQ(bad_sums - valid, CHECKSUM_ERRORS);
+    assert_int_equal(bad_sums - valid, CHECKSUM_ERRORS);
     add_errors(sums_pipe, valid, &seen);
     add_stacks(lengths, 2, false);
-    CHECK_EQ(stack_count - bad_sums, LENGTH_ERRORS);
+    assert_int_equal(stack_count - bad_sums, LENGTH_ERRORS);
     add_errors(lengths_pipe, bad_sums, &seen);
-    CHECK_EQ(seen.adds, 0);
-    CHECK_OK(doca_flow_entries_process(bench_port[0], 0, 0, 250));
-    CHECK_EQ(seen.adds, CHECKSUM_ERRORS + LENGTH_ERRORS);
-    CHECK_EQ(seen.errors, 0);
+    assert_int_equal(seen.adds, 0);
+    assert_doca_ok(doca_flow_entries_process(testbed_port[0], 0, 0, 250));
+    assert_int_equal(seen.adds, CHECKSUM_ERRORS + LENGTH_ERRORS);
+    assert_int_equal(seen.errors, 0);
 
     for (size_t i = 0; i < stack_count; i++)
         expect(&stacks[i], i < valid ? DOCA_FLOW_MODEL_SENT : DOCA_FLOW_MODEL_DROPPED, (uint32_t)i);
@@ -328,7 +328,14 @@ static void reports_what_public_packets_show(void)
         stack.inner.bad = NO_SUM4;
         expect(&stack, DOCA_FLOW_MODEL_SENT, (uint32_t)i);
     }
-    bench_down();
+    testbed_down();
 }
 
-RUN_TESTS(TEST(reports_what_public_packets_show))
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reports_what_public_packets_show),
+    };
+
+    return cmocka_run_group_tests_name("parser", tests, NULL, NULL);
+}

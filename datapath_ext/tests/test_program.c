@@ -1,5 +1,5 @@
 /* What programs need around the flow API: command line, devices, ports connected from outside, log, labels. */
-#include "bench.h"
+#include "testbed.h"
 
 #include <doca_argp.h>
 #include <doca_dev.h>
@@ -73,13 +73,13 @@ static void add_param(const char *short_name, const char *long_name, enum doca_a
 {
     struct doca_argp_param *param;
 
-    CHECK_OK(doca_argp_param_create(&param));
+    assert_doca_ok(doca_argp_param_create(&param));
     doca_argp_param_set_short_name(param, short_name);
     doca_argp_param_set_long_name(param, long_name);
     doca_argp_param_set_description(param, "for a test");
     doca_argp_param_set_type(param, type);
     doca_argp_param_set_callback(param, callback);
-    CHECK_OK(doca_argp_register_param(param));
+    assert_doca_ok(doca_argp_register_param(param));
 }
 
 static doca_error_t parse(struct wishes *wishes, char **argv)
@@ -89,7 +89,7 @@ static doca_error_t parse(struct wishes *wishes, char **argv)
 
     while (argv[argc] != NULL)
         argc++;
-    CHECK_OK(doca_argp_init("program", wishes));
+    assert_doca_ok(doca_argp_init("program", wishes));
     add_param("a", "device", DOCA_ARGP_TYPE_DEVICE, on_device);
     add_param("r", "rep", DOCA_ARGP_TYPE_DEVICE_REP, on_rep);
     add_param("n", "number", DOCA_ARGP_TYPE_INT, on_number);
@@ -97,11 +97,11 @@ static doca_error_t parse(struct wishes *wishes, char **argv)
     add_param("t", "text", DOCA_ARGP_TYPE_STRING, on_text);
     doca_argp_set_dpdk_program(on_eal);
     result = doca_argp_start(argc, argv);
-    CHECK_OK(doca_argp_destroy());
+    assert_doca_ok(doca_argp_destroy());
     return result;
 }
 
-static void parses_the_command_line(void)
+static void parses_the_command_line(void **state)
 {
     char *good[] = {(char[]){"program"}, (char[]){"-c"}, (char[]){"1"}, (char[]){"--"},
                     (char[]){"-a"}, (char[]){"pci/08:00.0,dv_flow_en=2"}, (char[]){"--rep"},
@@ -118,36 +118,36 @@ static void parses_the_command_line(void)
     uint16_t port;
     uint8_t equal;
 
-    CHECK_OK(parse(&wishes, good));
-    CHECK_EQ(eal_arguments, 3);
-    CHECK(strcmp(wishes.devargs, "dv_flow_en=2") == 0);
-    CHECK_EQ(wishes.rep_count, 3);
-    CHECK(wishes.rep_device == wishes.device);
-    CHECK_EQ(wishes.number, 42);
-    CHECK(wishes.flag);
-    CHECK(strcmp(wishes.text, "words") == 0);
-    CHECK_OK(doca_devinfo_get_pci_addr_str(doca_dev_as_devinfo(wishes.device), address));
-    CHECK(strcmp(address, "0000:08:00.0") == 0);
-    CHECK_OK(doca_devinfo_is_equal_pci_addr(doca_dev_as_devinfo(wishes.device), "08:00.0", &equal));
-    CHECK_EQ(equal, 1);
+    assert_doca_ok(parse(&wishes, good));
+    assert_int_equal(eal_arguments, 3);
+    assert_true(strcmp(wishes.devargs, "dv_flow_en=2") == 0);
+    assert_int_equal(wishes.rep_count, 3);
+    assert_true(wishes.rep_device == wishes.device);
+    assert_int_equal(wishes.number, 42);
+    assert_true(wishes.flag);
+    assert_true(strcmp(wishes.text, "words") == 0);
+    assert_doca_ok(doca_devinfo_get_pci_addr_str(doca_dev_as_devinfo(wishes.device), address));
+    assert_true(strcmp(address, "0000:08:00.0") == 0);
+    assert_doca_ok(doca_devinfo_is_equal_pci_addr(doca_dev_as_devinfo(wishes.device), "08:00.0", &equal));
+    assert_int_equal(equal, 1);
 
     /* Ports are numbered as they are probed; representors follow their device. */
-    CHECK_OK(doca_dpdk_port_probe_with_representors(wishes.device, "", wishes.reps, 3));
-    CHECK_OK(doca_dpdk_get_first_port_id(wishes.device, &port));
-    CHECK_OK(doca_dpdk_port_as_dev(port, &dev));
-    CHECK(dev == wishes.device);
-    CHECK_REFUSED(doca_dpdk_port_as_dev((uint16_t)(port + 1), &dev), DOCA_ERROR_NOT_FOUND, "no device was probed");
+    assert_doca_ok(doca_dpdk_port_probe_with_representors(wishes.device, "", wishes.reps, 3));
+    assert_doca_ok(doca_dpdk_get_first_port_id(wishes.device, &port));
+    assert_doca_ok(doca_dpdk_port_as_dev(port, &dev));
+    assert_true(dev == wishes.device);
+    assert_doca_refused(doca_dpdk_port_as_dev((uint16_t)(port + 1), &dev), DOCA_ERROR_NOT_FOUND, "no device was probed");
     for (unsigned i = 0; i < 3; i++)
-        CHECK_OK(doca_dev_rep_close(wishes.reps[i]));
-    CHECK_OK(doca_dev_close(wishes.device));
+        assert_doca_ok(doca_dev_rep_close(wishes.reps[i]));
+    assert_doca_ok(doca_dev_close(wishes.device));
 
-    CHECK_REFUSED(parse(&wishes, unknown), DOCA_ERROR_INVALID_VALUE, "--nothing is not known");
-    CHECK_REFUSED(parse(&wishes, no_number), DOCA_ERROR_INVALID_VALUE, "no whole number");
-    CHECK_REFUSED(parse(&wishes, no_value), DOCA_ERROR_INVALID_VALUE, "without a value");
-    CHECK_REFUSED(parse(&wishes, twice), DOCA_ERROR_INVALID_VALUE, "second time");
+    assert_doca_refused(parse(&wishes, unknown), DOCA_ERROR_INVALID_VALUE, "--nothing is not known");
+    assert_doca_refused(parse(&wishes, no_number), DOCA_ERROR_INVALID_VALUE, "no whole number");
+    assert_doca_refused(parse(&wishes, no_value), DOCA_ERROR_INVALID_VALUE, "without a value");
+    assert_doca_refused(parse(&wishes, twice), DOCA_ERROR_INVALID_VALUE, "second time");
 }
 
-static void connects_ports_as_the_environment_says(void)
+static void connects_ports_as_the_environment_says(void **state)
 {
     struct doca_flow_fwd fwd = to_port(1);
     struct frame frame;
@@ -155,23 +155,23 @@ static void connects_ports_as_the_environment_says(void)
     size_t length;
     FILE *file;
 
-    CHECK_EQ(setenv("DOCA_FLOW_MODEL_PORTS", "0=netdev:no-such-device 1=pcap::test_program.out", 1), 0);
-    bench_up("vnf,hws", 2); /* a port that cannot be connected is started all the same */
-    CHECK_EQ(unsetenv("DOCA_FLOW_MODEL_PORTS"), 0);
-    (void)bench_all(0, &fwd);
+    assert_int_equal(setenv("DOCA_FLOW_MODEL_PORTS", "0=netdev:no-such-device 1=pcap::test_program.out", 1), 0);
+    testbed_up("vnf,hws", 2); /* a port that cannot be connected is started all the same */
+    assert_int_equal(unsetenv("DOCA_FLOW_MODEL_PORTS"), 0);
+    (void)testbed_all(0, &fwd);
     frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 1, 2);
-    bench_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
-    bench_down();
+    testbed_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
+    testbed_down();
     file = fopen("test_program.out", "rb");
-    CHECK(file != NULL);
+    assert_true(file != NULL);
     length = fread(found, 1, sizeof(found), file);
-    CHECK_EQ(fclose(file), 0);
-    CHECK_EQ(unlink("test_program.out"), 0);
-    CHECK_EQ(length, 24 + 16 + frame.length);
-    CHECK(memcmp(found + 40, frame.bytes, frame.length) == 0);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(unlink("test_program.out"), 0);
+    assert_int_equal(length, 24 + 16 + frame.length);
+    assert_true(memcmp(found + 40, frame.bytes, frame.length) == 0);
 }
 
-static void swaps_and_encodes(void)
+static void swaps_and_encodes(void **state)
 {
     static const uint32_t mask = DOCA_BE32_GENMASK(15, 0), ports[] = {DOCA_HTOBE16(80), DOCA_HTOBE32(0x01020304)};
     struct doca_flow_header_mpls mpls;
@@ -179,21 +179,30 @@ static void swaps_and_encodes(void)
     uint32_t label;
     bool bottom;
 
-    CHECK(memcmp(&ports[1], "\1\2\3\4", 4) == 0);
-    CHECK_EQ(DOCA_BE32_SET(mask, 0xaabb), DOCA_HTOBE32(0x0000aabb));
-    CHECK_EQ(DOCA_BE32_GET(DOCA_HTOBE32(0x1234aabb), mask), 0xaabb);
-    CHECK_EQ(DOCA_BE32_GET(DOCA_HTOBE32(0x1234aabb), DOCA_BE32_GENMASK(31, 24)), 0x12);
-    CHECK_EQ(DOCA_U16_GENMASK(11, 4), 0x0ff0);
-    CHECK_OK(doca_flow_mpls_label_encode(0x12345, 3, 64, true, &mpls));
-    CHECK(memcmp(&mpls, "\x12\x34\x57\x40", 4) == 0);
-    CHECK_OK(doca_flow_mpls_label_decode(&mpls, &label, &traffic_class, &ttl, &bottom));
-    CHECK(label == 0x12345 && traffic_class == 3 && ttl == 64 && bottom);
-    CHECK(DOCA_VERSION_EQ_CURRENT(3, 3, 0));
-    CHECK(DOCA_VERSION_LTE_CURRENT(3, 2, 2));
-    CHECK(!DOCA_VERSION_LTE_CURRENT(3, 4, 0));
-    CHECK(strcmp(doca_error_get_name(DOCA_ERROR_FULL), "DOCA_ERROR_FULL") == 0);
-    CHECK_OK(doca_log_backend_create_standard());
+    assert_true(memcmp(&ports[1], "\1\2\3\4", 4) == 0);
+    assert_int_equal(DOCA_BE32_SET(mask, 0xaabb), DOCA_HTOBE32(0x0000aabb));
+    assert_int_equal(DOCA_BE32_GET(DOCA_HTOBE32(0x1234aabb), mask), 0xaabb);
+    assert_int_equal(DOCA_BE32_GET(DOCA_HTOBE32(0x1234aabb), DOCA_BE32_GENMASK(31, 24)), 0x12);
+    assert_int_equal(DOCA_U16_GENMASK(11, 4), 0x0ff0);
+    assert_doca_ok(doca_flow_mpls_label_encode(0x12345, 3, 64, true, &mpls));
+    assert_true(memcmp(&mpls, "\x12\x34\x57\x40", 4) == 0);
+    assert_doca_ok(doca_flow_mpls_label_decode(&mpls, &label, &traffic_class, &ttl, &bottom));
+    assert_true(label == 0x12345 && traffic_class == 3 && ttl == 64 && bottom);
+    assert_true(DOCA_VERSION_EQ_CURRENT(3, 3, 0));
+    assert_true(DOCA_VERSION_LTE_CURRENT(3, 2, 2));
+    assert_true(!DOCA_VERSION_LTE_CURRENT(3, 4, 0));
+    assert_true(strcmp(doca_error_get_name(DOCA_ERROR_FULL), "DOCA_ERROR_FULL") == 0);
+    assert_doca_ok(doca_log_backend_create_standard());
     DOCA_LOG_INFO("said once, by %s", "TESTS::PROGRAM");
 }
 
-RUN_TESTS(TEST(parses_the_command_line), TEST(connects_ports_as_the_environment_says), TEST(swaps_and_encodes))
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parses_the_command_line),
+        cmocka_unit_test(connects_ports_as_the_environment_says),
+        cmocka_unit_test(swaps_and_encodes),
+    };
+
+    return cmocka_run_group_tests_name("program", tests, NULL, NULL);
+}

@@ -1,5 +1,5 @@
 /* IP-in-IP and VXLAN, in and out: the published packets of the four combinations. */
-#include "bench.h"
+#include "testbed.h"
 
 #include <arpa/inet.h>
 
@@ -9,17 +9,17 @@ struct tunnel {
 
 static void put_mac(uint8_t *mac, const char *text)
 {
-    CHECK_EQ(sscanf(text, "%hhx:%hhx:%hhx:%hhx:%hhx:%hhx", mac, mac + 1, mac + 2, mac + 3, mac + 4, mac + 5), 6);
+    assert_int_equal(sscanf(text, "%hhx:%hhx:%hhx:%hhx:%hhx:%hhx", mac, mac + 1, mac + 2, mac + 3, mac + 4, mac + 5), 6);
 }
 
 static void put_ip(struct doca_flow_header_format *outer, const char *src, const char *dst)
 {
     if (outer->l3_type == DOCA_FLOW_L3_TYPE_IP4) {
-        CHECK_EQ(inet_pton(AF_INET, src, &outer->ip4.src_ip), 1);
-        CHECK_EQ(inet_pton(AF_INET, dst, &outer->ip4.dst_ip), 1);
+        assert_int_equal(inet_pton(AF_INET, src, &outer->ip4.src_ip), 1);
+        assert_int_equal(inet_pton(AF_INET, dst, &outer->ip4.dst_ip), 1);
     } else {
-        CHECK_EQ(inet_pton(AF_INET6, src, outer->ip6.src_ip), 1);
-        CHECK_EQ(inet_pton(AF_INET6, dst, outer->ip6.dst_ip), 1);
+        assert_int_equal(inet_pton(AF_INET6, src, outer->ip6.src_ip), 1);
+        assert_int_equal(inet_pton(AF_INET6, dst, outer->ip6.dst_ip), 1);
     }
 }
 
@@ -67,15 +67,15 @@ static struct doca_flow_pipe *encap_pipe(enum doca_flow_l3_type l3)
     struct doca_flow_match match = {.parser_meta = {.outer_l3_type = (enum doca_flow_l3_meta)UINT32_MAX}};
     struct doca_flow_actions templates[2], entry, *list[] = {&templates[0], &templates[1]};
     struct doca_flow_fwd fwd = to_port(1), drop = to_drop();
-    struct doca_flow_pipe_cfg *cfg = bench_cfg(1, "encap", DOCA_FLOW_PIPE_BASIC, true);
+    struct doca_flow_pipe_cfg *cfg = testbed_cfg(1, "encap", DOCA_FLOW_PIPE_BASIC, true);
     struct doca_flow_pipe *pipe;
 
     fill_template(&templates[0], l3, DOCA_FLOW_PROTO_IPV4);
     fill_template(&templates[1], l3, DOCA_FLOW_PROTO_IPV6);
-    CHECK_OK(doca_flow_pipe_cfg_set_domain(cfg, DOCA_FLOW_PIPE_DOMAIN_EGRESS));
-    CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, &match, NULL));
-    CHECK_OK(doca_flow_pipe_cfg_set_actions(cfg, list, NULL, NULL, 2));
-    pipe = bench_create(cfg, &fwd, &drop);
+    assert_doca_ok(doca_flow_pipe_cfg_set_domain(cfg, DOCA_FLOW_PIPE_DOMAIN_EGRESS));
+    assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, &match, NULL));
+    assert_doca_ok(doca_flow_pipe_cfg_set_actions(cfg, list, NULL, NULL, 2));
+    pipe = testbed_create(cfg, &fwd, &drop);
     for (unsigned inner = 0; inner < 2; inner++) {
         const struct tunnel *tunnel = &tunnels[l3 == DOCA_FLOW_L3_TYPE_IP6][inner];
         struct doca_flow_header_format *outer = &entry.encap_cfg.encap.outer;
@@ -86,9 +86,9 @@ static struct doca_flow_pipe *encap_pipe(enum doca_flow_l3_type l3)
         put_mac(outer->eth.dst_mac, tunnel->dst_mac);
         put_ip(outer, tunnel->src, tunnel->dst);
         match.parser_meta.outer_l3_type = inner == 0 ? DOCA_FLOW_L3_META_IPV4 : DOCA_FLOW_L3_META_IPV6;
-        CHECK_OK(doca_flow_pipe_basic_add_entry(0, pipe, &match, (uint8_t)inner, &entry, NULL, NULL, 0, NULL, NULL));
+        assert_doca_ok(doca_flow_pipe_basic_add_entry(0, pipe, &match, (uint8_t)inner, &entry, NULL, NULL, 0, NULL, NULL));
     }
-    bench_process(1);
+    testbed_process(1);
     return pipe;
 }
 
@@ -110,9 +110,9 @@ static void encapsulates(enum doca_flow_l3_type l3)
 {
     struct doca_flow_fwd fwd = to_port(1);
 
-    bench_up("vnf,hws", 2);
+    testbed_up("vnf,hws", 2);
     (void)encap_pipe(l3);
-    (void)bench_all(0, &fwd);
+    (void)testbed_all(0, &fwd);
     for (unsigned inner = 0; inner < 2; inner++) {
         bool outer6 = l3 == DOCA_FLOW_L3_TYPE_IP6;
         const struct tunnel *tunnel = &tunnels[outer6][inner];
@@ -126,17 +126,17 @@ static void encapsulates(enum doca_flow_l3_type l3)
         frame_ip(&expected, (struct ip){.src = tunnel->src, .dst = tunnel->dst, .tos = 0xd8, .ttl = 64,
                                         .proto = inner ? 41 : 4});
         add_inner(&expected, inner, "received on port 0, encapsulated, forwarded to port 1");
-        bench_expect_frame(0, &in, 1, &expected);
+        testbed_expect_frame(0, &in, 1, &expected);
     }
-    bench_down();
+    testbed_down();
 }
 
-static void encapsulates_in_ip4(void)
+static void encapsulates_in_ip4(void **state)
 {
     encapsulates(DOCA_FLOW_L3_TYPE_IP4);
 }
 
-static void encapsulates_in_ip6(void)
+static void encapsulates_in_ip6(void **state)
 {
     encapsulates(DOCA_FLOW_L3_TYPE_IP6);
 }
@@ -147,7 +147,7 @@ static struct doca_flow_pipe *decap_pipe(bool outer6, bool root, struct doca_flo
     struct doca_flow_match match = {0};
     struct doca_flow_actions actions = {.decap_type = DOCA_FLOW_RESOURCE_TYPE_NON_SHARED}, *list[] = {&actions};
     struct doca_flow_fwd fwd = to_port(0), next = miss != NULL ? to_pipe(miss) : to_drop();
-    struct doca_flow_pipe_cfg *cfg = bench_cfg(1, outer6 ? "decap6" : "decap4", DOCA_FLOW_PIPE_BASIC, root);
+    struct doca_flow_pipe_cfg *cfg = testbed_cfg(1, outer6 ? "decap6" : "decap4", DOCA_FLOW_PIPE_BASIC, root);
     struct doca_flow_pipe *pipe;
 
     match.parser_meta.outer_l3_type = outer6 ? DOCA_FLOW_L3_META_IPV6 : DOCA_FLOW_L3_META_IPV4;
@@ -157,9 +157,9 @@ static struct doca_flow_pipe *decap_pipe(bool outer6, bool root, struct doca_flo
     else
         match.outer.ip4.next_proto = UINT8_MAX;
     memset(&actions.decap_cfg.eth, 0xff, sizeof(actions.decap_cfg.eth));
-    CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, &match, NULL));
-    CHECK_OK(doca_flow_pipe_cfg_set_actions(cfg, list, NULL, NULL, 1));
-    pipe = bench_create(cfg, &fwd, &next);
+    assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, &match, NULL));
+    assert_doca_ok(doca_flow_pipe_cfg_set_actions(cfg, list, NULL, NULL, 1));
+    pipe = testbed_create(cfg, &fwd, &next);
     for (unsigned inner = 0; inner < 2; inner++) {
         memset(&match, 0, sizeof(match)); /* the pipe's l3_type counts, not the entry's */
         if (outer6)
@@ -169,13 +169,13 @@ static struct doca_flow_pipe *decap_pipe(bool outer6, bool root, struct doca_flo
         put_mac(actions.decap_cfg.eth.src_mac, macs[inner][0]);
         put_mac(actions.decap_cfg.eth.dst_mac, macs[inner][1]);
         actions.decap_cfg.eth.type = inner ? DOCA_HTOBE16(0x86dd) : DOCA_HTOBE16(0x0800);
-        CHECK_OK(doca_flow_pipe_basic_add_entry(0, pipe, &match, 0, &actions, NULL, NULL, 0, NULL, NULL));
+        assert_doca_ok(doca_flow_pipe_basic_add_entry(0, pipe, &match, 0, &actions, NULL, NULL, 0, NULL, NULL));
     }
-    bench_process(1);
+    testbed_process(1);
     return pipe;
 }
 
-static void decapsulates_all_four(void)
+static void decapsulates_all_four(void **state)
 {
     static const char *const macs[2][2][2] = {
         {{"44:55:66:77:88:99", "11:22:33:44:55:66"}, {"99:88:77:66:55:44", "66:55:44:33:22:11"}},
@@ -184,7 +184,7 @@ static void decapsulates_all_four(void)
     struct doca_flow_pipe *pipe6;
     struct frame in, expected;
 
-    bench_up("vnf,hws", 2);
+    testbed_up("vnf,hws", 2);
     pipe6 = decap_pipe(true, false, NULL, macs[1]);
     (void)decap_pipe(false, true, pipe6, macs[0]);
     for (unsigned outer6 = 0; outer6 < 2; outer6++)
@@ -197,14 +197,14 @@ static void decapsulates_all_four(void)
             frame_start(&expected);
             frame_eth(&expected, macs[outer6][inner][0], macs[outer6][inner][1], inner ? 0x86dd : 0x0800);
             add_inner(&expected, inner, "in a tunnel on port 1");
-            bench_expect_frame(1, &in, 0, &expected);
+            testbed_expect_frame(1, &in, 0, &expected);
         }
     frame_packet(&in, "192.0.2.1", "192.0.2.2", 17, 1, 2);
-    bench_expect(1, &in, DOCA_FLOW_MODEL_DROPPED);
-    bench_down();
+    testbed_expect(1, &in, DOCA_FLOW_MODEL_DROPPED);
+    testbed_down();
 }
 
-static void encapsulates_in_vxlan_and_back(void)
+static void encapsulates_in_vxlan_and_back(void **state)
 {
     struct doca_flow_match match = {0};
     struct doca_flow_actions encap = {0}, decap = {0}, *templates[] = {&encap, &decap};
@@ -217,8 +217,8 @@ static void encapsulates_in_vxlan_and_back(void)
     struct doca_flow_pipe *pipe;
     struct frame in, tunnel;
 
-    bench_up("switch,hws", 2);
-    cfg = bench_cfg(0, "vxlan", DOCA_FLOW_PIPE_BASIC, true);
+    testbed_up("switch,hws", 2);
+    cfg = testbed_cfg(0, "vxlan", DOCA_FLOW_PIPE_BASIC, true);
     match.parser_meta.outer_l4_type = DOCA_FLOW_L4_META_UDP;
     match.parser_meta.inner_l3_type = (enum doca_flow_l3_meta)UINT32_MAX;
     encap.encap_type = DOCA_FLOW_RESOURCE_TYPE_NON_SHARED;
@@ -235,32 +235,41 @@ static void encapsulates_in_vxlan_and_back(void)
     memset(encap.encap_cfg.encap.outer.eth.dst_mac, 0x43, 6);
     decap.decap_type = DOCA_FLOW_RESOURCE_TYPE_NON_SHARED;
     decap.decap_cfg.is_l2 = true;
-    CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, &match, NULL));
-    CHECK_OK(doca_flow_pipe_cfg_set_actions(cfg, templates, NULL, NULL, 2));
-    CHECK_OK(doca_flow_pipe_cfg_set_monitor(cfg, &monitor));
-    pipe = bench_create(cfg, &fwd, NULL);
+    assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, &match, NULL));
+    assert_doca_ok(doca_flow_pipe_cfg_set_actions(cfg, templates, NULL, NULL, 2));
+    assert_doca_ok(doca_flow_pipe_cfg_set_monitor(cfg, &monitor));
+    pipe = testbed_create(cfg, &fwd, NULL);
     match.parser_meta.inner_l3_type = DOCA_FLOW_L3_META_NONE;
-    CHECK_OK(doca_flow_pipe_basic_add_entry(0, pipe, &match, 0, NULL, NULL, NULL, 0, NULL, &entry));
+    assert_doca_ok(doca_flow_pipe_basic_add_entry(0, pipe, &match, 0, NULL, NULL, NULL, 0, NULL, &entry));
     match.parser_meta.inner_l3_type = DOCA_FLOW_L3_META_IPV4;
-    CHECK_OK(doca_flow_pipe_basic_add_entry(0, pipe, &match, 1, NULL, NULL, NULL, 0, NULL, NULL));
-    bench_process(0);
+    assert_doca_ok(doca_flow_pipe_basic_add_entry(0, pipe, &match, 1, NULL, NULL, NULL, 0, NULL, NULL));
+    testbed_process(0);
 
     frame_packet(&in, "192.0.2.1", "192.0.2.2", 17, 1, 2);
-    result = bench_send(0, &in, DOCA_FLOW_MODEL_SENT);
-    CHECK_EQ(result.outputs[0].length, in.length + 14 + 20 + 8 + 8);
-    CHECK(frame_checksums_ok(result.outputs[0].frame, result.outputs[0].length));
-    CHECK(memcmp(result.outputs[0].frame + 50, in.bytes, in.length) == 0);
-    CHECK(memcmp(result.outputs[0].frame + 42 + 4, "\xab\xcd\xef\0", 4) == 0);
+    result = testbed_send(0, &in, DOCA_FLOW_MODEL_SENT);
+    assert_int_equal(result.outputs[0].length, in.length + 14 + 20 + 8 + 8);
+    assert_true(frame_checksums_ok(result.outputs[0].frame, result.outputs[0].length));
+    assert_true(memcmp(result.outputs[0].frame + 50, in.bytes, in.length) == 0);
+    assert_true(memcmp(result.outputs[0].frame + 42 + 4, "\xab\xcd\xef\0", 4) == 0);
     memcpy(tunnel.bytes, result.outputs[0].frame, result.outputs[0].length);
     tunnel.length = result.outputs[0].length;
     doca_flow_model_result_free(&result);
-    bench_expect_frame(0, &tunnel, 1, &in);
+    testbed_expect_frame(0, &tunnel, 1, &in);
 
     /* A counter counts the frame before its encapsulation. */
-    CHECK_OK(doca_flow_resource_query_entry(entry, &query));
-    CHECK_EQ(query.counter.total_bytes, in.length);
-    bench_down();
+    assert_doca_ok(doca_flow_resource_query_entry(entry, &query));
+    assert_int_equal(query.counter.total_bytes, in.length);
+    testbed_down();
 }
 
-RUN_TESTS(TEST(encapsulates_in_ip4), TEST(encapsulates_in_ip6), TEST(decapsulates_all_four),
-          TEST(encapsulates_in_vxlan_and_back))
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(encapsulates_in_ip4),
+        cmocka_unit_test(encapsulates_in_ip6),
+        cmocka_unit_test(decapsulates_all_four),
+        cmocka_unit_test(encapsulates_in_vxlan_and_back),
+    };
+
+    return cmocka_run_group_tests_name("tunnel", tests, NULL, NULL);
+}

@@ -4,23 +4,23 @@
 #include "core.h"
 #include "match.h"
 
-doca_error_t condition_create(const struct doca_flow_match_condition *wish, const struct doca_flow_match *match,
+doca_error_t condition_create(const struct doca_flow_match_condition *spec, const struct doca_flow_match *match,
                               struct condition *condition)
 {
     const struct doca_flow_desc_field *a, *b;
 
     memset(condition, 0, sizeof(*condition));
-    if (wish == NULL)
+    if (spec == NULL)
         return DOCA_SUCCESS;
-    a = &wish->field_op.a;
-    b = &wish->field_op.b;
+    a = &spec->field_op.a;
+    b = &spec->field_op.b;
     condition->used = true;
-    condition->operation = wish->operation;
-    condition->width = wish->field_op.width;
+    condition->operation = spec->operation;
+    condition->width = spec->field_op.width;
     condition->a_bit = a->bit_offset;
     condition->b_bit = b->bit_offset;
-    if ((unsigned)wish->operation > DOCA_FLOW_COMPARE_GE)
-        return refuse(DOCA_ERROR_INVALID_VALUE, "match condition: operation %u", (unsigned)wish->operation);
+    if ((unsigned)spec->operation > DOCA_FLOW_COMPARE_GE)
+        return refuse(DOCA_ERROR_INVALID_VALUE, "match condition: operation %u", (unsigned)spec->operation);
     if (condition->width == 0 || condition->width > 8 * FIELD_MAX)
         return refuse(DOCA_ERROR_INVALID_VALUE, "match condition: width %u; 1 to 128 bits", condition->width);
     if (a->field_string == NULL || !place_find(a->field_string, &condition->a_bit, condition->width, &condition->a))

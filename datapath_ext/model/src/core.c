@@ -21,10 +21,10 @@ static uint64_t clock_ns = UINT64_MAX;
 
 static void start(void)
 {
-    const char *wish = getenv("DOCA_FLOW_MODEL_STRICT");
+    const char *value = getenv("DOCA_FLOW_MODEL_STRICT");
     pthread_mutexattr_t attributes;
 
-    strict = wish != NULL && strcmp(wish, "") != 0 && strcmp(wish, "0") != 0;
+    strict = value != NULL && strcmp(value, "") != 0 && strcmp(value, "0") != 0;
     random_state = 0x9e3779b97f4a7c15ULL;
     if (pthread_mutexattr_init(&attributes) != 0 ||
         pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE) != 0 ||

@@ -88,20 +88,20 @@ doca_error_t doca_flow_model_device_add(const char *name)
                                         "more than %d devices", name, NAME_MAX_ - 1, DEVICES_MAX);
 }
 
-static void offer_wished(void)
+static void offer_configured(void)
 {
-    const char *wish = getenv("DOCA_FLOW_MODEL_DEVICES");
+    const char *value = getenv("DOCA_FLOW_MODEL_DEVICES");
 
-    while (wish != NULL && *wish != '\0') {
-        size_t length = strcspn(wish, " ");
+    while (value != NULL && *value != '\0') {
+        size_t length = strcspn(value, " ");
         char name[NAME_MAX_];
 
         if (length > 0 && length < sizeof(name)) {
-            memcpy(name, wish, length);
+            memcpy(name, value, length);
             name[length] = '\0';
             (void)offer_any(name);
         }
-        wish += length + strspn(wish + length, " ");
+        value += length + strspn(value + length, " ");
     }
 }
 
@@ -112,7 +112,7 @@ doca_error_t doca_devinfo_create_list(struct doca_devinfo ***list, uint32_t *cou
     if (list == NULL || count == NULL)
         return refuse(DOCA_ERROR_INVALID_VALUE, "devinfo_create_list without places for the list and its length");
     model_lock();
-    offer_wished();
+    offer_configured();
     infos = calloc(device_count + 1UL, sizeof(struct doca_devinfo *));
     for (unsigned i = 0; infos != NULL && i < device_count; i++)
         infos[i] = &devices[i];

@@ -135,40 +135,40 @@ doca_error_t doca_flow_model_replay(size_t *frames)
 }
 
 /* "netdev:NAME" or "pcap:IN:OUT". */
-static doca_error_t attach(uint16_t port_id, char *wish)
+static doca_error_t attach(uint16_t port_id, char *spec)
 {
     char *out;
 
-    if (strncmp(wish, "netdev:", 7) == 0)
-        return doca_flow_model_attach_netdev(port_id, wish + 7);
-    if (strncmp(wish, "pcap:", 5) != 0)
-        return refuse(DOCA_ERROR_INVALID_VALUE, "DOCA_FLOW_MODEL_PORTS: \"%s\"; netdev:NAME or pcap:IN:OUT", wish);
-    wish += 5;
-    out = strchr(wish, ':');
+    if (strncmp(spec, "netdev:", 7) == 0)
+        return doca_flow_model_attach_netdev(port_id, spec + 7);
+    if (strncmp(spec, "pcap:", 5) != 0)
+        return refuse(DOCA_ERROR_INVALID_VALUE, "DOCA_FLOW_MODEL_PORTS: \"%s\"; netdev:NAME or pcap:IN:OUT", spec);
+    spec += 5;
+    out = strchr(spec, ':');
     if (out != NULL)
         *out++ = '\0';
-    return doca_flow_model_attach_pcap(port_id, *wish != '\0' ? wish : NULL,
+    return doca_flow_model_attach_pcap(port_id, *spec != '\0' ? spec : NULL,
                                        out != NULL && *out != '\0' ? out : NULL);
 }
 
-void endpoint_attach_wished(struct doca_flow_port *port)
+void endpoint_attach_configured(struct doca_flow_port *port)
 {
-    const char *wish = getenv("DOCA_FLOW_MODEL_PORTS");
+    const char *spec = getenv("DOCA_FLOW_MODEL_PORTS");
 
-    while (wish != NULL && *wish != '\0') {
-        size_t length = strcspn(wish, " ");
+    while (spec != NULL && *spec != '\0') {
+        size_t length = strcspn(spec, " ");
         char text[PATH_MAX_], *end;
-        unsigned long id = strtoul(wish, &end, 10);
+        unsigned long id = strtoul(spec, &end, 10);
 
-        if (end != wish && *end == '=' && id == port->cfg.id && length < sizeof(text)) {
-            size_t skip = (size_t)(end - wish) + 1;
+        if (end != spec && *end == '=' && id == port->cfg.id && length < sizeof(text)) {
+            size_t skip = (size_t)(end - spec) + 1;
 
-            memcpy(text, wish + skip, length - skip);
+            memcpy(text, spec + skip, length - skip);
             text[length - skip] = '\0';
             /* The port is started already, so all that can be done is to say so. */
             if (attach(port->cfg.id, text) != DOCA_SUCCESS)
                 note(DOCA_LOG_LEVEL_ERROR, "port %u is not connected: %s", port->cfg.id, doca_flow_model_reason());
         }
-        wish += length + strspn(wish + length, " ");
+        spec += length + strspn(spec + length, " ");
     }
 }

@@ -30,10 +30,4 @@ bool netdev_send(struct netdev *netdev, const uint8_t *frame, size_t length);
 /* Since the last call: frames that the device's ring had no room for, and frames that it did not take after all. */
 void netdev_losses(struct netdev *netdev, uint64_t *lost, uint64_t *not_sent);
 
-/* For outbox.c. A device that is held lives on after it was closed. */
-void netdev_hold(struct netdev *netdev);
-void netdev_release(struct netdev *netdev);
-int netdev_socket(const struct netdev *netdev);
-void netdev_not_sent(struct netdev *netdev);
-
 #endif

@@ -62,7 +62,7 @@ struct condition {
     uint8_t value[FIELD_MAX]; /* compared with, where there is no b */
 };
 
-doca_error_t condition_create(const struct doca_flow_match_condition *wish, const struct doca_flow_match *match,
+doca_error_t condition_create(const struct doca_flow_match_condition *spec, const struct doca_flow_match *match,
                               struct condition *condition);
 bool condition_holds(const struct condition *condition, const struct packet *packet);
 

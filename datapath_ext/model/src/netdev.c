@@ -18,7 +18,7 @@
 
 #include "bytes.h"
 #include "endpoint.h"
-#include "outbox.h"
+#include "tx_batch.h"
 
 enum { RING_SIZE = 1 << 23, BLOCK_SIZE = 1 << 18, ROOM_LEAST = 1 << 11 };
 enum { HEADERS = 128 }; /* the kernel's and Ethernet's, in a frame's room beside what the MTU counts */
@@ -26,21 +26,20 @@ enum { HEADERS = 128 }; /* the kernel's and Ethernet's, in a frame's room beside
 enum { ADDRESS_OFFSET = (sizeof(struct tpacket2_hdr) + TPACKET_ALIGNMENT - 1) / TPACKET_ALIGNMENT * TPACKET_ALIGNMENT };
 
 struct netdev {
-    int socket, wake;
+    struct tx_device device; /* first: tx_device_put() releases the whole */
+    int wake;
     uint8_t *ring;
     unsigned room; /* per frame */
     pthread_t thread;
     bool running;
     atomic_bool stop;
     atomic_ullong too_long; /* for the ring's room */
-    atomic_ullong not_sent;
-    atomic_uint users;
     uint16_t port_id;
     char name[IFNAMSIZ];
 };
 
 /* Of the thread, if it is one of a device. */
-static _Thread_local struct outbox *outbox;
+static _Thread_local struct tx_batch *batch;
 
 /* VLAN tags that the kernel took out are put back; `room` has 4 bytes in front for that. */
 static size_t whole_frame(const struct tpacket2_hdr *header, uint8_t *room)
@@ -110,22 +109,22 @@ static void forget_error(const struct netdev *netdev)
     int error;
     socklen_t size = sizeof(error);
 
-    (void)getsockopt(netdev->socket, SOL_SOCKET, SO_ERROR, &error, &size);
+    (void)getsockopt(netdev->device.socket, SOL_SOCKET, SO_ERROR, &error, &size);
 }
 
 static void *carry(void *argument)
 {
     struct netdev *netdev = argument;
-    struct pollfd ready[2] = {{.fd = netdev->socket, .events = POLLIN}, {.fd = netdev->wake, .events = POLLIN}};
+    struct pollfd ready[2] = {{.fd = netdev->device.socket, .events = POLLIN}, {.fd = netdev->wake, .events = POLLIN}};
     uint8_t *frame = malloc(FRAME_MAX);
     unsigned next = 0;
 
-    outbox = outbox_create();
-    while (frame != NULL && outbox != NULL && !netdev->stop) {
+    batch = tx_batch_create();
+    while (frame != NULL && batch != NULL && !netdev->stop) {
         struct tpacket2_hdr *header = (struct tpacket2_hdr *)(void *)(netdev->ring + (size_t)next * netdev->room);
 
         if ((__atomic_load_n(&header->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER) == 0) {
-            outbox_flush(outbox);
+            tx_batch_flush(batch);
             if (poll(ready, 2, -1) < 0 && errno != EINTR)
                 break;
             if (ready[0].revents & POLLERR)
@@ -136,9 +135,9 @@ static void *carry(void *argument)
         __atomic_store_n(&header->tp_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
         next = (next + 1) % (RING_SIZE / netdev->room);
     }
-    if (outbox != NULL)
-        outbox_flush(outbox);
-    outbox_destroy(outbox);
+    if (batch != NULL)
+        tx_batch_flush(batch);
+    tx_batch_destroy(batch);
     free(frame);
     return NULL;
 }
@@ -150,7 +149,7 @@ static unsigned room_wanted(const struct netdev *netdev)
     unsigned wanted = ROOM_LEAST;
 
     (void)snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", netdev->name);
-    if (ioctl(netdev->socket, SIOCGIFMTU, &request) != 0)
+    if (ioctl(netdev->device.socket, SIOCGIFMTU, &request) != 0)
         return wanted;
     while (wanted < (unsigned)request.ifr_mtu + HEADERS && wanted < BLOCK_SIZE)
         wanted *= 2;
@@ -168,18 +167,31 @@ static doca_error_t open_ring(struct netdev *netdev, int index)
 
     netdev->room = request.tp_frame_size = room_wanted(netdev);
     request.tp_frame_nr = RING_SIZE / netdev->room;
-    if (setsockopt(netdev->socket, SOL_PACKET, PACKET_VERSION, &version, sizeof(version)) != 0 ||
-        setsockopt(netdev->socket, SOL_PACKET, PACKET_RX_RING, &request, sizeof(request)) != 0 ||
-        setsockopt(netdev->socket, SOL_PACKET, PACKET_QDISC_BYPASS, &yes, sizeof(yes)) != 0 ||
-        setsockopt(netdev->socket, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &promiscuous, sizeof(promiscuous)) != 0)
+    if (setsockopt(netdev->device.socket, SOL_PACKET, PACKET_VERSION, &version, sizeof(version)) != 0 ||
+        setsockopt(netdev->device.socket, SOL_PACKET, PACKET_RX_RING, &request, sizeof(request)) != 0 ||
+        setsockopt(netdev->device.socket, SOL_PACKET, PACKET_QDISC_BYPASS, &yes, sizeof(yes)) != 0 ||
+        setsockopt(netdev->device.socket, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &promiscuous, sizeof(promiscuous)) != 0)
         return refuse(DOCA_ERROR_OPERATING_SYSTEM, "setting up a socket on %s: %s", netdev->name, strerror(errno));
-    ring = mmap(NULL, RING_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, netdev->socket, 0);
+    ring = mmap(NULL, RING_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, netdev->device.socket, 0);
     if (ring == MAP_FAILED)
         return refuse(DOCA_ERROR_OPERATING_SYSTEM, "mapping the ring of %s: %s", netdev->name, strerror(errno));
     netdev->ring = ring;
-    if (bind(netdev->socket, (struct sockaddr *)&address, sizeof(address)) != 0)
+    if (bind(netdev->device.socket, (struct sockaddr *)&address, sizeof(address)) != 0)
         return refuse(DOCA_ERROR_OPERATING_SYSTEM, "binding a socket to %s: %s", netdev->name, strerror(errno));
     return DOCA_SUCCESS;
+}
+
+static void release(struct tx_device *device)
+{
+    struct netdev *netdev = (struct netdev *)device;
+
+    if (netdev->ring != NULL)
+        (void)munmap(netdev->ring, RING_SIZE);
+    if (netdev->wake >= 0)
+        (void)close(netdev->wake);
+    if (device->socket >= 0)
+        (void)close(device->socket);
+    free(netdev);
 }
 
 struct netdev *netdev_open(const char *name, uint16_t port_id, doca_error_t *result)
@@ -192,8 +204,9 @@ struct netdev *netdev_open(const char *name, uint16_t port_id, doca_error_t *res
         *result = refuse(DOCA_ERROR_NO_MEMORY, "no memory for a network device");
         return NULL;
     }
-    netdev->socket = netdev->wake = -1;
-    netdev->users = 1;
+    netdev->device.socket = netdev->wake = -1;
+    netdev->device.users = 1;
+    netdev->device.release = release;
     netdev->port_id = port_id;
     (void)snprintf(netdev->name, sizeof(netdev->name), "%s", name);
     if (index == 0) {
@@ -201,9 +214,9 @@ struct netdev *netdev_open(const char *name, uint16_t port_id, doca_error_t *res
         goto close;
     }
     /* Protocol 0: nothing comes in before the ring is bound to the device. */
-    netdev->socket = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+    netdev->device.socket = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
     netdev->wake = eventfd(0, EFD_CLOEXEC);
-    if (netdev->socket < 0 || netdev->wake < 0) {
+    if (netdev->device.socket < 0 || netdev->wake < 0) {
         *result = refuse(DOCA_ERROR_OPERATING_SYSTEM, "a packet socket for %s: %s", name, strerror(errno));
         goto close;
     }
@@ -235,47 +248,19 @@ void netdev_close(struct netdev *netdev)
             note(DOCA_LOG_LEVEL_ERROR, "waking the thread of %s: %s", netdev->name, strerror(errno));
         (void)pthread_join(netdev->thread, NULL);
     }
-    netdev_release(netdev);
-}
-
-void netdev_hold(struct netdev *netdev)
-{
-    netdev->users++;
-}
-
-void netdev_release(struct netdev *netdev)
-{
-    if (--netdev->users > 0)
-        return;
-    if (netdev->ring != NULL)
-        (void)munmap(netdev->ring, RING_SIZE);
-    if (netdev->wake >= 0)
-        (void)close(netdev->wake);
-    if (netdev->socket >= 0)
-        (void)close(netdev->socket);
-    free(netdev);
-}
-
-int netdev_socket(const struct netdev *netdev)
-{
-    return netdev->socket;
-}
-
-void netdev_not_sent(struct netdev *netdev)
-{
-    netdev->not_sent++;
+    tx_device_put(&netdev->device);
 }
 
 bool netdev_send(struct netdev *netdev, const uint8_t *frame, size_t length)
 {
-    if (outbox != NULL) {
-        if (outbox_put(outbox, netdev, frame, length))
+    if (batch != NULL) {
+        if (tx_batch_add(batch, &netdev->device, frame, length))
             return true;
-        outbox_flush(outbox); /* it is full, and the order stays */
-        if (outbox_put(outbox, netdev, frame, length))
+        tx_batch_flush(batch); /* it is full, and the order stays */
+        if (tx_batch_add(batch, &netdev->device, frame, length))
             return true;
     }
-    return send(netdev->socket, frame, length, MSG_DONTWAIT) == (ssize_t)length;
+    return send(netdev->device.socket, frame, length, MSG_DONTWAIT) == (ssize_t)length;
 }
 
 void netdev_losses(struct netdev *netdev, uint64_t *lost, uint64_t *not_sent)
@@ -284,7 +269,7 @@ void netdev_losses(struct netdev *netdev, uint64_t *lost, uint64_t *not_sent)
     socklen_t size = sizeof(stats);
 
     /* The kernel counts from 0 after each reading. */
-    (void)getsockopt(netdev->socket, SOL_PACKET, PACKET_STATISTICS, &stats, &size);
+    (void)getsockopt(netdev->device.socket, SOL_PACKET, PACKET_STATISTICS, &stats, &size);
     *lost = stats.tp_drops + atomic_exchange(&netdev->too_long, 0);
-    *not_sent = atomic_exchange(&netdev->not_sent, 0);
+    *not_sent = atomic_exchange(&netdev->device.not_sent, 0);
 }

@@ -154,7 +154,7 @@ struct doca_flow_pipe {
     uint32_t next_slot; /* round robin */
     bool congested, resized;
     doca_flow_pipe_resize_entry_relocate_cb relocate_cb;
-    bool dying;
+    bool destroying;
 };
 
 /* forward.c */
@@ -185,8 +185,8 @@ void list_clear_baked(struct doca_flow_port *port, struct doca_flow_pipe_entry *
 doca_error_t pipe_cfg_copy(const struct doca_flow_pipe_cfg *cfg, struct doca_flow_pipe_cfg *copy);
 void pipe_cfg_clear(struct doca_flow_pipe_cfg *cfg);
 
-/* pipe.c: destroys the pipes marked as dying on all ports. */
-void pipes_bury(void);
+/* pipe.c: destroys the pipes marked as destroying on all ports. */
+void pipes_destroy_marked(void);
 
 /* index.c: how packets find entries. */
 doca_error_t index_add(struct doca_flow_pipe *pipe, struct doca_flow_pipe_entry *entry);
@@ -235,7 +235,7 @@ void run_packet(struct doca_flow_port *port, struct packet *packet, struct doca_
 struct doca_flow_port *port_find(uint16_t id);
 
 /* endpoint.c */
-void endpoint_attach_wished(struct doca_flow_port *port);
+void endpoint_attach_configured(struct doca_flow_port *port);
 void endpoint_close(struct doca_flow_port *port);
 bool endpoint_send(struct doca_flow_port *port, const uint8_t *frame, size_t length);
 

@@ -218,32 +218,32 @@ unlock:
     return result;
 }
 
-static void drop_if_dying(struct forward *forward)
+static void drop_if_destroying(struct forward *forward)
 {
     const struct doca_flow_fwd *fwd = &forward->fwd;
 
     if (!forward->given)
         return;
-    if ((fwd->type == DOCA_FLOW_FWD_PIPE && fwd->next_pipe != NULL && fwd->next_pipe->dying) ||
-        (fwd->type == DOCA_FLOW_FWD_ORDERED_LIST_PIPE && fwd->ordered_list_pipe.pipe->dying) ||
-        (fwd->type == DOCA_FLOW_FWD_HASH_PIPE && fwd->hash_pipe.pipe != NULL && fwd->hash_pipe.pipe->dying)) {
+    if ((fwd->type == DOCA_FLOW_FWD_PIPE && fwd->next_pipe != NULL && fwd->next_pipe->destroying) ||
+        (fwd->type == DOCA_FLOW_FWD_ORDERED_LIST_PIPE && fwd->ordered_list_pipe.pipe->destroying) ||
+        (fwd->type == DOCA_FLOW_FWD_HASH_PIPE && fwd->hash_pipe.pipe != NULL && fwd->hash_pipe.pipe->destroying)) {
         forward->fwd.type = DOCA_FLOW_FWD_DROP;
         forward->target_gone = true;
     }
 }
 
-void pipes_bury(void)
+void pipes_destroy_marked(void)
 {
     for (unsigned i = 0; i < PORTS_MAX; i++) {
         struct doca_flow_port *port = model.ports[i];
 
         for (struct doca_flow_pipe *pipe = port != NULL ? port->pipes : NULL; pipe != NULL; pipe = pipe->next) {
-            drop_if_dying(&pipe->forward);
-            drop_if_dying(&pipe->miss);
+            drop_if_destroying(&pipe->forward);
+            drop_if_destroying(&pipe->miss);
             for (struct doca_flow_pipe_entry *entry = pipe->entries; entry != NULL; entry = entry->next) {
-                drop_if_dying(&entry->effect.forward);
+                drop_if_destroying(&entry->effect.forward);
                 if (entry->update != NULL)
-                    drop_if_dying(&entry->update->forward);
+                    drop_if_destroying(&entry->update->forward);
             }
         }
     }
@@ -254,7 +254,7 @@ void pipes_bury(void)
         while (link != NULL && *link != NULL) {
             struct doca_flow_pipe *pipe = *link;
 
-            if (!pipe->dying) {
+            if (!pipe->destroying) {
                 link = &pipe->next;
                 continue;
             }
@@ -272,8 +272,8 @@ void doca_flow_pipe_destroy(struct doca_flow_pipe *pipe)
     if (pipe == NULL)
         return;
     model_lock();
-    pipe->dying = true;
-    pipes_bury();
+    pipe->destroying = true;
+    pipes_destroy_marked();
     model_unlock();
 }
 

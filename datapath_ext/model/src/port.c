@@ -166,7 +166,7 @@ release:
 unlock:
     model_unlock();
     if (new != NULL)
-        endpoint_attach_wished(new);
+        endpoint_attach_configured(new);
     return result;
 }
 
@@ -177,8 +177,8 @@ doca_error_t doca_flow_port_stop(struct doca_flow_port *port)
     endpoint_close(port); /* without the lock: it waits for the thread that may wait for the lock */
     model_lock();
     for (struct doca_flow_pipe *pipe = port->pipes; pipe != NULL; pipe = pipe->next)
-        pipe->dying = true;
-    pipes_bury();
+        pipe->destroying = true;
+    pipes_destroy_marked();
     model.ports[port->cfg.id] = NULL;
     for (unsigned i = 0; i < PORTS_MAX; i++)
         if (model.ports[i] != NULL && model.ports[i]->pair == port)
@@ -198,8 +198,8 @@ void doca_flow_port_pipes_flush(struct doca_flow_port *port)
         return;
     model_lock();
     for (struct doca_flow_pipe *pipe = port->pipes; pipe != NULL; pipe = pipe->next)
-        pipe->dying = true;
-    pipes_bury();
+        pipe->destroying = true;
+    pipes_destroy_marked();
     model_unlock();
 }
 

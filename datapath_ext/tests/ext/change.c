@@ -51,33 +51,33 @@ void change_check_before(void)
 {
     struct frame frame;
 
-    CHECK_EQ(backend("198.51.100.1", 17, 0), 0x11);
-    CHECK_EQ(backend("198.51.100.1", 17, 2), 0x12);
-    CHECK_EQ(backend("198.51.100.1", 6, 0), 0x11);
-    CHECK_EQ(backend("198.51.100.1", 6, 2), 0x12);
+    assert_int_equal(backend("198.51.100.1", 17, 0), 0x11);
+    assert_int_equal(backend("198.51.100.1", 17, 2), 0x12);
+    assert_int_equal(backend("198.51.100.1", 6, 0), 0x11);
+    assert_int_equal(backend("198.51.100.1", 6, 2), 0x12);
     (void)backend("2001:db8:1::1", 17, 1);
     rig_frame(&frame, (struct rig_packet){.src = "2001:db8::9", .dst = "2001:db8:1::1", .dst_port = 54});
     rig_expect(PORT_IN, &frame, DOCA_FLOW_MODEL_DROPPED);
     expect_answer("2001:db8::11", DOCA_FLOW_MODEL_SENT);
     expect_answer("2001:db8::13", DOCA_FLOW_MODEL_DROPPED);
-    CHECK_EQ(rig_missed(), 0);
+    assert_int_equal(rig_missed(), 0);
 }
 
 void change_check_after(void)
 {
     struct frame frame;
 
-    CHECK_EQ(backend("198.51.100.1", 17, 0), 0x22);
-    CHECK_EQ(backend("198.51.100.1", 17, 2), 0x22);
-    CHECK_EQ(backend("198.51.100.1", 17, 4), 0x13);
+    assert_int_equal(backend("198.51.100.1", 17, 0), 0x22);
+    assert_int_equal(backend("198.51.100.1", 17, 2), 0x22);
+    assert_int_equal(backend("198.51.100.1", 17, 4), 0x13);
     expect_answer("2001:db8::11", DOCA_FLOW_MODEL_SENT);
     expect_answer("2001:db8::13", DOCA_FLOW_MODEL_SENT);
-    CHECK_EQ(backend("198.51.100.1", 6, 0), backend("198.51.100.1", 6, 2));
+    assert_int_equal(backend("198.51.100.1", 6, 0), backend("198.51.100.1", 6, 2));
     rig_frame(&frame, (struct rig_packet){.src = "2001:db8::9", .dst = "2001:db8:1::1"});
     rig_expect(PORT_IN, &frame, DOCA_FLOW_MODEL_DROPPED);
     rig_frame(&frame, (struct rig_packet){.src = "2001:db8::9", .dst = "2001:db8:1::1", .dst_port = 54});
     rig_expect(PORT_IN, &frame, DOCA_FLOW_MODEL_SENT);
-    CHECK_EQ(rig_missed(), 0);
+    assert_int_equal(rig_missed(), 0);
 }
 
 bool change_load(json_t *json)
@@ -86,9 +86,9 @@ bool change_load(json_t *json)
     struct program *program = program_read(json, &fault);
     bool done;
 
-    CHECK(program != NULL);
+    assert_true(program != NULL);
     json_decref(json);
     done = engine_load(&rig, program, &fault);
-    CHECK(done == (fault.text[0] == '\0'));
+    assert_true(done == (fault.text[0] == '\0'));
     return done;
 }

@@ -12,7 +12,7 @@ json_t *rig_json(const char *name)
 
     (void)snprintf(path, sizeof(path), "%s/%s.json", PROGRAMS, name);
     json = json_load_file(path, 0, &error);
-    CHECK(json != NULL);
+    assert_true(json != NULL);
     return json;
 }
 
@@ -30,7 +30,7 @@ json_t *rig_at(json_t *json, const char *path)
     while (*path != '\0') {
         size_t length = strcspn(path, "/");
 
-        CHECK(length < sizeof(key));
+        assert_true(length < sizeof(key));
         memcpy(key, path, length);
         key[length] = '\0';
         json = step(json, key);
@@ -47,14 +47,14 @@ void rig_put(json_t *json, const char *path, json_t *value)
 
     (void)snprintf(parent, sizeof(parent), "%.*s", slash != NULL ? (int)(slash - path) : 0, path);
     at = rig_at(json, parent);
-    CHECK(at != NULL);
+    assert_true(at != NULL);
     if (value == NULL)
-        CHECK_EQ(json_is_array(at) ? json_array_remove(at, strtoul(key, NULL, 10)) : json_object_del(at, key), 0);
+        assert_int_equal(json_is_array(at) ? json_array_remove(at, strtoul(key, NULL, 10)) : json_object_del(at, key), 0);
     else if (json_is_array(at) && strtoul(key, NULL, 10) == json_array_size(at))
-        CHECK_EQ(json_array_append_new(at, value), 0);
+        assert_int_equal(json_array_append_new(at, value), 0);
     else
-        CHECK_EQ(json_is_array(at) ? json_array_set_new(at, strtoul(key, NULL, 10), value)
-                                   : json_object_set_new(at, key, value), 0);
+        assert_int_equal(json_is_array(at) ? json_array_set_new(at, strtoul(key, NULL, 10), value)
+                                           : json_object_set_new(at, key, value), 0);
 }
 
 static struct program *read_json(json_t *json)
@@ -63,8 +63,7 @@ static struct program *read_json(json_t *json)
     struct program *program = program_read(json, &fault);
 
     if (program == NULL)
-        (void)fprintf(stderr, "%s\n", fault.text);
-    CHECK(program != NULL);
+        fail_msg("%s", fault.text);
     json_decref(json);
     return program;
 }
@@ -74,13 +73,11 @@ void rig_up_json(json_t *json)
     struct fault fault = {0};
     struct program *program = read_json(json);
 
-    CHECK_OK(doca_flow_model_device_add(program->in));
-    CHECK_OK(doca_flow_model_device_add(program->out));
+    assert_doca_ok(doca_flow_model_device_add(program->in));
+    assert_doca_ok(doca_flow_model_device_add(program->out));
     doca_flow_model_seed(1);
-    if (!engine_open(&rig, program, &fault)) {
-        (void)fprintf(stderr, "%s\n", fault.text);
-        abort();
-    }
+    if (!engine_open(&rig, program, &fault))
+        fail_msg("%s", fault.text);
 }
 
 void rig_up(const char *name)
@@ -97,10 +94,8 @@ void rig_load(json_t *json)
 {
     struct fault fault = {0};
 
-    if (!engine_load(&rig, read_json(json), &fault)) {
-        (void)fprintf(stderr, "%s\n", fault.text);
-        abort();
-    }
+    if (!engine_load(&rig, read_json(json), &fault))
+        fail_msg("%s", fault.text);
 }
 
 void rig_refuse(json_t *json, const char *text)
@@ -108,14 +103,12 @@ void rig_refuse(json_t *json, const char *text)
     struct fault fault = {0};
     struct program *program = program_read(json, &fault);
 
-    CHECK(text != NULL);
     json_decref(json);
     if (program != NULL)
-        CHECK(!engine_load(&rig, program, &fault));
+        assert_true(!engine_load(&rig, program, &fault));
     if (strstr(fault.text, text) == NULL)
-        (void)fprintf(stderr, "found \"%s\", expected \"%s\"\n", fault.text, text);
-    CHECK(strstr(fault.text, text) != NULL);
-    CHECK(rig.consistent);
+        fail_msg("found \"%s\", expected \"%s\"", fault.text, text);
+    assert_true(rig.consistent);
 }
 
 void rig_frame(struct frame *frame, struct rig_packet packet)
@@ -128,16 +121,14 @@ struct doca_flow_model_result rig_send(uint16_t port, const struct frame *frame,
 {
     struct doca_flow_model_result result;
 
-    CHECK_OK(doca_flow_model_receive(port, frame->bytes, frame->length, &result));
-    CHECK_EQ(result.count, 1);
-    if (result.outputs[0].verdict != verdict) {
-        (void)fprintf(stderr, "%s, expected %s: %s\n", doca_flow_model_verdict_name(result.outputs[0].verdict),
-                      doca_flow_model_verdict_name(verdict), result.outputs[0].reason);
-        abort();
-    }
+    assert_doca_ok(doca_flow_model_receive(port, frame->bytes, frame->length, &result));
+    assert_int_equal(result.count, 1);
+    if (result.outputs[0].verdict != verdict)
+        fail_msg("%s, expected %s: %s", doca_flow_model_verdict_name(result.outputs[0].verdict),
+                 doca_flow_model_verdict_name(verdict), result.outputs[0].reason);
     if (verdict == DOCA_FLOW_MODEL_SENT) {
-        CHECK_EQ(result.outputs[0].port_id, 1 - port);
-        CHECK(frame_checksums_ok(result.outputs[0].frame, result.outputs[0].length));
+        assert_int_equal(result.outputs[0].port_id, 1 - port);
+        assert_true(frame_checksums_ok(result.outputs[0].frame, result.outputs[0].length));
     }
     return result;
 }
@@ -171,9 +162,9 @@ unsigned rig_backend_unchanged(struct rig_packet packet)
     rig_frame(&frame, packet);
     result = rig_send(PORT_IN, &frame, DOCA_FLOW_MODEL_SENT);
     backend = result.outputs[0].frame[5];
-    CHECK_EQ(result.outputs[0].length, frame.length);
-    CHECK(memcmp(result.outputs[0].frame + 6, frame.bytes + 6, frame.length - 6) == 0);
-    CHECK(memcmp(result.outputs[0].frame, "\x02\0\0\0\0", 5) == 0);
+    assert_int_equal(result.outputs[0].length, frame.length);
+    assert_true(memcmp(result.outputs[0].frame + 6, frame.bytes + 6, frame.length - 6) == 0);
+    assert_true(memcmp(result.outputs[0].frame, "\x02\0\0\0\0", 5) == 0);
     doca_flow_model_result_free(&result);
     return backend;
 }
@@ -184,9 +175,9 @@ json_int_t rig_counter(const char *path)
     json_t *json = report_counters(&rig, &fault), *found;
     json_int_t value;
 
-    CHECK(json != NULL);
+    assert_true(json != NULL);
     found = rig_at(json, path);
-    CHECK(json_is_integer(found));
+    assert_true(json_is_integer(found));
     value = json_integer_value(found);
     json_decref(json);
     return value;

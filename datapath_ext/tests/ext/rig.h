@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "../check.h"
+#include "../doca_assert.h"
 #include "../frame.h"
 #include "engine.h"
 

@@ -17,7 +17,7 @@ WARNINGS = ["-Werror", "-Wall", "-Wextra", "-Wpedantic", "-Wcast-qual", "-Wdisca
 
 
 def main():
-    sources = sorted(path for path in SOURCES.glob("*.c") if path.name != "platform_dpdk.c")  # needs DPDK
+    sources = sorted(path for path in SOURCES.rglob("*.c") if path.name != "platform_dpdk.c")  # needs DPDK
     assert len(sources) > 20, sources
     with tempfile.TemporaryDirectory() as directory:
         headers = Path(directory) / "include"

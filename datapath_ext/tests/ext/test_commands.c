@@ -7,8 +7,8 @@ static json_t *ask(const char *line, bool *stop)
 {
     json_t *answer = command_run(&rig, line, strlen(line), stop);
 
-    CHECK(json_is_object(answer));
-    CHECK(json_is_boolean(json_object_get(answer, "ok")));
+    assert_true(json_is_object(answer));
+    assert_true(json_is_boolean(json_object_get(answer, "ok")));
     return answer;
 }
 
@@ -18,10 +18,10 @@ static void refuse(const char *line, const char *text)
     json_t *answer = ask(line, &stop);
     const char *error = json_string_value(json_object_get(answer, "error"));
 
-    CHECK(!stop && json_is_false(json_object_get(answer, "ok")) && error != NULL);
+    assert_true(!stop && json_is_false(json_object_get(answer, "ok")) && error != NULL);
     if (strcmp(error, text) != 0)
         (void)fprintf(stderr, "found    %s\nexpected %s\n", error, text);
-    CHECK(strcmp(error, text) == 0);
+    assert_true(strcmp(error, text) == 0);
     json_decref(answer);
 }
 
@@ -32,12 +32,12 @@ static json_t *run(const char *line)
 
     if (!json_is_true(json_object_get(answer, "ok")))
         (void)fprintf(stderr, "%s\n", json_string_value(json_object_get(answer, "error")));
-    CHECK(json_is_true(json_object_get(answer, "ok")));
-    CHECK_EQ(stop, strstr(line, "stop") != NULL);
+    assert_true(json_is_true(json_object_get(answer, "ok")));
+    assert_int_equal(stop, strstr(line, "stop") != NULL);
     return answer;
 }
 
-static void refuses_bad_requests(void)
+static void refuses_bad_requests(void **state)
 {
     rig_up("l2-slots");
     refuse("", "request: found no JSON (line 1, column 0: '[' or '{' expected near end of file), expected an object");
@@ -53,34 +53,34 @@ static void refuses_bad_requests(void)
     rig_down();
 }
 
-static void reports(void)
+static void reports(void **state)
 {
     json_t *answer;
 
     rig_up("ipip");
     answer = run("{\"command\":\"status\"}");
-    CHECK(strcmp(json_string_value(json_object_get(answer, "state")), "running") == 0);
-    CHECK_EQ(json_integer_value(rig_at(answer, "used_of_budget/slots/0")), 16);
-    CHECK_EQ(json_integer_value(rig_at(answer, "used_of_budget/backends/0")), 4);
-    CHECK(json_is_true(rig_at(answer, "ports/1/present")));
+    assert_true(strcmp(json_string_value(json_object_get(answer, "state")), "running") == 0);
+    assert_int_equal(json_integer_value(rig_at(answer, "used_of_budget/slots/0")), 16);
+    assert_int_equal(json_integer_value(rig_at(answer, "used_of_budget/backends/0")), 4);
+    assert_true(json_is_true(rig_at(answer, "ports/1/present")));
     json_decref(answer);
     answer = run("{\"command\":\"dump\"}");
-    CHECK_EQ(json_array_size(json_object_get(answer, "services")), 2);
-    CHECK_EQ(json_array_size(json_object_get(answer, "selectors")), 1);
-    CHECK(strcmp(json_string_value(rig_at(answer, "services/0/slots/1/backend")), "b2") == 0);
+    assert_int_equal(json_array_size(json_object_get(answer, "services")), 2);
+    assert_int_equal(json_array_size(json_object_get(answer, "selectors")), 1);
+    assert_true(strcmp(json_string_value(rig_at(answer, "services/0/slots/1/backend")), "b2") == 0);
     json_decref(answer);
     answer = run("{\"command\":\"counters\"}");
-    CHECK_EQ(json_integer_value(rig_at(answer, "vips/0/packets")), 0);
+    assert_int_equal(json_integer_value(rig_at(answer, "vips/0/packets")), 0);
     json_decref(answer);
     json_decref(run("{\"command\":\"drain\",\"backend\":\"b1\"}"));
     answer = run("{\"command\":\"status\"}");
-    CHECK(json_is_true(json_object_get(answer, "draining")));
+    assert_true(json_is_true(json_object_get(answer, "draining")));
     json_decref(answer);
     json_decref(run("{\"command\":\"stop\"}"));
     rig_down();
 }
 
-static void loads(void)
+static void loads(void **state)
 {
     json_t *program = rig_json("l2-slots"), *request, *answer;
     char *line;
@@ -90,7 +90,7 @@ static void loads(void)
     request = json_pack("{s:s, s:o}", "command", "load", "program", program);
     line = json_dumps(request, JSON_COMPACT);
     answer = run(line);
-    CHECK_EQ(json_integer_value(json_object_get(answer, "slots_updated")), 1);
+    assert_int_equal(json_integer_value(json_object_get(answer, "slots_updated")), 1);
     json_decref(answer);
     json_decref(request);
     free(line);
@@ -98,7 +98,7 @@ static void loads(void)
 }
 
 /* Whatever comes in by the socket: an answer goes back, and the program stays what it was or is replaced whole. */
-static void survives_damaged_requests(void)
+static void survives_damaged_requests(void **state)
 {
     json_t *request = json_pack("{s:s, s:o}", "command", "load", "program", rig_json("ipip"));
     char *line = json_dumps(request, JSON_COMPACT);
@@ -119,12 +119,22 @@ static void survives_damaged_requests(void)
         json_decref(command_run(&rig, line, i % 9 == 0 ? at : length, &stop));
         line[at] = old;
     }
-    CHECK(rig.consistent);
-    CHECK_EQ(rig_missed(), 0);
+    assert_true(rig.consistent);
+    assert_int_equal(rig_missed(), 0);
     json_decref(run(line));
     rig_down();
     free(line);
     json_decref(request);
 }
 
-RUN_TESTS(TEST(refuses_bad_requests), TEST(reports), TEST(loads), TEST(survives_damaged_requests))
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(refuses_bad_requests),
+        cmocka_unit_test(reports),
+        cmocka_unit_test(loads),
+        cmocka_unit_test(survives_damaged_requests),
+    };
+
+    return cmocka_run_group_tests_name("ext_commands", tests, NULL, NULL);
+}

@@ -3,7 +3,7 @@
 #include <rte_devargs.h>
 #include <rte_eal.h>
 
-#include "../check.h"
+#include "../doca_assert.h"
 #include "platform.h"
 
 int __real_rte_eal_init(int argc, char **argv);
@@ -15,7 +15,7 @@ int __wrap_rte_eal_init(int argc, char **argv)
     char *arguments[16], none[] = "--no-huge", option[] = "-m", size[] = "64", alone[] = "--no-shconf";
     int count = 0;
 
-    CHECK(argc + 3 < 16);
+    assert_true(argc + 3 < 16);
     for (int i = 0; i < argc; i++)
         if (strcmp(argv[i], "--in-memory") != 0)
             arguments[count++] = argv[i];
@@ -32,22 +32,29 @@ static void expect_list(const char *bus, const char *name)
 {
     struct rte_devargs *devargs = rte_devargs_next(bus, NULL);
 
-    CHECK(devargs != NULL);
-    CHECK(strcmp(devargs->name, name) == 0);
-    CHECK_EQ(devargs->policy, RTE_DEV_ALLOWED);
-    CHECK(rte_devargs_next(bus, devargs) == NULL);
+    assert_true(devargs != NULL);
+    assert_true(strcmp(devargs->name, name) == 0);
+    assert_int_equal(devargs->policy, RTE_DEV_ALLOWED);
+    assert_true(rte_devargs_next(bus, devargs) == NULL);
 }
 
-static void has_a_list_for_each_bus(void)
+static void has_a_list_for_each_bus(void **state)
 {
     struct fault fault = {0};
 
     if (!platform_up(&fault))
         (void)fprintf(stderr, "%s\n", fault.text);
-    CHECK(fault.text[0] == '\0');
+    assert_true(fault.text[0] == '\0');
     expect_list("pci", "00:00.0");
     expect_list("auxiliary", "");
     platform_down();
 }
 
-RUN_TESTS(TEST(has_a_list_for_each_bus))
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(has_a_list_for_each_bus),
+    };
+
+    return cmocka_run_group_tests_name("ext_eal", tests, NULL, NULL);
+}

@@ -1,5 +1,5 @@
 /* Hardware that refuses: each call of a load fails once, and then, from each call on, all do. The linker puts the
- * functions here in place of the shim's and of pipe_create. */
+ * functions here in place of the compat's and of pipe_create. */
 #include "change.h"
 #include "report.h"
 #include "rig.h"
@@ -34,42 +34,42 @@ bool __wrap_pipe_create(struct flow_port *port, const struct pipe_spec *spec, st
                    : __real_pipe_create(port, spec, pipe, fault);
 }
 
-doca_error_t __wrap_shim_basic_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match, uint8_t template,
+doca_error_t __wrap_compat_basic_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match, uint8_t template,
                                    const struct doca_flow_actions *actions, void *context,
                                    struct doca_flow_pipe_entry **entry)
 {
-    return fails() ? DOCA_ERROR_DRIVER : __real_shim_basic_add(pipe, match, template, actions, context, entry);
+    return fails() ? DOCA_ERROR_DRIVER : __real_compat_basic_add(pipe, match, template, actions, context, entry);
 }
 
-doca_error_t __wrap_shim_basic_update(struct doca_flow_pipe *pipe, uint8_t template,
+doca_error_t __wrap_compat_basic_update(struct doca_flow_pipe *pipe, uint8_t template,
                                       const struct doca_flow_actions *actions, struct doca_flow_pipe_entry *entry)
 {
-    return fails() ? DOCA_ERROR_AGAIN : __real_shim_basic_update(pipe, template, actions, entry);
+    return fails() ? DOCA_ERROR_AGAIN : __real_compat_basic_update(pipe, template, actions, entry);
 }
 
-doca_error_t __wrap_shim_control_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match,
+doca_error_t __wrap_compat_control_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match,
                                      const struct doca_flow_match *mask, const struct doca_flow_actions *actions,
                                      const struct doca_flow_actions *actions_mask,
                                      const struct doca_flow_monitor *monitor, uint32_t priority,
                                      const struct doca_flow_fwd *fwd, void *context, struct doca_flow_pipe_entry **entry)
 {
     return fails() ? DOCA_ERROR_DRIVER
-                   : __real_shim_control_add(pipe, match, mask, actions, actions_mask, monitor, priority, fwd, context,
+                   : __real_compat_control_add(pipe, match, mask, actions, actions_mask, monitor, priority, fwd, context,
                                              entry);
 }
 
-doca_error_t __wrap_shim_hash_add(struct doca_flow_pipe *pipe, uint32_t index, const struct doca_flow_actions *actions,
+doca_error_t __wrap_compat_hash_add(struct doca_flow_pipe *pipe, uint32_t index, const struct doca_flow_actions *actions,
                                   void *context, struct doca_flow_pipe_entry **entry)
 {
-    return fails() ? DOCA_ERROR_DRIVER : __real_shim_hash_add(pipe, index, actions, context, entry);
+    return fails() ? DOCA_ERROR_DRIVER : __real_compat_hash_add(pipe, index, actions, context, entry);
 }
 
-doca_error_t __wrap_shim_remove(struct doca_flow_pipe_entry *entry)
+doca_error_t __wrap_compat_remove(struct doca_flow_pipe_entry *entry)
 {
-    return fails() ? DOCA_ERROR_DRIVER : __real_shim_remove(entry);
+    return fails() ? DOCA_ERROR_DRIVER : __real_compat_remove(entry);
 }
 
-static void each_refusal_is_undone(void)
+static void each_refusal_is_undone(void **state)
 {
     bool done = false;
 
@@ -83,12 +83,12 @@ static void each_refusal_is_undone(void)
         if (done && failed) /* an update that was worth a second try */
             done = false;
         else if (!done) {
-            CHECK(failed && rig.consistent);
+            assert_true(failed && rig.consistent);
             change_check_before();
-            CHECK(change_load(change_after()));
+            assert_true(change_load(change_after()));
         }
         change_check_after();
-        CHECK(change_load(change_before()));
+        assert_true(change_load(change_before()));
         change_check_before();
         rig_down();
         if (done)
@@ -97,7 +97,7 @@ static void each_refusal_is_undone(void)
 }
 
 /* If undoing fails too, the engine says so, no crash, and a load that succeeds puts everything right. */
-static void a_lasting_refusal_is_told(void)
+static void a_lasting_refusal_is_told(void **state)
 {
     bool done = false;
     unsigned inconsistent = 0;
@@ -113,18 +113,18 @@ static void a_lasting_refusal_is_told(void)
         failed = false;
         if (!done) {
             json_decref(report_status(&rig));
-            CHECK(change_load(change_after()));
+            assert_true(change_load(change_after()));
         }
-        CHECK(rig.consistent);
+        assert_true(rig.consistent);
         change_check_after();
-        CHECK(change_load(change_before()));
+        assert_true(change_load(change_before()));
         change_check_before();
         rig_down();
     }
-    CHECK(inconsistent > 0);
+    assert_true(inconsistent > 0);
 }
 
-static void a_refusal_at_the_start_leaves_nothing_open(void)
+static void a_refusal_at_the_start_leaves_nothing_open(void **state)
 {
     struct fault fault = {0};
     bool done = false;
@@ -138,7 +138,7 @@ static void a_refusal_at_the_start_leaves_nothing_open(void)
         lasting = i % 2 == 0;
         failed = false;
         done = engine_open(&rig, program, &fault);
-        CHECK(done || fault.text[0] != '\0');
+        assert_true(done || fault.text[0] != '\0');
         fault.text[0] = '\0';
     }
     countdown = 0;
@@ -146,4 +146,13 @@ static void a_refusal_at_the_start_leaves_nothing_open(void)
     rig_down();
 }
 
-RUN_TESTS(TEST(each_refusal_is_undone), TEST(a_lasting_refusal_is_told), TEST(a_refusal_at_the_start_leaves_nothing_open))
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_refusal_is_undone),
+        cmocka_unit_test(a_lasting_refusal_is_told),
+        cmocka_unit_test(a_refusal_at_the_start_leaves_nothing_open),
+    };
+
+    return cmocka_run_group_tests_name("ext_faults", tests, NULL, NULL);
+}

@@ -16,16 +16,16 @@ static void expect_tunnel(struct rig_packet packet, bool outer6)
               outer6 ? 0x86dd : 0x0800);
     frame_ip(&outer, outer6 ? (struct ip){.src = "2001:db8::1", .dst = "2001:db8::12", .proto = inner6 ? 41 : 4}
                             : (struct ip){.src = "192.0.2.1", .dst = "192.0.2.11", .proto = inner6 ? 41 : 4});
-    CHECK_EQ(outer.length, header);
+    assert_int_equal(outer.length, header);
     memcpy(outer.bytes + header, in.bytes + 14, in.length - 14);
     outer.length = header + in.length - 14;
     frame_finish(&outer);
-    CHECK_EQ(result.outputs[0].length, outer.length);
-    CHECK(memcmp(result.outputs[0].frame, outer.bytes, outer.length) == 0);
+    assert_int_equal(result.outputs[0].length, outer.length);
+    assert_true(memcmp(result.outputs[0].frame, outer.bytes, outer.length) == 0);
     doca_flow_model_result_free(&result);
 }
 
-static void encapsulates_all_four(void)
+static void encapsulates_all_four(void **state)
 {
     rig_up("ipip");
     for (unsigned port = 1000; port < 1016; port++) {
@@ -35,9 +35,9 @@ static void encapsulates_all_four(void)
         expect_tunnel((struct rig_packet){.src = "2001:db8::9", .dst = "2001:db8:1::1", .src_port = (uint16_t)port},
                       outer6);
     }
-    CHECK_EQ(rig_counter("vips/0/backends/b1/packets"), 8);
-    CHECK_EQ(rig_counter("vips/1/backends/b2/packets"), 8);
-    CHECK_EQ(rig_missed(), 0);
+    assert_int_equal(rig_counter("vips/0/backends/b1/packets"), 8);
+    assert_int_equal(rig_counter("vips/1/backends/b2/packets"), 8);
+    assert_int_equal(rig_missed(), 0);
     rig_down();
 }
 
@@ -52,7 +52,7 @@ static json_t *mixed(void)
 }
 
 /* Packets without a tunnel go through the same egress pipes. */
-static void lets_plain_packets_through(void)
+static void lets_plain_packets_through(void **state)
 {
     struct frame frame;
 
@@ -63,14 +63,14 @@ static void lets_plain_packets_through(void)
         rig_frame(&frame, (struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .src_port = (uint16_t)port});
         rig_expect(PORT_IN, &frame, DOCA_FLOW_MODEL_SENT);
     }
-    CHECK(rig_counter("vips/0/backends/b1/packets") > 15);
-    CHECK(rig_counter("vips/0/backends/b2/packets") > 15);
-    CHECK_EQ(rig_missed(), 0);
+    assert_true(rig_counter("vips/0/backends/b1/packets") > 15);
+    assert_true(rig_counter("vips/0/backends/b2/packets") > 15);
+    assert_int_equal(rig_missed(), 0);
     rig_down();
 }
 
 /* The first tunnel comes with a load: until then there is no egress pipe, and packets do not notice. */
-static void opens_tunnels_on_the_way(void)
+static void opens_tunnels_on_the_way(void **state)
 {
     json_t *json = mixed();
 
@@ -82,12 +82,12 @@ static void opens_tunnels_on_the_way(void)
     expect_tunnel((struct rig_packet){.src = "2001:db8::9", .dst = "2001:db8:1::1", .src_port = 2}, true);
     rig_load(mixed());
     (void)rig_backend_unchanged((struct rig_packet){.src = "2001:db8::9", .dst = "2001:db8:1::1", .src_port = 7});
-    CHECK_EQ(rig_missed(), 0);
+    assert_int_equal(rig_missed(), 0);
     rig_down();
 }
 
 /* One entry per tunnel is changed, however many slots point to it. */
-static void changes_a_tunnel_in_place(void)
+static void changes_a_tunnel_in_place(void **state)
 {
     json_t *json = rig_json("ipip");
     struct doca_flow_model_result result;
@@ -96,25 +96,34 @@ static void changes_a_tunnel_in_place(void)
     rig_up("ipip");
     rig_put(json, "backends/0/mac", json_string("02:00:00:00:00:77"));
     rig_load(json);
-    CHECK_EQ(rig.dataplane.targets_updated, 2);
-    CHECK_EQ(rig.dataplane.slots_updated + rig.dataplane.added + rig.dataplane.replaced, 0);
+    assert_int_equal(rig.dataplane.targets_updated, 2);
+    assert_int_equal(rig.dataplane.slots_updated + rig.dataplane.added + rig.dataplane.replaced, 0);
     rig_frame(&frame, (struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1"});
     result = rig_send(PORT_IN, &frame, DOCA_FLOW_MODEL_SENT);
-    CHECK_EQ(result.outputs[0].frame[5], 0x77);
+    assert_int_equal(result.outputs[0].frame[5], 0x77);
     doca_flow_model_result_free(&result);
 
     /* An address of the other IP version is another tunnel; slots move to it. */
     json = rig_json("ipip");
     rig_put(json, "backends/0/address", json_string("2001:db8::11"));
     rig_load(json);
-    CHECK_EQ(rig.dataplane.slots_updated, 8);
+    assert_int_equal(rig.dataplane.slots_updated, 8);
     result = rig_send(PORT_IN, &frame, DOCA_FLOW_MODEL_SENT);
-    CHECK_EQ(result.outputs[0].frame[12], 0x86);
-    CHECK_EQ(result.outputs[0].frame[53], 0x11);
+    assert_int_equal(result.outputs[0].frame[12], 0x86);
+    assert_int_equal(result.outputs[0].frame[53], 0x11);
     doca_flow_model_result_free(&result);
-    CHECK_EQ(rig_missed(), 0);
+    assert_int_equal(rig_missed(), 0);
     rig_down();
 }
 
-RUN_TESTS(TEST(encapsulates_all_four), TEST(lets_plain_packets_through), TEST(opens_tunnels_on_the_way),
-          TEST(changes_a_tunnel_in_place))
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(encapsulates_all_four),
+        cmocka_unit_test(lets_plain_packets_through),
+        cmocka_unit_test(opens_tunnels_on_the_way),
+        cmocka_unit_test(changes_a_tunnel_in_place),
+    };
+
+    return cmocka_run_group_tests_name("ext_ipip", tests, NULL, NULL);
+}

@@ -1,5 +1,5 @@
 /* Hardware that accepts an operation and refuses it when it completes: what was to be added is not there, what was to be
- * updated is as it was. The linker puts the functions here in place of the shim's. */
+ * updated is as it was. The linker puts the functions here in place of the compat's. */
 #include "change.h"
 #include "report.h"
 #include "rig.h"
@@ -34,7 +34,7 @@ static bool is_refused_late(void)
 
 static doca_error_t hand_out_fake(struct doca_flow_pipe_entry **entry)
 {
-    CHECK(fake_count < FAKES_MAX);
+    assert_true(fake_count < FAKES_MAX);
     if (entry != NULL)
         *entry = (struct doca_flow_pipe_entry *)(void *)&fakes[fake_count++];
     return DOCA_SUCCESS;
@@ -50,35 +50,35 @@ bool __wrap_flow_queued(struct flow_port *port, doca_error_t result, struct faul
     return __real_flow_queued(port, result, fault, what);
 }
 
-doca_error_t __wrap_shim_basic_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match, uint8_t template,
+doca_error_t __wrap_compat_basic_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match, uint8_t template,
                                    const struct doca_flow_actions *actions, void *context,
                                    struct doca_flow_pipe_entry **entry)
 {
     if (stuck)
         return DOCA_ERROR_DRIVER;
     return is_refused_late() ? hand_out_fake(entry)
-                             : __real_shim_basic_add(pipe, match, template, actions, context, entry);
+                             : __real_compat_basic_add(pipe, match, template, actions, context, entry);
 }
 
-doca_error_t __wrap_shim_basic_update(struct doca_flow_pipe *pipe, uint8_t template,
+doca_error_t __wrap_compat_basic_update(struct doca_flow_pipe *pipe, uint8_t template,
                                       const struct doca_flow_actions *actions, struct doca_flow_pipe_entry *entry)
 {
     void (*then)(void) = after_update;
     doca_error_t result;
 
-    CHECK(!is_fake(entry));
+    assert_true(!is_fake(entry));
     if (stuck)
         return DOCA_ERROR_DRIVER;
     if (is_refused_late())
         return DOCA_SUCCESS;
-    result = __real_shim_basic_update(pipe, template, actions, entry);
+    result = __real_compat_basic_update(pipe, template, actions, entry);
     after_update = NULL;
     if (then != NULL)
         then();
     return result;
 }
 
-doca_error_t __wrap_shim_control_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match,
+doca_error_t __wrap_compat_control_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match,
                                      const struct doca_flow_match *mask, const struct doca_flow_actions *actions,
                                      const struct doca_flow_actions *actions_mask,
                                      const struct doca_flow_monitor *monitor, uint32_t priority,
@@ -87,11 +87,11 @@ doca_error_t __wrap_shim_control_add(struct doca_flow_pipe *pipe, const struct d
     if (stuck)
         return DOCA_ERROR_DRIVER;
     return is_refused_late() ? hand_out_fake(entry)
-                             : __real_shim_control_add(pipe, match, mask, actions, actions_mask, monitor, priority, fwd,
+                             : __real_compat_control_add(pipe, match, mask, actions, actions_mask, monitor, priority, fwd,
                                                        context, entry);
 }
 
-doca_error_t __wrap_shim_remove(struct doca_flow_pipe_entry *entry)
+doca_error_t __wrap_compat_remove(struct doca_flow_pipe_entry *entry)
 {
     void (*first)(void) = before_removal;
 
@@ -103,7 +103,7 @@ doca_error_t __wrap_shim_remove(struct doca_flow_pipe_entry *entry)
     if (stuck)
         return DOCA_ERROR_DRIVER;
     silent = is_fake(entry);
-    return silent ? DOCA_SUCCESS : __real_shim_remove(entry);
+    return silent ? DOCA_SUCCESS : __real_compat_remove(entry);
 }
 
 bool __wrap_count_entry(struct doca_flow_pipe_entry *entry, uint64_t *packets, uint64_t *bytes)
@@ -122,7 +122,7 @@ static void start(unsigned number, bool lasts)
     fake_count = 0;
 }
 
-static void each_late_refusal_is_undone(void)
+static void each_late_refusal_is_undone(void **state)
 {
     bool done = false;
 
@@ -131,12 +131,12 @@ static void each_late_refusal_is_undone(void)
         done = change_load(change_after());
         countdown = 0;
         if (!done) {
-            CHECK(rig.consistent);
+            assert_true(rig.consistent);
             change_check_before();
-            CHECK(change_load(change_after()));
+            assert_true(change_load(change_after()));
         }
         change_check_after();
-        CHECK(change_load(change_before()));
+        assert_true(change_load(change_before()));
         change_check_before();
         rig_down();
         if (done)
@@ -145,7 +145,7 @@ static void each_late_refusal_is_undone(void)
 }
 
 /* What hardware has is not known after that, so the next load takes nothing for granted. */
-static void a_late_refusal_that_cannot_be_undone_is_put_right(void)
+static void a_late_refusal_that_cannot_be_undone_is_put_right(void **state)
 {
     bool done = false;
     unsigned inconsistent = 0;
@@ -157,37 +157,37 @@ static void a_late_refusal_that_cannot_be_undone_is_put_right(void)
             stuck = false;
             countdown = 0;
             inconsistent += !rig.consistent;
-            CHECK(change_load(again ? change_after() : change_before()));
-            CHECK(rig.consistent && rig.held == NULL);
+            assert_true(change_load(again ? change_after() : change_before()));
+            assert_true(rig.consistent && rig.retained == NULL);
             if (again)
                 change_check_after();
             else
                 change_check_before();
             rig_down();
         }
-    CHECK(inconsistent > 0);
+    assert_true(inconsistent > 0);
 }
 
 /* However often it is tried: only programs that a service still is of are kept. */
-static void trying_again_keeps_nothing(void)
+static void trying_again_keeps_nothing(void **state)
 {
     unsigned held = 0;
 
     start(3, true);
     for (unsigned i = 0; i < 20; i++)
-        CHECK(!change_load(change_after()));
-    CHECK(!rig.consistent);
-    for (const struct program *program = rig.held; program != NULL; program = program->next)
+        assert_true(!change_load(change_after()));
+    assert_true(!rig.consistent);
+    for (const struct program *program = rig.retained; program != NULL; program = program->next)
         held++;
-    CHECK(held <= rig.dataplane.service_count);
+    assert_true(held <= rig.dataplane.service_count);
     stuck = false;
-    CHECK(change_load(change_after()));
-    CHECK(rig.held == NULL);
+    assert_true(change_load(change_after()));
+    assert_true(rig.retained == NULL);
     change_check_after();
     rig_down();
 }
 
-static void a_late_refusal_at_the_start_leaves_nothing_open(void)
+static void a_late_refusal_at_the_start_leaves_nothing_open(void **state)
 {
     bool done = false;
 
@@ -196,13 +196,13 @@ static void a_late_refusal_at_the_start_leaves_nothing_open(void)
         json_t *json = change_before();
         struct program *program = program_read(json, &fault);
 
-        CHECK(program != NULL);
+        assert_true(program != NULL);
         json_decref(json);
         countdown = i;
         lasting = false;
         fake_count = 0;
         done = engine_open(&rig, program, &fault);
-        CHECK(done || fault.text[0] != '\0');
+        assert_true(done || fault.text[0] != '\0');
     }
     countdown = 0;
     change_check_before();
@@ -211,7 +211,7 @@ static void a_late_refusal_at_the_start_leaves_nothing_open(void)
 
 static void send_one(void)
 {
-    CHECK_EQ(rig_backend((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .protocol = 6}), 0x11);
+    assert_int_equal(rig_backend((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .protocol = 6}), 0x11);
 }
 
 static json_t *chosen_by(const char *select)
@@ -224,16 +224,16 @@ static json_t *chosen_by(const char *select)
 }
 
 /* A service that takes over is there beside the old one for a moment; if it has to go, what it counted stays. */
-static void counts_what_came_to_a_service_in_vain(void)
+static void counts_what_came_to_a_service_in_vain(void **state)
 {
     rig_up_json(chosen_by("slots"));
     rig_load(chosen_by("spray"));
     send_one();
     before_removal = send_one;
-    CHECK(!change_load(chosen_by("slots")));
-    CHECK(before_removal == NULL && rig.consistent);
+    assert_true(!change_load(chosen_by("slots")));
+    assert_true(before_removal == NULL && rig.consistent);
     send_one();
-    CHECK_EQ(rig_counter("vips/1/packets"), 3);
+    assert_int_equal(rig_counter("vips/1/packets"), 3);
     rig_down();
 }
 
@@ -244,14 +244,14 @@ static void ask_and_answer(void)
 
     rig_frame(&frame, (struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1"});
     result = rig_send(PORT_IN, &frame, DOCA_FLOW_MODEL_SENT);
-    CHECK_EQ(result.outputs[0].frame[53], 0x21); /* of the new address */
+    assert_int_equal(result.outputs[0].frame[53], 0x21); /* of the new address */
     doca_flow_model_result_free(&result);
     rig_frame(&frame, (struct rig_packet){.src = "2001:db8::21", .dst = "64:ff9b::1", .src_port = 53, .dst_port = 9});
     rig_expect(PORT_OUT, &frame, DOCA_FLOW_MODEL_SENT);
 }
 
 /* A backend with a new address is asked there at once, and its answer must not come too early. */
-static void lets_answers_in_before_it_asks(void)
+static void lets_answers_in_before_it_asks(void **state)
 {
     json_t *json = change_before();
 
@@ -259,10 +259,20 @@ static void lets_answers_in_before_it_asks(void)
     rig_put(json, "backends/0/address", json_string("2001:db8::21"));
     after_update = ask_and_answer;
     rig_load(json);
-    CHECK(after_update == NULL);
+    assert_true(after_update == NULL);
     rig_down();
 }
 
-RUN_TESTS(TEST(each_late_refusal_is_undone), TEST(a_late_refusal_that_cannot_be_undone_is_put_right),
-          TEST(trying_again_keeps_nothing), TEST(a_late_refusal_at_the_start_leaves_nothing_open), TEST(counts_what_came_to_a_service_in_vain),
-          TEST(lets_answers_in_before_it_asks))
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_late_refusal_is_undone),
+        cmocka_unit_test(a_late_refusal_that_cannot_be_undone_is_put_right),
+        cmocka_unit_test(trying_again_keeps_nothing),
+        cmocka_unit_test(a_late_refusal_at_the_start_leaves_nothing_open),
+        cmocka_unit_test(counts_what_came_to_a_service_in_vain),
+        cmocka_unit_test(lets_answers_in_before_it_asks),
+    };
+
+    return cmocka_run_group_tests_name("ext_late", tests, NULL, NULL);
+}

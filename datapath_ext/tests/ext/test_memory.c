@@ -67,13 +67,13 @@ static void starve(const char *line)
         countdown = 0;
         refused += !json_is_true(json_object_get(answer, "ok"));
         json_decref(answer);
-        CHECK(rig.consistent);
-        CHECK_EQ(rig_missed(), 0);
+        assert_true(rig.consistent);
+        assert_int_equal(rig_missed(), 0);
     }
-    CHECK(refused > 0);
+    assert_true(refused > 0);
 }
 
-static void answers_or_not(void)
+static void answers_or_not(void **state)
 {
     start();
     starve("{\"command\":\"status\"}");
@@ -85,7 +85,7 @@ static void answers_or_not(void)
     rig_down();
 }
 
-static void loads_or_not(void)
+static void loads_or_not(void **state)
 {
     unsigned refused = 0;
 
@@ -103,21 +103,21 @@ static void loads_or_not(void)
         if (program != NULL)
             done = engine_load(&rig, program, &fault);
         countdown = 0;
-        CHECK(done == (fault.text[0] == '\0'));
-        CHECK(rig.consistent);
+        assert_true(done == (fault.text[0] == '\0'));
+        assert_true(rig.consistent);
         json_decref(json);
         refused += !done;
         if (done) {
             change_check_after();
-            CHECK(change_load(change_before()));
+            assert_true(change_load(change_before()));
         }
         change_check_before();
     }
-    CHECK(refused > 20);
+    assert_true(refused > 20);
     rig_down();
 }
 
-static void drains_or_not(void)
+static void drains_or_not(void **state)
 {
     start();
     for (unsigned i = 1; i == 1 || failed; i++) {
@@ -129,14 +129,14 @@ static void drains_or_not(void)
         countdown = i;
         done = engine_drain(&rig, "b2", &slots, &fault);
         countdown = 0;
-        CHECK(done == (fault.text[0] == '\0'));
-        CHECK(change_load(change_before()));
+        assert_true(done == (fault.text[0] == '\0'));
+        assert_true(change_load(change_before()));
     }
     change_check_before();
     rig_down();
 }
 
-static void starts_or_not(void)
+static void starts_or_not(void **state)
 {
     failed = true;
     for (unsigned i = 1; failed; i++) {
@@ -144,7 +144,7 @@ static void starts_or_not(void)
         json_t *json = change_before();
         struct program *program = program_read(json, &fault);
 
-        CHECK(program != NULL);
+        assert_true(program != NULL);
         json_decref(json);
         failed = false;
         countdown = i;
@@ -153,10 +153,20 @@ static void starts_or_not(void)
             change_check_before();
             rig_down();
         } else {
-            CHECK(fault.text[0] != '\0');
+            assert_true(fault.text[0] != '\0');
         }
         countdown = 0;
     }
 }
 
-RUN_TESTS(TEST(answers_or_not), TEST(loads_or_not), TEST(drains_or_not), TEST(starts_or_not))
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_or_not),
+        cmocka_unit_test(loads_or_not),
+        cmocka_unit_test(drains_or_not),
+        cmocka_unit_test(starts_or_not),
+    };
+
+    return cmocka_run_group_tests_name("ext_memory", tests, NULL, NULL);
+}

@@ -29,12 +29,12 @@ static json_t *with_long_names(const char *example)
         json_array_foreach(json_object_get(vip, "slots"), slot, item) {
             char last = json_string_value(item)[1];
 
-            CHECK_EQ(json_array_set_new(json_object_get(vip, "slots"), slot, wide_name(LONGEST, last)), 0);
+            assert_int_equal(json_array_set_new(json_object_get(vip, "slots"), slot, wide_name(LONGEST, last)), 0);
         }
     return json;
 }
 
-static void tells_long_names_apart(void)
+static void tells_long_names_apart(void **state)
 {
     static const char *const examples[] = {"l2-slots", "ipip", "siit"};
 
@@ -45,17 +45,17 @@ static void tells_long_names_apart(void)
         bool stop;
 
         rig_up_json(with_long_names(examples[i]));
-        CHECK_EQ(rig_backend((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .src_port = 0}), 0x11);
-        CHECK_EQ(rig_backend((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .src_port = 2}), 0x12);
+        assert_int_equal(rig_backend((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .src_port = 0}), 0x11);
+        assert_int_equal(rig_backend((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .src_port = 2}), 0x12);
         rig_load(with_long_names(examples[i]));
-        CHECK_EQ(rig.dataplane.slots_updated + rig.dataplane.targets_updated, 0);
-        CHECK_EQ(rig_counter("vips/0/packets"), 2);
+        assert_int_equal(rig.dataplane.slots_updated + rig.dataplane.targets_updated, 0);
+        assert_int_equal(rig_counter("vips/0/packets"), 2);
         status = command_run(&rig, "{\"command\":\"counters\"}", 22, &stop);
-        CHECK_EQ(json_object_size(rig_at(status, "vips/0/backends")), 2);
+        assert_int_equal(json_object_size(rig_at(status, "vips/0/backends")), 2);
         json_decref(status);
-        CHECK(engine_drain(&rig, json_string_value(rig_at(rig.program->source, "backends/1/name")), &slots, &fault));
-        CHECK_EQ(rig_backend((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .src_port = 2}), 0x11);
-        CHECK_EQ(rig_missed(), 0);
+        assert_true(engine_drain(&rig, json_string_value(rig_at(rig.program->source, "backends/1/name")), &slots, &fault));
+        assert_int_equal(rig_backend((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .src_port = 2}), 0x11);
+        assert_int_equal(rig_missed(), 0);
         rig_down();
     }
 }
@@ -66,28 +66,28 @@ static bool reads(json_t *json)
     struct program *program = program_read(json, &fault);
     bool done = program != NULL;
 
-    CHECK(done || strstr(fault.text, "expected a name of 1 to 160 characters") != NULL);
+    assert_true(done || strstr(fault.text, "expected a name of 1 to 160 characters") != NULL);
     program_free(program);
     json_decref(json);
     return done;
 }
 
-static void counts_characters(void)
+static void counts_characters(void **state)
 {
     json_t *json = rig_json("l2-slots");
 
     rig_put(json, "vips/0/name", wide_name(LONGEST, 'v'));
-    CHECK(reads(json));
+    assert_true(reads(json));
     json = rig_json("l2-slots");
     rig_put(json, "vips/0/name", wide_name(LONGEST + 1, 'v'));
-    CHECK(!reads(json));
+    assert_true(!reads(json));
     json = rig_json("l2-slots");
     rig_put(json, "vips/0/name", json_string(""));
-    CHECK(!reads(json));
+    assert_true(!reads(json));
 }
 
 /* Wherever a reason is cut, what is sent as the answer is JSON, which is UTF-8. */
-static void answers_whatever_the_names_are(void)
+static void answers_whatever_the_names_are(void **state)
 {
     rig_up("l2-slots");
     for (unsigned length = 1; length <= LONGEST; length++) {
@@ -99,10 +99,10 @@ static void answers_whatever_the_names_are(void)
         rig_put(json, "vips/0/slots/3", json_pack("{s:o}", "x", wide_name(length, 'b')));
         request = json_pack("{s:s, s:o}", "command", "load", "program", json);
         line = json_dumps(request, JSON_COMPACT);
-        CHECK(line != NULL);
+        assert_true(line != NULL);
         answer = command_run(&rig, line, strlen(line), &stop);
-        CHECK(json_is_false(json_object_get(answer, "ok")));
-        CHECK(strstr(json_string_value(json_object_get(answer, "error")), "vips[0].slots") != NULL);
+        assert_true(json_is_false(json_object_get(answer, "ok")));
+        assert_true(strstr(json_string_value(json_object_get(answer, "error")), "vips[0].slots") != NULL);
         json_decref(answer);
         json_decref(request);
         free(line);
@@ -111,7 +111,7 @@ static void answers_whatever_the_names_are(void)
 }
 
 /* What is no UTF-8, as from a command line, is still a reason that can be sent. */
-static void cleans_reasons(void)
+static void cleans_reasons(void **state)
 {
     static const struct {
         const char *found, *clean;
@@ -130,10 +130,19 @@ static void cleans_reasons(void)
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         struct fault fault = {0};
 
-        CHECK(!fault_set(&fault, "%s", texts[i].found));
-        CHECK(strcmp(fault.text, texts[i].clean) == 0);
+        assert_true(!fault_set(&fault, "%s", texts[i].found));
+        assert_true(strcmp(fault.text, texts[i].clean) == 0);
     }
 }
 
-RUN_TESTS(TEST(tells_long_names_apart), TEST(counts_characters), TEST(answers_whatever_the_names_are),
-          TEST(cleans_reasons))
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tells_long_names_apart),
+        cmocka_unit_test(counts_characters),
+        cmocka_unit_test(answers_whatever_the_names_are),
+        cmocka_unit_test(cleans_reasons),
+    };
+
+    return cmocka_run_group_tests_name("ext_names", tests, NULL, NULL);
+}

@@ -24,30 +24,30 @@ static void start6(uint8_t proto)
 }
 
 /* The frame ends so, and one more is counted there. */
-static void expect_dropped(const char *stray)
+static void expect_dropped(const char *reason)
 {
     char path[64];
     json_int_t before;
 
-    (void)snprintf(path, sizeof(path), "dropped/in/%s", stray);
+    (void)snprintf(path, sizeof(path), "dropped/in/%s", reason);
     before = rig_counter(path);
     rig_expect(PORT_IN, &frame, DOCA_FLOW_MODEL_DROPPED);
-    CHECK_EQ(rig_counter(path), before + 1);
+    assert_int_equal(rig_counter(path), before + 1);
 }
 
 static void expect(enum doca_flow_model_verdict verdict)
 {
     struct doca_flow_model_result result;
 
-    CHECK_OK(doca_flow_model_receive(PORT_IN, frame.bytes, frame.length, &result));
+    assert_doca_ok(doca_flow_model_receive(PORT_IN, frame.bytes, frame.length, &result));
     if (result.outputs[0].verdict != verdict)
         (void)fprintf(stderr, "%s: %s\n", doca_flow_model_verdict_name(result.outputs[0].verdict),
                       result.outputs[0].reason);
-    CHECK_EQ(result.outputs[0].verdict, verdict);
+    assert_int_equal(result.outputs[0].verdict, verdict);
     doca_flow_model_result_free(&result);
 }
 
-static void passes_on_what_is_rare(void)
+static void passes_on_what_is_rare(void **state)
 {
     static const uint8_t options[8] = {0x94, 0x04};
 
@@ -75,13 +75,13 @@ static void passes_on_what_is_rare(void)
             frame_finish(&frame);
             expect(DOCA_FLOW_MODEL_SENT);
         }
-        CHECK_EQ(rig_missed(), 0);
+        assert_int_equal(rig_missed(), 0);
         rig_down();
     }
 }
 
 /* First, middle and last ones, and, in IPv6, those that are whole. */
-static void drops_fragments(void)
+static void drops_fragments(void **state)
 {
     static const uint16_t offsets[] = {0x2000, 0x2010, 0x0010};
 
@@ -122,7 +122,7 @@ static void fix_header(void)
     frame.bytes[25] = (uint8_t)~sum;
 }
 
-static void drops_lengths_that_lie(void)
+static void drops_lengths_that_lie(void **state)
 {
     for (unsigned i = 0; i < EXAMPLES; i++) {
         rig_up(examples[i]);
@@ -163,7 +163,7 @@ static void drops_lengths_that_lie(void)
 }
 
 /* The longest frame there is: what makes it longer has no room, and nothing is written past its end. */
-static void takes_64_kib(void)
+static void takes_64_kib(void **state)
 {
     for (unsigned i = 0; i < EXAMPLES; i++) {
         struct doca_flow_model_result result;
@@ -174,12 +174,22 @@ static void takes_64_kib(void)
         memset(frame.bytes + frame.length, 'x', 65535 - frame.length);
         frame.length = 65535;
         frame_finish(&frame);
-        CHECK_OK(doca_flow_model_receive(PORT_IN, frame.bytes, frame.length, &result));
-        CHECK_EQ(result.count, 1);
-        CHECK_EQ(result.outputs[0].verdict == DOCA_FLOW_MODEL_SENT, i == L2);
+        assert_doca_ok(doca_flow_model_receive(PORT_IN, frame.bytes, frame.length, &result));
+        assert_int_equal(result.count, 1);
+        assert_int_equal(result.outputs[0].verdict == DOCA_FLOW_MODEL_SENT, i == L2);
         doca_flow_model_result_free(&result);
         rig_down();
     }
 }
 
-RUN_TESTS(TEST(passes_on_what_is_rare), TEST(drops_fragments), TEST(drops_lengths_that_lie), TEST(takes_64_kib))
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(passes_on_what_is_rare),
+        cmocka_unit_test(drops_fragments),
+        cmocka_unit_test(drops_lengths_that_lie),
+        cmocka_unit_test(takes_64_kib),
+    };
+
+    return cmocka_run_group_tests_name("ext_odd", tests, NULL, NULL);
+}

@@ -20,11 +20,11 @@ static void refuse(json_t *json, const char *text)
     after = dump();
     if (strcmp(before, after) != 0)
         (void)fprintf(stderr, "before %s\nafter  %s\n", before, after);
-    CHECK(strcmp(before, after) == 0);
+    assert_true(strcmp(before, after) == 0);
     free(before);
     free(after);
-    CHECK_EQ(rig_backend((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .src_port = 2}), 0x12);
-    CHECK_EQ(rig_missed(), 0);
+    assert_int_equal(rig_backend((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .src_port = 2}), 0x12);
+    assert_int_equal(rig_missed(), 0);
 }
 
 static json_t *tight(const char *budget, int value)
@@ -37,7 +37,7 @@ static json_t *tight(const char *budget, int value)
     return json;
 }
 
-static void refuses_what_needs_a_restart(void)
+static void refuses_what_needs_a_restart(void **state)
 {
     json_t *json = rig_json("l2-slots");
 
@@ -45,11 +45,11 @@ static void refuses_what_needs_a_restart(void)
     rig_put(json, "ports/out", json_string("elsewhere"));
     refuse(json, "$.ports: found ext-in and elsewhere, expected ext-in and ext-out");
     refuse(tight("counters", 400), "$.budgets: found other ones than at the start");
-    CHECK_EQ(rig.refused, 2);
+    assert_int_equal(rig.refused, 2);
     rig_down();
 }
 
-static void refuses_without_entries(void)
+static void refuses_without_entries(void **state)
 {
     json_t *json = tight("slots", 30);
 
@@ -59,7 +59,7 @@ static void refuses_without_entries(void)
     rig_down();
 }
 
-static void refuses_without_counters(void)
+static void refuses_without_counters(void **state)
 {
     json_t *json = tight("counters", 43);
 
@@ -69,7 +69,7 @@ static void refuses_without_counters(void)
     rig_down();
 }
 
-static void refuses_without_room_for_backends(void)
+static void refuses_without_room_for_backends(void **state)
 {
     json_t *json = rig_json("l2-slots");
 
@@ -90,7 +90,7 @@ static void refuses_without_room_for_backends(void)
     rig_down();
 }
 
-static void refuses_bad_programs(void)
+static void refuses_bad_programs(void **state)
 {
     json_t *json = rig_json("l2-slots");
 
@@ -107,7 +107,7 @@ static void refuses_bad_programs(void)
 }
 
 /* What hardware itself refuses, on the way, is undone: here it has fewer counters than the program may use. */
-static void undoes_what_hardware_refuses(void)
+static void undoes_what_hardware_refuses(void **state)
 {
     json_t *json = rig_json("l2-slots");
 
@@ -125,7 +125,7 @@ static void undoes_what_hardware_refuses(void)
         (void)snprintf(name, sizeof(name), "more%u", i);
         (void)snprintf(address, sizeof(address), "198.51.100.%u", i);
         for (unsigned slot = 0; slot < 64; slot++)
-            CHECK_EQ(json_array_append_new(slots, json_string("b1")), 0);
+            assert_int_equal(json_array_append_new(slots, json_string("b1")), 0);
         rig_put(json, path, json_pack("{s:s,s:s,s:s,s:s,s:i,s:s,s:o,s:s}", "name", name, "family", "ipv4", "address",
                                       address, "protocol", "udp", "port", 53, "select", "spray", "slots", slots,
                                       "forward", "l2"));
@@ -135,24 +135,24 @@ static void undoes_what_hardware_refuses(void)
         struct program *program = program_read(json, &fault);
         char *before = dump(), *after;
 
-        CHECK(program != NULL);
+        assert_true(program != NULL);
         rig.program->budgets = program->budgets; /* as if it had always been so */
-        CHECK(!engine_load(&rig, program, &fault));
+        assert_true(!engine_load(&rig, program, &fault));
         (void)fprintf(stderr, "%s\n", fault.text);
-        CHECK(strstr(fault.text, "vip more6: adding a slot: DOCA_ERROR_") == fault.text);
-        CHECK(rig.consistent);
+        assert_true(strstr(fault.text, "vip more6: adding a slot: DOCA_ERROR_") == fault.text);
+        assert_true(rig.consistent);
         after = dump();
-        CHECK(strcmp(before, after) == 0);
+        assert_true(strcmp(before, after) == 0);
         free(before);
         free(after);
         json_decref(json);
     }
-    CHECK_EQ(rig_backend((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .src_port = 2}), 0x12);
-    CHECK_EQ(rig_missed(), 0);
+    assert_int_equal(rig_backend((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .src_port = 2}), 0x12);
+    assert_int_equal(rig_missed(), 0);
     rig_down();
 }
 
-static void refuses_to_start_without_devices(void)
+static void refuses_to_start_without_devices(void **state)
 {
     json_t *json = rig_json("l2-slots");
     struct fault fault = {0};
@@ -161,22 +161,34 @@ static void refuses_to_start_without_devices(void)
 
     rig_put(json, "ports/in", json_string("no-such-device"));
     program = program_read(json, &fault);
-    CHECK(program != NULL);
-    CHECK(!engine_open(&engine, program, &fault));
-    CHECK(strstr(fault.text, "port no-such-device: there is no device of this name") == fault.text);
+    assert_true(program != NULL);
+    assert_true(!engine_open(&engine, program, &fault));
+    assert_true(strstr(fault.text, "port no-such-device: there is no device of this name") == fault.text);
     json_decref(json);
 }
 
 /* However often a load is tried while a port is missing, none of them is kept. */
-static void keeps_nothing_of_what_a_missing_port_refused(void)
+static void keeps_nothing_of_what_a_missing_port_refused(void **state)
 {
     rig_up("l2-slots");
     rig.present[PORT_OUT] = false;
     rig_refuse(rig_json("l2-slots"), "port ext-out is gone: vip dns4 and all others are not served; a restart opens it");
-    CHECK(rig.held == NULL);
+    assert_true(rig.retained == NULL);
     rig_down();
 }
 
-RUN_TESTS(TEST(refuses_what_needs_a_restart), TEST(refuses_without_entries), TEST(refuses_without_counters),
-          TEST(refuses_without_room_for_backends), TEST(refuses_bad_programs), TEST(undoes_what_hardware_refuses),
-          TEST(refuses_to_start_without_devices), TEST(keeps_nothing_of_what_a_missing_port_refused))
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(refuses_what_needs_a_restart),
+        cmocka_unit_test(refuses_without_entries),
+        cmocka_unit_test(refuses_without_counters),
+        cmocka_unit_test(refuses_without_room_for_backends),
+        cmocka_unit_test(refuses_bad_programs),
+        cmocka_unit_test(undoes_what_hardware_refuses),
+        cmocka_unit_test(refuses_to_start_without_devices),
+        cmocka_unit_test(keeps_nothing_of_what_a_missing_port_refused),
+    };
+
+    return cmocka_run_group_tests_name("ext_refuse", tests, NULL, NULL);
+}

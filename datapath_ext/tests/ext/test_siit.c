@@ -5,8 +5,8 @@ static void expect(uint16_t port, const struct frame *in, const struct frame *ex
 {
     struct doca_flow_model_result result = rig_send(port, in, DOCA_FLOW_MODEL_SENT);
 
-    CHECK_EQ(result.outputs[0].length, expected->length);
-    CHECK(memcmp(result.outputs[0].frame, expected->bytes, expected->length) == 0);
+    assert_int_equal(result.outputs[0].length, expected->length);
+    assert_true(memcmp(result.outputs[0].frame, expected->bytes, expected->length) == 0);
     doca_flow_model_result_free(&result);
 }
 
@@ -24,7 +24,7 @@ static void build(struct frame *frame, const char *src_mac, const char *dst_mac,
     frame_finish(frame);
 }
 
-static void translates_there_and_back(void)
+static void translates_there_and_back(void **state)
 {
     static const uint8_t protocols[] = {17, 6};
     struct frame in, out;
@@ -47,12 +47,12 @@ static void translates_there_and_back(void)
                   (struct ip){.src = "198.51.100.1", .dst = "203.0.113.7", .proto = protocols[i]}, 53, port);
             expect(PORT_OUT, &in, &out);
         }
-    CHECK_EQ(rig_counter("vips/0/backends/b1/packets"), 8);
-    CHECK_EQ(rig_missed(), 0);
+    assert_int_equal(rig_counter("vips/0/backends/b1/packets"), 8);
+    assert_int_equal(rig_missed(), 0);
     rig_down();
 }
 
-static void drops_other_answers(void)
+static void drops_other_answers(void **state)
 {
     struct frame frame;
 
@@ -63,11 +63,11 @@ static void drops_other_answers(void)
     rig_expect(PORT_OUT, &frame, DOCA_FLOW_MODEL_DROPPED); /* not from the service */
     rig_frame(&frame, (struct rig_packet){.src = "2001:db8::13", .dst = "64:ff9b::1", .src_port = 53, .dst_port = 9});
     rig_expect(PORT_OUT, &frame, DOCA_FLOW_MODEL_DROPPED); /* not from a backend */
-    CHECK_EQ(rig_counter("dropped/out/other"), 3);
+    assert_int_equal(rig_counter("dropped/out/other"), 3);
     rig_down();
 }
 
-static void moves_backends(void)
+static void moves_backends(void **state)
 {
     json_t *json = rig_json("siit");
     struct doca_flow_model_result result;
@@ -76,11 +76,11 @@ static void moves_backends(void)
     rig_up("siit");
     rig_put(json, "backends/0/address", json_string("2001:db8::15"));
     rig_load(json);
-    CHECK_EQ(rig.dataplane.targets_updated, 1); /* of both VIPs */
-    CHECK_EQ(rig.dataplane.slots_updated, 0);
+    assert_int_equal(rig.dataplane.targets_updated, 1); /* of both VIPs */
+    assert_int_equal(rig.dataplane.slots_updated, 0);
     rig_frame(&frame, (struct rig_packet){.src = "203.0.113.7", .dst = "198.51.100.1"});
     result = rig_send(PORT_IN, &frame, DOCA_FLOW_MODEL_SENT);
-    CHECK_EQ(result.outputs[0].frame[53], 0x15);
+    assert_int_equal(result.outputs[0].frame[53], 0x15);
     doca_flow_model_result_free(&result);
     rig_frame(&frame, (struct rig_packet){.src = "2001:db8::15", .dst = "64:ff9b::1", .src_port = 53, .dst_port = 9});
     rig_expect(PORT_OUT, &frame, DOCA_FLOW_MODEL_SENT);
@@ -91,7 +91,7 @@ static void moves_backends(void)
     json = rig_json("siit");
     rig_put(json, "vips/0/select", json_string("spray"));
     rig_load(json);
-    CHECK_EQ(rig.dataplane.replaced, 1);
+    assert_int_equal(rig.dataplane.replaced, 1);
     rig_frame(&frame, (struct rig_packet){.src = "203.0.113.7", .dst = "198.51.100.1"});
     rig_expect(PORT_IN, &frame, DOCA_FLOW_MODEL_SENT);
     rig_frame(&frame, (struct rig_packet){.src = "2001:db8::11", .dst = "64:ff9b::1", .src_port = 53, .dst_port = 9});
@@ -101,12 +101,12 @@ static void moves_backends(void)
     rig_load(json);
     (void)rig_backend_unchanged((struct rig_packet){.src = "203.0.113.7", .dst = "198.51.100.1"});
     rig_expect(PORT_OUT, &frame, DOCA_FLOW_MODEL_DROPPED);
-    CHECK_EQ(rig_missed(), 0);
+    assert_int_equal(rig_missed(), 0);
     rig_down();
 }
 
 /* What a backend was asked before it was drained, it still answers; when it is another VIP's, its answers are that one's. */
-static void lets_late_answers_in(void)
+static void lets_late_answers_in(void **state)
 {
     json_t *json = rig_json("siit"), *taken = rig_json("siit");
     struct doca_flow_model_result result;
@@ -115,7 +115,7 @@ static void lets_late_answers_in(void)
     unsigned slots;
 
     rig_up("siit");
-    CHECK(engine_drain(&rig, "b2", &slots, &fault));
+    assert_true(engine_drain(&rig, "b2", &slots, &fault));
     rig_frame(&frame, (struct rig_packet){.src = "2001:db8::12", .dst = "64:ff9b::1", .src_port = 53, .dst_port = 9});
     rig_expect(PORT_OUT, &frame, DOCA_FLOW_MODEL_SENT);
 
@@ -130,7 +130,7 @@ static void lets_late_answers_in(void)
                                        "forward", "siit"));
     rig_load(taken);
     result = rig_send(PORT_OUT, &frame, DOCA_FLOW_MODEL_SENT);
-    CHECK_EQ(result.outputs[0].frame[29], 2); /* 198.51.100.2 */
+    assert_int_equal(result.outputs[0].frame[29], 2); /* 198.51.100.2 */
     doca_flow_model_result_free(&result);
 
     rig_load(json_deep_copy(json));
@@ -139,7 +139,7 @@ static void lets_late_answers_in(void)
     rig_put(json, "vips/0/slots", json_pack("[s]", "b1"));
     rig_load(json);
     rig_expect(PORT_OUT, &frame, DOCA_FLOW_MODEL_DROPPED);
-    CHECK_EQ(rig_missed(), 0);
+    assert_int_equal(rig_missed(), 0);
     rig_down();
 }
 
@@ -153,8 +153,8 @@ static json_t *wandering(unsigned number)
         (void)snprintf(name, sizeof(name), "w%u", i);
         (void)snprintf(mac, sizeof(mac), "02:00:00:00:00:%02x", 0x20 + i);
         (void)snprintf(address, sizeof(address), "2001:db8::%x", 0x20 + i);
-        CHECK_EQ(json_array_append_new(backends, json_pack("{s:s,s:s,s:s}", "name", name, "mac", mac, "address",
-                                                           address)), 0);
+        assert_int_equal(json_array_append_new(backends, json_pack("{s:s,s:s,s:s}", "name", name, "mac", mac, "address",
+                                                                   address)), 0);
     }
     (void)snprintf(name, sizeof(name), "w%u", number);
     rig_put(json, "backends", backends);
@@ -165,7 +165,7 @@ static json_t *wandering(unsigned number)
 }
 
 /* A slot that wanders over more backends than there is room for: the answers of those that had it long ago go. */
-static void wanders_over_many_backends(void)
+static void wanders_over_many_backends(void **state)
 {
     enum { BACKENDS = 12 };
 
@@ -183,10 +183,20 @@ static void wanders_over_many_backends(void)
         rig_frame(&frame, (struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1"});
         rig_expect(PORT_IN, &frame, DOCA_FLOW_MODEL_SENT);
     }
-    CHECK(rig.dataplane.answer_count <= rig.dataplane.answers_most);
-    CHECK_EQ(rig_missed(), 0);
+    assert_true(rig.dataplane.answer_count <= rig.dataplane.answers_most);
+    assert_int_equal(rig_missed(), 0);
     rig_down();
 }
 
-RUN_TESTS(TEST(translates_there_and_back), TEST(drops_other_answers), TEST(moves_backends),
-          TEST(lets_late_answers_in), TEST(wanders_over_many_backends))
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(translates_there_and_back),
+        cmocka_unit_test(drops_other_answers),
+        cmocka_unit_test(moves_backends),
+        cmocka_unit_test(lets_late_answers_in),
+        cmocka_unit_test(wanders_over_many_backends),
+    };
+
+    return cmocka_run_group_tests_name("ext_siit", tests, NULL, NULL);
+}

@@ -38,10 +38,10 @@ static size_t wrong(char **text, const char *path, const char *start, const char
     line = json_dumps(request, JSON_COMPACT);
     json_decref(request);
     at = strstr(line, "\"HERE\"");
-    CHECK(at != NULL);
+    assert_true(at != NULL);
     length = strlen(line) + strlen(start) + count * strlen(piece) + strlen(end);
     *text = malloc(length + 1);
-    CHECK(*text != NULL);
+    assert_true(*text != NULL);
     memcpy(*text, line, (size_t)(at - line));
     length = (size_t)(at - line);
     length += (size_t)sprintf(*text + length, "%s", start);
@@ -62,12 +62,12 @@ static size_t cost(const char *text, size_t length, bool ok)
 
     peak = live;
     answer = command_run(&rig, text, length, &stop);
-    CHECK_EQ(json_is_true(json_object_get(answer, "ok")), ok);
+    assert_int_equal(json_is_true(json_object_get(answer, "ok")), ok);
     if (!ok)
         (void)fprintf(stderr, "%s\n", json_string_value(json_object_get(answer, "error")));
     json_decref(answer);
     if (!ok)
-        CHECK_EQ(live, before);
+        assert_int_equal(live, before);
     return peak - before;
 }
 
@@ -80,7 +80,7 @@ static size_t cost_of_parsing(const char *text, size_t length)
     return peak - before;
 }
 
-static void refuses_without_a_copy(void)
+static void refuses_without_a_copy(void **state)
 {
     static const struct {
         const char *path, *start, *piece, *end;
@@ -106,14 +106,14 @@ static void refuses_without_a_copy(void)
         size_t parsing = cost_of_parsing(text, length), all = cost(text, length, cases[i].ok);
 
         (void)fprintf(stderr, "%s: %zu bytes, %zu to parse, %zu to refuse\n", cases[i].path, length, parsing, all);
-        CHECK(parsing > length);
-        CHECK(all < parsing + SLACK);
+        assert_true(parsing > length);
+        assert_true(all < parsing + SLACK);
         free(text);
     }
     rig_down();
 }
 
-static void refuses_without_parsing(void)
+static void refuses_without_parsing(void **state)
 {
     static const struct {
         const char *start, *piece, *end;
@@ -126,13 +126,13 @@ static void refuses_without_parsing(void)
         char *text;
         size_t length = wrong(&text, "version", cases[i].start, cases[i].piece, cases[i].count, cases[i].end);
 
-        CHECK(cost(text, length, false) < SLACK);
+        assert_true(cost(text, length, false) < SLACK);
         free(text);
     }
     rig_down();
 }
 
-static void drains_no_unknown_backend(void)
+static void drains_no_unknown_backend(void **state)
 {
     static const char request[] = "{\"command\":\"drain\",\"backend\":\"b9\"}";
     json_t *json = rig_json("l2-slots"), *slots = json_array();
@@ -143,12 +143,12 @@ static void drains_no_unknown_backend(void)
     rig_put(json, "budgets/counters", json_integer(8208));
     rig_put(json, "vips/0/slots", slots);
     rig_up_json(json);
-    CHECK(cost(request, strlen(request), false) < SLACK);
+    assert_true(cost(request, strlen(request), false) < SLACK);
     rig_down();
 }
 
 /* Brackets and commas in texts are no values, nor is a quotation mark behind a backslash their end. */
-static void counts_no_texts(void)
+static void counts_no_texts(void **state)
 {
     char *text;
     size_t length;
@@ -161,7 +161,7 @@ static void counts_no_texts(void)
 }
 
 /* The largest that there may be: every slot, and as many VIPs and backends. */
-static void reads_the_largest_program(void)
+static void reads_the_largest_program(void **state)
 {
     struct fault fault = {0};
     json_t *json = rig_json("l2-slots"), *backends = json_array(), *vips = json_array();
@@ -201,15 +201,25 @@ static void reads_the_largest_program(void)
     program = program_read_text(text, strlen(text), &fault);
     if (program == NULL)
         (void)fprintf(stderr, "%s\n", fault.text);
-    CHECK(program != NULL);
+    assert_true(program != NULL);
     program_free(program);
     free(text);
     (void)json_array_append(backends, json_array_get(backends, 0)); /* one more */
     json_decref(backends);
-    CHECK(program_read(json, &fault) == NULL);
-    CHECK(strcmp(fault.text, "$.backends: found 65537 backends, expected 65536 at most") == 0);
+    assert_true(program_read(json, &fault) == NULL);
+    assert_true(strcmp(fault.text, "$.backends: found 65537 backends, expected 65536 at most") == 0);
     json_decref(json);
 }
 
-RUN_TESTS(TEST(refuses_without_a_copy), TEST(refuses_without_parsing), TEST(drains_no_unknown_backend),
-          TEST(counts_no_texts), TEST(reads_the_largest_program))
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(refuses_without_a_copy),
+        cmocka_unit_test(refuses_without_parsing),
+        cmocka_unit_test(drains_no_unknown_backend),
+        cmocka_unit_test(counts_no_texts),
+        cmocka_unit_test(reads_the_largest_program),
+    };
+
+    return cmocka_run_group_tests_name("ext_sizes", tests, NULL, NULL);
+}

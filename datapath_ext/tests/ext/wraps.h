@@ -4,43 +4,43 @@
 
 #include "flow.h"
 #include "pipe.h"
-#include "shim.h"
+#include "compat.h"
 
 bool __real_pipe_create(struct flow_port *port, const struct pipe_spec *spec, struct doca_flow_pipe **pipe,
                         struct fault *fault);
 bool __wrap_pipe_create(struct flow_port *port, const struct pipe_spec *spec, struct doca_flow_pipe **pipe,
                         struct fault *fault);
 
-doca_error_t __real_shim_basic_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match, uint8_t template,
+doca_error_t __real_compat_basic_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match, uint8_t template,
                                    const struct doca_flow_actions *actions, void *context,
                                    struct doca_flow_pipe_entry **entry);
-doca_error_t __wrap_shim_basic_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match, uint8_t template,
+doca_error_t __wrap_compat_basic_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match, uint8_t template,
                                    const struct doca_flow_actions *actions, void *context,
                                    struct doca_flow_pipe_entry **entry);
 
-doca_error_t __real_shim_basic_update(struct doca_flow_pipe *pipe, uint8_t template,
+doca_error_t __real_compat_basic_update(struct doca_flow_pipe *pipe, uint8_t template,
                                       const struct doca_flow_actions *actions, struct doca_flow_pipe_entry *entry);
-doca_error_t __wrap_shim_basic_update(struct doca_flow_pipe *pipe, uint8_t template,
+doca_error_t __wrap_compat_basic_update(struct doca_flow_pipe *pipe, uint8_t template,
                                       const struct doca_flow_actions *actions, struct doca_flow_pipe_entry *entry);
 
-doca_error_t __real_shim_control_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match,
+doca_error_t __real_compat_control_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match,
                                      const struct doca_flow_match *mask, const struct doca_flow_actions *actions,
                                      const struct doca_flow_actions *actions_mask,
                                      const struct doca_flow_monitor *monitor, uint32_t priority,
                                      const struct doca_flow_fwd *fwd, void *context, struct doca_flow_pipe_entry **entry);
-doca_error_t __wrap_shim_control_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match,
+doca_error_t __wrap_compat_control_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match,
                                      const struct doca_flow_match *mask, const struct doca_flow_actions *actions,
                                      const struct doca_flow_actions *actions_mask,
                                      const struct doca_flow_monitor *monitor, uint32_t priority,
                                      const struct doca_flow_fwd *fwd, void *context, struct doca_flow_pipe_entry **entry);
 
-doca_error_t __real_shim_hash_add(struct doca_flow_pipe *pipe, uint32_t index, const struct doca_flow_actions *actions,
+doca_error_t __real_compat_hash_add(struct doca_flow_pipe *pipe, uint32_t index, const struct doca_flow_actions *actions,
                                   void *context, struct doca_flow_pipe_entry **entry);
-doca_error_t __wrap_shim_hash_add(struct doca_flow_pipe *pipe, uint32_t index, const struct doca_flow_actions *actions,
+doca_error_t __wrap_compat_hash_add(struct doca_flow_pipe *pipe, uint32_t index, const struct doca_flow_actions *actions,
                                   void *context, struct doca_flow_pipe_entry **entry);
 
-doca_error_t __real_shim_remove(struct doca_flow_pipe_entry *entry);
-doca_error_t __wrap_shim_remove(struct doca_flow_pipe_entry *entry);
+doca_error_t __real_compat_remove(struct doca_flow_pipe_entry *entry);
+doca_error_t __wrap_compat_remove(struct doca_flow_pipe_entry *entry);
 
 bool __real_flow_wait(struct flow_port *port, struct fault *fault);
 bool __wrap_flow_wait(struct flow_port *port, struct fault *fault);

@@ -58,34 +58,34 @@ static size_t ip_at(const uint8_t *frame)
 
 static void check_l2(const struct doca_flow_model_output *out, const uint8_t *frame, size_t length)
 {
-    CHECK_EQ(out->length, length);
-    CHECK(memcmp(out->frame, "\x02\0\0\0\0", 5) == 0 && (out->frame[5] == 0x11 || out->frame[5] == 0x12));
-    CHECK(memcmp(out->frame + 6, frame + 6, length - 6) == 0);
+    assert_int_equal(out->length, length);
+    assert_true(memcmp(out->frame, "\x02\0\0\0\0", 5) == 0 && (out->frame[5] == 0x11 || out->frame[5] == 0x12));
+    assert_true(memcmp(out->frame + 6, frame + 6, length - 6) == 0);
 }
 
 static void check_ipip(const struct doca_flow_model_output *out, const uint8_t *frame, size_t length)
 {
     size_t outer = ETHERNET + (out->frame[12] == 0x08 ? 20U : 40U), at = ip_at(frame);
 
-    CHECK_EQ(out->length - outer, length - at);
-    CHECK(memcmp(out->frame + outer, frame + at, length - at) == 0);
+    assert_int_equal(out->length - outer, length - at);
+    assert_true(memcmp(out->frame + outer, frame + at, length - at) == 0);
     if (outer == ETHERNET + 20)
-        CHECK_EQ(sum(0, out->frame + ETHERNET, 20), 0xffff);
+        assert_int_equal(sum(0, out->frame + ETHERNET, 20), 0xffff);
 }
 
 static void check_siit(const struct doca_flow_model_output *out, const uint8_t *frame)
 {
     const uint8_t *in = frame + ip_at(frame), *ip = out->frame + ip_at(out->frame);
 
-    CHECK_EQ(ip[0] >> 4, in[0] >> 4 == 4 ? 6 : 4);
+    assert_int_equal(ip[0] >> 4, in[0] >> 4 == 4 ? 6 : 4);
     if (ip[0] >> 4 == 4)
-        CHECK_EQ(sum(0, ip, 20), 0xffff);
-    CHECK_EQ(l4_sum(ip) == 0xffff, l4_sum(in) == 0xffff); /* right stays right, wrong stays wrong */
+        assert_int_equal(sum(0, ip, 20), 0xffff);
+    assert_int_equal(l4_sum(ip) == 0xffff, l4_sum(in) == 0xffff); /* right stays right, wrong stays wrong */
 }
 
 static void check_sent(const struct doca_flow_model_output *out, uint16_t port, const uint8_t *frame, size_t length)
 {
-    CHECK_EQ(out->port_id, 1 - port);
+    assert_int_equal(out->port_id, 1 - port);
     switch (loaded) {
     case 3:
         check_ipip(out, frame, length);
@@ -106,10 +106,10 @@ static void check(const struct doca_flow_model_output *out, uint16_t port, const
         check_sent(out, port, frame, length);
         break;
     case DOCA_FLOW_MODEL_DROPPED: /* what passes the classifier meets an entry of every pipe behind it */
-        CHECK(strncmp(out->reason, "classifier: ", 12) == 0);
+        assert_true(strncmp(out->reason, "classifier: ", 12) == 0);
         break;
     case DOCA_FLOW_MODEL_UNPROVEN: /* options and UDP without a checksum cannot be translated, 64 KiB not be wrapped */
-        CHECK(loaded == 4 || length > 65535 - 40);
+        assert_true(loaded == 4 || length > 65535 - 40);
         break;
     case DOCA_FLOW_MODEL_KERNEL:
     case DOCA_FLOW_MODEL_QUEUED:
@@ -131,8 +131,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     port = data[0] & FROM_OUT ? PORT_OUT : PORT_IN;
     if ((data[0] & 0x7fU) % PROGRAMS_ALL != loaded)
         load((data[0] & 0x7fU) % PROGRAMS_ALL);
-    CHECK_OK(doca_flow_model_receive(port, data + 1, size - 1, &result));
-    CHECK_EQ(result.count, 1);
+    assert_doca_ok(doca_flow_model_receive(port, data + 1, size - 1, &result));
+    assert_int_equal(result.count, 1);
     check(&result.outputs[0], port, data + 1, size - 1);
     doca_flow_model_result_free(&result);
     return 0;
@@ -163,7 +163,7 @@ static void use_frame(seed_user use, const char *name, uint8_t first)
 {
     static uint8_t data[2000];
 
-    CHECK(frame.length < sizeof(data));
+    assert_true(frame.length < sizeof(data));
     data[0] = first;
     memcpy(data + 1, frame.bytes, frame.length);
     use(name, data, frame.length + 1);

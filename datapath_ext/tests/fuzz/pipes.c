@@ -1,7 +1,7 @@
 /* Any bytes through the model's pipes that do everything (../fuzz.c). */
 #include "target.h"
 
-#include "../bench.h"
+#include "../testbed.h"
 
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed)
 {

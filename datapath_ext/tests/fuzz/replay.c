@@ -4,7 +4,7 @@
  *   replay_TARGET FILE...      run files, such as those that a fuzzer found */
 #include "target.h"
 
-#include "../check.h"
+#include "../doca_assert.h"
 
 enum { MUTATIONS = 60, ROOM = 1 << 16 };
 
@@ -31,9 +31,9 @@ static void run(const uint8_t *data, size_t size)
 {
     uint8_t *copy = malloc(size + 1);
 
-    CHECK(copy != NULL);
+    assert_true(copy != NULL);
     copy = realloc(copy, size > 0 ? size : 1);
-    CHECK(copy != NULL);
+    assert_true(copy != NULL);
     if (size > 0)
         memcpy(copy, data, size);
     (void)LLVMFuzzerTestOneInput(copy, size);
@@ -49,7 +49,7 @@ static void run_seed(const char *name, const uint8_t *data, size_t size)
     for (unsigned i = 0; i < MUTATIONS; i++) {
         size_t length = size;
 
-        CHECK(size <= sizeof(mutated));
+        assert_true(size <= sizeof(mutated));
         memcpy(mutated, data, size);
         for (unsigned n = 1 + draw() % 3; n > 0 && length > 0; n--)
             length = LLVMFuzzerCustomMutator(mutated, length, sizeof(mutated), draw());
@@ -64,9 +64,9 @@ static void write_seed(const char *name, const uint8_t *data, size_t size)
 
     (void)snprintf(path, sizeof(path), "%s/%s", directory, name);
     file = fopen(path, "wb");
-    CHECK(file != NULL);
-    CHECK_EQ(fwrite(data, 1, size, file), size);
-    CHECK_EQ(fclose(file), 0);
+    assert_true(file != NULL);
+    assert_int_equal(fwrite(data, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
 }
 
 static void run_file(const char *path)
@@ -75,9 +75,9 @@ static void run_file(const char *path)
     FILE *file = fopen(path, "rb");
     size_t size;
 
-    CHECK(file != NULL);
+    assert_true(file != NULL);
     size = fread(data, 1, sizeof(data), file);
-    CHECK_EQ(fclose(file), 0);
+    assert_int_equal(fclose(file), 0);
     run(data, size);
 }
 

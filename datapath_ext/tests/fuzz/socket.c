@@ -23,8 +23,8 @@ static void take_line(const char *line, size_t length)
 {
     json_t *json = json_loadb(line, length, JSON_REJECT_DUPLICATES, NULL);
 
-    CHECK(json_is_object(json) && json_is_boolean(json_object_get(json, "ok")));
-    CHECK(json_is_true(json_object_get(json, "ok")) || json_is_string(json_object_get(json, "error")));
+    assert_true(json_is_object(json) && json_is_boolean(json_object_get(json, "ok")));
+    assert_true(json_is_true(json_object_get(json, "ok")) || json_is_string(json_object_get(json, "error")));
     json_decref(json);
 }
 
@@ -37,7 +37,7 @@ static void take_answers(int fd, struct answers *answers)
         if (answers->room - answers->length < 1 << 16) {
             answers->room += 1 << 17;
             answers->text = realloc(answers->text, answers->room);
-            CHECK(answers->text != NULL);
+            assert_true(answers->text != NULL);
         }
         got = recv(fd, answers->text + answers->length, 1 << 16, MSG_DONTWAIT);
         if (got <= 0)
@@ -64,10 +64,10 @@ static void talk(struct client *client, int fd, const uint8_t *data, size_t size
         if (sent < size) {
             ssize_t put = send(fd, data + sent, piece < size - sent ? piece : size - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
 
-            CHECK(put > 0 || errno == EAGAIN);
+            assert_true(put > 0 || errno == EAGAIN);
             sent += put > 0 ? (size_t)put : 0;
         } else if (open) {
-            CHECK_EQ(shutdown(fd, SHUT_WR), 0);
+            assert_int_equal(shutdown(fd, SHUT_WR), 0);
             open = false;
         }
         stop = client_serve(client, &rig);
@@ -75,8 +75,8 @@ static void talk(struct client *client, int fd, const uint8_t *data, size_t size
             take_answers(fd, answers);
     }
     take_answers(fd, answers);
-    CHECK(stop || client->fd < 0);
-    CHECK_EQ(answers->length, 0); /* only whole answers */
+    assert_true(stop || client->fd < 0);
+    assert_int_equal(answers->length, 0); /* only whole answers */
 }
 
 static size_t lines_of(const uint8_t *data, size_t size)
@@ -111,17 +111,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 1)
         return 0;
     as_it_was();
-    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
     client.fd = ends[0];
     if (data[0] & LAZY) /* the least that the kernel allows: answers have to wait */
-        CHECK_EQ(setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &few, sizeof(few)), 0);
+        assert_int_equal(setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &few, sizeof(few)), 0);
     talk(&client, ends[1], data + 1, size - 1, data[0], &answers);
     stopped = client.fd >= 0;
-    CHECK(stopped ? answers.lines <= lines_of(data + 1, size - 1)
-                  : answers.lines == lines_of(data + 1, size - 1));
-    CHECK(rig.consistent);
+    assert_true(stopped ? answers.lines <= lines_of(data + 1, size - 1)
+                        : answers.lines == lines_of(data + 1, size - 1));
+    assert_true(rig.consistent);
     client_close(&client);
-    CHECK_EQ(close(ends[1]), 0);
+    assert_int_equal(close(ends[1]), 0);
     free(answers.text);
     return 0;
 }
@@ -139,7 +139,7 @@ static void use_text(seed_user use, const char *name, uint8_t how, const char *t
     static uint8_t data[1 << 14];
     size_t length = strlen(text);
 
-    CHECK(length < sizeof(data));
+    assert_true(length < sizeof(data));
     data[0] = how;
     memcpy(data + 1, text, length);
     use(name, data, length + 1);
@@ -159,7 +159,7 @@ void each_seed(seed_user use)
         json_t *json = rig_json(names[i]);
         char *text = json_dumps(json, JSON_COMPACT);
 
-        CHECK(text != NULL);
+        assert_true(text != NULL);
         (void)snprintf(name, sizeof(name), "load-%s", names[i]);
         (void)snprintf(line, sizeof(line), "{\"command\":\"load\",\"program\":%s}\n{\"command\":\"drain\",\"backend\":"
                        "\"b2\"}\n{\"command\":\"counters\"}\n", text);

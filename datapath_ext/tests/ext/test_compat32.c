@@ -1,5 +1,5 @@
-/* The shim as DOCA 3.2 wants its calls, on stand-ins of that shape. */
-#include "bench.h"
+/* The compat as DOCA 3.2 wants its calls, on stand-ins of that shape. */
+#include "testbed.h"
 
 static doca_error_t stand_in_add(uint16_t queue, struct doca_flow_pipe *pipe, const struct doca_flow_match *match,
                                  uint8_t template, const struct doca_flow_actions *actions,
@@ -28,14 +28,14 @@ static doca_error_t stand_in_control(uint16_t queue, uint32_t priority, struct d
                                             priority, fwd, context, entry);
 }
 
-#define SHIM_API 32
+#define COMPAT_API 32
 #define DOCA_FLOW_NO_WAIT 0
 #define doca_flow_pipe_add_entry stand_in_add
 #define doca_flow_pipe_update_entry stand_in_update
 #define doca_flow_pipe_control_add_entry stand_in_control
-#include "shim.c"
+#include "compat.c"
 
-static void has_the_older_shape(void)
+static void has_the_older_shape(void **state)
 {
     struct doca_flow_match match = {0}, mask = {0};
     struct doca_flow_actions actions = {0}, *templates[] = {&actions};
@@ -46,27 +46,34 @@ static void has_the_older_shape(void)
     struct doca_flow_model_result result;
     struct frame frame;
 
-    CHECK(!SHIM_HAS_NAT64);
-    bench_up("vnf,hws", 2);
-    cfg = bench_cfg(0, "basic", DOCA_FLOW_PIPE_BASIC, false);
+    assert_true(!COMPAT_HAS_NAT64);
+    testbed_up("vnf,hws", 2);
+    cfg = testbed_cfg(0, "basic", DOCA_FLOW_PIPE_BASIC, false);
     memset(actions.outer.eth.dst_mac, 0xff, 6);
-    CHECK_OK(doca_flow_pipe_cfg_set_match(cfg, &match, NULL));
-    CHECK_OK(doca_flow_pipe_cfg_set_actions(cfg, templates, NULL, NULL, 1));
-    basic = bench_create(cfg, &fwd, NULL);
+    assert_doca_ok(doca_flow_pipe_cfg_set_match(cfg, &match, NULL));
+    assert_doca_ok(doca_flow_pipe_cfg_set_actions(cfg, templates, NULL, NULL, 1));
+    basic = testbed_create(cfg, &fwd, NULL);
     actions.outer.eth.dst_mac[5] = 1;
-    CHECK_OK(shim_basic_add(basic, &match, 0, &actions, NULL, &entry));
-    control = bench_create(bench_cfg(0, "control", DOCA_FLOW_PIPE_CONTROL, true), NULL, NULL);
+    assert_doca_ok(compat_basic_add(basic, &match, 0, &actions, NULL, &entry));
+    control = testbed_create(testbed_cfg(0, "control", DOCA_FLOW_PIPE_CONTROL, true), NULL, NULL);
     next = to_pipe(basic);
-    CHECK_OK(shim_control_add(control, &match, &mask, NULL, NULL, NULL, 3, &next, NULL, NULL));
-    bench_process(0);
+    assert_doca_ok(compat_control_add(control, &match, &mask, NULL, NULL, NULL, 3, &next, NULL, NULL));
+    testbed_process(0);
     actions.outer.eth.dst_mac[5] = 2;
-    CHECK_OK(shim_basic_update(basic, 0, &actions, entry));
-    bench_process(0);
+    assert_doca_ok(compat_basic_update(basic, 0, &actions, entry));
+    testbed_process(0);
     frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 1, 2);
-    result = bench_send(0, &frame, DOCA_FLOW_MODEL_SENT);
-    CHECK_EQ(result.outputs[0].frame[5], 2);
+    result = testbed_send(0, &frame, DOCA_FLOW_MODEL_SENT);
+    assert_int_equal(result.outputs[0].frame[5], 2);
     doca_flow_model_result_free(&result);
-    bench_down();
+    testbed_down();
 }
 
-RUN_TESTS(TEST(has_the_older_shape))
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(has_the_older_shape),
+    };
+
+    return cmocka_run_group_tests_name("ext_compat32", tests, NULL, NULL);
+}

@@ -1,10 +1,29 @@
-#include "answers.h"
+#include "siit_answers.h"
 
+#include <doca_bitfield.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim.h"
-#include "translate.h"
+#include "compat.h"
+#include "service.h"
+
+static const struct forward_pipes *pipes_of(const struct dataplane *dataplane)
+{
+    return &dataplane->forwarding[forward_number(&forward_siit)];
+}
+
+/* Answers that are let in for this service come from its VIP. */
+static bool add_source(struct dataplane *dataplane, struct service *service, const struct vip *vip,
+                       struct fault *fault)
+{
+    struct flow_port *out = &dataplane->flow.ports[PORT_OUT];
+    struct doca_flow_match match = {.meta = {.pkt_meta = DOCA_HTOBE32(service->id)}};
+    struct doca_flow_actions actions = {0};
+
+    put_source(&actions.outer, &vip->address);
+    return flow_queued(out, compat_basic_add(pipes_of(dataplane)->pipes[SIIT_ANSWERS], &match, 0, &actions, out,
+                                             &service->source), fault, "adding the source of answers");
+}
 
 static struct answer *find(const struct service *service, const struct address *backend)
 {
@@ -28,7 +47,7 @@ static bool prune(struct dataplane *dataplane, struct service *service, struct f
             link = &answer->next;
             continue;
         }
-        result = shim_remove(answer->entry);
+        result = compat_remove(answer->entry);
         if (result != DOCA_SUCCESS)
             return fault_doca(fault, result, "removing answers of a backend");
         *link = answer->next;
@@ -50,7 +69,7 @@ static bool make_room(struct dataplane *dataplane, struct fault *fault)
         struct service *service = dataplane->services[i];
 
         for (struct answer *answer = service->answers; answer != NULL; answer = answer->next)
-            if (answer->late != 0 && answer->late < dataplane->follows)
+            if (answer->unused_since != 0 && answer->unused_since < dataplane->generation)
                 answer->used = false;
         if (!prune(dataplane, service, fault))
             return false;
@@ -61,6 +80,9 @@ static bool make_room(struct dataplane *dataplane, struct fault *fault)
 static bool add(struct dataplane *dataplane, struct service *service, const struct vip *vip,
                 const struct address *backend, struct fault *fault)
 {
+    /* Only to clients that a translation made: the low 32 bits of other addresses belong to no client. */
+    static const struct prefix clients = {.address = {.family = 6, .bytes = {0x00, 0x64, 0xff, 0x9b}}, .length = 96};
+    struct doca_flow_fwd fwd = fwd_list(pipes_of(dataplane)->pipes[SIIT_TO_IP4]);
     struct answer *answer;
     bool done;
 
@@ -69,8 +91,8 @@ static bool add(struct dataplane *dataplane, struct service *service, const stru
     answer = calloc(1, sizeof(*answer));
     if (answer == NULL)
         return fault_set(fault, "no memory for answers");
-    done = classifier_add_answer(&dataplane->answers, vip, backend, service->id, service->priority,
-                                 dataplane->delivery.to_ip4, &answer->entry, fault);
+    done = classifier_add_answer(&dataplane->answers, vip, backend, &clients, service->id, service->priority, &fwd,
+                                 &answer->entry, fault);
     if (answer->entry == NULL) {
         free(answer);
         return false;
@@ -97,7 +119,7 @@ static bool may_come(const struct program *program, const struct vip *vip, const
     for (size_t i = 0; i < program->vip_count; i++) {
         const struct vip *other = &program->vips[i];
 
-        if (other == vip || other->forward != FORWARD_SIIT || other->port != vip->port ||
+        if (other == vip || other->forward != &forward_siit || other->port != vip->port ||
             other->protocol != vip->protocol)
             continue;
         for (unsigned slot = 0; slot < other->slot_count; slot++)
@@ -108,20 +130,20 @@ static bool may_come(const struct program *program, const struct vip *vip, const
 }
 
 /* Adds what is not there, and says what is used from now on. */
-static bool follow(struct dataplane *dataplane, struct service *service, const struct program *program,
+static bool add_missing(struct dataplane *dataplane, struct service *service, const struct program *program,
                    const struct vip *vip, struct fault *fault)
 {
     for (struct answer *answer = service->answers; answer != NULL; answer = answer->next) {
         answer->used = false;
-        if (answer->late == 0)
-            answer->late = dataplane->follows; /* unless it has a slot */
+        if (answer->unused_since == 0)
+            answer->unused_since = dataplane->generation; /* unless it has a slot */
     }
     for (unsigned i = 0; i < vip->slot_count; i++) {
         struct answer *answer = find(service, &program->backends[vip->slots[i]].address);
 
         if (answer != NULL) {
             answer->used = true;
-            answer->late = 0;
+            answer->unused_since = 0;
         }
     }
     for (struct answer *answer = service->answers; answer != NULL; answer = answer->next)
@@ -136,7 +158,7 @@ static bool follow(struct dataplane *dataplane, struct service *service, const s
 }
 
 /* Until the whole is done. */
-static bool settle(struct dataplane *dataplane, struct service *service, bool done, struct fault *fault)
+static bool complete(struct dataplane *dataplane, struct service *service, bool done, struct fault *fault)
 {
     done = flow_wait(&dataplane->flow.ports[PORT_OUT], fault) && done;
     for (struct answer *answer = service->answers; answer != NULL && done; answer = answer->next)
@@ -144,51 +166,46 @@ static bool settle(struct dataplane *dataplane, struct service *service, bool do
     return done;
 }
 
-bool answers_inherit(struct dataplane *dataplane, struct service *service, const struct service *before,
+static bool inherit(struct dataplane *dataplane, struct service *service, const struct service *before,
                      const struct program *program, struct fault *fault)
 {
     bool done = true;
 
-    if (service->vip->forward != FORWARD_SIIT)
-        return true;
     for (const struct answer *old = before->answers; old != NULL && done; old = old->next) {
         if (!old->added || find(service, &old->backend) != NULL || !may_come(program, service->vip, &old->backend) ||
             dataplane->answer_count >= dataplane->answers_most)
             continue;
         done = add(dataplane, service, service->vip, &old->backend, fault);
         if (done)
-            service->answers->late = old->late != 0 ? old->late : dataplane->follows;
+            service->answers->unused_since = old->unused_since != 0 ? old->unused_since : dataplane->generation;
     }
-    return settle(dataplane, service, done, fault);
+    return complete(dataplane, service, done, fault);
 }
 
-bool answers_follow(struct dataplane *dataplane, struct service *service, const struct program *program,
+static bool sync_answers(struct dataplane *dataplane, struct service *service, const struct program *program,
                     const struct vip *vip, struct fault *fault)
 {
-    struct flow_port *out = &dataplane->flow.ports[PORT_OUT];
-
-    if (vip->forward != FORWARD_SIIT)
-        return true;
-    if (service->source == NULL &&
-        !answer_add(&dataplane->delivery, out, service->id, &vip->address, &service->source, fault))
+    if (service->source == NULL && !add_source(dataplane, service, vip, fault))
         return false;
-    return settle(dataplane, service, follow(dataplane, service, program, vip, fault), fault);
+    return complete(dataplane, service, add_missing(dataplane, service, program, vip, fault), fault);
 }
 
-bool answers_prune(struct dataplane *dataplane, struct service *service, struct fault *fault)
-{
-    return prune(dataplane, service, fault);
-}
-
-bool answers_remove(struct dataplane *dataplane, struct service *service, struct fault *fault)
+static bool remove_all(struct dataplane *dataplane, struct service *service, struct fault *fault)
 {
     struct flow_port *out = &dataplane->flow.ports[PORT_OUT];
     bool done;
 
     for (struct answer *answer = service->answers; answer != NULL; answer = answer->next)
         answer->used = false;
-    done = answers_prune(dataplane, service, fault);
+    done = prune(dataplane, service, fault);
     if (service->source != NULL)
-        done = flow_queued(out, shim_remove(service->source), fault, "removing the source of answers") && done;
+        done = flow_queued(out, compat_remove(service->source), fault, "removing the source of answers") && done;
     return flow_wait(out, fault) && done;
 }
+
+const struct answer_ops siit_answers = {
+    .sync = sync_answers,
+    .inherit = inherit,
+    .prune = prune,
+    .remove = remove_all,
+};
