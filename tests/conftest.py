@@ -7,13 +7,17 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import ovs.json
+import ovs.jsonrpc
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from dnsteer.lab import command
 from dnsteer.switch import tools
+from tests.fast_json import FastParser
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -70,6 +74,17 @@ def programs_start_by_vfork() -> Iterator[None]:
     with pytest.MonkeyPatch().context() as patch:
         patch.setattr(tools, "ends_with_parent", only_elsewhere(tools.ends_with_parent))
         patch.setattr(command, "_die_with", only_elsewhere(command._die_with))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ovsdb_is_read_fast() -> Iterator[None]:
+    """In this process; whole commands have the original."""
+    with pytest.MonkeyPatch().context() as patch:
+        module = SimpleNamespace(
+            **{**vars(ovs.json), "Parser": FastParser}
+        )  # the original's own methods name its class
+        patch.setattr(ovs.jsonrpc, "ovs", SimpleNamespace(**{**vars(ovs), "json": module}))
         yield
 
 
