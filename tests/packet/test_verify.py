@@ -16,6 +16,7 @@ from dnsteer.render.flows import flows_of
 from dnsteer.status.verify import verify
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.tools import UnavailableError
+from dnsteer.tables.slot import GroupRow
 from tests.packet.applying import apply
 from tests.packet.switches import BRIDGE, LARGE, SMALL, Switch, cli, line_of, spec_of, unexpected
 
@@ -25,7 +26,7 @@ FLOWS = flows_of(PLAN)
 SERVICE = next(f for f in FLOWS if f.match == "udp,nw_dst=198.51.100.54,tp_dst=53")
 SLOT = next(f for f in FLOWS if f.match.endswith("reg1=0x5"))
 BACKEND = slots_of(SPEC.spec, SPEC.spec.pools["direct"], "ipv4")[5]
-GROUP = PLAN.groups[0].group
+GROUP = PLAN.rows.of(GroupRow)[0].group
 HERE = "table={0.table},priority={0.priority},{0.match}"
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dnsteer.proof.reference import slots as reference
-from dnsteer.slots.maintenance import WHOLE, Absence
+from dnsteer.slots.maintenance import DRAINED, Maintenance
 from dnsteer.slots.owners import owners
 from dnsteer.spec import derived
 from dnsteer.spec.loaded import Loaded
@@ -22,12 +22,12 @@ WEIGHTS = st.dictionaries(NAMES, st.one_of(st.integers(0, 8), st.integers(0, 655
 SIZES = st.integers(1, 9).map(lambda bits: 1 << bits)
 
 
-def outage(backend: str, gone: int = WHOLE) -> Absence:
-    return Absence("pool", backend, "drain", "", "", gone=gone)
+def outage(backend: str, gone: int = DRAINED) -> Maintenance:
+    return Maintenance("pool", backend, "drain", "", "", gone=gone)
 
 
 def by_reference(
-    weights: dict[str, int], slots: int, down: Sequence[str], outages: Sequence[Absence], *, drop: bool = False
+    weights: dict[str, int], slots: int, down: Sequence[str], outages: Sequence[Maintenance], *, drop: bool = False
 ) -> tuple[str, ...]:
     if drop and reference.nobody_in_service(weights, down, outages):
         return ()
@@ -41,7 +41,7 @@ def test_any_pool(weights: dict[str, int], slots: int, drop: bool, data: st.Data
     """Whoever is down, drained or on the way out, in any order, and twice."""
     names = sorted(weights)
     down = data.draw(st.lists(st.sampled_from(names), unique=True))
-    gone = st.one_of(st.just(WHOLE), st.integers(0, WHOLE))
+    gone = st.one_of(st.just(DRAINED), st.integers(0, DRAINED))
     outages = data.draw(st.lists(st.builds(outage, st.sampled_from(names), gone), max_size=2 * len(names)))
     assert by_reference(weights, slots, down, outages, drop=drop) == owners(weights, slots, down, outages, drop=drop)
 

@@ -47,7 +47,7 @@ _GROUPS = {
     "Write a spec": ("render", "schema"),
     "Prove it": ("check", "explain", "lint"),
     "Deploy": ("plan", "apply", "verify", "history", "show", "rollback", "restore"),
-    "Operate": ("status", "drain", "undrain", "down", "up", "due", "probes"),
+    "Operate": ("status", "drain", "undrain", "down", "up", "reconcile", "probes"),
     "Hardware": ("bringup", "capacity"),
     "Lab": ("lab",),
     "About": ("version",),
