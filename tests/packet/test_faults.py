@@ -86,8 +86,8 @@ def test_who_finds_the_lock_taken_waits_or_gives_up_in_time(drained: Switch, tmp
 
 HOLD = """
 import sys, time
-from dnsteer.switch.session import Record
-record = Record(sys.argv[1]); record.lock("br-dns"); print("held", flush=True); time.sleep(60)
+from dnsteer.switch.session import Session
+record = Session(sys.argv[1]); record.lock("br-dns"); print("held", flush=True); time.sleep(60)
 """
 
 

@@ -31,7 +31,7 @@ FORK = multiprocessing.get_context("fork")
 OTHERS = [
     "Broken pipe", "Connection reset", "is already up", "receive error", "connection dropped", "flow_limit", "TABLE_FULL",
 ]  # fmt: skip
-CLAIMS = ("is put right", "is back", "applied as state", "changed:", "the switch has state")
+CLAIMS = ("is corrected", "is back", "applied as state", "changed:", "the switch has state")
 
 
 @pytest.fixture(scope="module")

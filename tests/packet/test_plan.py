@@ -223,11 +223,11 @@ def test_a_dry_run_of_a_gradual_drain_says_what_will_move(applied: Switch) -> No
     assert "8 of 32 slots of pool farm" in done.out
 
 
-def test_a_switch_that_differs_is_put_right(applied: Switch, tmp_path: Path) -> None:
+def test_a_switch_that_has_drifted_is_corrected(applied: Switch, tmp_path: Path) -> None:
     applied.ofctl("del-flows", "table=40")
     done = on(applied)("plan", spec_file(tmp_path))
     assert done.code == Exit.DIFFERENT
-    assert "the switch differs" in done.out
+    assert "the switch has drifted" in done.out
 
 
 def test_the_first_plan_names_all(shared: Switch, tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def test_an_apply_replaces_what_cannot_be_ended(applied: Switch, tmp_path: Path)
     assert (refused.code, "damaged" in refused.err) == (Exit.ERROR, True)
     done = on(applied)("apply", spec_file(tmp_path), "--yes")
     assert done.code == 0, done.err
-    assert "cannot be ended, and is replaced" in done.err
+    assert "cannot be completed, and is replaced" in done.err
     assert on(applied)("verify", tmp_path / "spec.yaml").code == 0
     assert on(applied)("down", "farm/ns1").code == 0
 

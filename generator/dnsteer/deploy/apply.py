@@ -10,7 +10,7 @@ a kill -9 leaves is mended by the next apply, since each starts from what the sw
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from dnsteer.deploy.diff import SwitchDiff, diff_switch
@@ -41,10 +41,12 @@ def apply_change(
     tables become the new ones also without it. Raises SwitchError or its kinds, which say what became of the switch.
     """
     stage = Stage()
-    with _taken_back_on_failure(session, found, entry, stage):
+    with _taken_back_on_failure(session, found, entry, stage), ExitStack() as until_done:
         if found.before is not None and (found.changed or entry.stale):
-            stage.begun = begin_or_nothing(session, entry)
-        with change_ports(wanted, found, database, client, stage, progress) as tables, defer_signals() as signals:
+            with defer_signals():  # else nobody would know whether it was written
+                stage.begun = begin_or_nothing(session, entry)
+        with change_ports(wanted, found, database, client, stage, progress) as tables:
+            signals = until_done.enter_context(defer_signals())  # obeyed when a failure is undone, or all is done
             if found.before is None:
                 stage.begun = begin(session, entry)
             warnings = let_fragments_pass(wanted, found, database)

@@ -111,7 +111,7 @@ def change_of(found: Handover) -> ProgramChange:
     for kind, names, verb in (
         ("missing", change.added, "serves {} from now on"),
         ("added", change.removed, "serves {} no longer"),
-        ("changed", change.changed, "serves {} otherwise"),
+        ("changed", change.changed, "serves {} in another way"),
     ):
         names += dict.fromkeys(d.name for d in by_kind.get(kind, []))
         if names:

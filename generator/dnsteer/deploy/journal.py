@@ -50,10 +50,9 @@ def begin(session: Session, entry: JournalEntry) -> Begun:
 
 
 def begin_or_nothing(session: Session, entry: JournalEntry) -> Begun:
-    """The same before anything was changed, which the error says then."""
+    """The same before anything was changed, which the error says then. Signals must be deferred."""
     try:
-        with defer_signals():  # else nobody would know whether it was written
-            return begin(session, entry)
+        return begin(session, entry)
     except SwitchError as err:
         raise reworded(err, f"{err}; nothing was changed") from None
 

@@ -100,7 +100,7 @@ class Sending:
             return
         if self.grace:
             self.progress(
-                f"waiting {self.grace:g} s for packets under way; then the extension serves the new VIPs alone"
+                f"waiting {self.grace:g} s for packets in flight; then the extension serves the new VIPs alone"
             )
         self._pause(self.grace)
         try:
@@ -117,9 +117,7 @@ class Sending:
 
         if stages.early:
             n = len(stages.early)
-            self.progress(
-                f"sending {n} flow{'s' if n > 1 else ''} ahead, by which what the extension will send finds its way"
-            )
+            self.progress(f"sending {n} flow{'s' if n > 1 else ''} that the new program's packets will need")
             self._lines([f"flow add {f.line()}" for f in stages.early])
             self.stage.sent = False
             self._pause(min(self.grace, SETTLE))
@@ -145,7 +143,7 @@ class Sending:
             try:
                 self._lines(stages.lines_to_take_back())
             except SwitchError as why:
-                failed.append(f"flows that were sent ahead stay until the next apply ({why})")
+                failed.append(f"flows that were added early stay until the next apply ({why})")
         self.stage.sent = False
         said = "; ".join(filter(None, failed))
         if said or program is None:
@@ -166,7 +164,7 @@ class Sending:
     def _later(self, todo: Changes) -> None:
         if todo:
             self.progress(
-                f"waiting {self.grace:g} s for answers under way; then the {len(todo)} flows of their way back go"
+                f"waiting {self.grace:g} s for answers in flight; then the {len(todo)} flows of the return path are removed"
             )
             self._pause(self.grace)
             self._lines(todo.bundle())

@@ -91,10 +91,10 @@ def _settle(switch: TargetSwitch, session: Session, record: BridgeRecord, pendin
     elif only_overlay and done:
         # The tables are all that changed, and they are whole.
         session.commit(record, pending)
-        progress("a change that was cut off is complete: its record is put right")
+        progress("a change that was cut off is complete: its record is corrected")
     elif only_overlay and undone:
         session.take_back(record)
-        progress("a change that was cut off is undone: its record is put right")
+        progress("a change that was cut off is undone: its record is corrected")
     elif done:
         state = session.state(record, pending.number)
         # First, since it forwards that, whatever becomes of the rest.

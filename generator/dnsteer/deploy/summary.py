@@ -103,7 +103,7 @@ def sentences(summary: PlanSummary) -> list[str]:
     words += [fragment.todo] if fragment is not None and fragment.differs else []
     words += summary.ended + summary.returned
     if not words and (summary.found.todo or summary.found.loads):
-        words.append("the spec is the one that is applied; the switch differs from it and is put right")
+        words.append("the spec is unchanged; the switch has drifted from it and is corrected")
     if summary.program is not None:
         words += summary.program.words
     if not words and summary.changed:
