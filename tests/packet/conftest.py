@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from dnsteer.switch import tls
+from tests.packet.certificates import make_certificates
 from tests.packet.command import FARM, OTHER, SLOW, Ran, fresh, on, run, spec_file
-from tests.packet.extended import Extension, Run
-from tests.packet.secure import make_certificates
+from tests.packet.extension_beside_switch import Extension, Run
 from tests.packet.switches import Switch, unexpected
 
 

@@ -20,7 +20,7 @@ from dnsteer.switch.restart_fence import FENCE
 from dnsteer.switch.session import Session
 from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
-from tests.packet.applying import FOREIGN_FLOWS, FOREIGN_GROUP, add_foreign, apply
+from tests.packet.apply_spec import FOREIGN_FLOWS, FOREIGN_GROUP, add_foreign, apply
 from tests.packet.switches import BRIDGE, LARGE, SMALL, Switch, cli, spec_of
 
 MANY, FEW = spec_of(LARGE), spec_of(SMALL)

@@ -15,7 +15,7 @@ from dnsteer.switch import tools
 from dnsteer.switch.database import Database
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.tools import SwitchError, UnavailableError
-from tests.packet.applying import add_foreign, apply
+from tests.packet.apply_spec import add_foreign, apply
 from tests.packet.switches import BRIDGE, LARGE, SMALL, Switch, line_of, spec_of
 
 MANY, FEW = spec_of(LARGE), spec_of(SMALL)

@@ -22,7 +22,7 @@ from dnsteer.status.verify import verify
 from dnsteer.switch.openflow import OpenFlow, RejectedError
 from dnsteer.switch.session import Session
 from dnsteer.switch.tools import program
-from tests.packet.applying import apply
+from tests.packet.apply_spec import apply
 from tests.packet.switches import LARGE, ROOT, SMALL, Switch, cli, processes_naming, spec_of
 from tests.packet.test_interrupted import MOMENTS, ONE, ONE_TEXT, PARTING, before, ports_of, switch_has
 

@@ -14,7 +14,7 @@ from dnsteer.plan.build import build_plan
 from dnsteer.plan.sizes import sizes_of
 from dnsteer.proof.check import check
 from dnsteer.tables.vip import ServiceRow
-from tests.packet.limited import REFUSED, enduring, leave
+from tests.packet.full_disk import REFUSED, enduring, leave
 from tests.packet.switches import EXAMPLES, Running, cli, spec_of, unexpected
 from tests.unit.bringup_cases import DOCA, KERNEL, NETDEV, settings, written
 

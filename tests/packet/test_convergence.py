@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from dnsteer.render.files import FILES
 from dnsteer.spec.loaded import Loaded
 from dnsteer.status.verify import verify
-from tests.packet.applying import apply
+from tests.packet.apply_spec import apply
 from tests.packet.switches import EXAMPLES, LARGE, ROOT, Switch
 from tests.strategies import specs
 

@@ -11,7 +11,7 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.plan.slot_shares import slots_of
 from dnsteer.spec.model.spec import State
 from tests.packet.command import FARM, Ran, fresh, nothing_changes, on, run, spec_file
-from tests.packet.statuses import out
+from tests.packet.status_cases import out
 from tests.packet.switches import BRIDGE, Switch, spec_of
 
 LOADED = spec_of(FARM)

@@ -11,7 +11,7 @@ import pytest
 
 from dnsteer.cli.output import Exit
 from tests.packet.command import all_of, run
-from tests.packet.extended import EXTENDED, HEAVY, NO_EXTENSION, Extension, Run, good, held, program_for
+from tests.packet.extension_beside_switch import EXTENDED, HEAVY, NO_EXTENSION, Extension, Run, good, held, program_for
 from tests.packet.switches import Switch
 
 EXPECTED = ["Broken pipe", "UNKNOWN_GROUP", "bad JSON-RPC message", "Protocol error"]

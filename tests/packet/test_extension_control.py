@@ -15,7 +15,17 @@ import pytest
 
 from dnsteer.cli.output import Exit
 from tests.packet.command import all_of, fresh
-from tests.packet.extended import DSR, EXTENDED, HEAVY, NO_EXTENSION, Extension, Run, good, held, program_for
+from tests.packet.extension_beside_switch import (
+    DSR,
+    EXTENDED,
+    HEAVY,
+    NO_EXTENSION,
+    Extension,
+    Run,
+    good,
+    held,
+    program_for,
+)
 from tests.packet.maintenance_specs import make_overdue
 from tests.packet.switches import ROOT, Switch
 

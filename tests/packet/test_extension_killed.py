@@ -29,8 +29,8 @@ from dnsteer.switch.openflow import OpenFlow, UnconfirmedError
 from dnsteer.switch.session import Session
 from dnsteer.switch.tools import SwitchError, UnavailableError
 from tests.packet.command import all_of, fresh
-from tests.packet.crossing import Relay
-from tests.packet.extended import EXTENDED, Extension, held
+from tests.packet.extension_beside_switch import EXTENDED, Extension, held
+from tests.packet.packets_across_changes import Relay
 from tests.packet.switches import Switch, spec_of
 
 FORK = multiprocessing.get_context("fork")

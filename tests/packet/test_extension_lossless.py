@@ -22,8 +22,8 @@ from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness.extension_process import ExtensionProcess
 from dnsteer.status.verify import verify
 from dnsteer.switch.openflow import OpenFlow
-from tests.packet.crossing import Crossing, Relay, captured, revalidated
-from tests.packet.extended import EXTENDED, program_for
+from tests.packet.extension_beside_switch import EXTENDED, program_for
+from tests.packet.packets_across_changes import Crossing, Relay, captured, revalidated
 from tests.packet.switches import Switch, spec_of
 
 PORTS = ("p0", "vf0", "vf1", "ext-in", "ext-out")

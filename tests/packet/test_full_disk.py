@@ -23,7 +23,7 @@ from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.session import Session
 from tests.packet.command import FARM, OTHER, SLOW, fresh, on, spec_file
-from tests.packet.limited import REFUSED, enduring, leave
+from tests.packet.full_disk import REFUSED, enduring, leave
 from tests.packet.maintenance_specs import overlay
 from tests.packet.switches import BRIDGE, Switch, unexpected
 

@@ -21,7 +21,7 @@ from dnsteer.switch import bridge as br
 from dnsteer.switch import tools
 from dnsteer.switch.openflow import OpenFlow, UnconfirmedError
 from dnsteer.switch.tools import SwitchError, UnavailableError, program
-from tests.packet.applying import apply
+from tests.packet.apply_spec import apply
 from tests.packet.switches import LARGE, LATE, SMALL, Switch, spec_of
 
 FORK = multiprocessing.get_context("fork")

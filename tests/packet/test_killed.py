@@ -26,7 +26,7 @@ from dnsteer.spec.loaded import digest
 from dnsteer.status.verify import verify
 from dnsteer.switch.session import KEPT, Session
 from dnsteer.switch.state import AppliedState
-from tests.packet.applying import apply
+from tests.packet.apply_spec import apply
 from tests.packet.switches import LARGE, SMALL, Switch, spec_of
 
 KILLS = int(os.environ.get("DNSTEER_KILLS", "20"))

@@ -25,7 +25,7 @@ from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Frame
 from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.megaflow_fields import Field
-from tests.packet.linted import QUICKSTART, ROOT, changed, codes_of, found_as, report, seen
+from tests.packet.linted_examples import QUICKSTART, ROOT, changed, codes_of, found_as, report, seen
 from tests.unit.commands import in_process
 
 

@@ -16,7 +16,7 @@ from dnsteer.offload.profile import profile, profile_names
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.extension.pipes import counters_of, entries, pipes_of
 from dnsteer.proof.harness.extension_process import ExtensionProcess
-from tests.packet.linted import changed, codes_of, found_as, report
+from tests.packet.linted_examples import changed, codes_of, found_as, report
 from tests.unit.commands import ROOT, in_process
 
 EXTENDED = ("client-hash", "ipip", "siit", "spray")

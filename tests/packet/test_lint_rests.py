@@ -15,7 +15,7 @@ from dnsteer.offload.examine import examine
 from dnsteer.offload.judge import judge
 from dnsteer.offload.profile import profile
 from dnsteer.plan.build import build_plan
-from tests.packet.linted import ROOT, changed, codes_of, found_as, report, seen
+from tests.packet.linted_examples import ROOT, changed, codes_of, found_as, report, seen
 
 
 def test_the_width_of_a_hash_is_judged_as_every_release_has_it() -> None:

@@ -25,7 +25,7 @@ from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.rpc import Rpc
 from dnsteer.switch.signals import defer_signals
 from dnsteer.switch.tools import SwitchError, UnavailableError
-from tests.packet.applying import apply
+from tests.packet.apply_spec import apply
 from tests.packet.switches import EXAMPLES, Switch, processes_naming
 
 FORK = multiprocessing.get_context("fork")

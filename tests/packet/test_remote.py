@@ -23,8 +23,8 @@ from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.rpc import Rpc, parse_remote
 from dnsteer.switch.tls import Tls
 from dnsteer.switch.tools import SwitchError, UnavailableError
-from tests.packet.applying import apply
-from tests.packet.secure import SecureSwitch, secured, server, wait_for_the_end
+from tests.packet.apply_spec import apply
+from tests.packet.certificates import SecureSwitch, secured, server, wait_for_the_end
 from tests.packet.switches import BRIDGE, LARGE, SMALL, cli, spec_of, unexpected
 
 # What servers log of a client that they refuse, or that refuses them.

@@ -15,7 +15,7 @@ from dnsteer.render.files import rendered, write_files
 from dnsteer.spec.loaded import Loaded
 from dnsteer.status.verify import verify
 from dnsteer.switch.database import Database
-from tests.packet.applying import apply
+from tests.packet.apply_spec import apply
 from tests.packet.switches import BRIDGE, EXAMPLES, LARGE, SMALL, Running, Switch, spec_of, unexpected
 
 SPECS = {**{f.stem: load_spec(f) for f in sorted(EXAMPLES.glob("*.yaml"))}, "large": spec_of(LARGE)}

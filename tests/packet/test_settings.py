@@ -20,7 +20,7 @@ from dnsteer.deploy.target import SpecTarget
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status.verify import Drift, verify
 from dnsteer.switch.settings import SETTINGS, Level
-from tests.packet.applying import apply
+from tests.packet.apply_spec import apply
 from tests.packet.command import SLOW, fresh, on
 from tests.packet.setting_cases import (
     DOWN,

@@ -9,7 +9,7 @@ from dnsteer.plan.build import build_plan
 from dnsteer.plan.extension.pipes import entries, pipes_of
 from dnsteer.plan.sizes import sizes_of
 from dnsteer.proof.check import check
-from tests.packet.linted import ROOT, changed
+from tests.packet.linted_examples import ROOT, changed
 
 
 @pytest.mark.parametrize(("example", "local"), [("client-hash", 0), ("ipip", 0), ("spray", 0), ("siit", 4)])

@@ -19,7 +19,7 @@ from dnsteer.status import counters
 from dnsteer.status.rates import between
 from dnsteer.switch.session import Session
 from dnsteer.switch.state import AppliedState
-from tests.packet.statuses import NOW, backends, deployed, insert_by_start, load, out, status
+from tests.packet.status_cases import NOW, backends, deployed, insert_by_start, load, out, status
 from tests.packet.switches import BRIDGE, LARGE, Switch, cli, spec_of
 
 MANY = spec_of(LARGE)

@@ -10,7 +10,7 @@ import pytest
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.switch.session import Session
 from dnsteer.tables.cookies import Category, cookie
-from tests.packet.statuses import GONE, NOW, backends, deployed, out, status
+from tests.packet.status_cases import GONE, NOW, backends, deployed, out, status
 from tests.packet.switches import BRIDGE, Switch, cli
 
 

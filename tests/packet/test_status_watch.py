@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.packet.statuses import GONE, deployed, load
+from tests.packet.status_cases import GONE, deployed, load
 from tests.packet.switches import ROOT, Switch
 
 ARGV = [sys.executable, "-m", "dnsteer", "status", "--watch", "--interval", "0.5s", "--db"]

@@ -17,7 +17,7 @@ from dnsteer.status.verify import verify
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.tools import UnavailableError
 from dnsteer.tables.slot import GroupRow
-from tests.packet.applying import apply
+from tests.packet.apply_spec import apply
 from tests.packet.switches import BRIDGE, LARGE, SMALL, Switch, cli, line_of, spec_of, unexpected
 
 SPEC = spec_of(LARGE)

@@ -16,7 +16,7 @@ from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Frame, Reference
 from dnsteer.proof.traffic.vectors import vectors
 from dnsteer.spec.loaded import Loaded
-from tests.packet.linted import ROOT, changed
+from tests.packet.linted_examples import ROOT, changed
 from tests.packet.test_verify_offload import DATAPATH, ON, Recorded
 
 EXTENDED = ("client-hash", "ipip", "siit", "spray")

@@ -22,7 +22,7 @@ from scapy.packet import Raw
 
 from dnsteer.lab import decap
 from dnsteer.lab.command import netns_exec, run
-from tests.system.tunneled import (
+from tests.system.tunnel_frames import (
     BALANCER,
     BALANCER_MAC,
     CLIENT,

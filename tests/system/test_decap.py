@@ -24,7 +24,7 @@ from dnsteer.lab import command, decap
 from dnsteer.lab.command import netns_exec, run
 from dnsteer.lab.errors import CommandError, MissingProgramError
 from tests.system.decap_net import Net, Tap, build_network, echo_tcp, echo_udp, end, tunnel_device, within, xdp_mode
-from tests.system.tunneled import (
+from tests.system.tunnel_frames import (
     BALANCER,
     BALANCER_MAC,
     CLIENT,

@@ -17,7 +17,7 @@ from dnsteer import lab
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import names, nameserver
 from dnsteer.lab.command import netns_exec, run
-from tests.system.playing import CLIENT, ROOT, Site, write_command, write_inventory
+from tests.system.playbooks import CLIENT, ROOT, Site, write_command, write_inventory
 
 pytestmark = [pytest.mark.system, pytest.mark.root("network namespaces and raw sockets")]
 VIP4, VIP6 = "192.0.2.53", "2001:db8::53"

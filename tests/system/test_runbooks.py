@@ -17,7 +17,7 @@ from dnsteer import lab
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import names
 from dnsteer.lab.command import run
-from tests.system.playing import (
+from tests.system.playbooks import (
     CLIENT,
     QUICKSTART,
     Played,

@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from tests.packet.test_bringup import NOISE, Running
-from tests.system.playing import RUNBOOKS, Site, write_command
+from tests.system.playbooks import RUNBOOKS, Site, write_command
 
 NETNS = f"dnsteer-runbooks-{os.getpid()}"
 OLD, NEW = "192.0.2.53", "192.0.2.54"
