@@ -10,10 +10,10 @@ from typing import Literal
 
 from dnsteer.modes import BY_PROGRAM
 from dnsteer.offload.datapath_flow import DatapathFlow
-from dnsteer.plan.extension.program import PREFIX, Extension
+from dnsteer.plan.extension.program import Extension
 from dnsteer.plan.plan import Plan
 from dnsteer.spec.model.families import Family
-from dnsteer.tables.return_ import NatReturnRow, OwnReturnRow
+from dnsteer.tables.return_ import PREFIX, NatReturnRow, OwnReturnRow
 from dnsteer.tables.vip import ServiceRow
 
 Direction = Literal["query", "answer"]

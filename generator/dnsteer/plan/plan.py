@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from dnsteer.plan.extension.program import Extension
 from dnsteer.slots.membership import Membership
 from dnsteer.tables.cookies import OBJECT_BITS, Category, cookie
 from dnsteer.tables.rows import Rows
 from dnsteer.tables.slot import SlotTable
 from dnsteer.tables.subject import Subject
+
+if TYPE_CHECKING:
+    from dnsteer.plan.extension.program import Extension
 
 
 @dataclass

@@ -18,12 +18,12 @@ from typing import Any
 import jinja2
 
 from dnsteer import __version__
-from dnsteer.plan.extension.program import PREFIX
 from dnsteer.slots.membership import Membership
 from dnsteer.spec.errors import show_path
 from dnsteer.tables.fields import FIELDS, SCRATCH
 from dnsteer.tables.ingress import QUERY
 from dnsteer.tables.order import PIPELINE, Pipeline
+from dnsteer.tables.return_ import PREFIX
 from dnsteer.tables.slot import SlotTable
 from dnsteer.tables.subject import Subject
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
-from dnsteer.tables.context import Context
 from dnsteer.tables.extension import answers_leave_by
 from dnsteer.tables.extension import subject as extension_subject
 from dnsteer.tables.forward import ForwardRow
@@ -15,9 +14,11 @@ from dnsteer.tables.subject import Subject
 from dnsteer.tables.table import Table
 from dnsteer.tables.vip import ServiceRow
 
+if TYPE_CHECKING:
+    from dnsteer.tables.context import Context
 
-@dataclass(frozen=True)
-class EgressRow:
+
+class EgressRow(NamedTuple):
     """A way out: for queries or answers (*path*), to port *out*, named *name*; without a name back out of the port that
     they came in by. Only for what came in by *in_port* where that is given."""
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from dnsteer.spec.errors import Path
-from dnsteer.spec.model.extension import Extension
-from dnsteer.spec.model.spec import Switch
-from dnsteer.tables.context import Context
 from dnsteer.tables.cookies import OBJECT_BITS, Category, number_names
 from dnsteer.tables.return_ import TranslatedRow
 from dnsteer.tables.subject import Subject
 from dnsteer.tables.table import Table
 
+if TYPE_CHECKING:
+    from dnsteer.spec.model.extension import Extension
+    from dnsteer.spec.model.spec import Switch
+    from dnsteer.tables.context import Context
 
-@dataclass(frozen=True)
-class ExitRow:
+
+class ExitRow(NamedTuple):
     """Where what the extension gives back by port *came_by* leaves: frames for *mac*, or all when it is empty."""
 
     subject: Subject

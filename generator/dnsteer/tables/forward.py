@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from dnsteer.spec.model.families import Family
 from dnsteer.tables.subject import Subject
 from dnsteer.tables.table import Table
 
 
-@dataclass(frozen=True)
-class ForwardRow:
+class ForwardRow(NamedTuple):
     """What to do for a backend, by the mode *word*.
 
     *address* is the new destination, empty where it stays; *out* 0: the port that the query came in by.

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
-from dnsteer.spec import derived
-from dnsteer.tables.context import Context
 from dnsteer.tables.cookies import Category
 from dnsteer.tables.extension import ExitRow
 from dnsteer.tables.subject import Subject
 from dnsteer.tables.table import Register, Table
+
+if TYPE_CHECKING:
+    from dnsteer.tables.context import Context
+
 
 QUERY, ANSWER = 1, 2
 """Values of the register `path`."""
@@ -18,8 +20,7 @@ OUT_SAME = 0
 """Value of the register `out`: the port that the packet came in by."""
 
 
-@dataclass(frozen=True)
-class PortRow:
+class PortRow(NamedTuple):
     """A port of the bridge. *answers_out* is the number of the port that its answers leave by; None: dropped."""
 
     subject: Subject
@@ -32,6 +33,8 @@ class PortRow:
 
 def rows(ctx: Context) -> Iterator[PortRow]:
     """Uplinks and ports of backends."""
+    from dnsteer.spec import derived  # here, since the quick verbs do without it
+
     switch = ctx.spec.switch
     for part, names in (("uplinks", switch.uplinks), ("ports", switch.ports)):
         for name in names:

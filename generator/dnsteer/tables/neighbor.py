@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
-from dnsteer.spec import derived
 from dnsteer.spec.model.families import Family
-from dnsteer.tables.context import Context
 from dnsteer.tables.cookies import OBJECT_BITS, Category, number_names
 from dnsteer.tables.subject import Subject
 from dnsteer.tables.table import Table
 
+if TYPE_CHECKING:
+    from dnsteer.tables.context import Context
 
-@dataclass(frozen=True)
-class NeighborRow:
+
+class NeighborRow(NamedTuple):
     """An address that the switch answers for: a VIP (at uplinks) or a gateway (*router*, at any port)."""
 
     subject: Subject
@@ -27,6 +27,8 @@ class NeighborRow:
 
 def rows(ctx: Context) -> Iterator[NeighborRow]:
     """Gateways, then the VIPs' addresses, each once."""
+    from dnsteer.spec import derived  # here, since the quick verbs do without it
+
     switch, vips = ctx.spec.switch, ctx.spec.vips
     gateways = number_names((str(a) for a in switch.gateways), OBJECT_BITS)
     for i, address in enumerate(switch.gateways):

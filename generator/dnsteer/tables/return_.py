@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from dnsteer.spec.model.families import Family
-from dnsteer.spec.model.spec import Protocol
 from dnsteer.tables.subject import Subject
 from dnsteer.tables.table import Table
 
+PREFIX = "64:ff9b::/96"
+"""Where IPv4 clients are in the IPv6 that backends see (RFC 6052)."""
 
-@dataclass(frozen=True)
-class NatReturnRow:
+
+class NatReturnRow(NamedTuple):
     """Answers of a backend address, protocol and port that become a VIP's. *port* is 0 when the port stays."""
 
     subject: Subject
@@ -28,8 +29,7 @@ class NatReturnRow:
         return self.backend, self.protocol, self.target_port
 
 
-@dataclass(frozen=True)
-class FragmentRow:
+class FragmentRow(NamedTuple):
     """Fragments of UDP answers of a backend address. *port* is the VIP's port, 0 when it stays."""
 
     subject: Subject
@@ -45,8 +45,7 @@ class FragmentRow:
         return self.backend
 
 
-@dataclass(frozen=True)
-class OwnReturnRow:
+class OwnReturnRow(NamedTuple):
     """Answers that a backend sends as a VIP, whose address it owns, and that pass the switch."""
 
     subject: Subject
@@ -61,12 +60,13 @@ class OwnReturnRow:
 
     def merged(self, other: OwnReturnRow) -> OwnReturnRow:
         """The row of VIPs that share the address."""
+        from dnsteer.spec.model.spec import Protocol  # here, since the quick verbs do without it
+
         both = {*self.protocols, *other.protocols}
-        return replace(self, protocols=tuple(p.value for p in Protocol if p.value in both))
+        return self._replace(protocols=tuple(p.value for p in Protocol if p.value in both))
 
 
-@dataclass(frozen=True)
-class TranslatedRow:
+class TranslatedRow(NamedTuple):
     """Answers of a backend over IPv6 to clients over IPv4, which the extension translates."""
 
     subject: Subject

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from dnsteer.slots.membership import Membership
 from dnsteer.spec.errors import Path
 from dnsteer.spec.model.families import ANY
-from dnsteer.spec.model.spec import Selection
-from dnsteer.tables.context import Context
 from dnsteer.tables.cookies import GROUP_BASE, Category, cookie
 from dnsteer.tables.subject import Subject
 from dnsteer.tables.table import Register, Table
+
+if TYPE_CHECKING:
+    from dnsteer.tables.context import Context
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,7 @@ class SlotTable:
         return Subject(self.cookie | slot, title, at.path, at.line)
 
 
-@dataclass(frozen=True)
-class GroupRow:
+class GroupRow(NamedTuple):
     """An OpenFlow select group with one bucket of weight 1 per slot; *backends* has the backend of each slot."""
 
     subject: Subject
@@ -60,6 +61,8 @@ def group_row(members: Membership, owners: tuple[str, ...], line: int = 0) -> Gr
 
 def rows(ctx: Context) -> Iterator[SlotTable | GroupRow]:
     """The slots or the group of each pool; those of the extension's VIPs are in its program."""
+    from dnsteer.spec.model.spec import Selection  # here, since the quick verbs do without it
+
     line = ctx.loaded.document.line
     for slots in ctx.pools.values():
         pool, name = slots.pool, slots.members.pool

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dnsteer.tables.context import Context
+if TYPE_CHECKING:
+    from dnsteer.tables.context import Context
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from dnsteer.spec import derived
 from dnsteer.spec.model.families import Family
-from dnsteer.spec.model.spec import Pool, Selection, Spec
-from dnsteer.tables.context import Context, slots_key
 from dnsteer.tables.cookies import Category
 from dnsteer.tables.subject import Subject
 from dnsteer.tables.table import Register, Table
+
+if TYPE_CHECKING:
+    from dnsteer.spec.model.spec import Pool, Spec
+    from dnsteer.tables.context import Context
+
 
 TRANSPORT = {"udp": 1, "tcp": 2}
 
@@ -36,6 +38,9 @@ class ServiceRow(NamedTuple):
 
 def rows(ctx: Context) -> Iterator[ServiceRow]:
     """Every service of every address of every VIP."""
+    from dnsteer.spec import derived  # here, since the quick verbs do without it
+    from dnsteer.tables.context import slots_key  # here, since the quick verbs do without it
+
     for name, vip in ctx.spec.vips.items():
         pool, mode = ctx.spec.pools[vip.pool], ctx.modes[vip.forwarding]
         extended = mode.extended(pool)
@@ -56,6 +61,9 @@ def rows(ctx: Context) -> Iterator[ServiceRow]:
 
 
 def _slot_bits(spec: Spec, pool: Pool) -> int:
+    from dnsteer.spec import derived
+    from dnsteer.spec.model.spec import Selection
+
     if pool.selection is Selection.DP_HASH:
         return 0
     return derived.slot_count(spec, pool).bit_length() - 1

@@ -36,7 +36,5 @@ class Extension:
     services: list[ExtendedService] = field(default_factory=list)
 
 
-PREFIX = "64:ff9b::/96"
-"""Where IPv4 clients are in the IPv6 that backends see (RFC 6052)."""
 SELECT = {"source-port": "slots", "client": "client", "spray": "spray"}
 """The spec's selections in the program's words."""
