@@ -64,12 +64,17 @@ def programs_start_by_vfork() -> Iterator[None]:
     """Start programs of Open vSwitch and of the lab by vfork in this process, which a function run before exec forbids.
 
     A fork copies the page tables of all that the tests have loaded, 300 MB: it was a third of the suite's CPU time. What is
-    left out is that programs end with this process. Processes that tests fork in order to kill them still ask for it.
+    left out is that programs end with this process. Those that must not see a Ctrl-C, and processes that tests fork in order
+    to kill them, still ask for it.
     """
     process = os.getpid()
 
     def only_elsewhere(original: Callable[..., Callable[[], None]]) -> Callable[..., Callable[[], None] | None]:
-        return lambda *args, **more: None if os.getpid() == process else original(*args, **more)
+        def chosen(*args: Any, **more: Any) -> Callable[[], None] | None:
+            needed = os.getpid() != process or more.get("ignore_signals")
+            return original(*args, **more) if needed else None
+
+        return chosen
 
     with pytest.MonkeyPatch().context() as patch:
         patch.setattr(tools, "ends_with_parent", only_elsewhere(tools.ends_with_parent))

@@ -245,7 +245,7 @@ def test_verify_names_the_vip(do: Run, extension: Extension) -> None:
     assert "extension added: VIP other" in out
     out = damaged(lambda p: p["tunnel"].update(ipv4="192.0.2.3"))
     assert "extension changed: extension, tunnel" in out and "ipv4=192.0.2.3" in out
-    assert "put right" in good(do("apply", EXTENDED)).out
+    assert "corrected" in good(do("apply", EXTENDED)).out
     assert do("verify", EXTENDED).code == 0
 
 
