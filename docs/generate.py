@@ -19,10 +19,11 @@ from dnsteer.checks.load import load_spec
 from dnsteer.modes import MODES
 from dnsteer.plan.build import build_plan
 from dnsteer.render.flows import Flow, flows_of
-from dnsteer.render.templates import leads_to
+from dnsteer.render.templates import leads_to, register_value
 from dnsteer.spec.model import bringup, extension, lint, spec
 from dnsteer.switch.settings import SETTINGS
 from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG, GROUP_BASE, GROUP_LAST, OBJECT_BITS, Category
+from dnsteer.tables.ingress import QUERY
 from dnsteer.tables.order import PIPELINE, TABLES
 from dnsteer.tables.vip import TRANSPORT
 
@@ -299,7 +300,11 @@ def _shape(table: str, flow: Flow) -> str:
         low = ",nw_frag=no" in flow.match
         return "low" if low else f"miss {first}" if table == "neighbor" else "miss"
     if table == "ingress" and "dl_dst" in flow.match and first != "icmp":
-        return "query" if "->reg4,goto_table:10" in flow.actions else "answer"
+        return (
+            "query"
+            if f"set_field:{register_value(QUERY)}->{PIPELINE.registers['path'].field}," in flow.actions
+            else "answer"
+        )
     if table == "egress":
         return "answer" if "reg4=0x2" in flow.match else "query"
     if table == "forward":
@@ -319,12 +324,12 @@ def _shape(table: str, flow: Flow) -> str:
 
 def architecture_page() -> str:
     """What people wrote, with the rooms and tables as they are."""
-    return rooms.page(DOCS.parent, (DOCS / "architecture.md").read_text(encoding="utf-8"))
+    return rooms.page((DOCS / "architecture.md").read_text(encoding="utf-8"))
 
 
 def architecture_picture() -> str:
     """The rooms in their layers."""
-    return rooms.picture(DOCS.parent)
+    return rooms.picture()
 
 
 PAGES = {

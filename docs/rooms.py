@@ -1,6 +1,6 @@
-"""The rooms of the code as a table in docs/architecture.md and as a picture beside it. Used by docs/generate.py.
+"""The packages of the code as a table in docs/architecture.md and as a picture beside it. Used by docs/generate.py.
 
-The layers are those of the import contract in pyproject.toml, which `make lint` holds the code to; what a room is for is the
+The layers are those of the import contract in pyproject.toml, which `make lint` holds the code to; what a package is for is the
 first line of its docstring.
 """
 
@@ -15,44 +15,45 @@ import tomllib
 
 from dnsteer.tables.order import TABLES
 
+_ROOT = Path(__file__).resolve().parents[1]
 _TABLE = re.compile(r"(<!-- rooms -->\n).*?(<!-- end of rooms -->)", re.DOTALL)
 _WAY = re.compile(r"(<!-- tables -->\n).*?(<!-- end of tables -->)", re.DOTALL)
 _WIDTH, _HEIGHT, _GAP, _MARGIN, _TEXT = 1040, 46, 12, 16, 6.4
 _FILL = {"cli": "#dbe7f5", "spec": "#e4f0dc"}
 
 
-def layers(root: Path) -> list[list[str]]:
+def layers() -> list[list[str]]:
     """The rooms, from the top layer down; those of one layer do not import each other."""
-    contracts = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+    contracts = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
         "contracts"
     ]
     found = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
     return [[name.strip().removeprefix("dnsteer.") for name in layer.split("|")] for layer in found]
 
 
-def purpose(root: Path, room: str) -> str:
+def purpose(room: str) -> str:
     """What a room is for."""
-    source = (root / "generator" / "dnsteer" / room / "__init__.py").read_text(encoding="utf-8")
+    source = (_ROOT / "generator" / "dnsteer" / room / "__init__.py").read_text(encoding="utf-8")
     return (ast.get_docstring(ast.parse(source)) or "").split("\n")[0]
 
 
-def page(root: Path, text: str) -> str:
+def page(text: str) -> str:
     """docs/architecture.md with its tables made anew."""
-    rows = [f"| `{room}/` | {purpose(root, room)} |" for layer in layers(root) for room in layer]
+    rows = [f"| `{room}/` | {purpose(room)} |" for layer in layers() for room in layer]
     made = "\n".join(["| room | what it is for |", "|---|---|", *rows])
     text = _TABLE.sub(lambda m: f"{m[1]}\n{made}\n\n{m[2]}", text)
     way = "\n".join(f"{t.number:>4} {t.name:<10} {t.does}" for t in TABLES if t.reached)
     return _WAY.sub(lambda m: f"{m[1]}\n```\n{way}\n```\n\n{m[2]}", text)
 
 
-def picture(root: Path) -> str:
+def picture() -> str:
     """The rooms in their layers as SVG: a room imports rooms below it alone."""
     boxes, y = [], _MARGIN + 20.0
-    for layer in layers(root):
+    for layer in layers():
         width = (_WIDTH - 2 * _MARGIN - _GAP * (len(layer) - 1)) / len(layer)
         for i, room in enumerate(layer):
             x = _MARGIN + i * (width + _GAP)
-            what = purpose(root, room)
+            what = purpose(room)
             most = int((width - 20) / _TEXT)
             shown = what if len(what) <= most else what[: most - 3].rstrip(" ,:;.") + " ..."
             fill = _FILL.get(room, "#f4f1ea")

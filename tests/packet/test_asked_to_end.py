@@ -228,7 +228,8 @@ def test_apply_asked_to_end_changes_all_or_nothing(switch: Switch, folder: Path,
                 assert switch.tables() == held
                 assert verify(ONE, switch.database) == []
             else:
-                assert last == "dnsteer: interrupted"
+                # Ended by the terminal, a program may have said so before it was stopped.
+                assert last == "dnsteer: interrupted" or "terminating with signal" in last, said
         assert list(folder.iterdir()) == []
         apply(ONE, switch.database)
         assert verify(ONE, switch.database) == []

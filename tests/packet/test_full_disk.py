@@ -210,7 +210,7 @@ def test_a_restart_while_the_disk_is_full(
     assert done.code == (Exit.ERROR if kind else 0), done
     status = on(full)("status", "--interval", "0.5s")
     said = "the tables are already what it wanted" if kind else "tables   as recorded"
-    assert said in status.out + status.err, status
+    assert said in status.out + status.err, f"{status.out}{status.err}"
     leave(full, None)
     assert on(full)("reconcile").code == 0
     in_force(

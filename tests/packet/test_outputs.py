@@ -55,6 +55,7 @@ def root(tmp_path: Path) -> Path:
     """A folder with examples/ and docs/."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     (tmp_path / "docs").mkdir()
+    shutil.copy(ROOT / "docs" / "architecture.md", tmp_path / "docs")
     return tmp_path
 
 

@@ -152,5 +152,8 @@ def test_a_stuck_switch_is_waited_for_once(stuck: Switch, tmp_path: Path) -> Non
 def test_what_nobody_took_ends_with_the_context(stuck: Switch) -> None:
     with Prefetch(TargetSwitch(stuck.database)) as prefetch:
         prefetch.begin(BRIDGE)
+        deadline = time.monotonic() + 5
+        while len(asking(stuck)) < 4 and time.monotonic() < deadline:
+            time.sleep(0.01)  # the last one has begun, and may not be the program yet
         assert len(asking(stuck)) == 4
     assert asking(stuck) == []

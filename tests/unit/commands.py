@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.cli import main
+from dnsteer.cli import main, output
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = str(ROOT / "examples" / "own-ports.yaml")
@@ -36,7 +36,13 @@ def in_process(*args: str, **more: str) -> subprocess.CompletedProcess[str]:
         patch.setattr(sys, "argv", ["dnsteer", *args])
         for name, value in {"COLUMNS": ENV["COLUMNS"], **more}.items():
             patch.setenv(name, value)
-        code = main._run()
+        for stream in (output.out, output.err):
+            stream.__dict__.pop("rich", None)  # made anew, with the width of this run
+        try:
+            code = main._run()
+        finally:
+            for stream in (output.out, output.err):
+                stream.__dict__.pop("rich", None)
     return subprocess.CompletedProcess(["dnsteer", *args], code, out.getvalue(), err.getvalue())
 
 

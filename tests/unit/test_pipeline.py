@@ -19,7 +19,7 @@ from dnsteer.tables.order import ORDER, PIPELINE, TABLES, build_pipeline
 from dnsteer.tables.table import Register, Table
 
 Order = tuple[tuple[int, Table], ...]
-ACL = Table("acl", "source address", "drops those that are denied")
+TOY = Table("toy", "nothing", "sends everything on")
 
 
 def test_layout_is_pinned() -> None:
@@ -45,8 +45,8 @@ def _registers(*registers: Register) -> Order:
     ("order", "message"),
     [
         ((*ORDER, (99, ORDER[0][1])), "occurs twice"),
-        ((*ORDER, (63, ACL)), "occurs twice"),
-        ((*ORDER, (9, ACL)), "not in the order of their numbers"),
+        ((*ORDER, (63, TOY)), "occurs twice"),
+        ((*ORDER, (7, TOY)), "not in the order of their numbers"),
         (_registers(Register("pool2", 0, "", "forward")), "registers pool2 and pool overlap"),
         (_registers(Register("pool", 9, "", "forward")), "occurs twice"),
         (_registers(Register("wide", 9, "", "forward", bits=(0, 32))), "outside"),
@@ -76,27 +76,27 @@ def _edit(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new))
 
 
-ACL_ORDER: Order = (*ORDER[:4], (9, ACL), *ORDER[4:])
-ACL_TEMPLATE = "cookie={{ plan.pipeline.cookie | hex }}, table=@acl, priority=0 actions=goto_table:@protect\n"
+TOY_ORDER: Order = tuple(sorted((*ORDER, (7, TOY)), key=lambda placed: placed[0]))
+TOY_TEMPLATE = "cookie={{ plan.pipeline.cookie | hex }}, table=@toy, priority=0 actions=goto_table:@protect\n"
 
 
 def test_a_table_is_added_in_two_files_a_line_and_a_goto(templates: Path) -> None:
-    (templates / "tables" / "acl.j2").write_text(ACL_TEMPLATE)
-    _edit(templates / "tables" / "ingress.j2", "goto_table:@protect", "goto_table:@acl")
-    pipeline = build_pipeline(ACL_ORDER)
+    (templates / "tables" / "toy.j2").write_text(TOY_TEMPLATE)
+    _edit(templates / "tables" / "ingress.j2", "goto_table:@protect", "goto_table:@toy")
+    pipeline = build_pipeline(TOY_ORDER)
     check_templates(templates, pipeline)
-    assert leads_to("acl", templates, pipeline) == ("protect",)
+    assert leads_to("toy", templates, pipeline) == ("protect",)
     assert "protect" not in leads_to("ingress", templates, pipeline)
-    assert resolve(ACL_TEMPLATE, "tables/acl.j2", pipeline).endswith("table=9, priority=0 actions=goto_table:10\n")
+    assert resolve(TOY_TEMPLATE, "tables/toy.j2", pipeline).endswith("table=7, priority=0 actions=goto_table:10\n")
 
 
 def _unreached(templates: Path) -> None:
-    (templates / "tables" / "acl.j2").write_text(ACL_TEMPLATE)
+    (templates / "tables" / "toy.j2").write_text(TOY_TEMPLATE)
 
 
 def _backwards(templates: Path) -> None:
     _unreached(templates)
-    _edit(templates / "tables" / "vip.j2", "goto_table:@slot", "goto_table:@acl")
+    _edit(templates / "tables" / "vip.j2", "goto_table:@slot", "goto_table:@toy")
 
 
 def _no_table(templates: Path) -> None:
@@ -106,10 +106,10 @@ def _no_table(templates: Path) -> None:
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (_unreached, "nothing leads to table acl: no template has goto_table:@acl"),
-        (_backwards, r"tables/vip.j2: table vip \(20\) cannot lead back to acl \(9\)"),
+        (_unreached, "nothing leads to table toy: no template has goto_table:@toy"),
+        (_backwards, r"tables/vip.j2: table vip \(20\) cannot lead back to toy \(7\)"),
         (_no_table, r"tables/ingress.j2:\d+: no table @deny; there are ingress, neighbor, "),
-        (lambda t: None, "table acl has no template tables/acl.j2"),
+        (lambda t: None, "table toy has no template tables/toy.j2"),
         (lambda t: (t / "tables" / "deny.j2").write_text(""), "tables/deny.j2: no table deny in the list of tables"),
         (
             lambda t: _edit(t / "tables" / "slot.j2", "->@backend", "->@server"),
@@ -135,7 +135,7 @@ def test_templates_that_contradict_the_list_are_refused(
     """Whatever the list says: what leads where is read from the templates themselves."""
     edit(templates)
     with pytest.raises(TemplateError, match=message):
-        check_templates(templates, build_pipeline(ACL_ORDER if "acl" in message else ORDER))
+        check_templates(templates, build_pipeline(TOY_ORDER if "toy" in message else ORDER))
 
 
 def test_lines_of_a_template_stay_where_they_are() -> None:

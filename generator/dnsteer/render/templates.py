@@ -26,6 +26,7 @@ from dnsteer.tables.order import PIPELINE, Pipeline
 from dnsteer.tables.return_ import PREFIX
 from dnsteer.tables.slot import SlotTable
 from dnsteer.tables.subject import Subject
+from dnsteer.tables.table import TemplateError
 
 _FLOWS = ("tables/", "groups/")
 _TO_TABLE = re.compile(r"((?:goto_table:|\btable=|resubmit\(,))@(\w+)")
@@ -38,10 +39,6 @@ def templates_dir() -> Path:
     """Where the templates are: inside the installed package, or at the top of a source checkout."""
     packaged = Path(str(resources.files("dnsteer"))) / "templates"
     return packaged if packaged.is_dir() else Path(__file__).resolve().parents[3] / "templates"
-
-
-class TemplateError(ValueError):
-    """A template of a table names what there is not, or leads where no packet can go."""
 
 
 def resolve(source: str, file: str, pipeline: Pipeline = PIPELINE) -> str:

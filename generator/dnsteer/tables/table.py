@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from dnsteer.tables.context import Context
 
 
+class TemplateError(ValueError):
+    """A template of a table names what there is not, or leads where no packet can go."""
+
+
 @dataclass(frozen=True)
 class Register:
     """A field of the register file, live from the table that owns it to the table *until*. *bits* are inclusive.
