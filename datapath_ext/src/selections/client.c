@@ -1,4 +1,5 @@
-/* client: by a hash of the fields that the program names. */
+/* client: by a hash of the fields that the program names. This sets the mask of the HASH pipe; the pipe computes the hash (in the
+ * software model: model/src/hash.c). */
 #include "selector.h"
 
 #include <string.h>

@@ -82,7 +82,7 @@ def _finish(
     except SwitchError as err:
         raise reworded(err, f"the tables are the new ones, but {err}; apply again to finish") from None
     if settings or done.settings:
-        database.wait_for_switch()  # else the server's next news would find nobody, which it logs as an error
+        database.wait_for_switch()  # else ovsdb-server logs an error when it sends its next update
 
 
 @contextmanager

@@ -76,7 +76,7 @@ def _compare_with_applied(wanted: Wanted, found: SwitchDiff) -> tuple[list[SpecD
 
 
 def _unreadable(wanted: Wanted, record: BridgeRecord | None, found: SwitchDiff) -> list[str]:
-    """That what is applied cannot be told, where something is."""
+    """A reason to ask, where something is applied and its record cannot be read."""
     tables = found.tables
     there = record is not None and (record.number or tables.same or tables.flows or tables.groups)
     if wanted.applied is not None or record is None or not there:

@@ -54,7 +54,7 @@ class _Problem:
 
 @finder(QUERIES_IN_SOFTWARE, ANSWERS_IN_SOFTWARE, CLASSIFIED_ONLY, UNKNOWN, PASSES, SPLIT, RULES, hardware=True)
 def service_offload(context: LintContext) -> Iterator[LintFinding]:
-    """All findings about services, one for those services of a VIP of which the same is to be problem."""
+    """All findings about services, one for all services of a VIP that have the same problem."""
     examination = context.examination
     alike: dict[tuple[object, ...], list[tuple[Owner, _Problem]]] = defaultdict(list)
     for path, (owner, judged) in zip(examination.paths, sorted(examination.of_owner.items()), strict=True):

@@ -77,9 +77,9 @@ class Mode(ABC):
         return family
 
     def lengthens(self, vip: Vip, pool: Pool) -> int:
-        """By how many bytes full segments towards a VIP become too long for the links that they came by.
+        """Bytes by which a full-size TCP segment towards a VIP exceeds the MTU of the links that it came by.
 
-        Those that a translation makes longer are not: the servers ask for segments that fit their links (RFC 9293, 3.7.1).
+        A translation that makes packets longer counts 0: servers ask for segments that fit their links (RFC 9293, 3.7.1).
         """
         return 0
 

@@ -22,7 +22,7 @@ LOW_BITS = 12
 """Bits of the destination port that are looked at before the address. A flow for every port would be as many as there are
 ports; so there is one for 4,095 of the low bits, and for those of a service's port 15 for each slot."""
 
-_MOST_SORTS = 5
+_MAX_QUERY_KINDS = 5
 """Sorts of queries with which NAT and a look at low bits of ports stay within 16 masks; the hash counts as two more."""
 
 
@@ -69,7 +69,7 @@ class MaskPolicy:
         # come with the hash and with translated answers.
         sorts = {(s.family, _sort(s)) for s in self._plan.rows.of(ServiceRow)}
         more = any(sort == "hashed" for _, sort in sorts) + self.translates
-        return 0 if self._plan.rows.of(NatReturnRow) and len(sorts) + 2 * more > _MOST_SORTS else LOW_BITS
+        return 0 if self._plan.rows.of(NatReturnRow) and len(sorts) + 2 * more > _MAX_QUERY_KINDS else LOW_BITS
 
     @cached_property
     def source_set(self) -> bool:

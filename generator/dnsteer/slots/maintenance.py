@@ -56,7 +56,7 @@ class Maintenance:
         return replace(self, gone=share)
 
     def at_pace(self, over: float, now: datetime) -> Maintenance:
-        """The same drain, all of which takes *over* seconds from now on. What is gone stays gone."""
+        """The same drain at a new pace: *over* seconds for all of it. Slots that are drained stay drained."""
         here = self.advanced(now)
         if here.gone >= DRAINED:
             return here

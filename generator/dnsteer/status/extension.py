@@ -37,7 +37,7 @@ class ExtensionView:
 
     @property
     def state(self) -> str:
-        """In a word."""
+        """The state as one word."""
         return "away" if self.away else str(self.answer.get("state", "unknown"))
 
     @property

@@ -249,7 +249,7 @@ class OpenFlow:
         )
 
     def marker(self) -> int | None:
-        """The number that the tables carry (plan.maintenance.marker); None when they carry none."""
+        """The number that the tables carry (slots.maintenance.marker); None when they carry none."""
         found = [f for f in self.dump(only=f"table={_STATE}").flows.values() if f.table == _STATE]
         return found[0].cookie & _OBJECT if len(found) == 1 else None
 

@@ -183,7 +183,7 @@ class Session:
             return ()
 
     def lock(self, bridge: str) -> None:
-        """Be the only dnsteer that changes the bridge, until this connection ends. Raises SwitchError when it is not.
+        """Take the exclusive lock of the bridge, until this connection ends. Raises SwitchError when another one has it.
 
         It is a lock of the server's, so that it holds between machines, and goes when its holder is killed.
         """

@@ -201,7 +201,7 @@ class Walk:
     def _passed(
         self, subtable: Subtable, known: dict[str, FieldBits], later: frozenset[str], mask_sets: set[MaskSet], top: int
     ) -> set[MaskSet]:
-        """What a visit adds that finds nothing as good."""
+        """Masks that a lookup in a subtable adds when it yields no better match."""
         out = {b for mask_set in mask_sets for b in subtable.failed(known, mask_set)}
         if any(t.priority < top for t in subtable.rule_classes(known, later)):
             out |= {unwildcarded(mask_set, subtable.masks) for mask_set in mask_sets}
