@@ -54,31 +54,31 @@ PARTS: tuple[tuple[str, type[Any]], ...] = (
 EXPLAIN = {
     "ingress arp": "ARP at this port goes to the responders. Register 6 says that it came in by an uplink, where VIPs are answered for. "
     "`vlan_tci=0x0000/0x0fff` here and below: frames without a VLAN ID alone; `switch.vlans: any` leaves it out.",
-    "ingress icmp": "ICMP to one of our MACs goes to the echo responders. Fragments do not: they show no type.",
+    "ingress icmp": "ICMP to one of our MACs goes to the echo responders. Fragments do not, as only the first one has an ICMP type.",
     "ingress icmp6 ns": "Neighbour solicitations go to the responders as ARP does.",
     "ingress icmp6": "Other ICMPv6 goes where ICMP goes.",
-    "ingress miss": "Everything else is dropped (nothing is output), once it has looked at all that the flows above match: see below, Masks.",
+    "ingress miss": "Everything else is dropped (no output), and unwildcards every field that the flows above match: see below, Masks.",
     "ingress query": "A query: its destination is the balancer's MAC, which the routers learnt for the VIPs.",
     "ingress answer": "An answer: its destination is the gateways' MAC. Register 5 is the port to leave by; 0: the one it came in by.",
-    "neighbor arp": "ARP responder: turns the request round and sends it back. Runs in software on every flavor.",
-    "neighbor miss arp": "ARP that is not for us looks at all that an answer would look at.",
-    "neighbor miss icmp6": "So do solicitations. Some fields exist in an advertisement only, so these become one for nobody in the next table.",
+    "neighbor arp": "ARP responder: turns the request into a reply and sends it out of the port that it came in by. Runs in software on every flavor.",
+    "neighbor miss arp": "Other ARP is dropped. It unwildcards the same fields as ARP that is answered.",
+    "neighbor miss icmp6": "The same for solicitations. Some fields exist only in an advertisement, so they become one for the target `::`, which the next table drops.",
     "neighbor icmp6 dad": "Duplicate address detection asks from `::`; the answer goes to all nodes.",
     "neighbor icmp6 ns": "Neighbour solicitation, part one: becomes an advertisement.",
     "advertise icmp6 all": "Neighbour advertisement to all nodes, part two: flags and the link-layer address.",
     "advertise icmp6": "Neighbour advertisement, part two: fields that exist only in an advertisement.",
-    "advertise miss": "One for nobody looks at the same and goes nowhere.",
+    "advertise miss": "Other advertisements are dropped. They unwildcard the same fields as those that are sent.",
     "echo icmp": "Echo responder. TTL 64 is set because the request's may be nearly used up.",
     "echo icmp6": "Echo responder for IPv6.",
-    "echo miss": "ICMP that is no echo request for us looks at all that an answer would look at.",
-    "protect port": "The low 12 bits of a service's port: only those go on. Deny lists and meters would stand here as well.",
+    "echo miss": "Other ICMP is dropped. It unwildcards the same fields as an echo request that is answered.",
+    "protect port": "The low 12 bits of a service's port: only those go on. Deny lists and meters would be here too.",
     "protect low": "Other ports are dropped by these 12 bits: one mask for both families, and at most 4,095 megaflows for each transport and MAC.",
     "protect miss": "Fragments and other protocols are dropped by protocol.",
     "vip udp": "A service. Pool and mode go to registers; the slot is bits of the source port, of which `move` unwildcards just those.",
     "vip tcp": "The same for TCP.",
     "vip udp6": "The same for IPv6, with the pool's IPv6 slots.",
     "vip tcp6": "The same for TCP over IPv6.",
-    "vip miss": "A port with the right low bits, or an address that is no VIP, looks at what a query looks at.",
+    "vip miss": "What is for no service (another port of the same low bits, an address that is no VIP) is dropped. It unwildcards the same fields as a query.",
     "slot register": "One flow per slot: the slot names a backend. A change of weights changes these flows and no others.",
     "forward ip udp": "Towards the backend: its MAC, and with NAT its address. Matching the family makes the address writable. "
     "Register 7 says UDP: the counter of this flow is the backend's queries.",
@@ -92,8 +92,8 @@ EXPLAIN = {
     "return udp frag": "Fragments of a large IPv4 answer: through the connection tracker, which reassembles, translates and fragments again.",
     "return udp6 frag": "First fragment of a large IPv6 answer.",
     "return ipv6 frag": "Later fragments of a large IPv6 answer carry protocol 44 and are known by their source alone.",
-    "return low": "What is no answer looks at what an answer looks at; its fragments and other protocols have no port to look at.",
-    "return miss": "These are the latter.",
+    "return low": "What is no answer is dropped. It unwildcards the same fields as an answer.",
+    "return miss": "The same for fragments and other protocols, which have no port.",
     "fragment udp": "What the tracker translated has the VIP's address and goes on.",
     "fragment miss": "A fragment that it could not translate must not reach the client with the backend's address.",
     "egress query": "Out. What leaves by an uplink carries the balancer's MAC: the router's own MAC must not come from this side.",
@@ -105,24 +105,24 @@ EXPLAIN = {
 
 MASKS = """## Masks
 
-A megaflow matches the bits that were looked at on a packet's way through the tables: its mask. Every mask is one more hash table that
-software searches for a packet, and one more table in hardware, so nobody must be able to make many of them. Left to
-itself Open vSwitch looks at as little as it can: of a port that is not 53, just the first bits that differ, and an address
-likewise. A list of flows and a drop below it then make a mask for each prefix length (16 of a port, 32 or 128 of an
-address), and two such fields multiply: anybody who sends packets makes hundreds.
+A megaflow matches the bits that the tables on a packet's way had to match, and wildcards all others: these bits are its mask. Every mask is one
+more hash table that software searches for a packet, and one more table in hardware, so nobody must be able to make many of them. By
+default Open vSwitch unwildcards as few bits as it can: of a port that is not 53, only the first bits up to the one that differs, and of an
+address likewise. A list of flows and a drop below it then make a mask for each prefix length (16 of a port, 32 or 128 of an
+address), and two such fields multiply: anybody who sends packets can make hundreds.
 
-So what is dropped looks at the same bits as what passes. A flow that copies a field to a register nobody reads
-(`move:NXM_OF_UDP_DST[]->NXM_NX_XXREG3[0..15]`) looks at all of it, at no cost in the datapath: the actions of the megaflow do not show it. Every table
-ends with such flows, and a table matches nothing that they leave out. What this buys and costs:
+So what is dropped unwildcards the same bits as what passes. A flow that copies a field to a scratch register, which no flow matches
+(`move:NXM_OF_UDP_DST[]->NXM_NX_XXREG3[0..15]`), unwildcards all of that field, at no cost in the datapath: the megaflow has no action for it. Every
+table ends with such flows, and a table matches no field that they leave out. What this buys and costs:
 
 - Masks no longer depend on the traffic: `dnsteer` computes all that the flows can make, and the default pipeline has 16 or fewer.
 - What is dropped makes more megaflows, since each has a whole port or address: what somebody who only reaches a VIP can
-  make is bounded by the low bits of the port that `protect` looks at first (4,096, and 15 for each slot of a service),
-  except for ICMP, ARP and neighbour discovery, which always showed all of a packet. They leave when idle (`max-idle`) and
-  are kept below `flow-limit`.
+  make is bounded by the low bits of the port that `protect` matches first (4,096, and 15 for each slot of a service),
+  except for ICMP, ARP and neighbour discovery, whose megaflows match all of these headers anyway. Idle ones expire (`max-idle`), and
+  `flow-limit` bounds their number.
 - Pools with other numbers of slots have masks of their own, one for each number and family. A spec with NAT VIPs and queries
-  of several sorts in both families (source-port and dp-hash, or the extension as well) looks at whole destination ports at
-  once, to stay within 16: then a VIP may have 65,535 of these for each transport.
+  of several sorts in both families (source-port and dp-hash, or the extension as well) matches whole destination ports at
+  once, to stay within 16: then a VIP may have 65,535 such megaflows for each transport.
 """
 
 
@@ -130,7 +130,7 @@ def spec_page() -> str:
     """The reference of the spec."""
     out = [MADE + "# The spec\n"]
     out.append(
-        "One YAML file describes one switch. Editors complete it with the schema that `dnsteer schema` prints. Plain scalars are "
+        "All keys of a spec. One YAML file describes one switch. Editors complete it with the schema that `dnsteer schema` prints. Plain scalars are "
         "numbers, `true`, `false`, `null` or text as written; anchors, aliases, tags and duplicate keys are refused. What the fields do to packets: [forwarding](forwarding.md).\n"
     )
     for title, part in PARTS:
@@ -150,8 +150,8 @@ def spec_page() -> str:
 
 SETTINGS_HEAD = """# Settings of the switch
 
-Flows and groups are not all that decides what becomes of a packet. This page lists what else `dnsteer verify` and `dnsteer status` look
-at, and what they make of it. The list is `SETTINGS` in `generator/dnsteer/switch/settings.py`: a setting more is one entry there.
+Which settings of Open vSwitch, besides flows and groups, change what becomes of a packet, and what `dnsteer verify` and `dnsteer status` do
+about each. The list is `SETTINGS` in `generator/dnsteer/switch/settings.py`: a setting more is one entry there.
 
 | level | `verify`, exit code | `plan` and `apply` | why |
 |---|---|---|---|
@@ -167,7 +167,7 @@ old flow, and an apply that is refused leaves all of it as it was. `restore` set
 """
 
 SETTINGS_TAIL = """
-## Also looked at, with values from the spec
+## Also checked, with values from the spec
 
 Set: the bridge's `datapath_type`, `fail_mode` (secure), OpenFlow 1.5 among its `protocols` and the names of its tables; `type` and `options` of
 its ports; the marks in `external_ids`. Named: a port that is missing, not open, or whose network device is gone, and one that is part of a bond.
@@ -177,17 +177,17 @@ its ports; the marks in `external_ids`. Named: a port that is missing, not open,
 OVSDB keeps settings over a restart of ovs-vswitchd. What OpenFlow alone has (ports' bits, fragments) is back at Open vSwitch's defaults then,
 which are what is wanted.
 
-## Not looked at
+## Not checked
 
 These change nothing for flows like dnsteer's, which never use the action NORMAL (tried with packets where it says so): `mcast_snooping_enable`,
 `other_config:forward-bpdu`, `protected`, BFD and LLDP of a port (tried); CFM, MAC table, `flood_vlans`, the OpenFlow bits `no-flood` and
-`no-packet-in`, and meters that no flow names. Bits of the bridge's own port are nobody's concern: no flow uses it. The MTU is bring-up's
+`no-packet-in`, and meters that no flow names. Bits of the bridge's own port do not matter: no flow uses it. The MTU is bring-up's
 (`dnsteer bringup --check`), what is in hardware `dnsteer verify --offload`'s.
 """
 
 
 def settings_page() -> str:
-    """What a switch can be told beside flows and groups, and what becomes of it."""
+    """The settings of a switch beside flows and groups, and what dnsteer does about each."""
     numbers = {"needed": "so many", "limit": "N"}
     out = [
         MADE + SETTINGS_HEAD,
@@ -236,7 +236,7 @@ def pipeline_page() -> str:
     """Tables, registers, cookies, and a numbered dump explained."""
     out = [MADE + "# The pipeline\n"]
     out.append(
-        "Tables cost nothing: Open vSwitch flattens a packet's way through them into one megaflow. To change a table, change "
+        "The OpenFlow tables, registers, cookies and flows of the bridge. Tables cost nothing: Open vSwitch flattens a packet's way through them into one megaflow. To change a table, change "
         "its template in `templates/tables/`; its rows, registers and place are in `generator/dnsteer/tables/`.\n"
     )
     out.append("## Tables\n\n| number | name | matches | does | leads to |\n|---|---|---|---|---|")
