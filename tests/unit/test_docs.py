@@ -86,7 +86,7 @@ def test_every_verb_is_in_the_runbook_or_the_readme() -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("page", sorted({*PAGES, *ROOT.glob("docs/*.md")}), ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
     assert [t for t in targets if not (page.parent / t).exists()] == []
