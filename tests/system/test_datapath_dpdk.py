@@ -125,8 +125,13 @@ def test_packets_leave_as_the_spec_says(rig: Rig, tmp_path: Path, loaded: Loaded
 @root
 @pytest.mark.system
 def test_the_benchmark_measures_what_it_says(rig: Rig, tmp_path: Path) -> None:
-    campaign = Campaign(rig, tmp_path, Pace(rounds=1, seconds=0.05, warm=0.05), seed=1, say=lambda _: None)
-    rows = campaign.matrix([6], [200])
+    for seconds in (0.05, 0.2, 0.8):  # other tests want the cores too: a thread that got none forwards nothing
+        pace = Pace(rounds=1, seconds=seconds, warm=seconds)
+        campaign = Campaign(rig, tmp_path / str(seconds), pace, seed=1, say=lambda _: None)
+        (tmp_path / str(seconds)).mkdir()
+        rows = campaign.matrix([6], [200])
+        if not campaign.problems:
+            break
     assert campaign.problems == []
     assert {(row["case"], row["settings"]) for row in rows} == {(c.name, s.name) for c in CASES for s in SETTINGS}
     for row in rows:
