@@ -41,7 +41,7 @@ def apply_change(
     tables become the new ones also without it. Raises SwitchError or its kinds, which say what became of the switch.
     """
     stage = Stage()
-    with _taken_back_on_failure(session, found, entry, stage), ExitStack() as until_done:
+    with _taken_back_on_failure(session, found, stage), ExitStack() as until_done:
         if found.before is not None and (found.changed or entry.stale):
             with defer_signals():  # else nobody would know whether it was written
                 stage.begun = begin_or_nothing(session, entry)
@@ -86,12 +86,12 @@ def _finish(
 
 
 @contextmanager
-def _taken_back_on_failure(session: Session, found: SwitchDiff, entry: JournalEntry, stage: Stage) -> Iterator[None]:
+def _taken_back_on_failure(session: Session, found: SwitchDiff, stage: Stage) -> Iterator[None]:
     """Forget the change that was begun when the block fails before its bundle is sent."""
     try:
         yield
     except BaseException as err:
-        left = "" if stage.sent or found.before is None else take_back(session, entry.bridge, stage.begun)
+        left = "" if stage.sent or found.before is None else take_back(session, stage.begun)
         if isinstance(err, KeyboardInterrupt) and not str(err):
             failed = err.__context__ if isinstance(err.__context__, SwitchError) else None
             end = "by then the change was made" if stage.sent else "nothing was changed"

@@ -209,18 +209,18 @@ def _move(
     """Move the slots, in the extension first, which may refuse, and write it down."""
     wanted = _plan(state, after, touched)
     todo = changes(_lines(wanted), groups_of(wanted), have)
-    entry = JournalEntry(record.bridge, state, after)
+    entry = JournalEntry(record.bridge, state, after, record=record)
     with defer_signals():  # it is short
         begun = begin_or_nothing(session, entry)
         if program is not None and program.loads:
-            _load(session, entry.bridge, begun, program)
+            _load(session, begun, program)
         try:
             send(client, todo.bundle(), fenced=True)
         except UnconfirmedError:
             raise  # maybe it is done: the next verb looks
         except SwitchError as err:
             failed = [program.load_old_again()] if program is not None and program.loads else []
-            left = "; ".join(filter(None, [*failed, take_back(session, entry.bridge, begun)]))
+            left = "; ".join(filter(None, [*failed, take_back(session, begun)]))
             if left:
                 raise reworded(err, f"{err}; {left}") from None
             raise
@@ -233,7 +233,7 @@ def _move(
             ) from None  # fmt: skip
 
 
-def _load(session: Session, bridge: str, begun: Begun, program: Handover) -> None:
+def _load(session: Session, begun: Begun, program: Handover) -> None:
     """Give the extension the slots. Raises what it raises; unless nobody knows what became of it, nothing was changed."""
     from dnsteer.extension.client import LostError
 
@@ -242,7 +242,7 @@ def _load(session: Session, bridge: str, begun: Begun, program: Handover) -> Non
     except LostError as err:
         raise LostError(f"{err}; whether it has the new slots is not known: repeat the command") from None
     except (SwitchError, PermissionError) as err:
-        left = take_back(session, bridge, begun)
+        left = take_back(session, begun)
         if left and isinstance(err, SwitchError):
             raise reworded(err, f"{err}; {left}") from None
         raise

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.switch.session import Session
 from dnsteer.switch.signals import defer_signals
-from dnsteer.switch.state import STILL_BEGUN, AppliedState, BridgeRecord, Pending
+from dnsteer.switch.state import PENDING_KEY, REMOVED, STILL_BEGUN, AppliedState, BridgeRecord, Pending
 from dnsteer.switch.tools import SwitchError, UnwrittenError, reworded
 
 
@@ -16,6 +16,7 @@ class JournalEntry:
     """What is written down of a change. *state* has number 0 when it is new; *name* is the switch's, where it has one.
 
     *stale* is whether the record says something else, so that it is written even when nothing of the switch changes.
+    *record* is the bridge's record where it was read since the lock was taken; else it is read when the change begins.
     """
 
     bridge: str
@@ -23,12 +24,17 @@ class JournalEntry:
     overlay: Overlay
     stale: bool = True
     name: str = ""
+    record: BridgeRecord | None = None
 
 
 @dataclass(frozen=True)
 class Begun:
-    """A change that is begun. *goes_on*: it was before. *unwritten*: the disk is full, and the record says it already."""
+    """A change that is begun, and the record that has it. *goes_on*: it was before.
 
+    *unwritten*: the disk is full, and the record says it already.
+    """
+
+    record: BridgeRecord
     pending: Pending
     goes_on: bool = False
     unwritten: bool = False
@@ -36,17 +42,20 @@ class Begun:
 
 def begin(session: Session, entry: JournalEntry) -> Begun:
     """Write down what is about to happen. Raises UnwrittenError, unless the record says that already."""
-    record = _record(session, entry.bridge)
+    record = entry.record or session.record(entry.bridge)
+    if record is None:
+        raise SwitchError(REMOVED.format(entry.bridge))
     wanted = Pending(entry.state.number, entry.state.digest, entry.overlay)
     goes_on = record.pending == wanted
     try:
-        return Begun(session.begin(record, entry.state, entry.overlay), goes_on)
+        pending = session.begin(record, entry.state, entry.overlay)
+        return Begun(replace(record, ids={**record.ids, PENDING_KEY: pending.to_json()}), pending, goes_on)
     except UnwrittenError:
         # A full disk must not keep the tables from what the record says: after a restart they would stay empty.
         is_so = record.pending is None and wanted == Pending(record.number, record.digest, record.overlay)
         if not (is_so or goes_on):
             raise
-        return Begun(wanted, goes_on, unwritten=is_so)
+        return Begun(record, wanted, goes_on, unwritten=is_so)
 
 
 def begin_or_nothing(session: Session, entry: JournalEntry) -> Begun:
@@ -59,12 +68,11 @@ def begin_or_nothing(session: Session, entry: JournalEntry) -> Begun:
 
 def commit(session: Session, entry: JournalEntry, begun: Begun) -> None:
     """Write down that it happened."""
-    record = _record(session, entry.bridge)
-    if not begun.unwritten or (entry.name and entry.name != record.name):
-        session.commit(record, begun.pending, entry.state, name=entry.name)
+    if not begun.unwritten or (entry.name and entry.name != begun.record.name):
+        session.commit(begun.record, begun.pending, entry.state, name=entry.name)
 
 
-def take_back(session: Session, bridge: str, begun: Begun | None) -> str:
+def take_back(session: Session, begun: Begun | None) -> str:
     """Write down that it did not happen; a change that was begun before this one stays begun.
 
     Returns what could not be taken back, in words: the next verb does it then.
@@ -73,14 +81,7 @@ def take_back(session: Session, bridge: str, begun: Begun | None) -> str:
         return ""
     try:
         with defer_signals():
-            session.take_back(_record(session, bridge))
+            session.take_back(begun.record)
     except SwitchError as err:
         return STILL_BEGUN.format(err)
     return ""
-
-
-def _record(session: Session, bridge: str) -> BridgeRecord:
-    record = session.record(bridge)
-    if record is None:
-        raise SwitchError(f"bridge {bridge} was removed meanwhile")
-    return record

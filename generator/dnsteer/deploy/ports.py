@@ -14,6 +14,7 @@ from dnsteer.switch.fragment_limit import Tracker
 from dnsteer.switch.openflow import OpenFlow, Tables
 from dnsteer.switch.settings import Seen, put_right
 from dnsteer.switch.signals import defer_signals
+from dnsteer.switch.state import REMOVED
 from dnsteer.switch.table_changes import lines_to_restore
 from dnsteer.switch.tools import SwitchError, UnavailableError, reworded
 
@@ -97,5 +98,5 @@ def finish_ports(wanted: Wanted, tables: Tables, database: db.Database, client: 
 def _bridge(database: db.Database, name: str) -> db.Bridge:
     have = database.bridge(name)
     if have is None:
-        raise SwitchError(f"bridge {name} was removed meanwhile")
+        raise SwitchError(REMOVED.format(name))
     return have

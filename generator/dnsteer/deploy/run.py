@@ -95,7 +95,7 @@ def deploy(
                     question = (summary.ask, summary.basis()) if summary.ask and summary.changed else None
                     if confirm is None or question is None or question == approved:
                         # begin, ports, bundle, commit
-                        entry = JournalEntry(bridge, state, goal.overlay, goal.stale, goal.name)
+                        entry = JournalEntry(bridge, state, goal.overlay, goal.stale, goal.name, record)
                         applied = apply_change(
                             wanted, found, entry, session, database, client, grace=options.grace, progress=progress
                         )

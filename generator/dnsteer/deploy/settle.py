@@ -12,6 +12,7 @@ from dnsteer.switch.state import (
     DIGEST_KEY,
     OVERLAY_KEY,
     PENDING_KEY,
+    REMOVED,
     STATE_KEY,
     AppliedState,
     BridgeRecord,
@@ -78,7 +79,7 @@ def settle(switch: TargetSwitch, session: Session, record: BridgeRecord, progres
         ) from None
     after = session.record(record.bridge)
     if after is None:
-        raise SwitchError(f"bridge {record.bridge} was removed meanwhile")
+        raise SwitchError(REMOVED.format(record.bridge))
     return after
 
 

@@ -29,6 +29,7 @@ from dnsteer.switch.state import (
     OVERLAY_KEY,
     OWNER_KEY,
     PENDING_KEY,
+    REMOVED,
     STATE_KEY,
     TIME_KEY,
     VERSION_KEY,
@@ -218,7 +219,7 @@ class Session:
                 ),
             ]  # fmt: skip
         pending = Pending(state.number, state.digest, overlay)
-        self._transact(*ops, _set_ids(record.uuid, {PENDING_KEY: pending.to_json()}), _DURABLY)
+        self._write(record, *ops, _set_ids(record.uuid, {PENDING_KEY: pending.to_json()}), _DURABLY)
         return pending
 
     def commit(
@@ -244,14 +245,14 @@ class Session:
         if name and name != record.name:
             named = ["external_ids", "delete", ["set", [NAME_KEY]]], ["external_ids", "insert", _map({NAME_KEY: name})]
             ops.append(_mutate("Open_vSwitch", record.system, *named))
-        self._transact(*ops, _DURABLY)
+        self._write(record, *ops, _DURABLY)
 
     def take_back(self, record: BridgeRecord) -> None:
         """Forget the change that was begun, and the state that it would have led to. *record* has it pending."""
         pending, ops = record.pending, []
         if pending is not None and pending.number > record.number:
             ops.append(_mutate("Bridge", record.uuid, ["flow_tables", "delete", ["set", [_place(pending.number)]]]))
-        self._transact(*ops, _set_ids(record.uuid, {PENDING_KEY: ""}))
+        self._write(record, *ops, _set_ids(record.uuid, {PENDING_KEY: ""}))
 
     def let_wait(self, wait: bool) -> None:
         """Set or clear flow-restore-wait: whether a starting ovs-vswitchd waits for its flows before it forwards."""
@@ -275,6 +276,11 @@ class Session:
             with suppress(DamagedError):
                 found = max(found, AppliedState.from_ids(_ids_of(reply), "").number)
         return found
+
+    def _write(self, record: BridgeRecord, *operations: dict[str, Any]) -> None:
+        """One transaction that changes the bridge's row. Raises also SwitchError when there is no such row."""
+        if any(result.get("count") == 0 for result in self._transact(*operations)):
+            raise SwitchError(REMOVED.format(record.bridge))
 
     def _transact(self, *operations: dict[str, Any]) -> list[Any]:
         """One transaction: all of the operations or none, and only while the lock is ours, if it was taken.

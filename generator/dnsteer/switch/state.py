@@ -26,6 +26,8 @@ NAME_KEY = "dnsteer-switch"
 
 STILL_BEGUN = "the record has it as under way still ({}): the first verb that can write it takes that back"
 """What is said where a change was not made, and that cannot be written, for the reason given."""
+REMOVED = "bridge {} was removed meanwhile"
+"""What is said when a bridge is gone that was there."""
 
 _ADVICE = (
     "it was changed by hand. Nothing goes back to it; if it is what is applied, an apply of the spec makes a new state"
@@ -136,7 +138,7 @@ class Pending:
 
 @dataclass(frozen=True)
 class BridgeRecord:
-    """The record of a bridge in OVSDB. *slots* has the row of each recorded state, by its place in the ring.
+    """The record of a bridge in OVSDB. *flow_tables* has the row of each recorded state, by its place in the ring.
 
     *version* is another one after each change of the bridge's row.
     """
