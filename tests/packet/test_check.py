@@ -18,6 +18,7 @@ from dnsteer.render.flows import Flow, parse_flow
 from dnsteer.slots import owners
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
+from dnsteer.switch.tools import SwitchError
 from dnsteer.tables.order import PIPELINE
 from tests.strategies import specs
 
@@ -186,6 +187,24 @@ def test_broken_flows_are_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> No
     assert touched
     assert not report.ok
     assert report.failures[0].detail
+
+
+@pytest.mark.parametrize(
+    ("added", "why"),
+    [
+        (", table=20, priority=0 actions=goto_table:30", "two flows of one table have the same priority and match: "),
+        (
+            ", table=20, priority=9,ip,nw_dst=10.0.0.0/8,tp_dst=0/0 actions=drop",
+            "ovs-vswitchd shows other flows than were",
+        ),
+    ],
+)
+def test_flows_that_a_switch_cannot_hold_say_why(monkeypatch: pytest.MonkeyPatch, added: str, why: str) -> None:
+    """Whoever edits a template reads what is wrong with it, and not that of one of 100,000 flows something differs."""
+    original = switch.lines_of
+    monkeypatch.setattr(switch, "lines_of", lambda plan: [*original(plan), f"cookie=0x1{added}"])
+    with pytest.raises(SwitchError, match=why):
+        check(load_spec(ROOT / "examples" / "quickstart.yaml"))
 
 
 def test_a_bucket_for_the_wrong_backend_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

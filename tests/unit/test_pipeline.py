@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dnsteer.render.flows import flow_lines
 from dnsteer.render.templates import TemplateError, check_templates, leads_to, resolve, templates_dir
 from dnsteer.tables.cookies import Category, cookie, number_names
 from dnsteer.tables.order import ORDER, PIPELINE, TABLES, build_pipeline
@@ -127,6 +128,18 @@ def _no_table(templates: Path) -> None:
             lambda t: _edit(t / "groups" / "slot.j2", "resubmit(,@forward)", "resubmit(,@vip)"),
             r"tables/slot.j2: table slot \(30\) cannot lead back to vip \(20\)",
         ),
+        (
+            lambda t: _edit(t / "tables" / "vip.j2", "goto_table:@slot", "goto_table:30"),
+            r"tables/vip.j2:\d+: goto_table: without the name of a table: write goto_table:@NAME",
+        ),
+        (
+            lambda t: _edit(t / "groups" / "slot.j2", "resubmit(,@forward)", "resubmit(,40)"),
+            r"groups/slot.j2:\d+: resubmit\(, without the name of a table: write resubmit\(,@NAME",
+        ),
+        (
+            lambda t: _edit(t / "tables" / "vip.j2", "table=@vip", "table=@slot"),
+            r"tables/vip.j2:\d+: a flow of table slot; here are those of table vip",
+        ),
     ],
 )
 def test_templates_that_contradict_the_list_are_refused(
@@ -136,6 +149,15 @@ def test_templates_that_contradict_the_list_are_refused(
     edit(templates)
     with pytest.raises(TemplateError, match=message):
         check_templates(templates, build_pipeline(TOY_ORDER if "toy" in message else ORDER))
+
+
+def test_lines_that_are_no_flows_are_refused() -> None:
+    """A flow without a cookie would else be left out in silence."""
+    assert flow_lines("# a comment\n\ncookie=0x1, table=0, priority=0 actions=drop\n") == [
+        "cookie=0x1, table=0, priority=0 actions=drop"
+    ]
+    with pytest.raises(TemplateError, match="not a flow, which begins with cookie=: priority=1 actions=drop"):
+        flow_lines("cookie=0x1, table=0, priority=0 actions=drop\npriority=1 actions=drop\n")
 
 
 def test_lines_of_a_template_stay_where_they_are() -> None:

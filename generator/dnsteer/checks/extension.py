@@ -61,7 +61,7 @@ def _combination(scope: Scope, name: str, vip: Vip, pool: Pool) -> Iterator[Find
         way = vip.forwarding.value.upper()
         yield scope.finding(
             (*base, "forwarding"), pair, f"{', '.join(words)} or {last} with this selection",
-            f"the extension keeps no way back for {way}; {way} goes with selection source-port or dp-hash",
+            f"{MODES[vip.forwarding].no_program}; {way} goes with selection source-port or dp-hash",
         )  # fmt: skip
     if extended and pool.selection is Selection.DP_HASH:
         yield scope.finding(

@@ -39,6 +39,8 @@ class Mode(ABC):
     """Value of the register `mode`; 0 where the extension alone forwards."""
     program = ""
     """How the extension's program calls it; empty where the extension cannot do it."""
+    no_program = "the extension's program cannot forward this way"
+    """Why not, in words, where there is no *program*."""
     by_extension = False
     """Whether every VIP of the mode goes through the extension, whatever its pool's selection."""
     changed_by = "the extension"

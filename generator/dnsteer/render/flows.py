@@ -9,7 +9,7 @@ from dnsteer.plan.plan import Plan
 from dnsteer.render.templates import environment, leads_to
 from dnsteer.tables.order import PIPELINE, TABLES
 from dnsteer.tables.slot import GroupRow
-from dnsteer.tables.table import Table
+from dnsteer.tables.table import Table, TemplateError
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,14 @@ def flows_of(plan: Plan) -> list[Flow]:
 
 
 def flow_lines(text: str) -> list[str]:
-    """The flows of a rendered text, without comments and blank lines."""
-    return [line for line in text.splitlines() if line.startswith("cookie=")]
+    """The flows of a rendered text, without comments and blank lines. Raises TemplateError for any other line."""
+    lines = text.splitlines()
+    flows = [line for line in lines if line.startswith("cookie=")]
+    if len(flows) < len(lines):
+        other = next((line for line in lines if line.strip() and not line.startswith(("cookie=", "#"))), None)
+        if other is not None:
+            raise TemplateError(f"not a flow, which begins with cookie=: {other}")
+    return flows
 
 
 def groups_of(plan: Plan) -> list[Group]:

@@ -31,6 +31,8 @@ from dnsteer.tables.table import TemplateError
 _FLOWS = ("tables/", "groups/")
 _TO_TABLE = re.compile(r"((?:goto_table:|\btable=|resubmit\(,))@(\w+)")
 _LEADS_TO = re.compile(r"(?:goto_table:|[(,]table=|resubmit\(,)@(\w+)")
+_UNNAMED_TABLE = re.compile(r"(?:goto_table:|\btable=|resubmit\(\w*,)(?!@)")
+_FLOW_OF = re.compile(r"^(?:cookie=.*?)?\btable=@(\w+)", re.MULTILINE)
 _NAME = re.compile(r"@(\w+)(?:\.(\w+)|(\[))?")
 _COMMENT = re.compile(r"^# (.*)$", re.MULTILINE)
 
@@ -67,6 +69,12 @@ def resolve(source: str, file: str, pipeline: Pipeline = PIPELINE) -> str:
             raise fail(m.start(), f"no register @{m[1]}; there are {', '.join(pipeline.registers)}")
         return register.field
 
+    if unnamed := _UNNAMED_TABLE.search(source):
+        raise fail(unnamed.start(), f"{unnamed[0]} without the name of a table: write {unnamed[0]}@NAME")
+    own = Path(file).stem
+    for flow in _FLOW_OF.finditer(source):
+        if flow[1] != own:
+            raise fail(flow.start(), f"a flow of table {flow[1]}; here are those of table {own}")
     # Line breaks stay where they are, so that the lines of errors are those of the file.
     text = _NAME.sub(name, _TO_TABLE.sub(table, source))
     return _COMMENT.sub(r'{% if notes %}# \1{{ "\\n" }}{% endif %}', text)
