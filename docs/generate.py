@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import outputs
-import rooms
+import packages
 
 from dnsteer.checks.load import load_spec
 from dnsteer.modes import MODES
@@ -323,13 +323,13 @@ def _shape(table: str, flow: Flow) -> str:
 
 
 def architecture_page() -> str:
-    """What people wrote, with the rooms and tables as they are."""
-    return rooms.page((DOCS / "architecture.md").read_text(encoding="utf-8"))
+    """What people wrote, with its tables made anew."""
+    return packages.page((DOCS / "architecture.md").read_text(encoding="utf-8"))
 
 
 def architecture_picture() -> str:
-    """The rooms in their layers."""
-    return rooms.picture()
+    """The packages in their layers."""
+    return packages.picture()
 
 
 PAGES = {

@@ -1,1 +1,1 @@
-"""Bring-up: scripts and units that make a machine ready for a spec's switch, and whether it is."""
+"""Scripts and units that prepare a machine for a spec's switch, and the check that it is ready."""

@@ -1,1 +1,1 @@
-"""How fast hardware will forward a spec's packets, from published measurements; docs/capacity.md is the page about it."""
+"""Estimates how fast hardware forwards a spec's packets, from published measurements (docs/capacity.md)."""

@@ -1,1 +1,1 @@
-"""What a spec that is well formed may still have wrong: a module for each part of it."""
+"""Rules that a well-formed spec must keep: a module for each part of the spec."""

@@ -1,1 +1,1 @@
-"""Changing a running switch: every verb that does so."""
+"""Verbs that change a running switch: `apply`, `rollback`, `restore`, `drain`, `down`, `reconcile`."""

@@ -1,1 +1,1 @@
-"""The extension of a running switch: its program, its control socket, changes together with the tables."""
+"""The extension beside a running switch: its program, its control socket, and handover together with the tables."""

@@ -1,4 +1,4 @@
-"""A network in namespaces with real DNS servers, to run a spec on real traffic."""
+"""A network in namespaces with real DNS servers, to run a spec under real traffic."""
 
 from dnsteer.lab.errors import (
     CommandError,

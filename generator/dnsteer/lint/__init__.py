@@ -1,1 +1,1 @@
-"""What hardware will do with a spec, as findings."""
+"""Findings about what hardware does with a spec."""

@@ -1,4 +1,4 @@
-"""Forwarding modes, a module each. Nothing else asks which mode a VIP has."""
+"""Forwarding modes, a module each; no code elsewhere depends on which mode a VIP has."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""From a spec to a plan: the rows of all tables, how much hardware they take, and which masks. Pure functions."""
+"""From a spec to a plan: rows of all tables, their size in hardware, and their masks. Pure functions."""

@@ -1,1 +1,1 @@
-"""Proof on a real switch: packets, what should happen to them by the spec, and what did."""
+"""Proof on a private switch: sends packets and compares the output with what the spec demands."""

@@ -1,1 +1,1 @@
-"""From a plan to text, through the templates."""
+"""From a plan to text, by templates."""

@@ -1,1 +1,1 @@
-"""Which backend each slot of a pool names: assignment, members, and who is out. Pure functions."""
+"""Which backend each slot of a pool names: assignment, members and maintenance. Pure functions."""

@@ -1,1 +1,1 @@
-"""What a running switch does: the verbs that only look."""
+"""What a running switch does now: the verbs that only read."""

@@ -1,1 +1,1 @@
-"""The pipeline: a module for each OpenFlow table. Its template of the same name spells its rows as flows."""
+"""The pipeline: a module for each OpenFlow table; the template of the same name renders its rows as flows."""

@@ -7,7 +7,7 @@ from dnsteer.tables.table import Table
 
 TABLE = Table(
     name="advertise",
-    matches="neighbour advertisement in the making",
-    does="sets the fields that exist only in an advertisement",
+    matches="neighbour solicitation that becomes an advertisement",
+    does="sets the fields that only an advertisement has",
     uses={"neighbors": NeighborRow},
 )

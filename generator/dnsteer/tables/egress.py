@@ -85,8 +85,8 @@ def _extension(ctx: Context) -> Iterator[EgressRow]:
 
 TABLE = Table(
     name="egress",
-    matches="path and port to leave by",
-    does="MAC addresses of the uplink, output",
+    matches="path and output port",
+    does="sets the MAC addresses and outputs the packet",
     uses={"egress": EgressRow},
     rows=rows,
 )

@@ -66,8 +66,8 @@ def _to_backends(ctx: Context, part: Extension) -> Iterator[ExitRow]:
 
 TABLE = Table(
     name="extension",
-    matches="destination MAC of what the extension gives back",
-    does="sends it to the port of its backend, or answers out",
+    matches="destination MAC of a packet from the extension",
+    does="sends a query to its backend's port, an answer to the uplink",
     uses={"exits": ExitRow},
     rows=rows,
 )

@@ -29,6 +29,6 @@ class ForwardRow(NamedTuple):
 TABLE = Table(
     name="forward",
     matches="forwarding mode, pool and backend",
-    does="rewrites towards the backend",
+    does="rewrites the packet for the backend",
     uses={"forwards": ForwardRow},
 )

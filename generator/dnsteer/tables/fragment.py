@@ -7,7 +7,7 @@ from dnsteer.tables.table import Table
 
 TABLE = Table(
     name="fragment",
-    matches="source address of a fragment of an answer after the connection tracker",
-    does="drops what it did not translate",
+    matches="fragment of an answer, after the connection tracker",
+    does="drops fragments that the tracker did not translate",
     uses={"fragments": FragmentRow},
 )

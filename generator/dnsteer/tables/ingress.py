@@ -51,14 +51,14 @@ def rows(ctx: Context) -> Iterator[PortRow]:
 TABLE = Table(
     name="ingress",
     matches="port, ethertype, destination MAC",
-    does="tells neighbour requests, echo requests, queries (to the balancer's MAC) and answers (to the gateways' MAC) apart",
+    does="sorts packets into neighbour requests, echo requests, queries (to the balancer's MAC) and answers (to the gateways' MAC)",
     uses={"ports": PortRow, "exits": ExitRow},
     rows=rows,
     registers=(
         Register("path", 4, "1 query, 2 answer", "egress", values={"query": QUERY, "answer": ANSWER}),
-        Register("side", 6, "1 when the packet came in by an uplink", "echo", values={"uplink": 1}),
+        Register("side", 6, "1 when the packet arrived on an uplink", "echo", values={"uplink": 1}),
         Register(
-            "out", 5, "number of the port to leave by; 0: the port it came in by", "egress", values={"same": OUT_SAME}
+            "out", 5, "number of the output port; 0: the port that the packet arrived on", "egress", values={"same": OUT_SAME}
         ),
         *(
             Register(f"scratch{n}", 12 + n, "never matched: fields are copied here to unwildcard them", "egress")

@@ -51,8 +51,8 @@ def rows(ctx: Context) -> Iterator[NeighborRow]:
 
 TABLE = Table(
     name="neighbor",
-    matches="ARP request and neighbour solicitation for a VIP or gateway",
-    does="answers them out of the port that they came in by",
+    matches="ARP request or neighbour solicitation for a VIP or gateway",
+    does="turns it into the reply and sends that out of the ingress port",
     uses={"neighbors": NeighborRow},
     rows=rows,
 )

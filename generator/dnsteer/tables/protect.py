@@ -7,5 +7,5 @@ from dnsteer.tables.table import Table
 TABLE = Table(
     name="protect",
     matches="protocol, low bits of the destination port",
-    does="drops what no service has before more is matched (deny lists and meters will stand here)",
+    does="drops ports that no service has before anything else is matched (the place for deny lists and meters)",
 )

@@ -83,7 +83,7 @@ class TranslatedRow(NamedTuple):
 TABLE = Table(
     name="return",
     matches="source address, protocol and port of an answer",
-    does="rewrites the source back to the VIP, fragments included",
+    does="rewrites the source to the VIP, also in fragments",
     uses={
         "nat_returns": NatReturnRow,
         "translated": TranslatedRow,

@@ -81,7 +81,7 @@ def rows(ctx: Context) -> Iterator[SlotTable | GroupRow]:
 TABLE = Table(
     name="slot",
     matches="pool and slot",
-    does="backend; pools selected by dp-hash ask their group",
+    does="sets the backend; for a pool with selection dp-hash its group does",
     uses={"slots": SlotTable, "groups": GroupRow},
     rows=rows,
     registers=(Register("backend", 2, "number of the backend", "forward"),),

@@ -6,7 +6,7 @@ from dnsteer.tables.table import Table
 
 TABLE = Table(
     name="state",
-    matches="nothing: no packet comes here",
-    does="the cookie of its one flow tells which spec and overlay the tables were made from",
+    matches="nothing: no packet gets here",
+    does="holds a digest of the spec and overlay in the cookie of its only flow",
     reached=False,
 )

@@ -72,7 +72,7 @@ def _slot_bits(spec: Spec, pool: Pool) -> int:
 TABLE = Table(
     name="vip",
     matches="destination address, protocol and port",
-    does="pool, forwarding mode and, for source-port selection, the slot; what the extension serves goes there",
+    does="sets pool, forwarding mode and, with selection source-port, the slot; sends services of the extension to it",
     uses={"services": ServiceRow},
     rows=rows,
     registers=(

@@ -16,14 +16,14 @@ import tomllib
 from dnsteer.tables.order import TABLES
 
 _ROOT = Path(__file__).resolve().parents[1]
-_TABLE = re.compile(r"(<!-- rooms -->\n).*?(<!-- end of rooms -->)", re.DOTALL)
-_WAY = re.compile(r"(<!-- tables -->\n).*?(<!-- end of tables -->)", re.DOTALL)
+_TABLE = re.compile(r"(<!-- packages -->\n).*?(<!-- end of packages -->)", re.DOTALL)
+_PIPELINE = re.compile(r"(<!-- tables -->\n).*?(<!-- end of tables -->)", re.DOTALL)
 _WIDTH, _HEIGHT, _GAP, _MARGIN, _TEXT = 1040, 46, 12, 16, 6.4
 _FILL = {"cli": "#dbe7f5", "spec": "#e4f0dc"}
 
 
 def layers() -> list[list[str]]:
-    """The rooms, from the top layer down; those of one layer do not import each other."""
+    """The packages, from the top layer down; those of one layer do not import each other."""
     contracts = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
         "contracts"
     ]
@@ -31,35 +31,35 @@ def layers() -> list[list[str]]:
     return [[name.strip().removeprefix("dnsteer.") for name in layer.split("|")] for layer in found]
 
 
-def purpose(room: str) -> str:
-    """What a room is for."""
-    source = (_ROOT / "generator" / "dnsteer" / room / "__init__.py").read_text(encoding="utf-8")
+def purpose(package: str) -> str:
+    """What a package is for."""
+    source = (_ROOT / "generator" / "dnsteer" / package / "__init__.py").read_text(encoding="utf-8")
     return (ast.get_docstring(ast.parse(source)) or "").split("\n")[0]
 
 
 def page(text: str) -> str:
     """docs/architecture.md with its tables made anew."""
-    rows = [f"| `{room}/` | {purpose(room)} |" for layer in layers() for room in layer]
-    made = "\n".join(["| room | what it is for |", "|---|---|", *rows])
+    rows = [f"| `{package}/` | {purpose(package)} |" for layer in layers() for package in layer]
+    made = "\n".join(["| package | what it is for |", "|---|---|", *rows])
     text = _TABLE.sub(lambda m: f"{m[1]}\n{made}\n\n{m[2]}", text)
-    way = "\n".join(f"{t.number:>4} {t.name:<10} {t.does}" for t in TABLES if t.reached)
-    return _WAY.sub(lambda m: f"{m[1]}\n```\n{way}\n```\n\n{m[2]}", text)
+    pipeline = "\n".join(f"{t.number:>4} {t.name:<10} {t.does}" for t in TABLES)
+    return _PIPELINE.sub(lambda m: f"{m[1]}\n```\n{pipeline}\n```\n\n{m[2]}", text)
 
 
 def picture() -> str:
-    """The rooms in their layers as SVG: a room imports rooms below it alone."""
+    """The packages in their layers as SVG: a package imports packages below it alone."""
     boxes, y = [], _MARGIN + 20.0
     for layer in layers():
         width = (_WIDTH - 2 * _MARGIN - _GAP * (len(layer) - 1)) / len(layer)
-        for i, room in enumerate(layer):
+        for i, package in enumerate(layer):
             x = _MARGIN + i * (width + _GAP)
-            what = purpose(room)
+            what = purpose(package)
             most = int((width - 20) / _TEXT)
             shown = what if len(what) <= most else what[: most - 3].rstrip(" ,:;.") + " ..."
-            fill = _FILL.get(room, "#f4f1ea")
+            fill = _FILL.get(package, "#f4f1ea")
             boxes.append(
                 f'<rect x="{x:.0f}" y="{y:.0f}" width="{width:.0f}" height="{_HEIGHT}" rx="4" fill="{fill}" stroke="#555"/>\n'
-                f'<text x="{x + 10:.0f}" y="{y + 18:.0f}" font-weight="bold">{escape(room)}/</text>\n'
+                f'<text x="{x + 10:.0f}" y="{y + 18:.0f}" font-weight="bold">{escape(package)}/</text>\n'
                 f'<text x="{x + 10:.0f}" y="{y + 36:.0f}" font-size="12">{escape(shown.replace("`", ""))}</text>'
             )
         y += _HEIGHT + _GAP
@@ -68,7 +68,7 @@ def picture() -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height:.0f}" width="{_WIDTH}" height="{height:.0f}" '
         'font-family="sans-serif" font-size="14" fill="#222">\n'
         f'<rect width="{_WIDTH}" height="{height:.0f}" fill="#fff"/>\n'
-        f'<text x="{_MARGIN}" y="{_MARGIN + 6}" font-size="12">generator/dnsteer/: a room imports rooms below it, never above or '
+        f'<text x="{_MARGIN}" y="{_MARGIN + 6}" font-size="12">generator/dnsteer/: a package imports packages below it, never above or '
         "beside it</text>\n"
     )
     return head + "\n".join(boxes) + "\n</svg>\n"
