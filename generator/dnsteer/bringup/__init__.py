@@ -1,1 +1,1 @@
-"""Scripts and units that prepare a machine for a spec's switch, and the check that it is ready."""
+"""Scripts and units that prepare a machine for a spec's switch."""

@@ -1,1 +1,1 @@
-"""Verbs that change a running switch: `apply`, `rollback`, `restore`, `drain`, `down`, `reconcile`."""
+"""Verbs that change a running switch, from `apply` to `reconcile`."""

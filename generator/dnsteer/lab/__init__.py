@@ -1,4 +1,4 @@
-"""A network in namespaces with real DNS servers, to run a spec under real traffic."""
+"""Real DNS servers and load in network namespaces, around a spec's switch."""
 
 from dnsteer.lab.errors import (
     CommandError,

@@ -1,1 +1,1 @@
-"""Proof on a private switch: sends packets and compares the output with what the spec demands."""
+"""Sends packets through a private switch and checks every byte."""
