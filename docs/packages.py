@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from html import escape
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from dnsteer.tables.order import TABLES
 _ROOT = Path(__file__).resolve().parents[1]
 _TABLE = re.compile(r"(<!-- packages -->\n).*?(<!-- end of packages -->)", re.DOTALL)
 _PIPELINE = re.compile(r"(<!-- tables -->\n).*?(<!-- end of tables -->)", re.DOTALL)
-_WIDTH, _HEIGHT, _GAP, _MARGIN, _TEXT = 1040, 46, 12, 16, 6.4
+_WIDTH, _HEIGHT, _LINE, _GAP, _MARGIN, _TEXT = 1040, 46, 15, 12, 16, 6.4
 _FILL = {"cli": "#dbe7f5", "spec": "#e4f0dc"}
 
 
@@ -51,18 +52,20 @@ def picture() -> str:
     boxes, y = [], _MARGIN + 20.0
     for layer in layers():
         width = (_WIDTH - 2 * _MARGIN - _GAP * (len(layer) - 1)) / len(layer)
-        for i, package in enumerate(layer):
+        texts = [textwrap.wrap(purpose(package).replace("`", ""), int((width - 20) / _TEXT)) for package in layer]
+        tall = _HEIGHT + _LINE * (max(map(len, texts)) - 1)
+        for i, (package, text) in enumerate(zip(layer, texts, strict=True)):
             x = _MARGIN + i * (width + _GAP)
-            what = purpose(package)
-            most = int((width - 20) / _TEXT)
-            shown = what if len(what) <= most else what[: most - 3].rstrip(" ,:;.") + " ..."
             fill = _FILL.get(package, "#f4f1ea")
             boxes.append(
-                f'<rect x="{x:.0f}" y="{y:.0f}" width="{width:.0f}" height="{_HEIGHT}" rx="4" fill="{fill}" stroke="#555"/>\n'
-                f'<text x="{x + 10:.0f}" y="{y + 18:.0f}" font-weight="bold">{escape(package)}/</text>\n'
-                f'<text x="{x + 10:.0f}" y="{y + 36:.0f}" font-size="12">{escape(shown.replace("`", ""))}</text>'
+                f'<rect x="{x:.0f}" y="{y:.0f}" width="{width:.0f}" height="{tall}" rx="4" fill="{fill}" stroke="#555"/>\n'
+                f'<text x="{x + 10:.0f}" y="{y + 18:.0f}" font-weight="bold">{escape(package)}/</text>'
             )
-        y += _HEIGHT + _GAP
+            boxes += [
+                f'<text x="{x + 10:.0f}" y="{y + 36 + _LINE * n:.0f}" font-size="12">{escape(line)}</text>'
+                for n, line in enumerate(text)
+            ]
+        y += tall + _GAP
     height = y + _MARGIN - _GAP
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height:.0f}" width="{_WIDTH}" height="{height:.0f}" '
