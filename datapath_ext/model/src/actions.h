@@ -43,14 +43,14 @@ struct action_set {
 };
 
 /* How the entry's actions are read. */
-enum bake_mode {
-    BAKE_SHAPE, /* no entry yet: only check the template */
-    BAKE_ENTRY, /* all ones in the template are the entry's; `entry` may be NULL if there are none */
-    BAKE_LITERAL, /* the template is the entry's own: every value is meant */
+enum compile_mode {
+    COMPILE_SHAPE, /* no entry yet: only check the template */
+    COMPILE_ENTRY, /* all ones in the template are the entry's; `entry` may be NULL if there are none */
+    COMPILE_LITERAL, /* the template is the entry's own: every value is meant */
 };
 
 /* The set must be cleared, also after an error. */
-doca_error_t actions_bake(const struct action_template *shape, enum bake_mode mode,
+doca_error_t actions_compile(const struct action_template *shape, enum compile_mode mode,
                           const struct doca_flow_actions *entry, struct doca_flow_port *port, struct action_set *set);
 void actions_clear(struct action_set *set);
 

@@ -1,3 +1,4 @@
+/* Actions on a packet: the operations are done in order, then checksums are corrected. */
 #include <string.h>
 
 #include "actions.h"

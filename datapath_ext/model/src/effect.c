@@ -1,3 +1,4 @@
+/* What an entry does to its packets: actions, forwarding, counters and meters; and the budgets that these take. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,7 +56,7 @@ doca_error_t effect_create(struct doca_flow_pipe *pipe, uint8_t action_idx, cons
         if (action_idx >= pipe->cfg.template_count)
             return refuse(DOCA_ERROR_INVALID_VALUE, "action_idx %u; pipe %s has %zu action templates", action_idx,
                           pipe->cfg.name, pipe->cfg.template_count);
-        result = actions_bake(&pipe->cfg.templates[action_idx], BAKE_ENTRY, actions, pipe->cfg.port,
+        result = actions_compile(&pipe->cfg.templates[action_idx], COMPILE_ENTRY, actions, pipe->cfg.port,
                               &effect->actions);
     } else if (actions != NULL && !bytes_are(&actions->outer, sizeof(actions->outer), 0)) {
         result = unproven("actions of an entry of pipe %s, which has no templates: they do nothing", pipe->cfg.name);
@@ -70,7 +71,7 @@ doca_error_t effect_create_literal(struct doca_flow_pipe *pipe, const struct act
     doca_error_t result;
 
     memset(effect, 0, sizeof(*effect));
-    result = actions_bake(actions, BAKE_LITERAL, NULL, pipe->cfg.port, &effect->actions);
+    result = actions_compile(actions, COMPILE_LITERAL, NULL, pipe->cfg.port, &effect->actions);
     return finish(pipe, monitor, fwd, result, effect);
 }
 

@@ -15,7 +15,7 @@ void entry_release(struct doca_flow_pipe_entry *entry)
         entry->update = NULL;
     }
     effect_clear(port, &entry->effect);
-    list_clear_baked(port, entry);
+    list_clear_compiled(port, entry);
     matcher_clear(&entry->matcher);
     free(entry->key);
     free(entry->key_mask);

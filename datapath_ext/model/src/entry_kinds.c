@@ -244,7 +244,7 @@ doca_error_t doca_flow_pipe_ordered_list_add_entry(uint16_t pipe_queue, struct d
                         pipe->cfg.nr_entries);
     if (result == DOCA_SUCCESS) {
         new->index = idx;
-        result = list_bake(pipe, ordered_list, new);
+        result = list_compile(pipe, ordered_list, new);
     }
     if (result == DOCA_SUCCESS)
         result = forward_merge(pipe, fwd, &new->effect.forward);

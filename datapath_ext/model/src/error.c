@@ -1,3 +1,4 @@
+/* Names and descriptions of errors. */
 #include <doca_error.h>
 
 #include <stddef.h>

@@ -56,20 +56,20 @@ void list_clear(struct list *list)
     memset(list, 0, sizeof(*list));
 }
 
-static doca_error_t bake_element(struct doca_flow_port *port, const struct list_element *shape,
-                                 const struct doca_flow_ordered_list_element *given, struct baked_element *baked)
+static doca_error_t compile_element(struct doca_flow_port *port, const struct list_element *shape,
+                                 const struct doca_flow_ordered_list_element *given, struct compiled_element *compiled)
 {
-    baked->type = shape->type;
+    compiled->type = shape->type;
     if (given->type != shape->type)
         return refuse(DOCA_ERROR_INVALID_VALUE, "ordered list element of type %d where the pipe has type %d",
                       (int)given->type, (int)shape->type);
     switch (shape->type) {
     case DOCA_FLOW_ORDERED_LIST_ELEMENT_ACTIONS:
-        return actions_bake(&shape->actions, BAKE_ENTRY, given->actions, port, &baked->actions);
+        return actions_compile(&shape->actions, COMPILE_ENTRY, given->actions, port, &compiled->actions);
     case DOCA_FLOW_ORDERED_LIST_ELEMENT_MONITOR:
-        return watch_create(port, &shape->monitor, given->monitor, &baked->watch);
+        return watch_create(port, &shape->monitor, given->monitor, &compiled->watch);
     case DOCA_FLOW_ORDERED_LIST_ELEMENT_NAT64:
-        baked->actions.nat64 = shape->nat64.original_l3_type; /* the pipe's rules; public entries bring zeros */
+        compiled->actions.nat64 = shape->nat64.original_l3_type; /* the pipe's rules; public entries bring zeros */
         return DOCA_SUCCESS;
     case DOCA_FLOW_ORDERED_LIST_ELEMENT_CRYPTO:
     default:
@@ -77,7 +77,7 @@ static doca_error_t bake_element(struct doca_flow_port *port, const struct list_
     }
 }
 
-doca_error_t list_bake(struct doca_flow_pipe *pipe, const struct doca_flow_ordered_list *list,
+doca_error_t list_compile(struct doca_flow_pipe *pipe, const struct doca_flow_ordered_list *list,
                        struct doca_flow_pipe_entry *entry)
 {
     const struct list *shape;
@@ -95,12 +95,12 @@ doca_error_t list_bake(struct doca_flow_pipe *pipe, const struct doca_flow_order
         return refuse(DOCA_ERROR_NO_MEMORY, "no memory for an ordered list");
     for (uint32_t i = 0; i < shape->size && result == DOCA_SUCCESS; i++) {
         entry->element_count++;
-        result = bake_element(pipe->cfg.port, &shape->elements[i], &list->elements[i], &entry->elements[i]);
+        result = compile_element(pipe->cfg.port, &shape->elements[i], &list->elements[i], &entry->elements[i]);
     }
     return result;
 }
 
-void list_clear_baked(struct doca_flow_port *port, struct doca_flow_pipe_entry *entry)
+void list_clear_compiled(struct doca_flow_port *port, struct doca_flow_pipe_entry *entry)
 {
     for (uint32_t i = 0; i < entry->element_count; i++) {
         actions_clear(&entry->elements[i].actions);

@@ -104,7 +104,7 @@ struct watch {
     uint32_t aging_sec;
 };
 
-struct baked_element {
+struct compiled_element {
     enum doca_flow_ordered_list_element_type type;
     struct action_set actions;
     struct watch watch;
@@ -135,7 +135,7 @@ struct doca_flow_pipe_entry {
     struct condition condition;
     uint32_t priority; /* CONTROL, ACL: 0 first; LPM: unset bits of the mask */
     uint32_t index;    /* HASH, ORDERED_LIST */
-    struct baked_element *elements;
+    struct compiled_element *elements;
     uint32_t element_count;
 };
 
@@ -177,9 +177,9 @@ bool watch_packet(struct watch *watch, struct packet *packet);
 /* list.c */
 doca_error_t list_copy(const struct doca_flow_ordered_list *list, struct list *copy);
 void list_clear(struct list *list);
-doca_error_t list_bake(struct doca_flow_pipe *pipe, const struct doca_flow_ordered_list *list,
+doca_error_t list_compile(struct doca_flow_pipe *pipe, const struct doca_flow_ordered_list *list,
                        struct doca_flow_pipe_entry *entry);
-void list_clear_baked(struct doca_flow_port *port, struct doca_flow_pipe_entry *entry);
+void list_clear_compiled(struct doca_flow_port *port, struct doca_flow_pipe_entry *entry);
 
 /* pipe_cfg.c */
 doca_error_t pipe_cfg_copy(const struct doca_flow_pipe_cfg *cfg, struct doca_flow_pipe_cfg *copy);

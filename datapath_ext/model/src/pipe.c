@@ -1,3 +1,4 @@
+/* Pipes: checked against what hardware is known to take, created, destroyed, queried. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,7 +88,7 @@ static doca_error_t check_templates(const struct doca_flow_pipe *pipe)
     for (size_t i = 0; i < pipe->cfg.template_count && result == DOCA_SUCCESS; i++) {
         struct action_set set;
 
-        result = actions_bake(&pipe->cfg.templates[i], BAKE_SHAPE, NULL, pipe->cfg.port, &set);
+        result = actions_compile(&pipe->cfg.templates[i], COMPILE_SHAPE, NULL, pipe->cfg.port, &set);
         if (result == DOCA_SUCCESS)
             result = check_template(pipe, &set);
         actions_clear(&set);
@@ -98,7 +99,7 @@ static doca_error_t check_templates(const struct doca_flow_pipe *pipe)
 
             if (pipe->cfg.lists[l].elements[i].type != DOCA_FLOW_ORDERED_LIST_ELEMENT_ACTIONS)
                 continue;
-            result = actions_bake(&pipe->cfg.lists[l].elements[i].actions, BAKE_SHAPE, NULL, pipe->cfg.port, &set);
+            result = actions_compile(&pipe->cfg.lists[l].elements[i].actions, COMPILE_SHAPE, NULL, pipe->cfg.port, &set);
             actions_clear(&set);
         }
     return result;

@@ -1,3 +1,4 @@
+/* Counters and meters of pipes and entries. */
 #include <string.h>
 
 #include "objects.h"

@@ -7,9 +7,9 @@
 #include "core.h"
 #include "shared.h"
 
-struct baking {
+struct compilation {
     const struct action_template *shape;
-    enum bake_mode mode;
+    enum compile_mode mode;
     const struct doca_flow_actions *entry;
     struct action_set *set;
 };
@@ -68,9 +68,9 @@ static bool is_added_to(const struct action_template *shape, struct place place)
     return false;
 }
 
-static doca_error_t bake_field(struct baking *baking, struct place place)
+static doca_error_t compile_field(struct compilation *work, struct place place)
 {
-    const struct action_template *shape = baking->shape;
+    const struct action_template *shape = work->shape;
     const uint8_t *value = value_in(&shape->actions, place);
     const uint8_t *mask = shape->has_mask ? value_in(&shape->mask, place) : NULL;
     size_t size = place.field->size;
@@ -90,21 +90,21 @@ static doca_error_t bake_field(struct baking *baking, struct place place)
         if (result != DOCA_SUCCESS)
             return result;
     }
-    if (baking->mode != BAKE_LITERAL && field_all_ones(place.field, value)) {
-        if (baking->mode == BAKE_SHAPE)
+    if (work->mode != COMPILE_LITERAL && field_all_ones(place.field, value)) {
+        if (work->mode == COMPILE_SHAPE)
             return DOCA_SUCCESS;
-        if (baking->entry == NULL)
+        if (work->entry == NULL)
             return refuse(DOCA_ERROR_INVALID_VALUE, "no actions, but the template leaves %s to the entry",
                           place_name(place));
-        value = value_in(baking->entry, place);
+        value = value_in(work->entry, place);
     }
     memcpy(op.value, value, size);
-    return add_op(baking->set, &op);
+    return add_op(work->set, &op);
 }
 
-static doca_error_t bake_fields(struct baking *baking)
+static doca_error_t compile_fields(struct compilation *work)
 {
-    const struct action_template *shape = baking->shape;
+    const struct action_template *shape = work->shape;
     enum doca_flow_l3_type l3 = shape->actions.outer.l3_type;
     enum doca_flow_l4_type_ext l4 = shape->actions.outer.l4_type_ext;
     static const enum section order[] = {SECTION_META, SECTION_OUTER, SECTION_TUN};
@@ -122,7 +122,7 @@ static doca_error_t bake_fields(struct baking *baking)
             continue;
         for (size_t i = 0; i < count && result == DOCA_SUCCESS; i++)
             if (order[s] != SECTION_OUTER || field_selected(&fields[i], l3, l4))
-                result = bake_field(baking, (struct place){order[s], &fields[i]});
+                result = compile_field(work, (struct place){order[s], &fields[i]});
     }
     return result;
 }
@@ -150,7 +150,7 @@ static doca_error_t check_sequence(const struct action_set *set, const struct op
     return DOCA_SUCCESS;
 }
 
-static doca_error_t bake_desc(struct baking *baking, const struct doca_flow_action_desc *desc)
+static doca_error_t compile_desc(struct compilation *work, const struct doca_flow_action_desc *desc)
 {
     struct op op = {.width = desc->field_op.width, .has_src = desc->field_op.src.field_string != NULL};
     doca_error_t result;
@@ -173,26 +173,26 @@ static doca_error_t bake_desc(struct baking *baking, const struct doca_flow_acti
     if (op.width < 128 && (op.dst.field->width == 128 || (op.has_src && op.src.field->width == 128)))
         result = unproven("a descriptor on part of an IPv6 address; the order of its halves is not known");
     if (result == DOCA_SUCCESS)
-        result = check_sequence(baking->set, &op);
+        result = check_sequence(work->set, &op);
     if (result != DOCA_SUCCESS)
         return result;
     if (op.kind == OP_ADD && !op.has_src) {
-        const uint8_t *own = value_in(&baking->shape->actions, op.dst);
+        const uint8_t *own = value_in(&work->shape->actions, op.dst);
 
         /* A constant of the template, even of all ones: that is how -1 is written. 0 leaves it to the entry. */
-        if (bytes_are(own, op.dst.field->size, 0) && baking->entry != NULL && baking->mode == BAKE_ENTRY) {
+        if (bytes_are(own, op.dst.field->size, 0) && work->entry != NULL && work->mode == COMPILE_ENTRY) {
             result = unproven("an addend that the entry brings; public programs put it into the template");
-            own = value_in(baking->entry, op.dst);
+            own = value_in(work->entry, op.dst);
         }
         memcpy(op.value, own, op.dst.field->size);
     }
-    return result == DOCA_SUCCESS ? add_op(baking->set, &op) : result;
+    return result == DOCA_SUCCESS ? add_op(work->set, &op) : result;
 }
 
-static doca_error_t bake_decap(struct baking *baking, struct doca_flow_port *port)
+static doca_error_t compile_decap(struct compilation *work, struct doca_flow_port *port)
 {
-    const struct doca_flow_actions *shape = &baking->shape->actions;
-    struct action_set *set = baking->set;
+    const struct doca_flow_actions *shape = &work->shape->actions;
+    struct action_set *set = work->set;
     uint32_t id = shape->shared_decap_id;
 
     if (shape->decap_type == DOCA_FLOW_RESOURCE_TYPE_NONE)
@@ -200,24 +200,24 @@ static doca_error_t bake_decap(struct baking *baking, struct doca_flow_port *por
     set->decap = true;
     if (shape->decap_type == DOCA_FLOW_RESOURCE_TYPE_NON_SHARED) {
         set->own_decap = true;
-        if (baking->mode == BAKE_ENTRY && baking->entry == NULL && decap_is_changeable(&shape->decap_cfg))
+        if (work->mode == COMPILE_ENTRY && work->entry == NULL && decap_is_changeable(&shape->decap_cfg))
             return refuse(DOCA_ERROR_INVALID_VALUE, "no actions, but the template leaves the Ethernet header of its "
                           "decap to the entry");
         return decap_build(&shape->decap_cfg,
-                           baking->mode == BAKE_ENTRY && baking->entry != NULL ? &baking->entry->decap_cfg : NULL,
+                           work->mode == COMPILE_ENTRY && work->entry != NULL ? &work->entry->decap_cfg : NULL,
                            &set->decap_header);
     }
-    if (id == UINT32_MAX && baking->mode == BAKE_SHAPE)
+    if (id == UINT32_MAX && work->mode == COMPILE_SHAPE)
         return DOCA_SUCCESS;
-    if (id == UINT32_MAX && baking->entry != NULL)
-        id = baking->entry->shared_decap_id;
+    if (id == UINT32_MAX && work->entry != NULL)
+        id = work->entry->shared_decap_id;
     return shared_decap(port, id, &set->decap_header);
 }
 
-static doca_error_t bake_encap(struct baking *baking, struct doca_flow_port *port)
+static doca_error_t compile_encap(struct compilation *work, struct doca_flow_port *port)
 {
-    const struct doca_flow_actions *shape = &baking->shape->actions;
-    struct action_set *set = baking->set;
+    const struct doca_flow_actions *shape = &work->shape->actions;
+    struct action_set *set = work->set;
     uint32_t id = shape->shared_encap_id;
 
     if (shape->encap_type == DOCA_FLOW_RESOURCE_TYPE_NONE)
@@ -225,24 +225,24 @@ static doca_error_t bake_encap(struct baking *baking, struct doca_flow_port *por
     set->encap = true;
     if (shape->encap_type == DOCA_FLOW_RESOURCE_TYPE_NON_SHARED) {
         set->own_encap = true;
-        if (baking->mode == BAKE_ENTRY && baking->entry == NULL && encap_is_changeable(&shape->encap_cfg))
+        if (work->mode == COMPILE_ENTRY && work->entry == NULL && encap_is_changeable(&shape->encap_cfg))
             return refuse(DOCA_ERROR_INVALID_VALUE, "no actions, but the template leaves values of its encap to the "
                           "entry");
         return encap_build(&shape->encap_cfg,
-                           baking->mode == BAKE_ENTRY && baking->entry != NULL ? &baking->entry->encap_cfg : NULL,
+                           work->mode == COMPILE_ENTRY && work->entry != NULL ? &work->entry->encap_cfg : NULL,
                            &set->encap_header);
     }
-    if (id == UINT32_MAX && baking->mode == BAKE_SHAPE)
+    if (id == UINT32_MAX && work->mode == COMPILE_SHAPE)
         return DOCA_SUCCESS;
-    if (id == UINT32_MAX && baking->entry != NULL)
-        id = baking->entry->shared_encap_id;
+    if (id == UINT32_MAX && work->entry != NULL)
+        id = work->entry->shared_encap_id;
     return shared_encap(port, id, &set->encap_header);
 }
 
-static doca_error_t bake_rest(struct baking *baking)
+static doca_error_t compile_rest(struct compilation *work)
 {
-    const struct doca_flow_actions *shape = &baking->shape->actions;
-    struct action_set *set = baking->set;
+    const struct doca_flow_actions *shape = &work->shape->actions;
+    struct action_set *set = work->set;
     bool outer = false;
 
     set->pop_vlan = shape->pop_vlan;
@@ -250,8 +250,8 @@ static doca_error_t bake_rest(struct baking *baking)
     if (shape->has_push) {
         doca_be16_t tci = shape->push.vlan.vlan_hdr.tci;
 
-        if (tci == UINT16_MAX && baking->mode == BAKE_ENTRY && baking->entry != NULL)
-            tci = baking->entry->push.vlan.vlan_hdr.tci;
+        if (tci == UINT16_MAX && work->mode == COMPILE_ENTRY && work->entry != NULL)
+            tci = work->entry->push.vlan.vlan_hdr.tci;
         set->push_vlan = true;
         set->push_type = DOCA_BETOH16(shape->push.vlan.eth_type);
         set->push_tci = DOCA_BETOH16(tci);
@@ -262,29 +262,29 @@ static doca_error_t bake_rest(struct baking *baking)
         outer = outer || set->ops[i].dst.section == SECTION_OUTER;
     if (outer)
         return unproven("nat64 beside changes of headers in one template; their order is not known, use two pipes");
-    return baking->mode == BAKE_SHAPE
+    return work->mode == COMPILE_SHAPE
                ? unproven("actions.nat64; public programs use the ordered list's NAT64 element")
                : DOCA_SUCCESS;
 }
 
-doca_error_t actions_bake(const struct action_template *shape, enum bake_mode mode,
+doca_error_t actions_compile(const struct action_template *shape, enum compile_mode mode,
                           const struct doca_flow_actions *entry, struct doca_flow_port *port, struct action_set *set)
 {
-    struct baking baking = {.shape = shape, .mode = mode, .entry = entry, .set = set};
+    struct compilation work = {.shape = shape, .mode = mode, .entry = entry, .set = set};
     doca_error_t result;
 
     memset(set, 0, sizeof(*set));
     result = check_known(&shape->actions, shape->has_mask ? &shape->mask : &shape->actions);
     if (result == DOCA_SUCCESS)
-        result = bake_decap(&baking, port);
+        result = compile_decap(&work, port);
     if (result == DOCA_SUCCESS)
-        result = bake_fields(&baking);
+        result = compile_fields(&work);
     for (unsigned i = 0; i < shape->desc_count && result == DOCA_SUCCESS; i++)
-        result = bake_desc(&baking, &shape->descs[i]);
+        result = compile_desc(&work, &shape->descs[i]);
     if (result == DOCA_SUCCESS)
-        result = bake_encap(&baking, port);
+        result = compile_encap(&work, port);
     if (result == DOCA_SUCCESS)
-        result = bake_rest(&baking);
+        result = compile_rest(&work);
     return result;
 }
 
