@@ -14,8 +14,8 @@ from dnsteer.bringup.inspection.items import inspect
 from dnsteer.bringup.inspection.machine import Machine
 from dnsteer.card.scalable_functions import CardFunction
 from dnsteer.spec.errors import SpecError
+from tests.unit.bluefield import REMOTE, BlueField
 from tests.unit.bringup_cases import DOCA, analyzed, setup, written
-from tests.unit.test_bringup_check import REMOTE, BlueField
 from tests.unit.test_bringup_scripts import P0
 
 EXT = """\
