@@ -258,7 +258,7 @@ def test_diagnostics_of_two_bridges_note_what_could_not_be_had(deployed: Site) -
     assert json.loads(texts["history-br-dns.json"])["current"]
     assert texts["folder-next.yaml"] == "# not applied\n"
     assert "cookie=0xd453" in texts["flows-br-dns.txt"]
-    assert {"flows-br-two.txt", "journal-dnsteer-restore.txt", "journal-dnsteer-due.txt"} <= set(texts)
+    assert {"flows-br-two.txt", "journal-dnsteer-restore.txt", "journal-dnsteer-reconcile.txt"} <= set(texts)
     assert "br-dns" in texts["ovs-vsctl-show.txt"]
     assert "netdev@ovs-netdev" in texts["dpif-show.txt"]
     assert "ovsdb-server.log: FAILED, exit code 1" in texts["SUMMARY"]

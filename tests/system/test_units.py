@@ -43,7 +43,7 @@ def commands(file: str, key: str) -> list[str]:
 (ARM,) = commands("ovs-vswitchd.service.d/dnsteer.conf", "ExecStartPre")
 (RESTORE,) = commands("dnsteer-restore.service", "ExecStart")
 (AFTERWARDS,) = commands("dnsteer-restore.service", "ExecStopPost")
-(DUE,) = commands("dnsteer-due.service", "ExecStart")
+(RECONCILE,) = commands("dnsteer-reconcile.service", "ExecStart")
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_every_file_is_one_that_the_install_runbook_copies() -> None:
 def test_the_command_lines_work(applied: Switch, dnsteer: Path) -> None:
     lines = [m[0] for f in FILES for m in SETTING.finditer(f.read_text()) if m[1].startswith("Exec")]
     assert len(lines) == 4, lines
-    for command in (ARM, RESTORE, DUE, AFTERWARDS):
+    for command in (ARM, RESTORE, RECONCILE, AFTERWARDS):
         done = run(command, dnsteer, applied)
         assert done.returncode == 0, (command, done.stderr)
     assert not waits(applied)
