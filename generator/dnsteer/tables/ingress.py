@@ -51,15 +51,13 @@ def rows(ctx: Context) -> Iterator[PortRow]:
 TABLE = Table(
     name="ingress",
     matches="port, ethertype, destination MAC",
-    does="sorts packets into neighbour requests, echo requests, queries (to the balancer's MAC) and answers (to the gateways' MAC)",
+    does="sorts neighbour requests, echo requests, queries (to the balancer's MAC) and answers (to the gateways' MAC)",
     uses={"ports": PortRow, "exits": ExitRow},
     rows=rows,
     registers=(
         Register("path", 4, "1 query, 2 answer", "egress", values={"query": QUERY, "answer": ANSWER}),
         Register("side", 6, "1 when the packet arrived on an uplink", "echo", values={"uplink": 1}),
-        Register(
-            "out", 5, "number of the output port; 0: the port that the packet arrived on", "egress", values={"same": OUT_SAME}
-        ),
+        Register("out", 5, "number of the output port; 0: the ingress port", "egress", values={"same": OUT_SAME}),
         *(
             Register(f"scratch{n}", 12 + n, "never matched: fields are copied here to unwildcard them", "egress")
             for n in range(4)
