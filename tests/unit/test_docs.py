@@ -26,13 +26,14 @@ GLOBAL = {"--help", "--install-completion", "--show-completion"}
 
 @functools.cache
 def options() -> dict[str, set[str]]:
-    """The options of every verb; those of a verb in a group under both words."""
+    """The options of every verb that `--help` shows; those of a verb in a group under both words."""
     found: dict[str, set[str]] = {}
 
     def walk(command: Any, name: str) -> None:
         found[name] = {o for p in command.params for o in (*p.opts, *p.secondary_opts) if o.startswith("-")}
         for child, value in getattr(command, "commands", {}).items():
-            walk(value, f"{name} {child}".strip())
+            if not value.hidden:
+                walk(value, f"{name} {child}".strip())
 
     walk(typer.main.get_command(application()), "")
     return found
