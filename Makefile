@@ -19,7 +19,8 @@ extension: setup ## build the DOCA Flow program on its software model, as check,
 demo: extension ## the main job: prove, run in a lab, load with real DNS queries (root)
 	@scripts/demo.sh $(SPEC) $(DB)
 
-test: extension lint ext ## lint and all tests (system tests need root)
+test: extension ## lint and all tests (system tests need root)
+	@$(MAKE) -j 2 --output-sync=target lint ext
 	$(BIN)/python -m pytest -n auto
 
 test-quick: extension ## for work in progress: unit tests and the most telling packet tests, at most 90 s

@@ -106,7 +106,7 @@ def pytest_xdist_auto_num_workers() -> int:
     return 2 * len(os.sched_getaffinity(0))
 
 
-OWN_NETWORK = ("decap", "lab_topology", "runbook_proof", "runbook_variables")
+OWN_NETWORK = ("decap", "lab_topology", "runbook_proof", "runbook_units", "runbook_variables")
 """System tests with namespaces of their own, or none. All others use the machine's one lab, or change the machine."""
 LONGEST = (
     "system",
