@@ -1,4 +1,4 @@
-"""What the spec accepts: findings are marked with its reason, and entries that accept nothing are found."""
+"""The spec's `lint.accept` entries: mark the findings that they cover, and report entries that cover none."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ NOTHING_TO_ACCEPT = Code("DNS050", Severity.WARNING, "A finding is accepted that
 def mark_accepted(
     findings: Iterable[LintFinding], loaded: Loaded, known: Collection[str], *, own_flavor: bool = True
 ) -> list[LintFinding]:
-    """The findings, those that the spec accepts marked, and with them entries that accept nothing.
+    """Return the findings, accepted ones marked with the spec's reason, plus a finding for each entry that covers none.
 
-    *known* are all codes. By another flavor than the spec's own, an entry may well be for what is not found now.
+    *known* are all codes. Without *own_flavor* (lint judged another flavor than the spec's) unused entries are not
+    reported, since they may be for findings of the spec's own flavor.
     """
     entries = loaded.spec.lint.accept
     used: set[int] = set()

@@ -1,4 +1,4 @@
-"""What finders look at: the examined spec, its totals, and the bound of its masks."""
+"""The input of the finders: the examined spec, its totals and its mask bound."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
 
 SWITCH: Path = ("switch",)
-"""The place of findings about no single object."""
+"""The path of findings about the switch rather than one VIP or pool."""
 _SHOWN_FLOWS = 3
 
 
 @dataclass(frozen=True)
 class LintContext:
-    """An examined spec. *flows* and *rules* are the datapath flows and hardware rules of all that was sent."""
+    """An examined spec. *flows* and *rules* are the numbers of datapath flows and hardware rules for all test traffic."""
 
     examination: Examination
     bound: MaskBound
@@ -32,7 +32,7 @@ class LintContext:
 
     @classmethod
     def of(cls, examination: Examination) -> LintContext:
-        """The context of an examination."""
+        """Compute the totals and the mask bound of an examination."""
         flows, rules = examination.flow_count(examination.judged), examination.rule_count(examination.judged)
         return cls(examination, mask_bound(examination.plan), flows, rules)
 
@@ -60,7 +60,7 @@ class LintContext:
         self, code: Code, path: Path, text: str, advice: str = "",
         judged: Iterable[JudgedFlow] = (), reasons: tuple[Reason, ...] = (),
     ) -> LintFinding:  # fmt: skip
-        """A finding about *path* of the spec, with the reasons of *judged* and the first of their flows."""
+        """Return a finding about *path* of the spec, with *reasons* or those of *judged*, and up to three example flows."""
         flows = list(judged)
         shown = tuple(j.flow.text for j in flows[:_SHOWN_FLOWS])
         line = self.loaded.document.line(path)

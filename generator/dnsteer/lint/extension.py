@@ -1,4 +1,4 @@
-"""Findings about what goes through the extension: that lint cannot judge it, what it costs, and what it does not do."""
+"""Findings about traffic through the extension: lint cannot judge its offload, it costs passes, and drops fragments."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ NO_FUNCTIONS = Code("DNS063", Severity.WARNING, "The extension has no scalable f
 
 _AT: Path = ("switch", "extension")
 ANSWER_BYTES = 1232
-"""DNS messages over UDP that are no fragments in IPv6 (DNS flag day 2020)."""
+"""Largest DNS message over UDP that is not fragmented in IPv6 (DNS flag day 2020)."""
 _FAMILIES = {"ipv4": "IPv4", "ipv6": "IPv6"}
 
 
 @finder(EXTENSION, ESWITCH_TWICE, TRANSLATED_FRAGMENTS, NO_FUNCTIONS)
 def extension_services(context: LintContext) -> Iterator[LintFinding]:
-    """All findings about the extension; none where the spec has none, or no VIP needs it."""
+    """Yield the findings about the extension; none if the spec has no extension or no VIP uses it."""
     part = context.plan.extension
     if part is None or not part.services:
         return
@@ -104,7 +104,7 @@ def _advice(*, siit: bool) -> str:
 
 
 def _without_functions(context: LintContext) -> Iterator[LintFinding]:
-    """Where the flavor, or a port, makes a pair of scalable functions impossible."""
+    """Report a flavor, or a port of the extension, with which the extension cannot have scalable functions."""
     switch, flavor = context.spec.switch, Flavor(context.profile.flavor)
     if flavor is Flavor.OVS_NETDEV:
         if switch.hardware is not None:
@@ -120,7 +120,7 @@ def _without_functions(context: LintContext) -> Iterator[LintFinding]:
 
 
 def _not_representors(switch: Switch, flavor: Flavor) -> Iterator[tuple[str, str]]:
-    """Ports whose device is given and is something else. Types are for the spec's own flavor."""
+    """Yield key and name of extension ports whose devargs name no representor; devargs are for the spec's own flavor."""
     part = switch.extension
     if part is None or flavor is not switch.flavor:
         return
@@ -131,7 +131,7 @@ def _not_representors(switch: Switch, flavor: Flavor) -> Iterator[tuple[str, str
 
 
 def program_summary(examination: Examination) -> str:
-    """What the program takes of hardware, in a line; empty where nothing goes through it."""
+    """Return one line on the hardware that the program needs: entries and counters; empty if no service uses it."""
     part = examination.plan.extension
     if part is None or not examination.extension_parts:
         return ""

@@ -1,4 +1,4 @@
-"""A finding of lint, its code, and the function that finds it: what every finder module is made of."""
+"""A lint finding, its code, and the finder function that yields it: the types that every finder module uses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Severity(str, Enum):
-    """How bad it is. Errors end lint with exit code 1, warnings with 2; notes are for reading."""
+    """A finding's severity. Errors make lint exit with code 1, warnings with 2; notes do not change the exit code."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -26,7 +26,7 @@ class Severity(str, Enum):
 
 @dataclass(frozen=True)
 class Code:
-    """What kind of finding it is. Codes are stable: one keeps its meaning, and is not used again when it goes.
+    """The kind of a finding. Codes are stable: a code keeps its meaning, and a retired code is never reused.
 
     Each has a page in docs/lint, which `dnsteer lint --explain CODE` prints.
     """
@@ -36,19 +36,19 @@ class Code:
     title: str
 
     def page(self) -> str:
-        """The page that explains it, as Markdown."""
+        """Return the Markdown page that explains the code."""
         return (_pages() / f"{self.code}.md").read_text(encoding="utf-8")
 
 
 def _pages() -> FilePath:
-    """The folder of the pages: inside the installed package, or in docs of a source checkout."""
+    """Return the directory of the pages: inside the installed package, or docs/lint of a source checkout."""
     packaged = FilePath(str(resources.files("dnsteer"))) / "lint_pages"
     return packaged if packaged.is_dir() else FilePath(__file__).resolve().parents[3] / "docs" / "lint"
 
 
 @dataclass(frozen=True)
 class LintFinding:
-    """One thing that lint found. *flows* are datapath flows that show it, *accepted* is why the spec accepts it."""
+    """One finding. *flows* are example datapath flows; *accepted* is the spec's reason to accept it, empty if none."""
 
     code: Code
     path: Path
@@ -61,7 +61,7 @@ class LintFinding:
 
     @property
     def open(self) -> bool:
-        """Whether somebody should do something about it."""
+        """Whether the finding needs action: neither accepted nor a note."""
         return not self.accepted and self.code.severity is not Severity.NOTE
 
     def as_json(self) -> dict[str, Any]:
@@ -85,14 +85,14 @@ Find = Callable[["LintContext"], Iterator[LintFinding]]
 
 @dataclass(frozen=True)
 class Finder:
-    """A function that finds things, and the codes of its findings. *hardware*: only where the profile has hardware."""
+    """A finder function and the codes that it may yield. *hardware*: it runs only if the profile has hardware."""
 
     find: Find
     codes: tuple[Code, ...]
     hardware: bool = False
 
     def __call__(self, context: LintContext) -> Iterator[LintFinding]:
-        """Its findings. Raises ValueError for one whose code it does not declare."""
+        """Yield the function's findings. Raises ValueError for a finding with a code that it does not declare."""
         if self.hardware and not context.profile.hardware:
             return
         for finding in self.find(context):
@@ -107,12 +107,12 @@ def finder(*codes: Code, hardware: bool = False) -> Callable[[Find], Finder]:
 
 
 def worst_first(findings: Iterable[LintFinding]) -> list[LintFinding]:
-    """The findings, accepted ones last."""
+    """Return the findings by severity, code, line and text, worst first; accepted ones come last."""
     rank = list(Severity)
     return sorted(findings, key=lambda f: (bool(f.accepted), rank.index(f.code.severity), f.code.code, f.line, f.text))
 
 
 def worst_severity(findings: Sequence[LintFinding]) -> Severity | None:
-    """The worst severity of what is not accepted; None when nothing is open."""
+    """Return the worst severity of the open findings; None when there are none."""
     open_ = [f.code.severity for f in findings if f.open]
     return min(open_, key=list(Severity).index) if open_ else None

@@ -1,4 +1,4 @@
-"""Findings about limits of all flows together: flow-limit, counters, rules, masks, zones of the connection tracker."""
+"""Findings about limits on the total over all flows: flow-limit, counters, rules, masks, connection-tracking zones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FEWER = "use fewer slots or services, or more switches"
 
 @finder(FLOW_LIMIT, COUNTERS, TABLE_SIZE, TABLES, hardware=True)
 def flow_totals(context: LintContext) -> Iterator[LintFinding]:
-    """More flows, rules or masks than the profile, or the card, has room for."""
+    """Report totals above flow-limit, above a limit of the profile or above the card's number of rules."""
     flows, rules = context.flows, context.rules
     if flows > DEFAULT_FLOW_LIMIT:
         text = f"about {flows:,} datapath flows exceed the default flow-limit of {DEFAULT_FLOW_LIMIT:,}"
@@ -59,7 +59,7 @@ def flow_totals(context: LintContext) -> Iterator[LintFinding]:
 
 
 def _card_limit(context: LintContext) -> Iterator[LintFinding]:
-    """More rules than the card is known to hold, where the spec names it."""
+    """Report more hardware rules than published for the card, where the spec names the card."""
     hardware, rules = context.spec.switch.hardware, context.rules
     facts = published(hardware).facts if hardware is not None else None
     if hardware is not None and facts is not None and rules > facts.max_entries.value:

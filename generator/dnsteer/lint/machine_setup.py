@@ -1,4 +1,4 @@
-"""Findings about what verdicts rest on besides the flows: how the machine is set up."""
+"""Findings about the machine setup that verdicts assume: offload of connection tracking, multiport eSwitch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ONE_ESWITCH = Code("DNS018", Severity.NOTE, "Offload between uplinks rests on a 
 
 @finder(HASH_AND_CONNTRACK, WITHOUT_TRACKING, ONE_ESWITCH, hardware=True)
 def setup_assumptions(context: LintContext) -> Iterator[LintFinding]:
-    """Connection tracking that is not offloaded beside a hash, and eSwitches that are one."""
+    """Report dp-hash pools that need connection-tracking offload off, and uplinks assumed to share one eSwitch."""
     limit = context.profile.limits.get("dp_hash_with_conntrack")
     pools = dp_hash_pools(context.loaded)
     if limit is not None and pools:

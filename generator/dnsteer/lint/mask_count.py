@@ -1,4 +1,4 @@
-"""Findings about masks: more than the budget, and why; and any that was observed but not computed."""
+"""Findings about masks: a bound above the budget, with its causes, and masks observed outside the computed bound."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHOWN = 200
 
 @finder(MASK_BUDGET, MASK_BOUND_WRONG)
 def mask_count(context: LintContext) -> Iterator[LintFinding]:
-    """More masks than the budget allows, or than were computed."""
+    """Report a mask bound above the budget, and observed masks that the bound does not contain."""
     examination, bound, budget = context.examination, context.bound, context.spec.lint.masks
     if bound.total > budget:
         why = "; ".join(why_many(context.loaded, bound))

@@ -1,4 +1,4 @@
-"""Findings about port scans: packets to the VIPs' addresses for ports that no service has make datapath flows that drop."""
+"""Findings about port scans: packets to a VIP's address on ports without a service create datapath flows that drop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PORTS = 1 << 16
 
 @finder(PORT_SCANS)
 def port_scans(context: LintContext) -> Iterator[LintFinding]:
-    """More datapath flows than flow-limit allows, made by somebody who scans the VIPs' ports."""
+    """Report when scans of all VIPs' ports can create more datapath flows than the flow-limit that bring-up sets."""
     by_address = scan_flows(context.plan)
     total, limit = sum(by_address.values()), flow_limit(sizes_of(context.spec, context.plan).total)
     if context.flows + total <= limit:
@@ -37,10 +37,11 @@ def port_scans(context: LintContext) -> Iterator[LintFinding]:
 
 
 def scan_flows(plan: Plan) -> dict[str, int]:
-    """Flows that scans of all ports make, by the address that is scanned; under "" those that addresses share.
+    """Return the number of datapath flows that scans of all ports create, by scanned address; "" has the shared ones.
 
-    Each drops, and matches the destination port as far as the tables unwildcard it: where the first table does so for low
-    bits alone, ports that share those of a service go on, and show the port, the address and the bits of a slot.
+    Each flow drops and matches the bits of the destination port that the tables unwildcard. Where the first table
+    unwildcards only the port's low bits, ports with the same low bits as a service's reach later tables: their flows match
+    the full port, the address and the slot's bits.
     """
     policy, uplinks = MaskPolicy(plan), sum(port.uplink for port in plan.rows.of(PortRow))
     services = Counter((s.address, s.protocol) for s in plan.rows.of(ServiceRow))
@@ -57,5 +58,5 @@ def scan_flows(plan: Plan) -> dict[str, int]:
 
 
 def _passing(kind: Kind, port_bits: int) -> int:
-    """Destination ports that get as far as the services."""
+    """Return how many destination ports pass the first table and reach the service table."""
     return len(kind.low_ports) * (_PORTS >> port_bits) if port_bits else _PORTS

@@ -1,4 +1,4 @@
-"""Reasons of judged flows as findings show them: each once, and without the values that a flow happens to have."""
+"""The reasons for verdicts on flows, as findings show them: each once, without the values of a particular flow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TELLING_VALUES = ("ipv4.frag", "ipv6.frag")
 
 
 def reasons_of(judged: Iterable[JudgedFlow]) -> tuple[Reason, ...]:
-    """The reasons of all these flows, each once, in the order of the flows' own and then of their names."""
+    """Return the reasons of these flows, each once: sorted by their earliest position in any flow, then by name."""
     rank: dict[Reason, int] = {}
     for each in judged:
         for place, reason in enumerate(each.judgement.reasons):
@@ -23,7 +23,7 @@ def reasons_of(judged: Iterable[JudgedFlow]) -> tuple[Reason, ...]:
 
 
 def without_value(reason: Reason) -> Reason:
-    """A reason without the value that a flow happens to have, unless that is what it is about."""
+    """Return *reason* without the flow's value (`udp.dst=53` becomes `udp.dst`), except where the value is the reason."""
     name = reason.name.partition("=")[0]
     if name in _TELLING_VALUES or name == reason.name:
         return reason
@@ -31,16 +31,16 @@ def without_value(reason: Reason) -> Reason:
 
 
 def first_reason(judged: JudgedFlow) -> str:
-    """The first reason why hardware does not take a flow, the same for flows that differ in values only."""
+    """Return the main reason why a flow is not in hardware; flows that differ only in values get the same text."""
     reasons = judged.judgement.reasons
     if not reasons:
         return "no reason known"
-    # What the switch's own process does is the reason where there are several.
+    # If one of several reasons is that ovs-vswitchd itself must handle the packet, that is the main one.
     return without_value(next((r for r in reasons if r.name == "userspace"), reasons[0])).text
 
 
 def limit_reason(name: LimitName, limit: Limit) -> Reason:
-    """What a limit of the profile says, as a reason."""
+    """Return a limit of the profile as a Reason."""
     verdict = "no" if limit.verdict == "split" else limit.verdict
     return Reason(
         "limit", name, verdict, limit.note or f"at most {limit.value} {limit.unit}", limit.source, limit.certainty

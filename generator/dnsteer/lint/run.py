@@ -1,4 +1,4 @@
-"""The finders of lint in their order, and the report: their findings, and the totals that an operator needs."""
+"""The finders of lint in their order, and the report: their findings and the totals that an operator needs."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ FINDERS: tuple[Finder, ...] = (
     slot_numbers,
     unreadable_flows,
 )
-"""All finders. To add one: a module with a Code and a function declared by @finder, a line here, a page in docs/lint."""
+"""All finders. To add one, write a module with a Code and a @finder function, a line here and a page in docs/lint."""
 
 _BY_FINDER = [code for each in FINDERS for code in each.codes]
 CODES: dict[str, Code] = {c.code: c for c in sorted([*_BY_FINDER, NOTHING_TO_ACCEPT], key=lambda c: c.code)}
-"""All codes, in order."""
+"""All codes, sorted."""
 _VERDICTS: tuple[Verdict, ...] = ("yes", "unknown", "partial", "no")
 
 
 @dataclass
 class LintReport:
-    """The result. *rules* and *flows* are estimates where only a sample of the slots, or of a hash's values, was asked."""
+    """The result of lint. *rules* and *flows* are estimates if traffic covered only a sample of the slots or hash values."""
 
     examination: Examination
     findings: list[LintFinding]
@@ -59,7 +59,7 @@ class LintReport:
 
     @property
     def offloaded(self) -> float:
-        """The share of the services' datapath flows that hardware takes, 0 to 1."""
+        """The share of the services' datapath flows that are offloaded, 0 to 1."""
         return self.shares["yes"]
 
     @cached_property
@@ -71,12 +71,12 @@ class LintReport:
 
     @property
     def in_software(self) -> dict[str, Counter[str]]:
-        """What the CPU forwards: by kind of traffic, the reasons and how many flows have them."""
+        """Flows that the CPU forwards: for each kind of traffic, the number of flows by reason."""
         return self._why("no", "partial")
 
     @property
     def unknown(self) -> dict[str, Counter[str]]:
-        """What nobody has published, in the same form."""
+        """Flows whose offload nobody has published, in the form of in_software."""
         return self._why("unknown")
 
     def _why(self, *verdicts: Verdict) -> dict[str, Counter[str]]:
@@ -91,14 +91,14 @@ class LintReport:
 
     @cached_property
     def remarks(self) -> dict[PacketPath, tuple[Reason, ...]]:
-        """What to know of the verdicts of each path besides the reasons against hardware: what they rest on."""
+        """Remarks on each path's verdicts: the statements of the profile that a "yes" is based on."""
         return {
             path: tuple(dict.fromkeys(without_value(r) for j in judged for r in j.judgement.remarks))
             for path, (_, judged) in zip(self.paths, sorted(self.examination.of_owner.items()), strict=True)
         }
 
     def source(self, reason: Reason) -> str:
-        """Where a reason is from, to be read by people."""
+        """Return a reason's source as title and place; its key if the profile does not list it."""
         source = self.examination.profile.sources.get(reason.source)
         return f"{source.title}: {source.place}" if source is not None else reason.source
 
@@ -133,7 +133,7 @@ class LintReport:
 
 
 def lint(examination: Examination) -> LintReport:
-    """Judge an examination as a whole."""
+    """Run all finders on an examination and return the report."""
     context = LintContext.of(examination)
     found = [finding for find in FINDERS for finding in find(context)]
     findings = mark_accepted(found, examination.loaded, CODES, own_flavor=_is_own_flavor(examination))
@@ -143,6 +143,6 @@ def lint(examination: Examination) -> LintReport:
 
 
 def _is_own_flavor(examination: Examination) -> bool:
-    """Whether it is judged by the profile of the spec's own flavor, or by the one that stands for it."""
+    """Whether lint judges by the profile of the spec's own flavor, or by the substitute in JUDGED_AS."""
     flavor = examination.loaded.spec.switch.flavor.value
     return examination.profile.name == profile(JUDGED_AS.get(flavor, flavor)).name

@@ -1,4 +1,4 @@
-"""Findings as SARIF 2.1.0, which tools for code review read (OASIS Standard, 27 March 2020)."""
+"""Findings as SARIF 2.1.0, the format that code-review tools read (OASIS Standard, 27 March 2020)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def sarif(file: str, findings: Sequence[LintFinding]) -> dict[str, Any]:
-    """One run of lint over *file*."""
+    """Return one run of lint over *file* as a SARIF log."""
     order = list(CODES)
     driver = {
         "name": "dnsteer lint",
@@ -62,13 +62,13 @@ def _result(file: str, finding: LintFinding, index: int) -> dict[str, Any]:
 
 
 def _uri(file: str) -> str:
-    """A file's name as a URI: relative names stay so, since tools look for them from the top of a checkout."""
+    """Return a file name as a URI; relative names stay relative, since tools resolve them from the top of a checkout."""
     path = PurePosixPath(file)
     return path.as_uri() if path.is_absolute() else quote(str(path))
 
 
 def _add_fingerprints(file: str, results: Sequence[dict[str, Any]]) -> None:
-    """Give results fingerprints, by which tools know them again after lines and numbers have changed."""
+    """Add fingerprints to results, so that tools recognise a result after its line or its numbers have changed."""
     counts: Counter[str] = Counter()
     for result in results:
         (place,) = result["locations"][0]["logicalLocations"]

@@ -1,4 +1,4 @@
-"""Findings about the usual queries and answers of services: offload, passes, width and number of rules."""
+"""Findings about the usual queries and answers of services: offload, passes, rule width and number of rules."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SPLIT = Code("DNS011", Severity.NOTE, "A rule is too wide and is split")
 RULES = Code("DNS012", Severity.WARNING, "More datapath flows than slots")
 
 SPARE_RULES = 4
-"""Datapath flows of a service beyond its slots that need no explanation."""
+"""Datapath flows that a service may have in addition to its slots before lint reports it."""
 _PORTS = {
     "udp.src": "source port",
     "tcp.src": "source port",
@@ -42,7 +42,7 @@ _PORTS = {
 
 @dataclass(frozen=True)
 class _Problem:
-    """A problem of one service. Services that share one become one finding."""
+    """A problem of one service. Services with the same problem are reported in one finding."""
 
     code: Code
     at: Path
@@ -54,7 +54,7 @@ class _Problem:
 
 @finder(QUERIES_IN_SOFTWARE, ANSWERS_IN_SOFTWARE, CLASSIFIED_ONLY, UNKNOWN, PASSES, SPLIT, RULES, hardware=True)
 def service_offload(context: LintContext) -> Iterator[LintFinding]:
-    """All findings about services, one for all services of a VIP that have the same problem."""
+    """Yield the findings about services; services of a VIP with the same problem share one."""
     examination = context.examination
     alike: dict[tuple[object, ...], list[tuple[Owner, _Problem]]] = defaultdict(list)
     for path, (owner, judged) in zip(examination.paths, sorted(examination.of_owner.items()), strict=True):
@@ -106,7 +106,7 @@ def _service_problems(
 
 
 def _some(examination: Examination, some: Sequence[JudgedFlow], judged: Sequence[JudgedFlow]) -> str:
-    """How many flows of a service these are."""
+    """Return "all 12 datapath flows" or "3 of 12 datapath flows" for the flows *some* of *judged*."""
     total = examination.flow_count(judged)
     return f"{'all' if len(some) == len(judged) else f'{examination.flow_count(some)} of'} {total} datapath flows"
 
@@ -114,7 +114,7 @@ def _some(examination: Examination, some: Sequence[JudgedFlow], judged: Sequence
 def _too_many(
     examination: Examination, path: PacketPath, owner: Owner, judged: Sequence[JudgedFlow], vip: Path
 ) -> Iterator[_Problem]:
-    """A service with more datapath flows at an uplink than slots, or than its hash has values, beyond a few."""
+    """Report a service with over SPARE_RULES more datapath flows than its slots, or hash values, at all uplinks need."""
     flows = [j.flow for j in judged if isinstance(j.flow, DatapathFlow)]
     hashed = path.selection == "dp-hash"
     count = examination.flow_count(
@@ -143,7 +143,7 @@ def _too_many(
 
 
 def _widths(examination: Examination, judged: JudgedFlow) -> tuple[str, tuple[Reason, ...]]:
-    """The fields of a rule that is too wide, and what says so."""
+    """Describe the fields and sizes of a match too wide for one rule; return the text and the limit as a reason."""
     flow = judged.flow
     assert isinstance(flow, DatapathFlow)
     most = examination.profile.limits["match_bytes_per_rule"]
@@ -159,7 +159,7 @@ def _widths(examination: Examination, judged: JudgedFlow) -> tuple[str, tuple[Re
 def _wide_entries(
     examination: Examination, path: PacketPath, judged: Sequence[JudgedFlow]
 ) -> tuple[str, tuple[Reason, ...]]:
-    """What the count would be if the wide entries of a newer card were used."""
+    """Return the rule count if BlueField-3's wide entries were used, as text and reason; empty for other cards."""
     limit = examination.profile.limits.get("match_bytes_per_wide_rule")
     card = examination.loaded.spec.switch.hardware
     if limit is None or card is not Hardware.BLUEFIELD_3:
@@ -183,7 +183,7 @@ def _names(judged: Sequence[JudgedFlow]) -> set[str]:
 
 
 def _advice(examination: Examination, owner: Owner, bad: Sequence[JudgedFlow]) -> str:
-    """What in the spec to change."""
+    """Return which change to the spec would get these flows offloaded."""
     vip = examination.loaded.spec.vips[owner.vip]
     if _names(bad) & {"dp_hash", "hash", "recirc_id", "recirc", "dp_hash_bits", "dp_hash_with_conntrack"}:
         return f"set pools.{vip.pool}.selection: source-port, which needs no hash"
@@ -197,7 +197,7 @@ def _advice(examination: Examination, owner: Owner, bad: Sequence[JudgedFlow]) -
 
 
 def _measure(examination: Examination, owner: Owner, unknown: Sequence[JudgedFlow]) -> str:
-    """What to do about what nobody has published: find out, or do without."""
+    """Return the advice for flows whose offload nobody has published: measure it, or avoid the feature."""
     measure = "check on a running switch: dnsteer verify --offload"
     if "dp_hash_bits" not in _names(unknown):
         return measure

@@ -1,4 +1,4 @@
-"""Whether a pool would gain by more slots, or by fewer: shares nearer to the weights against hardware rules."""
+"""Whether a pool should have more or fewer slots: more bring shares nearer to the weights, fewer save hardware rules."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ MORE_SLOTS = Code("DNS033", Severity.NOTE, "More slots would bring shares nearer
 FEWER_SLOTS = Code("DNS034", Severity.NOTE, "Fewer slots would take fewer hardware rules")
 
 GOOD_SHARE = Fraction(2, 100)
-"""A share that is off by this, relative to its weight's, is good enough: less than what resolvers differ by."""
+"""Relative error of a backend's share that is good enough: resolvers' loads differ by more than this."""
 MANY_RULES = 10_000
-"""Rules of one pool from which fewer are worth more movement: as many as Open vSwitch allows itself at first."""
+"""Rules of one pool from which fewer slots are worth moving clients: Open vSwitch's initial limit of datapath flows."""
 _FEWEST = 64
-"""Below this a change moves 5 % of the slots beyond the least, and more (docs/slots.md)."""
+"""With fewer slots, a change moves at least 5 % of the slots in addition to the unavoidable ones (docs/slots.md)."""
 _NAMED = 3
 
 
 @dataclass(frozen=True)
 class _Advice:
-    """Another number of slots for a pool. Shares are those furthest off, with each number."""
+    """A better number of slots for a pool. *now* and *then* are the backend with the worst share, and its relative error."""
 
     pool: str
     rules: int
@@ -38,7 +38,7 @@ class _Advice:
 
 @finder(MORE_SLOTS, FEWER_SLOTS)
 def slot_numbers(context: LintContext) -> Iterator[LintFinding]:
-    """A finding for pools that another number of slots would serve better, one for all that have and would have the same."""
+    """Report pools that need another number of slots: one finding per pair of present and better number."""
     pools = {members.number: members.pool for members in context.plan.members}
     services = Counter(pools[row.pool] for row in context.plan.rows.of(ServiceRow) if row.pool in pools)
     spec = context.spec
@@ -65,7 +65,7 @@ def slot_numbers(context: LintContext) -> Iterator[LintFinding]:
 
 
 def _better(spec: Spec, pool: Pool, sets: Sequence[Mapping[str, int]], rules: int) -> int | None:
-    """The number of slots that would serve a pool better; None where it is good as it is. *rules*: for each slot."""
+    """Return a better number of slots for a pool, None to keep the present one. *rules* is hardware rules per slot."""
     slots = derived.slot_count(spec, pool)
     most = derived.most_slots(spec, pool)
     error = abs(worst_of(sets, slots)[1])
@@ -73,7 +73,7 @@ def _better(spec: Spec, pool: Pool, sets: Sequence[Mapping[str, int]], rules: in
     if error > GOOD_SHARE:
         more = [n for n in numbers if n > slots]
         enough = next((n for n in more if abs(worst_of(sets, n)[1]) <= GOOD_SHARE), None)
-        # Else the one from which on nothing is gained; where that is less than half of the error, it is not worth it.
+        # If none is good enough, the smallest number with the least error, provided that it at least halves the error.
         best = enough or min(more, key=lambda n: (abs(worst_of(sets, n)[1]), n), default=None)
         return best if best is not None and abs(worst_of(sets, best)[1]) * 2 <= error else None
     if slots * rules < MANY_RULES:

@@ -1,4 +1,4 @@
-"""Findings about what the CPU forwards besides services' usual packets, and about flows that cannot be read."""
+"""Findings about other traffic that the CPU handles (fragments, ARP, drops), and about flows that cannot be parsed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SHOWN = 200
 
 @finder(SOFTWARE_FLAVOR)
 def software_flavor(context: LintContext) -> Iterator[LintFinding]:
-    """The profile has no hardware."""
+    """Report a profile without hardware: the CPU forwards everything."""
     if not context.profile.hardware:
         model = ", and the extension runs on its software model" if context.examination.extension_parts else ""
         text = f"{context.profile.title}: the CPU forwards everything{model}"
@@ -39,7 +39,7 @@ def software_flavor(context: LintContext) -> Iterator[LintFinding]:
 
 @finder(FRAGMENTS, NEIGHBORS, REFUSED, UNUSUAL, hardware=True)
 def other_traffic(context: LintContext) -> Iterator[LintFinding]:
-    """Fragments, neighbours, unusual packets and what is dropped: one finding for each reason."""
+    """Report fragments, neighbour discovery, echo, unusual and dropped packets not in hardware, one finding per reason."""
     found: dict[tuple[str, bool, str], list[JudgedFlow]] = defaultdict(list)
     for judged in context.examination.judged:
         if judged.kind in _TRAFFIC and judged.judgement.verdict != "yes":
@@ -53,7 +53,7 @@ def other_traffic(context: LintContext) -> Iterator[LintFinding]:
 
 @finder(UNREADABLE)
 def unreadable_flows(context: LintContext) -> Iterator[LintFinding]:
-    """Datapath flows that the parser does not know."""
+    """Report datapath flows that the parser cannot read."""
     for judged in context.examination.judged:
         if isinstance(judged.flow, Unreadable):
             text = f"{judged.flow.problem}: {judged.flow.text[:_SHOWN]}"

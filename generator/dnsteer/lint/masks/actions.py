@@ -1,4 +1,4 @@
-"""Actions of OpenFlow flows, as far as they decide what is unwildcarded. Read by Open vSwitch's own parser (ovs.flow)."""
+"""Actions of OpenFlow flows that affect which bits are unwildcarded, parsed by Open vSwitch's own library (ovs.flow)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dnsteer.lint.masks.fields import BitRange, UnknownError
 
 @dataclass(frozen=True)
 class SetField:
-    """Write *value* to some bits. It unwildcards them as well: the switch wants to know whether they change."""
+    """Write *value* to some bits. This unwildcards them too, since the switch checks whether they change."""
 
     field: str
     mask: int
@@ -25,7 +25,7 @@ class SetField:
 
 @dataclass(frozen=True)
 class MoveBits:
-    """Copy bits, which unwildcards both. What is there afterwards is known only where the source is."""
+    """Copy bits, which unwildcards source and target. The target's value is then known only if the source's was."""
 
     source: BitRange
     target: BitRange
@@ -33,14 +33,14 @@ class MoveBits:
 
 @dataclass(frozen=True)
 class GotoTable:
-    """Go on in a table."""
+    """Continue the lookup in a table."""
 
     table: int
 
 
 @dataclass(frozen=True)
 class Conntrack:
-    """Through the connection tracker, and recirculated into a table. *rewrites*: addresses and ports may change."""
+    """Send to the connection tracker and recirculate into a table. *rewrites*: NAT may change addresses and ports."""
 
     table: int
     rewrites: bool
@@ -48,14 +48,14 @@ class Conntrack:
 
 @dataclass(frozen=True)
 class SelectBucket:
-    """To a bucket of a group, by the datapath's hash after a recirculation."""
+    """Recirculate and let the datapath's hash select a bucket of a group."""
 
     group: int
 
 
 @dataclass(frozen=True)
 class Output:
-    """Out of a port."""
+    """Send out of a port."""
 
 
 FlowAction = SetField | MoveBits | GotoTable | Conntrack | SelectBucket | Output
@@ -66,7 +66,7 @@ _RESERVED_PORTS = ("IN_PORT", "LOCAL")
 
 @lru_cache(maxsize=100_000)
 def parse_actions(text: str) -> tuple[FlowAction, ...]:
-    """Read actions as ovs-ofctl prints them. Raises UnknownError for what the model does not know."""
+    """Parse actions as ovs-ofctl prints them. Raises UnknownError for actions that the model does not cover."""
     try:
         parsed = OFPFlow(f"actions={text}").actions
     except Exception as err:
@@ -96,7 +96,7 @@ def _action(name: str, value: Any, text: str) -> Iterator[FlowAction]:
 
 
 def _is_output(parsed: Mapping[str, Any], text: str) -> bool:
-    """Whether packets leave by a port: ovs.flow takes every word that it does not know (NORMAL) for an output, too."""
+    """Whether this is a real output to a port: ovs.flow also parses unknown words, such as NORMAL, as an output."""
     port = str(parsed.get("port", ""))
     return port.upper() in _RESERVED_PORTS or f"output:{port}" in text.replace('"', "")
 
@@ -111,7 +111,7 @@ def _set_field(parsed: Mapping[str, Any], text: str) -> SetField:
 
 
 def _value_and_mask(written: Any) -> tuple[int, int | None]:
-    """A value as ovs.flow decodes it, with its mask; None: all bits of the field. Raises UnknownError."""
+    """Return a value that ovs.flow decoded and its mask; mask None means all bits. Raises UnknownError for other types."""
     if isinstance(written, IPMask):
         return int(written.ip), int(written.mask)
     if isinstance(written, EthMask):
@@ -127,7 +127,7 @@ def _move(parsed: Mapping[str, Any]) -> Iterator[MoveBits]:
     sources, targets = _bit_ranges(parsed["src"]), _bit_ranges(parsed["dst"])
     if len(sources) == len(targets):
         yield from (MoveBits(a, b) for a, b in zip(sources, targets, strict=True))
-    else:  # between a wide field and registers: what counts is that all of it was unwildcarded
+    else:  # between a wide field and several registers: only matters that all bits are unwildcarded
         yield from (MoveBits(sources[0], target) for target in targets)
 
 

@@ -1,4 +1,4 @@
-"""An attack on the tables in a private switch: as many masks as hostile frames can make of them."""
+"""Attack the tables in a private switch: create as many masks as hostile frames can."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from dnsteer.switch.masks import Mask
 from dnsteer.switch.tools import SwitchError
 from dnsteer.tables.ingress import PortRow
 
-_BATCH = 100  # a dummy device queues 100 packets and drops what comes on top
+_BATCH = 100  # a dummy device queues 100 packets and drops any more
 _PAUSE = 0.0003
 _STUCK = 60.0
 _ROUND = 200_000
-"""Packets after which megaflows are counted and removed, so that there is room for more."""
+"""Packets after which megaflows are counted and removed, to make room for more."""
 _TREES = ("nw_dst", "ipv6_dst", "ipv6_src")
-"""Releases before 3.5 allow three; the answers' IPv4 source goes without."""
+"""Prefix fields per table. Releases before 3.5 allow only three, so the answers' IPv4 source has no prefix tree."""
 _CREATED = re.compile(r"\|Creating (\d+)\. subtable")
 
 
 @dataclass(frozen=True)
 class Attack:
-    """What an attack did: packets sent, megaflows that they made, and for each mask its megaflows and the first of them.
+    """The result of an attack: packets sent, megaflows created, and for each mask its number of megaflows and the first.
 
-    The first megaflow of a mask shows the packet that made it: all of its fields, the matched ones without a mask behind.
-    *subtables* is the most hash tables that the datapath had for one port, by its own log.
+    The first megaflow of a mask shows all fields of the packet that created it; exactly matched ones have no mask printed.
+    *subtables* is the largest number of subtables (hash tables) that the datapath logged for one port.
     """
 
     packets: int
@@ -46,9 +46,10 @@ class Attack:
 def attack(
     plan: Plan, seconds: float, seed: int = 0, packets: int | None = None, *, ipv6_prefix_trees: bool = False
 ) -> Attack:
-    """Attack the plan's tables for *seconds*, or until *packets* were sent.
+    """Attack the plan's tables for *seconds*, or until *packets* have been sent.
 
-    *ipv6_prefix_trees*: with prefix trees for IPv6 addresses, as releases since 3.5 have. Raises SwitchError.
+    *ipv6_prefix_trees*: use prefix trees for IPv6 addresses, as releases since 3.5 do by default. Raises SwitchError if the
+    private switch fails.
     """
     with Harness(plan) as harness:
         return attack_tables(harness, flows_of(plan), seconds, seed, packets, ipv6_prefix_trees=ipv6_prefix_trees)
@@ -63,7 +64,7 @@ def attack_tables(
     *,
     ipv6_prefix_trees: bool = False,
 ) -> Attack:
-    """The same for tables that are loaded already; *flows* are what to aim at."""
+    """Attack tables that are already loaded, as attack does; frames are built from the matches of *flows*."""
     switch = harness.switch
     switch.appctl("vlog/set", "dpif_netdev:file:dbg")
     if ipv6_prefix_trees:
@@ -87,7 +88,7 @@ def attack_tables(
 
 
 def _add_prefix_trees(harness: Harness, tables: Iterable[int]) -> None:
-    """Give each table prefix trees for addresses of IPv6 too."""
+    """Configure prefix trees in each table, for IPv6 addresses too."""
     args: list[str] = []
     for table in tables:
         name = f"@t{table}"
@@ -97,7 +98,10 @@ def _add_prefix_trees(harness: Harness, tables: Iterable[int]) -> None:
 
 
 def _send(harness: Harness, frames: Mapping[str, list[str]]) -> int:
-    """Put frames in, as many a port as it queues, and wait until the switch has processed them."""
+    """Inject one batch of frames per port and return their number once the switch has processed them.
+
+    Raises SwitchError if that takes longer than _STUCK seconds.
+    """
     count = sum(map(len, frames.values()))
     before = harness.counters().received
     for port, data in frames.items():
@@ -111,5 +115,5 @@ def _send(harness: Harness, frames: Mapping[str, list[str]]) -> int:
 
 
 def _subtables(folder: Path) -> int:
-    """The most subtables that a port had at once, from the switch's log."""
+    """Return the largest number of subtables that a port had at once, from the switch's log."""
     return max((int(n) for n in _CREATED.findall((folder / "vswitchd.log").read_text(errors="replace"))), default=0)

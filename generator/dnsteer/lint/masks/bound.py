@@ -1,4 +1,4 @@
-"""The most masks that any traffic can make of a plan's tables."""
+"""The upper bound on the masks that any traffic can create with a plan's tables."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from dnsteer.tables.order import TABLES
 
 _BUCKET = re.compile(r"bucket=bucket_id:\d+,actions=(.*?)(?=,bucket=|$)")
 _COUNTED = 100_000
-"""More masks than this are not told apart: the bound then is a sum of products."""
+"""Above this many masks duplicates are not removed: the bound is then the sum of the sets' sizes."""
 
 
 @dataclass(frozen=True)
 class MaskGroup:
-    """Masks of one kind of packet whose path ends in one table. *many*: fields with several masks, and how many each."""
+    """Masks of one kind of packet whose path ends in one table. *many* lists fields with several masks and their number."""
 
     kind: str
     table: str
@@ -37,9 +37,10 @@ class MaskGroup:
 
 @dataclass(frozen=True)
 class MaskBound:
-    """At most *total* masks. The *parts* may share masks, so they need not add up.
+    """The bound: at most *total* masks. The *parts* may share masks, so their sum may be larger.
 
-    *mask_sets* has all masks of any release; where a hash has another width in some, that is more than one of them makes.
+    *mask_sets* has the masks of all Open vSwitch releases. Releases use different hash widths, so it may have more masks
+    than any one release creates.
     """
 
     total: int
@@ -49,37 +50,37 @@ class MaskBound:
 
     @property
     def why(self) -> list[str]:
-        """Where masks come from, the most first; those of parts that multiply alone, where any does."""
+        """The parts as text, the largest first; only parts where a field has several masks, if there are any."""
         many = [p for p in self.parts if p.many] or self.parts
         return [str(p) for p in sorted(many, key=lambda p: -p.masks)]
 
     @property
     def by_kind(self) -> dict[str, int]:
-        """Masks by ethertype. Those that IPv4 and IPv6 share count for both."""
+        """The number of masks by ethertype. Masks that IPv4 and IPv6 share count for both."""
         return {kind: _count(merged(mask_sets)) for kind, mask_sets in self.kinds.items()}
 
     def allows(self, mask: Mask) -> bool:
-        """Whether a mask is among those that were computed, as the datapath's dump shows them."""
+        """Whether the bound contains a mask as read from the datapath's dump."""
         return any(contains(_shown(mask_set), mask) for mask_set in self.mask_sets)
 
 
 def _shown(mask_set: MaskSet) -> MaskSet:
-    """Flags and option type of neighbour discovery are matched but not printed."""
+    """Return the set as a dump shows it: flags and option type of neighbour discovery are matched but not printed."""
     if not any(name == "nd_target" for name, _ in mask_set):
         return mask_set
     return frozenset(part for part in mask_set if part[0] not in ("tcp_flags", "igmp_group_ip4"))
 
 
 def mask_bound(plan: Plan) -> MaskBound:
-    """The bound of a plan. Raises UnknownError for flows that the model of the classifier does not cover."""
+    """Return the mask bound of a plan. Raises UnknownError for flows that the classifier model does not cover."""
     return bound_of(flows_of(plan), groups_of(plan))
 
 
 def bound_of(flows: Iterable[Flow], groups: Iterable[Group] = ()) -> MaskBound:
-    """The bound of any flows and groups, spelt as ovs-ofctl prints them. Raises UnknownError as mask_bound does."""
+    """Return the mask bound of flows and groups in ovs-ofctl's syntax. Raises UnknownError as mask_bound does."""
     rules = list(flows)
     buckets = {g.number: _BUCKET.findall(g.text) for g in groups}
-    # Releases differ in how many slots a hash has, and so in which groups share a mask: the worse counts.
+    # Releases differ in the number of hash values per group, and so in which groups share a mask: use the larger bound.
     slot_counts = (values, values_fourfold) if buckets else (values,)
     found = sorted(
         (_bound(Walk(rules, buckets, hash_slots).run()) for hash_slots in slot_counts), key=lambda b: -b.total

@@ -1,4 +1,4 @@
-"""What of a spec makes its masks many, and how many there would be without."""
+"""Which parts of a spec cause many masks, and how many masks would remain without them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from dnsteer.spec.model.spec import Forwarding, Selection, Vip
 _MOST = 3
 
 MaskCause = Callable[[Loaded], tuple[str, Loaded] | None]
-"""Takes a reason for further masks out of a spec, and says which it is; None where the spec does not have it."""
+"""Return a description of a cause of masks and the spec without it; None if the spec does not have this cause."""
 
 
 def why_many(loaded: Loaded, bound: MaskBound) -> list[str]:
-    """Why a spec has the masks of its bound, in the spec's words where it can be cause in them, else by tables."""
+    """Explain a spec's mask bound by causes in the spec that raise it; if there are none, by the tables with most masks."""
     out: list[str] = []
     without = loaded
     for change in _CHANGES:
@@ -42,7 +42,7 @@ def _total(loaded: Loaded) -> int:
 
 
 def _one_number(loaded: Loaded, selection: Selection) -> tuple[str, Loaded] | None:
-    """One number of slots for the pools of a selection. Which one does not matter."""
+    """Give all pools of a selection the same number of slots; which number does not matter."""
     spec = loaded.spec
     used = {vip.pool for vip in spec.vips.values()}
     pools = {name: pool for name, pool in spec.pools.items() if name in used and pool.selection is selection}
@@ -58,7 +58,7 @@ def _one_number(loaded: Loaded, selection: Selection) -> tuple[str, Loaded] | No
 
 
 def _one_mode(loaded: Loaded) -> tuple[str, Loaded] | None:
-    """One mode of forwarding for what the hash selects; of the two the one with more masks."""
+    """Give all VIPs of dp-hash pools the same forwarding mode: of those in use, the one with most masks."""
     spec = loaded.spec
     hashed = {n: vip for n, vip in spec.vips.items() if spec.pools[vip.pool].selection is Selection.DP_HASH}
     modes = sorted({vip.forwarding for vip in hashed.values()})
@@ -69,7 +69,7 @@ def _one_mode(loaded: Loaded) -> tuple[str, Loaded] | None:
 
 
 def _without_extended(loaded: Loaded, *, siit: bool) -> tuple[str, Loaded] | None:
-    """Without the VIPs that the extension serves: those whose answers it translates, or all others of them."""
+    """Remove the VIPs that the extension serves: with *siit* those whose answers it translates, else the others."""
     spec = loaded.spec
     found = [
         name

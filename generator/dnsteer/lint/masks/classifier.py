@@ -1,9 +1,10 @@
-"""A table of flows as Open vSwitch's classifier holds it, and what a failed lookup may have unwildcarded.
+"""An OpenFlow table as Open vSwitch's classifier stores it, and what a failed lookup may have unwildcarded.
 
-Flows with the same fields and masks form a subtable. A lookup goes through the subtables by their highest priority until no
-later one can be better. In each it looks at metadata first, then at layers 2, 3 and 4, and stops at the first of these
-stages that no flow shares with the packet. Before the stage of an address it asks a prefix tree, and after the last stage
-another about ports: then only as many bits count as tell the packet from all flows. (lib/classifier.c)
+Flows with the same fields and masks form a subtable. A lookup visits the subtables by descending highest priority until no
+later one can give a better match. In each it checks metadata first, then layers 2, 3 and 4, and stops at the first stage
+where no flow equals the packet. Before the stage of an address it checks a prefix tree, and after the last stage the tree
+of ports; on a miss there, only the bits needed to distinguish the packet from all flows are unwildcarded.
+(lib/classifier.c)
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from dnsteer.render.flows import Flow
 from dnsteer.switch.masks import prefix
 
 _MANY = 4096
-"""Addresses of a table beyond which every prefix length is taken for possible."""
+"""If a table has more addresses than this, every prefix length is assumed possible."""
 Rule = tuple[Match, int, str]
-"""A flow: what it matches, its priority, its actions."""
+"""A flow: its match, priority and actions."""
 Known = Mapping[str, FieldBits]
-"""What is known of a packet's fields."""
+"""The known values of a packet's fields."""
 
 
 @dataclass(frozen=True)
 class RuleClass:
-    """Flows that are alike but for values nobody looks at later: their priority, actions, and the values that matter."""
+    """Flows that differ only in values that no later table matches: priority, actions and the values that matter."""
 
     priority: int
     actions: tuple[FlowAction, ...]
@@ -38,7 +39,7 @@ class RuleClass:
 
 
 def agree(known: Known, field: str, bits: FieldBits) -> bool:
-    """Whether a packet of which this much is known can match these bits of a field."""
+    """Whether a packet with these *known* fields can match the *bits* of a field."""
     have = known.get(field)
     if have is None:
         return True
@@ -48,7 +49,7 @@ def agree(known: Known, field: str, bits: FieldBits) -> bool:
 
 
 class Subtable:
-    """Flows of one table with the same fields and masks."""
+    """The flows of one table with the same fields and masks."""
 
     def __init__(self, masks: Mapping[str, int], rules: Sequence[Rule], lengths: Mapping[str, Sequence[int]]) -> None:
         self.masks = masks
@@ -61,7 +62,7 @@ class Subtable:
         self._turns: dict[tuple[object, ...], list[RuleClass]] = {}
 
     def matching(self, known: Known) -> list[Rule]:
-        """The flows that a packet can match."""
+        """Return the flows that a packet with these known fields can match."""
         return self._matching(known, fields.STAGES)
 
     def _matching(self, known: Known, stage: int) -> list[Rule]:
@@ -85,7 +86,7 @@ class Subtable:
         return index
 
     def rule_classes(self, known: Known, live: frozenset[str]) -> list[RuleClass]:
-        """The flows that a packet can match, those alike as one. *live*: fields that a later table looks at."""
+        """Return the flows that a packet can match, equivalent ones merged. *live*: fields that later tables match."""
         names = tuple((n, known[n]) for n in self.masks if n in known)
         key = (live, *names)
         rule_classes = self._turns.get(key)
@@ -101,9 +102,9 @@ class Subtable:
         return rule_classes
 
     def failed(self, known: Known, mask_set: MaskSet) -> set[MaskSet]:
-        """All that a lookup may have looked at that finds nothing here; empty when it must find something."""
+        """Return what a lookup that misses here may have unwildcarded; empty if the lookup is sure to match."""
         out: set[MaskSet] = set()
-        certain = True  # whether all that was looked at so far is known to be that of a flow
+        certain = True  # whether all fields checked so far are known and so equal a flow's
         for stage in self._stages:
             here = {n: m for n, m in self.masks.items() if fields.stage(n) == stage}
             certain = certain and all(_is_known(known, n, m) for n, m in here.items())
@@ -125,14 +126,14 @@ class Subtable:
         if stage != self._stages[-1] or not ports:
             out.add(unwildcarded(mask_set, here))
             return out
-        # Until 3.1 nothing else of the last stage counts then; later releases count the rest of it.
+        # Until 3.1 nothing else of the last stage is unwildcarded then; later releases unwildcard the rest of it.
         rest = {n: m for n, m in here.items() if n not in ports}
         for base in {mask_set, unwildcarded(mask_set, rest)}:
             out |= self._ports(ports, base)
         return out
 
     def _ports(self, ports: Mapping[str, int], mask_set: MaskSet) -> set[MaskSet]:
-        """The tree of ports takes source and destination as one number, the source first."""
+        """Return the sets after a miss in the tree of ports, which treats source and destination port as one number."""
         source, target = ports.get("tp_src", 0), ports.get("tp_dst", 0)
         out = set()
         if source:
@@ -171,7 +172,7 @@ class ClassifierTable:
         self.subtables = sorted(subtables, key=lambda s: -s.priority)
 
     def _lengths(self, name: str) -> Sequence[int]:
-        """How many bits may tell an address from all that the table has."""
+        """Return the prefix lengths that may distinguish an address from all addresses in the table."""
         width = fields.width(name)
         have = {
             (int(m[name].value), m[name].mask.bit_count())
@@ -184,12 +185,12 @@ class ClassifierTable:
         return sorted({n for start, n in starts if (start ^ 1, n) not in starts})
 
     def named(self) -> Iterator[tuple[str, FieldBits]]:
-        """All that flows match."""
+        """Yield every field and its bits that flows match."""
         return (part for match in self._values for part in match.items())
 
     @cached_property
     def groups(self) -> list[list[Subtable]]:
-        """Subtables by priority. Within a group the order is the switch's own."""
+        """The subtables grouped by priority, highest first. The switch visits those of one group in any order."""
         found: dict[int, list[Subtable]] = defaultdict(list)
         for subtable in self.subtables:
             found[subtable.priority].append(subtable)

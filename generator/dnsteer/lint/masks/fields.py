@@ -1,4 +1,4 @@
-"""OpenFlow's names of fields, and the fields of Open vSwitch's classifier that stand behind them."""
+"""OpenFlow's field names, and the fields of Open vSwitch's classifier that they refer to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dnsteer.switch.masks import WIDTHS
 
 REGISTERS = 16
 STAGES = 4
-"""The classifier looks at metadata, then layer 2, 3 and 4, and stops at the first that excludes a match."""
+"""Lookup stages: the classifier checks metadata, then layers 2, 3 and 4, and stops at the first that excludes a match."""
 
 _L2 = ("dl_dst", "dl_src", "dl_type", "vlan_pcp", "vlan_tci")
 _L4 = ("nd_target", "arp_sha", "arp_tha", "tcp_flags", "tp_src", "tp_dst", "igmp_group_ip4")
@@ -18,7 +18,7 @@ _L3 = (
     "nw_src", "nw_dst", "ipv6_src", "ipv6_dst", "ipv6_label", "nw_frag", "nw_tos", "nw_ttl", "nw_proto",
 )  # fmt: skip
 PREFIX_TREES = ("nw_dst", "nw_src", "ipv6_dst", "ipv6_src")
-"""Fields whose misses look at a prefix only: IPv4 in every release, IPv6 since 3.5. Ports have tries of their own."""
+"""Fields where a miss unwildcards only a prefix: IPv4 in every release, IPv6 since 3.5. Ports have a separate trie."""
 PORTS = ("tp_src", "tp_dst")
 
 ARP, IPV4, IPV6, RARP = 0x0806, 0x0800, 0x86DD, 0x8035
@@ -32,25 +32,25 @@ class UnknownError(ValueError):
 
 @cache
 def stage(field: str) -> int:
-    """The stage of the lookup that looks at the field."""
+    """Return the lookup stage that checks the field, 0 to 3."""
     return 1 if field in _L2 else 2 if field in _L3 else 3 if field in _L4 else 0
 
 
 @cache
 def width(field: str) -> int:
-    """The number of bits of a field."""
+    """Return a field's width in bits."""
     if field.startswith("reg"):
         return 32
     return {"in_port": 32, "dl_type": 16, "vlan_tci": 16}.get(field) or WIDTHS[field]
 
 
 def full_mask(field: str) -> int:
-    """The mask of all of a field's bits."""
+    """Return the mask with all bits of a field."""
     return (1 << width(field)) - 1
 
 
 def in_packet(field: str) -> bool:
-    """Whether looking at the field enters the datapath's mask. Registers do not; what is always matched does not count."""
+    """Whether matching the field adds to the datapath's mask. Registers and always-matched fields do not."""
     return field in WIDTHS
 
 
@@ -68,7 +68,7 @@ def _spellings() -> dict[str, str]:
         "ND_TLL": "arp_tha", "PKT_MARK": "pkt_mark", "CT_STATE": "ct_state", "CT_ZONE": "ct_zone", "CT_MARK": "ct_mark",
         "CT_LABEL": "ct_label", "DP_HASH": "dp_hash",
     }  # fmt: skip
-    # Of a VLAN tag there is the identifier alone, which is in no mask: the datapath always matches it, whatever flows do.
+    # Of a VLAN tag only the ID is modelled, and it is in no mask: the datapath always matches it, whatever flows match.
     plain = {
         "in_port": "in_port", "vlan_tci": "vlan_tci", "dl_type": "dl_type", "eth_type": "dl_type",
         "eth_dst": "dl_dst", "eth_src": "dl_src", "ip_src": "nw_src", "ip_dst": "nw_dst",
@@ -89,13 +89,13 @@ def _spellings() -> dict[str, str]:
 
 _SPELLINGS = _spellings()
 _NARROW = {"NXM_OF_ARP_OP": 16, "arp_op": 16, "nd_options_type": 8}
-"""Fields that OpenFlow gives another width than the classifier has."""
+"""Fields whose width in OpenFlow differs from the classifier's, in bits."""
 _WIDE = ("NXM_NX_XXREG", "xxreg")
 
 
 @dataclass(frozen=True)
 class BitRange:
-    """Some bits of a field: *bits* of them from *low* on."""
+    """A range of a field's bits: *bits* bits, starting at bit *low*."""
 
     field: str
     low: int
@@ -103,12 +103,12 @@ class BitRange:
 
     @property
     def mask(self) -> int:
-        """The bits within the field."""
+        """The range as a mask of the field."""
         return (1 << self.bits) - 1 << self.low & full_mask(self.field)
 
 
 def bit_ranges(name: str, low: int | None = None, high: int | None = None) -> list[BitRange]:
-    """Where the bits *low* to *high* of an OpenFlow field are, the lowest first. All of the field when not given.
+    """Return the classifier's bits for bits *low* to *high* of an OpenFlow field; by default all of the field.
 
     Raises UnknownError for a field that the model does not know.
     """
@@ -124,7 +124,7 @@ def bit_ranges(name: str, low: int | None = None, high: int | None = None) -> li
 
 
 def _registers(number: int, low: int, high: int) -> list[BitRange]:
-    """The 32-bit registers behind a 128-bit one; the first is the most significant."""
+    """Return the ranges in 32-bit registers of a 128-bit register, lowest bits first; its first register is the highest."""
     found = []
     for part in range(4):
         first, last = max(low, 32 * part), min(high, 32 * part + 31)
@@ -134,7 +134,7 @@ def _registers(number: int, low: int, high: int) -> list[BitRange]:
 
 
 def number(field: str, text: str) -> int:
-    """A value as a number. Raises UnknownError when it is none."""
+    """Parse a field's value (address, MAC or number). Raises UnknownError if it is none of these."""
     try:
         if field.startswith("ipv6") or field in ("nd_target", "nw_src", "nw_dst"):
             return int(ipaddress.ip_address(text)) if not text.isdecimal() else int(text)

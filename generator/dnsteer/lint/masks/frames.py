@@ -1,4 +1,4 @@
-"""Hostile frames: built from what the tables match, changed so that they just miss, and purely random ones."""
+"""Hostile frames: built from values that the tables match, altered so that they just miss, and purely random ones."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _PROTOCOLS = (UDP, TCP, ICMP, ICMPV6, 2, 132, 47, 44, 136, 0, 255)
 _EXTENSIONS = (0, 43, 60, 51)  # hop-by-hop options, routing, destination options, authentication
 _ADDRESSES = {IPV4: ("nw_src", "nw_dst"), IPV6: ("ipv6_src", "ipv6_dst")}
 _PADDING = bytes(8)
-"""At the end of every frame. Open vSwitch writes the option's type of a solicitation that has no option behind the packet;
-real devices have room there, the dummy ones have not."""
+"""Appended to every frame. For a solicitation without an option, Open vSwitch writes the option's type past the end of the
+packet; real devices have room there, dummy devices do not."""
 _SNAP = 64
-"""Most bytes behind the headers."""
+"""Maximum random bytes after the Ethernet header, for ethertypes other than ARP, IPv4 and IPv6."""
 
 HeaderValues = dict[str, int]
 
 
 class HostileFrames:
-    """A source of frames, the same for the same tables and seed.
+    """A source of frames, reproducible for the same tables and seed.
 
-    Each begins as one that flows of several tables match; then some fields change: one bit, all bits from one on (so that
-    every prefix length is missed), the highest or lowest value, another flow's value, or a random one.
+    Each starts as a frame that flows of several tables match. Then some fields are changed: one bit, one bit and random
+    bits below it (to miss at every prefix length), the highest or lowest value, another flow's value, or a random value.
     """
 
     def __init__(self, matches: Iterable[Match], seed: int) -> None:
@@ -52,7 +52,7 @@ class HostileFrames:
             self._kinds[kind].append(shape)
 
     def frame(self) -> bytes:
-        """The next frame."""
+        """Return the next frame's bytes."""
         draw = self._draw
         if draw.random() < 0.02:
             return draw.randbytes(draw.randint(14, 80))
@@ -66,7 +66,7 @@ class HostileFrames:
         return self._bytes(packet)
 
     def _packet(self) -> HeaderValues:
-        """A packet that flows match: two or three of them give their values, the rest is drawn."""
+        """Return a packet's fields: values of up to three flows' matches, the other fields random."""
         draw = self._draw
         packet: HeaderValues = {}
         kinds = list(self._kinds.values())
@@ -203,7 +203,7 @@ class HostileFrames:
         return head + self._of(packet, "nd_target", 16) + options if "nd_target" in packet else head
 
     def _of(self, packet: HeaderValues, name: str, length: int) -> bytes:
-        """A field's bytes; drawn where a change of ethertype or protocol made it part of the packet only now."""
+        """Return a field's bytes; random if the packet lacks it because its ethertype or protocol was changed."""
         value = packet.get(name)
         if value is None:
             value = self._some(name)

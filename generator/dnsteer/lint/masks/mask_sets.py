@@ -1,4 +1,4 @@
-"""Sets of masks: for each field the masks that it may have, all combinations of them."""
+"""Sets of masks, stored as the possible masks of each field; the set is all combinations of them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dnsteer.lint.masks import fields
 from dnsteer.switch.masks import Mask
 
 MaskSet = frozenset[tuple[str, frozenset[int]]]
-"""The masks that are possible for each field, in every combination. A field that is left out has mask 0."""
+"""The possible masks of each field, in every combination. A field that is not listed has mask 0."""
 
 EMPTY: MaskSet = frozenset()
 _NONE = frozenset((0,))
 
 
 def unwildcarded(mask_set: MaskSet, more: Mapping[str, int | Sequence[int]]) -> MaskSet:
-    """The set after these bits were unwildcarded too. Several masks for a field: one of them, nobody knows which."""
+    """Return the set with the bits of *more* unwildcarded as well. Several masks for a field: any one of them may apply."""
     return _unwildcarded(mask_set, tuple((n, (m,) if isinstance(m, int) else tuple(m)) for n, m in more.items()))
 
 
@@ -32,7 +32,7 @@ def _unwildcarded(mask_set: MaskSet, more: tuple[tuple[str, tuple[int, ...]], ..
 
 
 def size(mask_set: MaskSet) -> int:
-    """How many masks a set has."""
+    """Return the number of masks in a set."""
     count = 1
     for _, masks in mask_set:
         count *= len(masks)
@@ -40,7 +40,7 @@ def size(mask_set: MaskSet) -> int:
 
 
 def masks_in(mask_set: MaskSet) -> Iterator[Mask]:
-    """The masks of a set."""
+    """Yield the masks of a set."""
     names = [name for name, _ in mask_set]
     for chosen in product(*(masks for _, masks in mask_set)):
         yield frozenset((name, mask) for name, mask in zip(names, chosen, strict=True) if mask)
@@ -54,13 +54,13 @@ def contains(mask_set: MaskSet, mask: Mask) -> bool:
 
 
 def covers(one: MaskSet, other: MaskSet) -> bool:
-    """Whether all masks of the other set are in the one."""
+    """Whether *one* contains all masks of *other*."""
     a, b = dict(one), dict(other)
     return all(b.get(n, _NONE) <= a.get(n, _NONE) for n in a.keys() | b.keys())
 
 
 def merged(mask_sets: Iterable[MaskSet]) -> set[MaskSet]:
-    """Without sets that others cover. Very many become one that covers them all."""
+    """Return the sets without those that another covers; more than _MANY sets become one set that covers them all."""
     found = sorted(set(mask_sets), key=size, reverse=True)
     if len(found) > _MANY:
         names = {n for mask_set in found for n, _ in mask_set}

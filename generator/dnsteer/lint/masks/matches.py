@@ -1,7 +1,7 @@
-"""The match of an OpenFlow flow in the classifier's fields.
+"""Parse the match of an OpenFlow flow into the classifier's fields.
 
-Not by ovs.flow, as actions are: nearly every flow has a match of its own (27,000 with 100 VIPs), of which it takes four
-times as long (29 us, 0.8 s in all), and what it gives must still be mapped to the classifier's fields.
+Unlike actions, matches are not parsed by ovs.flow: nearly every flow has a different match (27,000 with 100 VIPs), ovs.flow
+takes four times as long for each (29 us, 0.8 s in all), and its result would still have to be mapped to these fields.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dnsteer.switch.masks import prefix
 
 
 class FieldBits(NamedTuple):
-    """Some bits of a field, and what they are. An in_port's *value* is the port's name."""
+    """The value of a field's bits under *mask*. For in_port, *value* is the port's name."""
 
     value: int | str
     mask: int
@@ -35,7 +35,7 @@ _FRAGMENTS = {"no": (0, 3), "yes": (1, 1), "first": (1, 3), "later": (3, 3), "no
 
 
 def parse_match(text: str) -> Match:
-    """Read a match as ovs-ofctl prints it. Raises UnknownError for what the model does not know."""
+    """Parse a match as ovs-ofctl prints it. Raises UnknownError for fields that the model does not cover."""
     found: dict[str, FieldBits] = {}
     for part in filter(None, text.split(",")):
         name, equals, value = part.partition("=")

@@ -18,14 +18,14 @@ _VALUE = re.compile(r"(?:=|(?<=recirc_id\()|(?<=dp_hash\()|(?<=in_port\()|(?<=et
 
 @dataclass
 class ObservedMasks:
-    """What dumps of datapath flows showed: how many flows each mask had, and the first flow of each."""
+    """The masks seen in dumps of datapath flows: the number of flows of each mask, and its first flow."""
 
     flows: Counter[Mask] = field(default_factory=Counter)
     examples: dict[Mask, str] = field(default_factory=dict)
     _masks: dict[str, Mask] = field(default_factory=dict)
 
     def add(self, lines: Iterable[str]) -> int:
-        """Read the lines of `dpctl/dump-flows -m` and return the number of flows. Raises ValueError."""
+        """Count masks in `dpctl/dump-flows -m` lines; return the number of flows. Raises ValueError as read_mask does."""
         count = 0
         for line in lines:
             if "recirc_id(" not in line:
@@ -44,11 +44,11 @@ class ObservedMasks:
 
 
 def _without_opaque_headers(match: str) -> str:
-    """A match without MPLS and NSH headers: no table of ours looks at them, and broken ones are printed beyond parsing."""
+    """Remove MPLS and NSH headers from a match: no table of ours matches them, and malformed ones cannot be parsed."""
     end = min(at for header in _OPAQUE if (at := match.find(header)) >= 0)
     return match[:end] + ")" * (match.count("(", 0, end) - match.count(")", 0, end))
 
 
 def read_mask(match: str) -> Mask:
-    """The mask of a datapath flow's match. Raises ValueError where it cannot be read."""
+    """Return the mask of a datapath flow's match. Raises ValueError if the match cannot be parsed."""
     return mask_of_match(fields_of(dict(ODPFlow(f"{match}, packets:0, bytes:0, used:never, actions:drop").match)))

@@ -1,9 +1,8 @@
-"""All paths of all packets through the tables, and what each unwildcards.
+"""Walk all paths of all packets through the tables and collect what each unwildcards.
 
-Packets are told apart by port, ethertype, VLAN, protocol, fragment and destination MAC, as far as flows match these; of
-every other field nothing is known until a flow matches or writes it. Where the walk knows too little it takes all that is
-possible, so it may find masks that no packet makes, but none that is made is missing. (What it leaves out: hashes that
-collide by chance.)
+Packets are distinguished by port, ethertype, VLAN, protocol, fragment and destination MAC, as far as flows match these. Any
+other field is unknown until a flow matches or writes it. Where a field is unknown the walk follows every possibility, so it
+may find masks that no packet creates, but misses none that a packet can create. (Exception: chance hash collisions.)
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _ARP_FIELDS = frozenset(("nw_src", "nw_dst", "nw_proto", "arp_sha", "arp_tha"))
 
 @dataclass(frozen=True)
 class PacketKind:
-    """What a packet was when it came in: ethertype, protocol and fragment bits; -1 for any that no flow names."""
+    """A packet as received: ethertype, protocol and fragment bits. -1 stands for every value that no flow matches."""
 
     ethertype: int
     protocol: int = 0
@@ -47,13 +46,13 @@ class PacketKind:
 
     @property
     def name(self) -> str:
-        """The kind's name for people."""
+        """The kind's name in reports."""
         return {IPV4: "IPv4", IPV6: "IPv6", ARP: "ARP", RARP: "RARP"}.get(self.ethertype, "other ethertypes")
 
 
 @dataclass(frozen=True)
 class WalkState:
-    """Packets before a table: what is known of them and what was unwildcarded."""
+    """Packets about to enter a table: the field values known so far and the bits unwildcarded so far."""
 
     kind: PacketKind
     table: int
@@ -64,7 +63,7 @@ class WalkState:
 
 @dataclass(frozen=True)
 class WalkEnd:
-    """Masks of packets of a kind whose path ended in a table. *recirculated_by*: what recirculated them, if anything did."""
+    """Masks of packets of a kind whose path ended in a table. *recirculated_by* is empty if nothing recirculated them."""
 
     kind: PacketKind
     table: int
@@ -73,7 +72,7 @@ class WalkEnd:
 
 
 class Walk:
-    """All paths through the tables. *hash_slots* tells how many slots the datapath's hash has for so many buckets."""
+    """A walk over all paths through the tables. *hash_slots* maps a number of buckets to the number of hash values."""
 
     def __init__(
         self, flows: Iterable[Flow], buckets: Mapping[int, list[str]], hash_slots: Callable[[int], int]
@@ -94,7 +93,7 @@ class Walk:
         self._todo: list[WalkState] = []
 
     def run(self) -> set[WalkEnd]:
-        """Follow every packet to its end. Raises UnknownError for a flow that the model does not cover."""
+        """Follow every packet to the end of its path. Raises UnknownError for a flow that the model does not cover."""
         for state in self._starts():
             self._enqueue(state)
         while self._todo:
@@ -152,7 +151,7 @@ class Walk:
             self._end(state, state.mask_set)
             return
         known = dict(state.known)
-        if state.kind.fragment:  # the switch shows no ports of fragments to flows
+        if state.kind.fragment:  # flows see the ports of fragments as 0
             known.update({port: FieldBits(0, fields.full_mask(port)) for port in fields.PORTS})
         later = self._after(state.table)
         mask_sets, best = {state.mask_set}, -1
@@ -165,7 +164,7 @@ class Walk:
         self, state: WalkState, groups: list[list[Subtable]], known: dict[str, FieldBits], later: frozenset[str],
         mask_sets: set[MaskSet], best: int, rule_class: RuleClass | None,
     ) -> None:  # fmt: skip
-        """Go through the groups of subtables. *best* is the priority of *rule_class*, the flow found so far."""
+        """Look up in the groups of subtables. *best* is the priority of *rule_class*, the best match so far."""
         if not groups or groups[0][0].priority <= best:
             self._found(state, rule_class, mask_sets)
             return
@@ -181,7 +180,7 @@ class Walk:
             full = merged(unwildcarded(mask_set, subtable.masks) for mask_set in before)
             for hit in hits:
                 self._found(state, hit, full)
-        # Nothing of the highest priority: all of the group are visited, and each may find a flow of a lower one.
+        # No match with the group's priority: all its subtables are visited, and each may match with a lower priority.
         branches: list[tuple[set[MaskSet], int, RuleClass | None]] = [(mask_sets, best, rule_class)]
         for subtable in group:
             after: list[tuple[set[MaskSet], int, RuleClass | None]] = []
@@ -201,7 +200,7 @@ class Walk:
     def _passed(
         self, subtable: Subtable, known: dict[str, FieldBits], later: frozenset[str], mask_sets: set[MaskSet], top: int
     ) -> set[MaskSet]:
-        """Masks that a lookup in a subtable adds when it yields no better match."""
+        """Return the mask sets after a lookup in a subtable that yields no better match."""
         out = {b for mask_set in mask_sets for b in subtable.failed(known, mask_set)}
         if any(t.priority < top for t in subtable.rule_classes(known, later)):
             out |= {unwildcarded(mask_set, subtable.masks) for mask_set in mask_sets}
@@ -275,7 +274,7 @@ def _number(value: int | str) -> int:
 
 
 def _needs(kind: PacketKind, name: str) -> dict[str, int]:
-    """What the switch looks at before it reads or writes a field: whether the packet has it."""
+    """Return the bits that the switch unwildcards before it uses a field, to check that the packet has the field."""
     if name in ("nd_target", "igmp_group_ip4") or (
         name in ("arp_sha", "arp_tha", "tcp_flags") and kind.ethertype == IPV6
     ):
@@ -292,7 +291,7 @@ def _write(kind: PacketKind, action: SetField, known: dict[str, FieldBits], mask
         known[name] = FieldBits(have.value & ~mask | action.value & mask, have.mask | mask)
     mask_set = unwildcarded(mask_set, {**_needs(kind, name), name: mask})
     if name in _WITH_PROTOCOL and kind.ethertype in (IPV4, IPV6):
-        mask_set = unwildcarded(mask_set, {"nw_proto": 0xFF})  # in all releases since the repair of CVE-2023-1668
+        mask_set = unwildcarded(mask_set, {"nw_proto": 0xFF})  # in all releases with the fix for CVE-2023-1668
     if name in fields.PORTS and kind.protocol in (ICMP, ICMPV6):
         mask_set = unwildcarded(mask_set, dict.fromkeys(fields.PORTS, 0xFF))  # written together in the datapath
     return mask_set
@@ -301,7 +300,7 @@ def _write(kind: PacketKind, action: SetField, known: dict[str, FieldBits], mask
 def _move(kind: PacketKind, action: MoveBits, known: dict[str, FieldBits], mask_set: MaskSet) -> MaskSet:
     source, target = action.source, action.target
     if source.field in fields.PORTS and kind.fragment == 3:
-        return mask_set  # it has none, so nothing is copied
+        return mask_set  # a later fragment has no ports, so nothing is copied
     have = known.get(source.field)
     known.pop(target.field, None)
     copied_whole = source.mask == fields.full_mask(source.field) and target.mask == fields.full_mask(target.field)
@@ -313,7 +312,7 @@ def _move(kind: PacketKind, action: MoveBits, known: dict[str, FieldBits], mask_
 
 
 def _in_datapath(kind: PacketKind, mask_set: MaskSet) -> MaskSet:
-    """What is left of the masks in the datapath: of fields that a packet of this kind has."""
+    """Reduce a mask set to the datapath's: only fields that a packet of this kind has."""
     if kind.ethertype in (IPV4, IPV6):
         absent = {"nw_src", "nw_dst"} if kind.ethertype == IPV6 else {"ipv6_src", "ipv6_dst", "ipv6_label", "nd_target"}
         absent |= {"arp_sha", "arp_tha"} if kind.ethertype == IPV4 else set()
@@ -328,7 +327,7 @@ def _in_datapath(kind: PacketKind, mask_set: MaskSet) -> MaskSet:
 
 
 def _narrowed(mask_set: MaskSet) -> MaskSet:
-    """ICMP's type and code have 8 bits."""
+    """Reduce port masks to 8 bits, the width of ICMP's type and code."""
     out = []
     for name, masks in mask_set:
         if name in fields.PORTS:
