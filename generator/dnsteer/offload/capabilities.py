@@ -23,14 +23,14 @@ Text = Annotated[str, Field(min_length=1)]
 
 
 def _word(value: Any) -> Any:
-    """Numbers are kept as they are, words as words; nothing else is a field's value."""
+    """Return a field's value, which must be a number or a word, unchanged."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise wanted("a number or a word")
     return value
 
 
 def _bits(value: Any) -> int:
-    """A mask, as a number or in the way of `0xff`."""
+    """Parse a mask, given as a number or as text such as `0xff`."""
     if isinstance(value, bool) or not isinstance(value, int | str) or not re.match(r"(0x[0-9a-f]+|\d+)\Z", str(value)):
         raise wanted("a mask such as 0xff")
     return int(str(value), 0)
@@ -61,10 +61,10 @@ LimitName = Literal[
     "masks",
     "insertions_per_second",
 ]
-"""The first of these are limits of one flow, the last six of all flows together.
+"""The last six are limits on all flows together, the others on one flow.
 
-conntrack_connections and insertions_per_second are for readers: no spec says how many connections there are and how fast
-flows come. All others are compared with what a spec needs.
+conntrack_connections and insertions_per_second are only for readers: a spec does not say how many connections there are or
+how fast flows are added. All others are compared with what a spec needs.
 """
 
 
@@ -151,7 +151,7 @@ class Profile(Part):
     )
 
     def entries(self) -> Iterator[tuple[Path, Entry]]:
-        """All entries with their places in the document."""
+        """Yield all entries with their paths in the document."""
         yield ("slow_path",), self.slow_path
         yield ("other_match",), self.other_match
         yield ("other_action",), self.other_action
@@ -160,21 +160,21 @@ class Profile(Part):
                 yield (part, key), entry
 
     def match(self, key: str) -> Entry:
-        """What is known of matching the field *key*."""
+        """Return the entry for matching the field *key*; other_match if it is not listed."""
         return _find(self.matches, key, self.other_match)
 
     def action(self, name: str) -> Entry:
-        """What is known of the action *name*."""
+        """Return the entry for the action *name*; other_action if it is not listed."""
         return _find(self.actions, name, self.other_action)
 
     def limit(self, name: LimitName) -> int | None:
-        """The value of a limit; None when there is none or it is not known."""
+        """Return the value of a limit; None if the profile has no such limit or its value is unknown."""
         found = self.limits.get(name)
         return found.value if found is not None else None
 
 
 def _find(entries: Mapping[str, Entry], key: str, other: Entry) -> Entry:
-    """The entry of *key*, or of the longest `NAME.*` that covers it."""
+    """Return the entry of *key*, else of the longest `NAME.*` that covers it, else *other*."""
     found = entries.get(key)
     while found is None and key:
         key = key.rpartition(".")[0]

@@ -1,4 +1,4 @@
-"""What verdicts depend on besides the flows: connection tracking, the ports and their eSwitches, widths of the hash."""
+"""What verdicts depend on in addition to the flows: connection tracking, the ports' kinds and their eSwitches."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from dnsteer.spec.model.spec import Flavor, Selection, Switch
 from dnsteer.tables.return_ import FragmentRow
 
 _INNER = re.compile(r"pf(\d+)(?:hpf|vf\d+|sf\d+)?\Z|.*pf(\d+)(?:hpf|vf\d+|sf\d+)\Z")
-"""Names of representors as the kernel makes them (`pf0hpf`, `en3f1pf1sf0`): of which physical function they are."""
+"""Kernel names of representors (`pf0hpf`, `en3f1pf1sf0`), with the number of their physical function."""
 _OFFLOADED_TYPES: Mapping[Flavor, frozenset[str]] = {
     Flavor.OVS_DOCA: frozenset(["dpdk", "doca", "dpdkvdpa"]),
     Flavor.OVS_DPDK: frozenset(["dpdk"]),
     Flavor.OVS_KERNEL: frozenset(["system"]),
 }
-"""Types of ports that the eSwitch has, by flavor."""
+"""Port types that are on the eSwitch, by flavor."""
 
 
 def offload_context_of(loaded: Loaded, plan: Plan, *, conntrack: bool, flavor: Flavor | None = None) -> OffloadContext:
-    """What verdicts depend on besides the flows. *conntrack*: it is offloaded where it is used.
+    """Return what verdicts depend on in addition to the flows. *conntrack*: connection tracking, if used, is offloaded.
 
-    *flavor*: another one than the spec's, with what bring-up would set there.
+    *flavor*: judge for this flavor instead of the spec's, with the settings that bring-up would make for it.
     """
     switch = loaded.spec.switch
     return OffloadContext(
@@ -40,7 +40,7 @@ def offload_context_of(loaded: Loaded, plan: Plan, *, conntrack: bool, flavor: F
 
 
 def eswitch_setup(loaded: Loaded, plan: Plan, flavor: Flavor | None = None) -> Eswitch:
-    """The eSwitches as bring-up sets them up: whether those of a card become one (multiport)."""
+    """Return the eSwitches as bring-up sets them up, and whether it joins those of a card (multiport)."""
     switch = loaded.spec.switch
     if flavor is not None:
         switch = switch.model_copy(update={"flavor": flavor})
@@ -48,18 +48,18 @@ def eswitch_setup(loaded: Loaded, plan: Plan, flavor: Flavor | None = None) -> E
 
 
 def uses_conntrack(plan: Plan) -> bool:
-    """Whether the connection tracker is used at all."""
+    """Whether the plan uses connection tracking: it has rows for IPv4 fragments."""
     return any(row.family == "ipv4" for row in plan.rows.of(FragmentRow))
 
 
 def dp_hash_pools(loaded: Loaded) -> list[str]:
-    """The pools whose slots the switch's hash chooses, and that a VIP uses."""
+    """Return the pools with selection dp-hash that a VIP uses."""
     used = {vip.pool for vip in loaded.spec.vips.values()}
     return [n for n, pool in loaded.spec.pools.items() if pool.selection is Selection.DP_HASH and n in used]
 
 
 def _port_kinds(switch: Switch, flavor: Flavor) -> dict[str, PortKind]:
-    """Ports that no eSwitch has: the bridge's own, and those of another type. Types are for the spec's own flavor."""
+    """Return ports on no eSwitch: the bridge's, internal ones and, for the spec's own flavor, those of other types."""
     known = _OFFLOADED_TYPES.get(flavor, frozenset()) if flavor is switch.flavor else frozenset()
     others = [
         n for n, p in ports_of(switch).items() if p.type == "internal" or (known and p.type and p.type not in known)
@@ -68,10 +68,10 @@ def _port_kinds(switch: Switch, flavor: Flavor) -> dict[str, PortKind]:
 
 
 def _eswitches(switch: Switch, setup: Eswitch) -> dict[str, str]:
-    """The eSwitch of each port; none are told apart where there is but one."""
+    """Return the eSwitch of each port; empty if there is only one eSwitch."""
     by_port: dict[str, str] = {}
     for uplink, address in setup.functions.items():
-        if setup.multiport:  # it joins the functions of a card; where the card is not known there is taken to be one
+        if setup.multiport:  # joins the functions of a card; uplinks with unknown card are assumed to be on one
             by_port[uplink] = address[:-2]
         else:
             by_port[uplink] = address or uplink
@@ -85,7 +85,7 @@ def _eswitches(switch: Switch, setup: Eswitch) -> dict[str, str]:
 
 
 def _representor_eswitch(name: str, devargs: str, by_port: Mapping[str, str], setup: Eswitch) -> str:
-    """The eSwitch of a representor: of the function that its devargs or its name tell, else of the first uplink."""
+    """Return the eSwitch of a representor: of the function in its devargs or its name, else of the first uplink."""
     for uplink, address in setup.functions.items():
         if address and devargs.lower().removeprefix("pci:").startswith((address, address.removeprefix("0000:"))):
             return by_port[uplink]

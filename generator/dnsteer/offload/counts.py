@@ -1,4 +1,4 @@
-"""How many datapath flows and hardware rules there are in all, from those that were seen: each may stand for several."""
+"""Estimate the total datapath flows and hardware rules from the flows seen, each of which may represent several."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _SLOT = ("dp_hash", "udp.src", "tcp.src")
 
 
 def match_without_slot(flow: DatapathFlow) -> MatchFields:
-    """The match but for what chooses the slot: the same for all slots of a service at one uplink."""
+    """Return the match without the fields that select the slot: equal for all slots of a service at one uplink."""
     return tuple(f for f in flow.match if f.key not in _SLOT)
 
 
 def flow_weights(flows: Iterable[tuple[DatapathFlow, int]]) -> dict[DatapathFlow, float]:
-    """For how many flows each of a service stands, given how many slots, or values of a hash, there are at each uplink."""
+    """Return how many flows each flow represents, given its service's number of slots, or hash values, per uplink."""
     alike: dict[MatchFields, dict[DatapathFlow, int]] = defaultdict(dict)
     for flow, many in flows:
         alike[match_without_slot(flow)][flow] = many
@@ -31,9 +31,9 @@ def flow_weights(flows: Iterable[tuple[DatapathFlow, int]]) -> dict[DatapathFlow
 def rules_of(
     found: Iterable[tuple[DatapathFlow | Unreadable, Judgement]], weights: Mapping[DatapathFlow, float]
 ) -> int:
-    """Hardware rules that flows take together: first rules of split ones that are the same are there once.
+    """Return the number of hardware rules of all flows together: identical first rules of split matches count once.
 
-    *weights* is for how many flows each stands.
+    *weights* is how many flows each flow represents; 1 if it is not listed.
     """
     held = [(flow, j) for flow, j in found if j.verdict in IN_HARDWARE and isinstance(flow, DatapathFlow)]
     more = sum((weights.get(flow, 1.0) - 1) * _own(j) for flow, j in held)
@@ -41,7 +41,7 @@ def rules_of(
 
 
 def _own(judgement: Judgement) -> int:
-    """Rules that a further flow of the sort takes. Where the first of several rules has the hash, none is shared."""
+    """Return the rules that one more such flow takes. If the first of several rules matches the hash, none is shared."""
     first = judgement.parts[0].fields if len(judgement.parts) > 1 else ()
     shared = len(judgement.parts) - 1 if all(f.key != "dp_hash" for f in first) else 0
     return judgement.rules - shared

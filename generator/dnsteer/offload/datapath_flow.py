@@ -1,4 +1,4 @@
-"""A datapath flow as typed data, from a line of `dpctl/dump-flows` of any flavor."""
+"""A datapath flow as typed data, parsed from a line of `dpctl/dump-flows` of any flavor."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from ovs.flow.odp import ODPFlow
 from dnsteer.switch.megaflow_fields import Field, every_name_is_known, fields_of
 
 Offloaded = Literal["yes", "partial", "no", ""]
-"""What the dump says about the flow; empty where it says nothing."""
+"""The dump's `offloaded:` value for the flow; empty if the dump has none."""
 
 MAX_LINE = 65_536
 """Longest line read, in characters. The switch prints a few hundred."""
 
 MAX_NESTING = 64
-"""Deepest nesting of brackets read. The library takes time with the square of it."""
+"""Deepest nesting of brackets read: the library's parsing time grows with its square."""
 
 _NOT_A_FLOW = ("flow-dump from", "ovs-appctl:", "ovs-dpctl:")
 _OFFLOADED: Mapping[str, Offloaded] = {"yes": "yes", "true": "yes", "partial": "partial", "no": "no", "false": "no"}
 _BRANCHES = {"check_pkt_len": ("gt", "le"), "sample": ("actions",)}
-_WORDS = frozenset(["pop_eth", "tun_encap", "tun_decap"])  # the library takes a word that it does not know for a port
+_WORDS = frozenset(["pop_eth", "tun_encap", "tun_decap"])  # the library parses unknown words as output ports
 _MISREAD = re.compile(r"\b(pop_mpls|tnl_pop)\(")
 _THREAD = re.compile(r"\s*flow-dump from (?:the )?(.+)")
 _WHY = re.compile(r",\s*dp-offload-info:\s*(?:'[^']*'|[^,]*)")
-"""Why a flow is not in hardware, as OVS-DOCA 3.x says it. The library would take the words for ports."""
+"""Why a flow is not in hardware, as OVS-DOCA 3.x prints it. The library would parse the words as ports."""
 
 
 @dataclass(frozen=True)
 class DatapathAction:
-    """An action under the datapath's name.
+    """An action, with the datapath's name for it.
 
-    A `set()` is one action for each field that it writes, `set.ipv4.dst` say, with that field as *written*. *args* are the
-    rest of what is printed; *branches* the action lists inside (of clone, sample, check_pkt_len), in the order of the dump.
-    *continues*: another field of the same `set()` went before.
+    A `set()` becomes one action for each field that it writes, such as `set.ipv4.dst`, with that field as *written*. *args*
+    are the other printed arguments; *branches* the nested action lists (of clone, sample, check_pkt_len) in the order of
+    the dump. *continues*: this is not the first field of its `set()`.
     """
 
     name: str
@@ -59,9 +59,10 @@ class DatapathAction:
 
 @dataclass(frozen=True)
 class DatapathFlow:
-    """A datapath flow. *layer* is what the dump calls `dp:` (ovs, tc, dpdk, doca), *offloaded* what it says of offload.
+    """A datapath flow. *layer* is the dump's `dp:` (ovs, tc, dpdk, doca), *offloaded* its `offloaded:`.
 
-    *thread* is the forwarding thread by the heading of the dump: each has flows of its own, and their ufids may be the same.
+    *thread* is the forwarding thread named in the dump's heading: each thread has its own flows, and flows of two threads
+    may have the same ufid. *used* is in seconds, None if the flow was never used.
     """
 
     text: str = field(repr=False)
@@ -77,12 +78,12 @@ class DatapathFlow:
     thread: str = ""
 
     def get(self, key: str) -> Field | None:
-        """The matched field *key*; None when it is wildcarded."""
+        """Return the matched field *key*; None if it is wildcarded."""
         return next((f for f in self.match if f.key == key), None)
 
     @property
     def proto(self) -> int | None:
-        """The IP protocol that the flow matches exactly."""
+        """The IP protocol that the flow matches exactly; None if it matches none."""
         for key in ("ipv4.proto", "ipv6.proto"):
             found = self.get(key)
             if found is not None and found.exact:
@@ -98,25 +99,25 @@ class DatapathFlow:
 
     @property
     def recirculated(self) -> bool:
-        """Whether the flow is for a further pass of packets."""
+        """Whether the flow matches recirculated packets."""
         found = self.get("recirc_id")
         return found is not None and found.value != 0
 
     def every_action(self) -> Iterator[DatapathAction]:
-        """All actions, those inside others included."""
+        """Yield all actions, including nested ones."""
         yield from _walk(self.actions)
 
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A line that is no datapath flow, or not one that the library knows. *problem* says what it stumbled over."""
+    """A line that could not be parsed as a datapath flow. *problem* says why."""
 
     text: str
     problem: str
 
 
 def read_flows(text: str) -> Iterator[DatapathFlow | Unreadable]:
-    """Read the output of `dpctl/dump-flows` (with or without -m), headings and empty lines left out."""
+    """Parse the output of `dpctl/dump-flows` (with or without -m), skipping headings and empty lines."""
     thread = ""
     for line in text.splitlines():
         heading = _THREAD.match(line)
@@ -127,7 +128,7 @@ def read_flows(text: str) -> Iterator[DatapathFlow | Unreadable]:
 
 
 def read_flow(line: str, thread: str = "") -> DatapathFlow | Unreadable:
-    """Read one line, of the dump of *thread*. Never raises: what cannot be read is Unreadable."""
+    """Parse one line of the dump of *thread*. Never raises: a line that cannot be parsed is returned as Unreadable."""
     line = line.strip()
     if len(line) > MAX_LINE:
         return Unreadable(line[:200], f"a line of {len(line)} characters; at most {MAX_LINE} are read")
@@ -135,12 +136,12 @@ def read_flow(line: str, thread: str = "") -> DatapathFlow | Unreadable:
         return Unreadable(line[:200], f"brackets nested more than {MAX_NESTING} deep")
     try:
         return _flow(line, thread)
-    except Exception as err:  # noqa: BLE001  the library raises whatever its decoders stumble over
+    except Exception as err:  # noqa: BLE001  the library passes on any exception of its decoders
         return Unreadable(line, _innermost(err))
 
 
 def _nesting(line: str) -> int:
-    """The deepest nesting of brackets."""
+    """Return the deepest nesting of brackets."""
     return max(accumulate(1 if c == "(" else -1 for c in line if c in "()"), default=0)
 
 
@@ -153,7 +154,7 @@ def _innermost(err: BaseException) -> str:
 def _flow(line: str, thread: str) -> DatapathFlow:
     known = _WHY.sub("", line)
     with every_name_is_known():
-        # Two actions that the library reads wrongly (pop_mpls, tnl_pop with a name) go in under names that it does not know.
+        # The library misparses two actions (pop_mpls, and tnl_pop with a name), so pass them in under unknown names.
         parsed: Any = ODPFlow(_MISREAD.sub(r"x_\1(", known))
         match = tuple(fields_of(parsed.match))
         actions = tuple(_actions(parsed.actions))
@@ -199,7 +200,7 @@ def _action(name: str, value: Any) -> Iterator[DatapathAction]:
 
 
 def _set(value: Mapping[str, Any]) -> Iterator[DatapathAction]:
-    """A `set()`: an action for each field; of a tunnel's one for all, with the fields by name."""
+    """Yield one action for each field of a `set()`; for a tunnel, one action with all its fields by name."""
     first = True
     for written in fields_of({key: inner for key, inner in value.items() if key != "tunnel"}):
         yield DatapathAction(f"set.{written.key}", written, continues=not first)

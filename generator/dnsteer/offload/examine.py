@@ -1,4 +1,4 @@
-"""Load a spec into the private switch, send it representative traffic, and judge every datapath flow that comes of it."""
+"""Load a spec into the private switch, send representative traffic, and judge every datapath flow that results."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from dnsteer.switch.tools import ovs_version
 from dnsteer.tables.vip import ServiceRow
 
 KINDS = ("query", "answer", "neighbor", "echo", "fragment", "unusual", "drop")
-"""Kinds of traffic in the order in which they are sent: a flow counts for the first kind that makes it."""
+"""Kinds of traffic in the order in which they are sent: a flow counts for the first kind that creates it."""
 QUERIES = 8_000
-"""Queries sent at most; of larger specs a sample of each service's slots. Reading 8,000 flows takes about ten seconds."""
+"""Maximum queries sent; larger specs get a sample of each service's slots. Reading 8,000 flows takes about 10 s."""
 _LEAST_SLOTS = 2
 _ICMP = (1, 58)
 
 
 @dataclass(frozen=True)
 class JudgedFlow:
-    """A datapath flow, the kind of traffic that made it, whose it is, and what hardware does with it."""
+    """A datapath flow, the kind of traffic that created it, its owners, and the verdict on it."""
 
     flow: DatapathFlow | Unreadable
     kind: str
@@ -60,7 +60,7 @@ class JudgedFlow:
 
 @dataclass
 class Examination:
-    """The datapath flows that traffic made. *sampled* is how many slots of each service were asked; None: all of them."""
+    """The datapath flows that traffic created. *sampled* is how many slots of each service were tested; None: all."""
 
     loaded: Loaded
     plan: Plan
@@ -73,12 +73,12 @@ class Examination:
 
     @cached_property
     def masks(self) -> int:
-        """Distinct masks of all flows."""
+        """The number of distinct masks of all flows."""
         return _masks(j.flow for j in self.judged if isinstance(j.flow, DatapathFlow))
 
     @cached_property
     def of_owner(self) -> dict[Owner, list[JudgedFlow]]:
-        """The flows that carry a service's usual queries and answers."""
+        """The flows that carry a service's usual queries or answers, by owner."""
         out: dict[Owner, list[JudgedFlow]] = defaultdict(list)
         for judged in self.judged:
             if judged.kind in ("query", "answer"):
@@ -88,12 +88,12 @@ class Examination:
 
     @cached_property
     def paths(self) -> list[PacketPath]:
-        """One for each service, family and direction whose packets pass the switch."""
+        """One path for each service, family and direction whose packets pass the switch."""
         return [self._path(owner, found) for owner, found in sorted(self.of_owner.items())]
 
     @cached_property
     def weights(self) -> dict[DatapathFlow, float]:
-        """How many flows each stands for: slots not asked at each uplink, values that no packet's hash had."""
+        """How many flows each flow represents, including those of slots not tested and hash values not seen."""
         usual = [
             (j.flow, j.owners[0])
             for j in self.judged
@@ -106,22 +106,22 @@ class Examination:
 
     @cached_property
     def extension_parts(self) -> Mapping[Owner, ExtensionPart]:
-        """What the extension does for whom."""
+        """The extension's part of the path, by owner."""
         return extension_parts(self.plan)
 
     def flow_count(self, judged: Iterable[JudgedFlow]) -> int:
-        """How many flows these are in all."""
+        """Return the number of flows that these represent."""
         return round(sum(self.weights.get(j.flow, 1.0) if isinstance(j.flow, DatapathFlow) else 1.0 for j in judged))
 
     def rule_count(self, judged: Iterable[JudgedFlow]) -> int:
-        """How many hardware rules they take together in all."""
+        """Return the number of hardware rules of all flows that these represent."""
         return self._rules((j.flow, j.judgement) for j in judged)
 
     def _rules(self, found: Iterable[tuple[DatapathFlow | Unreadable, Judgement]]) -> int:
         return rules_of(found, self.weights)
 
     def hash_values(self, owner: Owner) -> int:
-        """How many values the hash of the owner's pool has, in the release that has most."""
+        """Return how many values the hash of the owner's pool has, in the Open vSwitch release with most."""
         return dp_hash.values_fourfold(self._slots[owner])
 
     def _hashed(self, owner: Owner) -> bool:
@@ -139,7 +139,7 @@ class Examination:
         later = [judgement for flow, judgement in flows if flow.recirculated]
         hops = hops_of(part, flows, self._rules) if part is not None else ()
         depths = [max((max(1, j.tables) for j in each), default=0) for each in (first, later)]
-        if hops:  # two ways through the switch, one after the other
+        if hops:  # two paths through the switch, one after the other
             depths = [hop.tables for hop in hops if hop.by == "switch"]
         verdict: Verdict = min((judgement.verdict for _, judgement in flows), key=WORST_FIRST.index, default="unknown")
         return PacketPath(
@@ -166,17 +166,18 @@ class Examination:
 def examine(
     loaded: Loaded, profile: Profile, *, queries: int = QUERIES, progress: Callable[[int], None] = lambda _: None
 ) -> Examination:
-    """Send every kind of traffic that the spec knows of and judge the datapath flows by *profile*.
+    """Send every kind of traffic that concerns the spec and judge the datapath flows by *profile*.
 
-    Where the slots of all services are more than *queries*, a sample of each service's is asked.
+    If all services together have more slots than *queries*, only a sample of each service's slots is tested. *progress* is
+    called with the number of packets sent since the last call.
 
-    Raises SwitchError or UnavailableError when the private switch fails.
+    Raises SwitchError or UnavailableError if the private switch fails.
     """
     plan = build_plan(loaded)
     reference = Reference(loaded.spec)
     per_service = _sample(plan, queries)
     owners = Owners(plan)
-    # Bring-up turns the offload of connection tracking off for a hash.
+    # Bring-up turns the offload of connection tracking off if a pool uses dp-hash.
     context = offload_context_of(loaded, plan, conntrack=not dp_hash_pools(loaded), flavor=Flavor(profile.flavor))
     out = Examination(loaded, plan, profile, ovs_version(), context, sampled=per_service)
     by_ufid: dict[str, tuple[str, DatapathFlow | Unreadable]] = {}
@@ -198,26 +199,26 @@ def examine(
         own_context = context
         if isinstance(flow, DatapathFlow) and flow.get("dp_hash") and found:
             own_context = replace(context, hash_bits=dp_hash.widths(slots[loaded.spec.vips[found[0].vip].pool]))
-            if match_without_slot(flow) in usual:  # a value of the hash that no query had
+            if match_without_slot(flow) in usual:  # a hash value that no query had
                 kind = "query"
         out.judged.append(JudgedFlow(flow, _kind(kind, flow), found, judge(flow, profile, own_context)))
-    out.judged.sort(key=_place)  # a dump has them in any order, and the same is to be said again
+    out.judged.sort(key=_place)  # dumps are in random order, and the output must be reproducible
     return out
 
 
 def _place(judged: JudgedFlow) -> tuple[int, str]:
-    """A flow's place among all: by its kind and by what it matches, without its name."""
+    """Return the sort key of a flow: its kind, then its match without the ufid."""
     match = judged.flow.text.partition(", packets:")[0]
     return KINDS.index(judged.kind), match[max(0, match.find("recirc_id(")) :]
 
 
 def slots_by_pool(loaded: Loaded) -> dict[str, int]:
-    """The number of slots of each pool."""
+    """Return the number of slots of each pool."""
     return {name: slot_count(loaded.spec, pool) for name, pool in loaded.spec.pools.items()}
 
 
 def _kind(kind: str, flow: DatapathFlow | Unreadable) -> str:
-    """The kind of traffic; unusual neighbour requests are sent among what is unusual, and are neighbours' all the same."""
+    """Return the kind of a flow; "unusual" packets of ARP, neighbour discovery or ICMP become "neighbor" or "echo"."""
     if kind == "unusual" and isinstance(flow, DatapathFlow) and flow.proto not in (UDP, TCP):
         asked = any(f.key.startswith(("arp.", "nd.")) for f in flow.match)
         return "neighbor" if asked else "echo" if flow.proto in _ICMP else kind
@@ -229,7 +230,7 @@ def _masks(flows: Iterable[DatapathFlow]) -> int:
 
 
 def _sample(plan: Plan, queries: int) -> int | None:
-    """Slots to ask of each service; None where all of them are few enough."""
+    """Return how many slots to test of each service; None to test all, if that takes at most *queries* queries."""
     slots = {members.number: members.slots for members in plan.members}
     if sum(slots[row.pool] for row in plan.rows.of(ServiceRow)) <= queries:
         return None

@@ -1,7 +1,7 @@
-"""The extension's part of a path: between the bridge's two ports for it a program of another kind handles the packets.
+"""The extension's part of a path: between the bridge's two extension ports, another program handles the packets.
 
-No profile judges that: it is no datapath flow. What is known is what the program asks of hardware, from the plan, and that
-none of it has run there.
+No profile judges that part, since it is not a datapath flow. Known are only the program's hardware needs, from the plan, and
+that none of it has run on hardware.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ Pairs = Sequence[tuple[DatapathFlow, Judgement]]
 
 
 def not_run(*, siit: bool) -> str:
-    """What nobody has seen hardware do; *siit*: translation is part of it."""
+    """Return which of the extension's features are untested on hardware; *siit*: translation is one of them."""
     return f"{_NOT_RUN}; {_NOT_SHOWN}" if siit else _NOT_RUN
 
 
 def not_run_of(part: Extension) -> str:
-    """The same for everything that a program does."""
+    """Return not_run for all services of a program."""
     return not_run(siit=any(BY_PROGRAM[service.forward].translates for service in part.services))
 
 
 @dataclass(frozen=True)
 class ExtensionPart:
-    """What queries or answers of a service meet between the extension's ports, and how many flows bring them back."""
+    """A service's queries or answers between the extension's ports; *returned* counts the datapath flows after it."""
 
     enters: str
     leaves: str
@@ -55,7 +55,7 @@ class ExtensionPart:
 
     @property
     def hop(self) -> Hop:
-        """As a part of a path; the longest way of several."""
+        """The part as a hop; tables, rewrites and pipes are those of the longest passage."""
         longest = max(self.passages, key=lambda p: (len(p.pipes), p.rewrites))
         return Hop(
             by="extension",
@@ -73,7 +73,7 @@ class ExtensionPart:
 
 
 def extension_parts(plan: Plan) -> Mapping[Owner, ExtensionPart]:
-    """Everything that goes through the extension, by its owner."""
+    """Return the extension's part of each path through it, by owner."""
     part = plan.extension
     if part is None:
         return {}
@@ -100,13 +100,13 @@ def extension_parts(plan: Plan) -> Mapping[Owner, ExtensionPart]:
 
 
 def _returned(part: Extension, services: Sequence[ExtendedService]) -> int:
-    """Datapath flows of what comes back: one for each MAC address, and for each IP version of tunnels."""
+    """Return the number of datapath flows for returned packets: one for each MAC address, family and protocol."""
     ends = ((service, part.targets[name]) for service in services for name in service.slots)
     return len({(target.mac, BY_PROGRAM[s.forward].comes_back(s, target)) for s, target in ends})
 
 
 def hops_of(part: ExtensionPart, flows: Pairs, rules: Callable[[Pairs], int]) -> tuple[Hop, ...]:
-    """The parts of a path: the switch's flows towards the extension, the extension, and the flows of what it gives back."""
+    """Return a path's hops: the switch towards the extension, the extension, and the switch for the returned packets."""
     ports = (part.enters, part.leaves)
     outbound = [(flow, judgement) for flow, judgement in flows if in_port_of(flow) not in ports]
     returned = [(flow, judgement) for flow, judgement in flows if in_port_of(flow) in ports]
@@ -115,7 +115,7 @@ def hops_of(part: ExtensionPart, flows: Pairs, rules: Callable[[Pairs], int]) ->
 
 
 def in_port_of(flow: DatapathFlow) -> str:
-    """The port of a flow's packets."""
+    """Return the port by which a flow's packets come in; empty if the flow does not match it."""
     found = flow.get("in_port")
     return str(found.value) if found is not None else ""
 
@@ -137,7 +137,7 @@ def _switched(flows: Pairs, rules: int) -> Hop:
 
 
 def program_json(plan: Plan) -> dict[str, Any] | None:
-    """What the program takes of hardware, as a JSON object; None where there is no extension."""
+    """Return the program's hardware needs as a JSON object; None if there is no extension."""
     part = plan.extension
     if part is None:
         return None

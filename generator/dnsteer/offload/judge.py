@@ -1,4 +1,4 @@
-"""Whether hardware takes a datapath flow, by a capability profile, and why or why not."""
+"""Judge by a capability profile whether a datapath flow is offloaded, and why or why not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ReasonKind = Literal["match", "action", "limit"]
 
 @dataclass(frozen=True)
 class Reason:
-    """A statement of the profile that a flow meets: about which match, action or limit, what follows, and the source."""
+    """A profile statement that applies to a flow: the match, action or limit it is about, the verdict and the source."""
 
     kind: ReasonKind
     name: str
@@ -35,12 +35,12 @@ class Reason:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What hardware does with a flow. *reasons* are why not (none for yes), worst first; *remarks* what to know of a yes.
+    """The verdict on a flow. *reasons* say why it is not yes (empty for yes), worst first; *remarks* are notes on a yes.
 
-    *rules* are the hardware rules that it takes by itself, *tables* those that its packets pass (both 0 unless the verdict
-    is yes or unknown), *match_bytes* what its match takes in one rule. *parts* are the rules of its match: flows may have
-    first ones in common, which `split.shared_rules` counts once. *certainty* is that of the verdict: one sure statement is
-    enough for a no, and a yes is as weak as the weakest that it rests on.
+    *rules* are the hardware rules that the flow takes by itself, *tables* the hardware tables that its packets pass (both 0
+    unless the verdict is yes or unknown), *match_bytes* the size of its match in one rule. *parts* are the rules of its
+    match: flows may share first rules, which `split.shared_rules` counts once. *certainty* is that of the verdict: one sure
+    statement is enough for a no, while a yes is only as sure as its least sure statement.
     """
 
     verdict: Verdict
@@ -54,7 +54,7 @@ class Judgement:
 
     @property
     def why_software(self) -> str:
-        """Why the CPU forwards, in a sentence; empty when hardware does. A reason that several things have is given once."""
+        """Why the CPU forwards, as one text; empty if hardware does. A reason shared by several names is given once."""
         return join_reasons(self.reasons)
 
     def as_json(self) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class Judgement:
 
 
 def join_reasons(reasons: Iterable[Reason]) -> str:
-    """Reasons in a sentence; one that several things have is given once."""
+    """Join reasons into one text; a reason shared by several names is given once, after all of them."""
     about: dict[str, list[str]] = {}
     for reason in reasons:
         about.setdefault(reason.text.removeprefix(f"{reason.name}: "), []).append(reason.name)
@@ -87,12 +87,13 @@ def _reason_text(text: str, names: list[str]) -> str:
 
 @dataclass(frozen=True)
 class OffloadContext:
-    """What a verdict depends on besides the flow.
+    """What a verdict depends on in addition to the flow.
 
-    *conntrack*: connection tracking is offloaded (hw-offload-ct-size is not 0). *port_kinds*: kinds of ports by the name or
-    number that the dump shows; *eswitches*: the eSwitch of each other port, where there are several. *local_ports*: ports
-    behind which hosts are; flows of other ports come from the network. *wide_entries*: the card's wide entries are used
-    (BlueField-3). *hash_bits*: how wide the hash of the flow's group can be, by release; empty: as wide as the flow has it.
+    *conntrack*: connection tracking is offloaded (hw-offload-ct-size is not 0). *port_kinds*: the kind of a port by the name
+    or number in the dump; *eswitches*: the eSwitch of each other port, if there are several. *local_ports*: ports with hosts
+    behind them; packets from other ports come from the network. *wide_entries*: the card's wide entries are used
+    (BlueField-3). *hash_bits*: the widths in bits that the flow's group hash has in different releases; empty: the width
+    of the flow's own mask.
     """
 
     conntrack: bool = False
@@ -104,17 +105,17 @@ class OffloadContext:
 
 
 def weakest(certainties: Iterable[Certainty]) -> Certainty:
-    """What is least sure of what things rest on."""
+    """Return the least sure of several certainties; unknown if there are none."""
     return max(certainties, key=_SUREST_FIRST.index, default="unknown")
 
 
 def surest(certainties: Iterable[Certainty]) -> Certainty:
-    """What is most sure."""
+    """Return the surest of several certainties; unknown if there are none."""
     return min(certainties, key=_SUREST_FIRST.index, default="unknown")
 
 
 def judge(flow: DatapathFlow | Unreadable, profile: Profile, context: OffloadContext | None = None) -> Judgement:
-    """Judge *flow* under *profile*. A line that could not be read is unknown."""
+    """Judge *flow* by *profile*. A line that could not be parsed gets the verdict unknown."""
     if isinstance(flow, Unreadable):
         reason = Reason("match", "flow", "unknown", f"the flow could not be read: {flow.problem}", "", "unknown")
         return Judgement("unknown", (reason,), (), 0, 0, "unknown")
@@ -155,7 +156,7 @@ def _statements(
         yield _statement("limit", profile.layer, profile.other_match, None)
         return
     slow = any(_slow(action) for action in flow.every_action())
-    if slow:  # first, since nothing in the spec will change it
+    if slow:  # reported first, since no change to the spec can avoid it
         yield from _actions(flow, flow.actions, profile, context)
     for matched in flow.match:
         entry = profile.match(matched.key)
@@ -174,19 +175,17 @@ def _actions(
         after = actions[i + 1].name if i + 1 < len(actions) else ""
         case = next((c for c in entry.cases if _flow_meets(c, flow) and _meets(c, flow, action, after, context)), None)
         yield _statement("action", str(action), entry, case)
-        for branch in (
-            action.branches if action.name != "sample" else ()
-        ):  # what is sampled goes to the CPU by intention
+        for branch in action.branches if action.name != "sample" else ():  # sampled packets are meant to go to the CPU
             yield from _actions(flow, branch, profile, context)
 
 
 def _slow(action: DatapathAction) -> bool:
-    """Whether every flavor does this in ovs-vswitchd itself."""
+    """Whether every flavor performs this action in ovs-vswitchd itself."""
     return action.name == "userspace" or action.name.startswith(("set.arp", "set.nd", "set.icmp"))
 
 
 def _flow_meets(case: Case, flow: DatapathFlow) -> bool:
-    """Whether what a case says of the flow as a whole holds."""
+    """Whether a case's conditions on the flow hold."""
     fragments = {str(f.value) for f in flow.match if f.key.endswith(".frag")}
     return (
         (not case.having or any(flow.get(key) for key in case.having))
@@ -200,7 +199,7 @@ def _flow_meets(case: Case, flow: DatapathFlow) -> bool:
 
 
 def _field_meets(case: Case, matched: Field) -> bool:
-    """Whether what a case says of a matched or written field holds."""
+    """Whether a case's conditions on a matched or written field hold."""
     values = {matched.value, matched.shown}
     return (
         (case.mask is None or matched.exact == (case.mask == "exact"))
@@ -213,7 +212,7 @@ def _field_meets(case: Case, matched: Field) -> bool:
 
 
 def _meets(case: Case, flow: DatapathFlow, action: DatapathAction, after: str, context: OffloadContext) -> bool:
-    """Whether what a case says of an action holds. *after* is the action that follows directly."""
+    """Whether a case's conditions on an action hold. *after* is the name of the next action, empty for the last."""
     if action.written is not None and not _field_meets(case, action.written):
         return False
     return (
@@ -236,7 +235,7 @@ def _port_kind(flow: DatapathFlow, action: DatapathAction, context: OffloadConte
 
 
 def _limits(flow: DatapathFlow, profile: Profile, context: OffloadContext, parts: int) -> Iterator[_Statement]:
-    """Limits on one flow; those on all flows together are for whoever sees all of them."""
+    """Yield the limits that one flow exceeds; lint checks the limits on all flows together."""
     names = [action.name for action in flow.every_action() if not action.continues]
     hashed, options = flow.get("dp_hash"), flow.get("tunnel.geneve")
     hashes = hashed is not None or "hash" in names
@@ -265,7 +264,7 @@ def _limits(flow: DatapathFlow, profile: Profile, context: OffloadContext, parts
 
 
 def _hash_bits(limit: Limit | None, widths: tuple[int, ...]) -> Iterator[_Statement]:
-    """The width of a hash, and where releases differ in it, whether all of them keep to the limit."""
+    """Yield a statement if the hash is wider than the limit; unknown if it is so only in some Open vSwitch releases."""
     if limit is None or limit.value is None or limit.verdict == "split" or max(widths) <= limit.value:
         return
     few, many = min(widths), max(widths)
@@ -282,7 +281,7 @@ def _hash_bits(limit: Limit | None, widths: tuple[int, ...]) -> Iterator[_Statem
 
 
 def _statement(kind: ReasonKind, name: str, entry: Entry, case: Case | None) -> _Statement:
-    """What an entry says, or the case of it that holds."""
+    """Return the statement of an entry, or of its case that holds, as a Reason and an Outcome."""
     statement: Entry | Case = case or entry
     text = f"{name}: {statement.note}" if statement.note else ""
     source, certainty = statement.source or entry.source, statement.certainty or entry.certainty

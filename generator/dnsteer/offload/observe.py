@@ -1,4 +1,4 @@
-"""What a running switch has in hardware, against what its profile says that it should have."""
+"""Compare the datapath flows that a running switch has in hardware with its profile's prediction."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
 TYPES: Mapping[str, Verdict] = {"offloaded": "yes", "partially-offloaded": "partial", "non-offloaded": "no"}
-"""The types of `dpctl/dump-flows`, and what they mean."""
+"""The flow types of `dpctl/dump-flows`, and the verdict that each corresponds to."""
 STATISTICS = "dpctl/offload-stats-show"
 EXTRAS = (STATISTICS, "doca-pipe-group/dump", "metrics/show", "dpif/offload/show")
-"""Commands that tell more about offload where the switch has them; the last three are not upstream's or new."""
+"""Commands with more detail on offload, run if the switch has them; the last three are not upstream or are new."""
 _WANTED = {"dpdk": ("true", "try"), "doca": ("true",)}
 """Values of dpdk-init and doca-init that start the library."""
 _SETTLE = 2.0
-"""Seconds until flows that are not in hardware are looked at again: offload is done after the first packets, by a thread."""
+"""Seconds before flows missing in hardware are checked again: a thread offloads flows after their first packets."""
 
 
 class SwitchCommands(Protocol):
-    """Something that runs commands in an ovs-vswitchd."""
+    """Runs appctl commands in an ovs-vswitchd."""
 
     def run(self, command: str, *args: str) -> str:
-        """What a command answers."""
+        """Run a command and return its output."""
 
     def commands(self) -> frozenset[str]:
-        """The names of its commands."""
+        """Return the names of the commands that it has."""
 
 
 @dataclass(frozen=True)
 class ObservedFlow:
-    """A datapath flow of the switch: where it is, where it should be, and whose it is."""
+    """A datapath flow of the switch: whether it is in hardware, the predicted verdict, and its owners."""
 
     flow: DatapathFlow
     actual: Verdict
@@ -51,12 +51,12 @@ class ObservedFlow:
 
     @property
     def missing(self) -> bool:
-        """Whether it should be in hardware and is not."""
+        """Whether the flow should be in hardware but is not."""
         return self.predicted.verdict == "yes" and self.actual != "yes"
 
     @property
     def surprising(self) -> bool:
-        """Whether it is in hardware although the profile says that it cannot be."""
+        """Whether the flow is in hardware although the profile says that it cannot be."""
         return self.predicted.verdict in ("no", "partial") and self.actual == "yes"
 
     def as_json(self) -> dict[str, Any]:
@@ -71,9 +71,9 @@ class ObservedFlow:
 
 @dataclass
 class Observation:
-    """All datapath flows of the spec's ports. *extras* is what further commands of the switch said.
+    """All datapath flows of the spec's ports. *extras* is the output of the EXTRAS commands, *settings* the wrong settings.
 
-    *extension_ports* are the ports of the extension, between which what is done is no datapath flow.
+    *extension_ports* are the extension's ports; what happens between them is not a datapath flow.
     """
 
     profile: Profile
@@ -85,17 +85,17 @@ class Observation:
 
     @property
     def missing(self) -> list[ObservedFlow]:
-        """What should be in hardware and is not."""
+        """The flows that should be in hardware but are not."""
         return [o for o in self.flows if o.missing]
 
     @property
     def surprising(self) -> list[ObservedFlow]:
-        """What is in hardware although the profile says that it cannot be."""
+        """The flows that are in hardware although the profile says that they cannot be."""
         return [o for o in self.flows if o.surprising]
 
     @property
     def learnt(self) -> list[tuple[str, int, int]]:
-        """What nobody has published, and this switch shows: about what, how many flows in hardware, and how many not."""
+        """What this switch shows about unpublished cases: the case, and how many flows are in hardware and how many not."""
         found: dict[str, list[int]] = {}
         for o in self.flows:
             if o.predicted.verdict == "unknown":
@@ -104,11 +104,11 @@ class Observation:
 
     @property
     def ok(self) -> bool:
-        """Whether all flows could be read, those that should be in hardware are, and the switch is set to offload."""
+        """Whether all flows could be parsed, none is missing in hardware, and the settings for offload are right."""
         return not (self.missing or self.settings or self.unreadable)
 
     def count(self, actual: Verdict) -> int:
-        """How many flows are in hardware (yes), partly, or not."""
+        """Return how many flows are in hardware (yes), partly in hardware (partial), or not (no)."""
         return sum(o.actual == actual for o in self.flows)
 
     def as_json(self) -> dict[str, Any]:
@@ -131,9 +131,9 @@ def observe(
     loaded: Loaded, profile: Profile, switch: SwitchCommands, running: RunningSwitch,
     *, wait: Callable[[float], None] = time.sleep,
 ) -> Observation:  # fmt: skip
-    """Look at a running switch. What is missing in hardware is looked at twice, since offload follows the first packets.
+    """Compare a running switch with *profile*. Missing flows are checked twice, since offload follows the first packets.
 
-    Raises SwitchError or UnavailableError when the switch cannot be asked.
+    Raises SwitchError or UnavailableError if the switch cannot be queried.
     """
     plan = build_plan(loaded)
     owners = Owners(plan)
@@ -154,7 +154,7 @@ def observe(
         again, unreadable = read()
         flows = [o for o in again if not o.missing or (o.flow.thread, o.flow.ufid) in before]
     known = switch.commands()
-    # Upstream's command must be told which datapath, where there are several; NVIDIA's take no such argument.
+    # Upstream's command needs the datapath's name if there are several; NVIDIA's commands take no such argument.
     args = {STATISTICS: (running.datapath,)}
     extras = {command: _output(switch, command, *args.get(command, ())) for command in EXTRAS if command in known}
     part = plan.extension
@@ -163,9 +163,9 @@ def observe(
 
 
 def dump(switch: SwitchCommands, datapath: str) -> list[tuple[DatapathFlow | Unreadable, Verdict]]:
-    """All flows of a datapath by where they are: asked for by type, and what a flow's line says of itself counts more.
+    """Return all flows of a datapath with their actual verdict: the line's own `offloaded:`, else the type dumped.
 
-    Each forwarding thread has flows of its own, and those of two threads may have the same ufid.
+    Each forwarding thread has its own flows, and flows of two threads may have the same ufid.
     """
     out: dict[str, tuple[DatapathFlow | Unreadable, Verdict]] = {}
     for kind, verdict in TYPES.items():
@@ -177,7 +177,10 @@ def dump(switch: SwitchCommands, datapath: str) -> list[tuple[DatapathFlow | Unr
 
 
 def _output(switch: SwitchCommands, command: str, *args: str) -> str:
-    """What a command says, or why it says nothing: without offload, upstream's statistics are an error."""
+    """Return a command's output, or its error in brackets: without offload, upstream's statistics command fails.
+
+    Raises UnavailableError if the switch does not respond.
+    """
     try:
         return switch.run(command, *args).strip()
     except UnavailableError:
@@ -192,7 +195,7 @@ def _port(flow: DatapathFlow) -> str:
 
 
 def _settings(loaded: Loaded, profile: Profile, running: RunningSwitch) -> Iterable[str]:
-    """Settings without which nothing, or not all, is offloaded."""
+    """Yield a message for each setting that prevents offload of some or all flows."""
     if not profile.hardware:
         return
     config, doca = running.config, profile.flavor == "ovs-doca"
@@ -200,7 +203,7 @@ def _settings(loaded: Loaded, profile: Profile, running: RunningSwitch) -> Itera
         yield "other_config:hw-offload is not true: nothing is offloaded (set it and restart ovs-vswitchd)"
     if doca:
         yield from _library("DOCA", running)
-    # The OVS-DOCA that NVIDIA ships starts DPDK by itself, the one that goes upstream does not: what runs is what counts.
+    # NVIDIA's OVS-DOCA starts DPDK by itself, the version going upstream does not: so check whether DPDK is running.
     if profile.flavor == "ovs-dpdk" or (doca and running.started.get("dpdk") is False):
         yield from _library("DPDK", running)
     if doca and dp_hash_pools(loaded) and config.get("hw-offload-ct-size") != "0":
@@ -208,7 +211,7 @@ def _settings(loaded: Loaded, profile: Profile, running: RunningSwitch) -> Itera
 
 
 def _library(name: str, running: RunningSwitch) -> Iterable[str]:
-    """Whether a library is to be started, and was."""
+    """Yield a message if a library is not configured to start, or did not start."""
     key = name.lower()
     if running.config.get(f"{key}-init") not in _WANTED[key]:
         yield f"other_config:{key}-init is not true: nothing is offloaded without {name} (set it and restart ovs-vswitchd)"

@@ -1,4 +1,4 @@
-"""Whose packets a datapath flow carries: which service's queries or answers."""
+"""Find the owner of a datapath flow: the service whose queries or answers it carries."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from dnsteer.tables.vip import ServiceRow
 
 Direction = Literal["query", "answer"]
 _NUMBERS = {"udp": 17, "tcp": 6}
-"""Protocol numbers of IP packets in IP packets."""
+"""IP protocol numbers."""
 _TRANSLATED = ip_network(PREFIX)
 
 
 @dataclass(frozen=True, order=True)
 class Owner:
-    """The queries or the answers of one service (`udp/53`) of a VIP, in one family."""
+    """The queries or the answers of one service (`udp/53`) of a VIP in one address family."""
 
     vip: str
     service: str
@@ -33,9 +33,10 @@ class Owner:
 
 
 class Owners:
-    """Finds the owners of datapath flows by what they match; those of further passes by the flow that sent them there.
+    """Finds the owners of datapath flows by their match; recirculated ones by the flow that recirculates to them.
 
-    What the extension gives back is known by its port, destination MAC and protocol, which services may have in common.
+    Packets that return from the extension are recognised by port, destination MAC, family and protocol, which several
+    services may share.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -85,7 +86,7 @@ class Owners:
                     self._translated[int(ip_address(row.backend)), number, row.port][answer] = None
 
     def of(self, flows: Iterable[DatapathFlow]) -> dict[DatapathFlow, tuple[Owner, ...]]:
-        """The owners of each flow; none for packets that are no service's."""
+        """Return the owners of each flow; an empty tuple for flows of no service."""
         found: dict[DatapathFlow, tuple[Owner, ...]] = {}
         sent_to: dict[int, list[Owner]] = defaultdict(list)
         waiting: list[DatapathFlow] = []
@@ -95,10 +96,10 @@ class Owners:
                 continue
             found[flow] = tuple(self._first_pass(flow))
             _note(flow, found[flow], sent_to)
-        while waiting:  # a further pass may lead to another one
+        while waiting:  # a recirculated flow may recirculate again
             ready = [f for f in waiting if _recirculation(f) in sent_to]
             for flow in ready or waiting:
-                sent = dict.fromkeys(sent_to.get(_recirculation(flow), ()))  # both families may share a number
+                sent = dict.fromkeys(sent_to.get(_recirculation(flow), ()))  # both families may share a recirc_id
                 found[flow] = tuple(owner for owner in sent if owner.family == flow.family)
                 _note(flow, found[flow], sent_to)
             waiting = [f for f in waiting if f not in found]
@@ -143,7 +144,7 @@ def _packed(mac: str) -> int:
 
 
 def _is_translated(flow: DatapathFlow) -> bool:
-    """Whether packets are for clients that the extension translates."""
+    """Whether the flow's IPv6 destinations are translated clients: inside the translation prefix."""
     field = flow.get("ipv6.dst")
     netmask = int(_TRANSLATED.netmask)
     return (
@@ -159,7 +160,7 @@ def _recirculation(flow: DatapathFlow) -> int:
 
 
 def _note(flow: DatapathFlow, owners: tuple[Owner, ...], sent_to: dict[int, list[Owner]]) -> None:
-    """Remember whose packets go on to which further pass."""
+    """Record the owners under each recirc_id that the flow recirculates to."""
     for action in flow.every_action():
         if action.name == "recirc":
             sent_to[int(action.args["value"])] += owners

@@ -1,4 +1,4 @@
-"""One way of packets through the switch: what the judged datapath flows say of it, in the numbers that capacity needs."""
+"""One path of packets through the switch: the judged datapath flows summed up in the numbers that capacity needs."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Literal
 from dnsteer.spec.model.families import Family
 
 Verdict = Literal["yes", "partial", "no", "unknown"]
-"""Whether hardware forwards: wholly, only classifies for the CPU, not at all, or nobody has published it."""
+"""Whether hardware forwards the packets (yes), only classifies them for the CPU (partial), does not (no), or unpublished."""
 Certainty = Literal["documented", "source-code", "test-suite", "inferred", "unknown"]
-"""What a statement rests on, surest first."""
+"""What a statement is based on, surest first."""
 
 
 @dataclass(frozen=True)
 class Hop:
-    """A part of a path: packets come in by a port of *enters* and go out by one of *leaves*.
+    """A part of a path: packets come in by one of the ports *enters* and leave by one of *leaves*.
 
-    Of the switch it has the datapath flows' numbers, as PacketPath does. Of the extension, which has none: *rules* are the
-    entries of the program's pipes, *tables* the pipes that a packet passes, *grows* the bytes by which packets become
-    longer (the mean over the slots, *most* the greatest); its verdict is unknown.
+    A hop by the switch has the numbers of its datapath flows, as PacketPath does. The extension has no datapath flows: for
+    it *rules* are the entries of the program's pipes, *tables* the pipes that a packet passes, *grows* the bytes by which
+    packets become longer (the mean over the slots; *most* is the maximum), and the verdict is unknown.
     """
 
     by: Literal["switch", "extension"]
@@ -40,10 +40,11 @@ class Hop:
 class PacketPath:
     """The queries of one service of a VIP, or their answers, in one address family.
 
-    *rules* is the number of hardware rules, *masks* of distinct masks, *match_bytes* what the widest rule matches, *depth*
-    the number of hardware tables that a packet passes (a split rule counts each part), *passes* of datapath passes,
-    *rewrites* of rewritten header fields. *certainty* is what the verdict rests on, of its flows the weakest. *hops* are its
-    parts where the extension is one of them; all other numbers, and the verdict, are of the switch's parts together.
+    *rules* is the number of hardware rules, *masks* of distinct masks, *match_bytes* the bytes of the widest match, *depth*
+    the number of hardware tables that a packet passes (each part of a split rule counts), *passes* the number of datapath
+    passes, *rewrites* the most header fields that a flow rewrites. *certainty* is the weakest of the flows with this
+    verdict. *hops* are the path's parts if it goes through the extension; all other numbers, and the verdict, are for the
+    switch's parts together.
     """
 
     vip: str

@@ -1,4 +1,4 @@
-"""Capability profiles from ovs/profiles: found by flavor or name, read over what they are based on, with clear errors."""
+"""Capability profiles from ovs/profiles: find one by flavor or name, merge it over its base, and report errors."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dnsteer.spec.errors import Finding, Path, SpecError
 from dnsteer.spec.schema_errors import near, show_value
 
 NEWEST: Mapping[str, str] = {"ovs-doca": "ovs-doca-3"}
-"""Flavors of which there are several profiles, and the newest."""
+"""The newest profile of each flavor that has several."""
 JUDGED_AS: Mapping[str, str] = {"ovs-netdev": "ovs-doca"}
-"""Flavors without hardware, and the one that a spec of theirs would have on a card: lint judges by it when not asked."""
+"""Flavors without hardware, and the flavor that the spec would use on a card: lint judges by it by default."""
 _MERGED = ("sources", "matches", "actions", "limits")
 
 
@@ -27,24 +27,24 @@ class ProfileError(SpecError):
 
 
 def profiles_dir() -> FilePath:
-    """Where the profiles are: inside the installed package, or at the top of a source checkout."""
+    """Return the directory of the profiles: inside the installed package, or ovs/profiles of a source checkout."""
     packaged = FilePath(str(resources.files("dnsteer"))) / "profiles"
     return packaged if packaged.is_dir() else FilePath(__file__).resolve().parents[3] / "ovs" / "profiles"
 
 
 def profile_names() -> list[str]:
-    """The names of all profiles."""
+    """Return the names of all profiles."""
     return sorted(file.stem for file in profiles_dir().glob("*.yaml"))
 
 
 @cache
 def profile(name: str) -> Profile:
-    """The profile *name*, or of the flavor *name* the newest. Raises ProfileError when there is none or it is broken."""
+    """Return the profile *name*, or the newest of the flavor *name*. Raises ProfileError if it is missing or invalid."""
     return load_profile(profiles_dir() / f"{NEWEST.get(name, name)}.yaml")
 
 
 def load_profile(file: FilePath) -> Profile:
-    """Read *file* and what it is based on. Raises ProfileError with the line, what was found and what was expected."""
+    """Read *file* and its base profiles. Raises ProfileError with the line, what was found and what was expected."""
     if not file.is_file():
         known = [*NEWEST, *sorted(f.stem for f in file.parent.glob("*.yaml"))]
         finding = Finding(0, (), "no such profile", "the name of a profile or flavor", near(file.stem, known))
@@ -62,7 +62,7 @@ def load_profile(file: FilePath) -> Profile:
 
 
 def profile_schema() -> dict[str, Any]:
-    """The JSON Schema of a profile's file. One with a base needs to say only what is different."""
+    """Return the JSON Schema of a profile's file. A profile with a base needs only the entries that differ."""
     full = Profile.model_json_schema()
     needed = full.pop("required")
     full["properties"] = {
@@ -85,7 +85,7 @@ def _read(file: FilePath) -> Document:
 
 
 def _merged(doc: Document, file: FilePath, bases: tuple[str, ...]) -> dict[str, Any]:
-    """The document over the profile that it names as its base: entries replace entries, as wholes."""
+    """Return the document merged over its base profile: an entry replaces the base's entry completely."""
     value = dict(doc.value)
     name = value.pop("base", None)
     if name is None:
@@ -103,7 +103,7 @@ def _merged(doc: Document, file: FilePath, bases: tuple[str, ...]) -> dict[str, 
 
 
 def _disagreements(found: Profile, doc: Document, name: str) -> Iterator[Finding]:
-    """What does not go together: the name, sources and what names them, verdicts without a reason."""
+    """Yield inconsistencies: a name unlike the file's, missing or unused sources, verdicts without a note."""
     at: Path = ("name",)
     if found.name != name:
         yield Finding(doc.line(at), at, f'"{found.name}"', f'"{name}", as the file')
@@ -130,7 +130,7 @@ def _disagreements(found: Profile, doc: Document, name: str) -> Iterator[Finding
 
 
 def _finding(item: Mapping[str, Any], doc: Document) -> Finding:
-    """A finding from one of pydantic's errors."""
+    """Convert one of pydantic's errors to a finding."""
     kind = str(item["type"])
     path: Path = tuple(step for step in item["loc"] if step not in ("[key]", "int", "str"))
     if kind == "missing":

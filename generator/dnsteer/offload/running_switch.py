@@ -1,4 +1,4 @@
-"""What the database of a running switch says that offload depends on."""
+"""Read the settings that offload depends on from the OVSDB of a running switch."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ LIBRARIES = ("dpdk", "doca")
 
 @dataclass(frozen=True)
 class RunningSwitch:
-    """The bridge's datapath by the name that dpctl knows, other_config, and which libraries ovs-vswitchd has started.
+    """The bridge's datapath by its name in dpctl, other_config, and which libraries ovs-vswitchd has started.
 
-    *started* has those that the database has a column for: the one for DOCA is NVIDIA's.
+    *started* has only the libraries for which the database has a column: the one for DOCA exists only in NVIDIA's.
     """
 
     datapath: str
@@ -25,10 +25,10 @@ class RunningSwitch:
 
 
 def read_running_switch(remote: str, bridge: str, timeout: float) -> RunningSwitch:
-    """Read the database at *remote*. Raises SwitchError when there is no such bridge, or UnavailableError."""
+    """Read the OVSDB at *remote*. Raises SwitchError if the bridge is missing, UnavailableError if OVSDB is unreachable."""
     rpc = Rpc(parse_remote(remote), f"OVSDB at {remote}", timeout)
     try:
-        # Whole rows, since asking for a column that the database does not have is an error.
+        # Select all columns, since naming a column that the database does not have is an error.
         of_bridge = {"op": "select", "table": "Bridge", "where": [["name", "==", bridge]]}
         of_switch = {"op": "select", "table": "Open_vSwitch", "where": []}
         bridges, switches = rpc.call("transact", ["Open_vSwitch", of_bridge, of_switch], timeout)

@@ -1,9 +1,10 @@
 """The size of a match in hardware, and how OVS-DOCA splits one that is too wide for a rule.
 
-OVS first tries the whole match. Where the library refuses it for its size, the first rule takes the fields that flows of one
-direction have in common (destinations of what comes from the network, sources of what goes there) and hands a number on to
-the next rule, which matches that number and the rest. Flows with the same first rule share it. A match on a tunnel is always
-split. Every field counts by its full size, whatever its mask. (NVIDIA's fork of Open vSwitch, lib/dpdk-offload-doca.c.)
+OVS first tries the full match in one rule. If the library refuses it because of its size, the first rule matches the fields
+that flows of one direction have in common (destinations of packets from the network, sources of packets to it) and sets a
+number; the next rule matches that number and the remaining fields. Flows with the same first rule share it. A match on a
+tunnel is always split. A field always counts with its full size, whatever its mask. (NVIDIA's fork of Open vSwitch,
+lib/dpdk-offload-doca.c.)
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dnsteer.offload.datapath_flow import DatapathFlow
 from dnsteer.switch.megaflow_fields import Field
 
 _PORT = "in_port"
-_REGISTER = 4  # bytes; port, further pass, hash, connection and the number that links the rules of a split
+_REGISTER = 4  # bytes; port, recirc_id, hash, connection and the number that links the rules of a split match
 _SIZES: dict[str, tuple[int, str]] = {
     "eth.src": (6, "src"),
     "eth.dst": (6, "dst"),
@@ -42,24 +43,24 @@ _SIZES: dict[str, tuple[int, str]] = {
     "icmp.code": (1, ""),
     "icmpv6.code": (1, ""),
 }
-"""Bytes of a header field in a rule and the side that it is of, in the order in which a first rule takes them."""
+"""Size of a header field in a rule, in bytes, and its side (src, dst), in the order in which a first rule takes fields."""
 _ORDER = {key: place for place, key in enumerate(_SIZES)}
 _REGISTERS = {"dp_hash": "hash", "ct_state": "ct", "ct_zone": "ct", "ct_mark": "mark", "ct_label": "label"}
-"""Fields that lie in registers. Those of one register cost its four bytes once."""
+"""Fields held in registers. Fields in the same register cost its four bytes only once."""
 _NOT_MATCHED = frozenset(["packet_type", "recirc_id", "vlan.tpid", "vlan.pcp", "ipv4.frag", "ipv6.frag"])
-"""What chooses the table, is part of another field, or are bits of the parser."""
+"""Fields that cost nothing: they select the table, are part of another field, or are parser bits."""
 
 
 @dataclass(frozen=True)
 class RulePart:
-    """One rule of a split match: the fields that it matches, and its size in bytes with everything that OVS adds."""
+    """One rule of a split match: the fields that it matches, and its size in bytes including what OVS adds."""
 
     fields: tuple[Field, ...]
     size: int
 
 
 def size_of(key: str, bits: int) -> int:
-    """Bytes of the field *key* of *bits* in a rule. Of several fields in one register each is said to take all of it."""
+    """Return the bytes that field *key* of *bits* takes in a rule; a field in a register takes the full register."""
     if key in _NOT_MATCHED:
         return 0
     if key in _SIZES:
@@ -70,7 +71,7 @@ def size_of(key: str, bits: int) -> int:
 
 
 def match_bytes(flow: DatapathFlow, *, conntrack: bool = False) -> int:
-    """Bytes of the flow's match in one rule. Without connection tracking a further pass costs a register."""
+    """Return the bytes of the flow's match in one rule. Without connection tracking, recirculation costs a register."""
     return _registers(flow, conntrack) + _total([*_tunnel(flow), *_headers(flow)])
 
 
@@ -82,10 +83,10 @@ def parts_of(
     conntrack: bool = False,
     wide_entries: bool = False,
 ) -> tuple[RulePart, ...]:
-    """The rules that hardware holds for the flow's match, first to last; one where the profile knows of no width.
+    """Return the hardware rules for the flow's match, first to last; one rule if the profile has no limit on the width.
 
-    *from_network*: the flow is of packets that come in by an uplink. *wide_entries*: those of a BlueField-3 are used. More
-    rules than the profile's split_depth allows do not work.
+    *from_network*: the flow's packets come in by an uplink. *wide_entries*: the wide entries of a BlueField-3 are used. A
+    result with more rules than the profile's split_depth does not work in hardware.
     """
     most = profile.limit("match_bytes_per_rule")
     total = match_bytes(flow, conntrack=conntrack)
@@ -93,12 +94,12 @@ def parts_of(
         return (RulePart(flow.match, total),)
     fits = max(most, profile.limit("match_bytes_per_wide_rule") or 0) if wide_entries else most
     tunnel, rest = _tunnel(flow), _headers(flow)
-    fixed = tuple(f for f in flow.match if not _is_header(f))  # the first rule's as well: port, further pass, registers
+    fixed = tuple(f for f in flow.match if not _is_header(f))  # in the first rule too: port, recirc_id, registers
     size = _registers(flow, conntrack)
     parts: list[RulePart] = []
     if tunnel:
         parts.append(RulePart((*fixed, *tunnel), size + _total(tunnel)))
-        size = 2 * _REGISTER  # the port, and the number of the rule before
+        size = 2 * _REGISTER  # the port, and the number that the previous rule set
     avoided = "src" if from_network else "dst"
     depth = profile.limit("split_depth") or 1
     while size + _total(rest) > fits and len(parts) <= depth:
@@ -112,7 +113,7 @@ def parts_of(
 
 
 def shared_rules(split: Iterable[tuple[RulePart, ...]]) -> int:
-    """Hardware rules of many flows together: first rules that are the same are there once."""
+    """Return the number of hardware rules of many flows together: identical first rules count once."""
     last = 0
     first: set[tuple[tuple[Field, ...], ...]] = set()
     for parts in split:
@@ -123,12 +124,12 @@ def shared_rules(split: Iterable[tuple[RulePart, ...]]) -> int:
 
 
 def _tunnel(flow: DatapathFlow) -> tuple[Field, ...]:
-    """The outer headers. A further pass knows them by a number in a register."""
+    """Return the outer headers; none for a recirculated flow, which matches a number in a register instead."""
     return () if flow.recirculated else tuple(f for f in flow.match if f.key.startswith("tunnel."))
 
 
 def _headers(flow: DatapathFlow) -> list[Field]:
-    """The headers inside, in the order in which a first rule takes them."""
+    """Return the inner headers, in the order in which a first rule takes them."""
     inner = (f for f in flow.match if _is_header(f) and not f.key.startswith("tunnel."))
     return sorted(inner, key=lambda f: _ORDER.get(f.key, len(_ORDER)))
 
@@ -138,7 +139,7 @@ def _is_header(field: Field) -> bool:
 
 
 def _registers(flow: DatapathFlow, conntrack: bool) -> int:
-    """Bytes of what lies in registers. The port counts always, since OVS always sets it."""
+    """Return the bytes of the registers used. The port always counts, since OVS always sets it."""
     used = {_REGISTERS[f.key] for f in flow.match if f.key in _REGISTERS}
     if flow.recirculated and not conntrack:
         used.add("mark")
@@ -152,7 +153,7 @@ def _total(fields: Collection[Field]) -> int:
 
 
 def _take(rest: Iterable[Field], room: int, avoided: str) -> list[Field]:
-    """The fields that a first rule takes of *rest*, into *room* bytes."""
+    """Return the fields of *rest* that a first rule takes: those that fit in *room* bytes and are not of side *avoided*."""
     out: list[Field] = []
     for field in rest:
         size, side = _SIZES.get(field.key, (size_of(field.key, field.bits), ""))
