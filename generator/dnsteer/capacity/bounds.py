@@ -1,4 +1,4 @@
-"""What bounds the packets of one path at one frame size: the link, the eSwitch or the Arm cores."""
+"""The limits on one path's packet rate at one frame size: the link, the eSwitch or the Arm cores; and its latency."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ WORDS: Mapping[Bound, str] = {
     "arm": "Arm cores",
 }
 LOADED = 0.9
-"""The load at which latency is said besides that at low load, as a share of what the path can do."""
+"""The load at which latency is given in addition to low load, as a share of the path's maximum rate."""
 _SIGNIFICANT = 0.25
-"""From this share of a packet's time on, what takes it has the bound's name."""
+"""A cost that takes at least this share of a packet's time gives the eSwitch's bound its name."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """One path at one frame size, that on the clients' side. Rates in Mpps; *bounds* are all, *limit* the one that binds.
+    """One path at one frame size. *rate* and *bounds* are in Mpps; *limit* names the bound that applies.
 
-    *longer* is by how many bytes frames are longer on the backends' side.
+    *size* is the frame size on the clients' side, in bytes; on the backends' side frames are *longer* bytes longer.
     """
 
     rate: Estimate
@@ -48,12 +48,12 @@ class Figures:
 
     @property
     def gbps(self) -> Estimate:
-        """Bits of the frames, in Gb/s."""
+        """The rate of the frames' bits, in Gb/s."""
         return self.rate.times(self.size * 8 / 1000)
 
 
 def figures(setup: CardSetup, path: PacketPath, sizes: tuple[tuple[int, int], ...]) -> Figures:
-    """What a path forwards of a mix of frame sizes, if nothing else needs the hardware."""
+    """Return what a path forwards of a mix of frame sizes, as if it were the only traffic on the card."""
     size, more = mean(sizes), passes.longer(path)
     found: dict[Bound, Estimate] = {"link": _link(setup, sizes, more)}
     if in_hardware(path):
@@ -64,7 +64,7 @@ def figures(setup: CardSetup, path: PacketPath, sizes: tuple[tuple[int, int], ..
         arm = _arm(setup, sizes)
         if len(passes.by_switch(path)) > 1:
             arm = _twice(arm)
-        if path.offloaded == "unknown":  # if hardware takes it after all, it is that much faster
+        if path.offloaded == "unknown":  # if hardware takes it after all, the rate may reach the hardware's
             arm = _unknown(arm, min(e.high for e in found.values()))
         found["arm"] = arm
     limit, rate = estimate.least({str(name): e for name, e in found.items()})
@@ -83,7 +83,7 @@ def _unknown(arm: Estimate, most: float) -> Estimate:
 
 
 def _twice(arm: Estimate) -> Estimate:
-    """The cores' rate where packets pass them on the way to the extension and on the way back."""
+    """Return the cores' rate where packets pass them twice: to the extension and back from it."""
     because = (
         "each packet passes the cores twice, to the extension and back; what the extension itself does is not included",
     )
@@ -91,9 +91,10 @@ def _twice(arm: Estimate) -> Estimate:
 
 
 def _link(setup: CardSetup, sizes: tuple[tuple[int, int], ...], more: float) -> Estimate:
-    """What fills the link. It was seen full with large frames, and with smaller ones of one size down to a certain one.
+    """Return the rate that fills the link, in Mpps.
 
-    *more*: bytes by which frames are longer on one side.
+    Tests filled it with large frames, and with frames of one size down to some smallest size. *more*: bytes by which frames
+    are longer on the backends' side.
     """
     size, tested, card = mean(sizes), setup.model.link, setup.hardware.value
     rate = line_rate(setup.link_gbps, size + more)
@@ -127,7 +128,7 @@ def _switch(setup: CardSetup, path: PacketPath, size: float) -> tuple[Bound, Est
 
 
 def _bandwidth(setup: CardSetup, path: PacketPath, size: float) -> dict[Bound, Estimate]:
-    """Where large frames do not fill the link."""
+    """Return the bound by bandwidth, in Mpps, where large frames do not fill the link; empty where they do."""
     model, state = setup.model, setup.state(path, size)
     held = model.bandwidth(state)
     if held.value >= 0.99 * model.link:
@@ -146,7 +147,7 @@ def _bandwidth(setup: CardSetup, path: PacketPath, size: float) -> dict[Bound, E
 
 
 def _arm(setup: CardSetup, sizes: tuple[tuple[int, int], ...]) -> Estimate:
-    """What the cores forward: the published program did less for a packet than Open vSwitch does, so this is the most."""
+    """Return the cores' rate in Mpps: an upper limit, since the measured program did less per packet than Open vSwitch."""
     because = ["a program that only forwards was measured; Open vSwitch does more for each packet, so this is the most"]
     rests = [f"{Hardware.BLUEFIELD_3.value} core-rate", f"{Hardware.BLUEFIELD_3.value} core-bandwidth"]
     model, scale = setup.model, 1.0
@@ -166,14 +167,14 @@ def _arm(setup: CardSetup, sizes: tuple[tuple[int, int], ...]) -> Estimate:
 
 @dataclass(frozen=True)
 class Latencies:
-    """Latency of a path in us, hosts included: at low load, and at LOADED of what the path can do."""
+    """Latency of a path in us, including the hosts: at low load, and at LOADED times the path's maximum rate."""
 
     low: Estimate
     loaded: Estimate
 
 
 def latencies(setup: CardSetup, path: PacketPath, rate: Estimate) -> Latencies:
-    """The latencies of a path that does at most *rate* (Mpps)."""
+    """Return the latencies of a path whose maximum is *rate* (Mpps)."""
     if path.offloaded == "unknown":
         cores, hard = _core_latencies(setup, rate), _switch_latencies(setup, path, rate)
         return Latencies(_either(cores.low, hard.low), _either(cores.loaded, hard.loaded))
@@ -181,7 +182,7 @@ def latencies(setup: CardSetup, path: PacketPath, rate: Estimate) -> Latencies:
 
 
 def _either(cores: Estimate, hard: Estimate) -> Estimate:
-    """The cores' latency as the figure, as for rates, in a range that has the eSwitch's in it."""
+    """Return the cores' latency, with a range extended to include the eSwitch's."""
     because = (
         "nobody has published whether hardware takes it; if it does, the range's lower end holds",
         *cores.because,
@@ -201,9 +202,9 @@ def _switch_latencies(setup: CardSetup, path: PacketPath, rate: Estimate) -> Lat
 
 
 def _core_latencies(setup: CardSetup, rate: Estimate) -> Latencies:
-    """Through the Arm cores: what the eSwitch takes, what they add at next to no load, and what load adds to that.
+    """Return the latencies through the Arm cores: the eSwitch's, plus what the cores add when idle, plus what load adds.
 
-    The three were measured in different set-ups, whose latencies cannot be compared as they stand.
+    The three were measured in different setups, so only differences are used of the last two.
     """
     model = setup.model
     switch = estimate.latency_estimate(model, SwitchState())

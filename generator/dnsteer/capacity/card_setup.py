@@ -1,4 +1,4 @@
-"""For what capacity is asked: the hardware, its link, and what the spec makes of both."""
+"""The setup that capacity is computed for: the hardware, its link, and how the spec uses them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from dnsteer.spec.model.spec import Flavor, Hardware
 
 LINK_GBPS = 100.0
 ARM_CORES = 1
-"""Cores that Open vSwitch forwards with when nobody says more: one per NUMA node (DOCA documentation, multi-PMD
-configuration), and the cards have one."""
+"""Cores that Open vSwitch forwards with by default: one per NUMA node (DOCA documentation, multi-PMD configuration), and
+the cards have one node."""
 
 
 class NoHardwareError(ValueError):
-    """Neither the spec nor the caller says for which hardware."""
+    """Neither the spec nor the caller names the hardware."""
 
 
 @dataclass(frozen=True)
 class CardSetup:
-    """The hardware and how it is used. *entries*: hardware rules in all, entries of the extension's pipes among them."""
+    """The hardware and how it is used. *entries*: all hardware rules, including entries of the extension's pipes."""
 
     hardware: Hardware
     flavor: Flavor
@@ -40,11 +40,11 @@ class CardSetup:
 
     @cached_property
     def model(self) -> Model:
-        """What is known of the hardware."""
+        """The capacity model of the hardware."""
         return Model(self.hardware, all_rows())
 
     def states(self, path: PacketPath, frame: float) -> list[SwitchState]:
-        """What the path's packets meet each time that they pass the eSwitch: once, or three times with the extension."""
+        """Return the switch's state for each pass of the path's packets: one, or one for each hop with the extension."""
         states = [(hop.tables, hop.rewrites) for hop in path.hops] or [(path.depth, path.rewrites)]
         return [
             SwitchState(max(1, depth), self.entries, self.counters, rewrites, path.conntrack, frame)
@@ -52,11 +52,11 @@ class CardSetup:
         ]
 
     def state(self, path: PacketPath, frame: float) -> SwitchState:
-        """What the path's packets meet where they pass the most tables."""
+        """Return the state of the pass with the most tables."""
         return max(self.states(path, frame), key=lambda state: state.depth)
 
     def tracker(self, path: PacketPath) -> TrackingBy:
-        """Who tracks the path's connections."""
+        """Return which connection tracker the path's packets use."""
         if not path.conntrack:
             return "none"
         if self.flavor is Flavor.OVS_KERNEL:
@@ -74,7 +74,10 @@ def card_setup(
     counters: bool = True,
     sizes: DnsSizes | None = None,
 ) -> CardSetup:
-    """The set-up of a spec whose paths are known, judged by *flavor* or the spec's own. Raises NoHardwareError."""
+    """Return the setup of a spec with the given paths. Without *hardware* or *flavor* the spec's own is used.
+
+    Raises NoHardwareError as hardware_of does.
+    """
     switch = loaded.spec.switch
     return CardSetup(
         hardware=hardware_of(loaded, hardware),
@@ -88,7 +91,7 @@ def card_setup(
 
 
 def _extension_entries(loaded: Loaded, paths: Sequence[PacketPath]) -> int:
-    """Entries of the extension's pipes, where packets of hardware go there."""
+    """Return the entries of the extension's pipes; 0 if no offloaded path goes through the extension."""
     if not any(path.hops and path.offloaded != "no" for path in paths):
         return 0
     part = build_plan(loaded).extension
@@ -96,7 +99,7 @@ def _extension_entries(loaded: Loaded, paths: Sequence[PacketPath]) -> int:
 
 
 def hardware_of(loaded: Loaded, hardware: Hardware | None) -> Hardware:
-    """The hardware that is asked for, or the spec's. Raises NoHardwareError where there is neither."""
+    """Return *hardware*, or the spec's if it is None. Raises NoHardwareError if neither is given."""
     found = hardware or loaded.spec.switch.hardware
     if found is None:
         known = ", ".join(card.value for card in Hardware)

@@ -1,4 +1,4 @@
-"""What general-purpose cores forward, on the card (arm) and for comparison on the host: rate, bandwidth and latency.
+"""What general-purpose cores forward, on the card (arm) and, for comparison, on the host: rate, bandwidth and latency.
 
 rate      = min(core x cores, ceiling)
 bandwidth = min(core x bits x cores, link), where bits are the same on both sorts of cores
@@ -18,34 +18,34 @@ from dnsteer.card.published import Row
 
 CoresOf = Literal["host", "arm"]
 LARGE_FRAME = 1518
-"""The frame size, in bytes, of the bandwidth tests; the source does not say it, and this is Ethernet's largest."""
+"""The frame size of the bandwidth tests, in bytes; the source does not state it, so Ethernet's largest is assumed."""
 _RISE = (0.1, 10.0)
 
 
 @dataclass(frozen=True)
 class Cores:
-    """One sort of cores: Mpps of one, Mpps of however many, and ns that each byte above 64 takes."""
+    """One sort of cores: *core* is the Mpps of one, *ceiling* of any number; *bits* is large-frame Mb/s per Mpps."""
 
     core: float
     ceiling: float
     bits: float
 
     def rate(self, cores: int, frame: float = 64) -> float:
-        """Packets in millions per second."""
+        """Return the packet rate of *cores* cores, in Mpps."""
         return min(cores * 1000 / self.packet_time(frame), self.ceiling)
 
     def packet_time(self, frame: float) -> float:
-        """Time of one core for a packet, in ns, in proportion to the size between 64 and LARGE_FRAME."""
+        """Return one core's time for a packet, in ns, linear in the frame size between 64 and LARGE_FRAME bytes."""
         small, large = 1000 / self.core, LARGE_FRAME * 8 * 1000 / (self.core * self.bits)
         return small + (large - small) * (frame - 64) / (LARGE_FRAME - 64)
 
     def bandwidth(self, cores: int, link: float) -> float:
-        """Gb/s of large frames."""
+        """Return the bandwidth for large frames, in Gb/s."""
         return min(self.core * self.bits * cores / 1000, link)
 
 
 def fit_rates(rows: Sequence[Row], bandwidths: Sequence[Row], link: float) -> dict[CoresOf, Cores]:
-    """Fit to rates and bandwidths of both sorts of cores."""
+    """Fit both sorts of cores to their published rates and bandwidths."""
     found = {of: _knee([r for r in rows if r.cores_of == of]) for of in _sorts(rows)}
     single = [
         row.value * 1000 / (found[row.cores_of][0] * row.cores)
@@ -61,7 +61,7 @@ def _sorts(rows: Sequence[Row]) -> list[CoresOf]:
 
 
 def _knee(rows: Sequence[Row]) -> tuple[float, float]:
-    """Mpps of a core and the ceiling: the rows up to one are in proportion, those after it are at the ceiling."""
+    """Return the Mpps of one core and the ceiling: up to some row the rate grows with the cores, then it is the ceiling."""
     ordered = sorted(rows, key=lambda row: row.cores)
     out: list[tuple[float, float, float]] = []
     for split in range(1, len(ordered)):
@@ -74,7 +74,7 @@ def _knee(rows: Sequence[Row]) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class CoreLatency:
-    """Latency in us of one sort of cores against the load in Mpps. Beyond the loads measured it stays as it is there."""
+    """Latency in us of one sort of cores against the load in Mpps; constant beyond the range of measured *loads*."""
 
     idle: float
     batching: float
@@ -82,13 +82,13 @@ class CoreLatency:
     loads: tuple[float, float]
 
     def at(self, mpps: float) -> float:
-        """The latency at a load."""
+        """Return the latency in us at a load in Mpps."""
         load = min(max(mpps, self.loads[0]), self.loads[1])
         return self.idle + self.batching * (1 - math.exp(-load / self.rise))
 
 
 def fit_core_latency(points: Sequence[tuple[float, float]]) -> CoreLatency:
-    """Fit to (load in Mpps, latency in us)."""
+    """Fit a latency curve to points (load in Mpps, latency in us)."""
     figures = [latency for _, latency in points]
 
     def design(rise: float) -> list[Mapping[str, float]]:
@@ -102,7 +102,7 @@ def fit_core_latency(points: Sequence[tuple[float, float]]) -> CoreLatency:
 
 
 def engine_latencies(rows: Sequence[Row]) -> Mapping[tuple[str, str], float]:
-    """Latency by engine and transport: what the transport takes, plus what the engine adds to it."""
+    """Return the latency in us by engine and transport: the transport's, plus what the engine adds."""
     engines = list(dict.fromkeys(str(row.engine) for row in rows))
     transports = list(dict.fromkeys(str(row.transport) for row in rows))
     names = [*transports, *engines[1:]]

@@ -1,4 +1,4 @@
-"""A predicted figure: how large, within what, what it is, and which measurements it rests on."""
+"""A predicted figure: its value and range, how it was obtained, and the measurements behind it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dnsteer.capacity.readings import KINDS, BoundedFigure, EstimateKind, Switch
 from dnsteer.spec.model.spec import Hardware
 
 CAUTION = 2.0
-"""Beyond all that was measured the errors count this many times."""
+"""Errors are multiplied by this for states beyond the measured range."""
 
 
 @dataclass(frozen=True)
 class Estimate:
     """A figure and its range.
 
-    *rests_on* names measurements (`bluefield-3 depth-rate`), *because* says why the figure is no reading.
+    *rests_on* names measurements (`bluefield-3 depth-rate`), *because* says why the figure is not a reading.
     """
 
     value: float
@@ -31,7 +31,7 @@ class Estimate:
     because: tuple[str, ...] = ()
 
     def times(self, factor: float) -> Estimate:
-        """The same in another unit."""
+        """Return the estimate multiplied by *factor*, for instance to change its unit."""
         return replace(self, value=self.value * factor, low=self.low * factor, high=self.high * factor)
 
     def as_json(self, digits: int = 3) -> dict[str, Any]:
@@ -47,11 +47,11 @@ class Estimate:
 
 
 def least(found: Mapping[str, Estimate]) -> tuple[str, Estimate]:
-    """The bound that binds, and the figure: what the others may do to its range is in it."""
+    """Return the name and figure of the lowest bound; its range also takes the other bounds' ranges into account."""
     name = min(found, key=lambda each: found[each].value)
     binding = found[name]
     low, high = min(e.low for e in found.values()), min(e.high for e in found.values())
-    # One that is not sure to be larger has a say in how sure the figure is.
+    # A bound whose range reaches below the lowest value may be the real limit, so its kind and reasons count too.
     near = [binding, *(e for e in found.values() if e is not binding and e.low < binding.value)]
     return name, Estimate(
         binding.value,
@@ -64,18 +64,18 @@ def least(found: Mapping[str, Estimate]) -> tuple[str, Estimate]:
 
 
 def worst_kind(kinds: Iterable[EstimateKind]) -> EstimateKind:
-    """The least certain of several."""
+    """Return the least certain of several kinds."""
     return max(kinds, key=KINDS.index)
 
 
 @lru_cache(maxsize=64)
 def table_error(card: Hardware, table: str) -> float:
-    """The worst relative error at the rows of a table when each is left out; unexplained rows count."""
+    """Return the worst relative leave-one-out error of a table's rows, unexplained rows included."""
     return max((abs(miss.error) for miss in misses(tables=[(card, table)])), default=0.0)
 
 
 def rate_estimate(model: Model, state: SwitchState) -> Estimate:
-    """Packets through the eSwitch, in Mpps."""
+    """Estimate the packet rate of the eSwitch, in Mpps."""
     held = model.rate(state)
     if held.kind == "reading":
         return _reading(model, held)
@@ -96,12 +96,12 @@ def rate_estimate(model: Model, state: SwitchState) -> Estimate:
     )
     if (
         state.rewrites > 1 and held.kind == "extrapolation"
-    ):  # nobody has measured several: at most each costs what one does
+    ):  # several rewrites were never measured: assume that each costs at most what one does
         parts = model.time.parts(state.depth, state.entries, state.counters, state.rewrites)
         found = replace(
             found, low=min(found.low, 1000 / (sum(parts.values()) + (state.rewrites - 1) * parts["rewrite"]))
         )
-    if state.depth > 1:  # it is not quicker than it may be through one table
+    if state.depth > 1:  # it cannot be faster than through one table
         found = replace(
             found, high=max(found.value, min(found.high, rate_estimate(model, replace(state, depth=1)).high))
         )
@@ -109,7 +109,7 @@ def rate_estimate(model: Model, state: SwitchState) -> Estimate:
 
 
 def latency_estimate(model: Model, state: SwitchState) -> Estimate:
-    """Latency at low load, in us. It was measured without rewrites and with few entries."""
+    """Estimate the latency at low load, in us. It was measured without rewrites and with few entries."""
     held = model.latency(state)
     if held.kind == "reading" and not state.rewrites:
         return _reading(model, held)
@@ -157,7 +157,7 @@ def _reading(model: Model, held: BoundedFigure) -> Estimate:
 
 
 def _is_beyond_measured(model: Model, state: SwitchState) -> bool:
-    """Whether the state is greater than any that was measured."""
+    """Whether the state has more tables or more entries than any that was measured."""
     rows = model.rows.values(model.card, "switch-rate")
     return state.depth > max(r.depth for r in rows) or state.entries > max(r.entries for r in rows)
 
@@ -169,7 +169,7 @@ def _spread(
     rests: tuple[str, ...],
     because: tuple[str, ...],
 ) -> Estimate:
-    """The range that the errors of left-out rows give, all in the same direction, within what the order of states allows."""
+    """Return the figure with the range from the sum of the leave-one-out errors, within the figure's own bounds."""
     factor = 1 + sum(errors) * (CAUTION if beyond_measured else 1.0)
     low = max(held.value / factor, min(held.low, held.value))
     high = min(held.value * factor, max(held.high, held.value))

@@ -1,4 +1,4 @@
-"""Least squares for the model's handful of unknowns, by scipy: the one module that needs the extra `capacity`."""
+"""Least squares for the model's few unknowns, with scipy: the only module that needs the extra `capacity`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from scipy.optimize import nnls
 
 DesignRows = Sequence[Mapping[str, float]]
-"""One mapping for each figure: by how much each unknown counts in it. Unknowns that are not named do not count."""
+"""One mapping for each figure: the factor of each unknown in it. Unknowns that are not named have factor 0."""
 _ROUNDS, _GRID = 4, 13
-"""Grids of a search for a minimum, and the values in each."""
+"""The number of successive grids in a search for a minimum, and the values in each."""
 
 
 @dataclass(frozen=True)
 class Solution:
-    """The unknowns by name, those of them that the rows do not determine, and the sum of squared relative errors."""
+    """The unknowns by name, which of them the rows do not determine, and the sum of squared relative errors."""
 
     values: Mapping[str, float]
     borrowed: frozenset[str]
@@ -24,15 +24,15 @@ class Solution:
 
 
 def predict(row: Mapping[str, float], values: Mapping[str, float]) -> float:
-    """The figure that *values* give for a row."""
+    """Return the figure that *values* predict for a row."""
     return sum(factor * values[name] for name, factor in row.items())
 
 
 def solve(names: Sequence[str], rows: DesignRows, figures: Sequence[float], known: Mapping[str, float]) -> Solution:
-    """The unknowns, none below 0, that come nearest to the figures by relative error.
+    """Return the unknowns, all at least 0, that minimise the squared relative errors of the figures.
 
-    An unknown that the rows do not determine is borrowed from *known*, 0 where it is not there; of several that they do not
-    tell apart, those that come last in *names*.
+    An unknown that the rows do not determine is borrowed from *known*, 0 if it is not there. Of several unknowns that the
+    rows cannot distinguish, the last in *names* are borrowed.
     """
     design = np.array(
         [[row.get(name, 0.0) / figure for name in names] for row, figure in zip(rows, figures, strict=True)]
@@ -50,10 +50,10 @@ def solve(names: Sequence[str], rows: DesignRows, figures: Sequence[float], know
 
 
 def minimum(cost: Callable[[float], float], low: float, high: float) -> float:
-    """The value in [*low*, *high*] of least *cost*, to 0.2 %.
+    """Return the value in [*low*, *high*] with the least *cost*, to 0.2 %.
 
-    Grids of equal ratios, each around the best value of the last: the cost has several minima, in which methods that follow
-    a slope end.
+    It searches geometric grids, each around the best value of the previous one: the cost has several local minima, in which
+    gradient methods get stuck.
     """
     best = low
     for _ in range(_ROUNDS):

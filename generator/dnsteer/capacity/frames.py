@@ -1,4 +1,4 @@
-"""Frame sizes to ask for: fixed ones, DNS queries and answers, and a mix. In bytes, with FCS and without preamble."""
+"""Frame sizes that can be requested: fixed, DNS queries and answers, and a mix. In bytes with FCS, without preamble."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from dnsteer.spec.model.families import Family
 
 LEAST, MOST = 64, 9600
-"""Smallest frame of Ethernet, and the largest that BlueField cards take."""
+"""Ethernet's smallest frame, and the largest that BlueField cards accept."""
 JUMBO = 9018
-"""9000 bytes of IP."""
+"""A jumbo frame with 9000 bytes of IP."""
 QUERY_BYTES, ANSWER_BYTES = 54, 844
 """DNS messages: the means over UDP at k.root-servers.net on 2024-06-05, from the operators' daily figures (RSSAC002,
-github.com/rssac-caucus/RSSAC002-data, traffic-sizes; 16-byte bins taken at their middle)."""
+github.com/rssac-caucus/RSSAC002-data, traffic-sizes; each 16-byte bin counted at its middle)."""
 IMIX = ((64, 7), (594, 4), (1518, 1))
 """Sizes and shares of the simple Internet mix: IP packets of 40, 576 and 1500 bytes as 7 : 4 : 1."""
 DEFAULT = ("64", "query", "answer", "imix", "jumbo")
@@ -26,19 +26,19 @@ _LENGTH = 2  # of the message, before it in TCP (RFC 1035, 4.2.2)
 
 
 class FrameError(ValueError):
-    """A frame size that is not known or not possible."""
+    """A frame name that is unknown, or a size out of range."""
 
 
 @dataclass(frozen=True)
 class DnsSizes:
-    """Bytes of DNS messages."""
+    """Sizes of DNS messages in bytes, without headers."""
 
     query: int = QUERY_BYTES
     answer: int = ANSWER_BYTES
 
 
 def parse_frame(text: str) -> str:
-    """Check a frame's name or size. Raises FrameError."""
+    """Return a frame's name or size in normal form. Raises FrameError if it is not valid."""
     word = text.strip().lower()
     if word in NAMED:
         return word
@@ -48,17 +48,17 @@ def parse_frame(text: str) -> str:
 
 
 def message(size: int, family: Family, protocol: str) -> int:
-    """The frame of a DNS message of *size* bytes in one packet."""
+    """Return the frame size of a DNS message of *size* bytes in one packet."""
     return max(LEAST, size + _ETHERNET + _IP[family] + (_UDP if protocol == "udp" else _TCP + _LENGTH))
 
 
 def bare(family: Family) -> int:
-    """The frame of a TCP segment without data, such as an acknowledgement."""
+    """Return the frame size of a TCP segment without data, such as an acknowledgement."""
     return max(LEAST, _ETHERNET + _IP[family] + _TCP)
 
 
 def mix(frame: str, family: Family, protocol: str, sizes: DnsSizes) -> tuple[tuple[int, int], ...]:
-    """What a frame's name stands for, as sizes and shares."""
+    """Return the sizes, in bytes, and shares that a frame's name stands for."""
     if frame == "imix":
         return IMIX
     if frame == "jumbo":
@@ -71,5 +71,5 @@ def mix(frame: str, family: Family, protocol: str, sizes: DnsSizes) -> tuple[tup
 
 
 def mean(sizes: tuple[tuple[int, int], ...]) -> float:
-    """The mean size of a mix."""
+    """Return the mean frame size of a mix, in bytes."""
     return sum(size * share for size, share in sizes) / sum(share for _, share in sizes)

@@ -1,4 +1,4 @@
-"""How well the model knows what it has not seen: every published row, predicted from a fit without it."""
+"""Leave-one-out errors of the model: every published row is predicted from a fit without it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dnsteer.card.published import Measures
 from dnsteer.spec.model.spec import Hardware
 
 MEDIAN, WORST = 0.10, 0.25
-"""Relative errors of the explained rows that are kept to."""
+"""Limits on the median and the worst relative error of the explained rows."""
 REPEAT = 0.01
-"""Rows that are nearer than this to each other are one and the same figure."""
+"""Rows whose relative difference is below this count as the same figure."""
 
 
 @dataclass(frozen=True)
 class Miss:
-    """A row, and what the model says of it without knowing it."""
+    """A row's measured figure, and the model's prediction from a fit without it."""
 
     card: Hardware
     row: str
@@ -31,12 +31,12 @@ class Miss:
 
     @property
     def error(self) -> float:
-        """The prediction's relative error."""
+        """The relative error of the prediction."""
         return self.predicted / self.measured - 1
 
 
 def misses(rows: PublishedRows | None = None, tables: Iterable[tuple[Hardware, str]] | None = None) -> Iterator[Miss]:
-    """Leave each row out in turn; with *tables* (card and id) only the rows of these."""
+    """Leave each row out in turn and yield its prediction; with *tables* (card and id) only for rows of these tables."""
     rows = rows or all_rows()
     wanted = None if tables is None else set(tables)
     for card, table, name, row in rows.all():
@@ -47,10 +47,10 @@ def misses(rows: PublishedRows | None = None, tables: Iterable[tuple[Hardware, s
 
 
 def error_summary(found: Sequence[Miss]) -> dict[str, Any]:
-    """Median and worst error of the rows that are explained and of all, and those that are not explained, by name.
+    """Return median and worst error of the explained rows and of all rows, and each unexplained row with its reason.
 
-    *varying* are the explained rows that do not repeat another one of the same kind and card to within 1 %: most rows of a
-    full link or a ceiling are predicted by the others without any merit of the model.
+    *varying* are the explained rows that do not repeat another one of the same kind and card to within 1 %: rows at a full
+    link or a ceiling are mostly equal, so predicting one from the others says nothing about the model.
     """
     explained = [m for m in found if not m.unexplained]
     return {
@@ -97,5 +97,5 @@ def _as_json(m: Miss) -> dict[str, Any]:
 
 
 def as_json(found: Iterable[Miss]) -> list[dict[str, Any]]:
-    """Every row."""
+    """Return every row as a JSON object."""
     return [_as_json(m) for m in found]

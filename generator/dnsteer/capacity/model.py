@@ -1,4 +1,4 @@
-"""The model: everything fitted to what is published, for both cards; and what it says of each published row."""
+"""The capacity model of both cards, fitted to the published measurements, and its prediction for each published row."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from dnsteer.card.published import Measurement, Measures, Published, Row, Tracki
 from dnsteer.spec.model.spec import Hardware
 
 PREAMBLE_AND_GAP = 20
-"""Bytes that each frame takes on the wire besides itself: preamble and start 8, gap 12 (IEEE 802.3)."""
+"""Bytes on the wire in addition to each frame: preamble and start delimiter 8, inter-frame gap 12 (IEEE 802.3)."""
 NOTICED = 0.1
-"""Share of the latency at low load from which waiting is noticed."""
+"""Queueing delay is noticeable from this share of the latency at low load."""
 
 
 def line_rate(gbps: float, frame: float) -> float:
-    """Frames of *frame* bytes per second that fill a link, in millions."""
+    """Return the rate, in Mpps, at which frames of *frame* bytes fill a link of *gbps*."""
     return gbps * 1000 / 8 / (frame + PREAMBLE_AND_GAP)
 
 
 def waiting(service: float, load: float) -> float:
-    """Mean time in the queue before a server that takes *service* for each packet, at a *load* of 0..1 (M/D/1)."""
+    """Return the mean waiting time in an M/D/1 queue, in the unit of *service* (time per packet), at a *load* of 0 to 1."""
     return service * load / (2 * (1 - load))
 
 
 @dataclass(frozen=True)
 class PublishedRows:
-    """The published rows of all cards, without those that are left out."""
+    """The published rows of all cards, except those in *left_out*."""
 
     cards: Mapping[Hardware, Published]
     left_out: frozenset[tuple[Hardware, str]] = frozenset()
 
     def of(self, card: Hardware, *measures: Measures) -> list[tuple[str, Row]]:
-        """The rows of a card by name."""
+        """Return the rows of a card that measure one of *measures*, with their names."""
         return [(name, row) for name, row in self.cards[card].rows(*measures) if (card, name) not in self.left_out]
 
     def values(self, card: Hardware, *measures: Measures) -> list[Row]:
-        """The rows of a card."""
+        """Return the rows of a card that measure one of *measures*."""
         return [row for _, row in self.of(card, *measures)]
 
     def all(self) -> Iterator[tuple[Hardware, Measurement, str, Row]]:
-        """Every row there is, left out or not."""
+        """Yield every row with its card, table and name, including those left out."""
         for card, found in self.cards.items():
             for table in found.measurements:
                 for n, row in enumerate(table.rows):
@@ -54,12 +54,12 @@ class PublishedRows:
 
 
 def all_rows() -> PublishedRows:
-    """The rows that the product ships."""
+    """Return the published rows that ship with dnsteer."""
     return PublishedRows({card: published(card) for card in Hardware})
 
 
 class Model:
-    """Everything that is known of one card. Fits are made when they are first needed."""
+    """The model of one card. Each fit is made when it is first needed."""
 
     def __init__(self, card: Hardware, rows: PublishedRows) -> None:
         self.card = card
@@ -69,7 +69,7 @@ class Model:
 
     @property
     def link(self) -> float:
-        """Gb/s of the link as tested."""
+        """The bandwidth of the tested link, in Gb/s."""
         assert self.published.facts is not None
         return self.published.facts.link_gbps.value
 
@@ -77,7 +77,7 @@ class Model:
 
     @cached_property
     def time(self) -> PacketTime:
-        """What packets cost."""
+        """The eSwitch's fitted time per packet."""
         own, others = (tuple(self.rows.values(card, "switch-rate")) for card in (self.card, self.other))
         return switch.fit_with(own, others)
 
@@ -87,12 +87,12 @@ class Model:
         return Readings(rows, ("depth", "entries", "counters", "rewrites", "frames"), rising=False)
 
     def rate(self, state: SwitchState) -> BoundedFigure:
-        """Packets through the eSwitch, in millions per second."""
+        """Return the packet rate of the eSwitch, in Mpps."""
         model = self.time.rate(state.depth, state.entries, state.counters, state.rewrites)
         return self._rates.bound(state, model)
 
     def bandwidth(self, state: SwitchState) -> BoundedFigure:
-        """Gb/s of large frames through the eSwitch, on the wire, with the link as tested."""
+        """Return the eSwitch's bandwidth for large frames on the tested link, in Gb/s on the wire."""
         rows = self.rows.of(self.card, "switch-bandwidth")
         model = _between([(r.depth, r.value) for _, r in rows if not r.tracking], state.depth, self.link)
         if state.tracking:
@@ -103,21 +103,21 @@ class Model:
 
     @cached_property
     def latencies(self) -> Latency:
-        """Latency at low load."""
+        """The fitted latency at low load."""
         other = switch.fit_latency(self.rows.values(self.other, "latency"))
         return switch.fit_latency(self.rows.values(self.card, "latency"), other)
 
     def latency(self, state: SwitchState) -> BoundedFigure:
-        """Latency at low load in us, hosts included."""
+        """Return the latency at low load in us, including the hosts."""
         rows = Readings(self.rows.of(self.card, "latency"), ("depth", "tracking"), rising=True)
         return rows.bound(state, self.latencies.at(state.depth, state.tracking))
 
     def full_rate_frame(self, state: SwitchState) -> float:
-        """The smallest frame, in bytes, at which the link is full."""
+        """Return the smallest frame, in bytes, that fills the link."""
         return max(64.0, self.link * 1000 / 8 / self.rate(state).value - PREAMBLE_AND_GAP)
 
     def knee(self, state: SwitchState) -> float:
-        """The load in Mpps at which waiting is noticed."""
+        """Return the load, in Mpps, at which queueing delay becomes noticeable (NOTICED)."""
         rate = self.rate(state).value
         # service x load / (2 (1 - load)) = noticed
         noticed = 2 * NOTICED * self.latency(state).value * rate
@@ -131,7 +131,7 @@ class Model:
 
     @cached_property
     def packets_of_a_connection(self) -> float:
-        """Packets that a connection takes through the eSwitch, both ways, by the rates without connection tracking."""
+        """Packets per connection through the eSwitch, both directions, from the rates without connection tracking."""
         rates = {
             c.value: (self if c is self.card else Model(c, self.rows)).rate(SwitchState()).value
             for c in self.rows.cards
@@ -139,7 +139,7 @@ class Model:
         return tracking.packets_of_a_connection(self._connections, rates)
 
     def connections(self, by: TrackingBy) -> BoundedFigure:
-        """New connections in thousands per second."""
+        """Return the rate of new connections, in thousands per second."""
         if by == "none":
             model = 1000 * self.rate(SwitchState()).value / self.packets_of_a_connection
         else:
@@ -147,7 +147,7 @@ class Model:
         return self._of_tracker("connections", by, model)
 
     def transactions(self, by: TrackingBy) -> BoundedFigure:
-        """Transactions in thousands per second."""
+        """Return the rate of transactions, in thousands per second."""
         rows = {card.value: self.rows.values(card, "transactions") for card in self.rows.cards}
         return self._of_tracker("transactions", by, tracking.transactions(tracking.by_card(rows))[by])
 
@@ -160,28 +160,28 @@ class Model:
 
     @cached_property
     def cores(self) -> Mapping[CoresOf, Cores]:
-        """What cores forward; empty where nobody has published it."""
+        """The fitted forwarding rates by sort of cores; empty if none are published for this card."""
         rates = self.rows.values(self.card, "core-rate")
         return cores.fit_rates(rates, self.rows.values(self.card, "core-bandwidth"), self.link) if rates else {}
 
     def core_latency(self, of: CoresOf) -> CoreLatency:
-        """Latency through cores."""
+        """Return the fitted latency through cores."""
         rows = self.rows.values(self.card, "core-latency")
         points = [(row.mpps or 0.0, row.value) for row in rows if row.cores_of == of]
-        if of == "arm":  # ping-pong is the same at next to no load
+        if of == "arm":  # a ping-pong test is a measurement at nearly no load
             pings = self.rows.values(self.card, "engine-latency")
             points += [(0.0, r.value) for r in pings if (r.engine, r.transport) == ("arm-scheduler", "udp")]
         return cores.fit_core_latency(points)
 
     def engine_added(self, engine: str, transport: str) -> float:
-        """What an engine adds to the latency of the eSwitch, in us."""
+        """Return the latency that an engine adds to the eSwitch's, in us."""
         found = cores.engine_latencies(self.rows.values(self.card, "engine-latency"))
         return found[engine, transport] - found["eswitch", transport]
 
     # Published rows
 
     def predict(self, measures: Measures, row: Row) -> float:
-        """The model's figure for the conditions of a published row."""
+        """Return the model's figure for the conditions of a published row, in the row's unit."""
         frame = {"below 64 B": 63, "64 B": 64, "above 64 B": 65}[row.frames or "64 B"]
         state = SwitchState(row.depth, row.entries, row.counters, row.rewrites, row.tracking, frame)
         if measures == "switch-rate":
@@ -212,7 +212,11 @@ class Model:
 
 
 def _between(points: list[tuple[int, float]], depth: int, link: float) -> float:
-    """Bandwidth at a depth: as the nearest measured depths say, in proportion between them; the link's where none does."""
+    """Return the bandwidth at a depth, in Gb/s, interpolated between the nearest measured (depth, Gb/s) *points*.
+
+    Below the first point it starts from the link's bandwidth at depth 1. Beyond the last it follows the last slope if that
+    falls, to at least a tenth of the last value. Without points it is the link's bandwidth.
+    """
     points = sorted(points)
     lower = max((p for p in points if p[0] <= depth), default=(1, link))
     upper = min((p for p in points if p[0] >= depth), default=None)

@@ -1,7 +1,8 @@
-"""Rates and latencies of packets that pass the eSwitch: once, or three times where the extension serves them.
+"""Rates and latencies of packets that pass the eSwitch: once, or three times if the extension serves them.
 
-To the extension, from its one function to the other, and back: each time the packet takes its time again. Only forwarding
-from wire to wire was ever measured, and the latency of a hairpin, as the way from function to function is one.
+The three passes are to the extension, between its two functions, and back; each costs the eSwitch a packet's time again.
+Published figures exist only for forwarding from wire to wire and for the latency of a hairpin, which the pass between the
+functions is.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _HAIRPIN = (
 
 
 def rate(setup: CardSetup, path: PacketPath, size: float) -> Estimate:
-    """Packets through the eSwitch, in Mpps."""
+    """Return the path's packet rate through the eSwitch, in Mpps."""
     found = [estimate.rate_estimate(setup.model, state) for state in setup.states(path, size)]
     if len(found) == 1:
         return found[0]
@@ -39,7 +40,7 @@ def rate(setup: CardSetup, path: PacketPath, size: float) -> Estimate:
 
 
 def latency(setup: CardSetup, path: PacketPath) -> Estimate:
-    """Latency at low load, in us, hosts included."""
+    """Return the path's latency at low load, in us, including the hosts."""
     states = setup.states(path, 64)
     together = replace(states[0], depth=sum(state.depth for state in states), rewrites=max(s.rewrites for s in states))
     found = estimate.latency_estimate(setup.model, together)
@@ -53,11 +54,11 @@ def latency(setup: CardSetup, path: PacketPath) -> Estimate:
 
 
 def longer(path: PacketPath) -> float:
-    """Bytes by which packets are longer on the backends' side than on the clients', in the mean."""
+    """Return the mean number of bytes by which packets are longer on the backends' side than on the clients'."""
     grown = sum(hop.grows for hop in path.hops)
     return max(0.0, grown if path.direction == "query" else -grown)
 
 
 def by_switch(path: PacketPath) -> list[Hop]:
-    """The parts of a path that Open vSwitch forwards; none where it does all of it at once."""
+    """Return the hops that Open vSwitch forwards; none for a path that does not go through the extension."""
     return [hop for hop in path.hops if hop.by == "switch"]

@@ -1,4 +1,4 @@
-"""The paths of a spec: the one place where capacity asks for them."""
+"""The packet paths of a spec, for capacity."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from dnsteer.spec.loaded import Loaded
 
 
 def paths_of(loaded: Loaded, judge: Profile, progress: Callable[[int], None] = lambda _: None) -> Sequence[PacketPath]:
-    """What the datapath flows of *loaded* are by the profile *judge*. Raises SwitchError as examine does."""
+    """Return the packet paths of *loaded*, judged by the profile *judge*. Raises SwitchError as examine does."""
     return examine(loaded, judge, progress=progress).paths

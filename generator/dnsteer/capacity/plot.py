@@ -1,4 +1,4 @@
-"""Capacity as a picture: rate against frame size with the limits, and rate and latency against pipe depth. SVG."""
+"""Plot capacity as SVG: rate against frame size with the limits, and rate and latency against pipe depth."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _DEPTHS = range(1, 31)
 _COLORS = ("#0b6fa4", "#c4501b", "#3d7d2c", "#7a4fa3", "#9c7a00", "#5a5a5a")
 _MOST = len(_COLORS)
 _STYLE: Any = {
-    "svg.hashsalt": "dnsteer",  # ids of a picture are else drawn at random
-    "svg.fonttype": "none",  # text stays text: smaller, and it can be searched
+    "svg.hashsalt": "dnsteer",  # without it the picture's ids are random
+    "svg.fonttype": "none",  # text stays text: smaller and searchable
     "font.family": "sans-serif",
     "font.size": 9,
     "axes.spines.top": False,
@@ -34,7 +34,7 @@ _STYLE: Any = {
 
 
 def draw(report: CapacityReport, before: CapacityReport | None = None) -> bytes:
-    """The picture as SVG. The same report gives the same bytes with the same version of matplotlib."""
+    """Return the plot as SVG. The same report gives the same bytes with the same version of matplotlib."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -60,7 +60,7 @@ def _grid(low: float, high: float, steps: int = 120) -> list[float]:
 
 
 def _curves(report: CapacityReport) -> Iterator[tuple[str, PathGroup]]:
-    """The first of each kind of path, with what it is called."""
+    """Yield one group for each kind of path, with its label; at most as many as there are colors."""
     sorts: dict[tuple[object, ...], list[PathGroup]] = {}
     for group in report.groups:
         path = group.path
@@ -119,7 +119,7 @@ def _by_size(axes: Axes, report: CapacityReport, before: CapacityReport | None) 
 
 
 def _word(axes: Axes, at: float, word: str) -> None:
-    """A word at the top, right of a vertical line."""
+    """Write a word at the top of the plot, to the right of the vertical line at *at*."""
     axes.annotate(
         word,
         (at, 1),

@@ -1,8 +1,8 @@
-"""Measured states of the switch, and what they say of a state that was not measured.
+"""Measured states of the switch, and the bounds that they give for states that were not measured.
 
-More tables, more entries, counters, rewrites, connection tracking and larger frames never make a packet cheaper. So a
-model's figure is held between what was measured at lesser states and at greater ones, and is the measured figure at a
-measured state.
+More tables, more entries, counters, rewrites, connection tracking and larger frames never make a packet cheaper. So the
+model's figure is clamped between the figures measured at lesser and at greater states, and for a measured state it is the
+measured figure.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from typing import Literal
 from dnsteer.card.published import Row
 
 EstimateKind = Literal["reading", "interpolation", "extrapolation"]
-"""What a figure is: measured in this very state; between measured states that differ in one thing; or neither."""
+"""How a figure was obtained: measured in exactly this state, between measured states that differ in one condition, or
+neither."""
 Condition = Literal["depth", "entries", "counters", "rewrites", "tracking", "frames"]
 KINDS: tuple[EstimateKind, ...] = ("reading", "interpolation", "extrapolation")
 FEW = 64_000
-"""Entries up to which the number was not varied: the least in the published tables."""
+"""Entries up to which the number makes no difference: the smallest number in the published tables."""
 _FRAMES = ("below 64 B", "64 B", "above 64 B")
 
 
 @dataclass(frozen=True)
 class SwitchState:
-    """What packets meet in the switch. *entries* in all, *rewrites* of header fields, *frame* in bytes."""
+    """The conditions for packets in the switch. *entries* is the total, *rewrites* counts header fields, *frame* bytes."""
 
     depth: int = 1
     entries: int = 0
@@ -37,18 +38,18 @@ class SwitchState:
 
 @dataclass(frozen=True)
 class BoundedFigure:
-    """A figure, what it is, and the rows that it is or lies between. Several readings of a state: their mean."""
+    """A figure, how it was obtained, and the rows that it is read from or lies between; several readings are averaged."""
 
     value: float
     kind: EstimateKind
     rows: tuple[str, ...]
     low: float
     high: float
-    """Bounds by the order of the states, or the least and the most of several readings."""
+    """Bounds from lesser and greater states, or the smallest and largest of several readings."""
 
 
 class Readings:
-    """Rows of one figure by name. *rising*: greater states have greater figures (latency), or lesser ones (rates).
+    """The rows of one figure. *rising*: greater states have greater figures (latency); else smaller ones (rates).
 
     *of* are the conditions that the figure depends on.
     """
@@ -59,7 +60,7 @@ class Readings:
         self._rising = rising
 
     def bound(self, state: SwitchState, model: float) -> BoundedFigure:
-        """The figure of *state* by the readings and the *model*'s figure."""
+        """Return the reading for *state* or, if there is none, the *model*'s figure clamped by the readings."""
         signs = [(name, row.value, self._compare(state, row)) for name, row in self._rows]
         lesser = [value for _, value, s in signs if all(x >= 0 for x in s)]
         greater = [value for _, value, s in signs if all(x <= 0 for x in s)]
@@ -70,7 +71,7 @@ class Readings:
             value = geometric_mean(value for _, value in same)
             values = [value for _, value in same]
             return BoundedFigure(value, "reading", tuple(name for name, _ in same), min(values), max(values))
-        if low > high:  # two readings that should be the other way round: noise
+        if low > high:  # two readings contradict the order of the states: noise
             low, high = high, low
         value = min(max(model, low), high)
         neighbors = _neighbors([(name, s) for name, _, s in signs])
@@ -79,12 +80,12 @@ class Readings:
         return BoundedFigure(value, "extrapolation", (), low, high)
 
     def _compare(self, state: SwitchState, row: Row) -> tuple[int, ...]:
-        """For each condition whether the state is greater (1), the row is (-1), or neither."""
+        """Return for each condition 1 if the state is greater, -1 if the row is, 0 if they are equal."""
         return tuple(_COMPARE[condition](state, row) for condition in self._of)
 
 
 def _neighbors(signs: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[str, ...]:
-    """Rows on both sides of a state, which differ from it in one and the same condition."""
+    """Return a lesser and a greater row that differ from the state only in one common condition; empty if none do."""
     for n in range(len(signs[0][1]) if signs else 0):
         sides: dict[int, list[str]] = {1: [], -1: []}
         for name, s in signs:
@@ -107,7 +108,7 @@ def _frames(state: SwitchState, row: Row) -> int:
     return _sign(_sign(state.frame, 64) + 1, _FRAMES.index(row.frames)) if row.frames else 0
 
 
-# What a row leaves out was not varied: counters and frame sizes are then unknown, the rest is none.
+# Conditions that a row leaves out were not varied: counters and frame sizes are then unknown, the others have their default.
 _COMPARE: Mapping[Condition, Callable[[SwitchState, Row], int]] = {
     "depth": lambda state, row: _sign(state.depth, row.depth),
     "entries": _entries,

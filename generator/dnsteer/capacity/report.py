@@ -1,4 +1,4 @@
-"""The whole answer: every kind of path at every frame size, the VIPs, and what it all rests on."""
+"""The capacity report: every kind of path at every frame size, the rates of VIPs, and the measurements behind them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dnsteer.spec.model.spec import Hardware
 
 @dataclass(frozen=True)
 class PathGroup:
-    """Paths of a VIP that are alike but for their service: one of them, the services, and figures by frame."""
+    """Paths of a VIP that differ only in their service: one of them, the services, their rules and figures by frame."""
 
     path: PacketPath
     services: tuple[str, ...]
@@ -32,7 +32,7 @@ class PathGroup:
 
 @dataclass(frozen=True)
 class CapacityReport:
-    """Capacity of a spec on a set-up."""
+    """The capacity of a spec on a hardware setup."""
 
     loaded: Loaded
     setup: CardSetup
@@ -44,12 +44,12 @@ class CapacityReport:
 
     @property
     def total(self) -> Total:
-        """All VIPs together."""
+        """The total over all VIPs."""
         return Total("", len({vip.vip for vip in self.vips}), self.setup.entries, self.all)
 
     @cached_property
     def estimates(self) -> list[Estimate]:
-        """Every estimate that is shown, in order."""
+        """Every estimate in the report, in order."""
         out: list[Estimate] = []
         for group in self.groups:
             out += [f.rate for f in group.frames.values()]
@@ -60,16 +60,16 @@ class CapacityReport:
 
     @cached_property
     def rests_on(self) -> list[str]:
-        """The measurements that the figures rest on, as named there."""
+        """The names of the measurements behind the figures, each once."""
         return list(dict.fromkeys(r for e in self.estimates for r in e.rests_on))
 
     @cached_property
     def because(self) -> list[str]:
-        """Why figures are no readings."""
+        """The reasons why figures are not direct readings, each once."""
         return list(dict.fromkeys(b for e in self.estimates for b in e.because))
 
     def cite(self, measurement: str) -> tuple[str, str, str]:
-        """A measurement: what was measured, the place in the source, and the source in full."""
+        """Return for a measurement's name what was measured, the place in the source, and the source's title and place."""
         card, _, table = measurement.partition(" ")
         published = self.setup.model.rows.cards[Hardware(card)]
         found = next(t for t in published.measurements if t.id == table)
@@ -78,7 +78,7 @@ class CapacityReport:
         return found.about, place, f"{found.source}: {source.title}, {source.place}"
 
     def as_json(self) -> dict[str, Any]:
-        """As a JSON object; docs/capacity.md says what is in it."""
+        """Return the report as a JSON object, as docs/capacity.md describes it."""
         setup = self.setup
         return {
             "file": self.loaded.file,
@@ -105,14 +105,14 @@ class CapacityReport:
 def capacity_report(
     loaded: Loaded, setup: CardSetup, paths: Sequence[PacketPath], frames: Iterable[str]
 ) -> CapacityReport:
-    """Work out everything for these paths and frames."""
+    """Compute the report for these paths and frames."""
     services = Services(loaded, setup, paths)
     groups, notes = [_make(setup, alike, list(frames)) for alike in _alike(paths)], _notes(loaded, setup, paths)
     return CapacityReport(loaded, setup, groups, services.vips(), services.pools(), services.all(), tuple(notes))
 
 
 def _alike(paths: Sequence[PacketPath]) -> list[list[PacketPath]]:
-    """Paths that differ in nothing but their service, queries first."""
+    """Group paths that differ only in their service, queries first."""
     groups: dict[tuple[object, ...], list[PacketPath]] = {}
     for path in sorted(paths, key=lambda p: (p.vip, p.direction != "query", p.family)):
         key = (

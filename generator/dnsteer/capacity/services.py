@@ -1,7 +1,7 @@
-"""Queries and new connections per second of VIPs: what each takes of the hardware that all share.
+"""Queries and new connections per second of VIPs, from what each uses of the shared hardware.
 
-A query takes time of the eSwitch or the Arm cores and bytes of the link in and out, and so does its answer where answers
-pass the switch. What is taken first in full is the limit.
+A query uses time of the eSwitch or the Arm cores and bandwidth of the links in and out; so does its answer, if answers pass
+the switch. The resource that is exhausted first is the limit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dnsteer.spec.model.families import Family
 
 @dataclass(frozen=True)
 class LimitedRate:
-    """Millions per second, and what limits them."""
+    """A rate in millions per second, and what limits it."""
 
     most: Estimate
     limit: Bound
@@ -30,21 +30,21 @@ class LimitedRate:
 
 @dataclass(frozen=True)
 class VipRates:
-    """One VIP in one family, as if it had the hardware for itself; `""` and None: all of them, in equal parts."""
+    """The rates of one VIP in one family, as if it had the hardware to itself; `""` and None: several, in equal parts."""
 
     vip: str
     family: Family | None
     queries: LimitedRate | None
-    """UDP; None where the VIP has no such service."""
+    """Over UDP; None if the VIP has no UDP service."""
     connections: LimitedRate | None
-    """TCP, one query in each."""
+    """Over TCP, with one query in each; None if the VIP has no TCP service."""
 
 
 @dataclass(frozen=True)
 class Total:
-    """The VIPs of one pool together, in equal parts, as if they had the hardware for themselves; `""`: of all pools.
+    """The VIPs of one pool together, in equal parts, as if they had the hardware to themselves; `""`: of all pools.
 
-    *rules* are hardware rules; those of all pools have entries of the extension's pipes among them.
+    *rules* is the number of hardware rules; for all pools it includes the entries of the extension's pipes.
     """
 
     pool: str
@@ -55,7 +55,7 @@ class Total:
 
 @dataclass(frozen=True)
 class _Use:
-    """Microseconds of a resource for one query, and the bound that it is part of. *what* tells kinds of packets apart."""
+    """The time in us that one query uses of a resource, and the bound it belongs to. *what* is the kind of packets."""
 
     what: str
     resource: str
@@ -64,13 +64,13 @@ class _Use:
 
 
 def _inverse(rate: Estimate, times: float = 1.0) -> Estimate:
-    """Time in us per packet from a rate in Mpps."""
+    """Return the time in us for *times* packets, from a rate in Mpps."""
     most = times / rate.low if rate.low else float("inf")
     return Estimate(times / rate.value, times / rate.high, most, rate.kind, rate.rests_on, rate.because)
 
 
 class Services:
-    """The services of a spec on a set-up."""
+    """The services of a spec on a hardware setup."""
 
     def __init__(self, loaded: Loaded, setup: CardSetup, paths: Sequence[PacketPath]) -> None:
         self._loaded = loaded
@@ -79,16 +79,16 @@ class Services:
         self._paths = {(p.vip, p.service, p.family, p.direction): p for p in paths}
 
     def vips(self) -> list[VipRates]:
-        """Each VIP and family for itself."""
+        """Return the rates of each VIP and family separately."""
         found = dict.fromkeys((p.vip, p.family) for p in self._paths.values())
         return [self._of(vip, family, [(vip, family)]) for vip, family in found]
 
     def all(self) -> VipRates:
-        """All VIPs and families in equal parts."""
+        """Return the rates of all VIPs and families in equal parts."""
         return self._of("", None, list(dict.fromkeys((p.vip, p.family) for p in self._paths.values())))
 
     def pools(self) -> list[Total]:
-        """The VIPs and families of each pool in equal parts, in the order of the spec; pools without VIPs are left out."""
+        """Return the totals of each pool, its VIPs and families in equal parts; pools without VIPs are left out."""
         of: dict[str, list[PacketPath]] = {}
         for path in self._paths.values():
             of.setdefault(self._loaded.spec.vips[path.vip].pool, []).append(path)
@@ -115,15 +115,15 @@ class Services:
         return VipRates(vip, family, _rate(udp), connections)
 
     def _query(self, path: PacketPath) -> list[_Use]:
-        """A UDP query and its answer."""
+        """Return what a UDP query and its answer use."""
         uses = self._packets(path, "query")
         answer = self._answer(path)
         return uses + (self._packets(answer, "answer") if answer else [])
 
     def _connection(self, path: PacketPath) -> list[_Use]:
-        """A TCP connection with one query: as many packets as when it was measured, half of them each way.
+        """Return what a TCP connection with one query uses: as many packets as in the published test, half each direction.
 
-        Where answers do not pass the switch, all packets are counted on the way that does: fewer pass, so this is careful.
+        If answers do not pass the switch, all packets are counted as queries: fewer really pass, so this is conservative.
         """
         packets = self._setup.model.packets_of_a_connection
         answer = self._answer(path)
@@ -149,7 +149,7 @@ class Services:
         key = path.vip, path.family, path.direction
         if key not in self._uplink_shares:
             self._uplink_shares[key] = uplink_shares(self._loaded.spec, path)
-        clients = "in" if path.direction == "query" else "out"  # frames are as short there as they get
+        clients = "in" if path.direction == "query" else "out"  # frames are shorter on the clients' side
         less = line_rate(1, found.size + found.longer) / line_rate(1, found.size)
         return uses + [
             _Use(what, " ".join(hop), "link", longest.times(share * (less if hop[1] == clients else 1.0)))
@@ -167,7 +167,7 @@ class Services:
 
 
 def _resource(bound: Bound, kind: str, found: Figures) -> str:
-    """Packets of all paths share the eSwitch's time, or the Arm cores'; bandwidths below the link's are one more."""
+    """Return the shared resource of a bound: the eSwitch's time, the Arm cores' time, or bandwidth below the link's."""
     several = [b for b in found.bounds if b not in ("link", "arm")]
     return "bandwidth" if kind == "switch" and len(several) > 1 and bound == several[-1] else kind
 
@@ -183,7 +183,7 @@ def _protocol(path: PacketPath) -> str:
 
 
 def _rate(queries: Sequence[Sequence[_Use]]) -> LimitedRate | None:
-    """How many queries per second, in equal parts, fit; None where there are none."""
+    """Return the rate, in millions per second, at which these queries in equal parts fit; None if there are none."""
     if not queries:
         return None
     by_resource: dict[str, list[_Use]] = {}
@@ -197,7 +197,7 @@ def _rate(queries: Sequence[Sequence[_Use]]) -> LimitedRate | None:
     time, name = most(lambda e: e.value)
     binding = by_resource[name]
     kind, because = worst_kind(u.time.kind for u in binding), [b for u in binding for b in u.time.because]
-    # Even where one of them alone fills what binds, the others pass at the same time.
+    # Even if one kind of packets alone exhausts the limiting resource, the others pass at the same time.
     if len({u.what for uses in queries for u in uses}) > 1 or len({u.time for u in binding}) > 1:
         kind = "extrapolation"
         because.append("several kinds of packets pass together; each was measured only by itself")

@@ -1,8 +1,8 @@
-"""What a packet costs the eSwitch: nanoseconds for the packet itself, for each table, each cache miss and a rewrite.
+"""The eSwitch's time for a packet, in ns: for the packet itself, each further table, each cache miss and a rewrite.
 
     time = packet + table x (depth - 1) + entry x miss(entry cache) + counter x miss(counter cache) + rewrite
 
-and the packet rate is 1 / time. An entry that is hit at random is in a cache of C entries with probability C / entries.
+and the packet rate is 1 / time. With random access, an entry is in a cache of C entries with probability C / entries.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from dnsteer.card.published import Row
 
 NAMES = ("packet", "table", "entry", "counter", "rewrite")
 _CACHES = (64e3, 8e6)
-"""Cache sizes looked at, in entries: from the least number of entries that was measured, to above the most."""
+"""Range of cache sizes to try, in entries: from the smallest number of entries measured to above the largest."""
 _ROUNDS = 3
 
 
 @dataclass(frozen=True)
 class PacketTime:
-    """The costs in ns, the cache sizes in entries, and the names of the costs that are another card's."""
+    """The costs in ns, the cache sizes in entries, and the names of the costs taken from another card."""
 
     costs: Mapping[str, float]
     entry_cache: float
@@ -30,20 +30,20 @@ class PacketTime:
     borrowed: frozenset[str]
 
     def parts(self, depth: int, entries: float, counters: bool, rewrites: int) -> dict[str, float]:
-        """A packet's time by what it is spent on, in ns."""
+        """Return a packet's time by cost, in ns."""
         row = _factors(depth, entries, counters, rewrites, self.entry_cache, self.counter_cache)
         return {name: row.get(name, 0.0) * self.costs[name] for name in NAMES}
 
     def time(self, depth: int, entries: float, counters: bool, rewrites: int) -> float:
-        """A packet's time in ns."""
+        """Return a packet's time in ns."""
         return sum(self.parts(depth, entries, counters, rewrites).values())
 
     def rate(self, depth: int, entries: float, counters: bool, rewrites: int) -> float:
-        """Packets in millions per second."""
+        """Return the packet rate in Mpps."""
         return 1000 / self.time(depth, entries, counters, rewrites)
 
     def for_another(self, packet: float) -> dict[str, float]:
-        """The costs for a card of which only the time for the packet itself is known: in proportion to it."""
+        """Return the costs, in ns, scaled to a card of which only the time for the packet itself is known."""
         return {name: cost * packet / self.costs["packet"] for name, cost in self.costs.items()}
 
 
@@ -65,12 +65,12 @@ def _factors(
 
 @lru_cache(maxsize=64)
 def fit_with(rows: tuple[Row, ...], other_rows: tuple[Row, ...]) -> PacketTime:
-    """Fit a card's costs; those that its rows do not tell are the other card's, in proportion."""
+    """Fit a card's costs; those that its rows do not determine are taken from the other card, scaled."""
     return fit(rows, fit_with(other_rows, ()) if other_rows else None)
 
 
 def fit(rows: Sequence[Row], other: PacketTime | None = None) -> PacketTime:
-    """Fit the costs to packet rates; those that they do not tell are *other*'s, in proportion."""
+    """Fit the costs to packet rates; those that the rates do not determine are taken from *other*, scaled."""
     figures = [1000 / row.value for row in rows]
     known = other.for_another(min(figures)) if other else {}
 
@@ -95,13 +95,13 @@ LATENCY = ("forward", "tracking", "table")
 
 @dataclass(frozen=True)
 class Latency:
-    """Latency in us at low load, hosts included: of forwarding, for each further table, and of connection tracking."""
+    """Latency in us at low load, including the hosts: for forwarding, each further table, and connection tracking."""
 
     values: Mapping[str, float]
     borrowed: frozenset[str]
 
     def at(self, depth: int, tracking: bool) -> float:
-        """The latency of a path, in us."""
+        """Return the latency of a path, in us."""
         return predict(_latency(depth, tracking), self.values)
 
 
@@ -110,7 +110,7 @@ def _latency(depth: int, tracking: bool) -> dict[str, float]:
 
 
 def fit_latency(rows: Sequence[Row], other: Latency | None = None) -> Latency:
-    """Fit to latencies; what they do not tell is *other*'s."""
+    """Fit the parts of latency; those that the rows do not determine are taken from *other*."""
     design = [_latency(row.depth, row.tracking) for row in rows]
     found = solve(LATENCY, design, [row.value for row in rows], other.values if other else {})
     return Latency(found.values, found.borrowed)

@@ -1,7 +1,7 @@
-"""New connections and transactions per second, by who tracks connections.
+"""New connections and transactions per second, by connection tracker.
 
-Without tracking a connection is so many packets through the eSwitch. With it, hardware offload costs a share of what the
-same datapath does in software, and this share is the same on both cards.
+Without tracking, a connection is a fixed number of packets through the eSwitch. With tracking, hardware offload reaches a
+fixed multiple of the same datapath's rate in software, and the multiple is the same on both cards.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from statistics import geometric_mean
 from dnsteer.card.published import Row, TrackingBy
 
 TrackerFigures = Mapping[str, Mapping[TrackingBy, float]]
-"""Figures by card and tracker."""
+"""Figures, in thousands per second, by card and tracker."""
 _DATAPATHS: tuple[tuple[TrackingBy, TrackingBy], ...] = (
     ("ovs-dpdk-hw", "ovs-dpdk-sw"),
     ("ovs-kernel-hw", "ovs-kernel-sw"),
@@ -20,31 +20,31 @@ _DATAPATHS: tuple[tuple[TrackingBy, TrackingBy], ...] = (
 
 
 def by_card(rows: Mapping[str, Sequence[Row]]) -> dict[str, dict[TrackingBy, float]]:
-    """Rows as figures."""
+    """Return the rows' figures by card and tracker."""
     return {card: {r.tracking_by: r.value for r in found if r.tracking_by} for card, found in rows.items()}
 
 
 def packets_of_a_connection(figures: TrackerFigures, mpps: Mapping[str, float]) -> float:
-    """Packets that a connection takes through the switch, from the cards' packet rates in Mpps."""
+    """Return the packets per connection through the switch, derived from the cards' packet rates in Mpps."""
     return geometric_mean(1000 * mpps[card] / found["none"] for card, found in figures.items() if "none" in found)
 
 
 def connections(figures: TrackerFigures) -> dict[str, dict[TrackingBy, float]]:
-    """Thousand connections per second with tracking, by card and tracker: smoothed over both cards."""
+    """Return thousand connections per second with tracking, by card and tracker, smoothed over both cards."""
     out: dict[str, dict[TrackingBy, float]] = {card: {} for card in figures}
     for hard, soft in _DATAPATHS:
         share = geometric_mean(
             found[hard] / found[soft] for found in figures.values() if hard in found and soft in found
         )
         for card, found in figures.items():
-            # The card's own level: from each of the two figures that is there.
+            # The card's own level: from the figures in hardware and in software, as far as they exist.
             level = geometric_mean(found[t] / (share if t == hard else 1.0) for t in (hard, soft) if t in found)
             out[card] |= {hard: level * share, soft: level}
     return out
 
 
 def transactions(figures: TrackerFigures) -> dict[TrackingBy, float]:
-    """Thousand transactions per second by tracker: the same on both cards, since the hosts limit them."""
+    """Return thousand transactions per second by tracker: the same on both cards, since the hosts limit them."""
     by_tracker: dict[TrackingBy, list[float]] = {}
     for found in figures.values():
         for tracker, value in found.items():

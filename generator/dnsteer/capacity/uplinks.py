@@ -1,4 +1,4 @@
-"""Which uplinks a VIP's packets pass, and in which direction: each is a link of its own, which fills for itself."""
+"""Which uplinks a VIP's packets pass, and in which direction: each uplink is a separate link with its own limit."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dnsteer.spec.model.families import Family
 from dnsteer.spec.model.spec import Backend, Spec, Vip
 
 UplinkUse = tuple[str, Literal["in", "out"]]
-"""An uplink and a direction."""
+"""An uplink's name and a direction."""
 
 
 def uplink_shares(spec: Spec, path: PacketPath) -> Mapping[UplinkUse, float]:
-    """The share of a path's packets that pass each uplink in each direction; clients come in by one."""
+    """Return the share of a path's packets, 0 to 1, by uplink and direction; all clients come in by one uplink."""
     switch, vip = spec.switch, spec.vips[path.vip]
     entry = entry_of(spec, path.vip, path.family)
     first_exit = next((name for name, up in switch.uplinks.items() if up.next_hop is not None), None)
@@ -26,7 +26,7 @@ def uplink_shares(spec: Spec, path: PacketPath) -> Mapping[UplinkUse, float]:
         if path.direction == "query":
             uses: list[tuple[str | None, Literal["in", "out"]]] = [(entry, "in"), (behind, "out")]
         else:
-            # What the extension translates leaves by the first uplink that has a next hop.
+            # Answers that the extension translates leave by the first uplink with a next hop.
             leave = first_exit if path.hops else derived.answers_leave_by(switch, behind)
             uses = [(behind, "in"), (leave, "out")]
         for port, direction in uses:
@@ -36,7 +36,7 @@ def uplink_shares(spec: Spec, path: PacketPath) -> Mapping[UplinkUse, float]:
 
 
 def entry_of(spec: Spec, name: str, family: Family) -> str:
-    """The uplink that a VIP's clients come in by: the one that most answers leave by, else one without backends."""
+    """Return the uplink by which a VIP's clients come in: the one most answers leave by, else one without backends."""
     switch, vip = spec.switch, spec.vips[name]
     left: dict[str, float] = {}
     for backend, share in _shares(spec, vip, family):
@@ -52,7 +52,7 @@ def entry_of(spec: Spec, name: str, family: Family) -> str:
 
 
 def spreads_load(spec: Spec) -> bool:
-    """Whether more uplinks for clients are more links for all packets: each packet leaves by the uplink of its clients."""
+    """Whether more uplinks add bandwidth for all packets: each packet leaves by the uplink of its clients."""
     switch = spec.switch
     return all(
         backend.port is None
@@ -66,7 +66,7 @@ def spreads_load(spec: Spec) -> bool:
 
 
 def _shares(spec: Spec, vip: Vip, family: Family) -> Iterator[tuple[Backend, float]]:
-    """The backends of a VIP and their shares of its packets, by weight."""
+    """Yield the backends of a VIP with their shares of its packets, 0 to 1, by weight."""
     backends = derived.members(spec.pools[vip.pool], MODES[vip.forwarding].reach(family))
     weights = sum(b.weight for b in backends)
     for backend in backends:

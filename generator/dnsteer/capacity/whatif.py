@@ -1,4 +1,4 @@
-"""What if the spec said something else: `pools.a.selection=dp-hash`, put into the document before it is checked."""
+"""Change settings for a what-if run: put `pools.a.selection=dp-hash` into the spec's document before it is checked."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dnsteer.spec.schema_errors import near
 _STEP = re.compile(r"""\.?([A-Za-z0-9_-]+)|\[(\d{1,6})\]|\["([^"\\]*)"\]""")
 
 _NOTHING = ("", "~", "null")
-"""What stands for no value, and would else be an empty document."""
+"""Texts that mean null; as YAML some would be an empty document."""
 
 
 def with_settings(loaded: Loaded, settings: Iterable[str]) -> Loaded:
-    """The spec with *settings* (`path=value`, the value in YAML) in it.
+    """Return the spec with *settings* (`path=value`, the value in YAML) applied.
 
-    Raises SpecError: of a setting that cannot be made, or of the spec that comes of them.
+    Raises SpecError for a setting that cannot be applied, or if the resulting spec is not valid.
     """
     document = loaded.document
     for setting in settings:
@@ -32,7 +32,7 @@ def with_settings(loaded: Loaded, settings: Iterable[str]) -> Loaded:
 
 
 def sets_path(settings: Iterable[str], path: Path) -> bool:
-    """Whether one of *settings* is for this very *path*."""
+    """Whether one of *settings* is for exactly this *path*."""
     return any(_path(setting.partition("=")[0].strip()) == path for setting in settings)
 
 
@@ -55,7 +55,7 @@ def _set(document: Document, setting: str) -> Document:
 
 
 def _path(text: str) -> Path | None:
-    """The steps of a path in the spelling of error messages, with or without the leading `$`."""
+    """Parse a path in the syntax of error messages, with or without the leading `$`; None if it is not valid."""
     text = text.removeprefix("$")
     steps: list[str | int] = []
     at = 0
@@ -70,7 +70,7 @@ def _path(text: str) -> Path | None:
 
 
 def _put(root: Any, path: Path, value: Any, name: str) -> None:
-    """Put the value into the tree; everything above it must be there already."""
+    """Put the value into the tree. Raises SpecError unless everything above it exists."""
     at = root
     for n, step in enumerate(path):
         known: list[str] = []
