@@ -1,4 +1,4 @@
-"""The eSwitches behind a spec's uplinks: which physical functions, and whether they must become one."""
+"""The eSwitches of a spec's uplinks: their physical functions, and whether they must be joined (multiport)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ _PCI = re.compile(r"(?:pci:)?((?:[0-9a-fA-F]{4}:)?[0-9a-fA-F]{2}:[01][0-9a-fA-F]
 
 @dataclass(frozen=True)
 class Eswitch:
-    """What `devlink` is to set up. *functions* are PCI addresses by uplink, empty where only the machine can tell."""
+    """What `devlink` must set up. *functions* are PCI addresses by uplink, empty if the spec does not determine them.
+
+    *needed*: there is anything to set up. *multiport*: join the eSwitches of a card; *why* is the reason for or against it.
+    *scalable* are the scalable functions to create.
+    """
 
     needed: bool
     functions: Mapping[str, str]
@@ -27,12 +31,12 @@ class Eswitch:
 
     @property
     def cards(self) -> list[str]:
-        """The NICs (PCI addresses without the function) that are known."""
+        """The known NICs, as PCI addresses without the function."""
         return sorted({address[:-2] for address in self.functions.values() if address})
 
 
 def eswitch_of(switch: Switch, sizes: Sizes) -> Eswitch:
-    """The eSwitches of a switch."""
+    """Return the eSwitch setup that a switch needs."""
     part = switch.bringup or BringUp()
     functions = {name: part.pci.get(name) or _of_devargs(port.options) for name, port in switch.uplinks.items()}
     devargs = [port.options.get("dpdk-devargs", "") for port in ports_of(switch).values()]
@@ -59,7 +63,7 @@ def _multiport(part: BringUp, sizes: Sizes, functions: Mapping[str, str]) -> tup
 
 
 def _of_devargs(options: Mapping[str, str]) -> str:
-    """The physical function that a port's devargs name; empty where they name none, or a representor of another."""
+    """Return the PCI address in a port's devargs; empty if there is none, or if they name a representor."""
     text = options.get("dpdk-devargs", "")
     found = _PCI.match(text)
     if found is None or "representor=" in text:

@@ -35,7 +35,7 @@ Measures = Literal[
 TrackingBy = Literal["none", "ovs-dpdk-hw", "ovs-dpdk-sw", "ovs-kernel-hw", "ovs-kernel-sw"]
 
 _KINDS: Mapping[Measures, tuple[str, frozenset[str], frozenset[str]]] = {
-    # unit, conditions that a row must say, and those that it may say
+    # unit, conditions that a row must give, and those that it may give
     "switch-rate": ("Mpps", frozenset({"depth"}), frozenset({"entries", "counters", "rewrites", "frames"})),
     "switch-rate-kept": ("share", frozenset({"entries"}), frozenset()),
     "switch-bandwidth": ("Gb/s", frozenset({"depth"}), frozenset({"tracking"})),
@@ -52,7 +52,7 @@ _KINDS: Mapping[Measures, tuple[str, frozenset[str], frozenset[str]]] = {
 
 
 def _number(value: Any) -> float:
-    """A positive number. Documents give decimals as text, so that specs have none by accident."""
+    """Parse a positive number. The document reader returns decimals as text, so that specs have none by accident."""
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         try:
             number = float(value)
@@ -64,7 +64,7 @@ def _number(value: Any) -> float:
 
 
 def _figure(value: Any) -> float:
-    """A number of any sign, for figures that are only shown."""
+    """Parse a number of any sign, for figures that are only displayed."""
     try:
         if isinstance(value, bool):
             raise ValueError
@@ -79,14 +79,14 @@ Count = Annotated[int, Field(ge=0, strict=True)]
 
 
 class Publication(Part):
-    """Where figures were published."""
+    """A publication with figures: its title and where to find it."""
 
     title: Text
     place: Text
 
 
 class Row(Part):
-    """One published figure and the conditions under which it was measured. What is left out was not varied."""
+    """One published figure and its measuring conditions. Conditions that are left out were not varied."""
 
     value: Number
     note: str = ""
@@ -105,13 +105,13 @@ class Row(Part):
     mpps: Number | None = None
 
     def conditions(self) -> dict[str, Any]:
-        """What the row says of its conditions."""
+        """Return the conditions that the row gives, by name."""
         given = self.model_fields_set - {"value", "note", "unexplained"}
         return {name: getattr(self, name) for name in type(self).model_fields if name in given}
 
 
 class Measurement(Part):
-    """Rows of one table or figure."""
+    """The rows of one published table or figure."""
 
     id: Text
     measures: Measures
@@ -166,7 +166,7 @@ class Facts(Part):
 
 
 class Published(Part):
-    """Everything from one file."""
+    """The contents of one hardware file: a card's facts and measurements, and their sources."""
 
     name: Text
     title: Text
@@ -193,30 +193,30 @@ class Published(Part):
         return self
 
     def rows(self, *measures: Measures) -> Iterator[tuple[str, Row]]:
-        """The rows of these kinds with their names (`used-entries[3]`), in the order of the file."""
+        """Yield the rows of these kinds with their names (`used-entries[3]`), in the order of the file."""
         for table in self.measurements:
             if table.measures in measures:
                 yield from ((f"{table.id}[{n}]", row) for n, row in enumerate(table.rows))
 
 
 class HardwareError(SpecError):
-    """Data that cannot be used, with all findings."""
+    """A hardware file is not valid; has all findings."""
 
 
 def hardware_dir() -> FilePath:
-    """Where the data are: inside the installed package, or at the top of a source checkout."""
+    """Return the directory of the hardware files: inside the installed package, or ovs/hardware of a source checkout."""
     packaged = FilePath(str(resources.files("dnsteer"))) / "hardware"
     return packaged if packaged.is_dir() else FilePath(__file__).resolve().parents[3] / "ovs" / "hardware"
 
 
 @cache
 def published(hardware: Hardware) -> Published:
-    """What is published of *hardware*. Raises HardwareError when the file is broken."""
+    """Return the published figures of *hardware*. Raises HardwareError if the file is not valid."""
     return load_published(hardware_dir() / f"{hardware.value}.yaml")
 
 
 def load_published(file: FilePath) -> Published:
-    """Read a file. Raises HardwareError with the line, what was found and what was expected."""
+    """Read a hardware file. Raises HardwareError with the line, what was found and what was expected."""
     try:
         doc = read_document(file)
     except SpecError as err:
@@ -235,7 +235,7 @@ def load_published(file: FilePath) -> Published:
 
 
 def _finding(item: dict[str, Any], doc: Document) -> Finding:
-    """A finding from one of pydantic's errors."""
+    """Convert one of pydantic's errors to a finding."""
     kind, path = str(item["type"]), tuple(step for step in item["loc"] if step != "[key]")
     line, ctx = doc.line(path), item.get("ctx", {})
     if kind == "missing":

@@ -1,4 +1,4 @@
-"""The scalable functions to make: those that the spec names, and the two that the extension opens."""
+"""The scalable functions to create: those that the spec names, and the two that the extension opens."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from dnsteer.spec.model.extension import ExtensionPort
 from dnsteer.spec.model.spec import Flavor, Switch
 
 FIRST_NUMBER = 53
-"""The number (sfnum) of a function that the spec does not name; NVIDIA's own configuration makes function 0."""
+"""First number (sfnum) for functions that the spec does not name; NVIDIA's own configuration creates function 0."""
 _BY_DEVARGS = re.compile(r"representor=(?:pf\d+)?sf\[?(\d+)\]?")
 _BY_NAME = re.compile(r"(?:.*)pf(\d+)sf(\d+)\Z")
-"""How the kernel calls the representor of a function: `en3f1pf1sf8`."""
+"""The kernel's name for a function's representor, such as `en3f1pf1sf8`."""
 
 
 @dataclass(frozen=True)
 class CardFunction:
     """A scalable function of an uplink's physical function.
 
-    *port* is what its representor is called, *device* what it is called itself; empty where that is as the machine has it.
-    *role* says what the extension has it for; empty: nothing.
+    *port* is the name for its representor, *device* the name for the function itself; empty to keep the kernel's name.
+    *role* is its use by the extension (ingress or egress); empty if the extension does not use it.
     """
 
     uplink: str
@@ -35,10 +35,10 @@ class CardFunction:
 
 
 def functions_of(switch: Switch, physical: Mapping[str, str]) -> tuple[CardFunction, ...]:
-    """All functions; *physical* has the PCI addresses of the uplinks, as far as they are known.
+    """Return all functions; *physical* has the PCI addresses of the uplinks, empty where unknown.
 
-    The extension's are found by what its ports say of their device (`representor=sf[8]`, or a name such as pf0sf8), then
-    among the trusted ones of the spec, in its order; else they are made on the first uplink.
+    The extension's functions are those that its ports name (`representor=sf[8]`, or a port name such as pf0sf8), then the
+    first free trusted ones of the spec; otherwise new ones on the first uplink.
     """
     part = switch.bringup or BringUp()
     found = [CardFunction(f.uplink, f.number, f.mac, f.trust) for f in part.functions]
@@ -66,14 +66,14 @@ def functions_of(switch: Switch, physical: Mapping[str, str]) -> tuple[CardFunct
         places[role] = free[0]
     for role, n in places.items():
         port = ports[role]
-        # By devargs Open vSwitch finds the function itself, else the representor by its name.
+        # With devargs Open vSwitch finds the function; without, it finds the representor by its name.
         netdev = "" if "dpdk-devargs" in port.options else port.port
         found[n] = replace(found[n], trust=True, port=netdev, device=port.device or port.port, role=role)
     return tuple(found)
 
 
 def _named_function(port: ExtensionPort, switch: Switch, physical: Mapping[str, str]) -> tuple[str, int] | None:
-    """The uplink and number of the function that a port names."""
+    """Return the uplink and number of the function that a port names; None if it names none."""
     devargs = port.options.get("dpdk-devargs", "")
     if found := _BY_DEVARGS.search(devargs):
         for uplink, address in physical.items():
