@@ -135,7 +135,7 @@ def test_what_nobody_has_published_is_neither_missing_nor_surprising() -> None:
     lost = back.format(ufid=ufid(2), slot=6, layer="dp:ovs")
     seen = observed(Recorded([{"offloaded": [there], "non-offloaded": [lost]}]), "ovs-dpdk")
     assert seen.ok and not seen.surprising
-    ((why, here, not_here),) = seen.learnt
+    ((why, here, not_here),) = seen.unpublished_cases
     assert (here, not_here) == (1, 1) and "came in by" in why
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from dnsteer.capacity.bounds import figures, latencies
 from dnsteer.capacity.card_setup import NoHardwareError, card_setup
-from dnsteer.capacity.frames import DnsSizes, FrameError, bare, mean, message, mix, parse_frame
+from dnsteer.capacity.frames import DnsSizes, FrameError, empty_segment, mean, message, mix, parse_frame
 from dnsteer.capacity.model import line_rate
 from dnsteer.capacity.report import CapacityReport, capacity_report
 from dnsteer.capacity.whatif import with_settings as what_if
@@ -212,7 +212,10 @@ def test_messages_in_frames() -> None:
     assert message(54, "ipv4", "udp") == 14 + 20 + 8 + 54 + 4
     assert message(54, "ipv6", "tcp") == 14 + 40 + 32 + 2 + 54 + 4
     assert message(1, "ipv4", "udp") == 64
-    assert (bare("ipv4"), bare("ipv6")) == (14 + 20 + 32 + 4, 14 + 40 + 32 + 4)  # with time stamps, as the messages
+    assert (empty_segment("ipv4"), empty_segment("ipv6")) == (
+        14 + 20 + 32 + 4,
+        14 + 40 + 32 + 4,
+    )  # with time stamps, as the messages
 
 
 # What if

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dnsteer.capacity.fit import solve
-from dnsteer.capacity.leave_out import MEDIAN, WORST, Miss, error_summary, misses
+from dnsteer.capacity.leave_out import MEDIAN, WORST, LeftOutRow, error_summary, leave_one_out
 from dnsteer.capacity.model import Model, all_rows, line_rate, waiting
 from dnsteer.capacity.readings import Readings, SwitchState
 from dnsteer.card.published import HardwareError, Row, hardware_dir, load_published, published
@@ -20,11 +20,11 @@ MODELS = {card: Model(card, all_rows()) for card in CARDS}
 
 
 @pytest.fixture(scope="module")
-def left_out() -> list[Miss]:
-    return list(misses())
+def left_out() -> list[LeftOutRow]:
+    return list(leave_one_out())
 
 
-def test_errors_at_rows_that_were_left_out_are_within_the_bounds(left_out: list[Miss]) -> None:
+def test_errors_at_rows_that_were_left_out_are_within_the_bounds(left_out: list[LeftOutRow]) -> None:
     found = error_summary(left_out)
     assert found["explained"]["median"] <= MEDIAN
     assert found["explained"]["worst"] <= WORST
@@ -33,7 +33,7 @@ def test_errors_at_rows_that_were_left_out_are_within_the_bounds(left_out: list[
     assert all(kind["worst"] <= WORST for kind in found["by_measure"].values())
 
 
-def test_the_rows_that_are_not_explained_are_these_and_say_why(left_out: list[Miss]) -> None:
+def test_the_rows_that_are_not_explained_are_these_and_say_why(left_out: list[LeftOutRow]) -> None:
     assert {f"{m.card.value} {m.row}" for m in left_out if m.unexplained} == {
         "bluefield-2 depth-rate[0]",
         "bluefield-2 depth-bandwidth[1]",
@@ -44,7 +44,7 @@ def test_the_rows_that_are_not_explained_are_these_and_say_why(left_out: list[Mi
     assert all(abs(m.error) > WORST for m in left_out if m.unexplained)
 
 
-def test_a_row_that_is_left_out_is_not_known(left_out: list[Miss]) -> None:
+def test_a_row_that_is_left_out_is_not_known(left_out: list[LeftOutRow]) -> None:
     """Or else the errors would all be those of a reading: none."""
     known = [MODELS[m.card].predict(m.measures, _row(m)) for m in left_out if m.measures == "switch-rate"]
     seen = [m for m in left_out if m.measures == "switch-rate"]
@@ -52,8 +52,8 @@ def test_a_row_that_is_left_out_is_not_known(left_out: list[Miss]) -> None:
     assert sum(abs(m.error) > 0.005 for m in seen) >= 10
 
 
-def _row(miss: Miss) -> Row:
-    return dict(published(miss.card).rows(miss.measures))[miss.row]
+def _row(row: LeftOutRow) -> Row:
+    return dict(published(row.card).rows(row.measures))[row.row]
 
 
 @pytest.mark.parametrize("card", CARDS)
@@ -66,7 +66,7 @@ def test_readings_are_what_was_read(card: Hardware, measures: str) -> None:
         assert MODELS[card].predict(measures, row) == pytest.approx(row.value, rel=0.002), name  # type: ignore[arg-type]
 
 
-def test_two_readings_of_one_state_are_their_mean_and_range(left_out: list[Miss]) -> None:
+def test_two_readings_of_one_state_are_their_mean_and_range(left_out: list[LeftOutRow]) -> None:
     """BlueField-2 with connections tracked: 94 Gb/s in one test, 100 as a balancer. Each is what the other one says."""
     held = MODELS[Hardware.BLUEFIELD_2].bandwidth(SwitchState(tracking=True))
     assert (held.kind, held.low, held.high) == ("reading", 94, 100)
@@ -173,7 +173,7 @@ def test_every_file_that_is_shipped_is_sound_and_in_the_units_of_its_measures() 
     files = sorted(hardware_dir().glob("*.yaml"))
     assert {f.stem for f in files} == {"bluefield-2", "bluefield-3", "elsewhere"}
     assert sum(1 for f in files for m in load_published(f).measurements for _ in m.rows) == 121
-    assert all(aside.why for f in files for aside in load_published(f).not_of_the_model)
+    assert all(aside.why for f in files for aside in load_published(f).not_modelled)
 
 
 def _without(text: str) -> Callable[[str], str]:
@@ -231,7 +231,7 @@ def test_data_that_are_not_there(tmp_path: Path) -> None:
         load_published(tmp_path / "bluefield-3.yaml")
 
 
-def test_the_page_says_the_errors_and_costs_of_today(left_out: list[Miss]) -> None:
+def test_the_page_says_the_errors_and_costs_of_today(left_out: list[LeftOutRow]) -> None:
     page = (hardware_dir().parents[1] / "docs" / "capacity.md").read_text()
     found = error_summary(left_out)
     for kind in ("explained", "varying", "all"):
@@ -244,6 +244,6 @@ def test_the_page_says_the_errors_and_costs_of_today(left_out: list[Miss]) -> No
     assert f"{latency['forward']:.2f} and {latency['table']:.3f} on BlueField-3" in page
     read = MODELS[Hardware.BLUEFIELD_3].latency(SwitchState()).value
     assert f"Readings override that: {read:.2f} us at depth 1" in page
-    for miss in left_out:
-        assert not miss.unexplained or any(f"{miss.predicted:.{digits}f}" in page for digits in (0, 1, 2))
+    for row in left_out:
+        assert not row.unexplained or any(f"{row.predicted:.{digits}f}" in page for digits in (0, 1, 2))
     assert f"{MODELS[Hardware.BLUEFIELD_2].packets_of_a_connection:.1f} packets" in page

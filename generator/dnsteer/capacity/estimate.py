@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from dnsteer.capacity.leave_out import misses
+from dnsteer.capacity.leave_out import leave_one_out
 from dnsteer.capacity.model import Model
 from dnsteer.capacity.readings import KINDS, BoundedFigure, EstimateKind, SwitchState
 from dnsteer.spec.model.spec import Hardware
@@ -71,7 +71,7 @@ def worst_kind(kinds: Iterable[EstimateKind]) -> EstimateKind:
 @lru_cache(maxsize=64)
 def table_error(card: Hardware, table: str) -> float:
     """Return the worst relative leave-one-out error of a table's rows, unexplained rows included."""
-    return max((abs(miss.error) for miss in misses(tables=[(card, table)])), default=0.0)
+    return max((abs(row.error) for row in leave_one_out(tables=[(card, table)])), default=0.0)
 
 
 def rate_estimate(model: Model, state: SwitchState) -> Estimate:

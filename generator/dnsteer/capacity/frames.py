@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dnsteer.spec.model.families import Family
 
-LEAST, MOST = 64, 9600
+MIN_FRAME, MAX_FRAME = 64, 9600
 """Ethernet's smallest frame, and the largest that BlueField cards accept."""
 JUMBO = 9018
 """A jumbo frame with 9000 bytes of IP."""
@@ -42,19 +42,19 @@ def parse_frame(text: str) -> str:
     word = text.strip().lower()
     if word in NAMED:
         return word
-    if not word.isascii() or not word.isdecimal() or not LEAST <= int(word) <= MOST:
-        raise FrameError(f"found {text!r}; expected {', '.join(NAMED)} or a size of {LEAST} to {MOST} bytes")
+    if not word.isascii() or not word.isdecimal() or not MIN_FRAME <= int(word) <= MAX_FRAME:
+        raise FrameError(f"found {text!r}; expected {', '.join(NAMED)} or a size of {MIN_FRAME} to {MAX_FRAME} bytes")
     return str(int(word))
 
 
 def message(size: int, family: Family, protocol: str) -> int:
     """Return the frame size of a DNS message of *size* bytes in one packet."""
-    return max(LEAST, size + _ETHERNET + _IP[family] + (_UDP if protocol == "udp" else _TCP + _LENGTH))
+    return max(MIN_FRAME, size + _ETHERNET + _IP[family] + (_UDP if protocol == "udp" else _TCP + _LENGTH))
 
 
-def bare(family: Family) -> int:
+def empty_segment(family: Family) -> int:
     """Return the frame size of a TCP segment without data, such as an acknowledgement."""
-    return max(LEAST, _ETHERNET + _IP[family] + _TCP)
+    return max(MIN_FRAME, _ETHERNET + _IP[family] + _TCP)
 
 
 def mix(frame: str, family: Family, protocol: str, sizes: DnsSizes) -> tuple[tuple[int, int], ...]:

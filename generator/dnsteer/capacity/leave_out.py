@@ -18,7 +18,7 @@ REPEAT = 0.01
 
 
 @dataclass(frozen=True)
-class Miss:
+class LeftOutRow:
     """A row's measured figure, and the model's prediction from a fit without it."""
 
     card: Hardware
@@ -35,7 +35,9 @@ class Miss:
         return self.predicted / self.measured - 1
 
 
-def misses(rows: PublishedRows | None = None, tables: Iterable[tuple[Hardware, str]] | None = None) -> Iterator[Miss]:
+def leave_one_out(
+    rows: PublishedRows | None = None, tables: Iterable[tuple[Hardware, str]] | None = None
+) -> Iterator[LeftOutRow]:
     """Leave each row out in turn and yield its prediction; with *tables* (card and id) only for rows of these tables."""
     rows = rows or all_rows()
     wanted = None if tables is None else set(tables)
@@ -43,10 +45,10 @@ def misses(rows: PublishedRows | None = None, tables: Iterable[tuple[Hardware, s
         if wanted is None or (card, table.id) in wanted:
             model = Model(card, PublishedRows(rows.cards, frozenset({(card, name)})))
             predicted = model.predict(table.measures, row)
-            yield Miss(card, name, table.measures, table.unit, row.value, predicted, row.unexplained)
+            yield LeftOutRow(card, name, table.measures, table.unit, row.value, predicted, row.unexplained)
 
 
-def error_summary(found: Sequence[Miss]) -> dict[str, Any]:
+def error_summary(found: Sequence[LeftOutRow]) -> dict[str, Any]:
     """Return median and worst error of the explained rows and of all rows, and each unexplained row with its reason.
 
     *varying* are the explained rows that do not repeat another one of the same kind and card to within 1 %: rows at a full
@@ -68,12 +70,12 @@ def error_summary(found: Sequence[Miss]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _repeats(miss: Miss, other: Miss) -> bool:
-    same = (miss.card, miss.measures) == (other.card, other.measures) and miss.row != other.row
-    return same and abs(miss.measured / other.measured - 1) < REPEAT
+def _repeats(row: LeftOutRow, other: LeftOutRow) -> bool:
+    same = (row.card, row.measures) == (other.card, other.measures) and row.row != other.row
+    return same and abs(row.measured / other.measured - 1) < REPEAT
 
 
-def _errors(found: Sequence[Miss]) -> dict[str, Any]:
+def _errors(found: Sequence[LeftOutRow]) -> dict[str, Any]:
     sizes = [abs(m.error) for m in found]
     worst = max(found, key=lambda m: abs(m.error))
     return {
@@ -84,7 +86,7 @@ def _errors(found: Sequence[Miss]) -> dict[str, Any]:
     }
 
 
-def _as_json(m: Miss) -> dict[str, Any]:
+def _as_json(m: LeftOutRow) -> dict[str, Any]:
     return {
         "card": m.card.value,
         "row": m.row,
@@ -96,6 +98,6 @@ def _as_json(m: Miss) -> dict[str, Any]:
     }
 
 
-def as_json(found: Iterable[Miss]) -> list[dict[str, Any]]:
+def as_json(found: Iterable[LeftOutRow]) -> list[dict[str, Any]]:
     """Return every row as a JSON object."""
     return [_as_json(m) for m in found]

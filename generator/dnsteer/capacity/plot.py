@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dnsteer.capacity import estimate
 from dnsteer.capacity.bounds import Bound, figures, in_hardware
-from dnsteer.capacity.frames import JUMBO, LEAST, message
+from dnsteer.capacity.frames import JUMBO, MIN_FRAME, message
 from dnsteer.capacity.model import line_rate
 from dnsteer.capacity.readings import FEW, SwitchState
 from dnsteer.capacity.report import CapacityReport, PathGroup
@@ -79,7 +79,7 @@ def _curves(report: CapacityReport) -> Iterator[tuple[str, PathGroup]]:
 
 
 def _by_size(axes: Axes, report: CapacityReport, before: CapacityReport | None) -> None:
-    setup, grid = report.setup, _grid(LEAST, JUMBO)
+    setup, grid = report.setup, _grid(MIN_FRAME, JUMBO)
     axes.set(xscale="log", yscale="log", xlabel="frame, bytes", ylabel="millions of packets per second")
     axes.set_title("Rate against frame size", fontsize=9)
     line = [line_rate(setup.link_gbps, size) for size in grid]
@@ -156,7 +156,7 @@ def _by_depth(axes: Axes, report: CapacityReport) -> None:
         axes.plot(
             *zip(*written, strict=True), "s", color=blue, markersize=4, fillstyle="none", label="measured, one rewrite"
         )
-    line = line_rate(setup.link_gbps, LEAST)
+    line = line_rate(setup.link_gbps, MIN_FRAME)
     most = 1.3 * max(*(r.high for r in rates), *(value for _, value in plain))
     if line < most:
         axes.axhline(line, color="black", linestyle=(0, (4, 2)), linewidth=1, label=f"link, {setup.link_gbps:g} Gb/s")

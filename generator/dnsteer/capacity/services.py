@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from dnsteer.capacity.bounds import Bound, Figures, figures
 from dnsteer.capacity.card_setup import CardSetup
 from dnsteer.capacity.estimate import Estimate, worst_kind
-from dnsteer.capacity.frames import bare, mix
+from dnsteer.capacity.frames import empty_segment, mix
 from dnsteer.capacity.model import line_rate
 from dnsteer.capacity.uplinks import UplinkUse, uplink_shares
 from dnsteer.offload.packet_path import PacketPath
@@ -130,10 +130,10 @@ class Services:
         directions = [(path, "query"), (answer, "answer")] if answer else [(path, "query")]
         uses = []
         for way, frame in directions:
-            uses += self._packets(way, str(bare(path.family)), packets / len(directions) - 1) + self._packets(
+            uses += self._packets(way, str(empty_segment(path.family)), packets / len(directions) - 1) + self._packets(
                 way, frame
             )
-        return [_careful(use) for use in uses]
+        return [_conservative(use) for use in uses]
 
     def _answer(self, path: PacketPath) -> PacketPath | None:
         return self._paths.get((path.vip, path.service, path.family, "answer"))
@@ -172,7 +172,7 @@ def _resource(bound: Bound, kind: str, found: Figures) -> str:
     return "bandwidth" if kind == "switch" and len(several) > 1 and bound == several[-1] else kind
 
 
-def _careful(use: _Use) -> _Use:
+def _conservative(use: _Use) -> _Use:
     time = use.time
     because = ("packets of a connection are those of the published test, both directions", *time.because)
     return replace(use, time=replace(time, kind="extrapolation", because=because))

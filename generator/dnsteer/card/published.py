@@ -145,7 +145,7 @@ class Fact(Part):
     where: str = ""
 
 
-class Aside(Part):
+class UnmodelledFigure(Part):
     """Published figures that the model does not explain, and why."""
 
     id: Text
@@ -173,21 +173,19 @@ class Published(Part):
     sources: dict[str, Publication]
     facts: Facts | None = None
     measurements: tuple[Measurement, ...] = ()
-    not_of_the_model: tuple[Aside, ...] = ()
+    not_modelled: tuple[UnmodelledFigure, ...] = ()
 
     @model_validator(mode="after")
     def _agree(self) -> Published:
         facts: list[Fact] = [getattr(self.facts, name) for name in Facts.model_fields] if self.facts else []
         named = (
-            {m.source for m in self.measurements}
-            | {a.source for a in self.not_of_the_model}
-            | {f.source for f in facts}
+            {m.source for m in self.measurements} | {a.source for a in self.not_modelled} | {f.source for f in facts}
         )
         for name in sorted(named - set(self.sources)):
             raise ValueError(f'a source "{name}" that is not in sources')
         for name in sorted(set(self.sources) - named):
             raise ValueError(f'a source "{name}" that nothing names')
-        ids = [m.id for m in self.measurements] + [a.id for a in self.not_of_the_model]
+        ids = [m.id for m in self.measurements] + [a.id for a in self.not_modelled]
         for name in sorted({i for i in ids if ids.count(i) > 1}):
             raise ValueError(f'the id "{name}" twice')
         return self

@@ -83,7 +83,7 @@ def _show(loaded: Loaded, observation: Observation) -> None:
         out.print(f"    {observed.predicted.why_software}")
     for unreadable_flow in observation.unreadable[:_MOST]:
         out.print(f"cannot be read ({unreadable_flow.problem}): {unreadable_flow.text}")
-    for why, here, not_here in observation.learnt:
+    for why, here, not_here in observation.unpublished_cases:
         out.print(f"not published, but observed here: {here} flows in hardware, {not_here} not: {why}")
     in_software_as_predicted = [
         o for o in observation.flows if o.predicted.verdict in ("no", "partial") and not o.surprising

@@ -9,7 +9,7 @@ from dnsteer.lint.context import LintContext
 from dnsteer.lint.finding import Code, LintFinding, Severity, finder
 from dnsteer.modes import MODES
 from dnsteer.offload.examine import Examination
-from dnsteer.offload.extension import not_run, not_run_of
+from dnsteer.offload.extension import untested_text, untested_text_of
 from dnsteer.offload.packet_path import Hop, PacketPath
 from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.extension.pipes import counters_of, entries, pipes_of
@@ -37,7 +37,7 @@ def extension_services(context: LintContext) -> Iterator[LintFinding]:
         at: Path = ("vips", vip)
         siit = MODES[context.spec.vips[vip].forwarding].translates
         if context.profile.hardware:
-            text = f"{_subject(paths)}: {_extension_part(paths)}; {not_run(siit=siit)}"
+            text = f"{_subject(paths)}: {_extension_part(paths)}; {untested_text(siit=siit)}"
             yield context.finding(EXTENSION, at, text, _advice(siit=siit))
             yield context.finding(ESWITCH_TWICE, at, f"{_subject(paths)}: {_switch_passes(paths)}")
         if siit:
@@ -142,7 +142,7 @@ def program_summary(examination: Examination) -> str:
     counts = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
     return (
         f"the extension (dnsteer-ext, {part.ingress.name} to {part.egress.name}): {entries(pipes):,} entries of its pipes "
-        f"({counts}), {counters_of(part):,} counters; {not_run_of(part)}"
+        f"({counts}), {counters_of(part):,} counters; {untested_text_of(part)}"
     )
 
 

@@ -34,14 +34,14 @@ WORST_FIRST: tuple[Verdict, ...] = ("no", "partial", "unknown", "yes")
 Pairs = Sequence[tuple[DatapathFlow, Judgement]]
 
 
-def not_run(*, siit: bool) -> str:
+def untested_text(*, siit: bool) -> str:
     """Return which of the extension's features are untested on hardware; *siit*: translation is one of them."""
     return f"{_NOT_RUN}; {_NOT_SHOWN}" if siit else _NOT_RUN
 
 
-def not_run_of(part: Extension) -> str:
-    """Return not_run for all services of a program."""
-    return not_run(siit=any(BY_PROGRAM[service.forward].translates for service in part.services))
+def untested_text_of(part: Extension) -> str:
+    """Return untested_text for all services of a program."""
+    return untested_text(siit=any(BY_PROGRAM[service.forward].translates for service in part.services))
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def program_json(plan: Plan) -> dict[str, Any] | None:
         "egress": part.egress.name,
         "offload": "unknown",
         "certainty": "unknown",
-        "about": f"Open vSwitch does not do the program's work, so it is not judged; {not_run_of(part)}",
+        "about": f"Open vSwitch does not do the program's work, so it is not judged; {untested_text_of(part)}",
         "pipes": [{"name": pipe.name, "entries": pipe.entries} for pipe in pipes],
         "entries": entries(pipes),
         "counters": counters_of(part),

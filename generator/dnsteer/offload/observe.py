@@ -94,7 +94,7 @@ class Observation:
         return [o for o in self.flows if o.surprising]
 
     @property
-    def learnt(self) -> list[tuple[str, int, int]]:
+    def unpublished_cases(self) -> list[tuple[str, int, int]]:
         """What this switch shows about unpublished cases: the case, and how many flows are in hardware and how many not."""
         found: dict[str, list[int]] = {}
         for o in self.flows:
@@ -119,7 +119,7 @@ class Observation:
             "flows": {verdict: self.count(verdict) for verdict in TYPES.values()},
             "settings": self.settings,
             "missing": [o.as_json() for o in self.missing],
-            "learnt": [{"about": why, "in_hardware": a, "not": b} for why, a, b in self.learnt],
+            "learnt": [{"about": why, "in_hardware": a, "not": b} for why, a, b in self.unpublished_cases],
             "surprising": [o.as_json() for o in self.surprising],
             "unreadable": [asdict(u) for u in self.unreadable],
             "extension_ports": list(self.extension_ports),

@@ -62,7 +62,7 @@ class Owners:
                 found = [owner for _, owner in services[direct.vip, protocol]]
                 self._direct[int(ip_address(direct.vip)), _NUMBERS[protocol]] += found
                 self._fragments[int(ip_address(direct.vip))] += found
-        self._given: dict[tuple[str, int, Family, int], dict[Owner, None]] = defaultdict(dict)
+        self._returned: dict[tuple[str, int, Family, int], dict[Owner, None]] = defaultdict(dict)
         self._translated: dict[tuple[int, int, int], dict[Owner, None]] = defaultdict(dict)
         if plan.extension is not None:
             self._add_extension(plan.extension)
@@ -75,11 +75,11 @@ class Owners:
             for name in dict.fromkeys(service.slots):
                 target = extension.targets[name]
                 family, protocol = mode.comes_back(service, target)
-                self._given[extension.egress.name, _packed(target.mac), family, protocol][owner] = None
+                self._returned[extension.egress.name, _packed(target.mac), family, protocol][owner] = None
             if not mode.translates:
                 continue
             answer = Owner(*_parts(owner), "answer")
-            self._given[by, towards, "ipv4", number][answer] = None
+            self._returned[by, towards, "ipv4", number][answer] = None
             ends = {extension.targets[name].address for name in service.slots}
             for row in extension.translated:
                 if (row.protocol, row.port) == (service.protocol, service.port) and row.backend in ends:
@@ -112,8 +112,8 @@ class Owners:
         destination, source = _exact(flow, f"{family}.dst"), _exact(flow, f"{family}.src")
         came_by, towards = flow.get("in_port"), _exact(flow, "eth.dst")
         given = (str(came_by.value) if came_by is not None else "", towards or 0, family, proto)
-        if given in self._given:
-            return self._given[given]
+        if given in self._returned:
+            return self._returned[given]
         name = {17: "udp", 6: "tcp"}.get(proto, "")
         dport, sport = (_exact(flow, f"{name}.{end}") if name else None for end in ("dst", "src"))
         if destination is not None and dport is not None and (destination, proto, dport) in self._queries:
