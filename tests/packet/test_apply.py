@@ -165,7 +165,7 @@ def test_a_bridge_without_openflow_15_gets_it_and_keeps_its_other_versions(switc
 def test_one_apply_at_a_time(switch: Switch) -> None:
     with Session(switch.database) as other:
         other.lock(BRIDGE)
-        with pytest.raises(SwitchError, match="another dnsteer is at work on bridge br-dns"):
+        with pytest.raises(SwitchError, match="another dnsteer is changing bridge br-dns"):
             apply(FEW, switch.database, timeout=0.3)
         assert switch.bridges() == []
     apply(FEW, switch.database)

@@ -31,7 +31,9 @@ def test_a_foreign_flow_in_the_way_is_refused(switch: Switch, flags: str) -> Non
     theirs = f"cookie=0x99, table={ours.table}, {flags}priority={ours.priority},{ours.match} actions=drop"
     switch.ofctl("add-flow", theirs.replace("rem ", "rem,"))
     tables, conf = switch.tables(), switch.conf()
-    with pytest.raises(SwitchError, match=r"1 flow\(s\) that are not dnsteer's stand where .*cookie=0x99, table=20"):
+    with pytest.raises(
+        SwitchError, match=r"1 flow\(s\) that are not dnsteer's have the table, .*cookie=0x99, table=20"
+    ):
         apply(MANY, switch.database)
     assert switch.tables() == tables
     assert switch.conf() == conf
@@ -43,7 +45,7 @@ def test_a_foreign_bridge_is_refused_and_untouched(switch: Switch) -> None:
         "add-br", BRIDGE, "--", "set", "Bridge", BRIDGE, "datapath_type=netdev", "--", "add-port", BRIDGE, "p0"
     )
     tables, conf = switch.tables(), switch.conf()
-    with pytest.raises(SwitchError, match=r"bridge br-dns exists and is not dnsteer's.*--adopt"):
+    with pytest.raises(SwitchError, match=r"bridge br-dns exists, but dnsteer did not make it.*--adopt"):
         apply(FEW, switch.database)
     assert (switch.tables(), switch.conf()) == (tables, conf)
 
@@ -205,7 +207,7 @@ def test_a_switch_that_does_not_run_is_named_in_time_and_nothing_is_left(switch:
     switch.kill_switch()
     start = time.monotonic()
     with pytest.raises(
-        UnavailableError, match=r"ovs-vswitchd did not follow .* within 0.5 s.*br-dns was removed again"
+        UnavailableError, match=r"ovs-vswitchd did not confirm .* within 0.5 s.*br-dns was removed again"
     ):
         apply(FEW, switch.database, timeout=0.5)
     assert time.monotonic() - start < 2

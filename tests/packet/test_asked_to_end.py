@@ -45,7 +45,7 @@ def test_an_interrupt_leaves_nothing_begun(when: str, switch: Switch, monkeypatc
         assert (switch.tables(), ports_of(switch)) == (tables, ports)
         assert verify(small, switch.database) == []
     else:
-        assert str(error.value) == "by then the change was made"
+        assert str(error.value) == "the change was already made"
         assert verify(large, switch.database) == []
         assert not apply(large, switch.database).changed
 
@@ -66,7 +66,7 @@ def test_ctrl_c_in_a_terminal_does_not_cut_the_bundle(
     nudger.chmod(0o755)
     with monkeypatch.context() as patch:
         patch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-        with pytest.raises(KeyboardInterrupt, match="by then the change was made"):
+        with pytest.raises(KeyboardInterrupt, match="the change was already made"):
             apply(large, switch.database)
         assert verify(large, switch.database) == []
         with pytest.raises(KeyboardInterrupt):
@@ -224,7 +224,7 @@ def test_apply_asked_to_end_changes_all_or_nothing(switch: Switch, folder: Path,
             if "removed again" in last:
                 assert switch.bridges() == []
             elif switch.bridges():  # the bundle was under way, or all was done
-                assert last in (f"dnsteer: interrupted{end}" for end in ("", "; by then the change was made"))
+                assert last in (f"dnsteer: interrupted{end}" for end in ("", "; the change was already made"))
                 assert switch.tables() == held
                 assert verify(ONE, switch.database) == []
             else:

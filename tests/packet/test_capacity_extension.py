@@ -54,5 +54,5 @@ def test_without_an_extension_it_is_named() -> None:
     example = str(ROOT / "examples" / "quickstart.yaml")
     done = in_process("capacity", example, "--hardware", "bluefield-3", "--set", "vips.dns.forwarding=ipip")
     assert done.returncode == 1
-    assert "$.vips.dns: found forwarding ipip, and no switch.extension" in done.stderr
+    assert "$.vips.dns: found forwarding ipip without switch.extension" in done.stderr
     assert "give switch.extension its ingress and egress port" in done.stderr

@@ -93,7 +93,7 @@ def test_who_is_asked_keeps_nobody_from_the_switch(applied: Switch, touches: str
     # What moves is said before the question. When it is no longer that, all is read again.
     assert done.err.index("would change:") < done.err.index("Go on?")
     assert done.err.count("Go on?") == (2 if touches == "another pool" else 1)
-    assert ("the switch has changed meanwhile" in done.err) is (touches == "another pool")
+    assert ("the switch has changed in the meantime" in done.err) is (touches == "another pool")
     assert "16 of 16 slots of pool spare move" not in done.err
 
 
@@ -181,13 +181,13 @@ def test_already_is_said_of_the_tables_and_not_of_the_record(applied: Switch, tm
     applied.ofctl("del-flows", "table=30")
     with nothing_changes(applied):
         dry = on(applied)(verb, "farm/ns1", "--dry-run")
-    assert "the tables would be put right" in dry.out
+    assert "the tables would be corrected" in dry.out
     done = on(applied)(verb, "farm/ns1", "--json")
     assert (done.code, done.json["changed"], done.json["repaired"]) == (0, True, True)
     assert applied.tables() == right
     value = json.dumps(json.dumps([{**overlay(applied)[0], "backend": "ns3"}]))
     applied.vsctl("set", "Bridge", BRIDGE, f"external_ids:dnsteer-overlay={value}")  # while ns1 is what is out
     done = on(applied)(verb, "farm/ns3")
-    assert (done.code, "the tables were put right" in done.out) == (0, True), done
+    assert (done.code, "the tables were corrected" in done.out) == (0, True), done
     assert on(applied)("verify", tmp_path / "spec.yaml").code == 0
     assert applied.tables() != right

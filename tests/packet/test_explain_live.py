@@ -95,7 +95,7 @@ def test_tables_that_are_not_the_records_are_warned_of(applied: Switch) -> None:
     ran = dnsteer("explain", "--live", *query(3))
     assert ran.code == 0
     assert ran.err.startswith(
-        "warning: the tables are not what the record says: packets may go elsewhere; dnsteer restore"
+        "warning: the tables differ from the record, so packets may take other paths; dnsteer restore"
     )
     cookie = re.findall(r"cookie (0x[0-9a-f]+)", ran.out)[-1]
     assert dnsteer("explain", "--live", "--cookie", cookie).code == 0

@@ -27,7 +27,10 @@ def test_without_the_program(do: Run, shared: Switch, extension: Extension) -> N
         assert "nobody listens there; is it running?" in done.err and "dnsteer-ext --check" in done.err
         assert all_of(shared) == before
     plan = do("plan", HEAVY)
-    assert plan.code == Exit.DIFFERENT and "what changes in it is not known, and an apply needs it" in plan.err
+    assert (
+        plan.code == Exit.DIFFERENT
+        and "what would change in it is unknown, and an apply needs the extension" in plan.err
+    )
     away = do("verify", EXTENDED)
     assert away.code == Exit.DIFFERENT and "extension away: extension (" in away.out
     due = do("reconcile")
@@ -50,7 +53,7 @@ def test_restore_without_the_program(do: Run, shared: Switch, extension: Extensi
     assert "state 1 is back, but not its program in the extension" in done.err
     assert (*shared.tables(), shared.ports()) == before[:3]
     extension.start()
-    assert do("restore", "--dry-run").out == "br-dns: state 1 would be brought back (1 change)\n"
+    assert do("restore", "--dry-run").out == "br-dns: state 1 would be restored (1 change)\n"
     assert good(do("restore")).out == "br-dns: state 1 is back\n"
     assert held(shared, extension) == before
 

@@ -286,7 +286,7 @@ def test_what_a_load_came_to_is_not_known(
 
     with monkeypatch.context() as patch:
         patch.setattr(Program, "load", lost)
-        with pytest.raises(UnavailableError, match="the program is the old or the new one"):
+        with pytest.raises(UnavailableError, match="the extension has the old or the new program"):
             deploy(SpecTarget(NEW), target, QUICK)
     with Session(target.remote) as session:
         assert session.record_of(None).pending is not None

@@ -198,7 +198,7 @@ def test_random_changes(seed: int, crossing: tuple[Crossing, Relay], monkeypatch
 MISTAKES: dict[str, tuple[str, str, Callable[[pytest.MonkeyPatch], None]]] = {
     "the new program at once": (
         "base", "tunnel to none",
-        lambda patch: patch.setattr(program_diff, "both", lambda old, new, dark: program_diff.Both(new, ())),
+        lambda patch: patch.setattr(program_diff, "both", lambda old, new, unserved: program_diff.Both(new, ())),
     ),
     "nothing sent early": (
         "base", "backend behind another port",

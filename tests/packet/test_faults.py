@@ -55,7 +55,7 @@ def test_two_applies_at_once_leave_one_of_the_two(drained: Switch, tmp_path: Pat
     codes = [child.returncode for child in children]
     assert 0 in codes
     for code, (_, err) in zip(codes, said, strict=True):
-        assert code == 0 or (code == Exit.ERROR and "another dnsteer is at work" in err), err
+        assert code == 0 or (code == Exit.ERROR and "another dnsteer is changing" in err), err
     last = want.index(drained.tables())
     assert on(drained)("verify", files[last]).code == 0
     assert run("show", "current", "--db", drained.database).out == (FARM, OTHER)[last]
@@ -73,7 +73,7 @@ def test_who_finds_the_lock_taken_waits_or_gives_up_in_time(drained: Switch, tmp
             start = time.monotonic()
             done = on(drained)(*verb, "--timeout", "0.5")
             assert 0.4 < time.monotonic() - start < 4
-            assert (done.code, "another dnsteer is at work" in done.err) == (Exit.ERROR, True), verb
+            assert (done.code, "another dnsteer is changing" in done.err) == (Exit.ERROR, True), verb
         for reader in (("history",), ("plan", spec_file(tmp_path)), ("verify", spec_file(tmp_path))):
             assert on(drained)(*reader, "--timeout", "0.5").code in (0, Exit.DIFFERENT)
     held = Session(drained.database)
@@ -190,7 +190,7 @@ def test_a_bundle_that_the_switch_rejects_leaves_no_row(drained: Switch, tmp_pat
 
 
 def test_a_quick_verb_that_the_switch_rejects(drained: Switch, tmp_path: Path) -> None:
-    """A pool that comes back from the dark needs slots again."""
+    """A pool whose backends were all down needs slots again."""
     text = FARM.replace("  spare:\n", "  spare:\n    on_all_down: drop\n")
     assert on(drained)("apply", spec_file(tmp_path, text), "--yes").code == 0
     for name in ("sp1", "sp2"):

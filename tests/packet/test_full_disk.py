@@ -209,7 +209,7 @@ def test_a_restart_while_the_disk_is_full(
     assert full.tables() == tables, done
     assert done.code == (Exit.ERROR if kind else 0), done
     status = on(full)("status", "--interval", "0.5s")
-    said = "the tables are already what it wanted" if kind else "tables   as recorded"
+    said = "the tables already have it" if kind else "tables   as recorded"
     assert said in status.out + status.err, f"{status.out}{status.err}"
     leave(full, None)
     assert on(full)("reconcile").code == 0
@@ -281,5 +281,5 @@ def test_a_state_that_the_switch_does_not_take_after_a_restart(
     wait_for_bridge(full)
     done = on(full)("reconcile")
     assert done.code == 0, done
-    assert "it cannot be made" in done.err
+    assert "the change cannot be made" in done.err
     in_force(full, before, set(), spec_file(tmp_path))

@@ -221,15 +221,15 @@ def test_a_pool_that_goes_dark_and_comes_back(shared: Switch, selection: str, ch
     everybody = NO_OVERLAY
     for name in "ac":
         everybody = everybody.put(Maintenance("direct", name, "down", stamp(NOW), "op@host"))
-    dark = fresh(shared, spec, everybody)
+    all_down = fresh(shared, spec, everybody)
     last = Overlay(everybody.entries[:1])
     one_left = fresh(shared, spec, last)
-    assert (without_state(dark) == without_state(one_left)) is (choice == "keep")
+    assert (without_state(all_down) == without_state(one_left)) is (choice == "keep")
     fresh(shared, spec)
     set_overlay(shared, last)
     done = set_overlay(shared, everybody)
     assert len(done.warnings) == 1
-    assert state(shared) == dark
+    assert state(shared) == all_down
     assert not deploy(spec, target(shared)).applied.changed
     set_overlay(shared, last)
     assert state(shared) == one_left

@@ -177,7 +177,7 @@ def test_what_a_bundle_needs_stays_while_its_fate_is_unknown(
 
     with monkeypatch.context() as patch:
         patch.setattr(OpenFlow, "bundle", bundle)
-        with pytest.raises(UnconfirmedError, match="the tables are the old or the new ones, whole; apply again"):
+        with pytest.raises(UnconfirmedError, match="either all of the old tables or all of the new ones; apply again"):
             apply(spec_of(LARGE), switch.database)
     assert ports_of(switch) == ["p0", "vf0", "vf1", "vf2"]
     kinds = [d.kind for d in verify(spec_of(LARGE), switch.database)]
@@ -235,8 +235,8 @@ def test_a_switch_that_dies_in_the_middle(
 
 
 SAID = {
-    ("before the bundle", "ovs-vswitchd"): "the tables are the old or the new ones, whole",
-    ("before the record", "ovsdb-server"): "the tables are the new ones, but OVSDB",
+    ("before the bundle", "ovs-vswitchd"): "either all of the old tables or all of the new ones",
+    ("before the record", "ovsdb-server"): "the new tables are loaded, but OVSDB",
     ("while the switch follows", "ovs-vswitchd"): "nothing was changed",
 }
 

@@ -113,7 +113,7 @@ def test_more_flows_than_that_are_found(example: str, what: str) -> None:
     found = found_as(lint(replace(usual, judged=[*usual.judged, *more])), "DNS012")
     assert found and any(f"datapath flows for {what}" in f.text for f in found)
     if example == "quickstart":
-        assert all("128 datapath flows" in f.text and "what multiplies: 2 of eth.src" in f.text for f in found)
+        assert all("128 datapath flows" in f.text and "multiplied by: 2 of eth.src" in f.text for f in found)
 
 
 def by_another_router(flow: DatapathFlow | Unreadable) -> DatapathFlow:

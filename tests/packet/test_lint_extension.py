@@ -111,10 +111,10 @@ def test_the_finding_says_plainly_that_nothing_has_run() -> None:
     assert told.path == ("vips", "dns4")
     assert told.text.startswith("queries and answers of dns4 over IPv4 (tcp/53, udp/53): the extension handles them")
     assert "whether hardware offloads it is unknown; none of it has run on a BlueField" in told.text
-    assert told.text.endswith("; no public program shows the translation of answers, from IPv6 to IPv4")
+    assert told.text.endswith("; no public program shows how answers are translated from IPv6 to IPv4")
     assert "siit needs DOCA 3.3" in told.advice
     (tunnel,) = found_as(report("ipip", "ovs-doca"), "DNS060")
-    assert tunnel.text.endswith("but nowhere together")
+    assert tunnel.text.endswith("but never all of them together")
     (twice,) = found_as(report("ipip", "ovs-doca"), "DNS061")
     assert "p0 to ext-in and ext-out to p0, and 5 pipes" in twice.text and "40 bytes longer" in twice.text
 
@@ -162,7 +162,7 @@ def test_text_and_json(tmp_path: Path) -> None:
     assert part is not None and told["extension"]["entries"] == entries(pipes_of(part))
     assert (told["extension"]["offload"], told["extension"]["certainty"]) == ("unknown", "unknown")
     assert told["extension"]["about"].endswith(
-        "none of it has run on a BlueField; its parts are in public programs or documents, but nowhere together"
+        "it has never run on a BlueField; public programs and documents show its parts, but never all of them together"
     )
     assert {hop["by"] for path in told["paths"] for hop in path["hops"]} == {"switch", "extension"}
     plain = json.loads(in_process("lint", str(ROOT / "examples" / "quickstart.yaml"), "--json").stdout)

@@ -55,7 +55,7 @@ def test_arming_passes_over_what_is_damaged(beside: Switch) -> None:
     beside.vsctl("set", "Bridge", "br-a", "external_ids:dnsteer-state=junk")
     dry = on(beside)("restore", "--arm", "--dry-run")
     assert dry.code == 0
-    assert "br-a: passed over: external_ids:dnsteer-state" in dry.out
+    assert "br-a: skipped: external_ids:dnsteer-state" in dry.out
     assert f"{BRIDGE}: ovs-vswitchd will wait for restore" in dry.out
 
 
@@ -77,7 +77,7 @@ def test_a_dry_restore_looks_at_all_tables(applied: Switch) -> None:
     applied.ofctl("del-flows", "table=20")
     with nothing_changes(applied):
         done = on(applied)("restore", "--dry-run")
-    assert "state 1 would be brought back (" in done.out
+    assert "state 1 would be restored (" in done.out
     assert on(applied)("restore", "--json").json["dry_run"] is False
 
 
@@ -152,7 +152,7 @@ def test_tables_of_another_version_are_worked_on_where_they_are_the_same(
         assert not change_overlay(target, None, take_out("farm/ns1", "down"), progress=said.append).repaired
         applied.ofctl("del-flows", "table=30")
         assert change_overlay(target, None, take_out("farm/ns3", "down"), progress=said.append).repaired
-    assert f"dnsteer {__version__} made the tables, and this is 99.0: applying all of the recorded state" in said
+    assert f"dnsteer {__version__} made the tables, and this is 99.0: applying the whole recorded state" in said
     assert verify(spec_of(FARM), applied.database) == []
 
 
@@ -161,5 +161,5 @@ def test_a_drain_that_cannot_go_on_says_who_does(applied: Switch, monkeypatch: p
         monkeypatch.setattr("dnsteer.cli.backends.progress", lambda _json: lambda _text: holder.lock(BRIDGE))
         done = on(applied)("drain", "farm/ns1", "--over", "30s", "--timeout", "0.3")
     assert done.code == Exit.ERROR
-    assert "another dnsteer is at work" in done.err
+    assert "another dnsteer is changing" in done.err
     assert re.search(r"farm/ns1 is \d+ % drained, and `reconcile` goes on with it", done.err)

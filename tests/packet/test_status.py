@@ -170,7 +170,7 @@ def test_pools_whose_families_differ_are_two(switch: Switch) -> None:
     assert titles[1:] == [("direct", "pool direct IPv4", [16, 16]), ("direct", "pool direct IPv6", [32])]
 
 
-def test_what_is_over_and_what_is_dark_are_warnings(switch: Switch) -> None:
+def test_overdue_maintenance_and_pools_without_backends_are_warnings(switch: Switch) -> None:
     target = deployed(switch)
     overlay = [Maintenance("direct", n, "down", NOW.isoformat(), "me@here") for n in ("a", "c")]
     change_overlay(target, None, lambda *_: Overlay((*overlay,)))
@@ -178,9 +178,9 @@ def test_what_is_over_and_what_is_dark_are_warnings(switch: Switch) -> None:
     found = status(switch)
     assert backends(found, "hashed")["b"]["overdue"] is True
     assert [a["overdue"] for a in found["overlay"]] == [False, False, True]
-    dark, over = found["warnings"]
-    assert "pool direct: every backend is down" in dark
-    assert re.search(r"hashed/b was to be drained until .*dnsteer reconcile", over)
+    all_down, over = found["warnings"]
+    assert "pool direct: every backend is down" in all_down
+    assert re.search(r"hashed/b was to be drained only until .*dnsteer reconcile", over)
 
 
 def test_without_rates_nothing_is_waited_for(switch: Switch) -> None:

@@ -92,7 +92,7 @@ def test_a_terminal_is_left_as_it_was(switch: Switch) -> None:
         switch.kill_switch()
         until(b"cannot be reached")
         os.kill(switch._processes["ovsdb-server"].pid, signal.SIGKILL)
-        until(b"away since the last look")
+        until(b"unreachable since the last refresh")
         os.write(ours, b"\x03")
         until(b"dnsteer: interrupted")
         process.wait(PATIENCE)

@@ -169,7 +169,7 @@ def test_translation() -> None:
 
 
 def after_a_crash(loaded: Loaded, network: Topology, state: lab.LabState) -> None:
-    """Without the extension its VIP is dark, and the other is not; a new process serves again."""
+    """Without the extension its VIP gets no answers, but the other does; a new process serves it again."""
     translated, by_the_switch = (str(loaded.spec.vips[name].addresses[0]) for name in ("dns4", "dns6"))
     extension.crash()
     broken = lab.status()

@@ -128,7 +128,7 @@ def test_a_service_is_left_out_when_that_is_asked_for(site: Site) -> None:
     questions = found["questions"]
     assert isinstance(questions, list)
     assert {(q["address"], q["transport"]) for q in questions} == {(VIP6, "udp"), (VIP6, "tcp")}
-    assert found["unasked"] == [f"VIP dns {VIP6} tcp/853: to be left out"]
+    assert found["unasked"] == [f"VIP dns {VIP6} tcp/853: left out by --skip"]
 
 
 def test_rolling_upgrade_asks_the_backend_itself_by_each_service(site: Site) -> None:

@@ -231,7 +231,7 @@ def test_a_crash_under_load_no_query_goes_astray_and_the_tables_are_whole(applie
         assert taken[0] > 6000
     assert not waits(switch)
     assert switch.tables() == before
-    assert "was whole" in run(RESTORE, dnsteer, switch).stdout
+    assert "was intact" in run(RESTORE, dnsteer, switch).stdout
     counted = to_backends(switch)
     assert counted.pop(DRAINED) == 0
     assert all(counted.values())

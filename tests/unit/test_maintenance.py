@@ -159,12 +159,12 @@ def test_a_gradual_drain_moves_only_its_own_slots_also_when_others_went_after_it
 @given(pools())
 def test_with_everybody_out_keep_stays_and_drop_is_empty(pool: Pool) -> None:
     tables = [pool.table([out(n) for n in pool.order[:number]]) for number in range(len(pool.order) + 1)]
-    dark = next((i for i in range(len(tables)) if not pool.takers(pool.order[:i])), None)
-    assert dark is not None
-    assert all(t == tables[max(0, dark - 1)] for t in tables[max(0, dark - 1) + (dark > 0) :])
+    all_down = next((i for i in range(len(tables)) if not pool.takers(pool.order[:i])), None)
+    assert all_down is not None
+    assert all(t == tables[max(0, all_down - 1)] for t in tables[max(0, all_down - 1) + (all_down > 0) :])
     for number in range(len(pool.order) + 1):
         dropped = pool.table([out(n) for n in pool.order[:number]], drop=True)
-        assert dropped == (() if number >= dark else tables[number])
+        assert dropped == (() if number >= all_down else tables[number])
 
 
 def test_a_drain_on_its_way_does_not_darken_a_pool() -> None:

@@ -52,7 +52,7 @@ def test_both_is_the_new_one_with_what_only_the_old_one_serves() -> None:
     assert both.program["backends"] == [PLAIN, A, B]
     assert both.program["tunnel"] == TUNNEL
     assert program_diff.same(program_diff.both(ONE, ONE).program, ONE)
-    assert program_diff.both(ONE, TWO, dark={("198.51.100.1", "udp", 53)}).program == TWO
+    assert program_diff.both(ONE, TWO, unserved={("198.51.100.1", "udp", 53)}).program == TWO
 
 
 def test_backends_that_changed_their_place() -> None:
@@ -95,7 +95,7 @@ def test_what_hardware_does_counts() -> None:
     found = program_diff.readable({"program": ONE, "services": [{"vip": "one", "slots": slots}]}, "it")
     (difference,) = program_diff.program_differences(found, ONE)
     assert difference.key == ("198.51.100.1", "udp", 53)
-    assert difference.detail == f"slot 0: 1 go to {B['name']}, should to {A['name']}"
+    assert difference.detail == f"slot 0: 1 go to {B['name']}, should go to {A['name']}"
 
 
 @pytest.mark.parametrize(

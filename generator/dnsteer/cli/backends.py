@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 Name = Annotated[str, typer.Argument(metavar="POOL/BACKEND", help="The backend.", show_default=False)]
 Lasts = Annotated[
     float | None,
-    typer.Option("--for", metavar="TIME", parser=seconds, help="Undone after this time (15m, 2h), by `reconcile`."),
+    typer.Option("--for", metavar="TIME", parser=seconds, help="End it after this time (15m, 2h); `reconcile` does that."),
 ]  # fmt: skip
 Over = Annotated[
     float | None,
-    typer.Option("--over", metavar="TIME", parser=seconds, help="Let the slots leave in steps over this time (60s)."),
+    typer.Option("--over", metavar="TIME", parser=seconds, help="Move the slots away in steps over this time (60s)."),
 ]
 _STEPS, _LEAST = 60, 0.5
 _OUT, _BACK = {"drain": "drained", "down": "down"}, {"drain": "undrain", "down": "up"}
@@ -42,7 +42,7 @@ def drain(
     switch: TargetSwitch, name: Name, over: Over = None, lasts: Lasts = None, note: Note = "", bridge: Bridge = None,
     yes: Yes = False, dry_run: DryRun = False, json: Json = False,
 ) -> None:  # fmt: skip
-    """Take a backend out: its slots, and no others, go to the rest of its pool."""
+    """Drain a backend: its slots, and no others, move to the other backends of its pool."""
     if over and lasts and lasts <= over:
         raise typer.BadParameter("--for must be longer than --over, or the drain ends before its last slots have left")
     change = _take_out(switch, name, "drain", over, lasts, note, bridge, yes, dry_run, json)
@@ -61,7 +61,7 @@ def undrain(
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
-    """Take a drained backend back in: it gets exactly its slots back."""
+    """Bring a drained backend back in: it gets exactly its own slots back."""
     _bring_back(switch, name, "drain", bridge, dry_run, json)
 
 
@@ -69,7 +69,7 @@ def down(
     switch: TargetSwitch, name: Name, lasts: Lasts = None, note: Note = "", bridge: Bridge = None, yes: Yes = False,
     dry_run: DryRun = False, json: Json = False,
 ) -> None:  # fmt: skip
-    """Take a failed backend out at once."""
+    """Take a failed backend out at once: its slots move to the other backends of its pool."""
     change = _take_out(switch, name, "down", None, lasts, note, bridge, yes, dry_run, json)
     _report(change, name, dry_run, json, f"{name} is down already")
 
@@ -82,7 +82,7 @@ def up(
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
-    """Take a backend that was down back in."""
+    """Bring a backend that is down back in."""
     _bring_back(switch, name, "down", bridge, dry_run, json)
 
 
@@ -108,10 +108,10 @@ def reconcile(switch: TargetSwitch, bridge: Bridge = None, dry_run: DryRun = Fal
         return
     for name in done.restored:
         what = f"{'would be' if dry_run else 'are'} brought back"
-        out.print(f"{name}: the tables were not those of the record and {what}")
+        out.print(f"{name}: the tables differed from the record and {what}")
     for name in done.loaded:
         what = "would get" if dry_run else "has"
-        out.print(f"{name}: the extension did not have the program of the record and {what} it again")
+        out.print(f"{name}: the extension did not have the recorded program and {what} it again")
     for change in done.changes:
         _report(change, "", dry_run, json, "")
     if failed:
@@ -161,8 +161,8 @@ def _report(change: Change, name: str, dry_run: bool, json: bool, nothing: str) 
     for warning in change.warnings:
         err.print(f"warning: {warning}")
     if not change.edited:
-        are, it = ("were", "they were") if change.are == "are" else ("was", "it was")
-        put = f"{change.what} {'would be' if dry_run else are} put right, as {it} not what the record says"
+        are, it = ("were", "they") if change.are == "are" else ("was", "it")
+        put = f"{change.what} {'would be' if dry_run else are} corrected: {it} differed from the record"
         said = put if change.repaired else "nothing to change"
         out.print(f"{change.bridge}: {said}; {nothing}")
         return

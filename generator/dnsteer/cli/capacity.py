@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 def capacity(
     spec: SpecFile,
     hardware: Annotated[
-        Hardware | None, typer.Option(help="For this hardware; by default the spec's switch.hardware.")
+        Hardware | None, typer.Option(help="Hardware to predict for; by default the spec's switch.hardware.")
     ] = None,
     flavor: Annotated[
         str | None,
@@ -41,15 +41,15 @@ def capacity(
     frame: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="F", help="Frame size: bytes (64 to 9600), query, answer, imix or jumbo; several times for several. "
+            metavar="F", help="Frame size: bytes (64 to 9600), query, answer, imix or jumbo; repeat for several. "
             "By default 64, query, answer, imix and jumbo.",
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="PATH=VALUE", help="What if the spec said this, such as pools.a.selection=dp-hash; several "
-            "times for several. Shows before and after.",
+            "--set", metavar="PATH=VALUE", help="Predict as if the spec said this, such as pools.a.selection=dp-hash; "
+            "repeat for several. Shows the figures before and after.",
         ),
     ] = None,
     query_bytes: Annotated[
@@ -62,7 +62,7 @@ def capacity(
         int, typer.Option(min=1, max=64, help="Cores of the card that Open vSwitch forwards with (pmd-cpu-mask).")
     ] = 1,
     counters: Annotated[
-        bool, typer.Option(help="Each hardware rule counts its packets, as Open vSwitch has it.")
+        bool, typer.Option(help="Whether each hardware rule counts its packets, as rules of Open vSwitch do.")
     ] = True,
     plot: Annotated[
         Path | None,

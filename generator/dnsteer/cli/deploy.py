@@ -33,14 +33,19 @@ if TYPE_CHECKING:
     from dnsteer.spec.loaded import Loaded
 
 Adopt = Annotated[bool, typer.Option("--adopt", help="Take over a bridge that dnsteer did not make.")]
-Rename = Annotated[
-    bool, typer.Option("--rename", help="Apply although the switch has another name than the spec says.")
-]
+Rename = Annotated[bool, typer.Option("--rename", help="Apply even though the switch's name differs from the spec's.")]
 Grace = Annotated[
     float,
-    typer.Option("--grace", metavar="SECONDS", min=0, help="How long answers of leaving NAT backends may still take."),
+    typer.Option(
+        "--grace",
+        metavar="SECONDS",
+        min=0,
+        help="How long to wait for the last answers of NAT backends that are removed.",
+    ),
 ]
-Details = Annotated[bool, typer.Option("-v", "--verbose", help="Flows and groups too, and each warning by itself.")]
+Details = Annotated[
+    bool, typer.Option("-v", "--verbose", help="Show flows and groups too, and each warning on a line of its own.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -57,7 +62,7 @@ def plan(
     ] = None,
     json: Json = False,
 ) -> None:  # fmt: skip
-    """Say what an apply would change on the switch. Changes nothing; exit code 0: nothing to do, 2: changes."""
+    """Show what an apply would change on the switch, and change nothing. Exit code 0: nothing to do, 2: changes."""
     if output == Path("-"):
         raise typer.BadParameter("found -o -; expected a file: the plan's words go to standard output")
     with _loaded(spec, switch, json, verbose) as (loaded, prefetch):
@@ -84,7 +89,7 @@ def apply(
     adopt: Adopt = False, rename: Rename = False, note: Note = "", grace: Grace = GRACE,
     yes: Yes = False, dry_run: DryRun = False, verbose: Verbose = False, json: Json = False,
 ) -> None:  # fmt: skip
-    """Bring a running switch to the spec: the bridge by OVSDB, flows and groups in one atomic bundle."""
+    """Make a running switch match the spec: the bridge through OVSDB, flows and groups in one atomic bundle."""
     if (spec is None) == (plan is None):
         raise typer.BadParameter("give a SPEC, or --plan FILE, and not both")
     if plan is not None:
@@ -179,10 +184,13 @@ def verify(
     switch: TargetSwitch,
     spec: SpecFile,
     ignore_foreign: Annotated[
-        bool, typer.Option("--ignore-foreign", help="Say nothing about flows and ports that are not dnsteer's.")
+        bool, typer.Option("--ignore-foreign", help="Ignore flows and ports that are not dnsteer's.")
     ] = False,
     offload: Annotated[
-        bool, typer.Option("--offload", help="Look instead at what is in hardware, and name what should be and is not.")
+        bool,
+        typer.Option(
+            "--offload", help="Compare the offload instead: list datapath flows that should be in hardware and are not."
+        ),
     ] = False,
     flavor: Annotated[
         str | None,
@@ -190,12 +198,14 @@ def verify(
     ] = None,
     control: Annotated[
         str | None,
-        typer.Option(metavar="PATH", help="With --offload: ovs-vswitchd's control socket; beside --db by default."),
+        typer.Option(
+            metavar="PATH", help="With --offload: ovs-vswitchd's control socket; by default the one next to --db."
+        ),
     ] = None,
     verbose: Verbose = False,
     json: Json = False,
 ) -> None:
-    """Compare a running switch with the spec and its overlay, and name every difference. Changes nothing."""
+    """Compare a running switch with the spec and its overlay, and list every difference. Changes nothing."""
     for option, value in (("--flavor", flavor), ("--control", control)):
         if value is not None and not offload:
             raise typer.BadParameter(f"found {option} without --offload; expected both, or neither")

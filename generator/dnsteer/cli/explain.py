@@ -41,13 +41,16 @@ def explain(
     cookie: Annotated[str | None, typer.Option(metavar="0x...", help="Name the object behind a flow's cookie.")] = None,
     live: Annotated[
         bool,
-        typer.Option("--live", help="By the running switch: the spec that is applied there, and who is out now."),
+        typer.Option(
+            "--live",
+            help="Explain the running switch: its applied spec, and the backends that are drained or down now.",
+        ),
     ] = False,
     bridge: Bridge = None,
     verbose: Verbose = False,
     json: Json = False,
 ) -> None:
-    """Say which backend a client gets and through which flows, or what a cookie stands for.
+    """Show which backend a client gets and through which flows, or what a cookie stands for.
 
     With SPEC: by the spec alone, and no switch is needed. With --live: by the record of the running switch, drains and
     downs included; --db says which.
@@ -199,7 +202,7 @@ def _explain_query(loaded: Loaded, live: Live | None, query: _Query, uplink: str
         _show_view(loaded, live)
         _show_path(path, loaded.file, _base_backend(path, outages))
     if not path.as_expected:
-        fail("this is not what the spec says; run `dnsteer check`", Exit.ERROR)
+        fail("the packet did not take the path that the spec says; run `dnsteer check`", Exit.ERROR)
 
 
 def _view_json(live: Live | None) -> dict[str, Any]:

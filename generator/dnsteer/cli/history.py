@@ -57,7 +57,9 @@ def _as_json(state: Any, current: int) -> dict[str, Any]:
 def show_state(
     switch: TargetSwitch,
     number: Annotated[str, typer.Argument(metavar="N", help="Number of the state, or `current`.")] = "current",
-    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write it there.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the spec to this file.")
+    ] = None,
     bridge: Bridge = None,
 ) -> None:
     """Print the spec of a state that was applied, as it was written."""
@@ -79,12 +81,12 @@ def show_state(
 def rollback(
     switch: TargetSwitch,
     number: Annotated[
-        int | None, typer.Argument(metavar="N", help="Number of the state; left out: the last with another spec.")
+        int | None, typer.Argument(metavar="N", help="Number of the state; by default the latest with another spec.")
     ] = None,
     bridge: Bridge = None, note: Note = "", grace: Grace = GRACE, yes: Yes = False,
     dry_run: DryRun = False, json: Json = False,
 ) -> None:  # fmt: skip
-    """Go back to a state that was applied before. Backends in maintenance stay so, also those that a later spec removed."""
+    """Go back to an earlier applied state. Drains and downs stay in force, also of backends that a later spec removed."""
     from dnsteer.deploy.rollback import RollbackTarget
     from dnsteer.deploy.run import Options, deploy, preview
 
@@ -99,12 +101,15 @@ def restore(
     switch: TargetSwitch,
     bridge: Bridge = None,
     arm: Annotated[
-        bool, typer.Option("--arm", help="Only tell ovs-vswitchd, which is about to start, to wait for its flows.")
+        bool,
+        typer.Option(
+            "--arm", help="Only make ovs-vswitchd, which is about to start, wait for its flows (flow-restore-wait)."
+        ),
     ] = False,
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
-    """Bring back the last applied state and its overlay, after ovs-vswitchd or the machine was restarted."""
+    """Restore the last applied state and its overlay, after ovs-vswitchd or the machine was restarted."""
     from dnsteer.deploy.restore import arm as run_arm
     from dnsteer.deploy.restore import restore as run_restore
 

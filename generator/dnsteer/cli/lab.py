@@ -24,7 +24,7 @@ def _say(text: str) -> None:
 
 @app.command()
 def up(spec: SpecFile, verbose: Verbose = False) -> None:
-    """Build the spec's network, start name servers and a private Open vSwitch. Then: apply."""
+    """Build the spec's network, and start name servers and a private Open vSwitch. Next: dnsteer apply."""
     from dnsteer import lab
 
     with reporting():
@@ -33,7 +33,7 @@ def up(spec: SpecFile, verbose: Verbose = False) -> None:
 
 @app.command()
 def down() -> None:
-    """Remove the lab, and what a crash left of one."""
+    """Remove the lab, or what a crashed one left behind."""
     from dnsteer import lab
 
     with reporting():
@@ -62,7 +62,7 @@ def demo(
     seconds: Annotated[float, typer.Option(min=4, metavar="S", help="Seconds of load through the VIPs.")] = 24.0,
     verbose: Verbose = False,
 ) -> None:
-    """Load the lab with real queries, through the VIPs and straight to one server in turn, and compare."""
+    """Send real queries, in turn through the VIPs and straight to one server, and compare the rates."""
     from dnsteer.lab import demo as lab_demo
 
     with reporting():

@@ -45,10 +45,12 @@ def lint(
     explain: Annotated[
         str | None, typer.Option(metavar="CODE", help="Explain a finding's code, such as DNS011.")
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show reasons' sources and datapath flows.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show the sources of reasons, and the datapath flows.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Say what hardware will do with every datapath flow of the spec, and why: nothing found 0, errors 1, warnings 2."""
+    """Show what hardware will do with each datapath flow of the spec, and why. Exit code 1: errors, 2: warnings."""
     with reporting(json):
         if explain is not None:
             _explain(explain)
@@ -56,7 +58,9 @@ def lint(
         if spec is None:
             fail("lint needs a SPEC, or --explain CODE", Exit.USAGE)
         if json and sarif == Path("-"):
-            fail("found --json and --sarif -, which both are standard output; expected one of them", Exit.USAGE)
+            fail(
+                "found --json and --sarif -, which both write to standard output; expected only one of them", Exit.USAGE
+            )
         from dnsteer.lint.finding import Severity, worst_severity
         from dnsteer.lint.run import lint as run_lint
         from dnsteer.offload.examine import examine

@@ -100,7 +100,7 @@ out, err = Stream("stdout"), Stream("stderr")
 
 SPEC_HELP = "The spec, a YAML file; - for standard input."
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help=SPEC_HELP, show_default=False)]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show each warning, also where many are alike.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show every warning, even where many are alike.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 

@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
 def probes(
     switch: TargetSwitch,
     backend: Annotated[
-        str | None, typer.Option(metavar="POOL/BACKEND", help="Ask this backend itself, and not through the VIPs.")
+        str | None, typer.Option(metavar="POOL/BACKEND", help="Queries to this backend itself, not through the VIPs.")
     ] = None,
     address: Annotated[
         list[str] | None,
@@ -54,7 +54,7 @@ def probes(
     bridge: Bridge = None,
     json: Json = False,
 ) -> None:
-    """Say what a client asks, and from which source port, so that each backend answers by each service. Asks nothing."""
+    """List queries, with source ports, that make each backend answer for each of its services. Sends none of them."""
     from dnsteer.status.probes import Wanted, of_backend, through_vips
 
     wanted = Wanted([_address(each) for each in address or ()], {_service(each) for each in skip or ()}, ports)

@@ -28,18 +28,18 @@ OpenFlowTarget = Annotated[
     str | None,
     typer.Option(
         "--openflow", metavar="TARGET",
-        help="The bridge's OpenFlow, such as ssl:HOST:PORT. By default its socket beside --db.",
+        help="The bridge's OpenFlow, such as ssl:HOST:PORT. By default its socket next to --db.",
         envvar="DNSTEER_OPENFLOW",
     ),
 ]  # fmt: skip
 Timeout = Annotated[
-    float, typer.Option(min=0.1, metavar="SECONDS", help="How long to wait for an answer or action of the switch.")
+    float, typer.Option(min=0.1, metavar="SECONDS", help="How long to wait for the switch to answer or act.")
 ]
 ExtensionSocket = Annotated[
     str | None,
     typer.Option(
         "--extension", metavar="SOCKET",
-        help="Control socket of the extension, where the spec has one. By default switch.extension.control.",
+        help="Control socket of the extension, if the spec has one. By default switch.extension.control.",
         envvar="DNSTEER_EXTENSION_SOCKET",
     ),
 ]  # fmt: skip

@@ -30,10 +30,15 @@ DEFAULT_DB = "unix:/var/run/openvswitch/db.sock"
 Bridge = Annotated[
     str | None, typer.Option("--bridge", metavar="NAME", help="The bridge, where several are dnsteer's.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, even when more than half of a pool moves.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
+Yes = Annotated[
+    bool, typer.Option("--yes", "-y", help="Do not ask for confirmation, even when more than half of a pool moves.")
+]
 NeverAsks = Annotated[
-    bool, typer.Option("--yes", "-y", help="For scripts; giving a backend its own slots back is never asked about.")
+    bool,
+    typer.Option(
+        "--yes", "-y", help="Accepted for scripts; giving a backend its own slots back never needs confirmation."
+    ),
 ]
 MOST_NOTE = 500
 
@@ -104,7 +109,7 @@ def confirm(yes: bool, json: bool) -> Confirm | None:
     def ask(reasons: list[str], words: list[str]) -> None:
         why = "\n".join(reasons)
         if json or not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise SwitchError(f"{why}\nnothing was changed; if that is meant: --yes")
+            raise SwitchError(f"{why}\nnothing was changed; to do it anyway: --yes")
         would = "\n  ".join(["would change:", *map(escape, words)])
         err.print(f"{would}\n{why}")
         if not typer.confirm("Go on?", err=True):

@@ -33,16 +33,16 @@ Interval = Annotated[
     float,
     typer.Option(
         "--interval", metavar="TIME", parser=_interval,
-        help="Rates are over this time. The switch adds up its counters about every half second, which is waited for (up "
-        "to 0.6 s before and after): rates over 1 s are right within a few per cent.",
+        help="Time over which rates are measured. The switch updates its counters about every half second, and status waits "
+        "for that (up to 0.6 s before and after): rates over 1 s are right within a few per cent.",
     ),
 ]  # fmt: skip
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Again and again, until Ctrl-C (exit code 130).")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Refresh until Ctrl-C (exit code 130).")]
 NoVerify = Annotated[
-    bool, typer.Option("--no-verify", help="Do not look for drift, which takes long on a large switch.")
+    bool, typer.Option("--no-verify", help="Do not check for drift, which takes long on a large switch.")
 ]
 NoRates = Annotated[
-    bool, typer.Option("--no-rates", help="No rates: an answer at once, for scripts. Not with --watch.")
+    bool, typer.Option("--no-rates", help="Show no rates, to answer at once, for scripts. Not with --watch.")
 ]
 
 

@@ -21,8 +21,8 @@ from dnsteer.status.vips import VipView
 
 _COLORS = {"up": "green", "draining": "yellow", "drained": "yellow", "down": "red", "unknown": "red"}
 _CARRIED = {
-    "recorded": "as recorded", "pending": "those of a change that was cut off",
-    "other": "not those of the record", None: "not known",
+    "recorded": "as recorded", "pending": "those of a pending change",
+    "other": "different from the record", None: "not known",
 }  # fmt: skip
 _SHORT = 12
 _T = TypeVar("_T")
@@ -83,8 +83,8 @@ def _first(items: list[_T], order: Callable[[_T], Any], lines: Callable[[_T], in
 
 def _away(why: str) -> Iterator[Text]:
     if why:
-        yield Text(f"away since the last look: {escape(why)}", style="bold red")
-        yield Text("what follows is from before", style="red")
+        yield Text(f"unreachable since the last refresh: {escape(why)}", style="bold red")
+        yield Text("the status below is from before that", style="red")
 
 
 def _head(status: Status) -> Iterator[Text]:
@@ -221,8 +221,8 @@ def _verdict(status: Status) -> Text:
         (bool(status.errors), "errors"),
         (bool(status.drift_count), f"{status.drift_count} difference{'s' if status.drift_count != 1 else ''}"),
         (status.extension is not None and not status.extension.ok, _extension_is(status)),
-        (status.reading.cut_off, "a change was cut off"),
-        (status.carried not in (None, "recorded") and not status.reading.cut_off, "tables that are not the record's"),
+        (status.reading.cut_off, "a change is pending"),
+        (status.carried not in (None, "recorded") and not status.reading.cut_off, "the tables differ from the record"),
         (status.reading.record.waits, "flow-restore-wait is set"),
     ]
     return Text(f"{bridge}: {', '.join(text for is_so, text in wrong if is_so)}", style="bold red")

@@ -80,7 +80,7 @@ def _finish(
         if stage.begun is not None:
             commit(session, entry, stage.begun)
     except SwitchError as err:
-        raise reworded(err, f"the tables are the new ones, but {err}; apply again to finish") from None
+        raise reworded(err, f"the new tables are loaded, but {err}; apply again to finish") from None
     if settings or done.settings:
         database.wait_for_switch()  # else ovsdb-server logs an error when it sends its next update
 
@@ -94,7 +94,7 @@ def _taken_back_on_failure(session: Session, found: SwitchDiff, stage: Stage) ->
         left = "" if stage.sent or found.before is None else take_back(session, stage.begun)
         if isinstance(err, KeyboardInterrupt) and not str(err):
             failed = err.__context__ if isinstance(err.__context__, SwitchError) else None
-            end = "by then the change was made" if stage.sent else "nothing was changed"
+            end = "the change was already made" if stage.sent else "nothing was changed"
             raise KeyboardInterrupt("; ".join(filter(None, [str(failed or end), left]))) from None
         if left and isinstance(err, SwitchError):
             raise reworded(err, f"{err}; {left}") from None

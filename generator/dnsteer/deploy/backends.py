@@ -155,7 +155,7 @@ def _plan_change(
     change = Change(
         record.bridge, before, after,
         moves=movement.moves(was, becomes),
-        warnings=movement.dark_pools(becomes) + ([WAITS] if record.waits else []),
+        warnings=movement.pools_without_backends(becomes) + ([WAITS] if record.waits else []),
         slots={m.pool: m.slots for m in members},
         ask=movement.reasons_to_ask(in_the_end, was, Assignment(members, goal)) if before != after else [],
     )  # fmt: skip
@@ -195,11 +195,11 @@ def _carry_out(
     from dnsteer.deploy.apply import apply_state
 
     other = f"dnsteer {state.version} made the tables, and this is {__version__}"
-    why = f"{change.what} {change.are} not what the record says" if state.version == __version__ else other
-    progress(f"{why}: applying all of the recorded state")
+    why = f"{change.what} {change.are} not as recorded" if state.version == __version__ else other
+    progress(f"{why}: applying the whole recorded state")
     applied = apply_state(switch, session, state, after, progress, needed=program is not None)
     if applied.away is not None:
-        change.warnings.append(f"the extension does not have its program: {applied.away}")
+        change.warnings.append(f"the extension did not get its program: {applied.away}")
 
 
 def _move(
@@ -228,8 +228,8 @@ def _move(
             commit(session, entry, begun)
         except SwitchError as err:
             raise reworded(
-                err, f"the slots have moved, but {err}; the record still has the change as begun: the first verb that can "
-                "write the record completes it, dnsteer reconcile or this one again"
+                err, f"the slots have moved, but {err}; the change is still pending in the record: to complete it, "
+                "run dnsteer reconcile or repeat this command"
             ) from None  # fmt: skip
 
 
@@ -240,7 +240,7 @@ def _load(session: Session, begun: Begun, program: Handover) -> None:
     try:
         program.finish()
     except LostError as err:
-        raise LostError(f"{err}; whether it has the new slots is not known: repeat the command") from None
+        raise LostError(f"{err}; it is unknown whether it has the new slots: repeat the command") from None
     except (SwitchError, PermissionError) as err:
         left = take_back(session, begun)
         if left and isinstance(err, SwitchError):

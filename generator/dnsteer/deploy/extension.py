@@ -68,7 +68,7 @@ def mend(switch: TargetSwitch, bridge: str, *, dry_run: bool, progress: Progress
             return False
         found = for_state(switch, state, record.overlay)
         if not dry_run:
-            progress("the extension was restarted, or steered by others: loading the program of the record")
+            progress("the extension was restarted, or another client changed its program: loading the recorded program")
             found.finish()
         return found.loads
 
@@ -109,9 +109,9 @@ def change_of(found: Handover) -> ProgramChange:
     for d in differences:
         by_kind.setdefault(d.kind if d.key else "settings", []).append(d)
     for kind, names, verb in (
-        ("missing", change.added, "serves {} from now on"),
-        ("added", change.removed, "serves {} no longer"),
-        ("changed", change.changed, "serves {} in another way"),
+        ("missing", change.added, "starts serving {}"),
+        ("added", change.removed, "stops serving {}"),
+        ("changed", change.changed, "changes how it serves {}"),
     ):
         names += dict.fromkeys(d.name for d in by_kind.get(kind, []))
         if names:
@@ -119,7 +119,7 @@ def change_of(found: Handover) -> ProgramChange:
     if by_kind.get("settings") and not (change.added or change.removed or change.changed):
         change.words.append(f"the extension: {_listed([f'{d.name} {d.detail}' for d in by_kind['settings']])}")
     if not differences:
-        change.words.append("the extension gets its program anew: hardware does not do what it says")
+        change.words.append("the extension's program is loaded again: hardware does not match it")
     return change
 
 

@@ -119,5 +119,5 @@ def _refuse_other_switch(name: str, switch_name: str, rename: bool) -> None:
         return
     spec = f"is for switch {name}" if name else "names no switch (switch.name)"
     raise SwitchError(
-        f"this switch is named {switch_name}, and the spec {spec}; is it the right switch? --rename applies it all the same"
+        f"this switch is named {switch_name}, and the spec {spec}; is this the right switch? To apply it anyway: --rename"
     )

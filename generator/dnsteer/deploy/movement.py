@@ -26,7 +26,7 @@ class Assignment:
     pools: Sequence[Membership]
     overlay: Overlay
 
-    def dark(self) -> list[Membership]:
+    def without_backends(self) -> list[Membership]:
         """Pools in which no backend is left."""
         return [m for m in self.pools if nobody_left(m.weights, m.down, self.overlay.of(m.pool))]
 
@@ -91,7 +91,7 @@ def moves(before: Assignment, after: Assignment) -> list[Move]:
             if earlier == members and was == becomes:
                 continue
             if (earlier.slots, earlier.selection) != (members.slots, members.selection):
-                why = "other slots or another selection"
+                why = "its number of slots or its selection changes"
                 out.append(Move(members.pool, members.title, members.slots, why=why, who=_who(members)))
                 continue
             transfers = _transfers(owners_of(earlier, was), owners_of(members, becomes))
@@ -117,7 +117,7 @@ def rehashed(old: Spec, new: Spec) -> list[Move]:
     from dnsteer.spec.derived import hash_fields, slot_count  # here, since the quick verbs do without
 
     return [
-        Move(name, f"pool {name}", slot_count(new, pool), why="other hash_fields")
+        Move(name, f"pool {name}", slot_count(new, pool), why="its hash_fields change")
         for name, pool in new.pools.items()
         if (was := old.pools.get(name)) and pool.selection.value == was.selection.value == "client"
         and set(hash_fields(was)) != set(hash_fields(pool))
@@ -151,10 +151,10 @@ def _transfers(before: tuple[str, ...], after: tuple[str, ...]) -> dict[tuple[st
 
 def reasons_to_ask(found: Iterable[Move], before: Assignment, after: Assignment) -> list[str]:
     """Why an operator should be asked: more than half of a pool moves, or no backend is left in one."""
-    dark = {m.title for m in before.dark()}  # there it can only get better
-    much = [m for m in found if m.share > 0.5 and m.title not in dark]
+    already = {m.title for m in before.without_backends()}  # there it can only get better
+    much = [m for m in found if m.share > 0.5 and m.title not in already]
     out = [f"{m.title}: {percent(m.share)} of its {m.who} would move" for m in much]
-    return out + [all_down(m) for m in after.dark() if m.title not in dark]
+    return out + [all_down(m) for m in after.without_backends() if m.title not in already]
 
 
 def all_down(members: Membership) -> str:
@@ -163,10 +163,10 @@ def all_down(members: Membership) -> str:
     return f"{members.title}: no backend would be left, so {kept} (on_all_down: {members.on_all_down})"
 
 
-def dark_pools(pools: Assignment) -> list[str]:
+def pools_without_backends(pools: Assignment) -> list[str]:
     """Warnings about pools in which no backend is left."""
     out = []
-    for m in pools.dark():
+    for m in pools.without_backends():
         what = "queries are dropped" if m.on_all_down == "drop" else "queries still go where they went before"
         out.append(f"{m.title}: every backend is down or drained; {what} (on_all_down: {m.on_all_down})")
     return out

@@ -22,7 +22,7 @@ FORMAT = "dnsteer plan 1"
 MAX_BYTES = 64 * 1024 * 1024
 """Largest plan file read, in bytes: the spec, and a line for each thing that changes."""
 _MAKE = "make one with: dnsteer plan SPEC -o FILE"
-_AGAIN = "look again with: dnsteer plan"
+_AGAIN = "make a new plan with: dnsteer plan"
 
 
 def write(summary: PlanSummary, switch: TargetSwitch, options: Options, file: Path) -> None:
@@ -99,10 +99,11 @@ def _check(plan: dict[str, Any], file: Path, summary: PlanSummary) -> None:
     moved = [what for what, value in summary.basis().items() if plan["basis"].get(what) != value]
     if "switch" in moved:
         raise SwitchError(
-            f"{shown(file)}: is for another switch; this one's OVSDB has another identity. {_AGAIN} on it"
+            f"{shown(file)}: is for another switch, since this one's OVSDB has another identity; {_AGAIN}, on this switch"
         )
     if moved:
         what = ", ".join(moved)
         raise SwitchError(
-            f"{shown(file)}: the switch has moved on since (other now: {what}); nothing was changed; {_AGAIN}"
+            f"{shown(file)}: the switch has changed since the plan was made (different now: {what}); "
+            f"nothing was changed; {_AGAIN}"
         )

@@ -43,7 +43,7 @@ def change_ports(
             with defer_signals():
                 _undo(wanted, found, database, client, follow=not isinstance(err, UnavailableError))
         except SwitchError as why:
-            end = f"the bridge could not be put back as it was ({why}); mend the cause and apply again"
+            end = f"the bridge could not be restored to what it was ({why}); fix the cause and apply again"
         if isinstance(err, KeyboardInterrupt):
             raise KeyboardInterrupt(end) from None
         if isinstance(err, SwitchError):

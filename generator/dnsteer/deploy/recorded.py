@@ -22,7 +22,7 @@ def load_state(state: AppliedState) -> Loaded:
         return keep_slots(loaded, state.members)
     except SpecError as err:
         raise SwitchError(
-            f"state {state.number} was applied by dnsteer {state.version}, and {__version__} does not take its spec:\n"
+            f"state {state.number} was applied by dnsteer {state.version}, and {__version__} does not accept its spec:\n"
             f"{err.text()}"
         ) from None
 

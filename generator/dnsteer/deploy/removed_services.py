@@ -24,11 +24,11 @@ def removed_services(old: Spec, new: Spec) -> list[str]:
         addresses = [a for a in map(str, vip.addresses) if a not in kept]
         services = sorted({f"{protocol}/{port} of {a}" for a, protocol, port in gone if a not in addresses})
         if addresses and name not in new.vips and len(addresses) == len(vip.addresses):
-            out.append(f"VIP {name} ({', '.join(addresses)}) removed: its clients get no answer")
+            out.append(f"VIP {name} ({', '.join(addresses)}) removed: its clients will get no answer")
         elif addresses:
-            out.append(f"VIP {name}: {', '.join(addresses)} removed: its clients get no answer")
+            out.append(f"VIP {name}: {', '.join(addresses)} removed: its clients will get no answer")
         if services:
-            out.append(f"VIP {name}: {', '.join(services)} removed: its clients get no answer")
+            out.append(f"VIP {name}: {', '.join(services)} removed: its clients will get no answer")
     return out
 
 
@@ -36,7 +36,7 @@ def removed_by_flows(removed: Iterable[Flow], new: Spec) -> list[str]:
     """The same by the flows that are removed, where nothing is known of the spec that they were made from."""
     table, kept = PIPELINE.tables["vip"].number, {str(a) for vip in new.vips.values() for a in vip.addresses}
     found = {m[1] for f in removed if f.table == table and (m := _ADDRESS.search(f.match))} - kept
-    return [f"{address}, which has flows, removed: its clients get no answer" for address in sorted(found)]
+    return [f"{address}, which has flows, removed: its clients will get no answer" for address in sorted(found)]
 
 
 def _served(vip: Vip) -> set[tuple[str, str, int]]:

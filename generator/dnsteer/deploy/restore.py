@@ -71,7 +71,7 @@ def _let_forward(switch: TargetSwitch) -> list[SwitchError]:
     except UnwrittenError as err:
         return [
             UnwrittenError(
-                f"flow-restore-wait cannot be cleared: {err}; until it is, a switch that was started forwards nothing"
+                f"flow-restore-wait cannot be cleared: {err}; until it is cleared, a restarted switch forwards nothing"
             )
         ]
     return []
@@ -91,7 +91,7 @@ def _restore(switch: TargetSwitch, bridge: str, dry_run: bool, progress: Progres
         state = session.state(record, record.number)
         applied = apply_state(switch, session, state, record.overlay, progress, needed=False)
         changed = cut_off or bool(applied.settings) or bool(applied.flows) or applied.loaded
-        text = "is back, a change that was cut off is settled" if cut_off else "is back" if changed else "was whole"
+        text = "is back, a pending change is settled" if cut_off else "is back" if changed else "was intact"
         if applied.away is not None:
             raise _without(applied.away, f"{bridge}: state {state.number} {text}, but not its program in the extension")
         return Restored(bridge, changed, f"state {state.number} {text}", state.number)
@@ -108,8 +108,8 @@ def _foreseen(switch: TargetSwitch, session: Session, record: BridgeRecord) -> R
     if what.program is not None and what.program.away is not None:
         raise _without(what.program.away, f"{record.bridge}: the extension would not get its program")
     n = len(what.todo) + len(what.settings) + what.loads
-    text = f"state {number} would be brought back ({n} change{'s' if n != 1 else ''})" if n else f"has state {number}"
-    end = ", and a change that was cut off would be settled" if cut_off else ""
+    text = f"state {number} would be restored ({n} change{'s' if n != 1 else ''})" if n else f"has state {number}"
+    end = ", and a pending change would be settled" if cut_off else ""
     return Restored(record.bridge, bool(n) or cut_off, text + end, number)
 
 
@@ -135,7 +135,7 @@ def arm(
                 if record.number:
                     done.append(Restored(name, True, "ovs-vswitchd will wait for restore"))
             except DamagedError as err:
-                done.append(Restored(name, False, f"passed over: {err}"))
+                done.append(Restored(name, False, f"skipped: {err}"))
         if any(d.changed for d in done) and not dry_run:
             session.let_wait(True)
     return done

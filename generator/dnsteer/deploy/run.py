@@ -23,7 +23,7 @@ from dnsteer.deploy.wanted import Wanted
 from dnsteer.switch.database import Database
 from dnsteer.switch.restart_fence import RestartedError
 
-_CUT_OFF = "a change was cut off; the next verb that changes something ends it first"
+_CUT_OFF = "a change is pending; the next command that changes the switch settles it first"
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def deploy(
             if prefetch is None:
                 raise
             prefetch = None  # its tables are those of before
-            progress("ovs-vswitchd was restarted meanwhile; the switch is read again")
+            progress("ovs-vswitchd was restarted in the meantime; reading the switch again")
             continue
         if approved is not None:
             progress(SWITCH_CHANGED)

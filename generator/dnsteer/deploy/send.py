@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _COOKIE = re.compile(r"cookie[=:](0x[0-9a-f]+)")
 _GROUP = re.compile(r"group_id=(\d+)")
 _LOOK = 0.05
-_EITHER = "the tables are the old or the new ones, whole; apply again, or see with verify"
+_EITHER = "the switch has either all of the old tables or all of the new ones; apply again, or see which with verify"
 _NONE = Changes((), (), (), (), (), ())
 
 
@@ -100,13 +100,13 @@ class Sending:
             return
         if self.grace:
             self.progress(
-                f"waiting {self.grace:g} s for packets in flight; then the extension serves the new VIPs alone"
+                f"waiting {self.grace:g} s for packets in flight; then the extension serves only the new VIPs"
             )
         self._pause(self.grace)
         try:
             program.finish()
         except (SwitchError, PermissionError) as err:
-            self._give_up(done, err, "the tables are the new ones, but ", "; apply again to finish")
+            self._give_up(done, err, "the new tables are loaded, but ", "; apply again to finish")
         if stages.later:
             self._lines(stages.later.bundle())
 
@@ -117,18 +117,22 @@ class Sending:
 
         if stages.early:
             n = len(stages.early)
-            self.progress(f"sending {n} flow{'s' if n > 1 else ''} that the new program's packets will need")
+            self.progress(f"sending {n} flow{'s' if n > 1 else ''} for packets from the new program")
             self._lines([f"flow add {f.line()}" for f in stages.early])
             self.stage.sent = False
             self._pause(min(self.grace, SETTLE))
         self.progress("loading the program of the extension")
         for name in program.between.left_out:
-            self.progress(f"the extension cannot serve {name} beside its new VIPs: its last queries may be lost")
+            self.progress(
+                f"the extension cannot serve {name} and its new VIPs at once: queries in flight to {name} may be lost"
+            )
         try:
             program.begin()
         except LostError as err:
             self.stage.sent = self.needed  # maybe it is done: the next verb looks
-            self._give_up(done, err, "", "; the tables are the old ones, and the program is the old or the new one")
+            self._give_up(
+                done, err, "", "; the old tables are still loaded, and the extension has the old or the new program"
+            )
         except (SwitchError, PermissionError) as err:
             if self.needed:
                 self._take_back(stages, err)

@@ -57,7 +57,7 @@ def settle_or_replace(
         if after is None or after.pending is None:
             raise
         settled = forget(switch, session, after)
-        progress(f"a change that was cut off cannot be completed, and is replaced: {err}")
+        progress(f"the pending change cannot be completed, and is replaced: {err}")
         return settled
 
 
@@ -74,8 +74,8 @@ def settle(switch: TargetSwitch, session: Session, record: BridgeRecord, progres
         _settle(switch, session, record, pending, progress)
     except UnwrittenError as err:
         raise UnwrittenError(
-            f"a change that was cut off cannot be ended: {err}; nothing of it is forgotten: the first verb that can write "
-            "the record ends it"
+            f"the pending change cannot be settled: {err}; it stays in the record, and the next command that can write the "
+            "record settles it"
         ) from None
     after = session.record(record.bridge)
     if after is None:
@@ -92,15 +92,15 @@ def _settle(switch: TargetSwitch, session: Session, record: BridgeRecord, pendin
     elif only_overlay and done:
         # The tables are all that changed, and they are whole.
         session.commit(record, pending)
-        progress("a change that was cut off is complete: its record is corrected")
+        progress("the pending change was complete on the switch: the record is corrected")
     elif only_overlay and undone:
         session.take_back(record)
-        progress("a change that was cut off is undone: its record is corrected")
+        progress("the pending change was not on the switch: the record is corrected")
     elif done:
         state = session.state(record, pending.number)
         # First, since it forwards that, whatever becomes of the rest.
         session.commit(record, pending, state, more_to_do=bool(state.extended))
-        progress(f"a change was cut off; the switch has state {pending.number}, which its tables are")
+        progress(f"an earlier change was interrupted; the switch has state {pending.number}, as its tables show")
         _apply_again(switch, session, state, pending.overlay, progress)
     elif not record.number:
         session.take_back(record)
@@ -112,13 +112,13 @@ def _settle(switch: TargetSwitch, session: Session, record: BridgeRecord, pendin
 
 def _stay(switch: TargetSwitch, session: Session, record: BridgeRecord, progress: Progress) -> None:
     """Make all what it was before the change."""
-    progress(f"a change was cut off; the switch stays with state {record.number}")
+    progress(f"an earlier change was interrupted; the switch keeps state {record.number}")
     _apply_again(switch, session, session.state(record, record.number), record.overlay, progress)
 
 
 def _make(switch: TargetSwitch, session: Session, record: BridgeRecord, pending: Pending, progress: Progress) -> None:
     """Make a change of which the tables do not tell how far it came; a new state only where the switch takes it."""
-    progress("a change was cut off, and the tables are gone since: making it")
+    progress("an earlier change was interrupted, and the tables are gone: making the change now")
     try:
         _apply_again(switch, session, session.state(record, pending.number), pending.overlay, progress)
     except (UnavailableError, UnwrittenError):
@@ -126,7 +126,7 @@ def _make(switch: TargetSwitch, session: Session, record: BridgeRecord, pending:
     except SwitchError as err:
         if pending.number == record.number:
             raise
-        progress(f"it cannot be made: {err}")
+        progress(f"the change cannot be made: {err}")
         _stay(switch, session, record, progress)
 
 
@@ -146,7 +146,7 @@ def _settle_extended(
     """The same where the tables are one of the two, but the extension may be half-way."""
     pending = record.pending
     assert pending is not None
-    progress(f"{'ending' if done else 'taking back'} a change that was cut off")
+    progress(f"{'completing' if done else 'undoing'} the pending change")
     overlay = pending.overlay if done else record.overlay
     try:
         _apply_again(switch, session, session.state(record, record.number), overlay, progress)

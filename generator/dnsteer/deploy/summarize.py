@@ -43,16 +43,18 @@ def summarize(
             *_unreadable(wanted, goal.record, found), *removed, *movement.reasons_to_ask(moves, before, after),
         ],
         warnings=[
-            *movement.dark_pools(after), *goal.warnings, *([WAITS] if goal.waits else []), *faults, *found.warnings,
-            *([fragment] if fragment else []),
+            *movement.pools_without_backends(after), *goal.warnings, *([WAITS] if goal.waits else []), *faults,
+            *found.warnings, *([fragment] if fragment else []),
         ],
         record_stale=goal.stale,
         program=program,
         named=_named(goal.switch_name, goal.name),
         ended=[f"{a.kind} of {a.name} is over (it was until {a.until})" for a in goal.expired]
-        + [f"{a.kind} of {a.name} ends: the spec does not have that backend" for a in goal.ended],
+        + [f"{a.kind} of {a.name} ends: the backend is no longer in the spec" for a in goal.ended],
         notes=list(goal.notes),
-        returned=[f"{a.kind} of {a.name} is back, which ended when the backend left{_why(a)}" for a in goal.returned],
+        returned=[
+            f"{a.kind} of {a.name} applies again; it ended when the backend was removed{_why(a)}" for a in goal.returned
+        ],
     )  # fmt: skip
 
 
@@ -82,7 +84,7 @@ def _unreadable(wanted: Wanted, record: BridgeRecord | None, found: SwitchDiff) 
     if wanted.applied is not None or record is None or not there:
         return []
     why = f"state {record.number} is damaged" if record.number else "the record has no state"
-    return [f"the applied state cannot be read ({why}): what is removed and who moves is not known"]
+    return [f"the applied state cannot be read ({why}): which VIPs are removed and which clients move is unknown"]
 
 
 def _program(wanted: Wanted, found: SwitchDiff) -> tuple[ProgramChange | None, list[str]]:
@@ -92,10 +94,10 @@ def _program(wanted: Wanted, found: SwitchDiff) -> tuple[ProgramChange | None, l
         return None, []
     from dnsteer.deploy.extension import change_of, extended_pools
 
-    then = "and an apply needs it" if extended_pools(wanted.loaded.spec) else "and it keeps its program"
-    away = [f"{_text(program.away)}: what changes in it is not known, {then}"] if program.away else []
+    then = "and an apply needs the extension" if extended_pools(wanted.loaded.spec) else "and it keeps its program"
+    away = [f"{_text(program.away)}: what would change in it is unknown, {then}"] if program.away else []
     left_out = [
-        f"the extension cannot serve {name} beside its new VIPs: its last queries may be lost"
+        f"the extension cannot serve {name} and its new VIPs at once: queries in flight to {name} may be lost"
         for name in program.between.left_out
     ]
     return change_of(program), [*away, *program.faults, *left_out]

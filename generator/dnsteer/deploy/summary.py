@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _COUNTED = (
     ("flows_added", "add", "flow"), ("flows_changed", "replace", "flow"), ("flows_removed", "remove", "flow"),
     ("groups_added", "add_groups", "group"), ("groups_changed", "replace_groups", "group"),
-    ("groups_removed", "remove_groups", "group"), ("others_restored", "restore", "flow or group of others"),
+    ("groups_removed", "remove_groups", "group"), ("others_restored", "restore", "foreign flow or group"),
 )  # fmt: skip
 
 
@@ -107,7 +107,7 @@ def sentences(summary: PlanSummary) -> list[str]:
     if summary.program is not None:
         words += summary.program.words
     if not words and summary.changed:
-        words.append("only the record is written")
+        words.append("only the record in OVSDB changes")
     return words
 
 

@@ -20,7 +20,7 @@ Progress = Callable[[str], None]
 """Takes a line about what is being done."""
 Confirm = Callable[[list[str], list[str]], None]
 """Takes reasons to ask the operator whether to go on, and what would change, in words; raises when not."""
-SWITCH_CHANGED = "the switch has changed meanwhile; it is read again"
+SWITCH_CHANGED = "the switch has changed in the meantime; reading it again"
 WAITS = "flow-restore-wait is set: the switch does not forward until it is cleared: dnsteer restore"
 
 

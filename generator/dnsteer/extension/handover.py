@@ -106,7 +106,7 @@ class Handover:
         try:
             self.program.load(self.running)
         except (SwitchError, PermissionError) as err:
-            return f"the program of before could not be loaded again ({err}); mend the cause and apply again"
+            return f"the previous program could not be loaded again ({err}); fix the cause and apply again"
         return ""
 
     def _load(self, program: program_diff.Value) -> None:
@@ -203,8 +203,8 @@ def _hint(reason: str) -> str:
         )
     if "budgets" in reason or "out of " in reason:
         return (
-            "; old and new VIPs are there together for a moment: raise switch.extension.budgets, or apply in two steps, "
-            "first without what goes"
+            "; during the change it holds the old and the new VIPs: raise switch.extension.budgets, or apply in two steps, "
+            "first a spec that only removes VIPs"
         )
     return ""
 
@@ -225,8 +225,8 @@ def plan_handover(plan: Plan, program: Program, *, needed: bool) -> Handover:
         nothing = program_diff.Both(wanted or {}, ())
         return Handover(program, wanted or {}, {}, nothing, False, away=err)
     wanted = wanted or program_diff.idle(running)
-    dark = {program_diff.key_of(vars(s)) for s in extension.services if not s.slots} if extension else set()
-    between = program_diff.both(running, wanted, dark)
+    unserved = {program_diff.key_of(vars(s)) for s in extension.services if not s.slots} if extension else set()
+    between = program_diff.both(running, wanted, unserved)
     loads = not program_diff.same(running, wanted) or status.get("consistent") is False
     return Handover(program, wanted, running, between, loads, tuple(faults_of(program, status)))
 
@@ -236,6 +236,7 @@ def faults_of(program: Program, status: program_diff.Value) -> Iterator[str]:
     gone = [p.get("name") for p in status.get("ports", []) if not p.get("present", True)]
     if gone:
         ports = ", ".join(map(str, gone))
-        yield f"{program.name}: port {ports} is gone, and its VIPs are not served: systemctl restart dnsteer-ext"
+        yield f"{program.name}: port {ports} is gone, so its VIPs are not served; run systemctl restart dnsteer-ext"
     elif status.get("state") != "running":
-        yield f"{program.name} is {status.get('state')}: hardware is not what its program says; a load puts it right"
+        state = status.get("state")
+        yield f"{program.name} is {state}: hardware does not match its program; loading the program again corrects it"

@@ -120,7 +120,7 @@ def _of_vip(
     if slots:
         shown = ", ".join(map(str, slots[:_MOST_SLOTS])) + (", ..." if len(slots) > _MOST_SLOTS else "")
         ways = Counter(pairs[i] for i in slots).most_common(3)
-        said = "; ".join(f"{n} go to {a}, should to {b}" for (a, b), n in ways)
+        said = "; ".join(f"{n} go to {a}, should go to {b}" for (a, b), n in ways)
         yield f"{'slot' if len(slots) == 1 else 'slots'} {shown}: {said}"
     for name in dict.fromkeys(b for a, b in pairs if a == b and is_at.get(a) != at.get(b)):
         yield f"backend {name} is {_at(is_at.get(name))}, should be {_at(at.get(name))}"
@@ -140,13 +140,13 @@ class Both:
     left_out: tuple[str, ...]
 
 
-def both(old: Value, new: Value, dark: Collection[Key] = ()) -> Both:
+def both(old: Value, new: Value, unserved: Collection[Key] = ()) -> Both:
     """The *new* program, and of the *old* one the VIPs that it does not have, with their backends.
 
-    *dark* are VIPs that are to be served by nobody. Answers of old backends that are translated still come through.
+    *unserved* are VIPs that nobody is to serve. Answers of old backends that are translated still come through.
     """
     here = {key_of(v) for v in new["vips"]}
-    kept = [v for v in old["vips"] if key_of(v) not in here and key_of(v) not in dark]
+    kept = [v for v in old["vips"] if key_of(v) not in here and key_of(v) not in unserved]
     backends = {b["name"]: b for b in new["backends"]}
     homes = {_address(b["address"]): b["name"] for b in new["backends"] if b.get("address")}
     names: dict[str, str] = {}

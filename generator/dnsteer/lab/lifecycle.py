@@ -134,8 +134,8 @@ def _problem(lab: LabState, spaces: list[str]) -> str:
         want[extension.NAME] = 1
     lost = sorted(f"{program} ({have[program]} of {n} run)" for program, n in want.items() if have[program] < n)
     served = {process.server for process in lab.processes}
-    dark = [server.name for server in lab.servers if server.name not in served]
-    whose = f"; without a process: {', '.join(dark)}" if dark else ""
+    stopped = [server.name for server in lab.servers if server.name not in served]
+    whose = f"; without a process: {', '.join(stopped)}" if stopped else ""
     return f"processes have ended: {', '.join(lost)}{whose}" if lost else ""
 
 

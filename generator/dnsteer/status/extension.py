@@ -50,7 +50,11 @@ class ExtensionView:
         """What an operator should know."""
         missed = self.dropped.get("missed", 0)
         strange = [f"the extension dropped {missed} packets that its own pipes had no entry for"] if missed else []
-        gone = ["the extension cannot be reached: what it serves may be dark, all else goes on"] if self.away else []
+        gone = (
+            ["the extension cannot be reached: its VIPs may get no answers; all other VIPs are still served"]
+            if self.away
+            else []
+        )
         return [*gone, *self.faults, *strange]
 
     def text(self) -> str:

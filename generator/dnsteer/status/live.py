@@ -41,10 +41,11 @@ def read_live(switch: TargetSwitch, bridge: str | None) -> Live:
     try:
         if switch.client(record.bridge).marker() != record.marker:
             warnings.append(
-                "the tables are not what the record says: packets may go elsewhere; dnsteer restore makes them that again"
+                "the tables differ from the record, so packets may take other paths; "
+                "dnsteer restore loads the recorded tables"
             )
     except UnavailableError as err:
-        warnings.append(f"whether the tables are what the record says is not known: {err}")
+        warnings.append(f"it is unknown whether the tables match the record: {err}")
     if record.waits:
         warnings.append(WAITS)
     return Live(record.bridge, record.name, state, load_state(state), overlay, tuple(warnings))

@@ -141,7 +141,7 @@ def _transport(endpoint: Endpoint, skip: Collection[tuple[str, int]], where: str
     """How a service is asked. Empty, and said in *unasked*, where it is not."""
     kind = derived.spoken(endpoint)
     if (endpoint.protocol.value, endpoint.port) in skip:
-        unasked.append(f"{where}: to be left out")
+        unasked.append(f"{where}: left out by --skip")
     elif kind in _NOT_ASKED:
         unasked.append(f"{where}: {_NOT_ASKED[kind]} is not asked")
     else:

@@ -76,14 +76,14 @@ class Status:
         what = "a change"
         if pending is not None and self.reading.state is not None:
             same = pending.number == self.reading.state.number
-            what = "a change of what is taken out" if same else f"a change to state {pending.number}"
+            what = "a maintenance change" if same else f"a change to state {pending.number}"
         tables = {
-            "recorded": "the tables are still what they were before",
-            "pending": "the tables are already what it wanted, and not what is shown here",
-            "other": "the tables are neither what they were nor what it wanted",
-            None: "the tables could not be asked how far it came",
+            "recorded": "the tables do not have it yet",
+            "pending": "the tables already have it, unlike what is shown here",
+            "other": "the tables are neither those before the change nor those after it",
+            None: "the tables could not be read to see how far it got",
         }[self.carried]
-        return f"{what} of bridge {record.bridge} was cut off: {tables}; the next verb that changes something ends it"
+        return f"{what} of bridge {record.bridge} is pending: {tables}; the next command that changes the switch settles it"
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -266,9 +266,9 @@ class Observer:
             file = reading.state.file if reading.state else ""
             status.warnings += [d.text(file) for d in self._drift[2] if d.warns]
         if reading.overlay is not None:
-            status.warnings += movement.dark_pools(movement.Assignment(members, reading.overlay))
+            status.warnings += movement.pools_without_backends(movement.Assignment(members, reading.overlay))
             status.warnings += [
-                f"{a.name} was to be {_OUT[a.kind]} until {a.until}, and still is: dnsteer reconcile"
+                f"{a.name} was to be {_OUT[a.kind]} only until {a.until}, and still is; run dnsteer reconcile"
                 for a in reading.overlay
                 if a.expired(time_now)
             ]
@@ -278,7 +278,7 @@ class Observer:
         if not reading.record.ids.get(STATE_KEY) and not reading.cut_off:
             status.errors.append("the record has no state: apply the spec with this version of dnsteer")
         if carried == "other" and not reading.cut_off:
-            status.warnings.append("the tables are not what the record says: dnsteer restore makes them that again")
+            status.warnings.append("the tables differ from the record; dnsteer restore loads the recorded tables")
         return status
 
     def _look_at_extension(self, status: Status) -> None:

@@ -136,7 +136,7 @@ def _bridge_drift(loaded: Loaded, have: db.Bridge | None) -> Iterator[Drift]:
     for port in want.ports:
         now = have.ports.get(port.name)
         if now is not None and (now.ofport is None or now.ofport < 0):
-            why = now.error or "the switch did not open it yet"
+            why = now.error or "the switch has not opened it yet"
             yield Drift("port not open", f"port {port.name}", why, line(br.path_of_port(loaded.spec, port.name)))
         elif now is not None and now.gone:
             path = br.path_of_port(loaded.spec, port.name)
@@ -157,7 +157,7 @@ def _other_switch(loaded: Loaded, record: BridgeRecord | None) -> Iterator[Drift
 
 def _interrupted(record: BridgeRecord | None) -> Iterator[Drift]:
     if record is not None and record.pending is not None:
-        detail = "a change was begun and not finished; the next verb that changes something, or restore, finishes it"
+        detail = "a change is pending; the next command that changes the switch, or dnsteer restore, settles it"
         yield Drift("interrupted", f"bridge {record.bridge}", detail)
 
 
@@ -169,7 +169,7 @@ def _fragment_drift(loaded: Loaded, plan: Plan, remote: str, timeout: float) -> 
         return
     first = next(row.vip for row in plan.rows.of(FragmentRow) if row.family == "ipv4")
     name = next(name for name, vip in loaded.spec.vips.items() if first in map(str, vip.addresses))
-    detail = f"{min_fragment.NAME} is {found.now} bytes, should be {size}: NAT answers in smaller ones are lost"
+    detail = f"{min_fragment.NAME} is {found.now} bytes, should be {size}: NAT answers in smaller fragments are lost"
     yield Drift("setting", f"VIP {name}", detail, loaded.document.line(("vips", name)))
 
 
@@ -191,7 +191,7 @@ def _flow_drift(plan: Plan, todo: Changes, have: Tables) -> Iterator[Drift]:
 
 
 def _program_drift(loaded: Loaded, plan: Plan, given: str | None, timeout: float) -> Iterator[Drift]:
-    """What the extension does otherwise, by VIP. That it cannot be asked is a difference too: its VIPs may be dark."""
+    """What the extension does otherwise, by VIP. An extension that cannot be reached is a difference too."""
     from dnsteer.extension import handover  # here, since most switches do without
     from dnsteer.extension.client import Program, socket_path
 
@@ -210,7 +210,7 @@ def _program_drift(loaded: Loaded, plan: Plan, given: str | None, timeout: float
         title = at.title if at else f"VIP {d.name}" if d.key else f"extension, {d.name}"
         yield Drift(f"extension {d.kind}", title, d.detail, at.line if at else 0 if d.key else line)
     if found.loads and not found.differences and not found.faults:
-        yield Drift("extension changed", "extension", "its program is not that of the spec", line)
+        yield Drift("extension changed", "extension", "its program does not match the spec", line)
 
 
 def _about(plan: Plan, kind: str, flow: Flow, detail: str) -> Drift:

@@ -160,7 +160,7 @@ def refuse_foreign(base: db.Database, want: WantedBridge, have: db.Bridge | None
             raise SwitchError(f"{want.name} is a port of bridge {holder}, so no bridge can have that name")
     elif not have.ours and not adopt:
         raise SwitchError(
-            f"bridge {want.name} exists and is not dnsteer's: it was made by somebody else. Name another bridge in the "
+            f"bridge {want.name} exists, but dnsteer did not make it. Name another bridge in the "
             f"spec, or take it over with --adopt (its ports, flows and groups stay, its fail mode becomes {FAIL_MODE}, "
             "spanning tree ends)"
         )

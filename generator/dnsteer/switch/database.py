@@ -216,7 +216,8 @@ class Database:
                 yield txn
         except exceptions.TimeoutException:
             raise UnavailableError(
-                f"OVSDB at {self.remote} did not answer a change within {self.timeout:g} s: it has all of it or nothing"
+                f"OVSDB at {self.remote} did not confirm a change within {self.timeout:g} s: either all of it was "
+                "written or nothing"
             ) from None
         except (exceptions.OvsdbAppException, RuntimeError) as err:
             raise UnwrittenError(f"OVSDB at {self.remote} refused a change: {err}") from err
@@ -252,8 +253,8 @@ class Database:
                     return
             if time.monotonic() > deadline:
                 raise UnavailableError(
-                    f"ovs-vswitchd did not follow the database within {self.timeout:g} s; is it running? With a full disk "
-                    f"it cannot write there that it did (--timeout waits longer)"
+                    f"ovs-vswitchd did not confirm a change of OVSDB within {self.timeout:g} s; is it running? With "
+                    "a full disk it cannot confirm it there (--timeout waits longer)"
                 )
             time.sleep(_LOOK)
 
@@ -268,14 +269,14 @@ class Database:
             if failed:
                 said = "; ".join(f"{p.name}: {p.error or 'no reason given'}" for p in failed)
                 raise SwitchError(
-                    f"the switch cannot open a port: {said} (without it in the spec, the rest would work)"
+                    f"the switch cannot open a port: {said} (the rest would work without that port in the spec)"
                 )
             if not waiting:
                 return
             if time.monotonic() > deadline:
                 raise UnavailableError(
                     f"the switch did not open {', '.join(waiting)} within {self.timeout:g} s; is ovs-vswitchd running? "
-                    f"With a full disk it cannot write into OVSDB that it did (--timeout waits longer)"
+                    f"With a full disk it cannot confirm in OVSDB that it did (--timeout waits longer)"
                 )
             time.sleep(_LOOK)
 

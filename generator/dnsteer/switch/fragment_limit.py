@@ -38,8 +38,8 @@ class Smallest:
             return ""
         is_now = f"is {self.now} bytes" if self.now else f"is not known, and by default {DEFAULT} bytes"
         return (
-            f"{NAME} {is_now}, and should be {self.wanted} ({self.why}): NAT answers in smaller ones are lost; on the "
-            f"switch itself: dnsteer restore, or ovs-appctl {' '.join(setting(self.wanted))}"
+            f"{NAME} {is_now}, and should be {self.wanted} ({self.why}): NAT answers in smaller fragments are lost; "
+            f"run on the switch itself: dnsteer restore, or ovs-appctl {' '.join(setting(self.wanted))}"
         )
 
 
@@ -81,11 +81,11 @@ class Tracker:
 
     def _ask(self, words: list[str]) -> str:
         if not self._remote.startswith("unix:"):
-            raise UnavailableError(f"ovs-vswitchd's control socket is not reached by way of {self._remote}")
+            raise UnavailableError(f"ovs-vswitchd's control socket cannot be reached through {self._remote}")
         try:
             path = control_socket(self._remote)
         except UnavailableError:
-            raise UnavailableError(f"there is no control socket of an ovs-vswitchd beside {self._remote}") from None
+            raise UnavailableError(f"there is no control socket of ovs-vswitchd next to {self._remote}") from None
         try:
             with Unixctl(path, self._timeout) as control:
                 return control.run(*words)
@@ -96,5 +96,5 @@ class Tracker:
 def _found_in(text: str) -> int:
     found = _FOUND.search(text)
     if found is None:
-        raise SwitchError(f"{reading()[0]} does not tell {NAME}")
+        raise SwitchError(f"{reading()[0]} does not report {NAME}")
     return int(found[1])

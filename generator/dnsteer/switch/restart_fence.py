@@ -23,7 +23,7 @@ class RestartedError(SwitchError):
 
     def __init__(self) -> None:
         super().__init__(
-            "ovs-vswitchd was restarted meanwhile, or the bridge's groups were removed; repeat the command"
+            "ovs-vswitchd was restarted in the meantime, or the bridge's groups were removed; repeat the command"
         )
 
 

@@ -172,7 +172,7 @@ class Session:
         if number == record.number:
             raise DamagedError(
                 f"state {number}, which is applied, is not in the record of bridge {record.bridge}: its flow_tables "
-                "in OVSDB were changed by hand; an apply of the spec makes a new state"
+                "in OVSDB were changed by hand; apply the spec to record a new state"
             )
         raise SwitchError(f"there is no state {number} in the record of bridge {record.bridge}; see: dnsteer history")
 
@@ -194,7 +194,7 @@ class Session:
         while not self._rpc.call("lock", [name], self.timeout)["locked"]:
             self._rpc.call("unlock", [name], self.timeout)
             if time.monotonic() > deadline:
-                raise BusyError(f"another dnsteer is at work on bridge {bridge}; try again when it is done")
+                raise BusyError(f"another dnsteer is changing bridge {bridge}; try again when it has finished")
             time.sleep(_LOOK)
         self._lock = name
 

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from dnsteer.switch.openflow import Tables
 
 _PASSIVE = ("ptcp:", "pssl:", "punix:")
-_NORMAL_ONLY = "dnsteer's flows do not look at it: frames pass as they come, with their tags"
+_NORMAL_ONLY = "dnsteer's flows ignore it: frames keep the tags that they came with"
 OTHERS = "ports of others"
 """A setting that is no column: ports of the bridge that are not in the spec."""
 WAITS = "switch waits"
 """The kind of difference that a switch makes which forwards nothing until it is restored."""
-_SAMPLES = "every datapath flow takes samples too, which hardware may not do"
+_SAMPLES = "every datapath flow also samples packets, which hardware may not offload"
 _NAMED = ("name", "target", "targets", "type")  # the first of these columns stands for a row that is referred to
 
 
@@ -133,9 +133,9 @@ SETTINGS: tuple[Setting, ...] = (
         mend="dnsteer restore", kind=WAITS, matters=lambda value, _: value == "true",
     ),
     Setting(
-        Place.SWITCH, "other_config:flow-limit", "all clients of the spec need {needed} datapath flows: packets of "
-        "the rest take the slow way", mend="ovs-vsctl set Open_vSwitch . other_config:flow-limit={limit}", matters=_too_few,
-        numbers=_flow_limits,
+        Place.SWITCH, "other_config:flow-limit", "all clients of the spec need {needed} datapath flows: packets "
+        "without one take the slow path", mend="ovs-vsctl set Open_vSwitch . other_config:flow-limit={limit}",
+        matters=_too_few, numbers=_flow_limits,
     ),
     Setting(
         Place.SWITCH, "other_config:hw-offload", "nothing is offloaded to the NIC", default="true",
@@ -147,7 +147,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(Place.BRIDGE, "stp_enable", "spanning tree blocks ports", Level.SET, "false"),
     Setting(Place.BRIDGE, "rstp_enable", "spanning tree blocks ports", Level.SET, "false"),
-    Setting(Place.BRIDGE, "mirrors", "copies of frames leave by another port too, which hardware may not do"),
+    Setting(Place.BRIDGE, "mirrors", "frames are mirrored to another port too, which hardware may not offload"),
     Setting(Place.BRIDGE, "netflow", "each client's address and port makes a datapath flow of its own"),
     Setting(Place.BRIDGE, "sflow", _SAMPLES),
     Setting(Place.BRIDGE, "ipfix", _SAMPLES),
@@ -161,35 +161,38 @@ SETTINGS: tuple[Setting, ...] = (
         "it is the MAC address of the bridge's own port; that of the VIPs is switch.mac of the spec",
     ),
     Setting(
-        Place.BRIDGE, OTHERS, "what comes in by a port that the spec does not have is dropped",
+        Place.BRIDGE, OTHERS, "packets that come in by a port that is not in the spec are dropped",
         mend="ovs-vsctl del-port {bridge} PORT",
     ),
     Setting(
-        Place.TABLE, "flow_limit", "flows beyond it are refused, or push out others (overflow_policy): changes may fail",
+        Place.TABLE, "flow_limit", "flows beyond it are refused, or evict others (overflow_policy): changes may fail",
     ),
-    Setting(Place.TABLE, "prefixes", "datapath flows may have other masks than lint says"),
+    Setting(Place.TABLE, "prefixes", "datapath flows may have other masks than lint computes"),
     Setting(
-        Place.INTERFACE, "admin_state", "nothing passes it", Level.NAMED, "up",
+        Place.INTERFACE, "admin_state", "no packet passes it", Level.NAMED, "up",
         mend="ovs-ofctl -O OpenFlow15 mod-port {bridge} {name} up", kind="port down",
     ),
-    Setting(Place.INTERFACE, "link_state", "nothing passes it until the link is there", default="up",
-            mend="see its cable, or the device at the other end"),
-    Setting(Place.INTERFACE, "ingress_policing_rate", "kbit/s: what comes in faster is dropped", default="0"),
-    Setting(Place.INTERFACE, "ingress_policing_kpkts_rate", "1,000 packets/s: what comes in faster is dropped", default="0"),
-    Setting(Place.PORT, "qos", "what leaves faster than it allows waits or is dropped"),
+    Setting(Place.INTERFACE, "link_state", "no packet passes it until the link is up", default="up",
+            mend="check the cable and the device at the other end"),
+    Setting(Place.INTERFACE, "ingress_policing_rate", "kbit/s: input above it is dropped", default="0"),
+    Setting(
+        Place.INTERFACE, "ingress_policing_kpkts_rate", "1,000 packets/s: input above it is dropped",
+        default="0",
+    ),
+    Setting(Place.PORT, "qos", "output above its rate is queued or dropped"),
     Setting(Place.PORT, "tag", _NORMAL_ONLY),
     Setting(Place.PORT, "trunks", _NORMAL_ONLY),
     Setting(Place.PORT, "vlan_mode", _NORMAL_ONLY),
     Setting(
-        Place.OPENFLOW, "set-frags", "what becomes of fragments is not what the flows say", Level.SET, "normal",
+        Place.OPENFLOW, "set-frags", "fragments are not handled as the flows say", Level.SET, "normal",
         word="normal",
     ),
     Setting(
-        Place.OPENFLOW_PORT, "no-receive", "what comes in by it is dropped", Level.SET, "false", word="receive",
+        Place.OPENFLOW_PORT, "no-receive", "packets received on it are dropped", Level.SET, "false", word="receive",
         bit="NO_RECV",
     ),
     Setting(
-        Place.OPENFLOW_PORT, "no-forward", "what should leave by it is dropped", Level.SET, "false", word="forward",
+        Place.OPENFLOW_PORT, "no-forward", "packets sent to it are dropped", Level.SET, "false", word="forward",
         bit="NO_FWD",
     ),
 )  # fmt: skip
@@ -265,7 +268,7 @@ class Deviation:
         """What was found, what is wanted, what comes of it, and what to do."""
         verb = "are" if self.setting.name == OTHERS else "is"
         should = f", should be {self.setting.default}" if self.setting.default else ""
-        by = "dnsteer apply puts it right; or" if self.setting.level is Level.SET else "to change it"
+        by = "dnsteer apply corrects it; or" if self.setting.level is Level.SET else "to change it"
         command = self.setting.command(self.bridge, self.name, self.numbers)
         does = self.setting.does.format(**self.numbers)
         return f"{self.setting.name} {verb} {self.found or 'not set'}{should}: {does}; {by}: {command}"

@@ -24,13 +24,14 @@ EXTENSION_KEY = "dnsteer-extension"
 NAME_KEY = "dnsteer-switch"
 """external_ids key of the table Open_vSwitch: the switch's name."""
 
-STILL_BEGUN = "the record has it as under way still ({}): the first verb that can write it takes that back"
+STILL_BEGUN = "the change is still pending in the record ({}): the next command that can write the record removes it"
 """What is said where a change was not made, and that cannot be written, for the reason given."""
-REMOVED = "bridge {} was removed meanwhile"
+REMOVED = "bridge {} was removed in the meantime"
 """What is said when a bridge is gone that was there."""
 
 _ADVICE = (
-    "it was changed by hand. Nothing goes back to it; if it is what is applied, an apply of the spec makes a new state"
+    "it was changed by hand. No rollback to it is possible; if it is the applied state, apply the spec "
+    "to record a new one"
 )
 
 
@@ -86,7 +87,7 @@ class AppliedState:
         """Read external_ids. Raises DamagedError."""
         try:
             if ids["sum"] != _sum(ids):
-                raise ValueError("its sum does not fit")
+                raise ValueError("its checksum does not match")
             pools, numbers = json.loads(_unpack(ids["extension"])) if "extension" in ids else ((), ())
             return AppliedState(
                 file=ids["file"], text=_unpack(ids["spec"]), digest=ids[DIGEST_KEY], version=ids[VERSION_KEY],
@@ -202,6 +203,6 @@ class BridgeRecord:
     def _damaged(self, key: str, why: str) -> DamagedError:
         where = f"external_ids:{key} of bridge {self.bridge} in OVSDB"
         return DamagedError(
-            f"{where} is damaged ({why}): it was changed by hand. To do without it: "
+            f"{where} is damaged ({why}): it was changed by hand. To discard it: "
             f"ovs-vsctl remove bridge {self.bridge} external_ids {key}, then apply the spec"
         )

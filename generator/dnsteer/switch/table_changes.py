@@ -60,7 +60,10 @@ def refuse_blocked(flows: Iterable[Flow], have: Tables) -> None:
     blocked = [have.other[f.key] for f in flows if f.key in have.other]
     if blocked:
         shown = "; ".join(have.line(f) for f in blocked[:3])
-        raise SwitchError(f"{len(blocked)} flow(s) that are not dnsteer's stand where its flows must go: {shown}")
+        raise SwitchError(
+            f"{len(blocked)} flow(s) that are not dnsteer's have the table, priority and match of its own flows: "
+            f"{shown}"
+        )
 
 
 def changes(lines: Collection[str], groups: Iterable[Group], have: Tables) -> Changes:

@@ -19,8 +19,8 @@ def control_socket(remote: str, override: str | None = None) -> Path:
     kind, _, where = remote.partition(":")
     if kind != "unix":
         raise SwitchError(
-            f"datapath flows are read through ovs-vswitchd's control socket, and {remote} may be elsewhere: run this on "
-            "the switch itself, or name the socket: --control PATH"
+            f"datapath flows are read through ovs-vswitchd's control socket, and {remote} may be on another machine: "
+            "run this on the switch itself, or name the socket: --control PATH"
         )
     folder = Path(where).absolute().parent
     try:
@@ -30,7 +30,8 @@ def control_socket(remote: str, override: str | None = None) -> Path:
     found = [folder / f"ovs-vswitchd.{pid}.ctl"] if pid else sorted(folder.glob("*vswitchd*.ctl"))
     if len(found) != 1 or not found[0].exists():
         raise UnavailableError(
-            f"{folder}: no control socket of an ovs-vswitchd there; is it running? Else name it: --control PATH"
+            f"{folder}: no control socket of an ovs-vswitchd there; is it running? If its socket is elsewhere: "
+            "--control PATH"
         )
     return found[0]
 
