@@ -103,7 +103,7 @@ def test_lists_of_cores(text: str | None, cores: set[int] | None) -> None:
 def test_a_function_that_is_another_vendors_or_another_generations(bluefield: BlueField) -> None:
     device = bluefield.root / "sys/devices/pci0000:00" / P0
     (device / "device").write_text("0xa2d6\n")
-    one(bluefield, f"function {P0}", "missing", "bluefield-2, and the spec says bluefield-3", "switch.hardware")
+    one(bluefield, f"function {P0}", "missing", "bluefield-2, but the spec says bluefield-3", "switch.hardware")
     (device / "vendor").write_text("0x8086\n")
     one(bluefield, f"function {P0}", "missing", "vendor 0x8086", "NVIDIA")
 
@@ -139,7 +139,7 @@ def test_without_privileges_the_mode_is_read_from_the_interface(bluefield: BlueF
     bluefield.file("sys/class/net/p0/phys_switch_id", "e8ebd5182222\n")
     assert bluefield.wrong() == {}
     (bluefield.root / "sys/class/net/p0/phys_switch_id").unlink()
-    one(bluefield, f"function {P0}, eSwitch", "unknown", "devlink does not tell", "run as root")
+    one(bluefield, f"function {P0}, eSwitch", "unknown", "devlink does not show it", "run as root")
 
 
 def test_multiport_that_is_off_or_not_known(bluefield: BlueField) -> None:
@@ -205,7 +205,7 @@ def test_a_switch_that_waits_for_its_flows(bluefield: BlueField) -> None:
             "No such file",
         ),
         (RunResult(None, err="ovs-vsctl is not installed"), "unknown", "not installed"),
-        (RunResult(0, "no JSON"), "unknown", "not understood"),
+        (RunResult(0, "no JSON"), "unknown", "could not be parsed"),
     ],
 )
 def test_a_database_that_cannot_be_read(bluefield: BlueField, result: RunResult, state: str, found: str) -> None:

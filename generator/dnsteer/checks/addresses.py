@@ -59,9 +59,9 @@ def _roles(scope: Scope) -> Iterator[Finding]:
                 own = derived.address_of(backend, family)
                 if own is not None:
                     backends.setdefault(own, ("pools", name, "backends", i, family))
-    dsr = "servers hold the VIP besides an address of their own: give that one here; see {}"
+    dsr = "servers have an address of their own besides the VIP: give that address here; see {}"
     for word, advice, ours, theirs in (
-        ("a VIP's", "a VIP is no gateway; see {}", gateways, vips),
+        ("a VIP's", "a VIP cannot be a gateway; see {}", gateways, vips),
         ("a gateway's", "a gateway is the switch, not a server; see {}", backends, gateways),
         ("a VIP's", dsr, backends, vips),
     ):
@@ -99,7 +99,9 @@ def _same_backend(scope: Scope, name: str, pool: Pool, direct: bool) -> Iterator
             kinds = list(dict.fromkeys(s.split()[0] for s in shared))
             advice = "remove one of the two, or correct it"
             if kinds == ["mac"]:
-                advice = "direct server return tells backends by their MAC; a weight gives one server more queries"
+                advice = (
+                    "direct server return tells backends apart by MAC; raise a server's weight to give it more queries"
+                )
             yield scope.finding(
                 (*path, kinds[0]) if len(kinds) == 1 else path,
                 f"{', '.join(dict.fromkeys(shared))} a second time", "a server of its own for each backend of a pool",

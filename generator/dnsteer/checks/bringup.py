@@ -18,12 +18,14 @@ _NOT_OF: dict[Flavor, dict[str, str]] = {
     Flavor.OVS_DOCA: {},
     Flavor.OVS_DPDK: {},
     Flavor.OVS_NETDEV: {
-        **dict.fromkeys(_DPDK, "there is no DPDK in it: ovs-dpdk or ovs-doca"),
-        **dict.fromkeys(_ESWITCH, "software forwards all of it: ovs-doca, ovs-dpdk or ovs-kernel offload"),
+        **dict.fromkeys(_DPDK, "this flavor does not use DPDK; ovs-dpdk and ovs-doca do"),
+        **dict.fromkeys(
+            _ESWITCH, "this flavor forwards everything in software; ovs-doca, ovs-dpdk and ovs-kernel offload"
+        ),
     },
     Flavor.OVS_KERNEL: {
-        **dict.fromkeys(_DPDK, "there is no DPDK in it: ovs-dpdk or ovs-doca"),
-        "pmd_cores": "the kernel forwards, without threads of Open vSwitch: ovs-dpdk, ovs-doca or ovs-netdev",
+        **dict.fromkeys(_DPDK, "this flavor does not use DPDK; ovs-dpdk and ovs-doca do"),
+        "pmd_cores": "with this flavor the kernel forwards; only ovs-dpdk, ovs-doca and ovs-netdev have PMD threads",
     },
 }
 
@@ -36,7 +38,7 @@ def check_bringup(scope: Scope) -> Iterator[Finding]:
     flavor = scope.spec.switch.flavor
     for key, why in _NOT_OF[flavor].items():
         if key in part.model_fields_set:
-            yield scope.finding((*_AT, key), f"the key with flavor {flavor.value}", "no such key here", why)
+            yield scope.finding((*_AT, key), f"the key with flavor {flavor.value}", "no such key with this flavor", why)
     yield from _uplinks(scope, part)
     yield from _memory(scope, part)
     yield from _cores(scope, part)
@@ -90,5 +92,5 @@ def _cores(scope: Scope, part: BringUp) -> Iterator[Finding]:
     if part.main_core in seen:
         yield scope.finding(
             (*_AT, "main_core"), f"{part.main_core}, which is among pmd_cores", "a core of its own",
-            "housekeeping would hold packets up; leave it out where there is no other core",
+            "DPDK's housekeeping would delay packets; leave main_core out if there is no other core",
         )  # fmt: skip

@@ -21,7 +21,7 @@ def check_extension(scope: Scope) -> Iterator[Finding]:
         if pool.hash_fields is not None and pool.selection is not Selection.CLIENT:
             yield scope.finding(
                 ("pools", name, "hash_fields"), f"hash_fields with selection {pool.selection.value}",
-                "no hash_fields with this selection", "only selection: client hashes fields of the spec's choice",
+                "no hash_fields with this selection", "only selection: client uses hash_fields",
             )  # fmt: skip
         fields = pool.hash_fields or []
         for i, field in enumerate(fields):
@@ -45,7 +45,8 @@ def check_extension(scope: Scope) -> Iterator[Finding]:
         if not MODES[vip.forwarding].by_extension:
             what = f"selection {pool.selection.value} of pool {vip.pool}"
         yield scope.finding(
-            ("vips", name), f"{what}, and no switch.extension", "the extension, which Open vSwitch hands such packets to",
+            ("vips", name), f"{what} without switch.extension",
+            "switch.extension, since only the extension can forward these packets",
             "give switch.extension its ingress and egress port (docs/extension.md)",
         )  # fmt: skip
     yield from _places(scope, through)
@@ -66,14 +67,15 @@ def _combination(scope: Scope, name: str, vip: Vip, pool: Pool) -> Iterator[Find
     if extended and pool.selection is Selection.DP_HASH:
         yield scope.finding(
             (*base, "forwarding"), pair, "selection source-port, client or spray with this forwarding",
-            "the switch's hash does not reach the extension",
+            "the extension does not see the switch's hash",
         )  # fmt: skip
     if pool.selection is Selection.SPRAY:
         for endpoint in derived.endpoints(vip):
             if endpoint.protocol is Protocol.TCP:
                 yield scope.finding(
                     (*base, "services", endpoint.index), f"TCP port {endpoint.port} with selection spray of pool {vip.pool}",
-                    "UDP services only", "a connection's packets must stay together: give TCP a VIP with another pool; "
+                    "UDP services only",
+                    "all packets of a connection must reach one backend: give TCP a VIP with another pool; "
                     "the services of one address may be in two VIPs",
                 )  # fmt: skip
                 break
@@ -150,7 +152,7 @@ def _places(scope: Scope, through: list[tuple[str, Vip, Pool]]) -> Iterator[Find
                 yield scope.finding(
                     path, 'no "port", behind the extension of a switch with several uplinks',
                     "the uplink or port that it sits behind",
-                    "what the extension gives back does not tell by which uplink it came in",
+                    "a packet that comes back from the extension does not show by which uplink it came in",
                 )  # fmt: skip
                 continue
             place = backend.port or uplinks[0]
@@ -158,5 +160,5 @@ def _places(scope: Scope, through: list[tuple[str, Vip, Pool]]) -> Iterator[Find
             if first != place:
                 yield scope.finding(
                     (*path, "mac"), f"mac {backend.mac} behind {place}, and behind {first} elsewhere",
-                    "one place for a MAC address behind the extension", f"see {scope.where(where)}",
+                    "one uplink or port for each MAC address behind the extension", f"see {scope.where(where)}",
                 )  # fmt: skip

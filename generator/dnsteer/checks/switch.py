@@ -33,7 +33,7 @@ def _ports(scope: Scope) -> Iterator[Finding]:
             ("switch",),
             f"{count} uplinks and ports",
             f"at most {derived.MAX_PORTS}",
-            "a bridge has no more numbers for ports",
+            "OpenFlow has no more port numbers for a bridge",
         )
     for name in switch.ports:
         if name in switch.uplinks:
@@ -116,7 +116,8 @@ def _macs(scope: Scope) -> Iterator[Finding]:
     if switch.gateway_mac == switch.mac:
         yield scope.finding(
             ("switch", "gateway_mac"), f'"{switch.mac}", the same as switch.mac', "a MAC address of its own",
-            "the destination MAC tells answers from queries; leave it out for mac with its lowest bit flipped",
+            "the switch tells answers from queries by destination MAC; leave gateway_mac out to get mac with its "
+            "lowest bit flipped",
         )  # fmt: skip
     others: list[tuple[Path, str]] = [
         (("switch", "uplinks", name, "next_hop"), up.next_hop) for name, up in switch.uplinks.items() if up.next_hop

@@ -28,7 +28,7 @@ def _ports(scope: Scope) -> Iterator[Finding]:
         if name not in used:
             yield scope.finding(
                 ("switch", "ports", name), "a port that no backend uses", f"a backend with port: {name}",
-                "a backend without port is asked by the uplink that the query came in by", "ports that no backend uses",
+                "queries to a backend without port leave by the uplink that they came in by", "ports that no backend uses",
             )  # fmt: skip
 
 
@@ -83,8 +83,8 @@ def _extension(scope: Scope) -> Iterator[Finding]:
             yield scope.finding(
                 ("vips", name, "forwarding"), f"{vip.forwarding.value}, and links of {mtu} bytes ({said})",
                 f"links of at least {USUAL_MTU + more} bytes from the switch to the backends of pool {vip.pool}",
-                f"tunnels make queries {more} bytes longer, and what is longer than the link is lost: full segments of "
-                "TCP are; queries over UDP never are that long",
+                f"tunnels make queries {more} bytes longer, and packets above the links' MTU are lost: full TCP "
+                "segments are that long, queries over UDP never are",
                 "VIPs whose tunnels make packets longer than the links",
             )  # fmt: skip
 

@@ -11,7 +11,7 @@ from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.lint import Accept
 from dnsteer.spec.schema_errors import near
 
-NOTHING_TO_ACCEPT = Code("DNS050", Severity.WARNING, "A finding is accepted that does not occur")
+NOTHING_TO_ACCEPT = Code("DNS050", Severity.WARNING, "An accepted finding does not occur")
 
 
 def mark_accepted(
@@ -42,7 +42,7 @@ def mark_accepted(
             out.append(LintFinding(NOTHING_TO_ACCEPT, path, line, text, advice))
         elif own_flavor and i not in used:
             place = f" at {entry.at}" if entry.at else ""
-            text = f"{entry.code}{place} is accepted but was not found"
+            text = f"{entry.code}{place} is accepted, but lint does not find it"
             out.append(LintFinding(NOTHING_TO_ACCEPT, path, line, text, "remove the entry"))
     return out
 

@@ -16,9 +16,9 @@ from dnsteer.plan.extension.pipes import counters_of, entries, pipes_of
 from dnsteer.spec.errors import Path
 from dnsteer.spec.model.spec import Flavor, Switch
 
-EXTENSION = Code("DNS060", Severity.NOTE, "The extension does this, and lint cannot judge it")
-ESWITCH_TWICE = Code("DNS061", Severity.NOTE, "Packets pass the eSwitch twice, and the extension between")
-TRANSLATED_FRAGMENTS = Code("DNS062", Severity.NOTE, "Fragments of answers to translate are dropped")
+EXTENSION = Code("DNS060", Severity.NOTE, "The extension does this, so lint cannot judge it")
+ESWITCH_TWICE = Code("DNS061", Severity.NOTE, "Packets pass the eSwitch twice, with the extension in between")
+TRANSLATED_FRAGMENTS = Code("DNS062", Severity.NOTE, "Fragments of answers that need translation are dropped")
 NO_FUNCTIONS = Code("DNS063", Severity.WARNING, "The extension has no scalable functions here")
 
 _AT: Path = ("switch", "extension")
@@ -115,7 +115,7 @@ def _without_functions(context: LintContext) -> Iterator[LintFinding]:
             yield context.finding(NO_FUNCTIONS, _AT, text, "flavor: ovs-doca")
         return
     for key, name in _not_representors(switch, flavor):
-        text = f"port {name} names a device that is not a representor: there is no scalable function behind it"
+        text = f"port {name} names a device that is not a representor, so it leads to no scalable function"
         yield context.finding(NO_FUNCTIONS, (*_AT, key), text, "options: {dpdk-devargs: 'PCI,representor=sf[N]'}")
 
 

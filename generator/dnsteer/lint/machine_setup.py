@@ -12,7 +12,7 @@ from dnsteer.spec.model.spec import Flavor
 
 HASH_AND_CONNTRACK = Code("DNS015", Severity.WARNING, "dp-hash and connection tracking on one switch")
 WITHOUT_TRACKING = Code("DNS017", Severity.NOTE, "dp-hash is offloaded only without tracked connections")
-ONE_ESWITCH = Code("DNS018", Severity.NOTE, "Offload between uplinks rests on a multiport eSwitch")
+ONE_ESWITCH = Code("DNS018", Severity.NOTE, "Offload between uplinks needs a multiport eSwitch")
 
 
 @finder(HASH_AND_CONNTRACK, WITHOUT_TRACKING, ONE_ESWITCH, hardware=True)

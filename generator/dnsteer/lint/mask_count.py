@@ -32,11 +32,10 @@ def mask_count(context: LintContext) -> Iterator[LintFinding]:
     first = {mask_of_match(j.flow.match): j for j in reversed(examination.judged) if isinstance(j.flow, DatapathFlow)}
     strays = [(mask, judged) for mask, judged in first.items() if not bound.allows(mask)]
     for mask, judged in strays:
-        text = (
-            f"a mask that was not computed: {show(mask)} (Open vSwitch {examination.ovs}): {judged.flow.text[:_SHOWN]}"
-        )
+        about = f"{show(mask)} (Open vSwitch {examination.ovs})"
+        text = f"a mask that lint did not compute: {about}: {judged.flow.text[:_SHOWN]}"
         yield context.finding(MASK_BOUND_WRONG, SWITCH, text, "please report this flow", [judged])
     if not strays and examination.masks > bound.total:
-        counts = f"{examination.masks} masks were seen and at most {bound.total} were computed"
+        counts = f"{examination.masks} masks were seen, but lint computed at most {bound.total}"
         text = f"{counts} (Open vSwitch {examination.ovs})"
         yield context.finding(MASK_BOUND_WRONG, SWITCH, text, "please report this")

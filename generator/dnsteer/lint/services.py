@@ -89,7 +89,7 @@ def _service_problems(
         yield _Problem(_code_of(owner, bad), vip, why, _advice(examination, owner, bad), bad)
     if unknown:
         because = join_reasons(reasons_of(unknown))
-        why = f"whether hardware takes {_some(examination, unknown, judged)} is not published: {because}"
+        why = f"nobody has published whether hardware takes {_some(examination, unknown, judged)}: {because}"
         yield _Problem(UNKNOWN, vip, why, _measure(examination, owner, unknown), unknown)
     if path.passes > 1 and not path.hops:
         hashed = path.selection == "dp-hash"
@@ -137,7 +137,7 @@ def _too_many(
     if part is not None:
         what = f"queries to the extension and {part.returned} backends behind it"
     what += f" at {uplinks} uplinks" if uplinks > 1 else ""
-    text = f"{count} datapath flows for {what}" + (f"; what multiplies: {', '.join(many)}" if many else "")
+    text = f"{count} datapath flows for {what}" + (f"; multiplied by: {', '.join(many)}" if many else "")
     advice = "use fewer routers per switch" + ("" if hashed else ", or fewer slots")
     yield _Problem(RULES, vip, text, advice, tuple(judged[:1]))
 
@@ -151,7 +151,7 @@ def _widths(examination: Examination, judged: JudgedFlow) -> tuple[str, tuple[Re
     first = ", ".join(_PORTS.get(f.key, f.key) for f in judged.judgement.parts[0].fields if size_of(f.key, f.bits))
     text = (
         f"a match of {judged.judgement.match_bytes} bytes ({sizes}), and a rule holds {most.value}: it becomes "
-        f"{len(judged.judgement.parts)} rules one after the other, of which the first ({first}) is shared"
+        f"{len(judged.judgement.parts)} rules in a row, the first of which ({first}) is shared"
     )
     return text, (Reason("limit", "match_bytes_per_rule", "yes", most.note, most.source, most.certainty),)
 

@@ -28,8 +28,10 @@ from dnsteer.plan.extension.program import Extension
 from dnsteer.plan.plan import Plan
 from dnsteer.tables.vip import ServiceRow
 
-_NOT_RUN = "none of it has run on a BlueField; its parts are in public programs or documents, but nowhere together"
-_NOT_SHOWN = "no public program shows the translation of answers, from IPv6 to IPv4"
+_NOT_RUN = (
+    "it has never run on a BlueField; public programs and documents show its parts, but never all of them together"
+)
+_NOT_SHOWN = "no public program shows how answers are translated from IPv6 to IPv4"
 WORST_FIRST: tuple[Verdict, ...] = ("no", "partial", "unknown", "yes")
 Pairs = Sequence[tuple[DatapathFlow, Judgement]]
 
@@ -147,7 +149,7 @@ def program_json(plan: Plan) -> dict[str, Any] | None:
         "egress": part.egress.name,
         "offload": "unknown",
         "certainty": "unknown",
-        "about": f"Open vSwitch does not do the program's work, so it is not judged; {untested_text_of(part)}",
+        "about": f"this is the program's work and not Open vSwitch's, so it is not judged; {untested_text_of(part)}",
         "pipes": [{"name": pipe.name, "entries": pipe.entries} for pipe in pipes],
         "entries": entries(pipes),
         "counters": counters_of(part),

@@ -111,7 +111,7 @@ def parse_document(name: str, text: str) -> Document:
 
 def _control(character: str, line: int) -> Finding:
     what = unicodedata.name(character, "a control character").lower()
-    hint = "this is no text file" if character == "\0" else "remove it; it cannot be seen, but it is there"
+    hint = "this is not a text file" if character == "\0" else "remove it; it is invisible, but it is in the file"
     return Finding(line, (), f"U+{ord(character):04X} ({what})", "text without invisible control characters", hint)
 
 

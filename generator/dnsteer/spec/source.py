@@ -94,6 +94,6 @@ def _read_pipe(pipe: int, most: int) -> bytes:
             break
         opened = opened or bool(chunk)
         if not opened and time.monotonic() > until:
-            hint = "start what writes it first, or give it on standard input, as -"
+            hint = "start the program that writes to it first, or give the spec on standard input, as -"
             raise UnreadableError(f"a pipe that nobody writes to ({PATIENCE:g} s waited)", hint)
     return bytes(data)

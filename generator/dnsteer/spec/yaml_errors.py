@@ -13,7 +13,7 @@ from dnsteer.spec.errors import Finding
 _MEANING: tuple[tuple[str, str, str], ...] = (
     (
         "mapping values are not allowed",
-        'a ": " where none can be',
+        'a ": " where none is allowed',
         'compare the indentation with the lines above; put quotes around a value that holds ": "',
     ),
     (
@@ -24,7 +24,7 @@ _MEANING: tuple[tuple[str, str, str], ...] = (
     (
         "did not find expected key",
         "a line that does not fit the mapping around it",
-        "compare the indentation with the lines above, from line {start} on; look for a quote or bracket too many",
+        "compare the indentation with the lines above, from line {start} on; look for an extra quote or bracket",
     ),
     (
         "did not find expected '-' indicator",
@@ -44,7 +44,7 @@ _MEANING: tuple[tuple[str, str, str], ...] = (
     (
         "did not find expected node content",
         "no value where one must be",
-        'look for a "[", "{" or "," too many; put quotes around an address that begins with ":", such as "::1"',
+        'look for an extra "[", "{" or ","; put quotes around an address that begins with ":", such as "::1"',
     ),
     ("found unexpected ':'", 'a value that ends in ":"', 'put quotes around it, as in "2001:db8::"'),
     (

@@ -56,7 +56,10 @@ def _device(machine: Machine, setup: Setup, name: str, folder: str) -> Item:
     what = kind.value if kind else f"vendor {vendor}, device {device}"
     if vendor != _NVIDIA:
         return Item(
-            name, "missing", f"{what}, driver {driver}", "NVIDIA's NICs only have this eSwitch: other PCI address?"
+            name,
+            "missing",
+            f"{what}, driver {driver}",
+            "only NVIDIA's NICs have this eSwitch: is the PCI address right?",
         )
     if driver != "mlx5_core":
         return Item(
@@ -64,7 +67,7 @@ def _device(machine: Machine, setup: Setup, name: str, folder: str) -> Item:
         )
     wanted = setup.switch.hardware
     if wanted is not None and kind is not None and kind is not wanted:
-        return Item(name, "missing", f"{what}, and the spec says {wanted.value}", "correct switch.hardware")
+        return Item(name, "missing", f"{what}, but the spec says {wanted.value}", "correct switch.hardware")
     return Item(name, "ok", f"{what}, driver {driver}")
 
 
@@ -73,14 +76,14 @@ def _iommu(machine: Machine, setup: Setup, name: str, folder: str) -> Item:
     if setup.flavor is Flavor.OVS_KERNEL:
         return Item(name, "ok", "as the kernel has it")
     if not machine.exists(f"{folder}/iommu_group"):
-        return Item(name, "ok", "none in the way")
+        return Item(name, "ok", "no IOMMU")
     kind = machine.text(f"{folder}/iommu_group/type")
     if kind == "identity":
         return Item(name, "ok", "passed through")
     if kind is None:
         return Item(name, "unknown", f"{folder}/iommu_group/type cannot be read")
     todo = "on the kernel's command line: iommu.passthrough=1 (Arm), iommu=pt (x86); NVIDIA's DPF sets it"
-    return Item(name, "missing", f"every access to memory is translated ({kind})", todo)
+    return Item(name, "missing", f"the IOMMU translates every memory access ({kind})", todo)
 
 
 def _eswitch(machine: Machine, address: str, uplink: str) -> Item:
@@ -92,13 +95,13 @@ def _eswitch(machine: Machine, address: str, uplink: str) -> Item:
         number = machine.text(f"/sys/class/net/{uplink}/phys_switch_id")
         if not machine.exists(f"/sys/class/net/{uplink}"):
             return Item(
-                name, "unknown", f"devlink does not tell, and there is no network interface {uplink}", "run as root"
+                name, "unknown", f"devlink does not show it, and there is no network interface {uplink}", "run as root"
             )
         if number is None and machine.exists(f"/sys/class/net/{uplink}/phys_switch_id"):
-            return Item(name, "missing", f"{uplink} is no port of an eSwitch: not in switchdev mode", _SCRIPT)
+            return Item(name, "missing", f"{uplink} is not a port of an eSwitch: it is not in switchdev mode", _SCRIPT)
         mode = "switchdev" if number else None
     if mode is None:
-        return Item(name, "unknown", "devlink does not tell", "run as root, with iproute2 installed")
+        return Item(name, "unknown", "devlink does not show it", "run as root, with iproute2 installed")
     return Item(name, "ok", mode) if mode == "switchdev" else Item(name, "missing", f"mode {mode}", _SCRIPT)
 
 
@@ -131,7 +134,9 @@ def _scalable(machine: Machine, setup: Setup, functions: dict[str, str]) -> Iter
     for wanted in setup.eswitch.scalable:
         name = f"scalable function {wanted.number} of {wanted.uplink}"
         if not isinstance(ports, dict):
-            yield Item(name, "unknown", result.err or "devlink does not tell", "run as root, with iproute2 installed")
+            yield Item(
+                name, "unknown", result.err or "devlink does not show it", "run as root, with iproute2 installed"
+            )
             continue
         at = f"pci/{addresses.get(wanted.uplink, '')}/"
         there = [key for key, port in ports.items() if key.startswith(at) and port.get("sfnum") == wanted.number]
@@ -146,7 +151,7 @@ def _offload(machine: Machine, setup: Setup) -> Iterator[Item]:
         found = re.search(r"^hw-tc-offload: (\S+)", result.out, re.M)
         name = f"port {port.name}, hw-tc-offload"
         if not result.ok or found is None:
-            yield Item(name, "unknown", result.err or "ethtool does not tell", "install ethtool; is the port there?")
+            yield Item(name, "unknown", result.err or "ethtool does not show it", "install ethtool; is the port there?")
         else:
             yield Item(name, "ok", "on") if found[1] == "on" else Item(name, "missing", found[1], _SCRIPT)
 

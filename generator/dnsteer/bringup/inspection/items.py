@@ -79,8 +79,8 @@ def _bluefield(machine: Machine, setup: Setup) -> Iterator[Item]:
 
 def _units(machine: Machine) -> Iterator[Item]:
     if not machine.exists("/run/systemd/system"):
-        todo = "see to it otherwise that bringup.sh and dnsteer restore run at boot"
-        yield Item("systemd units", "unknown", "systemd does not run here", todo)
+        todo = "make sure by other means that bringup.sh and dnsteer restore run at boot"
+        yield Item("systemd units", "unknown", "systemd is not running here", todo)
         return
     yield _boot_unit(machine)
     gone = [name for name in _RESTORING if not machine.exists(name)]

@@ -79,7 +79,9 @@ def _cores(machine: Machine, setup: Setup) -> Iterator[Item]:
         return
     alone = cores_in(machine.text("/sys/devices/system/cpu/isolated")) or set()
     shared = [core for core in setup.part.pmd_cores if core not in alone]
-    others = f"; {', '.join(map(str, shared))} not isolated (isolcpus), so that others may run there" if shared else ""
+    others = (
+        f"; {', '.join(map(str, shared))} not isolated (isolcpus), so other processes may run there" if shared else ""
+    )
     yield Item("cores", "ok", ", ".join(map(str, wanted)) + others)
 
 

@@ -43,7 +43,7 @@ def _program(machine: Machine, setup: Setup, running: Mapping[str, Any]) -> Iter
     result = machine.run(["ovs-vswitchd", "--version"])
     found = re.search(r"^ovs-vswitchd \(.*\) (\S+)", result.out, re.M)
     if not result.ok or found is None:
-        yield Item("Open vSwitch", "missing", result.err or "it does not tell its version", "install Open vSwitch")
+        yield Item("Open vSwitch", "missing", result.err or "it does not report its version", "install Open vSwitch")
         return
     yield Item("Open vSwitch", "ok", found[1])
     for library, flavors, todo in (
@@ -87,7 +87,7 @@ def _rows(machine: Machine, remote: str, table: str, *columns: str) -> tuple[Row
         value = json.loads(result.out)
         rows = [{h: _plain(v) for h, v in zip(value["headings"], row, strict=True)} for row in value["data"]]
     except (ValueError, KeyError, TypeError):
-        return None, Item(name, "unknown", "ovs-vsctl says what is not understood")
+        return None, Item(name, "unknown", "the output of ovs-vsctl could not be parsed")
     return rows, Item(name, "ok", remote)
 
 
@@ -115,7 +115,7 @@ def _settings(setup: Setup, row: Mapping[str, Any]) -> Iterator[Item]:
 def _started(machine: Machine, setup: Setup, row: Mapping[str, Any], remote: str) -> Iterator[Item]:
     if "dnsteer-restart" in row["external_ids"]:
         todo = "systemctl restart openvswitch-switch: it interrupts forwarding"
-        yield Item("running settings", "missing", "ovs-vswitchd runs with the settings of before", todo)
+        yield Item("running settings", "missing", "ovs-vswitchd still runs with the earlier settings", todo)
     if setup.flavor in (Flavor.OVS_DPDK, Flavor.OVS_DOCA):
         yield _initialized("DPDK", row.get("dpdk_initialized"))
     if setup.flavor is Flavor.OVS_DOCA:  # the column is NVIDIA's
@@ -134,13 +134,13 @@ def _fragments(machine: Machine, size: int, remote: str) -> Item:
     folder = str(PurePosixPath(where).parent)
     process = machine.number(f"{folder}/ovs-vswitchd.pid") if kind == "unix" else None
     if process is None:
-        return Item(name, "unknown", "no running ovs-vswitchd is found beside the database", todo)
+        return Item(name, "unknown", "no running ovs-vswitchd was found next to the database", todo)
     result = machine.run(
         ["ovs-appctl", "--timeout=5", "-t", f"{folder}/ovs-vswitchd.{process}.ctl", *min_fragment.reading()]
     )
     found = re.search(r"min v4 frag size: (\d+)", result.out)
     if not result.ok or found is None:
-        message = result.err.splitlines()[-1] if result.err else "ovs-appctl says what is not understood"
+        message = result.err.splitlines()[-1] if result.err else "the output of ovs-appctl could not be parsed"
         return Item(name, "unknown", message, "is there a bridge, and is this run as root?")
     if int(found[1]) == size:
         return Item(name, "ok", f"{size} bytes")
@@ -191,7 +191,7 @@ def _port(port: str, kind: str, options: dict[str, str], mtu: int | None, have: 
     if wrong:
         return Item(name, "missing", "; ".join(wrong), _BRIDGE)
     if have["error"]:
-        return Item(name, "missing", str(have["error"]), "see that its device is there, then run 40-bridge.sh")
+        return Item(name, "missing", str(have["error"]), "check that its device is present, then run 40-bridge.sh")
     if not isinstance(have["ofport"], int) or have["ofport"] < 0:
         todo = "is ovs-vswitchd running? its log: /var/log/openvswitch/ovs-vswitchd.log"
         return Item(name, "missing", "is not open", todo)

@@ -76,7 +76,7 @@ class Hugepages(Part):
 class ScalableFunction(Part):
     """A scalable function (SF) of an uplink's physical function: a port for a program beside Open vSwitch."""
 
-    uplink: Interface = Field(description="The uplink whose physical function it is made on.")
+    uplink: Interface = Field(description="The uplink on whose physical function it is created.")
     number: Annotated[int, whole(0, 65535), bounds(0, 65535)] = Field(
         description="Its number (`sfnum`), unique on that physical function."
     )
@@ -84,7 +84,7 @@ class ScalableFunction(Part):
     trust: bool = Field(
         default=False,
         strict=True,
-        description="Whether it may program the hardware itself, as a DOCA Flow program does.",
+        description="Whether it may program the hardware itself, as a DOCA Flow program must.",
     )
 
 
@@ -106,12 +106,12 @@ class BringUp(Part):
     hugepages: Hugepages | None = Field(default=None, description="Huge pages, for DPDK.")
     memory: list[Annotated[int, whole(0, MAX_MEMORY), bounds(0, MAX_MEMORY)]] = Field(
         default_factory=list,
-        description="Memory of huge pages that Open vSwitch takes at its start, in MB, on each NUMA node from node 0. Left "
-        "out: with ovs-dpdk what the packet buffers of the MTU take, on node 0; with ovs-doca as it needs.",
+        description="Huge-page memory that Open vSwitch takes when it starts, in MB, for each NUMA node from node 0. Left "
+        "out: with ovs-dpdk as much as packet buffers for the MTU take, on node 0; with ovs-doca as needed.",
     )
     pmd_cores: list[Core] = Field(
         default_factory=list,
-        description="Cores that do nothing but forward in software (PMD threads). Left out: one for each NUMA node, which "
+        description="Cores that only forward in software (PMD threads). Left out: one for each NUMA node, which "
         "Open vSwitch chooses.",
     )
     main_core: Core | None = Field(

@@ -34,23 +34,23 @@ class ExtensionPort(Device):
     device: Name | None = Field(
         default=None,
         examples=["enp3s0f0s8"],
-        description="The function's network or RDMA device, as the extension sees it. Left out: the name of the port.",
+        description="The function's network or RDMA device, as the extension sees it. Left out: the port's name.",
     )
 
 
 class Budgets(Part):
-    """What the extension reserves in hardware when it starts. A changed budget needs its restart."""
+    """What the extension reserves in hardware when it starts. After a change the extension must be restarted."""
 
     vips: Annotated[int, whole(1, MAX_VIPS), bounds(1, MAX_VIPS)] = Field(
         default=256, description="Services (addresses times protocols and ports)."
     )
     slots: Annotated[int, whole(1, MAX_SLOTS), bounds(1, MAX_SLOTS)] = Field(
         default=65_536,
-        description="Slots of all services, each with a counter. A service that changes how it selects or forwards is there "
-        "twice for a moment.",
+        description="Slots of all services, each with a counter. A service whose selection or forwarding changes is counted "
+        "twice during the change.",
     )
     backends: Annotated[int, whole(1, MAX_TUNNELS), bounds(1, MAX_TUNNELS)] = Field(
-        default=4096, description="Tunnels and translations: one for each backend and IP version inside."
+        default=4096, description="Tunnels and translations: one for each backend and inner IP version."
     )
 
 
@@ -58,15 +58,17 @@ class Extension(Part):
     """The extension, `dnsteer-ext`: Open vSwitch sends it the packets of the VIPs that need it, and takes them back."""
 
     ingress: ExtensionPort = Field(
-        description="By which queries go to the extension, and translated answers come back."
+        description="Port by which queries go to the extension, and translated answers come back."
     )
-    egress: ExtensionPort = Field(description="By which queries come back, and answers to translate go to it.")
+    egress: ExtensionPort = Field(
+        description="Port by which queries come back from the extension, and answers that need translation go to it."
+    )
     ipv4: IPv4 | None = Field(default=None, description="Source address of tunnels over IPv4.")
     ipv6: IPv6 | None = Field(default=None, description="Source address of tunnels over IPv6.")
     control: SocketPath = Field(
         default="/run/dnsteer-ext/control.sock", description="Control socket of the running program."
     )
-    budgets: Budgets = Field(default_factory=Budgets, description="What it reserves in hardware.")
+    budgets: Budgets = Field(default_factory=Budgets, description="Entries that it reserves in hardware.")
 
 
 def _field(value: Any) -> str:

@@ -59,6 +59,6 @@ class Lint(Part):
     accept: list[Accept] = Field(default_factory=list, description="Findings that are accepted.")
     masks: Annotated[int, whole(1, 65536), bounds(1, 65536)] = Field(
         default=MASKS,
-        description="The most masks that hostile traffic may make of the tables. Software looks them up one after "
+        description="The most masks that hostile traffic may make of the tables. Software looks masks up one after "
         "another, and hardware has a table for each.",
     )

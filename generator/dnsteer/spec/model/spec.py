@@ -129,7 +129,7 @@ class Interfaces(Device):
 
     answers: Interface | None = Field(
         default=None,
-        description="Uplink by which answers that come in here leave. Left out: this uplink when it has a next hop, "
+        description="Uplink by which answers that come in here leave. Left out: this uplink if it has a next hop, "
         "else the first uplink that has one.",
     )
 
@@ -153,12 +153,13 @@ class Switch(Part):
 
     name: Name | None = Field(
         default=None,
-        description="Name of the switch that this spec is for. The first `apply` names the switch so; from then on a spec "
-        "with another name, or none, is refused.",
+        description="Name of the switch that this spec is for. The first `apply` gives the switch this name; from then on "
+        "a spec with another name, or none, is refused.",
     )
-    flavor: Flavor = Field(description="Which Open vSwitch runs the bridge; it decides what can be offloaded.")
+    flavor: Flavor = Field(description="Which Open vSwitch runs the bridge; this decides what can be offloaded.")
     hardware: Hardware | None = Field(
-        default=None, description="What forwards what is offloaded, for `dnsteer capacity`. Left out: not said."
+        default=None,
+        description="The card that forwards offloaded packets, for `dnsteer capacity`. Left out: none is named.",
     )
     link_gbps: Annotated[int, whole(1, 800), bounds(1, 800)] | None = Field(
         default=None,
@@ -168,11 +169,11 @@ class Switch(Part):
     bridge: Interface = Field(
         examples=["br-dns"], description="Name of the bridge. `dnsteer` creates it and owns its settings."
     )
-    mac: Mac = Field(description="The balancer's MAC address: the VIPs are at this address for the routers.")
+    mac: Mac = Field(description="The balancer's MAC address: routers send queries for the VIPs to it.")
     gateway_mac: Mac | None = Field(
         default=None,
-        description="MAC address of the virtual gateways. A second address of its own, because the destination MAC is "
-        "what tells answers from queries. Left out: `mac` with the lowest bit flipped.",
+        description="MAC address of the virtual gateways. It must differ from `mac`, because the switch tells answers from "
+        "queries by the destination MAC. Left out: `mac` with its lowest bit flipped.",
     )
     gateways: list[IPAny] = Field(
         default_factory=list,
@@ -181,8 +182,8 @@ class Switch(Part):
     )
     vlans: Literal["untagged", "any"] = Field(
         default="untagged",
-        description="Which frames VIPs and gateways are there for. `untagged`: those without a VLAN ID (a tag that has a "
-        "priority alone does not count); what has one is dropped, ARP requests too. `any`: those of every VLAN, each with "
+        description="Which frames VIPs and gateways answer. `untagged`: frames without a VLAN ID (a tag that has only a "
+        "priority does not count); frames with one are dropped, ARP requests too. `any`: frames of every VLAN, each with "
         "its tag.",
     )
     uplinks: Annotated[dict[Interface, Annotated[Uplink, MayBeEmpty()]], Field(min_length=1), ByName()] = Field(
@@ -202,17 +203,19 @@ class Switch(Part):
 class Backend(Part):
     """A DNS server."""
 
-    name: Name = Field(examples=["ns1"], description="Name, unique in the pool; the slots are assigned by it.")
+    name: Name = Field(examples=["ns1"], description="Name, unique in the pool; slots are assigned by this name.")
     ipv4: IPv4 | None = Field(default=None, description="Its IPv4 address; without it, it takes no IPv4 queries.")
     ipv6: IPv6 | None = Field(default=None, description="Its IPv6 address; without it, it takes no IPv6 queries.")
-    mac: Mac = Field(description="Its MAC address, or that of the router towards it (not with DSR).")
+    mac: Mac = Field(description="Its MAC address, or that of the router on the way to it (not with DSR).")
     port: Interface | None = Field(
         default=None,
         description="Port or uplink that it sits behind. Left out: the uplink that the query came in by (one-armed).",
     )
-    weight: Weight = Field(default=1, description="Its share of the queries, relative to the other weights; 0: none.")
+    weight: Weight = Field(
+        default=1, description="Its share of the queries, relative to the weights of the other backends; 0: no queries."
+    )
     state: State = Field(
-        default=State.UP, description="`down` hands its slots, and only these, to the other backends of the pool."
+        default=State.UP, description="`down` moves its slots, and only these, to the other backends of the pool."
     )
 
 
@@ -222,19 +225,19 @@ class Pool(Part):
     selection: Selection = Field(
         default=Selection.SOURCE_PORT,
         description="How a packet finds its slot. `source-port`: bits of the client's source port, one datapath pass. "
-        "`dp-hash`: the switch's hash of the 5-tuple, two passes. By the extension: `client`: a hash of `hash_fields`, so "
+        "`dp-hash`: the switch's hash of the 5-tuple, two passes. With the extension: `client`: a hash of `hash_fields`, so "
         "that a client stays with its backend; `spray`: another slot for each packet (UDP only).",
     )
     hash_fields: HashFields | None = Field(default=None, description="What `client` hashes. Left out: `[src_ip]`.")
     slots: Slots | None = Field(
         default=None,
-        description="Number of slots, a power of two: that many hardware rules for each service. Left out: 256 "
-        "(16 for `dp-hash` with ovs-doca). A changed number moves most clients.",
+        description="Number of slots, a power of two; each service takes that many hardware rules. Left out: 256 "
+        "(16 for `dp-hash` with ovs-doca). Changing the number moves most clients.",
     )
     on_all_down: Literal["keep", "drop"] = Field(
         default="keep",
-        description="What happens when no backend is left: `keep` leaves the slots as they were before the last one went, "
-        "`drop` drops the queries, so that clients turn to another server at once.",
+        description="What happens when no backend is left: `keep` leaves the slots as they were before the last one left, "
+        "`drop` drops the queries, so that clients try another server at once.",
     )
     backends: Annotated[list[Backend], Field(min_length=1)] = Field(description="The DNS servers.")
 
@@ -253,14 +256,14 @@ class Vip(Part):
     forwarding: Forwarding = Field(
         default=Forwarding.DSR,
         description="`dsr`: rewrite the destination MAC; the backends own the VIP and answer by themselves. "
-        "`nat`: rewrite the destination address too, and the source of the answers, which pass the switch. By the "
-        "extension: `ipip`: put the packet into one to the backend's address (IPv4 or IPv6, whichever the VIP is); the "
-        "backends take it out, own the VIP and answer by themselves. `siit`: an IPv4 VIP of backends that have IPv6 only; "
-        "both directions are translated.",
+        "`nat`: rewrite the destination address too, and the source of the answers, which pass the switch. With the "
+        "extension: `ipip`: encapsulate the packet in one to the backend's address (IPv4 or IPv6, whatever the VIP's "
+        "family); the backends decapsulate it, own the VIP and answer by themselves. `siit`: an IPv4 VIP of backends that "
+        "have IPv6 only; both directions are translated.",
     )
     fragments: Literal["restore", "drop"] = Field(
         default="restore",
-        description="NAT only: what happens to fragments of large UDP answers. `restore`: they too get the VIP as their "
+        description="NAT only: what happens to fragments of large UDP answers. `restore`: they get the VIP as their "
         "source (IPv4 through the switch's connection tracker, which reassembles). `drop`: no connection tracking at all.",
     )
     echo: bool = Field(default=True, strict=True, description="Answer ICMP and ICMPv6 echo requests to the VIP.")
@@ -277,4 +280,4 @@ class Spec(Part):
     switch: Switch = Field(description="The switch and its ports.")
     pools: Annotated[dict[Name, Pool], Field(min_length=1), ByName()] = Field(description="Pools of backends, by name.")
     vips: Annotated[dict[Name, Vip], Field(min_length=1), ByName()] = Field(description="Virtual addresses, by name.")
-    lint: Lint = Field(default_factory=Lint, description="What is said to `dnsteer lint`.")
+    lint: Lint = Field(default_factory=Lint, description="Settings of `dnsteer lint`.")
