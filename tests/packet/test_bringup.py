@@ -178,7 +178,7 @@ def test_others_bridges_and_ports_are_left_alone(scripts: Scripts) -> None:
     scripts.switch.vsctl("del-br", "br-dns", "--", "add-br", "br-dns")
     code, _, said = scripts.run("40-bridge.sh")
     assert code == 1
-    assert "bridge br-dns exists, but dnsteer did not make it" in said
+    assert "bridge br-dns exists and is not dnsteer's" in said
     code, _, said = scripts.run("teardown.sh", "--yes")
     assert code == 1
     assert "nothing was changed" in said

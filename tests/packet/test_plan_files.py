@@ -71,7 +71,7 @@ def test_it_does_what_the_plan_said(applied: Switch, plan: Path) -> None:
 
 def test_a_plan_is_applied_once(applied: Switch, plan: Path) -> None:
     assert on(applied)("apply", "--plan", plan).code == 0
-    refused(applied, plan, "moved on", "dnsteer plan")
+    refused(applied, plan, "has changed since", "dnsteer plan")
 
 
 def test_a_plan_with_nothing_to_do(applied: Switch, tmp_path: Path) -> None:
