@@ -1,19 +1,16 @@
-"""A lint finding, its code, and the finder function that yields it: the types that every finder module uses."""
+"""A lint finding and its code."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from importlib import resources
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dnsteer.offload.judge import Reason
 from dnsteer.spec.errors import Path, show_path
-
-if TYPE_CHECKING:
-    from dnsteer.lint.context import LintContext
 
 
 class Severity(str, Enum):
@@ -78,32 +75,6 @@ class LintFinding:
             "flows": list(self.flows),
             "accepted": self.accepted,
         }
-
-
-Find = Callable[["LintContext"], Iterator[LintFinding]]
-
-
-@dataclass(frozen=True)
-class Finder:
-    """A finder function and the codes that it may yield. *hardware*: it runs only if the profile has hardware."""
-
-    find: Find
-    codes: tuple[Code, ...]
-    hardware: bool = False
-
-    def __call__(self, context: LintContext) -> Iterator[LintFinding]:
-        """Yield the function's findings. Raises ValueError for a finding with a code that it does not declare."""
-        if self.hardware and not context.profile.hardware:
-            return
-        for finding in self.find(context):
-            if finding.code not in self.codes:
-                raise ValueError(f"{self.find.__name__} does not declare {finding.code.code}")
-            yield finding
-
-
-def finder(*codes: Code, hardware: bool = False) -> Callable[[Find], Finder]:
-    """Declare a function as the finder of *codes*; lint/run.py lists all finders."""
-    return lambda find: Finder(find, codes, hardware)
 
 
 def worst_first(findings: Iterable[LintFinding]) -> list[LintFinding]:

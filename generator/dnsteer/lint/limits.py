@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from dnsteer.card.published import published
 from dnsteer.lint.context import SWITCH, LintContext
-from dnsteer.lint.finding import Code, LintFinding, Severity, finder
+from dnsteer.lint.finder import finder
+from dnsteer.lint.finding import Code, LintFinding, Severity
 from dnsteer.lint.reasons import limit_reason
 from dnsteer.offload.capabilities import LimitName
 from dnsteer.offload.datapath_flow import DatapathFlow

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dnsteer.lint.context import SWITCH, LintContext
-from dnsteer.lint.finding import Code, LintFinding, Severity, finder
+from dnsteer.lint.finder import finder
+from dnsteer.lint.finding import Code, LintFinding, Severity
 from dnsteer.lint.reasons import limit_reason
 from dnsteer.offload.context import dp_hash_pools, eswitch_setup, uses_conntrack
 from dnsteer.spec.model.spec import Flavor

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dnsteer.lint.context import SWITCH, LintContext
-from dnsteer.lint.finding import Code, LintFinding, Severity, finder
+from dnsteer.lint.finder import finder
+from dnsteer.lint.finding import Code, LintFinding, Severity
 from dnsteer.lint.masks.causes import why_many
 from dnsteer.offload.datapath_flow import DatapathFlow
 from dnsteer.spec.errors import Path

@@ -6,7 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from dnsteer.lint.context import LintContext
-from dnsteer.lint.finding import Code, LintFinding, Severity, finder
+from dnsteer.lint.finder import finder
+from dnsteer.lint.finding import Code, LintFinding, Severity
 from dnsteer.plan.mask_policy import Kind, MaskPolicy
 from dnsteer.plan.plan import Plan
 from dnsteer.plan.sizes import flow_limit, sizes_of

@@ -10,7 +10,8 @@ from typing import Any
 from dnsteer.lint.accepted import NOTHING_TO_ACCEPT, mark_accepted
 from dnsteer.lint.context import LintContext
 from dnsteer.lint.extension import extension_services
-from dnsteer.lint.finding import Code, Finder, LintFinding, worst_first, worst_severity
+from dnsteer.lint.finder import Finder
+from dnsteer.lint.finding import Code, LintFinding, worst_first, worst_severity
 from dnsteer.lint.limits import flow_totals
 from dnsteer.lint.machine_setup import setup_assumptions
 from dnsteer.lint.mask_count import mask_count

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dnsteer.lint.context import LintContext
-from dnsteer.lint.finding import Code, LintFinding, Severity, finder
+from dnsteer.lint.finder import finder
+from dnsteer.lint.finding import Code, LintFinding, Severity
 from dnsteer.lint.reasons import reasons_of
 from dnsteer.modes import MODES
 from dnsteer.offload.context import eswitch_setup

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dnsteer.lint.context import LintContext
-from dnsteer.lint.finding import Code, LintFinding, Severity, finder
+from dnsteer.lint.finder import finder
+from dnsteer.lint.finding import Code, LintFinding, Severity
 from dnsteer.plan.slot_shares import used_weights, worst_of
 from dnsteer.spec import derived
 from dnsteer.spec.model.spec import Pool, Spec

@@ -1,0 +1,34 @@
+"""What a finder is: a function that yields findings of the codes that it declares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from dnsteer.lint.context import LintContext
+from dnsteer.lint.finding import Code, LintFinding
+
+Find = Callable[[LintContext], Iterator[LintFinding]]
+
+
+@dataclass(frozen=True)
+class Finder:
+    """A finder function and the codes that it may yield. *hardware*: it runs only if the profile has hardware."""
+
+    find: Find
+    codes: tuple[Code, ...]
+    hardware: bool = False
+
+    def __call__(self, context: LintContext) -> Iterator[LintFinding]:
+        """Yield the function's findings. Raises ValueError for a finding with a code that it does not declare."""
+        if self.hardware and not context.profile.hardware:
+            return
+        for finding in self.find(context):
+            if finding.code not in self.codes:
+                raise ValueError(f"{self.find.__name__} does not declare {finding.code.code}")
+            yield finding
+
+
+def finder(*codes: Code, hardware: bool = False) -> Callable[[Find], Finder]:
+    """Declare a function as the finder of *codes*; lint/run.py lists all finders."""
+    return lambda find: Finder(find, codes, hardware)
