@@ -43,7 +43,7 @@ def test_bringup_once_and_again_and_what_is_missing_is_said(controller: Site, sw
     again = controller.play("bringup.yml", **given)
     assert again.code != 0
     assert again.changed("here") == 0
-    assert again.said("if it is meant to be: -e dnsteer_bringup_strict=false"), again.output
+    assert again.said("to go on without it: -e dnsteer_bringup_strict=false"), again.output
 
     spec.write_text(DPDK)
     before = (tmp_path / "scripts" / "bringup.sh").read_text()

@@ -296,7 +296,7 @@ def test_teardown_takes_back_what_was_changed_and_only_that(tree: Tree) -> None:
     tree.calls()
     refused = tree.run("teardown.sh")
     assert refused.code == 1
-    assert "if that is meant: teardown.sh --yes" in refused.err
+    assert "to do it anyway: teardown.sh --yes" in refused.err
     assert tree.calls() == []
     done = tree.run("teardown.sh", "--yes")
     assert (done.code, done.err) == (0, "")

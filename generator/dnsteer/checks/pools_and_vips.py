@@ -61,7 +61,7 @@ def _selection(scope: Scope, base: Path, pool: Pool) -> Iterator[Finding]:
     if hashed and limits.why_no_dp_hash:
         yield scope.finding(
             (*base, "selection"), f'"dp-hash" with flavor {flavor.value}', "a selection that the flavor offloads",
-            f"{limits.why_no_dp_hash}; use source-port, or flavor ovs-netdev where software forwarding is meant",
+            f"{limits.why_no_dp_hash}; use source-port, or flavor ovs-netdev to forward in software",
         )  # fmt: skip
         return
     if hashed and pool.slots is not None and pool.slots > limits.max_dp_hash_slots:
