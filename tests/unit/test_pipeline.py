@@ -13,8 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dnsteer.render.flows import flow_lines
-from dnsteer.render.templates import TemplateError, check_templates, leads_to, resolve, templates_dir
+from dnsteer.checks.load import load_spec
+from dnsteer.plan.build import build_plan
+from dnsteer.render.flows import flow_lines, lines_of, render_flows
+from dnsteer.render.templates import (
+    TemplateError,
+    check_own_templates,
+    check_templates,
+    leads_to,
+    resolve,
+    templates_dir,
+)
 from dnsteer.tables.cookies import Category, cookie, number_names
 from dnsteer.tables.order import ORDER, PIPELINE, TABLES, build_pipeline
 from dnsteer.tables.table import Register, Table
@@ -108,7 +117,7 @@ def _no_table(templates: Path) -> None:
     ("edit", "message"),
     [
         (_unreached, "nothing leads to table toy: no template has goto_table:@toy"),
-        (_backwards, r"tables/vip.j2: table vip \(20\) cannot lead back to toy \(7\)"),
+        (_backwards, r"tables/vip.j2:\d+: table vip \(20\) cannot lead back to toy \(7\)"),
         (_no_table, r"tables/ingress.j2:\d+: no table @deny; there are ingress, neighbor, "),
         (lambda t: None, "table toy has no template tables/toy.j2"),
         (lambda t: (t / "tables" / "deny.j2").write_text(""), "tables/deny.j2: no table deny in the list of tables"),
@@ -126,7 +135,7 @@ def _no_table(templates: Path) -> None:
         ),
         (
             lambda t: _edit(t / "groups" / "slot.j2", "resubmit(,@forward)", "resubmit(,@vip)"),
-            r"tables/slot.j2: table slot \(30\) cannot lead back to vip \(20\)",
+            r"groups/slot.j2:\d+: table slot \(30\) cannot lead back to vip \(20\)",
         ),
         (
             lambda t: _edit(t / "tables" / "vip.j2", "goto_table:@slot", "goto_table:30"),
@@ -149,6 +158,20 @@ def test_templates_that_contradict_the_list_are_refused(
     edit(templates)
     with pytest.raises(TemplateError, match=message):
         check_templates(templates, build_pipeline(TOY_ORDER if "toy" in message else ORDER))
+
+
+def test_nothing_is_rendered_from_templates_that_contradict_the_list(
+    templates: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that `check`, `render` and `apply` refuse them."""
+    plan = build_plan(load_spec(Path(__file__).parents[2] / "examples" / "quickstart.yaml"))
+    _edit(templates / "tables" / "vip.j2", "goto_table:@slot", "goto_table:@forward")
+    monkeypatch.setattr("dnsteer.render.templates.templates_dir", lambda: templates)
+    for render in (lines_of, render_flows):
+        check_own_templates.cache_clear()
+        with pytest.raises(TemplateError, match="nothing leads to table slot: no template has goto_table:@slot"):
+            render(plan)
+    check_own_templates.cache_clear()
 
 
 def test_lines_that_are_no_flows_are_refused() -> None:

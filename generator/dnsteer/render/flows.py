@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.plan.plan import Plan
-from dnsteer.render.templates import environment, leads_to
+from dnsteer.render.templates import check_own_templates, environment, leads_to
 from dnsteer.tables.order import PIPELINE, TABLES
 from dnsteer.tables.slot import GroupRow
 from dnsteer.tables.table import Table, TemplateError
@@ -89,6 +89,7 @@ def _render(template: str, plan: Plan, table: Table, file: str, *, notes: bool, 
 
 def render_flows(plan: Plan, file: str = "spec") -> str:
     """All tables' flows with comments, in pipeline order."""
+    check_own_templates()
     parts, masks = [], MaskPolicy(plan)
     for table in TABLES:
         leads = ", ".join(f"{n} ({PIPELINE.tables[n].number})" for n in leads_to(table.name)) or "out"
@@ -99,6 +100,7 @@ def render_flows(plan: Plan, file: str = "spec") -> str:
 
 def lines_of(plan: Plan) -> list[str]:
     """All flows of the plan, each as the line that a switch prints."""
+    check_own_templates()
     masks = MaskPolicy(plan)
     return [line for table in TABLES for line in flow_lines(render_table(plan, table, notes=False, masks=masks))]
 

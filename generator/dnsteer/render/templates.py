@@ -71,12 +71,17 @@ def resolve(source: str, file: str, pipeline: Pipeline = PIPELINE) -> str:
 
     if unnamed := _UNNAMED_TABLE.search(source):
         raise fail(unnamed.start(), f"{unnamed[0]} without the name of a table: write {unnamed[0]}@NAME")
-    own = Path(file).stem
-    for flow in _FLOW_OF.finditer(source):
-        if flow[1] != own:
-            raise fail(flow.start(), f"a flow of table {flow[1]}; here are those of table {own}")
     # Line breaks stay where they are, so that the lines of errors are those of the file.
     text = _NAME.sub(name, _TO_TABLE.sub(table, source))
+    own = pipeline.tables.get(Path(file).stem)
+    if own is not None:
+        for flow in _FLOW_OF.finditer(source):
+            if flow[1] != own.name:
+                raise fail(flow.start(), f"a flow of table {flow[1]}; here are those of table {own.name}")
+        for jump in _LEADS_TO.finditer(source):
+            to = pipeline.tables[jump[1]]
+            if to.number <= own.number:
+                raise fail(jump.start(), f"table {own.name} ({own.number}) cannot lead back to {to.name} ({to.number})")
     return _COMMENT.sub(r'{% if notes %}# \1{{ "\\n" }}{% endif %}', text)
 
 
@@ -91,48 +96,39 @@ def leads_to(table: str, folder: Path | None = None, pipeline: Pipeline = PIPELI
 
 
 def check_templates(folder: Path | None = None, pipeline: Pipeline = PIPELINE) -> None:
-    """Hold the templates against the list of tables.
+    """Check all templates against the list of tables, before the first of all tables is rendered.
 
-    Raises TemplateError for a table without template, a template without table, names of nothing, a way back to an earlier
-    table, and a table that nothing leads to.
+    Raises TemplateError for what `resolve` refuses, a template without table, a table without template, and a table that
+    nothing leads to.
     """
     folder = folder or templates_dir()
+    reached = {next(iter(pipeline.tables))}
     for part in _FLOWS:
         for file in sorted((folder / part).glob("*.j2")):
             if file.stem not in pipeline.tables:
                 raise TemplateError(f"{part}{file.name}: no table {file.stem} in the list of tables")
-            resolve(file.read_text(), f"{part}{file.name}", pipeline)
-    reached = {next(iter(pipeline.tables))}
+            source = file.read_text()
+            resolve(source, f"{part}{file.name}", pipeline)
+            reached.update(_LEADS_TO.findall(source))
     for table in pipeline.tables.values():
         if not (folder / "tables" / f"{table.name}.j2").exists():
             raise TemplateError(f"table {table.name} has no template tables/{table.name}.j2")
-        for name in leads_to(table.name, folder, pipeline):
-            if pipeline.tables[name].number <= table.number:
-                raise TemplateError(
-                    f"tables/{table.name}.j2: table {table.name} ({table.number}) cannot lead back to {name} "
-                    f"({pipeline.tables[name].number})"
-                )
-            reached.add(name)
-    for table in pipeline.tables.values():
         if table.reached and table.name not in reached:
             raise TemplateError(f"nothing leads to table {table.name}: no template has goto_table:@{table.name}")
 
 
-class _Loader(jinja2.FileSystemLoader):
-    """Templates with their names put in, once the whole set is found to be right."""
+@cache
+def check_own_templates() -> None:
+    """Check the templates that are used, once in a process. Raises TemplateError."""
+    check_templates()
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self._folder: Path | None = folder
+
+class _Loader(jinja2.FileSystemLoader):
+    """Flow templates with their names put in."""
 
     def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
         source, file, fresh = super().get_source(environment, template)
-        if not template.startswith(_FLOWS):
-            return source, file, fresh
-        if self._folder is not None:
-            check_templates(self._folder)
-            self._folder = None
-        return resolve(source, template), file, fresh
+        return resolve(source, template) if template.startswith(_FLOWS) else source, file, fresh
 
 
 class _Environment(jinja2.Environment):
