@@ -127,6 +127,8 @@ def scope_of(nodeid: str) -> str:
     """Tests of one scope run one after the other: those of a file, and those of the machine."""
     file = nodeid.partition("::")[0]
     own = Path(file).stem.removeprefix("test_") in OWN_NETWORK
+    if file == "tests/unit/test_vectors_fragments.py":
+        return "tests/unit/test_vectors.py"  # of the same vectors, which take as long as all their tests
     return "system" if file.startswith("tests/system/") and not own else file
 
 

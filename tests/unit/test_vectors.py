@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from ipaddress import ip_address
 
 import dns.flags
@@ -25,13 +24,6 @@ from tests.unit.vector_cases import (
     of_kind,
     spec_of,
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def drop_vectors() -> Iterator[None]:
-    """Drop the vectors after these tests: they take 100 MB, which each process that is forked later would copy."""
-    yield
-    checked.cache_clear()
 
 
 @every_spec
