@@ -128,8 +128,8 @@ def test_a_hash_is_as_wide_as_any_release_makes_it(flavor: str, bits: tuple[int,
 @pytest.mark.parametrize(("buckets", "bits"), [(1, (4, 4)), (4, (4, 4)), (5, (4, 5)), (8, (4, 5)), (16, (4, 6)),
                                                (17, (5, 7)), (64, (6, 8)), (128, (7, 8)), (256, (8, 8))])  # fmt: skip
 def test_widths_of_the_hash_of_a_group(buckets: int, bits: tuple[int, int]) -> None:
-    assert dp_hash.widths(buckets) == bits
-    assert (buckets <= dp_hash.ALIKE) == (bits == (4, 4))
+    assert dp_hash.hash_bits(buckets) == bits
+    assert (buckets <= dp_hash.SAME_IN_ALL_RELEASES) == (bits == (4, 4))
 
 
 @pytest.mark.parametrize(

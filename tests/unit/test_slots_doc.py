@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dnsteer.slots.assignment import assign
 from dnsteer.slots.maintenance import DRAINED, Maintenance
-from dnsteer.slots.overlay import overlay, without
+from dnsteer.slots.overlay import overlay, with_maintenance
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "slots.md").read_text()
@@ -196,7 +196,7 @@ def test_the_rules_give_what_commands_do(weights: dict[str, int], slots: int, da
     for n, name in enumerate(out, 1):
         table = handed(table, weights, set(out[:n]), {name})
     maintenance = [Maintenance("pool", name, "drain", "", "") for name in out]
-    assert tuple(table) == without(base, weights, (), maintenance)
+    assert tuple(table) == with_maintenance(base, weights, (), maintenance)
 
 
 @given(st.integers(1, DRAINED - 1))
@@ -207,6 +207,6 @@ def test_the_order_in_which_a_drain_takes_slots(gone: int) -> None:
     text = {slot: b"ns2" + bytes([0]) + str(slot).encode() for slot in own}
     leaving = sorted(own, key=lambda slot: hashlib.blake2b(text[slot], digest_size=8).digest())
     drain = Maintenance("p", "ns2", "drain", "", "", gone=gone)
-    kept = [slot for slot, name in enumerate(without(base, weights, (), [drain])) if name == "ns2"]
+    kept = [slot for slot, name in enumerate(with_maintenance(base, weights, (), [drain])) if name == "ns2"]
     assert set(kept) == set(leaving[len(own) - len(kept) :])
     assert len(own) - len(kept) == -(-len(own) * gone // DRAINED)

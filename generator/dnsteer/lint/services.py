@@ -19,7 +19,7 @@ from dnsteer.offload.judge import Reason, join_reasons, judge
 from dnsteer.offload.owners import Owner
 from dnsteer.offload.packet_path import PacketPath
 from dnsteer.offload.split import size_of
-from dnsteer.slots.dp_hash import ALIKE
+from dnsteer.slots.dp_hash import SAME_IN_ALL_RELEASES
 from dnsteer.spec.errors import Path
 from dnsteer.spec.model.spec import Flavor, Hardware
 
@@ -203,4 +203,6 @@ def _measure(examination: Examination, owner: Owner, unknown: Sequence[JudgedFlo
     if "dp_hash_bits" not in _names(unknown):
         return measure
     pool = examination.loaded.spec.vips[owner.vip].pool
-    return f"set pools.{pool}.slots: {ALIKE} or less, or pools.{pool}.selection: source-port; or {measure}"
+    return (
+        f"set pools.{pool}.slots: {SAME_IN_ALL_RELEASES} or less, or pools.{pool}.selection: source-port; or {measure}"
+    )

@@ -122,7 +122,7 @@ class Examination:
 
     def hash_values(self, owner: Owner) -> int:
         """Return how many values the hash of the owner's pool has, in the Open vSwitch release with most."""
-        return dp_hash.values_fourfold(self._slots[owner])
+        return dp_hash.hash_values_newer(self._slots[owner])
 
     def _hashed(self, owner: Owner) -> bool:
         return self.loaded.spec.pools[self.loaded.spec.vips[owner.vip].pool].selection is Selection.DP_HASH
@@ -198,7 +198,7 @@ def examine(
         found = whose[flow] if isinstance(flow, DatapathFlow) else ()
         own_context = context
         if isinstance(flow, DatapathFlow) and flow.get("dp_hash") and found:
-            own_context = replace(context, hash_bits=dp_hash.widths(slots[loaded.spec.vips[found[0].vip].pool]))
+            own_context = replace(context, hash_bits=dp_hash.hash_bits(slots[loaded.spec.vips[found[0].vip].pool]))
             if match_without_slot(flow) in usual:  # a hash value that no query had
                 kind = "query"
         out.judged.append(JudgedFlow(flow, _kind(kind, flow), found, judge(flow, profile, own_context)))

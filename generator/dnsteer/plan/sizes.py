@@ -12,7 +12,7 @@ from dnsteer.plan.extension.pipes import entries, pipes_of
 from dnsteer.plan.extension.program import Extension
 from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.plan.plan import Plan
-from dnsteer.slots.dp_hash import values_fourfold
+from dnsteer.slots.dp_hash import hash_values_newer
 from dnsteer.spec import derived
 from dnsteer.spec.model.families import Family
 from dnsteer.spec.model.spec import Backend, Selection, Spec
@@ -74,7 +74,7 @@ def sizes_of(spec: Spec, plan: Plan) -> Sizes:
     for service in plan.rows.of(ServiceRow):
         # A hashed packet passes twice: one rule for the hash, then one for each of its values, as newer releases have them.
         buckets = hashes.get(service.pool)
-        slots = 1 + values_fourfold(buckets) if buckets else 1 << service.slot_bits
+        slots = 1 + hash_values_newer(buckets) if buckets else 1 << service.slot_bits
         rules["queries", service.family] += slots * uplinks
     at = _by_address(spec)
     part = plan.extension

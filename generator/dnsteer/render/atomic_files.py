@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and errors that name them."""
+"""Atomic writes: a file is written completely or left as it was, and errors name it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 PATIENCE = 5.0
-"""Seconds that a reader of a pipe may take to open it."""
+"""Seconds to wait for a reader to open a pipe."""
 _POLL = 0.02
 _OPEN_ALREADY = ("/dev/std", "/dev/fd/", "/proc/")
 
 
 def write_file(file: Path, content: str | bytes) -> None:
-    """Write *file*, text as UTF-8. After an error an earlier file is as it was, and nothing is left beside it.
+    """Write *file*, text as UTF-8. After an error an existing file is unchanged, and no temporary file is left behind.
 
-    A link is followed. A device, a pipe and what is open already (/dev/stdout) are written to as they are. Raises OSError
-    that names the file, also when the disk is full or nobody has opened a pipe for reading within PATIENCE seconds.
+    A symbolic link is followed. Devices, pipes and open descriptors (/dev/stdout) are written to directly. Raises OSError
+    that names the file, also when the disk is full or no reader opens a pipe within PATIENCE seconds.
     """
     data = content.encode() if isinstance(content, str) else content
     other = file.exists() and not file.is_file() and not file.is_dir()
@@ -33,9 +33,9 @@ def write_file(file: Path, content: str | bytes) -> None:
 
 
 def replace_files(contents: Mapping[Path, bytes], modes: Mapping[Path, int] | None = None) -> None:
-    """Write all these files; none is replaced before there is room for all of them. Raises OSError that names the file.
+    """Write all these files; none is replaced before all are on the disk. Raises OSError that names the file.
 
-    *modes* has the modes of files; without one an earlier file keeps its own, and a new one gets what the umask leaves.
+    *modes* has the permissions by file; without one an existing file keeps its own, and a new one follows the umask.
     """
     ready: list[tuple[Path, Path, Path]] = []
     with ExitStack() as scraps:
@@ -50,7 +50,7 @@ def replace_files(contents: Mapping[Path, bytes], modes: Mapping[Path, int] | No
 
 @contextmanager
 def naming(file: Path | str) -> Iterator[None]:
-    """Let every OSError name *file*: that of a write names nothing, and a temporary file's name says nothing to anybody."""
+    """Make every OSError name *file*: one from a write names no file, and a temporary name means nothing to the user."""
     try:
         yield
     except BrokenPipeError:
@@ -60,7 +60,7 @@ def naming(file: Path | str) -> Iterator[None]:
 
 
 def _beside(target: Path, data: bytes, mode: int | None, scraps: ExitStack) -> Path:
-    """A file with *data* beside *target*, to take its place; *scraps* removes it where it does not."""
+    """Write *data* to a temporary file next to *target*, to replace it; *scraps* removes the file if it does not."""
     refused = errno.ELOOP if target.is_symlink() else errno.EISDIR if target.is_dir() else 0
     if refused:  # realpath stops at links that lead to each other
         raise OSError(refused, os.strerror(refused))
@@ -89,7 +89,7 @@ def _mode(mode: int | None, before: os.stat_result | None) -> int:
 
 
 def _write_to(file: Path, data: bytes) -> None:
-    """Write to what is there. A pipe is opened without waiting, since nobody may ever read it."""
+    """Write to an existing device or pipe. A pipe is opened without blocking, since it may never have a reader."""
     until = time.monotonic() + PATIENCE
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The files of `dnsteer render`: what a plan means, for people to read and for ovs-ofctl and ovs-vsctl to load."""
+"""The files of `dnsteer render`: a plan as commented text that ovs-ofctl and ovs-vsctl can load."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG
 
 FILES = ("bridge.sh", "groups.txt", "flows.txt", "bundle.txt")
 PROGRAM = "program.json"
-"""The extension's program, where the spec has an extension."""
+"""The extension's program, if the spec has an extension."""
 State = Literal["new", "changed", "unchanged", "removed"]
-"""What became of a file."""
+"""What happened to a file."""
 _OURS = re.compile(rb"\bby dnsteer (bringup )?[0-9]")
 _HEAD = 5
-"""Lines in which a file says who made it."""
+"""Number of leading lines that are searched for the mark of dnsteer."""
 
 
 def rendered(loaded: Loaded) -> dict[str, str]:
-    """The files' texts by name. The same spec gives the same bytes."""
+    """Return the files' texts by name. The same spec gives the same bytes."""
     plan = build_plan(loaded)
     file = Path(loaded.file).name
     head = (
@@ -60,10 +60,10 @@ def rendered(loaded: Loaded) -> dict[str, str]:
 def write_files(
     texts: Mapping[str, str], folder: Path, *, stale: Iterable[str] = (), force: bool = False
 ) -> dict[str, State]:
-    """Write all files into *folder*, whole or not at all, and remove those of *stale* that dnsteer made earlier.
+    """Write all files into *folder*, or none, and remove those of *stale* that dnsteer made earlier.
 
-    A file that dnsteer did not make is replaced only with *force*; without it nothing is written then. Raises OSError that
-    names the file, and when the disk is full all files are as they were.
+    A file that dnsteer did not make is replaced only with *force*; without it nothing is written. Raises OSError that
+    names the file; when the disk is full all files are unchanged.
     """
     states = {name: _state(folder / name, text) for name, text in texts.items()}
     foreign = [folder / name for name, state in states.items() if state != "new" and not _is_ours(folder / name)]
@@ -90,7 +90,7 @@ def write_files(
 
 
 def _state(file: Path, text: str) -> State:
-    """What writing *text* to a file would make of it."""
+    """Return what writing *text* to *file* would do."""
     if not os.path.lexists(file):
         return "new"
     same = file.is_file() and file.read_bytes() == text.encode() and stat.S_IMODE(file.stat().st_mode) == _mode(file)
@@ -98,7 +98,7 @@ def _state(file: Path, text: str) -> State:
 
 
 def _is_ours(file: Path) -> bool:
-    """Whether a file says in its first lines that dnsteer made it."""
+    """Whether the first lines of a file have the mark of dnsteer."""
     if not file.is_file():
         return False
     with file.open("rb") as stream:
@@ -110,7 +110,7 @@ def _mode(file: Path) -> int:
 
 
 def _bundle(plan: Plan, flows: str) -> str:
-    """One transaction that replaces all that is ours; flows of others stay."""
+    """Return one bundle that replaces all of dnsteer's flows and groups; flows of others stay."""
     lines = ["# one transaction: what was dnsteer's goes, this comes, and no packet meets a state between"]
     lines.append(f"flow delete cookie=0x{COOKIE_TAG << 48:x}/0x{COOKIE_MASK:x}")
     for group in groups_of(plan):

@@ -1,4 +1,4 @@
-"""Plan -> flows and groups: as commented text for people, and as the lines that a switch prints for comparing."""
+"""Plan -> flows and groups: as commented text for people, and as the lines that the switch prints, for comparison."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class Flow:
 
     @property
     def key(self) -> tuple[int, int, str]:
-        """What makes a flow the same flow in OpenFlow: table, priority and match."""
+        """What identifies a flow in OpenFlow: table, priority and match."""
         return (self.table, self.priority, self.match)
 
     def spec(self) -> str:
-        """The match part, as used to delete this one flow strictly."""
+        """The flow's key as ovs-ofctl del-flows --strict takes it."""
         match = f",{self.match}" if self.match else ""
         return f"table={self.table},priority={self.priority}{match}"
 
     def line(self) -> str:
-        """The flow as ovs-ofctl reads it."""
+        """The flow as ovs-ofctl add-flow takes it."""
         comma = "," if self.match else ""
         head = f"cookie=0x{self.cookie:x}, table={self.table}, priority={self.priority}"
         return f"{head}{comma}{self.match} actions={self.actions}"
@@ -48,7 +48,7 @@ class Group:
 
 
 def parse_flow(line: str) -> Flow:
-    """Read one flow as rendered or as dumped with --no-stats. Raises ValueError for anything else, flags included."""
+    """Parse a flow as rendered or as dumped with --no-stats. Raises ValueError for anything else, also for flow flags."""
     head, mark, actions = line.strip().rpartition(" actions=")
     cookie, table, priority, match = 0, 0, 32768, ""
     if not mark and not line.strip().startswith("actions="):
@@ -75,9 +75,9 @@ _FLAGS = frozenset(["idle_timeout", "hard_timeout", "importance"])
 def render_table(
     plan: Plan, table: Table, file: str = "spec", *, notes: bool = True, masks: MaskPolicy | None = None
 ) -> str:
-    """One table's flows, with comments where *notes*. *file* is the spec's name in them.
+    """Render one table's flows, with comments if *notes*; these name the spec as *file*.
 
-    *masks* is the policy of the plan, where several tables are rendered.
+    *masks* is the plan's mask policy, so that rendering several tables computes it once.
     """
     return _render(f"tables/{table.name}.j2", plan, table, file, notes=notes, masks=masks or MaskPolicy(plan))
 
@@ -88,7 +88,7 @@ def _render(template: str, plan: Plan, table: Table, file: str, *, notes: bool, 
 
 
 def render_flows(plan: Plan, file: str = "spec") -> str:
-    """All tables' flows with comments, in pipeline order."""
+    """Render the flows of all tables with comments, in pipeline order."""
     check_own_templates()
     parts, masks = [], MaskPolicy(plan)
     for table in TABLES:
@@ -99,19 +99,19 @@ def render_flows(plan: Plan, file: str = "spec") -> str:
 
 
 def lines_of(plan: Plan) -> list[str]:
-    """All flows of the plan, each as the line that a switch prints."""
+    """Return all flows of the plan, each as the line that the switch prints."""
     check_own_templates()
     masks = MaskPolicy(plan)
     return [line for table in TABLES for line in flow_lines(render_table(plan, table, notes=False, masks=masks))]
 
 
 def flows_of(plan: Plan) -> list[Flow]:
-    """All flows of the plan."""
+    """Return all flows of the plan, parsed."""
     return [parse_flow(line) for line in lines_of(plan)]
 
 
 def flow_lines(text: str) -> list[str]:
-    """The flows of a rendered text, without comments and blank lines. Raises TemplateError for any other line."""
+    """Return the flows of a rendered text without comments and blank lines. Raises TemplateError for any other line."""
     lines = text.splitlines()
     flows = [line for line in lines if line.startswith("cookie=")]
     if len(flows) < len(lines):
@@ -122,13 +122,13 @@ def flow_lines(text: str) -> list[str]:
 
 
 def groups_of(plan: Plan) -> list[Group]:
-    """All groups of the plan."""
+    """Return all groups of the plan."""
     rows, lines = plan.rows.of(GroupRow), _render_groups(plan, "spec", notes=False).splitlines()
     return [Group(row.group, line) for row, line in zip(rows, lines, strict=True)]
 
 
 def render_groups(plan: Plan, file: str = "spec") -> str:
-    """All groups with comments."""
+    """Render all groups with comments."""
     return _render_groups(plan, file, notes=True)
 
 

@@ -1,4 +1,4 @@
-"""Plan -> the extension's program, a JSON file in the form of datapath_ext/program.schema.json."""
+"""Plan -> the extension's program, a JSON file that follows datapath_ext/program.schema.json."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dnsteer.modes.extension import ExtendedService
 from dnsteer.plan.extension.program import Extension
 
 VERSION = 1
-"""Version of the form, which the program checks."""
+"""Version of the format, which the extension checks."""
 
 
 def program_of(extension: Extension) -> dict[str, Any]:
-    """The program. Services whose pool has nobody left are not in it: the extension drops what it does not know."""
+    """Return the program. Services of a pool without backends are left out: the extension drops unknown packets."""
     program: dict[str, Any] = {
         "version": VERSION,
         "ports": {"in": extension.ingress.device, "out": extension.egress.device},
@@ -31,7 +31,7 @@ def program_of(extension: Extension) -> dict[str, Any]:
 
 
 def program_text(extension: Extension, about: str) -> str:
-    """The program as a file's text, one line a VIP. *about* says where it is from."""
+    """Return the program as the text of a file, one line per VIP. *about* says what it was made from."""
     program = {"about": about, **program_of(extension)}
     vips: list[Any] = program.pop("vips")
     head = json.dumps(program, indent=2)[:-2]

@@ -1,9 +1,9 @@
-"""Jinja2 set up for flows: strict about undefined names, and spelling numbers as ovs-ofctl prints them.
+"""Jinja2 set up for flows: undefined names are errors, and numbers are printed as ovs-ofctl prints them.
 
-Templates of tables and groups are written like the flows that they make. `@name` in them is put in when they are loaded, so
-it costs nothing for each flow: a table after `goto_table:`, `table=` and `resubmit(,`; else a register, or a field of
-packets, as move actions spell it where `[` follows; and `@register.value` for a value that the register names. Lines that
-begin with `# ` are comments, left out where nobody reads them.
+Templates of tables and groups look like the flows that they produce. `@name` is replaced when a template is loaded, so it
+costs nothing per flow: after `goto_table:`, `table=` and `resubmit(,` it is a table; elsewhere a register, or, before `[`, a
+packet field as move actions spell it; `@register.value` is a named value of a register. Lines that begin with `# ` are
+comments, which are left out when the flows are not for people.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _COMMENT = re.compile(r"^# (.*)$", re.MULTILINE)
 
 
 def templates_dir() -> Path:
-    """Where the templates are: inside the installed package, or at the top of a source checkout."""
+    """Return the folder of the templates: inside the installed package, or at the top of a source checkout."""
     packaged = Path(str(resources.files("dnsteer"))) / "templates"
     return packaged if packaged.is_dir() else Path(__file__).resolve().parents[3] / "templates"
 
 
 def resolve(source: str, file: str, pipeline: Pipeline = PIPELINE) -> str:
-    """The source of a flow template with every `@name` put in. Raises TemplateError with the file and line."""
+    """Return the source of a flow template with every `@name` replaced. Raises TemplateError with file and line."""
 
     def fail(at: int, what: str) -> TemplateError:
         return TemplateError(f"{file}:{source.count(chr(10), 0, at) + 1}: {what}")
@@ -86,7 +86,7 @@ def resolve(source: str, file: str, pipeline: Pipeline = PIPELINE) -> str:
 
 
 def leads_to(table: str, folder: Path | None = None, pipeline: Pipeline = PIPELINE) -> tuple[str, ...]:
-    """Names of the tables to which the flows and groups of a table lead, in the order of the pipeline."""
+    """Return the names of the tables that the flows and groups of a table jump to, in pipeline order."""
     found: set[str] = set()
     for part in _FLOWS:
         file = (folder or templates_dir()) / part / f"{table}.j2"
@@ -124,7 +124,7 @@ def check_own_templates() -> None:
 
 
 class _Loader(jinja2.FileSystemLoader):
-    """Flow templates with their names put in."""
+    """Loads templates; in those of flows every `@name` is replaced."""
 
     def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
         source, file, fresh = super().get_source(environment, template)
@@ -132,14 +132,14 @@ class _Loader(jinja2.FileSystemLoader):
 
 
 class _Environment(jinja2.Environment):
-    """Jinja2's, where a dot means an attribute and nothing else: a large switch has 300,000 of them."""
+    """A Jinja2 environment whose dot only looks up attributes: faster, and a large switch takes 300,000 lookups."""
 
     getattr = staticmethod(getattr)  # type: ignore[assignment]
 
 
 @cache
 def environment() -> jinja2.Environment:
-    """The one Jinja2 environment."""
+    """Return the Jinja2 environment, made once."""
     env = _Environment(
         loader=_Loader(templates_dir()),
         undefined=jinja2.StrictUndefined,
@@ -162,37 +162,37 @@ def render(template: str, **values: Any) -> str:
 
 
 def register_value(value: int) -> str:
-    """A register's value as ovs-ofctl prints it."""
+    """Return a register's value as ovs-ofctl prints it."""
     return f"0x{value:x}" if value else "0"
 
 
 def port_name(name: str) -> str:
-    """A port's name as ovs-ofctl prints it with --names: quoted where it is not a plain identifier."""
+    """Return a port's name as ovs-ofctl --names prints it: quoted unless it is a plain identifier."""
     return name if all(c.isalnum() or c in "_-." for c in name) else f'"{name}"'
 
 
 def place(subject: Subject, file: str) -> str:
-    """Where a subject is in the spec."""
+    """Return where a subject is in the spec: file, line and path."""
     return f"{file}:{subject.line} {show_path(subject.path)}"
 
 
 def about(subject: Subject, file: str) -> str:
-    """What a subject is, and where in the spec."""
+    """Return what a subject is, and where it is in the spec."""
     return f"{subject.title} ({place(subject, file)})"
 
 
 def to(low: int, high: int) -> str:
-    """A range of bits, within brackets, as ovs-ofctl prints it."""
+    """Return a range of bits without its brackets, as ovs-ofctl prints it."""
     return f"{low}" if low == high else f"{low}..{high}"
 
 
 def bits(low: int, high: int) -> str:
-    """Some bits of a field as ovs-ofctl prints them."""
+    """Return a range of bits of a field with brackets, as ovs-ofctl prints it."""
     return f"[{to(low, high)}]"
 
 
 def unwildcard(*names: str) -> str:
-    """Actions that unwildcard fields, by copying them to scratch registers: `udp_dst`, or `udp_dst[0..11]` for some bits."""
+    """Return actions that unwildcard fields (`udp_dst`, or `udp_dst[0..11]`) by copying them to scratch registers."""
     moves = []
     for name in names:
         field, mark, part = name.partition("[")
@@ -208,7 +208,7 @@ _SCRATCH_BITS = 128
 
 
 def numbered_slots(slots: SlotTable) -> Iterator[tuple[int, str, str, str, str]]:
-    """Each slot of a pool: its number, the end of its cookie, its register's value, its backend's number and name."""
+    """Yield for each slot: its number, the low half of its cookie, its register value, its backend's number and name."""
     backends = _backend_numbers(slots.members)
     lows, values = _slot_texts(len(slots.owners))
     return zip(range(len(lows)), lows, values, map(backends.__getitem__, slots.owners), slots.owners, strict=True)
@@ -220,5 +220,5 @@ def _backend_numbers(members: Membership) -> Mapping[str, str]:
 
 @cache
 def _slot_texts(count: int) -> tuple[list[str], list[str]]:
-    """The end of each slot's cookie, and its register's value; the same in all pools of one size."""
+    """Return the low half of each slot's cookie, and each register value; the same for all pools of one size."""
     return [f"{slot:04x}" for slot in range(count)], [register_value(slot) for slot in range(count)]

@@ -22,10 +22,10 @@ from math import gcd, isqrt
 
 
 def quotas(weights: Mapping[str, int], slots: int) -> dict[str, int]:
-    """How many of *slots* slots each member of *weights* gets, in the order of *weights*; the sum is *slots*.
+    """Return how many of *slots* slots each member of *weights* gets, in the order of *weights*; the sum is *slots*.
 
-    Largest remainders (Hamilton's method): everyone gets the whole part of slots * weight / sum of weights; what is left
-    goes one each to the largest fractions, equal ones in the order of the names' hashes. A member of weight 0 gets none.
+    Largest remainders (Hamilton's method): each member gets the integer part of slots * weight / sum of weights; the
+    remaining slots go one each to the largest fractions, ties by the hash of the name. A member of weight 0 gets none.
     Raises ValueError when *slots* is below 1, a weight is negative or no weight is positive.
     """
     total = sum(_checked(weights, slots).values())
@@ -37,18 +37,18 @@ def quotas(weights: Mapping[str, int], slots: int) -> dict[str, int]:
 
 
 def assign(weights: Mapping[str, int], slots: int) -> tuple[str, ...]:
-    """The member that each of *slots* slots names; every member has exactly its quota.
+    """Return the member of each of *slots* slots; every member has exactly its quota.
 
-    The same on every machine and whatever the order of *weights*. Raises ValueError as `quotas` does.
+    The result is the same on every machine and for any order of *weights*. Raises ValueError as `quotas` does.
     """
     owners = hand_out(range(slots), quotas(weights, slots), weights, slots)
     return tuple(owners[slot] for slot in range(slots))
 
 
 def worst_share(weights: Mapping[str, int], slots: int) -> tuple[str, Fraction]:
-    """The member whose share of the slots is furthest from its weight's share, and by which part of that it is off.
+    """Return the member whose share of the slots deviates most from its weight's share, and the relative deviation.
 
-    Below 0: it gets less; -1: nothing. Members of weight 0 do not count. Raises ValueError as `quotas` does.
+    Negative means too few slots, -1 none at all. Members of weight 0 do not count. Raises ValueError as `quotas` does.
     """
     total, counts = sum(weights.values()), quotas(weights, slots)
     furthest, off, of = "", 0, 1  # compared as whole numbers: fractions take ten times as long
@@ -62,7 +62,7 @@ def worst_share(weights: Mapping[str, int], slots: int) -> tuple[str, Fraction]:
 
 
 def hand_out(free: Iterable[int], wants: Mapping[str, int], weights: Mapping[str, int], slots: int) -> dict[int, str]:
-    """Hand the *free* ones of a pool's *slots* slots to members, each as many as it *wants*; the owner of each slot.
+    """Distribute the *free* slots of a pool of *slots* slots to its members, *wants* to each; return the owner by slot.
 
     *wants* must add up to the number of free slots and be 0 for members of weight 0.
     """
@@ -71,7 +71,7 @@ def hand_out(free: Iterable[int], wants: Mapping[str, int], weights: Mapping[str
     steps = _steps([weights[name] for name in names])
     choices = [_ranking(name, slots) for name in names]
     open_slots, owners = set(free), {}
-    # One entry a member: when its next choice comes up, the member's index, the choice's rank.
+    # One entry per member: when its next choice comes up, the member's index, the choice's rank.
     queue = [(step, index, 0) for index, step in enumerate(steps)]
     heapq.heapify(queue)
     while queue:
@@ -84,14 +84,14 @@ def hand_out(free: Iterable[int], wants: Mapping[str, int], weights: Mapping[str
         if not left[index]:
             heapq.heappop(queue)
             continue
-        while ranking[rank] not in open_slots:  # what is taken now stays taken: pass it by
+        while ranking[rank] not in open_slots:  # a slot that is taken stays taken
             rank += 1
         heapq.heapreplace(queue, ((2 * rank + 1) * steps[index], index, rank))
     return owners
 
 
 def place(name: str) -> tuple[bytes, str]:
-    """Sort key that puts names into an order of their own, neither alphabetical nor that of the spec."""
+    """Return a sort key that orders names by their hash, so neither alphabetically nor as in the spec."""
     return hashlib.sha256(name.encode()).digest(), name
 
 
@@ -108,7 +108,7 @@ def _steps(weights: list[int]) -> list[int]:
 
 
 def _ranking(name: str, slots: int) -> list[int]:
-    """All slots in the order in which the member *name* would like them: a permutation drawn from its name."""
+    """Return all slots in the order in which the member *name* prefers them: a permutation derived from the name."""
     drawn = struct.unpack(f"<{slots}I", hashlib.shake_256(b"slots\0" + name.encode()).digest(4 * slots))
     return sorted(range(slots), key=drawn.__getitem__)
 

@@ -1,6 +1,6 @@
-"""Backends that operators took out of a running switch: who, when, why, until when, and how far a drain has come.
+"""Maintenance: backends that operators drained or took down on a running switch, since when, by whom, why and until when.
 
-The overlay is state, like the spec: the tables are a function of both, and time changes them only by changing the overlay.
+The overlay is state, like the spec: the tables are a function of both, and change over time only when the overlay does.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ DRAINED = 1000
 class Maintenance:
     """One backend of one pool that is drained or down.
 
-    *since* and *until* are times in ISO 8601 with their offset; an empty *until*: until somebody ends it. *over* is how many
-    seconds a drain takes, 0: at once. *gone* is how far it has come, in thousandths of the backend's slots. *paced* is when
-    a drain that got another pace would have begun at that pace; empty: it has its first one.
+    *since* and *until* are ISO 8601 times with offset; an empty *until* means until it is ended by hand. *over* is the
+    duration of a drain in seconds, 0 for at once. *gone* is its progress, in thousandths of the backend's slots. *paced* is
+    set when the duration was changed: the time at which the drain would have begun at the new pace.
     """
 
     pool: str
@@ -40,15 +40,15 @@ class Maintenance:
 
     @property
     def name(self) -> str:
-        """The backend as commands call it."""
+        """The backend as commands take it: POOL/BACKEND."""
         return f"{self.pool}/{self.backend}"
 
     def expired(self, now: datetime) -> bool:
-        """Whether its time is over."""
+        """Whether its *until* has passed."""
         return bool(self.until) and now >= datetime.fromisoformat(self.until)
 
     def advanced(self, now: datetime) -> Maintenance:
-        """The same entry as far as it should have come by *now*."""
+        """Return the entry with the progress that it should have at *now*."""
         if self.gone >= DRAINED:
             return self
         passed = (now - datetime.fromisoformat(self.paced or self.since)).total_seconds()
@@ -56,7 +56,7 @@ class Maintenance:
         return replace(self, gone=share)
 
     def at_pace(self, over: float, now: datetime) -> Maintenance:
-        """The same drain at a new pace: *over* seconds for all of it. Slots that are drained stay drained."""
+        """Return the drain at a new pace, *over* seconds for all slots. Slots that are drained already stay drained."""
         here = self.advanced(now)
         if here.gone >= DRAINED:
             return here
@@ -66,7 +66,7 @@ class Maintenance:
 
 @dataclass(frozen=True)
 class Overlay:
-    """All maintenance, in the order in which it began. Slots are taken from the backends in this order."""
+    """All maintenance entries in the order in which they began, which is the order in which slots are taken away."""
 
     entries: tuple[Maintenance, ...] = ()
     _by_pool: Mapping[str, tuple[Maintenance, ...]] = field(init=False, repr=False, compare=False)
@@ -84,22 +84,22 @@ class Overlay:
         return bool(self.entries)
 
     def of(self, pool: str) -> tuple[Maintenance, ...]:
-        """The maintenance of a pool."""
+        """Return the entries of a pool."""
         return self._by_pool.get(pool, ())
 
     def find(self, pool: str, backend: str, kind: Kind) -> Maintenance | None:
-        """The maintenance of that kind of a backend."""
+        """Return the entry of that kind for a backend, or None."""
         return next((a for a in self.of(pool) if a.backend == backend and a.kind == kind), None)
 
     def put(self, entry: Maintenance) -> Overlay:
-        """With this entry: in the place of the one that it replaces, else as the last."""
+        """Return the overlay with *entry* in place of the one for the same backend and kind, else at the end."""
         found = self.find(entry.pool, entry.backend, entry.kind)
         if found is None:
             return Overlay((*self.entries, entry))
         return Overlay(tuple(entry if a is found else a for a in self.entries))
 
     def put_by_start(self, entries: Iterable[Maintenance]) -> Overlay:
-        """With *entries* in the places where they would stand had they never left: by when they began."""
+        """Return the overlay with *entries* inserted by the time at which they began."""
         now = list(self.entries)
         for entry in entries:
             began = datetime.fromisoformat(entry.since)
@@ -108,24 +108,24 @@ class Overlay:
         return Overlay(tuple(now))
 
     def without(self, gone: Iterable[Maintenance]) -> Overlay:
-        """Without these entries."""
+        """Return the overlay without the entries in *gone*."""
         leave = set(gone)
         return Overlay(tuple(a for a in self.entries if a not in leave))
 
     def tables_key(self) -> str:
-        """What of the overlay decides about the tables: the same text, the same tables.
+        """Return the part of the overlay that the tables depend on, as text: equal text means equal tables.
 
-        A drain that has just begun counts too: it has moved nothing, but those after it are taken out as if it were gone.
+        A drain that has just begun is part of it: it has moved no slot, but later entries are computed as if it were done.
         """
         return json.dumps([[a.pool, a.backend, a.gone] for a in self.entries])
 
     def to_json(self) -> str:
-        """As it is recorded."""
+        """Return the overlay as recorded in OVSDB."""
         return json.dumps([_slim(a) for a in self.entries], separators=(",", ":"), sort_keys=True)
 
     @staticmethod
     def from_json(text: str) -> Overlay:
-        """Read what `to_json` wrote. Raises ValueError that says what is wrong."""
+        """Parse the output of `to_json`. Raises ValueError that says what is wrong."""
         try:
             value = json.loads(text)
         except RecursionError:
@@ -166,6 +166,6 @@ def _entry(item: Any) -> Maintenance:
 
 
 def marker(spec_digest: str, overlay: Overlay) -> int:
-    """The number (40 bits) by which the switch's tables tell which spec and overlay they were made from."""
+    """Return the 40-bit number in the switch's tables that identifies the spec and overlay they were made from."""
     text = f"{spec_digest}\n{overlay.tables_key()}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=5).digest(), "big")

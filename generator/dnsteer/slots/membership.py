@@ -1,4 +1,4 @@
-"""What decides about a pool's slots: its members and settings, apart from the spec, so that it can be recorded."""
+"""A pool's members and the settings that its slots depend on, separate from the spec so that they can be recorded."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Membership(NamedTuple):
 
     @property
     def weights(self) -> dict[str, int]:
-        """Weight by name."""
+        """Weight by member name."""
         return {m.name: m.weight for m in self.members}
 
     @property
@@ -41,12 +41,12 @@ class Membership(NamedTuple):
 
 
 def to_value(memberships: Sequence[Membership]) -> list[Any]:
-    """As a value for JSON."""
+    """Return the memberships as a JSON value."""
     return [[*m[:-1], [list(member) for member in m.members]] for m in memberships]
 
 
 def from_value(value: Any) -> list[Membership]:
-    """Read what `to_value` made. Raises ValueError or TypeError for anything else."""
+    """Parse the result of `to_value`. Raises ValueError or TypeError for anything else."""
     out = []
     for pool, title, number, selection, slots, on_all_down, members in value:
         texts, numbers = (pool, title, selection, on_all_down), (number, slots)

@@ -11,7 +11,7 @@ from dnsteer.lint.masks.mask_sets import MaskSet, contains, masks_in, merged, si
 from dnsteer.lint.masks.walk import Walk, WalkEnd
 from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import Flow, Group, flows_of, groups_of
-from dnsteer.slots.dp_hash import values, values_fourfold
+from dnsteer.slots.dp_hash import hash_values, hash_values_newer
 from dnsteer.switch.masks import WIDTHS, Mask
 from dnsteer.tables.order import TABLES
 
@@ -81,7 +81,7 @@ def bound_of(flows: Iterable[Flow], groups: Iterable[Group] = ()) -> MaskBound:
     rules = list(flows)
     buckets = {g.number: _BUCKET.findall(g.text) for g in groups}
     # Releases differ in the number of hash values per group, and so in which groups share a mask: use the larger bound.
-    slot_counts = (values, values_fourfold) if buckets else (values,)
+    slot_counts = (hash_values, hash_values_newer) if buckets else (hash_values,)
     found = sorted(
         (_bound(Walk(rules, buckets, hash_slots).run()) for hash_slots in slot_counts), key=lambda b: -b.total
     )
