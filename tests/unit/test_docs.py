@@ -81,6 +81,11 @@ def test_what_does_not_exist_is_found() -> None:
     assert [wrong(line) for line in dnsteer_lines(text)] == [["dnsteer drian"], ["dnsteer drain --ovr"], []]
 
 
+def test_every_verb_is_in_the_list_of_commands() -> None:
+    text = (ROOT / "docs" / "commands.md").read_text()
+    assert [v for v in options() if v and not re.search(rf"`{v}[` ]", text)] == []
+
+
 def test_every_verb_is_in_the_runbook_or_the_readme() -> None:
     text = "".join(page.read_text() for page in PAGES)
     missing = [v for v in options() if v and not re.search(rf"\b{v}\b", text)]

@@ -86,18 +86,23 @@ def _edit(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new))
 
 
-TOY_ORDER: Order = tuple(sorted((*ORDER, (7, TOY)), key=lambda placed: placed[0]))
-TOY_TEMPLATE = "cookie={{ plan.pipeline.cookie | hex }}, table=@toy, priority=0 actions=goto_table:@protect\n"
+NEXT = PIPELINE.tables["slot"].number
+TOY_ORDER: Order = tuple(sorted((*ORDER, (NEXT - 1, TOY)), key=lambda placed: placed[0]))
+TOY_TEMPLATE = "cookie={{ plan.pipeline.cookie | hex }}, table=@toy, priority=0 actions=goto_table:@slot\n"
 
 
 def test_a_table_is_added_in_two_files_a_line_and_a_goto(templates: Path) -> None:
+    before = [name for name in PIPELINE.tables if "slot" in leads_to(name)]
     (templates / "tables" / "toy.j2").write_text(TOY_TEMPLATE)
-    _edit(templates / "tables" / "ingress.j2", "goto_table:@protect", "goto_table:@toy")
+    for name in before:
+        _edit(templates / "tables" / f"{name}.j2", "goto_table:@slot", "goto_table:@toy")
     pipeline = build_pipeline(TOY_ORDER)
     check_templates(templates, pipeline)
-    assert leads_to("toy", templates, pipeline) == ("protect",)
-    assert "protect" not in leads_to("ingress", templates, pipeline)
-    assert resolve(TOY_TEMPLATE, "tables/toy.j2", pipeline).endswith("table=7, priority=0 actions=goto_table:10\n")
+    assert leads_to("toy", templates, pipeline) == ("slot",)
+    assert not any("slot" in leads_to(name, templates, pipeline) for name in before)
+    assert resolve(TOY_TEMPLATE, "tables/toy.j2", pipeline).endswith(
+        f"table={NEXT - 1}, priority=0 actions=goto_table:{NEXT}\n"
+    )
 
 
 def _unreached(templates: Path) -> None:
@@ -106,24 +111,31 @@ def _unreached(templates: Path) -> None:
 
 def _backwards(templates: Path) -> None:
     _unreached(templates)
-    _edit(templates / "tables" / "vip.j2", "goto_table:@slot", "goto_table:@toy")
+    _edit(templates / "tables" / "slot.j2", "goto_table:@forward", "goto_table:@toy")
 
 
 def _no_table(templates: Path) -> None:
-    _edit(templates / "tables" / "ingress.j2", "goto_table:@protect", "goto_table:@deny")
+    _edit(templates / "tables" / "slot.j2", "goto_table:@forward", "goto_table:@deny")
 
 
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
         (_unreached, "nothing leads to table toy: no template has goto_table:@toy"),
-        (_backwards, r"tables/vip.j2:\d+: table vip \(20\) cannot lead back to toy \(7\)"),
-        (_no_table, r"tables/ingress.j2:\d+: no table @deny; there are ingress, neighbor, "),
+        (_backwards, rf"tables/slot.j2:\d+: table slot \({NEXT}\) cannot lead back to toy \({NEXT - 1}\)"),
+        (_no_table, r"tables/slot.j2:\d+: no table @deny; known here: ingress, neighbor, "),
         (lambda t: None, "table toy has no template tables/toy.j2"),
-        (lambda t: (t / "tables" / "deny.j2").write_text(""), "tables/deny.j2: no table deny in the list of tables"),
+        (
+            lambda t: (t / "tables" / "deny.j2").write_text(""),
+            "tables/deny.j2: no table deny; add its line to ORDER in dnsteer/tables/order.py",
+        ),
         (
             lambda t: _edit(t / "tables" / "slot.j2", "->@backend", "->@server"),
-            r"tables/slot.j2:\d+: no register @server; there are ",
+            r"tables/slot.j2:\d+: no register @server; known here: ",
+        ),
+        (
+            lambda t: _edit(t / "tables" / "slot.j2", "->@backend", "->@backnd"),
+            r"tables/slot.j2:\d+: no register @backnd; did you mean \"backend\"\?",
         ),
         (
             lambda t: _edit(t / "tables" / "vip.j2", "@transport.udp", "@transport.sctp"),
@@ -179,8 +191,8 @@ def test_lines_that_are_no_flows_are_refused() -> None:
     assert flow_lines("# a comment\n\ncookie=0x1, table=0, priority=0 actions=drop\n") == [
         "cookie=0x1, table=0, priority=0 actions=drop"
     ]
-    with pytest.raises(TemplateError, match="not a flow, which begins with cookie=: priority=1 actions=drop"):
-        flow_lines("cookie=0x1, table=0, priority=0 actions=drop\npriority=1 actions=drop\n")
+    with pytest.raises(TemplateError, match=r"vip.j2: a flow must begin with cookie=; this line was rendered: prio"):
+        flow_lines("cookie=0x1, table=0, priority=0 actions=drop\npriority=1 actions=drop\n", "vip.j2")
 
 
 def test_lines_of_a_template_stay_where_they_are() -> None:

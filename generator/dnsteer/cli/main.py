@@ -25,33 +25,26 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _asked: list[int] = []  # signals that asked to end
 
 
-# The module of each verb. Only the one that is asked for is loaded: with all of them the command takes twice as long to
-# start, which counts when a backend has failed.
-_VERBS = {
-    "render": ("render", "schema", "version"),
-    "bringup": ("bringup",),
-    "check": ("check",),
-    "explain": ("explain",),
-    "lint": ("lint",),
-    "capacity": ("capacity",),
-    "deploy": ("plan", "apply", "verify"),
-    "backends": ("drain", "undrain", "down", "up", "reconcile", "due"),
-    "history": ("history", "show", "rollback", "restore"),
-    "status": ("status",),
-    "probes": ("probes",),
-    "lab": ("lab",),
-}
-
-# What `--help` shows together, in its order.
+# The verbs with their modules, as `--help` groups and orders them. Only the module of the verb that is asked for is loaded:
+# with all of them the command takes twice as long to start, which counts when a backend has failed.
 _GROUPS = {
-    "Write a spec": ("render", "schema"),
-    "Prove it": ("check", "explain", "lint"),
-    "Deploy": ("plan", "apply", "verify", "history", "show", "rollback", "restore"),
-    "Operate": ("status", "drain", "undrain", "down", "up", "reconcile", "probes"),
-    "Hardware": ("bringup", "capacity"),
-    "Lab": ("lab",),
-    "About": ("version",),
-}
+    "Write a spec": {"render": "render", "schema": "render"},
+    "Prove it": {"check": "check", "explain": "explain", "lint": "lint"},
+    "Deploy": {
+        "plan": "deploy", "apply": "deploy", "verify": "deploy", "history": "history", "show": "history",
+        "rollback": "history", "restore": "history",
+    },
+    "Operate": {
+        "status": "status", "drain": "backends", "undrain": "backends", "down": "backends", "up": "backends",
+        "reconcile": "backends", "probes": "probes",
+    },
+    "Hardware": {"bringup": "bringup", "capacity": "capacity"},
+    "Lab": {"lab": "lab"},
+    "About": {"version": "render"},
+}  # fmt: skip
+_HIDDEN = {"due": "backends"}
+"""The earlier name of `reconcile`, for units that were installed with it."""
+_MODULES = {verb: module for verbs in (*_GROUPS.values(), _HIDDEN) for verb, module in verbs.items()}
 
 
 def application(verb: str | None = None) -> typer.Typer:
@@ -76,10 +69,9 @@ def application(verb: str | None = None) -> typer.Typer:
     ) -> None:
         pass
 
-    known = any(verb in verbs for verbs in _VERBS.values())
-    for name, verbs in _VERBS.items():
-        if not known or verb in verbs:
-            importlib.import_module(f"dnsteer.cli.{name}").register(app)
+    known = verb in _MODULES
+    for module in [_MODULES[verb]] if verb in _MODULES else dict.fromkeys(_MODULES.values()):
+        importlib.import_module(f"dnsteer.cli.{module}").register(app)
     if known and verb != "lab":
         app.registered_commands = [c for c in app.registered_commands if c.name == verb]
     if not known:

@@ -20,10 +20,10 @@ _MOST = 10
 
 def profile_named(flavor: str | None, loaded: Loaded, json: bool = False) -> Profile:
     """The profile of *flavor*, or of the spec's. Leaves with an error when there is none."""
-    from dnsteer.offload.profile import NEWEST, profile, profile_names
+    from dnsteer.offload.profile import newest, profile, profile_names
 
     name = flavor or loaded.spec.switch.flavor.value
-    known = dict.fromkeys([*NEWEST, *profile_names()])
+    known = dict.fromkeys([*newest(), *profile_names()])
     if name not in known:
         fail(f"--flavor: found {name!r}; expected one of {', '.join(known)}", Exit.USAGE, as_json=json)
     return profile(name)

@@ -17,13 +17,19 @@ __all__ = ["BY_PROGRAM", "MODES", "Mode", "NamedVip"]
 def _by_word(modes: Iterable[Mode]) -> dict[Forwarding, Mode]:
     """The modes by the spec's word. Raises ValueError where one is missing, or a number or a program's word occurs twice."""
     found = {mode.word: mode for mode in modes}
-    missing = [word.value for word in Forwarding if word not in found]
-    if missing:
-        raise ValueError(f"no module in dnsteer/modes for forwarding {', '.join(missing)}")
+    for word in Forwarding:
+        if word not in found:
+            raise ValueError(
+                f"forwarding {word.value} has no mode: write dnsteer/modes/{word.value}.py and add it to MODES in "
+                "dnsteer/modes/__init__.py"
+            )
     for what in ("number", "program"):
-        used = [value for mode in found.values() if (value := getattr(mode, what))]
-        if len(set(used)) != len(used):
-            raise ValueError(f"two forwarding modes have the same {what}: {used}")
+        used: dict[object, str] = {}
+        for mode in found.values():
+            value = getattr(mode, what)
+            if value and value in used:
+                raise ValueError(f"forwarding modes {used[value]} and {mode.word.value} both have {what} {value!r}")
+            used[value] = mode.word.value
     return found
 
 

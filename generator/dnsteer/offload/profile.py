@@ -15,8 +15,6 @@ from dnsteer.spec.document import Document, read_document
 from dnsteer.spec.errors import Finding, Path, SpecError
 from dnsteer.spec.schema_errors import near, show_value
 
-NEWEST: Mapping[str, str] = {"ovs-doca": "ovs-doca-3"}
-"""The newest profile of each flavor that has several."""
 JUDGED_AS: Mapping[str, str] = {"ovs-netdev": "ovs-doca"}
 """Flavors without hardware, and the flavor that the spec would use on a card: lint judges by it by default."""
 _MERGED = ("sources", "matches", "actions", "limits")
@@ -37,16 +35,26 @@ def profile_names() -> list[str]:
     return sorted(file.stem for file in profiles_dir().glob("*.yaml"))
 
 
+def newest() -> dict[str, str]:
+    """Return the newest profile of each flavor that has several, which are named FLAVOR-N."""
+    found: dict[str, tuple[int, str]] = {}
+    for name in profile_names():
+        flavor, _, number = name.rpartition("-")
+        if number.isdecimal():
+            found[flavor] = max(found.get(flavor, (0, "")), (int(number), name))
+    return {flavor: name for flavor, (_, name) in found.items()}
+
+
 @cache
 def profile(name: str) -> Profile:
     """Return the profile *name*, or the newest of the flavor *name*. Raises ProfileError if it is missing or invalid."""
-    return load_profile(profiles_dir() / f"{NEWEST.get(name, name)}.yaml")
+    return load_profile(profiles_dir() / f"{newest().get(name, name)}.yaml")
 
 
 def load_profile(file: FilePath) -> Profile:
     """Read *file* and its base profiles. Raises ProfileError with the line, what was found and what was expected."""
     if not file.is_file():
-        known = [*NEWEST, *sorted(f.stem for f in file.parent.glob("*.yaml"))]
+        known = [*newest(), *sorted(f.stem for f in file.parent.glob("*.yaml"))]
         finding = Finding(0, (), "no such profile", "the name of a profile or flavor", near(file.stem, known))
         raise ProfileError(str(file), [finding])
     doc = _read(file)

@@ -102,7 +102,8 @@ def lines_of(plan: Plan) -> list[str]:
     """Return all flows of the plan, each as the line that the switch prints."""
     check_own_templates()
     masks = MaskPolicy(plan)
-    return [line for table in TABLES for line in flow_lines(render_table(plan, table, notes=False, masks=masks))]
+    texts = ((render_table(plan, table, notes=False, masks=masks), f"tables/{table.name}.j2") for table in TABLES)
+    return [line for text, file in texts for line in flow_lines(text, file)]
 
 
 def flows_of(plan: Plan) -> list[Flow]:
@@ -110,14 +111,17 @@ def flows_of(plan: Plan) -> list[Flow]:
     return [parse_flow(line) for line in lines_of(plan)]
 
 
-def flow_lines(text: str) -> list[str]:
-    """Return the flows of a rendered text without comments and blank lines. Raises TemplateError for any other line."""
+def flow_lines(text: str, file: str = "template") -> list[str]:
+    """Return the flows of a rendered text without comments and blank lines.
+
+    Raises TemplateError for any other line, with the name of the template *file* that rendered it.
+    """
     lines = text.splitlines()
     flows = [line for line in lines if line.startswith("cookie=")]
     if len(flows) < len(lines):
         other = next((line for line in lines if line.strip() and not line.startswith(("cookie=", "#"))), None)
         if other is not None:
-            raise TemplateError(f"not a flow, which begins with cookie=: {other}")
+            raise TemplateError(f"{file}: a flow must begin with cookie=; this line was rendered: {other}")
     return flows
 
 

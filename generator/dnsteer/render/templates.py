@@ -9,7 +9,7 @@ comments, which are left out when the flows are not for people.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -46,12 +46,15 @@ def templates_dir() -> Path:
 def resolve(source: str, file: str, pipeline: Pipeline = PIPELINE) -> str:
     """Return the source of a flow template with every `@name` replaced. Raises TemplateError with file and line."""
 
-    def fail(at: int, what: str) -> TemplateError:
-        return TemplateError(f"{file}:{source.count(chr(10), 0, at) + 1}: {what}")
+    def fail(at: int, what: str, word: str = "", known: Iterable[str] = ()) -> TemplateError:
+        from dnsteer.spec.schema_errors import near  # here, since the quick verbs do without
+
+        hint = f"; {near(word, known)}" if word else ""
+        return TemplateError(f"{file}:{source.count(chr(10), 0, at) + 1}: {what}{hint}")
 
     def table(m: re.Match[str]) -> str:
         if m[2] not in pipeline.tables:
-            raise fail(m.start(), f"no table @{m[2]}; there are {', '.join(pipeline.tables)}")
+            raise fail(m.start(), f"no table @{m[2]}", m[2], pipeline.tables)
         return f"{m[1]}{pipeline.tables[m[2]].number}"
 
     def name(m: re.Match[str]) -> str:
@@ -66,7 +69,7 @@ def resolve(source: str, file: str, pipeline: Pipeline = PIPELINE) -> str:
                 raise fail(m.start(), f"no register or field @{m[1]}")
             return f"{nxm}["
         if register is None:
-            raise fail(m.start(), f"no register @{m[1]}; there are {', '.join(pipeline.registers)}")
+            raise fail(m.start(), f"no register @{m[1]}", m[1], pipeline.registers)
         return register.field
 
     if unnamed := _UNNAMED_TABLE.search(source):
@@ -106,7 +109,8 @@ def check_templates(folder: Path | None = None, pipeline: Pipeline = PIPELINE) -
     for part in _FLOWS:
         for file in sorted((folder / part).glob("*.j2")):
             if file.stem not in pipeline.tables:
-                raise TemplateError(f"{part}{file.name}: no table {file.stem} in the list of tables")
+                where = "add its line to ORDER in dnsteer/tables/order.py"
+                raise TemplateError(f"{part}{file.name}: no table {file.stem}; {where}")
             source = file.read_text()
             resolve(source, f"{part}{file.name}", pipeline)
             reached.update(_LEADS_TO.findall(source))

@@ -1,36 +1,62 @@
-"""The rows of a plan, by their type: tables and forwarding modes add them, and templates get those that their table uses."""
+"""The rows of a plan by their type: tables and forwarding modes add them, templates get those that their table uses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, TypeVar, cast
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast, runtime_checkable
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 R = TypeVar("R")
+
+
+@runtime_checkable
+class KeyedRow(Protocol):
+    """A row that is kept once for each key."""
+
+    @property
+    def key(self) -> Hashable:
+        """What tells it from others of its type."""
+
+
+@runtime_checkable
+class MergedRow(KeyedRow, Protocol):
+    """A row that takes over what another one of the same key has."""
+
+    def merged(self, other: Self) -> Self:
+        """Return both in one."""
 
 
 class Rows:
     """Lists of rows, one for each type, in the order in which they were added.
 
-    Of rows with the same `key` the first stands, merged with the others where it has `merged`.
+    Of several KeyedRows with the same key the first is kept; a MergedRow is merged with each of the others.
     """
 
     def __init__(self) -> None:
-        self._of: dict[type[Any], list[Any]] = {}
-        self._places: dict[tuple[type[Any], object], int] = {}
+        self._of: dict[type[object], list[object]] = {}
+        self._places: dict[type[object], dict[Hashable, int] | None] = {}
+        """The place of each key in its list; None for types without keys."""
+        self._merged: set[type[object]] = set()
 
-    def add(self, rows: Iterable[Any]) -> None:
+    def add(self, rows: Iterable[object]) -> None:
         """Add rows, each to the list of its type."""
         for row in rows:
             kind = type(row)
-            same = self._of.setdefault(kind, [])
-            if hasattr(row, "key"):
-                place = self._places.setdefault((kind, row.key), len(same))
+            if kind not in self._of:
+                self._of[kind], self._places[kind] = [], {} if isinstance(row, KeyedRow) else None
+                if isinstance(row, MergedRow):
+                    self._merged.add(kind)
+            same, places = self._of[kind], self._places[kind]
+            if places is not None:
+                place = places.setdefault(cast("KeyedRow", row).key, len(same))
                 if place < len(same):
-                    if hasattr(row, "merged"):
-                        same[place] = same[place].merged(row)
+                    if kind in self._merged:
+                        same[place] = cast("MergedRow", same[place]).merged(cast("MergedRow", row))
                     continue
             same.append(row)
 
     def of(self, kind: type[R]) -> list[R]:
-        """The rows of a type."""
+        """Return the rows of a type."""
         return cast("list[R]", self._of.get(kind, []))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dnsteer.tables.context import Context
@@ -55,7 +55,7 @@ class Table:
     name: str
     matches: str
     does: str
-    uses: Mapping[str, type[Any]] = field(default_factory=dict)
+    uses: Mapping[str, type[object]] = field(default_factory=dict)
     rows: Callable[[Context], Iterable[object]] = no_rows
     registers: tuple[Register, ...] = ()
     reached: bool = True

@@ -75,7 +75,8 @@ def _spellings() -> dict[str, str]:
         "arp_spa": "nw_src", "arp_tpa": "nw_dst", "arp_op": "nw_proto", "ip_frag": "nw_frag", "nd_sll": "arp_sha",
         "nd_tll": "arp_tha", "icmp_type": "tp_src", "icmp_code": "tp_dst", "icmpv6_type": "tp_src",
         "icmpv6_code": "tp_dst", "tcp_src": "tp_src", "tcp_dst": "tp_dst", "udp_src": "tp_src", "udp_dst": "tp_dst",
-        "nd_reserved": "igmp_group_ip4", "nd_options_type": "tcp_flags",
+        "nd_reserved": "igmp_group_ip4", "nd_options_type": "tcp_flags", "ip_dscp": "nw_tos", "ip_ecn": "nw_tos",
+        "nw_ecn": "nw_tos", "OXM_OF_IP_DSCP": "nw_tos", "NXM_NX_IP_ECN": "nw_tos",
     }  # fmt: skip
     return {
         **{f"NXM_OF_{k}": v for k, v in nxm_of.items()},
@@ -88,8 +89,13 @@ def _spellings() -> dict[str, str]:
 
 
 _SPELLINGS = _spellings()
-_NARROW = {"NXM_OF_ARP_OP": 16, "arp_op": 16, "nd_options_type": 8}
+_NARROW = {
+    "NXM_OF_ARP_OP": 16, "arp_op": 16, "nd_options_type": 8, "ip_dscp": 6, "OXM_OF_IP_DSCP": 6, "ip_ecn": 2, "nw_ecn": 2,
+    "NXM_NX_IP_ECN": 2,
+}  # fmt: skip
 """Fields whose width in OpenFlow differs from the classifier's, in bits."""
+_FIRST_BIT = {"ip_dscp": 2, "OXM_OF_IP_DSCP": 2}
+"""Fields that are higher bits of a field of the classifier, and the first of these."""
 _WIDE = ("NXM_NX_XXREG", "xxreg")
 
 
@@ -117,10 +123,10 @@ def bit_ranges(name: str, low: int | None = None, high: int | None = None) -> li
             return _registers(int(name.removeprefix(prefix)), low or 0, 127 if high is None else high)
     field = _SPELLINGS.get(name)
     if field is None:
-        raise UnknownError(f"field {name} is not in the model of the classifier")
+        raise UnknownError(f"field {name} is not in the model of the classifier (lint/masks/fields.py)")
     low = low or 0
     high = _NARROW.get(name, width(field)) - 1 if high is None else high
-    return [BitRange(field, low, high - low + 1)]
+    return [BitRange(field, low + _FIRST_BIT.get(name, 0), high - low + 1)]
 
 
 def _registers(number: int, low: int, high: int) -> list[BitRange]:

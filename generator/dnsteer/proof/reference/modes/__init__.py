@@ -21,3 +21,10 @@ MODES: dict[Forwarding, type[Mode]] = {
     Forwarding.NAT: Nat,
 }
 """In the order in which they are asked whether an answer is theirs: `siit` takes those to its prefix before `nat` does."""
+
+for _word in Forwarding:
+    if _word not in MODES:
+        raise ValueError(
+            f"forwarding {_word.value} has no reference: write dnsteer/proof/reference/modes/{_word.value}.py and add it to "
+            "MODES in dnsteer/proof/reference/modes/__init__.py"
+        )
