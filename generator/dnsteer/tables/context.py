@@ -1,4 +1,4 @@
-"""What the builders of rows share: a spec, the numbers of its objects, its pools with their slots, and the rows so far."""
+"""State shared by the row builders: the spec, its objects' numbers, its pools with their slots, and the rows so far."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ _WORD = {"ipv4": "IPv4", "ipv6": "IPv6"}
 
 
 class ForwardingMode(Protocol):
-    """What tables ask a forwarding mode."""
+    """The part of a forwarding mode that the tables use."""
 
     @property
     def number(self) -> int:
         """Value of the register `mode`."""
 
     def reach(self, family: Family) -> Reach:
-        """Addresses that a backend must have one of."""
+        """Return the family in which a backend needs an address to serve VIP addresses in *family*; ANY for either."""
 
     def extended(self, pool: Pool) -> bool:
-        """Whether packets of a VIP that *pool* serves go through the extension."""
+        """Whether packets to a VIP served by *pool* go through the extension."""
 
 
 @dataclass(frozen=True)
 class PoolSlots:
-    """A pool (in one family where its families have different backends): its members and the backend of each slot.
+    """A pool (per family if its families have different backends): its members and the backend of each slot.
 
-    *ways* are the ways in which VIPs use it: how its backends are reached, and the forwarding mode.
+    *ways* lists how VIPs use the pool: pairs of the family in which backends are reached and the forwarding mode.
     """
 
     pool: Pool
@@ -52,7 +52,7 @@ class PoolSlots:
 
 @dataclass
 class Context:
-    """A valid spec and an overlay, and what has been made of them so far."""
+    """A valid spec, an overlay, and the rows and subjects built from them so far."""
 
     loaded: Loaded
     overlay: Overlay
@@ -69,13 +69,13 @@ class Context:
 
     @cached_property
     def ports(self) -> dict[str, int]:
-        """Numbers of ports, as registers have them."""
+        """The port numbers used in registers, by port name."""
         switch = self.spec.switch
         return number_names([*switch.uplinks, *switch.ports, *_extension_ports(switch)], 16)
 
     @cached_property
     def pool_numbers(self) -> dict[str, int]:
-        """Numbers of the pools' slots, by their keys."""
+        """The numbers that register `pool` holds, by the key of the pool's slots (`slots_key`)."""
         either = {vip.pool for vip in self.spec.vips.values() if ANY in self._reached(vip)}
         keys = (
             slots_key(name, pool, to)
@@ -91,7 +91,7 @@ class Context:
         for name, vip in self.spec.vips.items():
             services = [f"{e.protocol.value}/{e.port}" for e in derived.endpoints(vip)]
             for address in vip.addresses:
-                key = f"{name}/{address}"  # spelt once: that of an IPv6 address takes long
+                key = f"{name}/{address}"  # formatted once: slow for an IPv6 address
                 names.append(key)
                 names += [f"{key}/{service}" for service in services]
         return number_names(names, OBJECT_BITS)
@@ -119,7 +119,7 @@ class Context:
         return found
 
     def subject(self, category: Category, number: int, title: str, path: Path) -> Subject:
-        """Register the subject of a cookie; the first title given for a cookie stands."""
+        """Return the subject of a cookie, registering it at first use; later titles for the same cookie are ignored."""
         key = cookie(category, number)
         found = self.subjects.get(key)
         if found is None:
@@ -128,13 +128,13 @@ class Context:
         return found
 
     def once(self, what: str, make: Callable[[], T]) -> T:
-        """What *make* returns, made at the first call for *what*."""
+        """Return the result of *make*, which runs only at the first call for *what*."""
         if what not in self._made:
             self._made[what] = make()
         return cast("T", self._made[what])
 
     def extended(self, vip: Vip) -> bool:
-        """Whether packets of a VIP go through the extension."""
+        """Whether packets to a VIP go through the extension."""
         return self.modes[vip.forwarding].extended(self.spec.pools[vip.pool])
 
     def _reached(self, vip: Vip) -> set[Reach]:
@@ -157,7 +157,7 @@ class Context:
 
 
 def slots_key(name: str, pool: Pool, reached: str) -> str:
-    """What numbers a pool's slots: the pool, or the pool in a family where its families have different backends."""
+    """Return the key of a pool's slots: its name, or `NAME/FAMILY` if its families have different backends."""
     same = all(b.ipv4 is not None and b.ipv6 is not None for b in pool.backends)
     return name if same else f"{name}/{reached}"
 

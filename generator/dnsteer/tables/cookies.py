@@ -1,7 +1,7 @@
-"""Cookies and numbers for names: stable across runs and machines, and not moved by objects that come and go beside them.
+"""Cookies and numbers for names: stable across runs and machines, and unaffected when other objects come and go.
 
 A name's number is a hash of it, so adding a backend does not renumber the others and a change touches only the flows
-that it must. Two names with the same hash are told apart in sorted order.
+that it must. Of names with the same hash, the later in sorted order gets the next free number.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Iterable
 from enum import IntEnum
 
 COOKIE_TAG = 0xD453
-"""Upper 16 bits of every cookie of ours."""
+"""Upper 16 bits of every dnsteer cookie."""
 COOKIE_MASK = 0xFFFF000000000000
 GROUP_BASE, GROUP_LAST = 53_000_000, 53_000_000 + 0xFFFF
-"""OpenFlow group numbers of ours; groups carry no cookie."""
+"""The range of OpenFlow group numbers that dnsteer uses; groups carry no cookie."""
 
 
 class Category(IntEnum):
-    """What a cookie's object is; bits 40 to 47 of the cookie."""
+    """The kind of object that a cookie stands for; bits 40 to 47 of the cookie."""
 
     PIPELINE = 1
     PORT = 2
@@ -37,7 +37,7 @@ OBJECT_BITS = 40
 
 
 def number_names(names: Iterable[str], bits: int) -> dict[str, int]:
-    """A number of at most *bits* bits, never 0, for each name. Raises ValueError when there are too many names."""
+    """Return a number of at most *bits* bits, never 0, for each name. Raises ValueError if there are too many names."""
     out: dict[str, int] = {}
     taken = {0}
     size = 1 << bits
@@ -53,5 +53,5 @@ def number_names(names: Iterable[str], bits: int) -> dict[str, int]:
 
 
 def cookie(category: Category, number: int) -> int:
-    """The 64-bit cookie of an object: tag (16 bits), category (8), number (40)."""
+    """Return the 64-bit cookie of an object: tag (16 bits), category (8), number (40)."""
     return COOKIE_TAG << 48 | category << OBJECT_BITS | number

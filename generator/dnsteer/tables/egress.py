@@ -1,4 +1,4 @@
-"""Table egress: the MAC addresses of the uplink, and out."""
+"""Table egress: sets the MAC addresses and outputs the packet."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 
 class EgressRow(NamedTuple):
-    """A way out: for queries or answers (*path*), to port *out*, named *name*; without a name back out of the port that
-    they came in by. Only for what came in by *in_port* where that is given."""
+    """Output of queries or answers (*path*) to port number *out*, named *name*; an empty name is the ingress port.
+
+    If *in_port* is given, only for packets that came in by it."""
 
     subject: Subject
     path: int
@@ -32,7 +33,7 @@ class EgressRow(NamedTuple):
 
 
 def rows(ctx: Context) -> Iterator[EgressRow]:
-    """Only those that a packet can reach."""
+    """Yield the egress rows that a packet can reach."""
     yield from _queries(ctx)
     if ctx.spec.switch.gateways:
         yield from _answers(ctx)
@@ -68,7 +69,7 @@ def _answers(ctx: Context) -> Iterator[EgressRow]:
 
 
 def _extension(ctx: Context) -> Iterator[EgressRow]:
-    """To the extension: answers to translate by its egress, queries by its ingress."""
+    """Yield the rows towards the extension: answers to translate by its egress port, queries by its ingress port."""
     switch = ctx.spec.switch
     part = switch.extension
     if part is None:

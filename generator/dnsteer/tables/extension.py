@@ -1,4 +1,4 @@
-"""Table extension: sends what the extension gives back to the ports of its backends."""
+"""Table extension: sends packets that the extension returns to the ports of its backends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ExitRow(NamedTuple):
-    """Where what the extension gives back by port *came_by* leaves: frames for *mac*, or all when it is empty."""
+    """The output port of frames that the extension returns by port *came_by*: those for *mac*, or all if it is empty."""
 
     subject: Subject
     came_by: str
@@ -27,17 +27,18 @@ class ExitRow(NamedTuple):
 
 
 def subject(ctx: Context) -> Subject:
-    """The extension as the subject of flows."""
+    """Return the subject of flows that stand for the extension."""
     return ctx.subject(Category.EXTENSION, 1, "extension", ("switch", "extension"))
 
 
 def answers_leave_by(switch: Switch) -> str:
-    """The uplink by which translated answers leave: the first that has a next hop."""
+    """Return the uplink by which translated answers leave: the first that has a next hop."""
     return next(name for name, up in switch.uplinks.items() if up.next_hop is not None)
 
 
 def rows(ctx: Context) -> Iterator[ExitRow]:
-    """Frames for backends by their MAC address, unless all of them leave by one port; then translated answers."""
+    """Yield rows for frames to backends, one per MAC address or one for all if they share a port, then for translated
+    answers."""
     part = ctx.spec.switch.extension
     if part is None:
         return

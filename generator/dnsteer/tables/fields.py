@@ -1,4 +1,5 @@
-"""Fields of packets as templates name them (`@udp_src[]`) and as ovs-ofctl prints them in move actions, with their bits."""
+"""Packet fields by their name in templates (`@udp_src[]`), each with its name in ovs-ofctl's move actions and its width
+in bits."""
 
 from __future__ import annotations
 
@@ -16,4 +17,4 @@ FIELDS: dict[str, tuple[str, int]] = {
 }  # fmt: skip
 
 SCRATCH = "NXM_NX_XXREG3"
-"""The four scratch registers as one of 128 bits: fields are copied there so that they are not wildcarded."""
+"""The four scratch registers as one of 128 bits: copying a field there unwildcards it."""

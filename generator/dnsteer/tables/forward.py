@@ -1,4 +1,4 @@
-"""Table forward: rewrites a query towards its backend. Its rows are of the forwarding modes."""
+"""Table forward: rewrites a query for its backend. The forwarding modes make its rows."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dnsteer.tables.table import Table
 
 
 class ForwardRow(NamedTuple):
-    """What to do for a backend, by the mode *word*.
+    """The rewrite of queries for one backend by the forwarding mode that the spec calls *word*.
 
-    *address* is the new destination, empty where it stays; *out* 0: the port that the query came in by.
+    *address* is the new destination, empty if it stays; *out* is the output port, 0 for the ingress port.
     """
 
     subject: Subject

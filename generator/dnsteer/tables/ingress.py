@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 QUERY, ANSWER = 1, 2
 """Values of the register `path`."""
 OUT_SAME = 0
-"""Value of the register `out`: the port that the packet came in by."""
+"""Value of the register `out` for the ingress port."""
 
 
 class PortRow(NamedTuple):
@@ -32,7 +32,7 @@ class PortRow(NamedTuple):
 
 
 def rows(ctx: Context) -> Iterator[PortRow]:
-    """Uplinks and ports of backends."""
+    """Yield a row for each uplink, then for each port of backends."""
     from dnsteer.spec import derived  # here, since the quick verbs do without it
 
     switch = ctx.spec.switch

@@ -26,7 +26,7 @@ class NeighborRow(NamedTuple):
 
 
 def rows(ctx: Context) -> Iterator[NeighborRow]:
-    """Gateways, then the VIPs' addresses, each once."""
+    """Yield a row for each gateway, then for each VIP address; an address that VIPs share occurs once."""
     from dnsteer.spec import derived  # here, since the quick verbs do without it
 
     switch, vips = ctx.spec.switch, ctx.spec.vips
@@ -42,7 +42,7 @@ def rows(ctx: Context) -> Iterator[NeighborRow]:
     for name, vip in vips.items():
         for i, address in enumerate(vip.addresses):
             if address in seen:
-                continue  # VIPs may share an address; it is answered for once
+                continue  # VIPs may share an address; one row answers for it
             seen.add(address)
             text, number = str(address), ctx.vips[f"{name}/{address}"]
             subject = ctx.subject(Category.VIP, number, f"VIP {name} {text}", ("vips", name, "addresses", i))

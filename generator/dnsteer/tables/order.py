@@ -1,4 +1,4 @@
-"""The pipeline: its tables in the order in which packets pass them, with their OpenFlow numbers."""
+"""The pipeline: its tables with their OpenFlow numbers, in the order in which packets pass through them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ORDER: tuple[tuple[int, Table], ...] = (
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Tables and registers by name. *owners* has the table that each register is live from."""
+    """Tables and registers by name. *owners* maps each register to the table from which it is live."""
 
     tables: dict[str, Table]
     registers: dict[str, Register]
@@ -50,8 +50,8 @@ class Pipeline:
 def build_pipeline(order: tuple[tuple[int, Table], ...]) -> Pipeline:
     """Number, check and index tables and registers.
 
-    Raises ValueError when a number or name occurs twice, tables are not in the order of their numbers, or two registers
-    overlap while both are live, leave their 32 bits, or end before they begin.
+    Raises ValueError if a number or name occurs twice, tables are not in the order of their numbers, two registers
+    overlap while both are live, or a register exceeds 32 bits or ends before the table that owns it.
     """
     tables = {table.name: replace(table, number=number) for number, table in order}
     numbers = [number for number, _ in order]

@@ -1,4 +1,4 @@
-"""Table protect: drops ports that no service has by a few bits. What its flows need of the services is the mask policy's."""
+"""Table protect: drops ports that no service has, by a few bits. The mask policy supplies the bits that its flows match."""
 
 from __future__ import annotations
 

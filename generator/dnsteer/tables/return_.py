@@ -1,4 +1,4 @@
-"""Table return: turns answers back into the VIP's. Its rows are of the forwarding modes. (`return` is a word of Python.)"""
+"""Table return: rewrites answers to come from the VIP. The forwarding modes make its rows. (`return` is a keyword.)"""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dnsteer.tables.subject import Subject
 from dnsteer.tables.table import Table
 
 PREFIX = "64:ff9b::/96"
-"""Where IPv4 clients are in the IPv6 that backends see (RFC 6052)."""
+"""IPv6 prefix under which backends see IPv4 clients (RFC 6052)."""
 
 
 class NatReturnRow(NamedTuple):
-    """Answers of a backend address, protocol and port that become a VIP's. *port* is 0 when the port stays."""
+    """Answers from a backend address, protocol and port, rewritten to come from a VIP. *port* is 0 if the port stays."""
 
     subject: Subject
     family: Family
@@ -30,7 +30,7 @@ class NatReturnRow(NamedTuple):
 
 
 class FragmentRow(NamedTuple):
-    """Fragments of UDP answers of a backend address. *port* is the VIP's port, 0 when it stays."""
+    """Fragments of UDP answers from a backend address. *port* is the VIP's port, 0 if it stays."""
 
     subject: Subject
     family: Family
@@ -46,7 +46,7 @@ class FragmentRow(NamedTuple):
 
 
 class OwnReturnRow(NamedTuple):
-    """Answers that a backend sends as a VIP, whose address it owns, and that pass the switch."""
+    """Answers that a backend, owning the VIP's address, sends as the VIP, and that pass through the switch."""
 
     subject: Subject
     family: Family
@@ -59,7 +59,7 @@ class OwnReturnRow(NamedTuple):
         return self.vip
 
     def merged(self, other: OwnReturnRow) -> OwnReturnRow:
-        """The row of VIPs that share the address."""
+        """Return one row with the protocols of both, for VIPs that share the address."""
         from dnsteer.spec.model.spec import Protocol  # here, since the quick verbs do without it
 
         both = {*self.protocols, *other.protocols}
@@ -67,7 +67,7 @@ class OwnReturnRow(NamedTuple):
 
 
 class TranslatedRow(NamedTuple):
-    """Answers of a backend over IPv6 to clients over IPv4, which the extension translates."""
+    """Answers from a backend over IPv6 to IPv4 clients, which the extension translates."""
 
     subject: Subject
     backend: str

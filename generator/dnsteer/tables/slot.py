@@ -1,4 +1,4 @@
-"""Table slot: the backend of each slot. A pool that is selected by dp-hash has a group instead, of one bucket a slot."""
+"""Table slot: the backend of each slot. A pool with selection dp-hash has a group instead, with one bucket per slot."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SlotTable:
-    """The slots of a pool (in one family where its families have different backends).
+    """The slots of a pool (per family if its families have different backends).
 
-    *owners* has the name of each slot's backend; it is empty where nobody is left and the pool drops then. *backends* has
-    the subject of each backend by name; it is empty where nobody reads comments.
+    *owners* has the name of each slot's backend; it is empty if no backend is left and the pool then drops. *backends*
+    has the subject of each backend by name; it is empty if no comments are needed.
     """
 
     members: Membership
@@ -31,11 +31,11 @@ class SlotTable:
 
     @property
     def cookie(self) -> int:
-        """The cookie of slot 0; that of another has its number in the lowest 16 bits."""
+        """The cookie of slot 0; other slots have their number in its lowest 16 bits."""
         return cookie(Category.SLOT, self.members.number << 16)
 
     def subject(self, slot: int) -> Subject:
-        """The subject of one slot."""
+        """Return the subject of one slot, titled with its backend."""
         owner = self.owners[slot]
         at = self.backends[owner]
         title = f"{self.members.title} slot {slot} -> {owner}"
@@ -52,7 +52,7 @@ class GroupRow(NamedTuple):
 
 
 def group_row(members: Membership, owners: tuple[str, ...], line: int = 0) -> GroupRow:
-    """The group of a pool whose slots the switch's hash chooses."""
+    """Return the group of a pool with selection dp-hash, where the switch's hash picks the slot."""
     numbers = {m.name: m.number for m in members.members}
     key = cookie(Category.POOL, members.number)
     subject = Subject(key, f"{members.title}, by dp-hash", ("pools", members.pool), line)
@@ -60,7 +60,7 @@ def group_row(members: Membership, owners: tuple[str, ...], line: int = 0) -> Gr
 
 
 def rows(ctx: Context) -> Iterator[SlotTable | GroupRow]:
-    """The slots or the group of each pool; those of the extension's VIPs are in its program."""
+    """Yield the slots or the group of each pool, except pools used only by the extension, whose program has their slots."""
     from dnsteer.spec.model.spec import Selection  # here, since the quick verbs do without it
 
     line = ctx.loaded.document.line

@@ -1,4 +1,4 @@
-"""Table state: its one flow's cookie says which spec and overlay the tables were made from."""
+"""Table state: the cookie of its only flow identifies the spec and overlay that the tables were built from."""
 
 from __future__ import annotations
 

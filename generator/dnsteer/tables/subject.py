@@ -1,4 +1,4 @@
-"""What rows of the plan stand for."""
+"""The object of the spec that a row of the plan stands for."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dnsteer.spec.errors import Path
 
 
 class Subject(NamedTuple):
-    """The object of the spec that a flow stands for: what it is called, and where in the spec it is.
+    """The object of the spec that a flow stands for: its title and its place in the spec.
 
-    A tuple, since there is one for each service of each VIP, and it is made four times as fast as a frozen dataclass.
+    A tuple, since there is one per service of each VIP and creating it is four times as fast as a frozen dataclass.
     """
 
     cookie: int

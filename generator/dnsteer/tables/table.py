@@ -1,4 +1,4 @@
-"""What a table of the pipeline is: what it matches and does, its registers, and the rows that its template spells."""
+"""The description of a pipeline table: what it matches and does, its registers, and the rows that its template renders."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 class TemplateError(ValueError):
-    """A template of a table names what there is not, or leads where no packet can go."""
+    """A table's template uses an unknown name, or sends packets to a table that none may reach."""
 
 
 @dataclass(frozen=True)
 class Register:
     """A field of the register file, live from the table that owns it to the table *until*. *bits* are inclusive.
 
-    *values* names those that flows write and match; templates write `@path.query` for the value `query` of `path`.
+    *values* names the values that flows write and match; in templates `@path.query` is the value `query` of `path`.
     """
 
     name: str
@@ -30,26 +30,26 @@ class Register:
 
     @property
     def field(self) -> str:
-        """The register as ovs-ofctl spells it in matches and set_field."""
+        """The register's name in ovs-ofctl matches and set_field."""
         return f"reg{self.number}"
 
     @property
     def nxm(self) -> str:
-        """The register as ovs-ofctl spells it in move actions, without bits."""
+        """The register's name in ovs-ofctl move actions, without bits."""
         return f"NXM_NX_REG{self.number}"
 
 
 def no_rows(_: Context) -> Iterable[object]:
-    """The rows of a table whose flows are of other tables' rows, or always the same."""
+    """Return no rows: for a table whose flows come from other tables' rows, or are always the same."""
     return ()
 
 
 @dataclass(frozen=True)
 class Table:
-    """An OpenFlow table. Its number is given by its place in the list (`order`).
+    """An OpenFlow table; `order` sets its number.
 
-    *uses* names the rows that its template gets, by their type; *rows* makes those that are its own. Nothing leads to a
-    table that is not *reached*.
+    *uses* maps names in its template to row types; *rows* makes the table's own rows. Packets never get to a table that
+    is not *reached*.
     """
 
     name: str

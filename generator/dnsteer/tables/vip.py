@@ -19,9 +19,9 @@ TRANSPORT = {"udp": 1, "tcp": 2}
 
 
 class ServiceRow(NamedTuple):
-    """A service of a VIP address; a tuple, as Subject is. *target_port* is 0 when the port stays.
+    """A service of a VIP address; a tuple for speed, like Subject. *target_port* is 0 if the port stays.
 
-    *slot_bits* is 0 when a group selects the slot, or the extension, which serves it when it is *extended*.
+    *slot_bits* is 0 if a group selects the slot, or the extension does (*extended*).
     """
 
     subject: Subject
@@ -37,7 +37,7 @@ class ServiceRow(NamedTuple):
 
 
 def rows(ctx: Context) -> Iterator[ServiceRow]:
-    """Every service of every address of every VIP."""
+    """Yield a row for every service of every address of every VIP."""
     from dnsteer.spec import derived  # here, since the quick verbs do without it
     from dnsteer.tables.context import slots_key  # here, since the quick verbs do without it
 
