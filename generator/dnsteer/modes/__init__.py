@@ -15,7 +15,7 @@ __all__ = ["BY_PROGRAM", "MODES", "Mode", "NamedVip"]
 
 
 def _by_word(modes: Iterable[Mode]) -> dict[Forwarding, Mode]:
-    """The modes by the spec's word. Raises ValueError where one is missing, or a number or a program's word occurs twice."""
+    """Return the modes by their name in the spec. Raises ValueError if one is missing or two share a number or program."""
     found = {mode.word: mode for mode in modes}
     for word in Forwarding:
         if word not in found:
@@ -35,4 +35,4 @@ def _by_word(modes: Iterable[Mode]) -> dict[Forwarding, Mode]:
 
 MODES = _by_word((Dsr(), Nat(), Ipip(), Siit()))
 BY_PROGRAM: dict[str, Mode] = {mode.program: mode for mode in MODES.values() if mode.program}
-"""By the word of the extension's program."""
+"""The modes that the extension supports, by their name in its program."""

@@ -1,4 +1,4 @@
-"""What a forwarding mode is: how queries reach a backend, and how its answers come back, as rows of the tables."""
+"""The interface of a forwarding mode: how queries reach a backend and how its answers come back, as rows of the tables."""
 
 from __future__ import annotations
 
@@ -31,43 +31,43 @@ class NamedVip(NamedTuple):
 
 
 class Mode(ABC):
-    """A forwarding mode. One object of each class does for all VIPs; what it does not say is as here."""
+    """A forwarding mode, with defaults. One object of each subclass serves all VIPs."""
 
     word: Forwarding
-    """How the spec calls it."""
+    """The mode's name in the spec."""
     number = 0
-    """Value of the register `mode`; 0 where the extension alone forwards."""
+    """Value of the register `mode`; 0 if only the extension forwards."""
     program = ""
-    """How the extension's program calls it; empty where the extension cannot do it."""
+    """The mode's name in the extension's program; empty if the extension does not support it."""
     no_program = "the extension's program cannot forward this way"
-    """Why not, in words, where there is no *program*."""
+    """Why the extension does not support the mode, in words; used if *program* is empty."""
     by_extension = False
     """Whether every VIP of the mode goes through the extension, whatever its pool's selection."""
     changed_by = "the extension"
-    """What changes queries, in words."""
+    """What rewrites queries, in words."""
     translates_ports = False
-    """Whether a service may have another port on the backends (target_port)."""
+    """Whether a service may have a different port on the backends (target_port)."""
     owns_vip = False
     """Whether backends own the VIP's address and answer as the VIP."""
     tunnels = False
-    """Whether the extension puts queries into tunnels."""
+    """Whether the extension encapsulates queries in a tunnel."""
     translates = False
-    """Whether the extension translates queries and answers into the other family."""
+    """Whether the extension translates queries and answers between IPv4 and IPv6."""
     query_rewrites = 1
-    """Header fields that the extension writes of a query."""
+    """Number of header fields that the extension rewrites in a query."""
     by_mac = False
-    """Whether the MAC address alone tells backends apart."""
+    """Whether queries to different backends differ only in the destination MAC address."""
     answers_by = ""
-    """Why answers always come back through the switch, in words; empty where they need not."""
+    """What makes answers always come back through the switch, in words; empty if they need not."""
     fragments = "direct server return translates no answers, so that fragments of them are never dropped"
-    """Why `fragments: drop` has no effect; empty where it has one."""
+    """Why `fragments: drop` has no effect; empty if it has one."""
 
     def reach(self, family: Family) -> Reach:
-        """Addresses that a backend must have one of to take queries to an address in *family*."""
+        """Return the family in which a backend needs an address to take queries to *family*; ANY for either family."""
         return family
 
     def extended(self, pool: Pool) -> bool:
-        """Whether packets of a VIP that *pool* serves go through the extension."""
+        """Whether packets to a VIP served by *pool* go through the extension."""
         return self.by_extension or pool.selection in (Selection.CLIENT, Selection.SPRAY)
 
     def answers_pass(self, switch: Switch, backend: Backend) -> bool:
@@ -75,53 +75,53 @@ class Mode(ABC):
         return bool(self.answers_by) or backend.port in switch.ports
 
     def answers_in(self, family: Family) -> Family:
-        """The family in which answers come from backends, for clients in *family*."""
+        """Return the family of the answers that backends send, for clients in *family*."""
         return family
 
     def lengthens(self, vip: Vip, pool: Pool) -> int:
-        """Bytes by which a full-size TCP segment towards a VIP exceeds the MTU of the links that it came by.
+        """Return by how many bytes a full-size TCP segment to a VIP then exceeds the MTU of the links it arrived by.
 
         A translation that makes packets longer counts 0: servers ask for segments that fit their links (RFC 9293, 3.7.1).
         """
         return 0
 
     def pipes(self, services: Sequence[ExtendedService], targets: Targets) -> Iterator[Pipe]:
-        """Pipes that the extension's program makes for all services of the mode, besides those that every mode has."""
+        """Yield the pipes that the extension's program needs for the mode's services, in addition to those of all modes."""
         return iter(())
 
     def stages(self, families: Collection[Family]) -> tuple[str, ...]:
-        """Names of these pipes on the longest way of a query, where backends are reached in *families*."""
+        """Return the names of these pipes on the longest path of a query, if backends are reached in *families*."""
         return ()
 
     def comes_back(self, service: ExtendedService, target: Target) -> tuple[Family, int]:
-        """Family and protocol number of what the extension gives back of a service's queries."""
+        """Return the family and IP protocol number of a service's queries when the extension returns them."""
         return service.family, PROTOCOL_NUMBERS[service.protocol]
 
     def grows(self, target: Target) -> int:
-        """By how many bytes the extension makes queries to a target longer."""
+        """Return by how many bytes the extension lengthens queries to a target."""
         return 0
 
     def check(self, scope: Scope, vips: Sequence[NamedVip]) -> Iterator[Finding]:
-        """What cannot work with the VIPs of the mode whose pools there are."""
+        """Yield findings about what cannot work with *vips*, the mode's VIPs whose pools exist."""
         return iter(())
 
     def forward_rows(self, ctx: Context, slots: PoolSlots, index: int, reached: Reach) -> Iterator[ForwardRow]:
-        """What table forward does for a backend of a pool, by its index. Nothing where the extension forwards."""
+        """Yield the rows of table forward for the pool's backend at *index*; none if the extension forwards."""
         return iter(())
 
     def return_rows(self, ctx: Context, name: str, vip: Vip, address: Address) -> Iterator[object]:
-        """What table return does with answers for a VIP's address."""
+        """Yield the rows of table return for answers of a VIP's address."""
         return iter(())
 
     def target(self, backend: Backend, family: Family) -> str:
-        """The address by which the extension reaches a backend for queries in *family*; empty: by its MAC address."""
+        """Return the address by which the extension reaches a backend for queries in *family*; empty: by its MAC address."""
         return ""
 
 
 def forward_row(
     ctx: Context, slots: PoolSlots, index: int, mode: Mode, family: Family, address: str = ""
 ) -> ForwardRow:
-    """The row of one backend of a pool; *address* is its new destination."""
+    """Return the forward row of a pool's backend at *index*; *address* is the new destination, empty if it stays."""
     members, backend = slots.members, slots.pool.backends[index]
     number = ctx.backends[f"{members.pool}/{backend.name}"]
     subject = ctx.subject(
@@ -135,7 +135,7 @@ def forward_row(
 
 
 def return_numbers(ctx: Context) -> dict[str, int]:
-    """Numbers of what answers are told by: `ADDRESS/PROTOCOL/PORT` and `ADDRESS` of backends, `vip/ADDRESS` of VIPs."""
+    """Return the cookie numbers of return rows, by `ADDRESS/PROTOCOL/PORT` or `ADDRESS` of a backend or `vip/ADDRESS`."""
     return ctx.once("return numbers", lambda: _return_numbers(ctx))
 
 
@@ -148,7 +148,7 @@ def _return_numbers(ctx: Context) -> dict[str, int]:
 
 
 def backend_addresses(ctx: Context) -> list[str]:
-    """All addresses of backends."""
+    """Return all addresses of backends, in the order of the spec; shared ones repeat."""
     return [str(a) for pool in ctx.spec.pools.values() for b in pool.backends for a in (b.ipv4, b.ipv6) if a]
 
 
@@ -158,7 +158,7 @@ class OwnsVip(Mode):
     owns_vip = True
 
     def return_rows(self, ctx: Context, name: str, vip: Vip, address: Address) -> Iterator[OwnReturnRow]:
-        """Answers pass the switch only where a backend is on a port of its own."""
+        """Yield the row that passes the VIP's answers, only if a backend's answers come through the switch."""
         family = derived.family_of(address)
         backends = derived.members(ctx.spec.pools[vip.pool], self.reach(family))
         if not any(self.answers_pass(ctx.spec.switch, backend) for backend in backends):

@@ -1,4 +1,4 @@
-"""Direct server return: the backend owns the VIP, and the query gets the backend's MAC address alone."""
+"""Direct server return: the backend owns the VIP, and only the query's destination MAC changes to the backend's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Dsr(OwnsVip):
     by_mac = True
 
     def forward_rows(self, ctx: Context, slots: PoolSlots, index: int, reached: Reach) -> Iterator[ForwardRow]:
-        """The MAC address, in the first family in which the backend is reached."""
+        """Yield the row that sets the MAC address, only for the first family in which the backend is reached."""
         if reached == ANY:
             return
         backend = slots.pool.backends[index]

@@ -1,4 +1,4 @@
-"""What modes share about the extension: the services and targets of its program, and the pipes that it makes of them."""
+"""Types that modes use for the extension: the services and targets of its program, and the pipes made for them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dnsteer.spec.model.families import Family
 
 @dataclass(frozen=True)
 class Target:
-    """A backend as the extension reaches it: *address* is the end of a tunnel or of a translation, else empty."""
+    """A backend as the extension reaches it. *address* is the tunnel's end or the translated destination, else empty."""
 
     name: str
     mac: str
@@ -18,13 +18,13 @@ class Target:
 
     @property
     def family(self) -> Family:
-        """The family of the address by which it is reached."""
+        """The family of *address*; "ipv4" if it is empty."""
         return "ipv6" if ":" in self.address else "ipv4"
 
 
 @dataclass(frozen=True)
 class ExtendedService:
-    """A service that the extension serves. *slots* has the name of each slot's target; empty where nobody is left."""
+    """A service that the extension serves. *slots* has the name of each slot's target; empty if no backend is left."""
 
     name: str
     address: str
@@ -38,12 +38,12 @@ class ExtendedService:
 
 
 Targets = Mapping[str, Target]
-"""By name."""
+"""Targets by name."""
 
 
 @dataclass(frozen=True)
 class Pipe:
-    """A pipe of the extension's program, and how many entries it has."""
+    """A pipe of the extension's program and its number of entries."""
 
     name: str
     entries: int

@@ -1,4 +1,4 @@
-"""IP in IP: the extension sends the query through a tunnel to the backend, which owns the VIP (RFC 2003, RFC 2473)."""
+"""IP in IP: the extension tunnels the query to the backend, which owns the VIP (RFC 2003, RFC 2473)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dnsteer.spec.model.spec import Backend, Forwarding, Pool, Vip
 from dnsteer.spec.scope import Scope
 
 _INNER: dict[Family, int] = {"ipv4": 4, "ipv6": 41}
-"""Protocol numbers of IP in IP."""
+"""IP protocol number of the outer header, by the family of the inner packet."""
 
 
 class Ipip(OwnsVip):
-    """A tunnel ends at the backend's address of the query's family, or else at its other one."""
+    """The tunnel ends at the backend's address in the query's family, or at its other address if it has none there."""
 
     word = Forwarding.IPIP
     program = "ipip"
@@ -25,18 +25,18 @@ class Ipip(OwnsVip):
     tunnels = True
 
     def pipes(self, services: Sequence[ExtendedService], targets: Targets) -> Iterator[Pipe]:
-        """One for each outer family, and one that lets pass what needs no tunnel."""
+        """Yield an encapsulation pipe for each outer family, and one that passes packets that need no tunnel."""
         for family in FAMILIES:
             ends = {(t, s.family) for s in services for t in s.slots if targets[t].family == family}
             yield Pipe(f"encap{family[-1]}", len(ends))
         yield Pipe("plain", 1)
 
     def stages(self, families: Collection[Family]) -> tuple[str, ...]:
-        """What goes over IPv6 passes the pipe of IPv4 first."""
+        """Return the encapsulation pipes; packets for IPv6 tunnels pass through the IPv4 pipe first."""
         return ("encap4", "encap6") if "ipv6" in families else ("encap4",)
 
     def comes_back(self, service: ExtendedService, target: Target) -> tuple[Family, int]:
-        """The outer header, and the protocol of what is inside."""
+        """Return the outer header's family, and the protocol number of the inner packet."""
         return target.family, _INNER[service.family]
 
     def grows(self, target: Target) -> int:
@@ -44,7 +44,7 @@ class Ipip(OwnsVip):
         return derived.IPV4_HEADER if target.family == "ipv4" else derived.IPV6_HEADER
 
     def reach(self, family: Family) -> Reach:
-        """Either family: a tunnel carries both."""
+        """Return ANY: a tunnel of either family carries both."""
         return ANY
 
     def lengthens(self, vip: Vip, pool: Pool) -> int:
@@ -54,7 +54,7 @@ class Ipip(OwnsVip):
         return max(derived.IPV4_HEADER if end.version == 4 else derived.IPV6_HEADER for end in ends if end is not None)
 
     def check(self, scope: Scope, vips: Sequence[NamedVip]) -> Iterator[Finding]:
-        """Tunnels need a source address of the family that they are in."""
+        """Report each outer family for which the extension has no source address."""
         part = scope.spec.switch.extension
         told: set[int] = set()
         for name, vip, pool in vips if part is not None else ():
@@ -72,5 +72,5 @@ class Ipip(OwnsVip):
                         )  # fmt: skip
 
     def target(self, backend: Backend, family: Family) -> str:
-        """The end of the tunnel."""
+        """Return the address at which the tunnel ends."""
         return str(derived.tunnel_end(backend, family))

@@ -1,4 +1,4 @@
-"""Stateless NAT: the query gets the backend's address, and the answer the VIP's."""
+"""Stateless NAT: the query's destination becomes the backend's address, the answer's source the VIP's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dnsteer.tables.return_ import FragmentRow, NatReturnRow
 
 
 class Nat(Mode):
-    """Answers of a backend's address and port become the VIP's; so a backend's port serves one VIP."""
+    """Answers from a backend's address and port are rewritten to come from the VIP; so a backend's port serves one VIP."""
 
     word = Forwarding.NAT
     number = 2
@@ -29,11 +29,11 @@ class Nat(Mode):
     fragments = ""
 
     def check(self, scope: Scope, vips: Sequence[NamedVip]) -> Iterator[Finding]:
-        """Answers must lead to one VIP."""
+        """Report backends whose answers cannot be attributed to one VIP."""
         return check_nat(scope, vips)
 
     def forward_rows(self, ctx: Context, slots: PoolSlots, index: int, reached: Reach) -> Iterator[ForwardRow]:
-        """The MAC address and the address, in each family."""
+        """Yield the row that sets the destination MAC and IP address, for each family that the backend has."""
         if reached == ANY:
             return
         address = derived.address_of(slots.pool.backends[index], reached)
@@ -41,7 +41,7 @@ class Nat(Mode):
             yield forward_row(ctx, slots, index, self, reached, str(address))
 
     def return_rows(self, ctx: Context, name: str, vip: Vip, address: Address) -> Iterator[NatReturnRow | FragmentRow]:
-        """The source of answers, and of fragments of UDP answers, which show no port."""
+        """Yield rows that rewrite the source of answers, and of fragments of UDP answers, which carry no port."""
         family = derived.family_of(address)
         numbers = return_numbers(ctx)
         zones = ctx.once("zones", lambda: number_names(backend_addresses(ctx), 16))

@@ -1,4 +1,4 @@
-"""NAT whose answers would belong to two VIPs: what comes back from a backend's address and port must be of one of them."""
+"""Find NAT services whose answers are ambiguous: a backend's address and port must serve only one VIP address and port."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Mixed(Pair):
 
 @dataclass(frozen=True)
 class _Translation:
-    """What NAT makes of one service at one address of a VIP."""
+    """The NAT translation of one service at one address of a VIP."""
 
     name: str
     vip: Address
@@ -40,12 +40,12 @@ class _Translation:
 
     @property
     def back(self) -> tuple[Address, int]:
-        """What the answers must become."""
+        """The source address and port that answers must get."""
         return self.vip, self.port
 
 
 def check_nat(scope: Scope, vips: Sequence[NamedVip]) -> Iterator[Finding]:
-    """What comes back from a backend's address and port must belong to one VIP address and port, fragments included."""
+    """Report backends whose answers, or fragments of them, belong to two VIP addresses or ports, and too many flows."""
     count = 0
     for _, vip, pool in vips:
         members = (len(derived.members(pool, derived.family_of(a))) for a in vip.addresses)
@@ -98,7 +98,7 @@ def _mixed(own: Address, item: _Translation, first: _Translation, fragments: boo
 
 
 def _translations(vips: Sequence[NamedVip]) -> dict[tuple[str, Family], list[_Translation]]:
-    """The translations of each pool that a NAT VIP uses, by family."""
+    """Return the translations of the NAT VIPs, by pool and family."""
     out: dict[tuple[str, Family], list[_Translation]] = defaultdict(list)
     for name, vip, _ in vips:
         restore = vip.fragments == "restore"
@@ -114,7 +114,7 @@ def _translations(vips: Sequence[NamedVip]) -> dict[tuple[str, Family], list[_Tr
 def _shared(
     scope: Scope, translations: Iterable[tuple[str, Family]]
 ) -> Iterator[tuple[Address, tuple[tuple[str, Family], ...]]]:
-    """Each set of pools that share backends, with the first address shared. Backends in the same pools count once."""
+    """Yield each set of pools (with family) that some backend address is in, with the first such address."""
     pools_of: dict[Address, list[tuple[str, Family]]] = defaultdict(list)
     wanted = set(translations)
     for name, pool in scope.spec.pools.items():
@@ -131,7 +131,7 @@ def _shared(
 
 
 def _same_port(items: list[_Translation]) -> Iterator[tuple[_Translation, _Translation]]:
-    """Translations whose answers come from the same port, each with the first of them."""
+    """Yield translations whose answers come from the same port as an earlier one's but belong elsewhere, with that one."""
     seen: dict[tuple[Protocol, int], _Translation] = {}
     for item in items:
         first = seen.setdefault((item.protocol, item.target_port), item)
@@ -140,10 +140,10 @@ def _same_port(items: list[_Translation]) -> Iterator[tuple[_Translation, _Trans
 
 
 def _fragments(items: list[_Translation]) -> Iterator[tuple[_Translation, _Translation]]:
-    """UDP translations whose fragments cannot be told apart, each with the first one whose fragments are restored.
+    """Yield UDP translations with ambiguous fragments, each with the first one whose fragments are restored.
 
-    Fragments go by the backend's address alone. All get the same source address and, where ports are translated, the same
-    port. That holds for VIPs with `fragments: drop` too: theirs would be restored as another VIP's.
+    Fragments are matched by the backend's address only. All get the same source address and, if ports are translated,
+    the same port. This includes VIPs with `fragments: drop`: their fragments would be restored as another VIP's.
     """
     udp = [t for t in items if t.protocol is Protocol.UDP]
     first = next((t for t in udp if t.restore), None)

@@ -1,4 +1,4 @@
-"""Stateless translation: the extension makes IPv6 of a query over IPv4, and IPv4 of the answer (RFC 7915, RFC 6052)."""
+"""Stateless translation: the extension translates IPv4 queries to IPv6, and the answers back (RFC 7915, RFC 6052)."""
 
 from __future__ import annotations
 
@@ -29,34 +29,34 @@ class Siit(Mode):
     fragments = "the extension translates no fragments: they are always dropped"
 
     def pipes(self, services: Sequence[ExtendedService], targets: Targets) -> Iterator[Pipe]:
-        """The new header, then the backend's address; of answers the new header, then the VIP's."""
+        """Yield two pipes for queries (new header, backend's address) and two for answers (new header, VIP's address)."""
         yield Pipe("to-ipv6", 1)
         yield Pipe("translated", len({(t, s.family) for s in services for t in s.slots}))
         yield Pipe("to-ipv4", 1)
         yield Pipe("answers", len(services))
 
     def stages(self, families: Collection[Family]) -> tuple[str, ...]:
-        """Of a query."""
+        """Return the two pipes of a query."""
         return ("to-ipv6", "translated")
 
     def comes_back(self, service: ExtendedService, target: Target) -> tuple[Family, int]:
-        """As IPv6."""
+        """Return IPv6 and the service's protocol number: the extension returns queries already translated."""
         return "ipv6", PROTOCOL_NUMBERS[service.protocol]
 
     def grows(self, target: Target) -> int:
-        """An IPv6 header for an IPv4 one."""
+        """Return the difference in bytes between an IPv6 and an IPv4 header."""
         return derived.IPV6_HEADER - derived.IPV4_HEADER
 
     def reach(self, family: Family) -> Reach:
-        """Over IPv6."""
+        """Return IPv6: backends need an IPv6 address."""
         return "ipv6"
 
     def answers_in(self, family: Family) -> Family:
-        """They come to the gateway as what the backends send."""
+        """Return IPv6: answers reach the gateway before they are translated."""
         return "ipv6"
 
     def check(self, scope: Scope, vips: Sequence[NamedVip]) -> Iterator[Finding]:
-        """VIPs are IPv4 addresses, and answers to translate lead to one of them."""
+        """Report IPv6 addresses of VIPs, and backends whose answers belong to two VIP addresses."""
         seen: dict[tuple[Address, Protocol, int], tuple[Address, Path]] = {}
         told: set[tuple[Path, Path]] = set()
         for name, vip, pool in vips:
@@ -84,7 +84,7 @@ class Siit(Mode):
                             )  # fmt: skip
 
     def return_rows(self, ctx: Context, name: str, vip: Vip, address: Address) -> Iterator[TranslatedRow]:
-        """Answers to translate."""
+        """Yield the answers to translate: a row per backend and service."""
         numbers = ctx.once("translated", lambda: number_names(_names(ctx), OBJECT_BITS))
         for i, backend in enumerate(ctx.spec.pools[vip.pool].backends):
             if backend.ipv6 is None:
@@ -96,7 +96,7 @@ class Siit(Mode):
                 yield TranslatedRow(ctx.subject(Category.RETURN, numbers[_name(*row)], title, path), *row)
 
     def target(self, backend: Backend, family: Family) -> str:
-        """The address that the query is translated to."""
+        """Return the backend's IPv6 address, the destination of translated queries."""
         return str(backend.ipv6)
 
 
