@@ -48,7 +48,7 @@ def test_every_part_of_the_way_is_told(example: str) -> None:
     assert found.offloaded == 1.0
     for path in found.paths:
         vip = loaded.spec.vips[path.vip]
-        if not MODES[vip.forwarding].extended(loaded.spec.pools[vip.pool]):
+        if not MODES[vip.forwarding].uses_extension(loaded.spec.pools[vip.pool]):
             assert path.hops == ()
             continue
         there, between, back = path.hops

@@ -68,7 +68,7 @@ def test_no_spec_makes_masks_for_prefix_lengths(loaded: Loaded) -> None:
     # One more for each family and further number of slots, and one where hashed queries are forwarded in both ways.
     # Of a further width of the hash: one for the usual way, and for each family of translated addresses.
     more = 3 * max(0, len({slots for _, slots in hashed}) - 1) + (len({way for way, _ in hashed}) == 2)
-    beyond = {way is Forwarding.SIIT for way, pool in used if MODES[way].extended(pool)}
+    beyond = {way is Forwarding.SIIT for way, pool in used if MODES[way].uses_extension(pool)}
     more += 2 * len(beyond) if hashed else 0  # beside a hash, one for each family, and two for answers to translate
     assert found.total <= 16 + 2 * max(0, len(widths) - 1) + more
 

@@ -33,7 +33,7 @@ def check_extension(scope: Scope) -> Iterator[Finding]:
     vips = [(n, v, scope.spec.pools[v.pool]) for n, v in scope.spec.vips.items() if v.pool in scope.spec.pools]
     for name, vip, pool in vips:
         yield from _combination(scope, name, vip, pool)
-    through = [(name, vip, pool) for name, vip, pool in vips if MODES[vip.forwarding].extended(pool)]
+    through = [(name, vip, pool) for name, vip, pool in vips if MODES[vip.forwarding].uses_extension(pool)]
     part = scope.spec.switch.extension
     if part is not None:
         yield from _ports(scope, part)
@@ -56,13 +56,13 @@ def _combination(scope: Scope, name: str, vip: Vip, pool: Pool) -> Iterator[Find
     """Selection and forwarding of a VIP that do not go together."""
     base: Path = ("vips", name)
     pair = f"forwarding {vip.forwarding.value} with selection {pool.selection.value} of pool {vip.pool}"
-    extended = MODES[vip.forwarding].extended(pool)
+    extended = MODES[vip.forwarding].uses_extension(pool)
     if extended and not MODES[vip.forwarding].program:
         *words, last = [mode.word.value for mode in MODES.values() if mode.program]
         way = vip.forwarding.value.upper()
         yield scope.finding(
             (*base, "forwarding"), pair, f"{', '.join(words)} or {last} with this selection",
-            f"{MODES[vip.forwarding].no_program}; {way} goes with selection source-port or dp-hash",
+            f"{MODES[vip.forwarding].why_unsupported}; {way} goes with selection source-port or dp-hash",
         )  # fmt: skip
     if extended and pool.selection is Selection.DP_HASH:
         yield scope.finding(

@@ -68,7 +68,7 @@ def _extension(scope: Scope) -> Iterator[Finding]:
     spec = scope.spec
     if spec.switch.extension is None:
         return
-    through = [(n, vip) for n, vip in spec.vips.items() if MODES[vip.forwarding].extended(spec.pools[vip.pool])]
+    through = [(n, vip) for n, vip in spec.vips.items() if MODES[vip.forwarding].uses_extension(spec.pools[vip.pool])]
     if not through:
         yield scope.finding(
             ("switch", "extension"), "an extension that no VIP needs", "a VIP with forwarding ipip or siit, or with a pool "
@@ -78,7 +78,7 @@ def _extension(scope: Scope) -> Iterator[Finding]:
     mtu = USUAL_MTU if part is None or part.mtu is None else part.mtu
     said = "as usual: switch.bringup.mtu is left out" if part is None or part.mtu is None else "switch.bringup.mtu"
     for name, vip in through:
-        more = MODES[vip.forwarding].lengthens(vip, spec.pools[vip.pool])
+        more = MODES[vip.forwarding].mtu_excess(vip, spec.pools[vip.pool])
         if more and mtu < USUAL_MTU + more:
             yield scope.finding(
                 ("vips", name, "forwarding"), f"{vip.forwarding.value}, and links of {mtu} bytes ({said})",

@@ -9,7 +9,7 @@ import typer
 
 from dnsteer.cli.output import Exit, Json, err, out, print_json
 from dnsteer.cli.running_switch import Bridge, DryRun, NeverAsks, Note, Yes, confirm, on_switch, progress, seconds
-from dnsteer.deploy.target_switch import TargetSwitch, now, one_of
+from dnsteer.deploy.target_switch import TargetSwitch, merged_error, now
 from dnsteer.slots.maintenance import DRAINED, Kind
 from dnsteer.spec.errors import escape
 from dnsteer.switch.tools import SwitchError, UnavailableError
@@ -93,7 +93,7 @@ def reconcile(switch: TargetSwitch, bridge: Bridge = None, dry_run: DryRun = Fal
     from dnsteer.deploy.reconcile import reconcile as run_reconcile
 
     done = run_reconcile(switch, bridge, dry_run=dry_run, progress=progress(json))
-    failed = one_of(done.failed) if done.failed else None
+    failed = merged_error(done.failed) if done.failed else None
     if json:
         value = {
             "changed": done.changed,
@@ -184,7 +184,7 @@ def _drain_on(switch: TargetSwitch, first: Change, pool: str, backend: str, json
                 change = change_overlay(switch, first.bridge, advance, pool=pool)
             except SwitchError as failed:
                 far = f"{pool}/{backend} is {last.gone / 10 if last else 0:.0f} % drained, and `reconcile` goes on with it"
-                raise one_of([failed], [far]) from None
+                raise merged_error([failed], [far]) from None
             entry = change.after.find(pool, backend, "drain")
             if entry is None:
                 last = change.before.find(pool, backend, "drain") or last

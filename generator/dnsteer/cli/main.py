@@ -22,7 +22,7 @@ _ERROR, _USAGE, _INTERRUPTED = 1, 64, 130  # as in output.Exit
 _GARBAGE = 100_000
 """Objects between two searches for garbage: a start makes many, and none is garbage."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_asked: list[int] = []  # signals that asked to end
+_signals_received: list[int] = []  # signals that asked to end
 
 
 # The verbs with their modules, as `--help` groups and orders them. Only the module of the verb that is asked for is loaded:
@@ -121,7 +121,7 @@ def run() -> None:
             _say(f"{error.filename or 'standard output'}: {error.strerror or error}")
         code = code or _ERROR
     except Exception:
-        if not _asked:
+        if not _signals_received:
             raise
         code = _INTERRUPTED  # a library (pydantic) made an error of its own of the interrupt
     for number in (*_ENDING, signal.SIGALRM):
@@ -167,7 +167,7 @@ def _obey_requests_to_end() -> None:
     """End in order, and not at once, when asked to; who started us may have told us to ignore it (nohup, `&`)."""
 
     def end(number: int, _frame: FrameType | None) -> None:
-        _asked.append(number)
+        _signals_received.append(number)
         raise KeyboardInterrupt
 
     obeyed = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]

@@ -109,22 +109,22 @@ def change_overlay(
     """
     with Session(switch.remote, switch.timeout) as session:
         record = session.record_of(bridge)
-        said_yes_to: object = None
+        confirmed: object = None
         while True:
             if not dry_run:
                 record = _locked(switch, session, record.bridge, progress)
             if not record.number:
                 raise SwitchError(f"no spec was applied to bridge {record.bridge} by this version; apply one first")
             state = session.state(record, record.number)
-            change, in_the_end = _plan_change(record, state, edit, time or now())
-            basis = record.uuid, record.ids, in_the_end, change.ask
-            if dry_run or confirm is None or not change.ask or basis == said_yes_to:
+            change, final_moves = _plan_change(record, state, edit, time or now())
+            basis = record.uuid, record.ids, final_moves, change.ask
+            if dry_run or confirm is None or not change.ask or basis == confirmed:
                 break
             session.unlock()  # while somebody thinks, others work
-            if said_yes_to is not None:
+            if confirmed is not None:
                 progress(SWITCH_CHANGED)
-            confirm(change.ask, [m.text() for m in in_the_end])
-            said_yes_to = basis
+            confirm(change.ask, [m.text() for m in final_moves])
+            confirmed = basis
         if not (dry_run and change.edited):
             _carry_out(switch, session, record, state, change, pool, dry_run, progress)
         return change
@@ -150,16 +150,16 @@ def _plan_change(
     # Of this edit alone: how far drains of others have come is not its doing.
     own = Overlay(tuple(a if a in set(before) else replace(a, gone=DRAINED) for a in after))
     was, becomes = Assignment(members, before), Assignment(members, after)
-    in_the_end = movement.moves(was, Assignment(members, own)) if before != after else []
+    final_moves = movement.moves(was, Assignment(members, own)) if before != after else []
     goal = Overlay(tuple(replace(a, gone=DRAINED) for a in after))
     change = Change(
         record.bridge, before, after,
         moves=movement.moves(was, becomes),
         warnings=movement.pools_without_backends(becomes) + ([WAITS] if record.waits else []),
         slots={m.pool: m.slots for m in members},
-        ask=movement.reasons_to_ask(in_the_end, was, Assignment(members, goal)) if before != after else [],
+        ask=movement.reasons_to_ask(final_moves, was, Assignment(members, goal)) if before != after else [],
     )  # fmt: skip
-    return change, in_the_end
+    return change, final_moves
 
 
 def _carry_out(

@@ -29,7 +29,7 @@ _MOST = 10
 
 def extended_pools(spec: Spec) -> tuple[str, ...]:
     """The pools that the extension serves."""
-    found = (vip.pool for vip in spec.vips.values() if MODES[vip.forwarding].extended(spec.pools[vip.pool]))
+    found = (vip.pool for vip in spec.vips.values() if MODES[vip.forwarding].uses_extension(spec.pools[vip.pool]))
     return tuple(dict.fromkeys(found))
 
 

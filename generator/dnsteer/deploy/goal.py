@@ -9,7 +9,7 @@ from typing import Any
 from dnsteer import __version__
 from dnsteer.deploy.recorded import is_applied
 from dnsteer.deploy.target import Resolved
-from dnsteer.deploy.target_switch import expire, stamp, who
+from dnsteer.deploy.target_switch import expire, operator_name, stamp
 from dnsteer.deploy.wanted import Wanted
 from dnsteer.plan.applied_slots import keep_slots, notes
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
@@ -89,8 +89,9 @@ def new_state(goal: Goal, wanted: Wanted) -> AppliedState:
         return goal.applied
     loaded = goal.loaded
     return AppliedState(
-        loaded.file, loaded.document.text, loaded.digest, __version__, stamp(goal.time), who(), tuple(wanted.plan.members),
-        {name: vip.pool for name, vip in loaded.spec.vips.items()}, goal.note, ended=goal.ended, **_extended(wanted),
+        loaded.file, loaded.document.text, loaded.digest, __version__, stamp(goal.time), operator_name(),
+        tuple(wanted.plan.members), {name: vip.pool for name, vip in loaded.spec.vips.items()}, goal.note,
+        ended=goal.ended, **_extended(wanted),
     )  # fmt: skip
 
 

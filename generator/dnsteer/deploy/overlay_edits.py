@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from dnsteer.deploy.backends import Edit
-from dnsteer.deploy.target_switch import stamp, who
+from dnsteer.deploy.target_switch import operator_name, stamp
 from dnsteer.slots.maintenance import DRAINED, Kind, Maintenance, Overlay
 from dnsteer.slots.membership import Member
 from dnsteer.switch.state import AppliedState
@@ -36,13 +36,15 @@ def take_out(
         until = stamp(time + timedelta(seconds=lasts)) if lasts else ""
         found = overlay.find(pool, backend, kind)
         if found is None:
-            wanted = Maintenance(pool, backend, kind, stamp(time), who(), note, until, over, 0 if over else DRAINED)
+            wanted = Maintenance(
+                pool, backend, kind, stamp(time), operator_name(), note, until, over, 0 if over else DRAINED
+            )
         else:
             wanted = replace(found, note=note or found.note, until=until or found.until)
             if over and over != found.over:
                 wanted = wanted.at_pace(over, time)
             if wanted != found:
-                wanted = replace(wanted, by=who())
+                wanted = replace(wanted, by=operator_name())
         _refuse_early_end(wanted)
         return overlay.put(replace(wanted, gone=DRAINED) if to_the_end else wanted)
 

@@ -12,7 +12,7 @@ from dnsteer.checks.load import check_document
 from dnsteer.deploy.run import Deployed, Options, deploy, preview
 from dnsteer.deploy.summary import PlanSummary, as_json, hash_of
 from dnsteer.deploy.target import SpecTarget
-from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, now, silent, stamp, who
+from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, now, operator_name, silent, stamp
 from dnsteer.render.atomic_files import write_file
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.source import UnreadableError, read_whole, shown
@@ -31,7 +31,7 @@ def write(summary: PlanSummary, switch: TargetSwitch, options: Options, file: Pa
         "format": FORMAT,
         "version": __version__,
         "made": stamp(now()),
-        "by": who(),
+        "by": operator_name(),
         "options": asdict(options),
         "bridge": summary.loaded.spec.switch.bridge,
         "summary": as_json(summary, verbose=False),

@@ -12,7 +12,7 @@ from typing import Any
 
 from dnsteer.deploy.apply import apply_state, preview_state
 from dnsteer.deploy.settle import as_settled, settle
-from dnsteer.deploy.target_switch import Progress, TargetSwitch, one_of, silent
+from dnsteer.deploy.target_switch import Progress, TargetSwitch, merged_error, silent
 from dnsteer.switch.session import Session
 from dnsteer.switch.signals import defer_signals
 from dnsteer.switch.state import BridgeRecord, BusyError, DamagedError
@@ -59,7 +59,7 @@ def restore(
             failed += _let_forward(switch)
     if failed:
         rest = [f"{d.bridge}: {d.text}" for d in done]
-        raise one_of(failed, ["flow-restore-wait was left as it is; restore again", *rest] if busy else rest)
+        raise merged_error(failed, ["flow-restore-wait was left as it is; restore again", *rest] if busy else rest)
     return done or [Restored("no bridge", False, _NOTHING)]
 
 

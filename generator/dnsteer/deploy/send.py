@@ -81,7 +81,7 @@ class Sending:
         if program is not None and program.loads:
             self._with_program(done, tables, program)
             return
-        now, later = done.flows.in_two() if self.grace else (done.flows, _NONE)
+        now, later = done.flows.split_for_grace() if self.grace else (done.flows, _NONE)
         self._now(now)
         self._later(later)
 

@@ -56,7 +56,7 @@ def stamp(time: datetime) -> str:
     return time.isoformat(timespec="milliseconds" if time.microsecond else "seconds")
 
 
-def who() -> str:
+def operator_name() -> str:
     """The person who runs this, and the machine."""
     name = os.environ.get("SUDO_USER") or os.environ.get("LOGNAME")
     if not name:
@@ -67,7 +67,7 @@ def who() -> str:
     return f"{name}@{socket.gethostname()}"
 
 
-def one_of(failed: Sequence[SwitchError], more: Iterable[str] = ()) -> SwitchError:
+def merged_error(failed: Sequence[SwitchError], more: Iterable[str] = ()) -> SwitchError:
     """Several failures as one error, with what else there is to say; of the kind of the first."""
     kind = UnavailableError if isinstance(failed[0], UnavailableError) else SwitchError
     return kind("; ".join([*map(str, failed), *more]))

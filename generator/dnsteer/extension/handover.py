@@ -120,7 +120,7 @@ class Handover:
         was = list(_exits(f for f in _flows(tables) if f.table == _TABLE))
         become = list(_exits(parse_flow(line) for line in lines if f"table={_TABLE}," in line))
         macs, new = _macs(self.running), _macs(self.wanted)
-        now, later = todo.in_two()
+        now, later = todo.split_for_grace()
         early = list[Flow]()
         if was and self.loads:
             egress = port_name(plan.extension.egress.name) if plan.extension else ""

@@ -39,7 +39,7 @@ class Mode(ABC):
     """Value of the register `mode`; 0 if only the extension forwards."""
     program = ""
     """The mode's name in the extension's program; empty if the extension does not support it."""
-    no_program = "the extension's program cannot forward this way"
+    why_unsupported = "the extension's program cannot forward this way"
     """Why the extension does not support the mode, in words; used if *program* is empty."""
     by_extension = False
     """Whether every VIP of the mode goes through the extension, whatever its pool's selection."""
@@ -66,7 +66,7 @@ class Mode(ABC):
         """Return the family in which a backend needs an address to take queries to *family*; ANY for either family."""
         return family
 
-    def extended(self, pool: Pool) -> bool:
+    def uses_extension(self, pool: Pool) -> bool:
         """Whether packets to a VIP served by *pool* go through the extension."""
         return self.by_extension or pool.selection in (Selection.CLIENT, Selection.SPRAY)
 
@@ -78,8 +78,8 @@ class Mode(ABC):
         """Return the family of the answers that backends send, for clients in *family*."""
         return family
 
-    def lengthens(self, vip: Vip, pool: Pool) -> int:
-        """Return by how many bytes a full-size TCP segment to a VIP then exceeds the MTU of the links it arrived by.
+    def mtu_excess(self, vip: Vip, pool: Pool) -> int:
+        """Return by how many bytes a full-size TCP segment to a VIP exceeds the MTU of the links it arrived by.
 
         A translation that makes packets longer counts 0: servers ask for segments that fit their links (RFC 9293, 3.7.1).
         """
@@ -93,12 +93,12 @@ class Mode(ABC):
         """Return the names of these pipes on the longest path of a query, if backends are reached in *families*."""
         return ()
 
-    def comes_back(self, service: ExtendedService, target: Target) -> tuple[Family, int]:
+    def returned_as(self, service: ExtendedService, target: Target) -> tuple[Family, int]:
         """Return the family and IP protocol number of a service's queries when the extension returns them."""
         return service.family, PROTOCOL_NUMBERS[service.protocol]
 
-    def grows(self, target: Target) -> int:
-        """Return by how many bytes the extension lengthens queries to a target."""
+    def added_bytes(self, target: Target) -> int:
+        """Return by how many bytes the extension mtu_excess queries to a target."""
         return 0
 
     def check(self, scope: Scope, vips: Sequence[NamedVip]) -> Iterator[Finding]:

@@ -35,11 +35,11 @@ class Ipip(OwnsVip):
         """Return the encapsulation pipes; packets for IPv6 tunnels pass through the IPv4 pipe first."""
         return ("encap4", "encap6") if "ipv6" in families else ("encap4",)
 
-    def comes_back(self, service: ExtendedService, target: Target) -> tuple[Family, int]:
+    def returned_as(self, service: ExtendedService, target: Target) -> tuple[Family, int]:
         """Return the outer header's family, and the protocol number of the inner packet."""
         return target.family, _INNER[service.family]
 
-    def grows(self, target: Target) -> int:
+    def added_bytes(self, target: Target) -> int:
         """The outer header."""
         return derived.IPV4_HEADER if target.family == "ipv4" else derived.IPV6_HEADER
 
@@ -47,7 +47,7 @@ class Ipip(OwnsVip):
         """Return ANY: a tunnel of either family carries both."""
         return ANY
 
-    def lengthens(self, vip: Vip, pool: Pool) -> int:
+    def mtu_excess(self, vip: Vip, pool: Pool) -> int:
         """The outer header."""
         families = {derived.family_of(a) for a in vip.addresses}
         ends = [derived.tunnel_end(b, f) for b in pool.backends for f in families]

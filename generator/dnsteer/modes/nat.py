@@ -25,7 +25,7 @@ class Nat(Mode):
     number = 2
     translates_ports = True
     answers_by = "NAT"
-    no_program = "the extension cannot translate answers back to the VIP for NAT"
+    why_unsupported = "the extension cannot translate answers back to the VIP for NAT"
     fragments = ""
 
     def check(self, scope: Scope, vips: Sequence[NamedVip]) -> Iterator[Finding]:

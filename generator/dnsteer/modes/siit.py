@@ -39,11 +39,11 @@ class Siit(Mode):
         """Return the two pipes of a query."""
         return ("to-ipv6", "translated")
 
-    def comes_back(self, service: ExtendedService, target: Target) -> tuple[Family, int]:
+    def returned_as(self, service: ExtendedService, target: Target) -> tuple[Family, int]:
         """Return IPv6 and the service's protocol number: the extension returns queries already translated."""
         return "ipv6", PROTOCOL_NUMBERS[service.protocol]
 
-    def grows(self, target: Target) -> int:
+    def added_bytes(self, target: Target) -> int:
         """Return the difference in bytes between an IPv6 and an IPv4 header."""
         return derived.IPV6_HEADER - derived.IPV4_HEADER
 

@@ -104,7 +104,7 @@ def extension_parts(plan: Plan) -> Mapping[Owner, ExtensionPart]:
 def _returned(part: Extension, services: Sequence[ExtendedService]) -> int:
     """Return the number of datapath flows for returned packets: one for each MAC address, family and protocol."""
     ends = ((service, part.targets[name]) for service in services for name in service.slots)
-    return len({(target.mac, BY_PROGRAM[s.forward].comes_back(s, target)) for s, target in ends})
+    return len({(target.mac, BY_PROGRAM[s.forward].returned_as(s, target)) for s, target in ends})
 
 
 def hops_of(part: ExtensionPart, flows: Pairs, rules: Callable[[Pairs], int]) -> tuple[Hop, ...]:

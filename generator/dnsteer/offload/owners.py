@@ -74,7 +74,7 @@ class Owners:
             owner = self._queries[int(ip_address(service.address)), number, service.port]
             for name in dict.fromkeys(service.slots):
                 target = extension.targets[name]
-                family, protocol = mode.comes_back(service, target)
+                family, protocol = mode.returned_as(service, target)
                 self._returned[extension.egress.name, _packed(target.mac), family, protocol][owner] = None
             if not mode.translates:
                 continue

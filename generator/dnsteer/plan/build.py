@@ -47,7 +47,7 @@ def build_plan(loaded: Loaded, overlay: Overlay = NO_OVERLAY) -> Plan:
 def _forward_rows(ctx: Context) -> Iterator[ForwardRow]:
     """Of every backend, also without a slot: a later change of slots is then a change of slots alone."""
     for slots in ctx.pools.values():
-        ways = [(to, mode) for to, mode in slots.ways if to != ANY and not MODES[mode].extended(slots.pool)]
+        ways = [(to, mode) for to, mode in slots.ways if to != ANY and not MODES[mode].uses_extension(slots.pool)]
         for index in range(len(slots.pool.backends)):
             for reached, mode in ways:
                 yield from MODES[mode].forward_rows(ctx, slots, index, reached)

@@ -115,7 +115,7 @@ def _through(part: Extension, at: Mapping[str, Backend], uplinks: int) -> Counte
     for service in part.services:
         mode = BY_PROGRAM[service.forward]
         for target in {part.targets[name] for name in service.slots}:
-            family, protocol = mode.comes_back(service, target)
+            family, protocol = mode.returned_as(service, target)
             given.add((family, target.mac, protocol))
     given |= {("ipv4", "", PROTOCOL_NUMBERS[row.protocol]) for row in part.translated}
     for family, _, _ in given:

@@ -30,7 +30,7 @@ class Changes:
         flows = len(self.add) + len(self.replace) + len(self.remove)
         return flows + len(self.add_groups) + len(self.replace_groups) + len(self.remove_groups) + len(self.restore)
 
-    def in_two(self) -> tuple[Changes, Changes]:
+    def split_for_grace(self) -> tuple[Changes, Changes]:
         """What can be done at once, and what must wait until the answers under way have passed.
 
         A backend that leaves still has queries. With NAT their answers need the flows that lead back, or they are lost.

@@ -33,7 +33,7 @@ class ForwardingMode(Protocol):
     def reach(self, family: Family) -> Reach:
         """Return the family in which a backend needs an address to serve VIP addresses in *family*; ANY for either."""
 
-    def extended(self, pool: Pool) -> bool:
+    def uses_extension(self, pool: Pool) -> bool:
         """Whether packets to a VIP served by *pool* go through the extension."""
 
 
@@ -133,9 +133,9 @@ class Context:
             self._made[what] = make()
         return cast("T", self._made[what])
 
-    def extended(self, vip: Vip) -> bool:
+    def uses_extension(self, vip: Vip) -> bool:
         """Whether packets to a VIP go through the extension."""
-        return self.modes[vip.forwarding].extended(self.spec.pools[vip.pool])
+        return self.modes[vip.forwarding].uses_extension(self.spec.pools[vip.pool])
 
     def _reached(self, vip: Vip) -> set[Reach]:
         return {self.modes[vip.forwarding].reach(derived.family_of(a)) for a in vip.addresses}

@@ -49,7 +49,7 @@ def rows(ctx: Context) -> Iterator[ExitRow]:
 
 def _to_backends(ctx: Context, part: Extension) -> Iterator[ExitRow]:
     uplink = next(iter(ctx.spec.switch.uplinks))
-    pools = [vip.pool for vip in ctx.spec.vips.values() if ctx.extended(vip)]
+    pools = [vip.pool for vip in ctx.spec.vips.values() if ctx.uses_extension(vip)]
     places: dict[str, tuple[str, Path, str]] = {}
     for name in dict.fromkeys(pools):
         for i, backend in enumerate(ctx.spec.pools[name].backends):

@@ -66,7 +66,7 @@ def rows(ctx: Context) -> Iterator[SlotTable | GroupRow]:
     line = ctx.loaded.document.line
     for slots in ctx.pools.values():
         pool, name = slots.pool, slots.members.pool
-        if all(family == ANY or ctx.modes[mode].extended(pool) for family, mode in slots.ways):
+        if all(family == ANY or ctx.modes[mode].uses_extension(pool) for family, mode in slots.ways):
             continue
         if pool.selection is not Selection.DP_HASH:
             paths: dict[str, Path] = {b.name: ("pools", name, "backends", i) for i, b in enumerate(pool.backends)}

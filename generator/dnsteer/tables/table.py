@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class TemplateError(ValueError):
-    """A table's template uses an unknown name, or sends packets to a table that none may reach."""
+    """A template that cannot be rendered: an unknown name, a jump back, a table without template, a line that is no flow."""
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def rows(ctx: Context) -> Iterator[ServiceRow]:
 
     for name, vip in ctx.spec.vips.items():
         pool, mode = ctx.spec.pools[vip.pool], ctx.modes[vip.forwarding]
-        extended = mode.extended(pool)
+        extended = mode.uses_extension(pool)
         bits = 0 if extended else _slot_bits(ctx.spec, pool)
         endpoints = [(e, e.protocol.value) for e in derived.endpoints(vip)]
         for address in vip.addresses:

@@ -74,7 +74,7 @@ def _without_extended(loaded: Loaded, *, siit: bool) -> tuple[str, Loaded] | Non
     found = [
         name
         for name, vip in spec.vips.items()
-        if MODES[vip.forwarding].extended(spec.pools[vip.pool]) and MODES[vip.forwarding].translates == siit
+        if MODES[vip.forwarding].uses_extension(spec.pools[vip.pool]) and MODES[vip.forwarding].translates == siit
     ]
     if not found or len(found) == len(spec.vips):
         return None

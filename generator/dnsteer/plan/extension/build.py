@@ -38,7 +38,7 @@ def extension_of(ctx: Context) -> Extension | None:
     names: dict[str, str] = {}
     for name, vip in ctx.spec.vips.items():
         pool = ctx.spec.pools[vip.pool]
-        if ctx.extended(vip):
+        if ctx.uses_extension(vip):
             for address in vip.addresses:
                 family = derived.family_of(address)
                 targets = _targets(extension, names, vip, pool, family)

@@ -35,7 +35,7 @@ class ExtensionReference:
 
     def query(self, packet: Packet, service: Service) -> Expectation:
         """What must leave for a query that the switch hands to the extension."""
-        problem = header_damage(packet) or service.mode.untakeable(packet)
+        problem = header_damage(packet) or service.mode.why_refused(packet)
         if problem:
             return dropped(f"query for {service.label}, which the extension drops: {problem}")
         if service.selection.predicts_slot:

@@ -46,7 +46,7 @@ class Mode(ABC):
         """The address by which queries of an IP version reach a backend; None when they cannot."""
         return backend.ipv4 if version == 4 else backend.ipv6
 
-    def untakeable(self, packet: Packet) -> str:
+    def why_refused(self, packet: Packet) -> str:
         """Why the extension does not take a packet in this mode, whose headers are sound; empty when it does."""
         return ""
 

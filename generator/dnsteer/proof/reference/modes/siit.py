@@ -60,7 +60,7 @@ class Siit(Mode):
         """The address over IPv6, whatever the query is."""
         return backend.ipv6
 
-    def untakeable(self, packet: Packet) -> str:
+    def why_refused(self, packet: Packet) -> str:
         """Packets with options, and those without the checksum that IPv6 wants, are not translated."""
         if packet.l4 - packet.l3 != _PLAIN_HEADER[packet.ethertype]:
             return "IPv4 options" if packet.ethertype == IPV4 else "IPv6 extension headers"
@@ -90,7 +90,7 @@ class Siit(Mode):
             return dropped("an answer to translate, of a backend that has no slot")
         why = f"answer for {service.label}"
         leave = self.topology.first_exit()
-        problem = header_damage(packet) or self.untakeable(packet) or ("" if leave else "no uplink has a next hop")
+        problem = header_damage(packet) or self.why_refused(packet) or ("" if leave else "no uplink has a next hop")
         if problem or leave is None:
             return dropped(f"{why}, which the extension drops: {problem}")
         client = packet.destination[len(NAT64_PREFIX) :]
