@@ -1,4 +1,4 @@
-"""The running extension, by its control socket: one JSON object a line, one answer to each (datapath_ext/src/README.md)."""
+"""Client of the extension's control socket: one JSON object per line, one answer to each (datapath_ext/src/README.md)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dnsteer.switch.tools import SwitchError, UnavailableError
 
 _ADVICE = "see systemctl status dnsteer-ext and dnsteer-ext --check --program FILE; another socket: --extension SOCKET"
 _LEAST_PATIENCE = 60.0
-"""A load writes every slot, and a dump reads it; the program does one thing after the other."""
+"""Minimum timeout of load and dump, in seconds: each touches every slot, and the program handles one request at a time."""
 _READ = 1 << 20
-_LOOK = 0.5  # a signal just before a wait is handled only after it
+_LOOK = 0.5  # longest single wait, in seconds: a signal that arrives just before a wait is handled only after it
 
 
 class RefusedError(SwitchError):
-    """The program refused what it was asked: it runs on as before. *reason* is in its words."""
+    """The program refused a request and runs on unchanged. *reason* is its own error message."""
 
     def __init__(self, name: str, reason: str) -> None:
         self.reason = reason
@@ -26,14 +26,14 @@ class RefusedError(SwitchError):
 
 
 class LostError(UnavailableError):
-    """The program was asked, and did not say what became of it."""
+    """The program got a request, but its answer was lost: whether it carried the request out is unknown."""
 
 
 class Program:
     """The extension that listens at *path*. *timeout* is how long it may take to answer, in seconds.
 
-    Each request has a connection of its own: the program has room for few. Raises UnavailableError, PermissionError,
-    RefusedError with its reason, or SwitchError where something else listens.
+    Each request opens and closes its own connection, because the program accepts only a few at a time. Requests raise
+    UnavailableError, PermissionError, RefusedError with the reason, or SwitchError when another program listens at *path*.
     """
 
     def __init__(self, path: str, timeout: float = 10) -> None:
@@ -42,19 +42,19 @@ class Program:
         self._timeout = timeout
 
     def status(self) -> dict[str, Any]:
-        """How it stands."""
+        """The program's answer to `status`: its state, its ports, and whether hardware is consistent."""
         return self._ask({"command": "status"}, self._timeout)
 
     def counters(self) -> dict[str, Any]:
-        """Packets of each VIP and backend, and dropped ones."""
+        """Packet counters of each VIP and backend, and of drops."""
         return self._ask({"command": "counters"}, self._timeout)
 
     def dump(self) -> dict[str, Any]:
-        """The program that runs, and what hardware does for each slot."""
+        """The loaded program, and the backend that hardware uses for each slot."""
         return self._ask({"command": "dump"}, max(self._timeout, _LEAST_PATIENCE))
 
     def load(self, program: dict[str, Any]) -> dict[str, Any]:
-        """Let it run another program: all of it or, when it refuses, nothing. LostError: nobody knows which."""
+        """Replace the program: entirely, or not at all when it is refused. After a LostError either may be the case."""
         return self._ask({"command": "load", "program": program}, max(self._timeout, _LEAST_PATIENCE))
 
     def _ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class Program:
 
 
 def _exchange(connection: socket.socket, request: bytes, deadline: float) -> bytes:
-    """Send a line and read one. Raises TimeoutError, or OSError when the other side ends the connection."""
+    """Send a line and return the line that answers it. Raises TimeoutError, or OSError when the peer closes."""
     left, received = memoryview(request), list[bytes]()
     while left:
         connection.settimeout(max(0.001, min(_LOOK, deadline - time.monotonic())))
@@ -128,5 +128,5 @@ def _exchange(connection: socket.socket, request: bytes, deadline: float) -> byt
 
 
 def socket_path(given: str | None, spec: str = "") -> str:
-    """The path of the control socket: the one that was *given* by option or environment variable, or the spec's."""
+    """The path of the control socket: *given* (from option or environment) made absolute, or else that of the *spec*."""
     return str(Path(given).absolute()) if given else spec

@@ -1,4 +1,4 @@
-"""Where the extension's programs are: `dnsteer-ext`, which serves, and `dnsteer-ext-frames`, which proves."""
+"""Find the extension's executables: `dnsteer-ext`, which serves, and `dnsteer-ext-frames`, which `dnsteer check` runs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from dnsteer.switch.tools import SwitchError
 
 FOLDER = "DNSTEER_EXT"
-"""Environment variable with the folder of the programs; else a source checkout's build, and then the PATH, are looked at."""
+"""Environment variable with the folder of the executables; unset: use a source checkout's build, else search the PATH."""
 _BUILT = Path("build", "plain", "src")
 
 
 def program(name: str) -> Path:
-    """The path of an extension's program. Raises SwitchError where there is none."""
+    """Return the path of the extension's executable *name*. Raises SwitchError when it is not found."""
     given = os.environ.get(FOLDER)
     built = Path(__file__).resolve().parents[3] / _BUILT / name
     candidates = [Path(given) / name] if given else [built, Path(shutil.which(name) or built)]

@@ -1,14 +1,15 @@
-"""A change of the extension's program together with the tables, in an order in which no packet is lost.
+"""Change the extension's program together with the tables, in an order that loses no packet.
 
-A packet of an extended VIP meets the tables, then the program, then the tables again, and what is changed in between must
-not meet what is gone already, or not there yet. So, around the one bundle that makes the tables the new ones:
+A packet of an extended VIP passes the tables, then the program, then the tables again. A change during its passage must not
+leave it without a flow or entry, either removed too soon or added too late. The steps around the one bundle that switches
+the tables:
 
-1. early: flows by which packets of the new program find their way, where the tables do not have them yet. Nothing uses them.
-2. the program serves both: all of the new VIPs, and those of the old that the new one does not have.
-3. the bundle: now the tables send what the new spec says, and still take back what the old one sent.
-4. after the time that packets and answers may be under way, the new program alone; then the old ways back go.
+1. early: add the flows that packets of the new program need and that the tables lack. No packet uses them yet.
+2. load a program that serves both: all of the new VIPs, and the old VIPs that the new program does not have.
+3. commit the bundle: the tables now send what the new spec says, and still accept what the old program returns.
+4. once packets and answers in flight have passed, load the new program alone; then remove the old return flows.
 
-Until the bundle all of it can be taken back. What a kill leaves is mended by the next verb, which does the same again.
+Until the bundle is committed, everything can be undone. After a kill, the next verb repeats the steps and repairs the state.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from dnsteer.tables.ingress import ANSWER, PortRow
 from dnsteer.tables.order import PIPELINE
 
 SETTLE = 0.5
-"""Seconds until flows that were added early are in the datapath too: it looks at all of its own about that often."""
+"""Seconds until flows that were added early take effect in the datapath, whose flows are revalidated about that often."""
 _TABLE = PIPELINE.tables["extension"].number
 _INGRESS = PIPELINE.tables["ingress"].number
 _EGRESS = PIPELINE.tables["egress"].number
@@ -39,7 +40,7 @@ _BACK = frozenset(PIPELINE.tables[name].number for name in ("return", "fragment"
 _ANSWER = f"{PIPELINE.registers['path'].field}={register_value(ANSWER)},"
 _LEADS_BACK = tuple(f"goto_table:{n}" for n in (PIPELINE.tables["return"].number, _TABLE))
 _PASSING = cookie(Category.EXTENSION, 3)
-"""Cookie of exits that are there only while the program changes. Those of the plan have 1, or an even number."""
+"""Cookie of exits that exist only while the program changes. The plan's exits have object number 1 or an even one."""
 _BEFORE_OTHERS, _AFTER_OTHERS = 110, 90  # the plan's exits have priority 100
 _EXIT = re.compile(r'in_port=("[^"]*"|[^,]+)(?:,dl_dst=([0-9a-f:]+))?\Z')
 _PORT = re.compile(r'\bin_port=("[^"]*"|[^,]+)')
@@ -47,7 +48,7 @@ _PORT = re.compile(r'\bin_port=("[^"]*"|[^,]+)')
 
 @dataclass(frozen=True)
 class _Exit:
-    """What comes back by port *came_by* for *mac*, or for all when that is empty, does *action*."""
+    """A flow for frames that the extension returns by port *came_by* to *mac* (empty: to any MAC), with its *action*."""
 
     priority: int
     came_by: str
@@ -57,22 +58,22 @@ class _Exit:
 
 @dataclass(frozen=True)
 class FlowStages:
-    """Flows to add *early*, what must change *now*, in the one bundle, and what *later*."""
+    """Flows to add *early*, before the bundle; changes to make *now*, in the one bundle; and those to make *later*."""
 
     early: tuple[Flow, ...]
     now: Changes
     later: Changes
 
     def lines_to_take_back(self) -> list[str]:
-        """Lines of a bundle that take back what was added early."""
+        """Return the bundle lines that delete the early flows."""
         return [f"flow delete_strict {f.spec()}" for f in self.early]
 
 
 @dataclass(frozen=True)
 class Handover:
-    """The program that runs, the one that is wanted, and the one that serves both. *faults* are what is wrong with it.
+    """The *running* program, the *wanted* one, and *between*, which serves both. *faults* are problems of the running one.
 
-    *away* is why the running one is not known; nothing of it is changed then.
+    *away* is the error that kept the running program from being read; the program is then left unchanged.
     """
 
     program: Program
@@ -90,19 +91,19 @@ class Handover:
 
     @property
     def differences(self) -> list[program_diff.ProgramDifference]:
-        """What the running program has otherwise than it should."""
+        """How the running program differs from the wanted one; empty when the running one could not be read."""
         return [] if self.away else list(program_diff.program_differences(self.running, self.wanted))
 
     def begin(self) -> None:
-        """Let it serve both. Raises RefusedError, LostError or UnavailableError."""
+        """Load the program that serves both. Raises RefusedError, LostError or UnavailableError."""
         self._load(self.between.program)
 
     def finish(self) -> None:
-        """Let it serve the new alone."""
+        """Load the new program alone."""
         self._load(self.wanted)
 
     def load_old_again(self) -> str:
-        """Let it serve the old again. What could not be, in words."""
+        """Load the old program again. Return a message if that failed, else an empty string."""
         try:
             self.program.load(self.running)
         except (SwitchError, PermissionError) as err:
@@ -116,7 +117,7 @@ class Handover:
             raise RefusedError(self.program.name, f"{err.reason}{_hint(err.reason)}") from None
 
     def stages(self, plan: Plan, lines: Iterable[str], tables: Tables, todo: Changes) -> FlowStages:
-        """How the tables follow. *lines* are all flows of the plan, *todo* is what turns *tables* into them."""
+        """Split the table changes *todo*, which turn *tables* into the plan's flows *lines*, into stages."""
         was = list(_exits(f for f in _flows(tables) if f.table == _TABLE))
         become = list(_exits(parse_flow(line) for line in lines if f"table={_TABLE}," in line))
         macs, new = _macs(self.running), _macs(self.wanted)
@@ -150,7 +151,7 @@ def _exits(flows: Iterable[Flow]) -> Iterator[_Exit]:
 
 
 def _find(exits: Iterable[_Exit], came_by: str, mac: str) -> str:
-    """What is done with a frame; empty: nothing."""
+    """Return the action of the exit with the highest priority that matches a frame; empty when none matches."""
     fits = [e for e in exits if e.came_by == came_by and e.mac in ("", mac)]
     return max(fits, key=lambda e: e.priority).action if fits else ""
 
@@ -161,7 +162,10 @@ def _passing(came_by: str, mac: str, action: str) -> Flow:
 
 
 def _staying(was: list[_Exit], become: list[_Exit], macs: set[str]) -> Iterator[Flow]:
-    """Exits for what the old program still gives back: by address where the new ones would lead elsewhere, or to all."""
+    """Yield exits for frames that the old program still returns.
+
+    On ports without new exits, all old exits stay; on others, those for *macs* whose action the new exits would change.
+    """
     used = {e.came_by for e in become}
     for came_by in dict.fromkeys(e.came_by for e in was):
         if came_by not in used:
@@ -174,9 +178,9 @@ def _staying(was: list[_Exit], become: list[_Exit], macs: set[str]) -> Iterator[
 
 
 def _is_way_back(plan: Plan, flow: Flow, came_by: Collection[str]) -> bool:
-    """Whether a new flow leads answers back, or what the program gives back, and takes nothing from the old tables.
+    """Whether a new flow returns answers, or frames from the program, and takes no packets from flows of the old tables.
 
-    *came_by* are ports that have exits already: beside these no others are put in, since either might be taken.
+    *came_by* are ports that already have exits: no others are added there, since a frame might match either.
     """
     if flow.table == _EGRESS:
         return flow.match.startswith(_ANSWER)
@@ -196,7 +200,7 @@ def _macs(program: program_diff.Value) -> set[str]:
 
 
 def _hint(reason: str) -> str:
-    """What to do about a refusal, where it can be told."""
+    """Return what to do about a refusal, to append to its message; empty when the *reason* is not a known one."""
     if "need a restart" in reason or "needs a restart" in reason or "a restart opens it" in reason:
         return (
             "; dnsteer render SPEC writes program.json for a restart (docs/operations.md, The extension refused a load)"
@@ -210,9 +214,10 @@ def _hint(reason: str) -> str:
 
 
 def plan_handover(plan: Plan, program: Program, *, needed: bool) -> Handover:
-    """See what runs and what must be loaded. Unless it is *needed*, a program that cannot be asked is only noted.
+    """Read the running program and work out what must be loaded.
 
-    Raises UnavailableError, PermissionError or SwitchError.
+    If the program cannot be read, raise UnavailableError, PermissionError or SwitchError when it is *needed*; otherwise
+    return a Handover with that error in *away*.
     """
     extension = plan.extension
     wanted = program_of(extension) if extension else None
@@ -232,7 +237,7 @@ def plan_handover(plan: Plan, program: Program, *, needed: bool) -> Handover:
 
 
 def faults_of(program: Program, status: program_diff.Value) -> Iterator[str]:
-    """What the program says is wrong with it."""
+    """Yield a message for each problem that the program's *status* reports."""
     gone = [p.get("name") for p in status.get("ports", []) if not p.get("present", True)]
     if gone:
         ports = ", ".join(map(str, gone))

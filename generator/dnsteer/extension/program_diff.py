@@ -1,4 +1,4 @@
-"""Programs of the extension as values: whether two are the same, what differs, and both in one."""
+"""Compare two programs of the extension, and combine them into one that serves both."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dnsteer.switch.tools import SwitchError
 Value = dict[str, Any]
 """A program, in the form of datapath_ext/program.schema.json."""
 Key = tuple[str, str, int]
-"""What makes a VIP the same VIP to the program: address, protocol and port."""
+"""Identifies a VIP in the program: address, protocol and port."""
 _MOST_SLOTS = 16
 
 
 @dataclass(frozen=True)
 class ProgramDifference:
-    """What one program has otherwise than another. *key* is the VIP that it is about, None: the program itself."""
+    """One difference between two programs. *key* is the VIP concerned; None: a backend or a setting of the program."""
 
     kind: str
     key: Key | None
@@ -29,12 +29,12 @@ class ProgramDifference:
 
 
 def key_of(vip: Mapping[str, Any]) -> Key:
-    """The VIP's key."""
+    """Return the VIP's key, with its address in canonical form."""
     return str(ip_address(vip["address"])), vip["protocol"], vip["port"]
 
 
 def same(one: Value, other: Value) -> bool:
-    """Whether the program does the same with both, whatever their order and spelling."""
+    """Whether two programs behave the same, even if their entries are ordered or their addresses written differently."""
     return _plain(one) == _plain(other)
 
 
@@ -59,19 +59,19 @@ def _address(text: str) -> str:
 
 
 def readable(dump: Value, name: str) -> Value:
-    """The program in an answer to `dump`. Raises SwitchError where it is none."""
+    """Return the program in an answer to `dump`, with the slots as hardware has them. Raises SwitchError without one."""
     try:
         _plain(dump["program"])
         services = {s["vip"]: [slot["backend"] for slot in s["slots"]] for s in dump["services"]}
     except (KeyError, TypeError, ValueError, AttributeError):
         raise SwitchError(f"{name}: found no program in its answer; is it of another version?") from None
     program: Value = dump["program"]
-    # What hardware does counts: after a load that could be neither done nor undone it is not what the program says.
+    # Hardware's slots count: after a load that could be neither completed nor undone, they differ from the program's.
     return {**program, "vips": [{**v, "slots": services.get(v["name"], v["slots"])} for v in program["vips"]]}
 
 
 def program_differences(have: Value, want: Value) -> Iterator[ProgramDifference]:
-    """What must change for *have* to be *want*; VIPs first, then backends without a slot, then the program's settings."""
+    """Yield what must change to turn *have* into *want*: VIPs, then backends without a slot, then the program's settings."""
     ours, theirs = {key_of(v): v for v in want["vips"]}, {key_of(v): v for v in have["vips"]}
     at, is_at = ({b["name"]: _server(b) for b in p["backends"]} for p in (want, have))
     told = set()
@@ -134,16 +134,16 @@ def _shown(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Both:
-    """A program that serves all that two serve, but for *left_out*, VIPs of the old that cannot be beside the new."""
+    """A program that serves the VIPs of two, except *left_out*: names of old VIPs that cannot coexist with the new ones."""
 
     program: Value
     left_out: tuple[str, ...]
 
 
 def both(old: Value, new: Value, unserved: Collection[Key] = ()) -> Both:
-    """The *new* program, and of the *old* one the VIPs that it does not have, with their backends.
+    """Combine the *new* program with the VIPs that only the *old* one has, and their backends.
 
-    *unserved* are VIPs that nobody is to serve. Answers of old backends that are translated still come through.
+    *unserved* are VIPs that are no longer served. Translated answers of their old backends still pass.
     """
     here = {key_of(v) for v in new["vips"]}
     kept = [v for v in old["vips"] if key_of(v) not in here and key_of(v) not in unserved]
@@ -153,7 +153,7 @@ def both(old: Value, new: Value, unserved: Collection[Key] = ()) -> Both:
     for b in old["backends"]:
         there, home = backends.get(b["name"]), homes.get(_address(b.get("address", "")))
         if home is not None:
-            names[b["name"]] = home  # the same server, which may have another name or MAC by now
+            names[b["name"]] = home  # the same server, whose name or MAC may have changed
         elif there is None or _server(there) == _server(b):
             names[b["name"]] = b["name"]
         else:
@@ -182,13 +182,13 @@ def _unused(name: str, *taken: Any) -> str:
 
 
 def _answering(old: Value, new: Value) -> set[str]:
-    """Backends whose translated answers may be under way for VIPs that are still translated."""
+    """Names of old backends whose answers may still be in flight, for VIPs that the new program also translates."""
     still = {key_of(v) for v in new["vips"] if _translates(v)}
     return {slot for v in old["vips"] if _translates(v) and key_of(v) in still for slot in v["slots"]}
 
 
 def _answers_clash(vip: Mapping[str, Any], others: Collection[Mapping[str, Any]]) -> bool:
-    """Whether answers to translate would lead to two VIPs."""
+    """Whether a backend's answers could belong to *vip* and to one of *others*, so that their translation is ambiguous."""
     mine = set(vip["slots"])
     return _translates(vip) and any(
         _translates(v) and (v["protocol"], v["port"]) == (vip["protocol"], vip["port"]) and mine & set(v["slots"])
@@ -197,7 +197,7 @@ def _answers_clash(vip: Mapping[str, Any], others: Collection[Mapping[str, Any]]
 
 
 def idle(running: Value) -> Value:
-    """A program for the same ports that serves nobody."""
+    """Return a program with the same version, ports and budgets, but no VIPs and no backends."""
     return {k: v for k, v in running.items() if k in ("version", "ports", "budgets")} | {"backends": [], "vips": []}
 
 
