@@ -1,7 +1,8 @@
 """Prove a spec: send packets through its flows on a real switch and compare every byte with the reference.
 
-The spec goes two ways that share no code. One: plan, rendered flows, a private switch (`harness`). The other: what must
-become of each frame (`reference`), and the frames to send (`traffic`). `comparison` brings them together.
+The spec is evaluated twice, by code that shares nothing. One part makes the plan, renders the flows and loads them into a
+private switch (`harness`). The other computes the frames to send (`traffic`) and the expected result of each (`reference`).
+`comparison` compares the two.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ _PORTION = 10_000
 _CHUNK = 2000
 """Packets that are sent before the captures are read."""
 _EXPECTED_WARNINGS = ("Unable to NAT due to tuple space", "dummy")
-"""In the switch's log: what the fragments sent here provoke, and what a dummy datapath always says."""
+"""Warnings in the switch's log to ignore: those that the test's fragments cause, and those of every dummy datapath."""
 
 Progress = Callable[[int, int], None]
-"""Told how many packets were sent since the last call, and about how many are sent in all."""
+"""Called with the number of packets sent since the last call, and the approximate total to send."""
 
 
 def check(loaded: Loaded, *, per_service: int | None = None, progress: Progress = lambda *_: None) -> Report:
-    """Load the spec's flows into a private switch and compare what it does with the reference.
+    """Load the spec's flows into a private switch, send packets and compare what leaves with the reference.
 
-    *per_service* limits the slots sampled for each service; None asks as many as `coverage` says. A check that failed while
-    its switch got no time to run is repeated. Raises SwitchError or UnavailableError when the switch itself fails.
+    *per_service* limits the slots tested for each service; None tests as many as `coverage` chooses. A check that failed
+    while its switch lacked CPU time is repeated. Raises SwitchError or UnavailableError when the switch itself fails.
     """
     start = time.monotonic()
     notes: list[str] = []
@@ -89,7 +90,7 @@ def _send_all(
     send: Callable[[Sequence[Vector]], None],
     report: Report,
 ) -> None:
-    """Send all vectors, and count what those of queries and answers make in the datapath."""
+    """Send all vectors, and count the megaflows, masks and recirculations that queries and answers cause."""
     megaflows: set[tuple[int, str]] = set()
     masks: set[Mask] = set()
     for number, portion in enumerate(_portions(vector_batches)):
@@ -97,7 +98,7 @@ def _send_all(
         before = harness.counters().recirculations
         send(counted)
         for flow in harness.megaflows():
-            # A later pass is told by a number that another portion may use for something else.
+            # A megaflow after recirculation matches a recirculation ID, which another portion may reuse for something else.
             megaflows.add((number if flow.recirculated else -1, flow.key))
             masks.add(flow.mask)
         report.recirculations += harness.counters().recirculations - before
@@ -115,7 +116,7 @@ def _compare_extension_slots(harness: Harness, reference: Reference, report: Rep
 
 
 def _portions(vector_batches: Iterable[Iterable[Vector]]) -> Iterator[list[Vector]]:
-    """Batches together, so that the megaflows of each portion have room in the switch."""
+    """Join batches into portions of at least _PORTION packets, whose megaflows fit into the switch."""
     portion: list[Vector] = []
     for batch in vector_batches:
         portion += batch
@@ -127,7 +128,7 @@ def _portions(vector_batches: Iterable[Iterable[Vector]]) -> Iterator[list[Vecto
 
 
 def _by_kind(vectors: Iterable[Vector]) -> tuple[list[Vector], list[Vector]]:
-    """Queries and answers, whose megaflows are reported, and all others; those of one port together."""
+    """Split into queries and answers, whose megaflows are reported, and all others; each list is sorted by port."""
     counted: list[Vector] = []
     others: list[Vector] = []
     for vector in vectors:
@@ -148,7 +149,7 @@ def _chunks(vectors: Sequence[Vector]) -> Iterable[Sequence[Vector]]:
 
 
 def _of_one_datagram(one: Vector, other: Vector) -> bool:
-    """Whether two frames are fragments that leave only together. Every datagram has a client of its own."""
+    """Whether two frames are fragments of one datagram, which leave only together. Each datagram has its own client."""
     if not one.kind == other.kind == "fragment":
         return False
     a, b = parse(one.data), parse(other.data)

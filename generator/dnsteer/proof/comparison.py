@@ -14,12 +14,12 @@ from dnsteer.proof.traffic.unpredicted_slots import ObservedBackends
 from dnsteer.proof.traffic.vectors import Vector
 
 _MACS = 12  # bytes
-_PAYLOAD_END = 16  # bytes; payloads are unique, headers are what goes wrong
+_PAYLOAD_END = 16  # bytes; they identify a packet, as payloads are unique and only headers go wrong
 _TRACED_FAILURES = 3
 
 
 class Comparison:
-    """Compares frames with the reference and writes what is wrong into a report."""
+    """Compares frames with the reference and adds each difference to a report."""
 
     def __init__(self, harness: Harness, reference: Reference, report: Report) -> None:
         self._harness = harness
@@ -28,7 +28,7 @@ class Comparison:
         self._observed = ObservedBackends()
 
     def send(self, vectors: Sequence[Vector]) -> None:
-        """Send these together, and compare all that leaves with all that should."""
+        """Send these frames together, and compare all frames that leave with those expected."""
         expected = [self._reference.expect(vector.port, vector.data) for vector in vectors]
         expecting: dict[Frame, list[int]] = defaultdict(list)
         for i, expectation in enumerate(expected):
@@ -36,7 +36,7 @@ class Comparison:
                 expecting[frame].append(i)
         times_left = Counter[int]()
         unexpected: list[Frame] = []
-        handled: dict[bytes, Handled] = {}  # by what the switch does not change on the way to the extension
+        handled: dict[bytes, Handled] = {}  # by the bytes that the switch does not change on the path to the extension
 
         def on_handled(result: Handled) -> None:
             handled[result.data[_MACS:]] = result
@@ -46,7 +46,7 @@ class Comparison:
             if not candidates:
                 unexpected.append(frame)
                 continue
-            # Packets with the same answer (two ARP requests) share it in turn.
+            # Packets that expect identical frames (two ARP requests) are credited with them in turn.
             i = min(candidates, key=lambda i: times_left[i])
             times_left[i] += 1
             self._observed.add(vectors[i], expected[i], frame)
@@ -60,14 +60,14 @@ class Comparison:
             self._report.add(Failure("(no packet)", frame.port, problem, (summary(frame.data),)))
 
     def compare_backends(self) -> None:
-        """Compare the backends that queries reached whose slots are not predicted, once all are sent."""
+        """Check which backends the queries without a predicted slot reached; call this once all are sent."""
         for vector, problem in self._observed.problems():
             self._report.add(Failure(vector, ", ".join(self._reference.topology.uplinks), problem, ()))
 
     def _fail(
         self, vector: Vector, want: Expectation, times: int, unexpected: list[Frame], handled: Handled | None
     ) -> None:
-        """Report a packet that left too often, otherwise or not at all. What left otherwise is taken from *unexpected*."""
+        """Report a packet that left too often, changed or not at all. If it left changed, remove it from *unexpected*."""
         detail = [f"by the spec: {want.why}", f"in:       {vector.port}: {summary(vector.data)}"]
         if times > 1:
             problem = f"left {times} times"

@@ -1,4 +1,4 @@
-"""The path of one client's query, by the switch's own trace and by a packet that is really sent."""
+"""Explain the path of one client's query, from the switch's own trace and from a packet that is actually sent."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PROTOCOL_NUMBERS = {"udp": wire.UDP, "tcp": wire.TCP}
 
 @dataclass(frozen=True)
 class Step:
-    """A flow that the packet matched: its table and match, and the object of the spec that its cookie stands for."""
+    """A flow that the packet matched: its table and match, and the spec object (*about*, *line*) that its cookie means."""
 
     table: str
     match: str
@@ -48,9 +48,9 @@ class Step:
 
 @dataclass(frozen=True)
 class ExtensionHop:
-    """What the extension did: its verdict and the reason, the pipes that the query passed, and what it sent by which port.
+    """What the extension did: its verdict and reason, the pipes that the query passed, and (port, packet summary) sent.
 
-    *target* is the backend in its program, which has *share* of the *slots* slots.
+    *target* is the backend in the extension's program, which holds *share* of the *slots* slots.
     """
 
     verdict: str
@@ -66,8 +66,8 @@ class ExtensionHop:
 class QueryPath:
     """The path of one query. *passes* counts datapath passes; *out* is empty when the query is dropped.
 
-    *base_backend* is the slot's backend when nobody is out; None where the slot is not predicted. *steps* are in the switch;
-    where the *extension* gets the query after them, *returned_steps* are those in the switch again.
+    *base_backend* is the slot's backend when every backend is in service; None if the slot is not predicted. *steps* are the
+    flows matched in the switch; if the query then goes to the *extension*, *returned_steps* are those matched on its return.
     """
 
     ingress: str
@@ -85,7 +85,7 @@ class QueryPath:
     as_expected: bool
 
     def as_json(self) -> dict[str, Any]:
-        """The path as a JSON object, whose keys programs read: they do not follow renames here."""
+        """The path as a JSON object. Other programs read its keys, so they stay when fields here are renamed."""
         value = asdict(self)
         value["own"], value["back"] = value.pop("base_backend"), value.pop("returned_steps")
         hop = value["extension"]
@@ -95,7 +95,7 @@ class QueryPath:
 
 
 def query_frame(loaded: Loaded, client: Address, sport: int, vip: Address, port: int, protocol: Protocol) -> bytes:
-    """The Ethernet frame of a DNS query, as a router hands it to the balancer."""
+    """Return the Ethernet frame of a DNS query as a router sends it to the balancer; over TCP, the SYN."""
     network = IP(src=str(client), dst=str(vip)) if vip.version == 4 else IPv6(src=str(client), dst=str(vip))
     head = Ether(src=_ROUTER_MAC, dst=loaded.spec.switch.mac) / network
     if protocol is Protocol.UDP:
@@ -113,7 +113,7 @@ def explain_query(
     uplink: str,
     overlay: Overlay = NO_OVERLAY,
 ) -> QueryPath:
-    """Send a query through a private switch that holds the flows of the spec and overlay; say what happened and why.
+    """Send a query through a private switch that holds the flows of the spec and overlay; return its path and the reasons.
 
     Raises SwitchError or UnavailableError when the switch itself fails.
     """
@@ -161,7 +161,7 @@ def _backend_by_mac(loaded: Loaded, data: bytes) -> str | None:
 
 
 def _extension_hop(harness: Harness, result: Handled, service: Service | None) -> ExtensionHop:
-    """What the extension did with a query, from its verdict, and from what its program holds."""
+    """Return what the extension did with a query, from its verdict and from its loaded program."""
     decided_by = result.reason.partition(":")[0]
     sent = tuple((harness.bridge_port(by), summary(data)) for by, data in result.sent)
     dump = harness.extension.ask(command="dump") if harness.extension is not None else {}
@@ -183,7 +183,7 @@ def _extension_hop(harness: Harness, result: Handled, service: Service | None) -
 
 
 def _held_service(data: bytes, dump: dict[str, Any]) -> dict[str, Any] | None:
-    """The service in the extension's program that a query is for."""
+    """Return the service in the extension's program that a query is for; None if there is none."""
     packet = wire.parse(data)
     wanted = packet.destination, packet.protocol, packet.dport
     for vip in dump["program"]["vips"]:
@@ -193,7 +193,7 @@ def _held_service(data: bytes, dump: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _held_backend(backends: list[dict[str, Any]], among: Counter[str], data: bytes) -> str | None:
-    """The backend that a frame goes to: by its MAC address, and by the destination of a tunnel or a translation."""
+    """Return the backend that a frame goes to, by its MAC address and, if tunneled or translated, by its IP destination."""
     to_mac, destination = data[:6].hex(":"), wire.parse(data).destination
     for each in backends:
         if each["name"] not in among or each["mac"] != to_mac:
@@ -204,7 +204,7 @@ def _held_backend(backends: list[dict[str, Any]], among: Counter[str], data: byt
 
 
 def _steps(plan: Plan, harness: Harness, frame: Frame) -> tuple[Step, ...]:
-    """The flows that a frame matches, by the switch's own trace."""
+    """Return the flows that a frame matches, from the switch's own trace."""
     number = harness.port_number(frame.port)
     trace = re.sub(rf"in_port={number}\b", f"in_port={frame.port}", harness.trace(frame.port, frame.data))
     out = []
@@ -229,10 +229,10 @@ def _steps(plan: Plan, harness: Harness, frame: Frame) -> tuple[Step, ...]:
 
 
 def explain_cookie(loaded: Loaded, cookie: int) -> Subject | None:
-    """The object of the spec that a cookie stands for. None when the spec has none such."""
+    """Return the spec object that a cookie stands for; None when the spec has no such object."""
     return build_plan(loaded).subject(cookie)
 
 
 def is_tagged(cookie: int) -> bool:
-    """Whether a cookie is one of dnsteer's at all."""
+    """Whether a cookie carries dnsteer's tag."""
     return cookie >> 48 == COOKIE_TAG

@@ -1,4 +1,4 @@
-"""Packets as text: one line each, and the fields in which two differ."""
+"""Describe packets as text: a one-line summary, and the fields in which two packets differ."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def _addresses(network: Packet) -> str:
 
 
 def _printable(name: bytes) -> str:
-    """The name of a question, safe for a terminal: bytes that are no DNS may parse as a question."""
+    """Return a question's name, or "(no name)" if it is unsafe on a terminal: bytes that are not DNS may parse as one."""
     text = name.decode(errors="replace")
     return text if text.isprintable() and "\ufffd" not in text else "(no name)"
 
 
 def differing_fields(expected: bytes, found: bytes) -> Iterator[str]:
-    """The fields in which two frames differ."""
+    """Yield a line for each field in which two frames differ."""
     one, two = Ether(expected), Ether(found)
     same = True
     while isinstance(one, Packet) and isinstance(two, Packet) and one and two:

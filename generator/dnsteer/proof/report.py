@@ -1,4 +1,4 @@
-"""What a check found."""
+"""The result of a check: its failures, its counts, and the switch's warnings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST_FAILURES = 20
 
 @dataclass(frozen=True)
 class Failure:
-    """A packet that did not fare as the spec says. *vector* names it, *port* is where it came in."""
+    """A packet that the switch did not handle as the spec says. *vector* is its name, *port* where it came in."""
 
     vector: str
     port: str
@@ -21,11 +21,11 @@ class Failure:
 
 @dataclass
 class Report:
-    """What a check found. Megaflows, masks and recirculations are those of queries and answers, by the switch's count.
+    """The result of a check. Megaflows, masks and recirculations are the switch's counts for queries and answers.
 
-    *packets* counts them by kind, *coverage* says which slots were asked. *complaints* are warnings of the switch about
-    something wrong, *notes* those about a machine that gave it no time, and what was repeated for it. *extended* packets
-    went through the extension, and *extension* names its program; empty where there is none.
+    *packets* counts the packets sent by kind; *coverage* says which slots were tested. *complaints* are warnings of the
+    switch about real problems; *notes* are those about a lack of CPU time, and attempts repeated because of it. *extended*
+    counts the packets that went through the extension; *extension* names its program, empty without one.
     """
 
     ovs: str
@@ -46,7 +46,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether everything was as the spec says."""
+        """Whether no packet failed and the switch logged no complaints."""
         return self.failed == 0 and not self.complaints
 
     def add(self, failure: Failure) -> None:

@@ -1,4 +1,4 @@
-"""The extension's program on the software model, as a process of its own: frames go in and come out by a pipe."""
+"""Run the extension's program on the software model in a separate process, with frames in and out through pipes."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _ANSWER_TIMEOUT = 60.0
 _END_TIMEOUT = 5.0
 _CHUNK = 1 << 20
 IN, OUT = "in", "out"
-"""The program's ports: behind the bridge's ingress and egress port."""
+"""The program's ports, connected to the bridge's ingress and egress port."""
 
 
 @dataclass(frozen=True)
 class Handled:
-    """A frame that came to the program by *port*, its verdict and the reason, and the frames that it sent by which ports."""
+    """A frame that reached the program by *port*, the verdict and reason, and the (port, frame) pairs that it *sent*."""
 
     port: str
     data: bytes
@@ -39,19 +39,19 @@ class Handled:
 
 
 class ExtensionProcess:
-    """A context manager: the program of *extension*, in the model's strict mode, which refuses what is unproven."""
+    """A context manager that runs the program of *extension* in the model's strict mode, which refuses what is unproven."""
 
     def __init__(self, extension: Extension) -> None:
         self._extension = extension
         self.ingress = extension.ingress.name
-        """The port of the bridge by which queries go to it."""
+        """The bridge's port through which queries reach the program."""
         self._process: subprocess.Popen[bytes] | None = None
         self._stderr: IO[bytes] | None = None
 
     def __enter__(self) -> ExtensionProcess:
         path = program(NAME)
         with defer_signals():
-            # A file in memory, which never makes the program wait as a pipe that nobody reads would.
+            # A file in memory: a pipe that nobody reads would block the program once it is full.
             self._stderr = open(os.memfd_create(NAME), "w+b")  # noqa: PTH123 - it has no path
             self._process = subprocess.Popen(
                 [path, "--strict"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, bufsize=0,
@@ -92,7 +92,7 @@ class ExtensionProcess:
             self._stderr = None
 
     def run(self, frames: Sequence[tuple[str, bytes]]) -> list[Handled]:
-        """Hand the program frames, in order, each with the port that it comes to."""
+        """Send frames to the program in order, each as (port, data), and return how it handled each."""
         answer = self.ask(frames=[[port, data.hex()] for port, data in frames])
         out = []
         for (port, data), results, (verdict, reason) in zip(frames, answer["results"], answer["verdicts"], strict=True):
@@ -101,7 +101,7 @@ class ExtensionProcess:
         return out
 
     def ask(self, **request: object) -> dict[str, Any]:
-        """Ask the program something and return its answer. Raises SwitchError when it refuses, ends, or is stuck."""
+        """Send a request to the program and return its answer. Raises SwitchError when it refuses, exits or hangs."""
         line = self._exchange(json.dumps(request).encode() + b"\n")
         try:
             answer: dict[str, Any] = json.loads(line)
@@ -140,7 +140,7 @@ class ExtensionProcess:
         return bytes(answer)
 
     def _ended(self, process: subprocess.Popen[bytes]) -> str:
-        """How the program ended: its exit status, and the last line that it wrote."""
+        """Describe how the program exited: its exit status and the last line of its stderr."""
         try:
             code: object = process.wait(_END_TIMEOUT)
         except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""The slots in the extension's program, against the reference: packets do not show every slot of a hash."""
+"""Compare the slots in the extension's program with the reference: test packets may not reach every slot of a hash."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PROTOCOL_NUMBERS = {name: number for number, name in PROTOCOLS.items()}
 
 
 def slot_problems(reference: Reference, dump: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield services that the program holds otherwise than the spec says, and how. *dump* is its answer to `dump`."""
+    """Yield (service, problem) where the program differs from the spec. *dump* is the program's answer to `dump`."""
     program: Mapping[str, Any] = dump["program"]
     backends = {each["name"]: each for each in program["backends"]}
     held: dict[ServiceKey, tuple[Mapping[str, Any], list[str]]] = {}
@@ -37,7 +37,7 @@ def slot_problems(reference: Reference, dump: Mapping[str, Any]) -> Iterator[tup
 
 
 def _slots(service: Service, found: list[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """The number of slots, and the first one that has another backend."""
+    """Yield a problem if the number of slots is wrong, else one for the first slot with a wrong backend."""
     if len(found) != len(service.slots):
         problem = f"the extension's program has {len(found)} slots, the spec {len(service.slots)}"
         yield service.label, problem

@@ -1,7 +1,7 @@
-"""A plan loaded into a private switch: frames go in, and come out; the megaflows that they made can be read.
+"""Load a plan into a private switch, send frames into it, and read the frames that leave and the megaflows they caused.
 
-Where the plan has an extension, its program runs too, and what the bridge sends to the extension's ports goes through it and
-back.
+If the plan has an extension, its program runs too: it gets the frames that the bridge sends to the extension's ports, and
+the frames that it sends return to the bridge.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from dnsteer.switch.table_changes import changes
 from dnsteer.switch.tools import SwitchError, TimedOutError
 from dnsteer.tables.ingress import PortRow
 
-_BATCH = 100  # a dummy device queues 100 packets and drops what comes on top
+_BATCH = 100  # a dummy device queues 100 packets and drops any more
 _KEPT = {"max-idle": "3600000", "max-revalidator": "3600000", "flow-limit": "1000000"}
-"""How long megaflows stay and how often they are looked through (ms), and how many there may be."""
+"""Idle time after which megaflows expire and maximum revalidation interval (both ms); maximum number of megaflows."""
 _STUCK = 60.0  # seconds
-_MOST_ROUNDS = 8  # between switch and extension; a query or an answer takes one
+_MOST_ROUNDS = 8  # round trips between switch and extension; a query or an answer takes one
 
 
 class Harness:
     """A context manager: the plan's bridge in a PrivateSwitch, with the ports of the spec as dummy devices.
 
-    *extension* is the extension's program, where the plan has one; *extension_frames* counts the frames that went to it.
+    *extension* is the extension's process, None if the plan has no extension; *extension_frames* counts frames sent to it.
     """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         part = plan.extension
-        # Before the switch is there: without the program there is nothing to start.
+        # Before the switch starts: if the program is missing, fail early.
         self.extension = ExtensionProcess(part) if part is not None and part.services else None
         self.extension_frames = 0
         self._extension_ports = {part.ingress.name: IN, part.egress.name: OUT} if part is not None else {}
@@ -68,13 +68,13 @@ class Harness:
     def _load(self) -> None:
         plan, switch = self.plan, self.switch
         args = ["add-br", plan.bridge, "--", "set", "Bridge", plan.bridge, "datapath_type=dummy", "fail_mode=secure"]
-        # Nothing may expire while packets are still being counted, and the switch does not walk through all of it each time.
+        # No megaflow may expire while packets are still being counted, and rare revalidation saves the switch work.
         args += ["--", "set", "Open_vSwitch", ".", *(f"other_config:{key}={value}" for key, value in _KEPT.items())]
         for port in self._ports:
             args += ["--", "add-port", plan.bridge, port, "--", "set", "Interface", port]
             args += ["type=dummy", f"options:tx_pcap={self._capture(port)}"]
         switch.vsctl(*args)
-        # Beside flow-limit there is a limit of its own, which begins at 10,000 and follows the revalidator's speed.
+        # Besides flow-limit, the switch has a dynamic limit, which starts at 10,000 and follows the revalidator's speed.
         switch.appctl("upcall/set-flow-limit", _KEPT["flow-limit"])
         switch.appctl(*min_fragment.setting(min_fragment.SMALLEST, "dummy"))  # as a bring-up and an apply set it
         self.openflow = OpenFlow(f"unix:{switch.dir}/{plan.bridge}.mgmt", switch.env)
@@ -88,14 +88,14 @@ class Harness:
         return str(self.switch.dir / f"{port}.pcap")
 
     def counters(self) -> Counters:
-        """Packets so far, by the switch's own count."""
+        """Return the switch's own packet counters."""
         return read_counters(self.switch.appctl("dpif-netdev/pmd-stats-show"))
 
     def send(self, frames: Iterable[Frame], on_handled: Callable[[Handled], None] = lambda _: None) -> list[Frame]:
-        """Put frames in, wait until the switch has processed them, and return what left.
+        """Send frames into the switch, wait until it has processed them, and return the frames that left.
 
-        That is in order port by port, and what went through the extension comes last; *on_handled* is called for each frame
-        that did.
+        They come port by port, each port's in order; frames that passed the extension come last. *on_handled* is called for
+        each frame that the extension handled.
         """
         self._put(frames)
         out, to_extension = self._collect()
@@ -138,11 +138,11 @@ class Harness:
             time.sleep(0.0005)
 
     def bridge_port(self, program_port: str) -> str:
-        """The bridge's port before a port of the extension's program."""
+        """Return the bridge's port that is connected to a port of the extension's program."""
         return next(name for name, port in self._extension_ports.items() if port == program_port)
 
     def _collect(self) -> tuple[list[Frame], list[Frame]]:
-        """What left since the last time: by the spec's ports, and by the extension's."""
+        """Return the frames that left since the last call: by the spec's ports, and by the extension's."""
         out: list[Frame] = []
         to_extension: list[Frame] = []
         for port in self._ports:
@@ -162,7 +162,7 @@ class Harness:
         return read_megaflows(self.switch.dump("dpctl/dump-flows", "-m"))
 
     def forget_megaflows(self) -> None:
-        """Empty the datapath, so that the next packets start anew."""
+        """Delete all datapath flows, so that the next packets cause new ones."""
         self.switch.appctl("revalidator/purge")
 
     def port_number(self, name: str) -> int:

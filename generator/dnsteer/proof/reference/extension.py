@@ -1,4 +1,4 @@
-"""What the extension makes of a packet, from the spec alone (docs/forwarding.md, section 5)."""
+"""Compute what the extension does with a packet, from the spec alone (docs/forwarding.md, section 5)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ExtensionReference:
         self._uplink = topology.uplinks[0]
         self._gives_answers = False
         self._backend_ports: dict[bytes, str] = {}
-        """The port of each backend that it forwards to, by MAC address."""
+        """Backend's MAC address -> port, for each backend that the extension forwards to."""
         for vip in spec.vips.values():
             pool = spec.pools[vip.pool]
             if modes[vip.forwarding].by_extension or SELECTIONS[pool.selection].by_extension:
@@ -29,12 +29,12 @@ class ExtensionReference:
                     self._backend_ports[packed_mac(backend.mac)] = backend.port or self._uplink
 
     def add(self, service: Service, targets: list[Target]) -> None:
-        """Learn of a service and of all backends that its queries can reach."""
+        """Register a service and all backends that its queries can reach."""
         if service.mode.by_extension and service.mode.rewrites_answers and targets:
             self._gives_answers = True
 
     def query(self, packet: Packet, service: Service) -> Expectation:
-        """What must leave for a query that the switch hands to the extension."""
+        """Return what must leave for a query that the switch sends to the extension."""
         problem = header_damage(packet) or service.mode.why_refused(packet)
         if problem:
             return dropped(f"query for {service.label}, which the extension drops: {problem}")
@@ -53,7 +53,7 @@ class ExtensionReference:
         return [Frame(port, data) for data in service.mode.query(packet, service, target, self._topology.mac)]
 
     def emitted(self, port: str, data: bytes) -> Expectation:
-        """What must leave for a frame from one of the extension's ports, whether the extension would send it or not."""
+        """Return what must leave for a frame from one of the extension's ports, even one that it would never send."""
         if port == self._topology.extension_ingress:
             leave = self._topology.first_exit()
             if not self._gives_answers or leave is None:

@@ -73,7 +73,7 @@ def _advertisement(packet: Packet, mac: bytes, router: bool, protocol: int, leng
 
 
 def is_echo_request(packet: Packet) -> bool:
-    """Whether the packet is an ICMP or ICMPv6 echo request, in one piece."""
+    """Whether the packet is an unfragmented ICMP or ICMPv6 echo request."""
     return (
         packet.fragment is Fragment.NONE
         and packet.protocol == (ICMPV6 if packet.ethertype == IPV6 else 1)

@@ -1,4 +1,4 @@
-"""Frames, and what must become of them."""
+"""Frames, and the result expected for each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame that leaves by a port."""
+    """A frame, and the port by which it enters or leaves."""
 
     port: str
     data: bytes
@@ -16,9 +16,9 @@ class Frame:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What must leave: exactly one of the options, or nothing when there are none; and why.
+    """What must leave: exactly one of *options*, or nothing when it is empty; and why.
 
-    Where the extension may choose among several, *backends* has the backend of each option, and frames of the same
+    If the extension may choose among several backends, *backends* has the backend of each option, and frames of the same
     *hash_key* must all reach the same backend.
     """
 
@@ -31,10 +31,10 @@ class Expectation:
 
 
 def dropped(why: str) -> Expectation:
-    """Nothing leaves."""
+    """Expect that nothing leaves."""
     return Expectation(frozenset(), why)
 
 
 def sure(port: str, data: bytes, why: str) -> Expectation:
-    """This frame leaves."""
+    """Expect that exactly this frame leaves."""
     return Expectation(frozenset((Frame(port, data),)), why)

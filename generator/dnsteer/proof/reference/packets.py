@@ -1,8 +1,8 @@
 """What must leave the bridge for a frame that enters it, computed from the spec alone (docs/forwarding.md).
 
-Nothing here knows the flows. `dnsteer check` sends frames through a real switch and compares what leaves with this.
-A fragment is judged by itself: the sender must see to it that all fragments of an IPv4 datagram come in, since none leaves
-before.
+Nothing here depends on the flows. `dnsteer check` sends frames through a real switch and compares the result with this.
+Each fragment is evaluated by itself: the sender must send all fragments of an IPv4 datagram, since the switch holds them
+back until the datagram is complete.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ __all__ = ["Expectation", "Frame", "Reference", "Service", "Target"]
 
 
 class Reference:
-    """What the spec promises for each packet. *outages*: the backends that commands took out, in the commands' order."""
+    """The expected result for each packet. *outages*: backends that commands took out of service, in the commands' order."""
 
     def __init__(self, spec: Spec, outages: Iterable[PoolOutage] = ()) -> None:
         self.topology = Topology(spec.switch)
         self.modes = {word: mode(self.topology) for word, mode in MODES.items()}
         self.extension = ExtensionReference(spec, self.topology, self.modes)
         self.services: dict[ServiceKey, Service] = {}
-        """Every service that a backend is left for."""
+        """The services that have at least one backend in service."""
         self.unserved: dict[ServiceKey, Service] = {}
-        """Those that none is left for."""
+        """The services that have no backend in service."""
         self._answers_echo: dict[bytes, bool] = {}  # by VIP address
         for vip in spec.vips.values():
             for address in vip.addresses:
@@ -44,7 +44,7 @@ class Reference:
             self.extension.add(service, targets)
 
     def expect(self, port: str, data: bytes) -> Expectation:
-        """What must leave when the frame *data* comes in by *port*."""
+        """Return what must leave when the frame *data* comes in by *port*."""
         topology = self.topology
         if port in topology.extension_ports:
             return self.extension.emitted(port, data)
@@ -74,7 +74,7 @@ class Reference:
         return dropped("for another destination MAC")
 
     def _mac_of(self, address: bytes, port: str) -> bytes | None:
-        """The MAC address that neighbours at *port* are told for *address*."""
+        """Return the MAC address that the switch gives neighbours at *port* for *address*."""
         topology = self.topology
         if address in topology.gateways:
             return topology.gateway_mac
@@ -120,7 +120,7 @@ class Reference:
         return Expectation(self._forwarded(port, packet, service, target), why, slot, target.name)
 
     def _forwarded(self, port: str, packet: Packet, service: Service, target: Target) -> frozenset[Frame]:
-        """By the switch itself, which writes its own source MAC address at uplinks alone."""
+        """Return the frames of a query that the switch itself forwards; only at uplinks does it write its own source MAC."""
         leaves = port if target.port is None else target.port
         from_mac = self.topology.mac if leaves in self.topology.uplinks else packet.data[6:12]
         return frozenset(Frame(leaves, data) for data in service.mode.query(packet, service, target, from_mac))

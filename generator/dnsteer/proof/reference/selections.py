@@ -1,4 +1,4 @@
-"""How a query finds its slot: one class for each selection, and all of them by the spec's word.
+"""How a query's slot is chosen: one class for each selection, and SELECTIONS, which maps the spec's keywords to them.
 
 A slot is predicted only with `source-port`. With the others a query may reach any backend of the service, and only several
 queries together can be checked: those of one hash key must reach the same backend, and not all may reach one.
@@ -24,7 +24,7 @@ class Selection(ABC):
     """One way to choose a query's slot."""
 
     by_extension: ClassVar[bool] = False
-    """The extension chooses, so the service's packets go through it."""
+    """Whether the extension chooses, so that the service's packets go through it."""
     predicts_slot: ClassVar[bool] = False
 
     @abstractmethod
@@ -32,19 +32,19 @@ class Selection(ABC):
         """How the slot is chosen, for the end of "query for SERVICE, ..."."""
 
     def hash_fields(self, pool: Pool) -> tuple[str, ...]:
-        """The fields that the pool names to be hashed; empty where it names none."""
+        """The packet fields that are hashed for the pool's slots; empty if none are."""
         return ()
 
     def slot(self, packet: Packet, slots: int) -> int:
-        """The query's slot of *slots*, where it is predicted."""
+        """The query's slot, from 0 to *slots* - 1, if it is predicted."""
         raise NotImplementedError
 
     def hash_key(self, packet: Packet, service: Service) -> Hashable | None:
-        """What the slot depends on: queries of one key reach the same backend. None: nothing that can be named."""
+        """What the slot depends on: queries with equal keys reach the same backend. None: the key is unknown."""
         return None
 
     def distinguishing_fields(self, service: Service) -> tuple[str, ...]:
-        """Fields of which each one alone, when it differs, gives queries different slots; "nothing": they always differ."""
+        """Fields of which any one that differs gives queries independent slots; "nothing": slots are always independent."""
         return ()
 
 
@@ -58,7 +58,7 @@ class SourcePort(Selection):
         return "a slot by its source port"
 
     def slot(self, packet: Packet, slots: int) -> int:
-        """The lowest bit does not count: many systems use it for themselves."""
+        """The slot, without the port's lowest bit: many systems prefer source ports of one parity."""
         return (packet.sport >> 1) % slots
 
 
@@ -76,15 +76,15 @@ class Client(Selection):
     by_extension = True
 
     def describe(self, service: Service) -> str:
-        """By the fields that are hashed."""
+        """Names the fields that are hashed."""
         return f"a slot by its {' and '.join(service.hash_fields)}"
 
     def hash_fields(self, pool: Pool) -> tuple[str, ...]:
-        """The client's address where the pool names no fields."""
+        """The pool's hash fields; by default the client's address."""
         return tuple(pool.hash_fields or ("src_ip",))
 
     def hash_key(self, packet: Packet, service: Service) -> Hashable:
-        """UDP and TCP have a slot in common where no port is hashed."""
+        """The VIP's address and the hashed fields; UDP and TCP share a slot unless a port is hashed."""
         values = {
             "src_ip": packet.source, "dst_ip": packet.destination, "src_port": packet.sport, "dst_port": packet.dport,
         }  # fmt: skip
@@ -92,7 +92,7 @@ class Client(Selection):
         return (service.vip, service.address, protocol, *(values[name] for name in service.hash_fields))
 
     def distinguishing_fields(self, service: Service) -> tuple[str, ...]:
-        """Those that are hashed; the destination is that of the service."""
+        """The hashed fields that can differ: the destination is always the service's."""
         return tuple(name for name in ("src_ip", "src_port") if name in service.hash_fields)
 
 
@@ -106,7 +106,7 @@ class Spray(Selection):
         return "a slot at random"
 
     def distinguishing_fields(self, service: Service) -> tuple[str, ...]:
-        """Even packets that are alike get different slots."""
+        """Even identical packets get independent slots."""
         return ("nothing",)
 
 

@@ -22,7 +22,7 @@ ServiceKey = tuple[bytes, int, int]
 
 @dataclass(frozen=True)
 class Target:
-    """A backend as the queries to an address reach it. *port* is None where it is behind the query's uplink."""
+    """A backend as queries to a VIP address reach it. *port* is None if it is behind the uplink that the query came by."""
 
     name: str
     address: bytes
@@ -42,19 +42,19 @@ class Service:
     mode: Mode
     selection: Selection
     hash_fields: tuple[str, ...]
-    """What `client` hashes; empty with another selection."""
+    """The fields that selection `client` hashes; empty for other selections."""
     restores_fragments: bool
-    """Whether the VIP wants fragments of answers to get its address."""
+    """Whether fragments of answers get the VIP's address as their source."""
     slots: tuple[Target, ...]
-    """The backend of each slot; empty when nobody is left."""
+    """The backend of each slot; empty when no backend is in service."""
     base_slots: tuple[str, ...]
-    """The name of each slot's backend when nobody is out."""
+    """The name of each slot's backend when all backends are in service."""
     owners: tuple[Target, ...]
-    """The backends that own at least one slot, in the order of their first."""
+    """The backends that own at least one slot, in the order of their first slot."""
 
     @property
     def key(self) -> ServiceKey:
-        """What a query must have to be for this service."""
+        """The address, protocol and port that a query for this service must have."""
         return self.address, self.protocol, self.port
 
     @property
@@ -64,7 +64,7 @@ class Service:
 
     @cached_property
     def label(self) -> str:
-        """The service as messages call it."""
+        """The service's name in messages."""
         return f"{self.vip} {ip_address(self.address)} {PROTOCOLS[self.protocol]}/{self.port}"
 
     @property

@@ -31,7 +31,7 @@ _SHORTHANDS: dict[str, tuple[tuple[int, int], ...]] = {
 
 
 class Endpoint(NamedTuple):
-    """IP protocol number and port that clients ask, and the port that backends listen on."""
+    """IP protocol number, the port that clients send queries to, and the port that backends listen on."""
 
     protocol: int
     port: int
@@ -62,7 +62,7 @@ def targets(pool: Pool, mode: Mode, version: int) -> list[Target]:
 def services_of(
     spec: Spec, modes: Mapping[Forwarding, Mode], outages: Iterable[PoolOutage]
 ) -> Iterator[tuple[Service, list[Target]]]:
-    """Each service of the spec, and the backends that its queries can reach, be they up or down."""
+    """Yield each service of the spec with the backends that its queries can reach, including those that are down."""
     out: defaultdict[str, list[PoolOutage]] = defaultdict(list)
     for outage in outages:
         out[outage.pool].append(outage)
@@ -86,7 +86,10 @@ def services_of(
 def _slots(
     spec: Spec, pool: Pool, reached: Sequence[Target], outages: Sequence[Outage]
 ) -> tuple[tuple[str, ...], tuple[Target, ...]]:
-    """Each slot's backend when nobody is out, by name, and as it is; the latter empty when nobody is left to ask."""
+    """Return the name of each slot's backend with all backends in service, and each slot's backend now.
+
+    The latter is empty if no backend may serve; both are empty if no reachable backend has a weight above 0.
+    """
     here = {target.name: target for target in reached}
     weights = {backend.name: backend.weight for backend in pool.backends if backend.name in here}
     if not any(weights.values()):

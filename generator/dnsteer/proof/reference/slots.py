@@ -1,7 +1,7 @@
-"""The backend of each slot, computed from the written rule (docs/slots.md) and from nothing that makes the tables.
+"""Compute the backend of each slot from the documented rule (docs/slots.md), without the code that makes the tables.
 
-`dnsteer.plan` computes the same for the flows; a mistake there is seen because nothing is shared with it. The functions
-below follow the items of that page's section "By hand".
+`dnsteer.plan` computes the same for the flows; since no code is shared, a mistake there shows up as a difference. The
+functions below follow the items of that page's section "By hand".
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _THOUSANDTHS = 1000
 _NUMBER_BYTES = 4
 """A ranking gives each slot a number of 32 bits."""
 _FREE = ""
-"""Stands in a table for the owner of a slot that is to be granted."""
+"""Marks a slot of a table that has no backend yet."""
 
 
 class Outage(Protocol):
-    """A backend that a command took out of its pool. Of its slots *gone* thousandths have left it; 1000: all."""
+    """A backend that a command took out of its pool. *gone* thousandths of its slots have moved away; 1000: all."""
 
     @property
     def backend(self) -> str:
@@ -31,11 +31,11 @@ class Outage(Protocol):
 
     @property
     def gone(self) -> int:
-        """Thousandths of the backend's slots."""
+        """Thousandths of the backend's slots that have moved away."""
 
 
 class PoolOutage(Outage, Protocol):
-    """The same with the name of the pool."""
+    """An outage that also has the name of the pool."""
 
     @property
     def pool(self) -> str:
@@ -43,7 +43,7 @@ class PoolOutage(Outage, Protocol):
 
 
 def number_of_slots(switch: Switch, pool: Pool) -> int:
-    """Slots of a pool: what the spec says, or 256; for `dp-hash` with ovs-doca 16."""
+    """The number of slots of a pool: the spec's, or by default 256, or 16 for `dp-hash` with ovs-doca."""
     if pool.slots is not None:
         return pool.slots
     return 16 if pool.selection is Selection.DP_HASH and switch.flavor is Flavor.OVS_DOCA else 256
@@ -51,7 +51,7 @@ def number_of_slots(switch: Switch, pool: Pool) -> int:
 
 @lru_cache(maxsize=1024)
 def base_table(weights: tuple[tuple[str, int], ...], slots: int) -> tuple[str, ...]:
-    """The backend of each slot when nobody is out. *weights*: pairs of name and weight, one weight at least above 0."""
+    """The backend of each slot when all are in service. *weights*: pairs of name and weight, at least one weight above 0."""
     counted = {name: weight for name, weight in weights if weight}
     table = [_FREE] * slots
     _grant(table, counted, _largest_remainders(counted, slots))
@@ -61,7 +61,7 @@ def base_table(weights: tuple[tuple[str, int], ...], slots: int) -> tuple[str, .
 def table_with_outages(
     base: Sequence[str], weights: Mapping[str, int], down: Collection[str], outages: Iterable[Outage]
 ) -> tuple[str, ...]:
-    """*base* with the backends that are *down* by the spec, and then one by one the *outages*, taken out."""
+    """Return *base* without the backends that the spec sets *down*, and then, one at a time, without the *outages*."""
     table = _reassign(base, weights, leaving=down, out=down)
     out = set(down)
     fully_out = set(down)
@@ -82,7 +82,7 @@ def table_with_outages(
 
 
 def nobody_in_service(weights: Mapping[str, int], down: Collection[str], outages: Iterable[Outage]) -> bool:
-    """Whether every backend with a weight is down, or was taken out altogether."""
+    """Whether every backend with a weight above 0 is down or was taken out completely."""
     out = {*down, *(outage.backend for outage in outages if outage.gone >= _THOUSANDTHS)}
     return all(name in out for name, weight in weights.items() if weight)
 
@@ -99,7 +99,7 @@ def _largest_remainders(weights: Mapping[str, int], slots: int) -> dict[str, int
 def _reassign(
     table: Sequence[str], weights: Mapping[str, int], *, leaving: Collection[str], out: Collection[str]
 ) -> tuple[str, ...]:
-    """Give the slots of the backends that are *leaving* to those that are not *out*; without any, nothing changes."""
+    """Give the slots of the *leaving* backends to those that are not *out*; if all are out, nothing changes."""
     up = {name: weight for name, weight in weights.items() if weight and name not in out}
     now = [_FREE if name in leaving else name for name in table]
     free = now.count(_FREE)

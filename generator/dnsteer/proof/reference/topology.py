@@ -22,9 +22,9 @@ class Topology:
 
     def __init__(self, switch: Switch) -> None:
         self.mac = packed_mac(switch.mac)
-        """Where the VIPs are."""
+        """MAC address of the VIPs."""
         self.gateway_mac = _gateway_mac(switch)
-        """Where the virtual gateways are."""
+        """MAC address of the virtual gateways."""
         self.uplinks = tuple(switch.uplinks)
         self.ports = tuple(switch.ports)
         self.gateways = frozenset(address.packed for address in switch.gateways)
@@ -32,16 +32,16 @@ class Topology:
         part = switch.extension
         self.extension_ingress = part.ingress.port if part is not None else None
         self.extension_ports = (part.ingress.port, part.egress.port) if part is not None else ()
-        """Ingress and egress port of the extension; empty where there is none."""
+        """Ingress and egress port of the extension; empty without an extension."""
         self.tunnel_sources = tuple(_packed(part.ipv4, part.ipv6)) if part is not None else ()
-        """The addresses, one of each family at most, that tunnels come from."""
+        """The source addresses of tunnels, at most one per family."""
         self._next_hops = {
             name: packed_mac(uplink.next_hop) for name, uplink in switch.uplinks.items() if uplink.next_hop is not None
         }
         self._answers = {name: port.answers for name, port in [*switch.ports.items(), *switch.uplinks.items()]}
 
     def exit_of(self, ingress: str) -> Exit | None:
-        """Where answers that come in by *ingress* leave; None when no uplink has a next hop."""
+        """The uplink and next hop for answers that come in by *ingress*; None when no uplink has a next hop."""
         named = self._answers[ingress]
         return self._exit_by([ingress, *self.uplinks] if named is None else [named])
 

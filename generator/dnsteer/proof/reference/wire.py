@@ -1,7 +1,7 @@
 """Frames as bytes: where the headers are, checksums, and rewriting addresses and ports.
 
 Rewriting patches the bytes that change and leaves all others as they came in. A dissect-and-rebuild library may write a
-packet differently from how it read it, and takes a hundred times longer; the tests hold this module against scapy.
+packet differently from how it read it, and takes a hundred times longer; the tests compare this module with scapy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CHAINED = frozenset((0, 43, 60))  # hop-by-hop options, routing, destination op
 _AUTHENTICATION = 51
 _SHORTEST = {UDP: 8, TCP: 20, ICMP: 8, ICMPV6: 8}
 CHECKSUM_AT = {UDP: 6, TCP: 16}
-"""Where a transport header has its checksum."""
+"""Offset of the checksum in a transport header, in bytes."""
 _HOPS = 64
 """TTL or hop limit of new headers."""
 
@@ -30,7 +30,7 @@ class MalformedError(ValueError):
 
 
 class Fragment(Enum):
-    """Which fragment of a datagram a packet is, if it is one."""
+    """Whether a packet is a fragment, and which one of its datagram."""
 
     NONE = "no fragment"
     FIRST = "first fragment"
@@ -41,9 +41,9 @@ class Fragment(Enum):
 class Packet:
     """A frame and the places of its headers. Addresses are packed; ports are -1 where there are none.
 
-    *vlan* is the VLAN ID of the outer tag, 0 without one; *tags* is their number. *fragment_header*: IPv6 has one, be it
-    that of a whole packet. *atomic*: it has one, and nothing follows (RFC 6946). *more*: IPv4 says that more fragments
-    follow.
+    *vlan* is the VLAN ID of the outer tag, 0 without one; *tags* is the number of tags. *fragment_header*: there is an IPv6
+    fragment header, even if the packet is not fragmented. *atomic*: there is one, but the packet is the entire datagram
+    (RFC 6946). *more*: the IPv4 flag "more fragments" is set.
     """
 
     data: bytes
@@ -65,7 +65,7 @@ class Packet:
 
     @property
     def payload(self) -> bytes:
-        """What follows the UDP or TCP header, without the frame's padding."""
+        """The bytes after the UDP or TCP header, without the frame's padding."""
         header = 8 if self.protocol == UDP else self.data[self.l4 + 12] >> 4 << 2
         return self.data[self.l4 + header : self.end]
 
@@ -126,8 +126,8 @@ def _parse_ipv6(packet: Packet) -> None:
             raise MalformedError("shorter than its extension headers")
         if protocol == FRAGMENT:
             place = int.from_bytes(data[at + 2 : at + 4], "big")
-            # Offset 0 and no more fragments: a whole datagram that only looks like a fragment. With one of the two reserved
-            # bits set, Open vSwitch takes it for a first fragment all the same.
+            # Offset 0 and no more fragments: a complete datagram with a fragment header. If one of the two reserved bits is
+            # set, Open vSwitch nevertheless treats it as a first fragment.
             packet.fragment = Fragment.LATER if place & 0xFFF8 else Fragment.FIRST if place else Fragment.NONE
             packet.fragment_header, packet.atomic = True, not place & 0xFFF9
             length = 8
@@ -146,7 +146,7 @@ def checksum(data: bytes) -> int:
 
 
 def updated_checksum(old_sum: int, old: bytes, new: bytes) -> int:
-    """Update a checksum for bytes that change, by equation 3 of RFC 1624. *old* and *new* are as long, and even."""
+    """Update a checksum for changed bytes, by equation 3 of RFC 1624. *old* and *new* have the same, even length."""
     mask = (1 << 8 * len(old)) - 1
     total = (old_sum ^ 0xFFFF) + (int.from_bytes(old, "big") ^ mask) + int.from_bytes(new, "big")
     return 0xFFFF - _fold(total)
@@ -158,17 +158,17 @@ def _fold(total: int) -> int:
 
 
 def checksum_variants(packet: Packet) -> tuple[bool, ...]:
-    """Values of `rewritten`'s *stale_checksum* that are both right (docs/forwarding.md, atomic fragments)."""
+    """The values of `rewritten`'s *stale_checksum* that are valid for a packet (docs/forwarding.md, atomic fragments)."""
     return (False, True) if packet.atomic else (False,)
 
 
 def is_later_ipv6_fragment(packet: Packet) -> bool:
-    """Whether the packet does not tell its transport protocol."""
+    """Whether the packet is an IPv6 fragment after the first, which does not reveal its transport protocol."""
     return packet.fragment is Fragment.LATER and packet.ethertype == IPV6
 
 
 def header_damage(packet: Packet) -> str:
-    """Why the extension takes a packet for damaged, or for a fragment; empty when it does not."""
+    """Why the extension treats a packet as damaged or as a fragment; empty when it does not."""
     data, l3, l4 = packet.data, packet.l3, packet.l4
     if packet.ethertype == IPV4 and checksum(data[l3:l4]):
         return "a wrong IPv4 header checksum"
@@ -183,7 +183,7 @@ def header_damage(packet: Packet) -> str:
 
 
 def ipv4_header(tos: int, length: int, protocol: int, source: bytes, destination: bytes) -> bytes:
-    """Return a header before *length* bytes. Identification and flags are zero."""
+    """Return an IPv4 header for *length* bytes of payload. Identification and flags are zero."""
     out = bytearray(struct.pack("!BBHIBBH", 0x45, tos, 20 + length, 0, _HOPS, protocol, 0))
     out += source + destination
     struct.pack_into("!H", out, 10, checksum(bytes(out)))
@@ -191,12 +191,12 @@ def ipv4_header(tos: int, length: int, protocol: int, source: bytes, destination
 
 
 def ipv6_header(traffic_class: int, length: int, protocol: int, source: bytes, destination: bytes) -> bytes:
-    """Return a header before *length* bytes. The flow label is zero."""
+    """Return an IPv6 header for *length* bytes of payload. The flow label is zero."""
     return struct.pack("!IHBB", 6 << 28 | traffic_class << 20, length, protocol, _HOPS) + source + destination
 
 
 def pseudo_header(source: bytes, destination: bytes, protocol: int, length: int) -> bytes:
-    """Return what a transport checksum covers besides the segment itself."""
+    """Return the pseudo-header, which a transport checksum covers in addition to the segment."""
     return source + destination + struct.pack("!II", length, protocol)
 
 
@@ -209,11 +209,11 @@ def rewritten(
     destination: tuple[bytes, int] | None = None,
     stale_checksum: bool = False,
 ) -> bytes:
-    """Return the frame with other MAC addresses and, where given, another source or destination address and port.
+    """Return the frame with new MAC addresses and, if given, a new source or destination address and port.
 
     *stale_checksum*: the transport checksum is updated for the ports alone, as Open vSwitch does in atomic IPv6 fragments.
-    Otherwise checksums are updated for what changes, which also serves fragments, whose payload is not all there. A UDP
-    checksum of zero (none) stays zero. Later fragments have no port to change.
+    If not set, checksums are updated incrementally for all changed fields, which also works for fragments, whose payload is
+    incomplete. A UDP checksum of zero (none) stays zero. Later fragments have no port to change.
     """
     out = bytearray(packet.data)
     out[0:6], out[6:12] = to_mac, from_mac
@@ -257,7 +257,7 @@ def patch_checksum(out: bytearray, at: int, old: bytes, new: bytes) -> None:
 
 
 def write_checksums(out: bytearray) -> None:
-    """Compute the checksums of a whole UDP or TCP packet from scratch."""
+    """Compute the checksums of an unfragmented UDP or TCP packet from scratch."""
     packet = parse(bytes(out))
     if packet.ethertype == IPV4:
         struct.pack_into("!H", out, packet.l3 + 10, 0)

@@ -1,8 +1,8 @@
-"""Which slots of each service the check sends queries for: every one, or, where that is too many, what proves as much.
+"""Which slots of each service the check queries: all, or, if those are too many, a subset that proves as much.
 
-The tables choose in two steps: the service of a packet names its pool and copies the bits of the slot, then pool and slot
-name the backend. So each slot is asked once for each pool, forwarding mode, family and protocol, and the further services of
-such a set by as few slots as show that every bit of the slot is copied to its place and that every backend is reached.
+The tables choose in two steps: a packet's service determines its pool and copies the bits of the slot; then pool and slot
+determine the backend. So every slot is queried once for each pool, forwarding mode, family and protocol. For the other
+services of such a set, a few slots suffice to show that every bit is copied to its place and that every backend is reached.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from dnsteer.spec.model.spec import Spec
 
 _T = TypeVar("_T")
 ALL_SLOTS = 100_000
-"""Slots of all services together up to which every one is asked: some fifteen seconds."""
+"""Up to this many slots over all services, every slot is queried, which takes some fifteen seconds."""
 HASH_TRIES = 4
 """Queries per slot of a pool whose slots the switch's hash chooses."""
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """The slots to ask of each service, and the same in words."""
+    """The slots to query of each service, and a description of that choice."""
 
     slots: Mapping[ServiceKey, Sequence[int]]
     description: str
 
     @property
     def queries(self) -> int:
-        """How many queries that makes at least: some slots are asked several times."""
+        """The minimum number of queries: some slots are queried several times."""
         return sum(map(len, self.slots.values()))
 
 
 def coverage(spec: Spec, services: Mapping[ServiceKey, Service], per_service: int | None) -> Coverage:
-    """What to ask of each of *services*; no more than *per_service* slots each, where that is given."""
+    """Choose the slots to query of each of *services*; at most *per_service* slots each, if given."""
     if per_service is not None:
         sample = {key: evenly_spaced(range(len(service.slots)), per_service) for key, service in services.items()}
         return Coverage(sample, f"at most {per_service} slots of each service (a sample)")
@@ -56,9 +56,9 @@ def coverage(spec: Spec, services: Mapping[ServiceKey, Service], per_service: in
 
 
 def sufficient_slots(service: Service) -> Sequence[int]:
-    """Slots with each bit alone, none and all of them, and the first slot of each backend.
+    """Slots whose numbers have a single bit set, no bit or all bits, and the first slot of each backend.
 
-    Where the slot is not predicted, as many queries as that.
+    If the slot is not predicted, that many queries.
     """
     count = len(service.slots)
     bits = [1 << bit for bit in range(count.bit_length() - 1)]
@@ -70,7 +70,7 @@ def sufficient_slots(service: Service) -> Sequence[int]:
 
 
 def evenly_spaced(items: Sequence[_T], limit: int | None) -> Sequence[_T]:
-    """As many of *items* as the limit allows, evenly spread."""
+    """Return at most *limit* of *items*, evenly spaced; all of them without a limit."""
     if limit is None or limit >= len(items):
         return items
     return [items[i * len(items) // limit] for i in range(limit)]

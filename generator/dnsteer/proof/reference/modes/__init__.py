@@ -20,7 +20,7 @@ MODES: dict[Forwarding, type[Mode]] = {
     Forwarding.IPIP: Ipip,
     Forwarding.NAT: Nat,
 }
-"""In the order in which they are asked whether an answer is theirs: `siit` takes those to its prefix before `nat` does."""
+"""In the order in which modes try to match an answer: `siit` takes answers to its prefix before `nat` does."""
 
 for _word in Forwarding:
     if _word not in MODES:

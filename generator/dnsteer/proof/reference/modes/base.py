@@ -1,4 +1,4 @@
-"""What the reference must know of a forwarding mode: this is all that the rest of `proof` asks."""
+"""The interface of a forwarding mode in the reference: the rest of `proof` uses nothing else of a mode."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from dnsteer.spec.model.spec import Backend
 
 
 class Mode(ABC):
-    """One forwarding mode: what becomes of the queries and of the answers of the services that use it.
+    """One forwarding mode: how it forwards the queries and answers of the services that use it.
 
-    An object belongs to one Reference, which tells it those services by `add`.
+    An object belongs to one Reference, which registers those services with `add`.
     """
 
     by_extension: ClassVar[bool] = False
-    """Queries are forwarded by the extension, whatever selects their slots."""
+    """Whether the extension forwards the queries, whatever selects their slots."""
     rewrites_answers: ClassVar[bool] = False
-    """Backends answer from addresses of their own, and all answers come back by the gateways to get the VIP's.
+    """Whether backends answer from their own addresses, so that all answers return by the gateways to get the VIP's address.
 
-    Otherwise they answer as the VIP, and only answers of backends on ports of the switch pass it.
+    If not, backends answer from the VIP's address, and only answers of backends on ports of the switch pass the switch.
     """
     addresses_backend: ClassVar[bool] = True
-    """Queries leave for the backend's IP address, and not only for its MAC address."""
+    """Whether queries are sent to the backend's IP address, and not only to its MAC address."""
     extension_pipes: ClassVar[tuple[str, ...]] = ()
     """Pipes of the extension's program that a query passes between the pipe of its slot and the last one."""
 
@@ -37,9 +37,9 @@ class Mode(ABC):
 
     @abstractmethod
     def add(self, service: Service, targets: Sequence[Target]) -> None:
-        """Learn of a service and of all backends that its queries can reach.
+        """Register a service and all backends that its queries can reach.
 
-        Raises ValueError when an answer of one of them could be for another service too.
+        Raises ValueError when an answer of one of them could also belong to another service.
         """
 
     def backend_address(self, backend: Backend, version: int) -> IPv4Address | IPv6Address | None:
@@ -47,27 +47,27 @@ class Mode(ABC):
         return backend.ipv4 if version == 4 else backend.ipv6
 
     def why_refused(self, packet: Packet) -> str:
-        """Why the extension does not take a packet in this mode, whose headers are sound; empty when it does."""
+        """Why the extension drops a packet with valid headers in this mode; empty when it does not."""
         return ""
 
     @abstractmethod
     def query(self, packet: Packet, service: Service, target: Target, from_mac: bytes) -> frozenset[bytes]:
-        """The frames, any one of which may leave for a backend when a query came in."""
+        """The frames of which any one may leave for the backend *target* when a query comes in."""
 
     @abstractmethod
     def answer(self, packet: Packet, ingress: str) -> Expectation | None:
         """What must leave for a packet to the gateways' MAC address; None when it is no answer in this mode."""
 
     def as_served(self, delivered: bytes, query: bytes) -> bytes:
-        """The query as the server of a backend sees it, by the frame that came in and the one that was delivered."""
+        """The query as the backend's name server sees it, from the incoming frame *query* and the *delivered* one."""
         return delivered
 
     def client_as_served(self, client: bytes) -> bytes:
-        """The address that servers know a client by."""
+        """The client's address as name servers see it."""
         return client
 
     def _answer_leaves(self, packet: Packet, ingress: str, why: str, source: tuple[bytes, int] | None) -> Expectation:
-        """The answer leaves for a client, from *source* where that is given."""
+        """Expect the answer to leave for the client, with *source* as its address and port if given."""
         leave = self.topology.exit_of(ingress)
         if leave is None:
             return dropped(f"{why}; but no uplink has a next hop")

@@ -12,20 +12,20 @@ from dnsteer.proof.reference.wire import Packet, is_later_ipv6_fragment
 
 
 class DirectReturn(Mode):
-    """The answers of modes that leave the VIP's address to the backends."""
+    """Handles the answers in modes whose backends own the VIP's address."""
 
     def __init__(self, topology: Topology) -> None:
         super().__init__(topology)
         self._protocols: dict[bytes, set[int]] = {}
-        """Protocols by VIP address, where backends are on ports of the switch, so that answers pass it."""
+        """VIP address -> protocols, for backends on ports of the switch, whose answers pass the switch."""
 
     def add(self, service: Service, targets: Sequence[Target]) -> None:
-        """Note where answers of backends on ports of the switch come from."""
+        """Record the source address and protocol of answers from backends on ports of the switch."""
         if any(target.port is not None and target.port not in self.topology.uplinks for target in targets):
             self._protocols.setdefault(service.address, set()).add(service.protocol)
 
     def answer(self, packet: Packet, ingress: str) -> Expectation | None:
-        """By a backend on a port of the switch: only the MAC addresses change."""
+        """Expect an answer of a backend on a port of the switch with only its MAC addresses changed."""
         protocols = self._protocols.get(packet.source)
         if protocols is None or (packet.protocol not in protocols and not is_later_ipv6_fragment(packet)):
             return None

@@ -1,4 +1,4 @@
-"""`dsr`: the query goes to the backend's MAC address and is otherwise as it came in."""
+"""`dsr`: the query goes to the backend's MAC address; above Ethernet nothing changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dnsteer.proof.reference.wire import Packet, rewritten
 
 
 class Dsr(DirectReturn):
-    """By the switch, or by the extension where that selects the slot."""
+    """Forwarded by the switch, or by the extension if that selects the slot."""
 
     addresses_backend = False
 

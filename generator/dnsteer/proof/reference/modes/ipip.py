@@ -1,4 +1,4 @@
-"""`ipip`: the query goes to the backend in an IP packet of its own (docs/forwarding.md, section 5)."""
+"""`ipip`: the query goes to the backend in an IP-in-IP tunnel (docs/forwarding.md, section 5)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dnsteer.proof.reference.wire import IPV4, IPV6, Packet, ipv4_header, ipv6_h
 from dnsteer.spec.model.spec import Backend
 
 _PAYLOAD_PROTOCOL = {IPV4: 4, IPV6: 41}
-"""IP protocol of a packet in a packet."""
+"""IP protocol number of an IP packet inside another, by the inner Ethernet type."""
 
 
 class Ipip(DirectReturn):
-    """Tunnels of both families, each with packets of both; servers answer what was in them."""
+    """IPv4 and IPv6 tunnels, each carrying packets of both families; name servers answer the inner packets."""
 
     by_extension = True
 
@@ -25,7 +25,7 @@ class Ipip(DirectReturn):
         return own or other
 
     def query(self, packet: Packet, service: Service, target: Target, from_mac: bytes) -> frozenset[bytes]:
-        """All that follows the Ethernet header, padding too, is in the tunnel; VLAN tags are lost."""
+        """Encapsulate everything after the Ethernet header, including padding; VLAN tags are lost."""
         payload = packet.data[packet.l3 :]
         protocol = _PAYLOAD_PROTOCOL[packet.ethertype]
         source = next(own for own in self.topology.tunnel_sources if len(own) == len(target.address))
@@ -34,5 +34,5 @@ class Ipip(DirectReturn):
         return frozenset((target.mac + from_mac + struct.pack("!H", ethertype) + header + payload,))
 
     def as_served(self, delivered: bytes, query: bytes) -> bytes:
-        """What was in the tunnel, behind the MAC address that it went to."""
+        """Return the inner packet, with the destination MAC address of the outer frame."""
         return delivered[:6] + query[6:]

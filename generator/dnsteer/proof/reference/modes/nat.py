@@ -1,6 +1,6 @@
-"""`nat`: the query gets the backend's address and port, the answer the VIP's, both without state.
+"""`nat`: queries get the backend's address and port, answers those of the VIP, both statelessly.
 
-Fragments of UDP answers get the VIP's address where the VIP wants it (docs/forwarding.md, section 4).
+Fragments of UDP answers get the VIP's address if the VIP is so configured (docs/forwarding.md, section 4).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from dnsteer.proof.reference.wire import (
 )
 
 SMALLEST_FRAGMENT = 400
-"""Bytes of an IPv4 fragment that is translated, header included; the last one of a datagram may be shorter."""
+"""Minimum bytes of an IPv4 fragment that is translated, header included; the last of a datagram may be shorter."""
 
 
 @dataclass(frozen=True)
 class _FragmentSource:
-    """Of whom the fragments of a backend's answers are: the VIP's address, and its UDP ports by target port."""
+    """The source that fragments of a backend's answers get: the VIP's address, and its UDP ports by target port."""
 
     address: bytes
     ports: dict[int, int]
@@ -47,12 +47,12 @@ class Nat(Mode):
     def __init__(self, topology: Topology) -> None:
         super().__init__(topology)
         self._services: dict[tuple[bytes, int, int], Service] = {}
-        """By a backend's address, protocol and target port."""
+        """Keyed by a backend's address, protocol and target port."""
         self._fragments: dict[bytes, _FragmentSource] = {}
-        """By a backend's address."""
+        """Keyed by a backend's address."""
 
     def add(self, service: Service, targets: Sequence[Target]) -> None:
-        """Note whose answers and fragments come from the backends."""
+        """Record which service the answers and fragments of each backend belong to."""
         for target in targets:
             known = self._services.setdefault((target.address, service.protocol, service.target_port), service)
             if (known.address, known.port) != (service.address, service.port):
@@ -66,7 +66,7 @@ class Nat(Mode):
             fragments.ports[service.target_port] = service.port
 
     def query(self, packet: Packet, service: Service, target: Target, from_mac: bytes) -> frozenset[bytes]:
-        """Another destination address and port."""
+        """Return the frame with the backend's address and port as its destination."""
         destination = target.address, service.target_port
         return frozenset(
             rewritten(packet, target.mac, from_mac, destination=destination, stale_checksum=stale)
@@ -74,7 +74,7 @@ class Nat(Mode):
         )
 
     def answer(self, packet: Packet, ingress: str) -> Expectation | None:
-        """Another source address and port; of fragments those of the backend's UDP services."""
+        """Expect the answer with the VIP's address and port as its source; a fragment gets those of the UDP services."""
         if packet.fragment is Fragment.NONE:
             service = self._services.get((packet.source, packet.protocol, packet.sport))
             if service is None:

@@ -1,6 +1,6 @@
 """`siit`: IPv4 queries are translated to IPv6 for backends without IPv4, and their answers back (RFC 7915).
 
-docs/forwarding.md, section 5, has what becomes of each header field.
+docs/forwarding.md, section 5, says how each header field is translated.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from dnsteer.proof.reference.wire import (
 from dnsteer.spec.model.spec import Backend
 
 NAT64_PREFIX = bytes.fromhex("0064ff9b") + bytes(8)
-"""Where IPv4 addresses are in IPv6: 64:ff9b::/96 (RFC 6052)."""
+"""The IPv6 prefix that IPv4 addresses are mapped into: 64:ff9b::/96 (RFC 6052)."""
 _PLAIN_HEADER = {IPV4: 20, IPV6: 40}
 """Bytes of an IP header without options or extension headers."""
 
 
 class Siit(Mode):
-    """Stateless translation by the extension, both ways."""
+    """Stateless translation by the extension, in both directions."""
 
     by_extension = True
     rewrites_answers = True
@@ -43,10 +43,10 @@ class Siit(Mode):
     def __init__(self, topology: Topology) -> None:
         super().__init__(topology)
         self._services: dict[tuple[bytes, int, int], Service | None] = {}
-        """By a backend's address, protocol and port. None: no slot names the backend."""
+        """Keyed by a backend's address, protocol and port. None: the backend holds no slot."""
 
     def add(self, service: Service, targets: Sequence[Target]) -> None:
-        """Note whose answers come from the backends."""
+        """Record which service the answers of each backend belong to."""
         for target in targets:
             key = target.address, service.protocol, service.port
             known = self._services.setdefault(key, None)
@@ -57,11 +57,11 @@ class Siit(Mode):
             self._services[key] = service
 
     def backend_address(self, backend: Backend, version: int) -> IPv6Address | None:
-        """The address over IPv6, whatever the query is."""
+        """Return the backend's IPv6 address, whatever the query's IP version; None if it has none."""
         return backend.ipv6
 
     def why_refused(self, packet: Packet) -> str:
-        """Packets with options, and those without the checksum that IPv6 wants, are not translated."""
+        """Packets with IP options, and UDP packets without the checksum that IPv6 requires, are not translated."""
         if packet.l4 - packet.l3 != _PLAIN_HEADER[packet.ethertype]:
             return "IPv4 options" if packet.ethertype == IPV4 else "IPv6 extension headers"
         if packet.protocol == UDP and packet.data[packet.l4 + 6 : packet.l4 + 8] == b"\0\0":
@@ -76,7 +76,7 @@ class Siit(Mode):
         return frozenset((_with_header(packet, target.mac + from_mac, IPV6, header, source + target.address),))
 
     def answer(self, packet: Packet, ingress: str) -> Expectation | None:
-        """By the first uplink with a next hop, wherever the answer comes in."""
+        """Expect the answer at the first uplink with a next hop, whichever port it came in by."""
         if packet.destination[: len(NAT64_PREFIX)] != NAT64_PREFIX or len(packet.destination) != 16:
             return None
         if packet.fragment is not Fragment.NONE:
@@ -100,12 +100,12 @@ class Siit(Mode):
         return sure(leave.uplink, data, f"{why} to {ip_address(client)}, translated by the extension")
 
     def client_as_served(self, client: bytes) -> bytes:
-        """The client in NAT64_PREFIX."""
+        """Return the client's IPv4 address mapped into NAT64_PREFIX."""
         return NAT64_PREFIX + client
 
 
 def _with_header(packet: Packet, macs: bytes, ethertype: int, header: bytes, addresses: bytes) -> bytes:
-    """The frame with another IP header, with *addresses* in it. VLAN tags stay, as does what follows the IP packet."""
+    """Return the frame with the IP *header* and *addresses* replaced. VLAN tags and bytes after the IP packet are kept."""
     data = packet.data
     rest = bytearray(data[packet.l4 :])
     old = packet.source + packet.destination
