@@ -1,7 +1,7 @@
-"""Do all queries of a client go to one server, and are the clients spread? Where a pool's slots are chosen by the client.
+"""Check, for pools whose slots are chosen by the client, that each client stays on one server and that clients are spread.
 
-dnsperf has one address; here many addresses of the client ask, a few times each, from other source ports and so from
-other sockets.
+dnsperf uses one address; here many addresses of the client send a few queries each, every query from its own socket and
+usually from a new source port.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from dnsteer.lab.zone import WHOAMI
 ASKS = 4
 """Queries of each client."""
 CLIENTS = 1024
-"""How many of the addresses ask, unless answers otherwise."""
+"""Default number of client addresses that send queries."""
 _PORTS = range(50_000, 65_000)
-"""Source ports where the hash sees them: outside of dnsperf's."""
+"""Source ports for pools that hash the source port; dnsperf uses other ones."""
 _PACE = 500
-"""Queries a second at the least."""
+"""Minimum queries per second, from which the time limit follows."""
 
 
 @dataclass(frozen=True)
 class Clients:
-    """What many clients of a target got. *moved* are those that more than one server answered."""
+    """The result of queries from many clients to a target. *moved* are the clients that more than one server answered."""
 
     target: str
     clients: int
@@ -42,13 +42,13 @@ class Clients:
     unanswered: int
     moved: tuple[str, ...]
     seen: dict[str, int]
-    """Server -> clients that it answered."""
+    """Server -> number of clients that it alone answered."""
     expected: dict[str, float]
     allowed: dict[str, float]
-    """Server -> how many clients more or less are in order, for a hash that is as good as dice."""
+    """Server -> allowed deviation from *expected*, in clients, for a hash that spreads like chance."""
 
     def problems(self) -> list[str]:
-        """What is not as it should be."""
+        """Messages about lost queries, clients with several servers and wrong shares; empty when all is well."""
         found = []
         if self.unanswered:
             found.append(
@@ -67,19 +67,19 @@ class Clients:
 
 
 def addresses(lab: LabState, version: int, number: int = CLIENTS) -> list[str]:
-    """So many addresses of the first client in an IP version, always the same ones; drawn, as a hash may like rows."""
+    """Draw *number* addresses of the first client, always the same; consecutive ones might suit a hash too well."""
     network = next(n for n in map(ip_network, lab.client().many) if n.version == version)
     return [str(network[i]) for i in random.Random(version).sample(range(network.num_addresses), number)]
 
 
 def ask_from(lab: LabState, target: Target, expected: Expectation, number: int = CLIENTS, times: int = ASKS) -> Clients:
-    """Ask *target* from so many addresses, so many times from each."""
+    """Query *target* from *number* addresses, *times* times from each, and return which servers answered."""
     locals_ = addresses(lab, target.address.version, number)
     transport = target.endpoint.protocol.value
     ports = [0] * len(locals_)
     if "src_port" in target.hash_fields:
         ports = [_PORTS[i % len(_PORTS)] for i in range(number)]
-        times = 1 if transport == "tcp" else times  # a TCP port rests after use
+        times = 1 if transport == "tcp" else times  # a used TCP port stays in TIME_WAIT
     asks = [(local, port) for _ in range(times) for local, port in zip(locals_, ports, strict=True)]
     given = {
         "server": str(target.address), "port": target.endpoint.port, "transport": transport, "name": WHOAMI, "asks": asks,

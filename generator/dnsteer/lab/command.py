@@ -86,9 +86,9 @@ def run(argv: Sequence[str], *, stdin: str | None = None, timeout: float = 20.0)
 
 
 def start_background(namespace: str, argv: Sequence[str], log: Path, more: Mapping[str, str]) -> None:
-    """Start a program that does not go to the background by itself; it writes to *log*, and has *more* environment.
+    """Start a program that does not daemonize itself, with output to *log* and *more* environment variables.
 
-    Raises CommandError only where it could not be tried: whether it runs is for the caller to see.
+    Raises CommandError only if it could not be started; the caller must check that it keeps running.
     """
     command = netns_exec(namespace, ["setsid", "--fork", *argv])
     with log.open("ab") as output:
@@ -106,11 +106,11 @@ _PR_SET_PDEATHSIG = 1
 
 
 def _die_with(parent: int) -> Callable[[], None]:
-    """What a child does before it becomes its program: ask to be killed when its parent dies.
+    """Return a function that a child runs before exec: it asks the kernel to kill the child when its parent dies.
 
-    After a kill -9 of `lab up`, nothing goes on building behind the back of `lab down`. The child holds the lab's lock
-    until it becomes the program, so that there is no moment without either. Daemons fork, which undoes the tie; by then
-    they live in the lab's namespaces and are found there.
+    So after a kill -9 of `lab up`, no child continues to build while `lab down` runs. The child holds the lab's lock until
+    exec, so that it is always covered by the lock or by this signal. Daemons fork, which cancels the signal; by then they
+    run in the lab's namespaces and are found there.
     """
 
     def prepare() -> None:

@@ -12,7 +12,7 @@ from dnsteer.lab.command import netns_exec, run
 from dnsteer.lab.errors import CommandError, LabError, MissingProgramError
 
 ANYONE = ("0.0.0.0/0", "::/0")
-"""The lab's networks have no strangers."""
+"""The prefixes of all senders: the lab's networks have no untrusted hosts."""
 
 _HEADERS = {
     "bpf/bpf_helpers.h": "libbpf-dev",
@@ -23,7 +23,7 @@ _HEADERS = {
 
 
 def sources_dir() -> Path:
-    """Where the program and its control are: inside the installed package, or in a source checkout."""
+    """Return the directory of the program and of decapctl.py: in the installed package, or in a source checkout."""
     packaged = Path(str(resources.files("dnsteer"))) / "decap"
     found = packaged if packaged.is_dir() else Path(__file__).resolve().parents[3] / "datapath_ext" / "decap"
     if not (found / "decap.bpf.c").is_file():
@@ -56,10 +56,10 @@ def attach(
     locals_: Iterable[str] = (),
     vips: Iterable[str] = (),
 ) -> None:
-    """Attach *program* to *device*, in place of one that is there, and let it take packets from *remotes*.
+    """Attach *program* to *device*, replacing any that is attached, and let it decapsulate packets from *remotes*.
 
-    *locals_* are the tunnels' destinations, by default the device's global addresses; *vips* what is inside of them, by
-    default the global addresses of lo. So the addresses come first, this afterwards.
+    *locals_* are the outer destinations, by default the device's global addresses; *vips* are the inner destinations, by
+    default the global addresses of lo. So assign the addresses before calling this.
     """
     run(netns_exec(namespace, ["ip", "-force", "link", "set", "dev", device, "xdp", "obj", str(program), "sec", "xdp"]))
     options = [word for option, values in (("remote", remotes), ("local", locals_), ("vip", vips))

@@ -1,10 +1,10 @@
-"""The demo: load the VIPs of a running lab with real queries and hold the result against the spec.
+"""The demo: load the VIPs of a running lab with real queries and compare the result with the spec.
 
-Runs through a VIP alternate with runs to one backend past the load balancer, over the same switch and hops, with the same
-number of queries, sockets and queries under way. The load is closed: at most OUTSTANDING queries are in flight, fewer than
-the switch's sockets hold, so that a lost query is lost by the switch's flows and not by a machine that is too slow.
+Runs through a VIP alternate with runs to one backend that bypass the load balancer, over the same switch and hops, with the
+same number of queries, sockets and queries in flight. The load is closed: at most OUTSTANDING queries are in flight, fewer
+than the switch's sockets hold, so that a lost query points to the switch's flows and not to a slow machine.
 
-Sprayed VIPs are asked from one socket as well, and VIPs whose slots are chosen by the client from many addresses.
+Sprayed VIPs are also queried from one socket, and VIPs whose slots are chosen by the client from many addresses.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ OUTSTANDING = 100
 LEAST_QUERIES = 100_000
 """Fewest queries to the VIPs, and from one socket to a sprayed one."""
 MOST_QUERIES = 1_000_000
-"""Above this, no more queries are sent only to know a sprayed share better; its tolerance is wider then."""
+"""Above this, no more queries are sent just to measure a sprayed share more precisely; its tolerance is then wider."""
 ROUNDS = 6
-"""Fewest alternations between VIP and direct path: many short ones, for what else the machine does hits both alike then."""
+"""Fewest alternations between VIP and direct path: many short ones, so that other load on the machine affects both alike."""
 MAX_TARGETS = 16
 """Most VIP addresses and services loaded; further ones are left out and named."""
 _MAX_SECONDS = 600.0
@@ -92,7 +92,7 @@ class _Demo:
     one_socket: list[OneSocket] = field(default_factory=list)
     clients: list[client_affinity.Clients] = field(default_factory=list)
     moved: list[str] = field(default_factory=list)
-    """Runs from one client address that more than one server saw, where the client chooses the slot."""
+    """Messages about runs from one client address that reached several servers, although the client determines the slot."""
     turns: Iterator[int] = field(default_factory=count)
 
     def __post_init__(self) -> None:
@@ -106,7 +106,7 @@ class _Demo:
         self.counters_before = extension_counters.read() if self.lab.extension else None
 
     def check_answers(self) -> None:
-        """One query to each target, which also lets the client learn the neighbours. Raises LabError without answer."""
+        """Send one query to each target, which also lets the client learn its neighbours. Raises LabError without answer."""
         for target in self.targets:
             transport = target.endpoint.protocol.value
             for _ in range(3):  # the first packets wait for address resolution at both ends
@@ -121,7 +121,7 @@ class _Demo:
                 )
 
     def load(self, console: Console) -> None:
-        """Alternate runs through the VIPs and past them until there are enough."""
+        """Alternate runs through the VIPs and on the direct path until time and queries suffice."""
         each = min(max(self.seconds / len(self.targets) / ROUNDS, 0.25), 2.5)
         started = time.monotonic()
         columns = (
@@ -144,7 +144,7 @@ class _Demo:
                 repeats[target] = max(1, round(rate * each / traffic.queries_in_file() / target.windows))
             for number in range(1000):
                 for place, target in enumerate(self.targets):
-                    # Which of the two goes first alternates too, so that a drift of the machine hits both alike.
+                    # The order of the two alternates too, so that a drift in the machine's speed affects both alike.
                     for path in ("direct", "vip") if (number + place) % 2 == 0 else ("vip", "direct"):
                         show(target, "through the VIP" if path == "vip" else "direct")
                         if path == "vip":
@@ -152,7 +152,7 @@ class _Demo:
                         else:
                             self._direct(target, repeats[target])
                         if self.lost() > _MANY_LOST:
-                            return  # there is nothing more to learn, and every lost query holds the load up
+                            return  # the result is clear, and every lost query delays the load
                 total = self.expected.total
                 enough = self._vip_seconds() >= self.seconds and total >= LEAST_QUERIES
                 enough = enough and (self.expected.enough_sprayed() or total >= MOST_QUERIES)
@@ -167,7 +167,7 @@ class _Demo:
         return sum(r.result.lost for r in self.runs)
 
     def _calibrate(self, target: Target) -> float:
-        """Queries per second that the direct path sustains; the runs' lengths follow from it."""
+        """Measure the queries per second that the direct path sustains, from which the runs' lengths follow."""
         with direct_path(self.topology, target.direct_server, self.topology.clients[0]):
             load = replace(next(self._loads(target, 1, direct=True)), repeats=None, seconds=_CALIBRATION_SECONDS)
             with traffic.start_dnsperf(self.lab, load) as running:
@@ -202,7 +202,7 @@ class _Demo:
             self.moved.append(f"{target.label}: one client's queries were answered by {', '.join(by)}")
 
     def _loads(self, target: Target, repeats: int, *, direct: bool = False) -> Iterator[Load]:
-        """The runs that use every source port equally often. The direct path has no need of that, but equal terms."""
+        """Yield the runs that use every source port equally often; the direct path does so too, to be comparable."""
         client = self.lab.client()
         own = client.direct if direct else client.addresses
         address, port = (
@@ -220,14 +220,14 @@ class _Demo:
             )  # fmt: skip
 
     def sweep(self) -> None:
-        """A few queries to every slot of every target, then count the megaflows: unused ones go after ten seconds."""
+        """Send a few queries to every slot of every target, then count the megaflows, which expire after 10 s idle."""
         for target in self.targets:
             for load in self._loads(target, 1):
                 self._run(target, "sweep", load)
         self.flows = read_megaflows(openvswitch.appctl("dpctl/dump-flows", "-m"))
 
     def from_one_socket(self, console: Console) -> None:
-        """Sprayed queries of one client with one source port, so many that chance explains little."""
+        """Send queries from one client and source port to sprayed targets, enough of them to make chance negligible."""
         for target in self.targets:
             if target.selection is not Selection.SPRAY:
                 continue

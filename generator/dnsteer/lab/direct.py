@@ -1,7 +1,7 @@
-"""The direct path: queries to one backend through the same switch, but past the load balancer.
+"""The direct path: queries to one backend through the same switch that bypass the load balancer.
 
-A few flows of the lab's own take frames for a MAC address of the lab to the backend, with the same hops and rewrites as a
-query to a VIP. A VIP is compared with this path, not with a cable.
+A few flows that the lab adds forward frames for one of the lab's MAC addresses to the backend, with the same hops and
+rewrites as a query to a VIP. A VIP is compared with this path, not with a cable.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def flows(topology: Topology, server: str, client: Client) -> list[str]:
 
 @contextlib.contextmanager
 def direct_path(topology: Topology, server: str, client: Client) -> Iterator[None]:
-    """Open the direct path from *client* to *server* for the time of the block."""
+    """Add the flows of the direct path from *client* to *server*, and remove them when the block ends."""
     bridge = topology.spec.switch.bridge
     close(bridge)
     try:

@@ -1,4 +1,4 @@
-"""What can go wrong with the lab, each as an error of its own."""
+"""The lab's exceptions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class MissingProgramError(LabError):
 
 
 class LabExistsError(LabError):
-    """There is a lab already, or what is left of one."""
+    """A lab, or remains of one, already exists."""
 
 
 class LabBusyError(LabError):

@@ -27,7 +27,7 @@ from dnsteer.switch.tools import UnavailableError
 
 NAME = "dnsteer-ext"
 START_SECONDS = 20.0
-"""How long it may take until it answers on its control socket."""
+"""Seconds that dnsteer-ext may take until it answers on its control socket."""
 _PROGRAM = names.RUN_DIR / "program.json"
 _LOG = names.RUN_DIR / f"{NAME}.log"
 _PIDFILE = names.RUN_DIR / f"{NAME}.pid"
@@ -35,7 +35,7 @@ _PEER = struct.Struct("3i")  # struct ucred
 
 
 def start(topology: Topology, progress: Callable[[str], None]) -> None:
-    """Write the program of the topology's spec and start what runs it, where the spec has an extension."""
+    """Write the program of the topology's spec and start dnsteer-ext with it, if the spec has an extension."""
     if not topology.extension:
         return
     progress("starting the extension (dnsteer-ext on the software model)")
@@ -46,7 +46,7 @@ def start(topology: Topology, progress: Callable[[str], None]) -> None:
 
 
 def run_program() -> None:
-    """Start dnsteer-ext with the lab's first program, at first or after a crash, and wait until packets flow."""
+    """Start dnsteer-ext with the program that `lab up` wrote, also after a crash, and wait until it answers."""
     ports: dict[str, str] = json.loads(_PROGRAM.read_text(encoding="utf-8"))["ports"]
     devices = [ports["in"], ports["out"]]
     model = {
@@ -67,12 +67,12 @@ def run_program() -> None:
 
 
 def control() -> Program:
-    """The running extension."""
+    """Return the client of the running extension's control socket."""
     return Program(str(names.EXTENSION_SOCKET), START_SECONDS)
 
 
 def crash() -> None:
-    """Kill it as a crash would, and wait until it is gone."""
+    """Kill dnsteer-ext with SIGKILL, and wait until its process is gone."""
     pid = int(_PIDFILE.read_text(encoding="ascii"))
     os.kill(pid, signal.SIGKILL)
     while Path(f"/proc/{pid}").exists():
@@ -80,7 +80,7 @@ def crash() -> None:
 
 
 def _listener() -> int:
-    """The process at the other end of the socket: it writes no file with its number, but the kernel knows."""
+    """Return the process id of the socket's listener, from the kernel: dnsteer-ext writes no pidfile."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(names.EXTENSION_SOCKET))
         pid, _, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
@@ -94,7 +94,7 @@ def _runs() -> bool:
 def _last_log_line() -> str:
     lines = _LOG.read_text(encoding="utf-8", errors="replace").splitlines() if _LOG.exists() else []
     for line in reversed(lines):
-        with contextlib.suppress(ValueError):  # the library's own lines are no JSON
+        with contextlib.suppress(ValueError):  # lines of the library are not JSON
             said = json.loads(line)
             if isinstance(said, dict) and said.get("error"):
                 return str(said["error"])

@@ -1,4 +1,4 @@
-"""What the extension counted: packets by VIP and backend, and what it dropped."""
+"""The extension's counters: packets by VIP and backend, and drops."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Numbers = dict[str, int]
 
 @dataclass(frozen=True)
 class ExtensionCounters:
-    """Packets of each service by backend; packets dropped at each port, by why; and those that no entry was there for."""
+    """Packets of each service by backend; packets dropped, by reason and port; and packets that *missed* all entries."""
 
     services: dict[str, Numbers]
     dropped: Numbers
     missed: int
 
     def since(self, before: ExtensionCounters) -> ExtensionCounters:
-        """What was counted after *before*."""
+        """Return the counts since *before*."""
         services = {
             name: {backend: n - before.services.get(name, {}).get(backend, 0) for backend, n in by.items()}
             for name, by in self.services.items()
@@ -29,7 +29,7 @@ class ExtensionCounters:
         return ExtensionCounters(services, dropped, self.missed - before.missed)
 
     def problems(self) -> list[str]:
-        """Packets that should have been none: the switch sends the extension only what it serves."""
+        """Messages about drops and misses, which must be zero: the switch sends the extension only what it serves."""
         found = [f"the extension dropped {n} packets ({why})" for why, n in self.dropped.items() if n]
         if self.missed:
             found.append(f"the extension had no entry for {self.missed} packets")

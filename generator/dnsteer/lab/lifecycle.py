@@ -1,4 +1,4 @@
-"""The lab's life: up, down, status."""
+"""Build a lab, remove it, and report its status."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from dnsteer.lab.topology import plan
 from dnsteer.spec.model.spec import Spec
 
 Progress = Callable[[str], None]
-"""Takes a line about what is being done."""
+"""Called with a line of text about the current step."""
 
 
 def _silent(_: str) -> None:
-    """Progress for nobody."""
+    """Discard progress lines."""
 
 
 def up(spec: Spec, *, progress: Progress = _silent) -> LabState:
-    """Build the network of *spec* and start its daemons; the bridge is made by `dnsteer apply` afterwards.
+    """Build the network of *spec* and start its daemons; `dnsteer apply` creates the bridge afterwards.
 
-    What was built is removed again when it fails or is interrupted. Raises LabError.
+    If building fails or is interrupted, everything built so far is removed. Raises LabError.
     """
     require_root()
     require_programs(PACKAGES)
@@ -62,7 +62,7 @@ def up(spec: Spec, *, progress: Progress = _silent) -> LabState:
 
 
 def down(progress: Progress = _silent) -> None:
-    """End and remove everything that belongs to a lab, whole or not. Does nothing where there is none."""
+    """End and remove everything that belongs to a lab, even an incomplete one. Does nothing if there is no lab."""
     require_root()
     if not names.RUN_DIR.exists() and not processes.namespaces():
         progress("no lab is up")
@@ -74,7 +74,7 @@ def down(progress: Progress = _silent) -> None:
 
 
 def status() -> LabState | None:
-    """What there is of a lab now, with its processes; None when there is nothing."""
+    """Return the lab's current state with its processes; None when neither a state file nor a namespace exists."""
     spaces = processes.namespaces()
     known = state.load()
     if known is None and not spaces:
@@ -151,15 +151,14 @@ def _refuse_second() -> None:
 def _remove(progress: Progress) -> None:
     known = processes.namespaces()
     progress(f"ending processes and removing {len(known)} namespaces")
-    # A program that a killed `lab up` had started a moment before may still make a namespace: look again until a look
-    # finds nothing.
+    # A program that a killed `lab up` had just started may still create a namespace: repeat until no namespace is left.
     for _ in range(_REMOVE_ATTEMPTS):
         left = processes.end_all()
         if left:
             raise LabError(f"processes {left} of the lab do not end; nothing more was removed")
         spaces = processes.namespaces()
         if spaces:
-            # What fails is seen by the next look.
+            # The next check finds what could not be deleted.
             with contextlib.suppress(CommandError):
                 run(["ip", "-force", "-batch", "-"], stdin="".join(f"netns del {s}\n" for s in spaces), timeout=60)
         time.sleep(0.05)

@@ -6,13 +6,13 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import Path
 
 PREFIX = "dnst-"
-"""Every namespace of the lab, and none other, has a name that starts with this."""
+"""Prefix of the names of the lab's namespaces, and of no others."""
 SWITCH_NAMESPACE = f"{PREFIX}sw"
 TRANSIT_NAMESPACE = f"{PREFIX}transit"
 EXTENSION_NAMESPACE = f"{PREFIX}ext"
 
 RUN_DIR = Path("/run/dnsteer-lab")
-"""Everything of the lab that is a file."""
+"""Directory of all the lab's files."""
 DB_SOCKET = RUN_DIR / "db.sock"
 STATE_FILE = RUN_DIR / "state.json"
 EXTENSION_SOCKET = RUN_DIR / "dnsteer-ext.sock"
@@ -23,7 +23,7 @@ ZONE = "dnsteer.test"
 """The zone that the name servers serve (RFC 6761 reserves `.test`)."""
 
 DNSPERF_PORTS = range(10240, 49152)
-"""Source ports that dnsperf is given; other programs of a client take theirs from above."""
+"""Source ports for dnsperf; a client's other programs use higher ones."""
 
 
 MANY_ADDRESSES = (IPv4Network("198.19.0.0/16"), IPv6Network("2001:2:0:ffff::/112"))
@@ -36,7 +36,7 @@ def client_addresses(index: int) -> tuple[IPv4Address, IPv6Address]:
 
 
 def direct_addresses(index: int) -> tuple[IPv4Address, IPv6Address]:
-    """Second addresses of that client: it asks a backend directly, past the VIPs, from these."""
+    """Second addresses of that client, from which it queries a backend directly, bypassing the VIPs."""
     return IPv4Address(f"198.18.{index}.3"), IPv6Address(f"2001:2:0:{index:x}::3")
 
 

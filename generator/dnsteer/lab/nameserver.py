@@ -14,7 +14,7 @@ from dnsteer.lab.zone import zone_text
 from dnsteer.render.atomic_files import write_file
 
 START_SECONDS = 10.0
-"""How long a server may take until it answers on its control socket."""
+"""Seconds that a server may take until it answers on its control socket."""
 _KEY, _CERTIFICATE = "tls.key", "tls.pem"
 
 
@@ -45,12 +45,12 @@ def start_all(topology: Topology, progress: Callable[[str], None]) -> None:
 
 
 _LARGE, _SMALL = 4096, 1232
-"""Bytes of an answer over UDP: the default would truncate the large answer, which is there to come in fragments; where
-answers are translated, fragments of them are lost."""
+"""Maximum bytes of an answer over UDP: the default would truncate the large answer, which is meant to be fragmented; if
+answers are translated, their fragments are lost, so the small limit applies."""
 
 
 def configuration(index: int, server: Server) -> str:
-    """nsd.conf of *server*: it listens where the VIPs need it and nowhere else, and no limit stands in a load's way."""
+    """Return nsd.conf for *server*: it listens only where the VIPs need it, and no limit throttles a load test."""
     home = directory(index)
     longest = _SMALL if server.small else _LARGE
     lines = [

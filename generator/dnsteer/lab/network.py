@@ -17,7 +17,7 @@ from dnsteer.spec.model.types import Address
 _SYSCTLS = (
     "net.ipv4.conf.all.rp_filter=0",
     "net.ipv4.conf.default.rp_filter=0",
-    # No duplicate address detection, router solicitations or redirects: every packet on a wire is one the lab means.
+    # No duplicate address detection, router solicitations or redirects: only intended packets are on the links.
     "net.ipv6.conf.all.disable_ipv6=0",
     "net.ipv6.conf.default.disable_ipv6=0",
     "net.ipv6.conf.all.accept_dad=0",
@@ -30,12 +30,12 @@ _SYSCTLS = (
     "net.ipv4.conf.default.send_redirects=0",
 )
 _LAYER_2 = ("net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
-# Where the machine has br_netfilter, for containers, its bridges read IP headers, and drop what they do not like.
+# If br_netfilter is loaded (for containers), bridges inspect IP headers and drop packets that they consider invalid.
 _NO_FILTER = tuple(f"net.bridge.bridge-nf-call-{kind}=0" for kind in ("iptables", "ip6tables", "arptables"))
 _CLIENT = (
     f"net.ipv4.ip_local_port_range={names.DNSPERF_PORTS.stop} 65535",
     "net.ipv4.tcp_tw_reuse=1",
-    "net.ipv6.ip_nonlocal_bind=1",  # its many addresses are a route to itself, which IPv6 does not take for its own
+    "net.ipv6.ip_nonlocal_bind=1",  # its many addresses are a local route, which IPv6 does not treat as own addresses
 )
 _ROUTER = ("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
 # A server that owns a VIP must not answer ARP for it: the VIP is at the balancer's MAC for everyone else.
@@ -46,12 +46,12 @@ _STRAIGHT_TABLE = 1853
 
 
 def build(topology: Topology, progress: Callable[[str], None]) -> None:
-    """Create everything. Nothing is made in the caller's namespace: each pair is born where it belongs."""
+    """Create the network. Nothing is created in the caller's namespace: each pair is created in its final namespaces."""
     network = _Network(topology)
     spaces = topology.namespaces()
     progress(f"creating {len(spaces)} network namespaces and {len(network.links)} links")
     run(["ip", "-batch", "-"], stdin=_lines(f"netns add {s}" for s in spaces), timeout=60)
-    # Before there are devices: each takes its settings from the namespace's defaults when it is born.
+    # Before any device exists: each takes its settings from the namespace's defaults when it is created.
     for space in spaces:
         run(netns_exec(space, ["sysctl", "-qw", *network.sysctls[space]]))
         if space in network.bridges:
@@ -59,7 +59,7 @@ def build(topology: Topology, progress: Callable[[str], None]) -> None:
     run(["ip", "-batch", "-"], stdin=_lines(network.links), timeout=60)
     for space in spaces:
         for device in network.devices[space]:
-            # The userspace datapath forwards frames as they are on the wire: whole, with their checksums computed.
+            # The userspace datapath forwards frames unchanged, so they must be segmented and have their checksums already.
             run(netns_exec(space, ["ethtool", "-K", device, "tx", "off", "tso", "off", "gso", "off", "gro", "off"]))
         run(["ip", "-n", space, "-batch", "-"], stdin=_lines(network.setup[space]))
         if network.setup6[space]:
@@ -131,7 +131,7 @@ class _Network:
             self._link(names.EXTENSION_NAMESPACE, device, names.SWITCH_NAMESPACE, port)
 
     def _static_fdb(self, port: str, mac: str) -> None:
-        """Let the fabric of *port* send frames for *mac* to the switch, whatever it learns."""
+        """Add a static entry so that the fabric of *port* sends frames for *mac* to the switch, whatever it learns."""
         fabric = self.topology.fabrics.get(port)
         if fabric is not None:
             self.forwarding[fabric].append(f"fdb replace {mac} dev switch master static")
@@ -155,7 +155,7 @@ class _Network:
             self._static_fdb(client.uplink, server.lab_mac)
 
     def _transit(self) -> None:
-        """The world behind the routers: an answer may leave by another uplink than its query came in by."""
+        """Connect the clients, as routers' upstream would: an answer may leave by another uplink than its query came by."""
         clients = self.topology.clients
         self._bridge(names.TRANSIT_NAMESPACE)
         macs = {c.index: f"0a:1a:b1:00:00:{c.index:02x}" for c in clients}
@@ -210,7 +210,7 @@ class _Network:
                 setup.append(f"neigh replace {address} lladdr {client.mac} nud permanent dev {device}")
 
     def _by_gateway(self, host: Host) -> None:
-        """Routes of a host whose answers pass the switch; straight answers to direct queries take the lab's own MAC."""
+        """Routes of a host whose answers pass the switch; answers to direct queries are sent to the lab's return MAC."""
         setup = self.setup[host.namespace]
         first = host.device(host.queries_by[0])
         for gateway in host.gateways:

@@ -18,7 +18,7 @@ _SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 
 
 def start(progress: Callable[[str], None]) -> None:
-    """Start both daemons. `dnsteer apply` makes the bridge afterwards."""
+    """Start both daemons. `dnsteer apply` creates the bridge afterwards."""
     progress("starting a private Open vSwitch (userspace datapath)")
     _run("ovsdb-tool", "create", str(_DATABASE), _SCHEMA)
     start_database()
@@ -33,7 +33,7 @@ def start(progress: Callable[[str], None]) -> None:
 
 
 def start_database() -> None:
-    """Start ovsdb-server, at first or after a crash."""
+    """Start ovsdb-server, initially or after a crash."""
     _run(
         "ovsdb-server", str(_DATABASE), f"--remote=punix:{names.DB_SOCKET}",
         f"--unixctl={names.RUN_DIR / 'ovsdb-server.ctl'}", *_daemon("ovsdb-server"),
@@ -41,7 +41,7 @@ def start_database() -> None:
 
 
 def start_switch() -> None:
-    """Start ovs-vswitchd, at first or after a crash."""
+    """Start ovs-vswitchd, initially or after a crash."""
     _run("ovs-vswitchd", names.db_target(), "--disable-system", *_daemon("ovs-vswitchd"))
 
 
@@ -60,7 +60,7 @@ def appctl(*command: str) -> str:
 
 
 def ofctl(bridge: str, command: str, *arguments: str, stdin: str | None = None) -> str:
-    """Run an `ovs-ofctl` command on *bridge*, in whichever OpenFlow version it has switched on."""
+    """Run an `ovs-ofctl` command on *bridge*, in any OpenFlow version that the bridge has enabled."""
     versions = "OpenFlow10,OpenFlow13,OpenFlow14,OpenFlow15"
     return run(["ovs-ofctl", "-O", versions, command, f"unix:{names.RUN_DIR / bridge}.mgmt", *arguments], stdin=stdin)
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from dnsteer.lab import names
 
 _TERM_SECONDS = 1.0
-"""Seconds that a process has to end by itself."""
+"""Seconds during which processes get SIGTERM; later they get SIGKILL."""
 _GIVE_UP_SECONDS = 10.0
-"""Seconds after which ending processes is given up."""
+"""Seconds after which `end_all` gives up."""
 _PROC = Path("/proc")
 
 
 def namespaces() -> list[str]:
-    """Names of the namespaces that are the lab's, by their prefix."""
+    """Names of the lab's namespaces, recognized by their prefix."""
     try:
         return sorted(p.name for p in names.NETNS_DIR.iterdir() if p.name.startswith(names.PREFIX))
     except FileNotFoundError:
@@ -86,9 +86,9 @@ def _signal(pid: int, number: signal.Signals) -> None:
 def _identities() -> dict[tuple[int, int], str]:
     """Device and inode of each namespace of the lab.
 
-    A name of the lab that is bound to the machine's own namespace is not the lab's: all processes live there. The first
-    process's is that one, where it may be read, and so is the caller's unless `lab down` is run inside the lab; then what
-    else is in that namespace is found by its pidfile.
+    A name with the lab's prefix that is bound to the machine's own namespace is left out: all other processes run there.
+    Process 1 is in the machine's namespace, if that can be read; so is the caller, unless `lab down` is run inside the lab.
+    In that case the other processes of the caller's namespace are found by their pidfiles.
     """
     own = {_namespace_of(1), _namespace_of(os.getpid())}
     found: dict[tuple[int, int], str] = {}

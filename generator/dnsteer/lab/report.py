@@ -1,4 +1,4 @@
-"""The demo's result, and as JSON for programs."""
+"""The demo's result, and its JSON form."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dnsteer.switch.megaflows import Counters, Megaflow, masks
 
 @dataclass(frozen=True)
 class Run:
-    """One run of dnsperf: what it was told and what it reported. *path* is `vip`, `direct`, `sweep` (a few queries to every
+    """One run of dnsperf: its *load* and its *result*. *path* is `vip`, `direct`, `sweep` (a few queries to every
     slot, for the megaflows) or `one socket`.
     """
 
@@ -69,7 +69,7 @@ class DemoReport:
 
     @cached_property
     def problems(self) -> list[str]:
-        """What is not as it should be; empty when all is well."""
+        """Messages about lost queries, unexpected response codes and wrong shares; empty when all is well."""
         found: list[str] = []
         asked = [*self._vip_runs()]
         lost = sum(r.result.lost for r in asked)
@@ -88,7 +88,7 @@ class DemoReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was lost and every share is right."""
+        """Whether there are no problems."""
         return not self.problems
 
     @property

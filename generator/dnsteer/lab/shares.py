@@ -1,4 +1,4 @@
-"""Which share of the queries each name server is to get, and how far off it may be."""
+"""The share of the queries that each name server should get, and its tolerance."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dnsteer.spec.model.spec import Selection, Spec
 TOLERANCE = 0.02
 """Largest relative deviation from the expected share."""
 SIGMAS = 4.0
-"""Standard deviations that chance may take a share off: with ten servers, one sound run in 1,600 takes one further."""
+"""Standard deviations that chance may move a share: with ten servers, one correct run in 1,600 exceeds this."""
 
 
 @dataclass
@@ -25,11 +25,11 @@ class Expectation:
     queries: dict[str, float] = field(default_factory=dict)
     total: int = 0
     _hash_variance: dict[str, float] = field(default_factory=dict)
-    """Variance of what a hash throws anew in each run."""
+    """Server -> variance of its queries, for slots that a hash chooses anew in each run."""
     _spray_variance: dict[str, float] = field(default_factory=dict)
-    """Variance of what is thrown anew for each query."""
+    """Server -> variance of its queries, for slots chosen at random for each query."""
     _queries_by_key: dict[tuple[str, Reach, tuple[str, ...]], int] = field(default_factory=dict)
-    """Queries that a hash sees as the same, so that one server gets all of them."""
+    """Number of queries with the same hash key, which all reach one server."""
     _shares: dict[tuple[str, Reach], dict[str, float]] = field(default_factory=dict)
 
     def add(
@@ -37,7 +37,7 @@ class Expectation:
     ) -> None:
         """Count *queries* of a run for a VIP of that pool, spread evenly over *source_ports* ports.
 
-        *key* is what the hash sees where it does not see the source port.
+        *key* holds the hashed fields if the source port is not among them.
         """
         selection = self.spec.pools[pool_name].selection
         self.total += queries
@@ -50,7 +50,7 @@ class Expectation:
             thrown = part * (1 - part)
             if selection is Selection.SPRAY:
                 self._spray_variance[server] = self._spray_variance.get(server, 0.0) + queries * thrown
-            # The hash throws each key into a slot as a die does; dnsperf has only as many 5-tuples as source ports.
+            # The hash maps each key to a slot as if at random; dnsperf has only as many 5-tuples as source ports.
             elif selection is not Selection.SOURCE_PORT and key is None:
                 self._hash_variance[server] = self._hash_variance.get(server, 0.0) + queries**2 * thrown / source_ports
 
@@ -72,7 +72,7 @@ class Expectation:
         return seen / expected - 1
 
     def allowed(self, server: str) -> float:
-        """The relative deviation that is in order for *server*."""
+        """The allowed relative deviation for *server*."""
         variance = self._hash_variance.get(server, 0.0) + self._spray_variance.get(server, 0.0)
         for (pool_name, reached, _), queries in self._queries_by_key.items():
             part = self.shares(pool_name, reached).get(server, 0.0)
@@ -80,7 +80,7 @@ class Expectation:
         return self._tolerance(server, variance)
 
     def enough_sprayed(self) -> bool:
-        """Whether there were so many queries that what was sprayed may not be further off than all else."""
+        """Whether there were enough sprayed queries for their tolerance to be TOLERANCE too."""
         return all(self._tolerance(server, variance) == TOLERANCE for server, variance in self._spray_variance.items())
 
     def _tolerance(self, server: str, variance: float) -> float:
@@ -89,6 +89,6 @@ class Expectation:
 
 
 def queries_needed(shares: dict[str, float]) -> int:
-    """How many sprayed queries it takes until chance takes no share further off than TOLERANCE."""
+    """Number of sprayed queries from which chance moves no share by more than TOLERANCE."""
     least = min(part for part in shares.values() if part)
     return math.ceil((SIGMAS / TOLERANCE) ** 2 * (1 - least) / least)

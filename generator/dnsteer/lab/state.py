@@ -1,4 +1,4 @@
-"""What a lab is made of, written down for the commands that use it, and the lock that makes it one at a time."""
+"""The lab's state file, for the commands that use the lab, and the lock that only one builder or remover can hold."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOCK_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class ClientState:
-    """A client: where it runs and what it asks from. *direct* are the addresses for asking past the VIPs."""
+    """A client: its namespace and source addresses. *direct* are the addresses for queries that bypass the VIPs."""
 
     uplink: str
     namespace: str
@@ -31,7 +31,7 @@ class ClientState:
     addresses: tuple[str, ...]
     direct: tuple[str, ...]
     many: tuple[str, ...] = ()
-    """Networks of further addresses that it asks from."""
+    """Networks of further source addresses."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class ServerState:
 
 @dataclass(frozen=True)
 class Process:
-    """A process of the lab: the program, its id, the namespace it lives in, and of a name server's the server's name."""
+    """A process of the lab: its program, id and namespace, and the server's name if it belongs to a name server."""
 
     program: str
     pid: int
@@ -125,7 +125,7 @@ def describe(topology: Topology, phase: Literal["building", "up"]) -> LabState:
 
 
 def fingerprint(topology: Topology) -> str:
-    """Tells whether two specs have the same network around the switch: weights, states and slots do not change it."""
+    """Return a hash, equal for specs with the same network around the switch; weights, states and slots do not change it."""
     spec = topology.spec
     vips = [(n, v.addresses) for n, v in spec.vips.items()]
     own = (spec.switch.bridge, spec.switch.mac)
@@ -134,12 +134,12 @@ def fingerprint(topology: Topology) -> str:
 
 
 def save(state: LabState) -> None:
-    """Write the state file, whole or not at all."""
+    """Write the state file atomically."""
     write_file(names.STATE_FILE, json.dumps(state.as_json(), indent=2) + "\n")
 
 
 def load() -> LabState | None:
-    """The state that was written last; None when there is none. Raises LabError for a file that is not one."""
+    """Return the state that was last saved; None when there is none. Raises LabError if the file is unusable."""
     try:
         value = json.loads(names.STATE_FILE.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -165,7 +165,7 @@ def locked() -> Iterator[None]:
     lock = names.RUN_DIR / "lock"
     handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        # Wait a little: a child that a killed `lab up` was starting holds the lock until it has become its program.
+        # Wait briefly: a child that a killed `lab up` was starting holds the lock until its exec.
         deadline = time.monotonic() + _LOCK_SECONDS
         while not _try_lock(handle):
             if time.monotonic() > deadline:

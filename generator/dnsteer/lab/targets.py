@@ -1,4 +1,4 @@
-"""What the demo loads: every address and plain DNS service of every VIP."""
+"""The targets of the demo's load: every address and plain DNS service of every VIP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dnsteer.spec.model.spec import Selection, Spec
 from dnsteer.spec.model.types import Address
 
 FEW_SOCKETS = 16
-"""What one dnsperf serves with little work of its own."""
+"""Number of sockets that one dnsperf handles with little CPU time."""
 MOST_WINDOWS = 4
 """Runs that a target's source ports are divided into, unless one dnsperf cannot have so many sockets."""
 
@@ -37,7 +37,7 @@ class Target:
     source_ports: int
     """Source ports that reach every slot equally often."""
     hash_fields: tuple[str, ...] = ()
-    """What chooses the slot, with selection `client`."""
+    """The fields that determine the slot, with selection `client`."""
 
     @property
     def label(self) -> str:
@@ -46,7 +46,7 @@ class Target:
 
     @property
     def clients(self) -> int:
-        """Sockets of one dnsperf: it looks for answers at each of them in turn, so few, unless that makes many runs."""
+        """Sockets of one dnsperf: few, since it polls each in turn for answers, but enough to avoid many runs."""
         return min(max(FEW_SOCKETS, self.source_ports // MOST_WINDOWS), traffic.MAX_CLIENTS)
 
     @property
@@ -93,9 +93,9 @@ def targets_of(spec: Spec, topology: Topology) -> Iterator[Target]:
 
 
 def _source_ports(selection: Selection, slots: int, fields: tuple[str, ...]) -> int:
-    """How many make the shares as sure as they can be."""
+    """The number of source ports that makes the shares as precise as possible."""
     if selection is Selection.SOURCE_PORT:
-        return 2 * slots  # the lowest bit of the source port chooses nothing
+        return 2 * slots  # the lowest bit of the source port does not affect the slot
     if selection is Selection.DP_HASH or "src_port" in fields:
         return traffic.MAX_CLIENTS
     return FEW_SOCKETS  # they do not matter

@@ -1,7 +1,7 @@
 """The network that a spec needs around its switch. A pure function of the spec: nothing is created here.
 
 Every uplink has a fabric (a learning bridge) with its client and the backends behind it. A backend with a port of its own
-is wired to that port; several behind one port share a fabric there. One namespace stands for one MAC address: backends
+is wired to that port; several behind one port share a fabric there. One namespace represents one MAC address: backends
 that share one (they sit behind a router) are name servers in the same namespace. The extension has a namespace with the two
 devices that its program opens.
 """
@@ -23,11 +23,11 @@ from dnsteer.spec.model.spec import Backend, Selection, Spec, Vip
 from dnsteer.spec.model.types import Address
 
 MAX_SERVERS = 128
-"""Most name servers built: each is three processes of about 10 MB."""
+"""Maximum number of name servers: each is three processes of about 10 MB."""
 MAX_PORTS = 64
-"""Most uplinks and ports built."""
+"""Maximum number of uplinks and ports."""
 CLIENT_MTU = 1500
-"""Bytes of a packet from a client, at most: beyond the routers, links are no longer."""
+"""Maximum bytes of a packet from a client: links beyond the routers have no larger MTU."""
 MAX_TUNNEL_MTU = 3000
 """Largest MTU of links that tunnels come in by: a virtual Ethernet device runs XDP on packets of one page."""
 _DEVICE_NAME = 15
@@ -35,7 +35,7 @@ _DEVICE_NAME = 15
 
 @dataclass(frozen=True)
 class Client:
-    """What asks behind an uplink. The second address pair is for asking a backend directly, past the VIPs."""
+    """A DNS client behind an uplink. *direct* are its addresses for direct queries to a backend, bypassing the VIPs."""
 
     uplink: str
     index: int
@@ -44,19 +44,19 @@ class Client:
     addresses: tuple[Address, ...]
     direct: tuple[Address, ...]
     return_mac: str
-    """MAC of the lab's own flows to this client: backends whose answers pass the switch send direct answers there."""
+    """MAC that the lab's flows to this client match: backends whose answers pass the switch send direct answers to it."""
     many: tuple[IPv4Network | IPv6Network, ...] = ()
-    """Further addresses that it asks from, where a pool's slots are chosen by the client's address."""
+    """Further source addresses, if a pool's slots are chosen by the client's address."""
 
 
 @dataclass
 class Server:
-    """A name server: one backend of the spec, which may stand in several pools."""
+    """A name server: one backend of the spec, which may be in several pools."""
 
     name: str
     addresses: list[Address]
     lab_mac: str = ""
-    """MAC at which the lab's own flows take direct queries for it."""
+    """MAC that the lab's flows match for direct queries to it."""
     listen: list[tuple[Address, int]] = field(default_factory=list)
     tls_port: int | None = None
     small: bool = False
@@ -72,7 +72,7 @@ class Host:
     servers: list[Server] = field(default_factory=list)
     queries_by: list[str] = field(default_factory=list)
     answers_by: list[str] = field(default_factory=list)
-    """Fabrics that it is on only to answer the clients straight."""
+    """Switch ports whose fabrics it is on only to answer the clients directly."""
     vips: list[Address] = field(default_factory=list)
     """VIPs that it owns (direct server return)."""
     straight: list[Address] = field(default_factory=list)
@@ -81,7 +81,7 @@ class Host:
     """Whether answers of any VIP pass the switch, so that its default route is the virtual gateway."""
     gateways: list[Address] = field(default_factory=list)
     tunneled: bool = False
-    """Whether queries come to it in tunnels, which it has to take off."""
+    """Whether queries reach it in tunnels, which it must decapsulate."""
 
     @property
     def segments(self) -> list[str]:
@@ -95,7 +95,7 @@ class Host:
 
 @dataclass
 class Topology:
-    """All of it. *fabrics* are the switch ports that lead to a bridge; the others lead to a single host."""
+    """The lab's network. *fabrics*: switch port -> namespace of its bridge; other ports lead to a single host."""
 
     spec: Spec
     clients: list[Client]
@@ -104,11 +104,11 @@ class Topology:
     server_of: dict[tuple[str, str], str]
     """(pool, backend) -> name of the server."""
     notes: list[str]
-    """What the lab does not do for this spec."""
+    """Messages about what the lab does not do for this spec."""
     extension: dict[str, str] = field(default_factory=dict)
     """Port of the bridge -> device of the extension, queries' first; empty where the spec has no extension."""
     mtu: int = CLIENT_MTU
-    """Of all links."""
+    """MTU of all links, in bytes."""
 
     def namespaces(self) -> list[str]:
         """Every namespace, in the order of creation."""
@@ -131,7 +131,7 @@ class Topology:
 
 
 def served_as(endpoint: Endpoint) -> str | None:
-    """What the lab's name servers speak at a service: `dns`, `dot`, or None (DoQ and DoH: NSD has neither)."""
+    """The protocol that the lab's name servers use for a service: `dns`, `dot`, or None (NSD has no DoQ or DoH)."""
     kind = derived.spoken(endpoint)
     return kind if kind in ("dns", "dot") else None
 
@@ -198,7 +198,7 @@ class _Hosts:
             self.addresses_of.setdefault(backend.name, set()).add(frozenset(_addresses(backend)))
 
     def add_all(self) -> None:
-        """Every backend of every pool, then what its VIPs ask of it."""
+        """Add every backend of every pool, with what the pool's VIPs require of it."""
         for pool_name, pool in self.spec.pools.items():
             vips = [vip for vip in self.spec.vips.values() if vip.pool == pool_name]
             for backend in pool.backends:
@@ -211,7 +211,7 @@ class _Hosts:
         own = _addresses(backend)
         host = self.by_mac.get(backend.mac)
         if host is None:
-            # Two pools may use one name for two servers; the pool's name tells them apart then.
+            # Two pools may use one name for two servers; the pool's name then distinguishes them.
             name = backend.name if len(self.addresses_of[backend.name]) == 1 else f"{pool}.{backend.name}"
             host = Host(self._free(f"{names.PREFIX}b-{name}", {h.namespace for h in self.topology.hosts}), backend.mac)
             self.by_mac[backend.mac] = host
@@ -278,7 +278,7 @@ def _addresses(backend: Backend) -> list[Address]:
 
 
 def _nearest(gateways: list[Address], own: list[Address], version: int) -> Address | None:
-    """The gateway in that IP version and the same network: the one with the longest prefix in common."""
+    """The gateway of that IP version that shares the longest prefix with the host's own address; None if there is none."""
     same = [g for g in gateways if g.version == version]
     here = next((int(a) for a in own if a.version == version), 0)
     return min(same, key=lambda g: int(g) ^ here, default=None)

@@ -1,4 +1,4 @@
-"""Ask questions in a running lab: one by kdig, many by dnsperf, and read what the name servers counted."""
+"""Send queries in a running lab, one with kdig or many with dnsperf, and read the name servers' counters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dnsteer.lab.zone import queries_text
 from dnsteer.render.atomic_files import write_file
 
 MAX_CLIENTS = 256
-"""Most sockets of one dnsperf thread: it ignores what is above."""
+"""Maximum sockets of one dnsperf thread: it ignores a higher number."""
 
 
 def client_command(lab: LabState, argv: Sequence[str], *, uplink: str | None = None) -> list[str]:
@@ -32,7 +32,7 @@ def client_command(lab: LabState, argv: Sequence[str], *, uplink: str | None = N
 def run_in_client(
     lab: LabState, argv: Sequence[str], *, uplink: str | None = None, timeout: float = 20.0
 ) -> subprocess.CompletedProcess[str]:
-    """Run *argv* at a client. Its exit code is the caller's to judge; CommandError when it does not end in time."""
+    """Run *argv* at a client. The caller must check the exit code. Raises CommandError when it does not end in time."""
     command = client_command(lab, argv, uplink=uplink)
     try:
         return subprocess.run(
@@ -69,7 +69,7 @@ def ask(
     uplink: str | None = None,
     timeout: int = 2,
 ) -> Answer | None:
-    """Ask *server* once, by `udp`, `tcp` or `tls`, without retry. None when no answer came."""
+    """Query *server* once, over `udp`, `tcp` or `tls`, without retry. None when no answer came."""
     if transport not in _TRANSPORTS:
         raise LabError(f"transport {transport!r}; expected one of {', '.join(_TRANSPORTS)}")
     argv = ["kdig", *([] if local is None else ["-b", local]), "-p", str(port), f"@{server}", name, rrtype]
@@ -100,7 +100,7 @@ def _answer(text: str) -> Answer | None:
 def query_counters(lab: LabState) -> dict[str, dict[str, int]]:
     """Queries each name server has seen since it started: name -> {"udp": n, "tcp": n}.
 
-    Not to be called under load: NSD replaces its serving process to collect the numbers, which ends its TCP connections.
+    Do not call under load: NSD replaces its serving process to collect the numbers, which closes its TCP connections.
     """
     return {server.name: nameserver.counters(server.index) for server in lab.servers}
 
@@ -126,7 +126,7 @@ class Load:
     first_port: int | None = None
     """First source port, from `reserve_ports`; left out, the run takes the next ones."""
     any_ports: bool = False
-    """From the ports that the kernel gives: dnsperf fails when a TCP connection from a given one breaks."""
+    """Whether the kernel chooses the source ports: dnsperf fails when a TCP connection from a given port breaks."""
     uplink: str | None = None
     timeout: int = 5
     threads: int = 1
@@ -161,7 +161,7 @@ def queries_in_file() -> int:
 
 
 class RunningLoad:
-    """A dnsperf that runs. As a context manager it ends with the block."""
+    """A running dnsperf. As a context manager, it is ended when the block ends."""
 
     def __init__(self, process: subprocess.Popen[str], argv: list[str]) -> None:
         self._process = process
@@ -189,12 +189,12 @@ class RunningLoad:
         return self._output is not None
 
     def stop(self) -> LoadResult:
-        """End it now and return what it counted; queries then under way count as interrupted, not as lost."""
+        """End it now and return its result; queries in flight count as interrupted, not as lost."""
         self._process.send_signal(signal.SIGINT)
         return self.wait(20.0)
 
     def kill(self) -> None:
-        """End it without a result; nothing happens when it has ended."""
+        """Kill it without a result; does nothing when it has already ended."""
         if not self.done():
             self._process.kill()
             self._process.communicate()

@@ -11,7 +11,7 @@ _PROGRAM = names.RUN_DIR / "decap.o"
 
 
 def attach_decap(topology: Topology, progress: Callable[[str], None]) -> None:
-    """Put the program on every device that tunnels come in by. It needs the devices' addresses."""
+    """Attach the decapsulation program to every device that receives tunnels. The devices must have their addresses."""
     hosts = [host for host in topology.hosts if host.tunneled]
     if not hosts:
         return
@@ -23,7 +23,7 @@ def attach_decap(topology: Topology, progress: Callable[[str], None]) -> None:
 
 
 def _remotes(topology: Topology, host: Host) -> list[str]:
-    """The extension's addresses, and nobody else's, in the families that tunnels to *host* can be in."""
+    """The only allowed tunnel sources: the extension's addresses, in the families that tunnels to *host* can use."""
     part = topology.spec.switch.extension
     assert part is not None
     own = {a.version for server in host.servers for a in server.addresses}

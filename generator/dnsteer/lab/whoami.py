@@ -1,7 +1,7 @@
-"""Ask which server answers, from many addresses: run by itself in a client's namespace, with the standard library alone.
+"""Find out which server answers, from many addresses: a script for a client's namespace that uses only the standard library.
 
 Standard input: {"server", "port", "transport", "name", "asks": [[address, source port or 0], ...]}. Standard output: for
-each what the answering server calls itself, or null.
+each query the name that the answering server gives, or null.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def ask(given: dict[str, Any], local: str, source_port: int, query: bytes) -> by
 
 
 def main() -> None:
-    """Ask one after the other."""
+    """Read the queries from standard input, send them one by one, and write the names to standard output."""
     given = json.load(sys.stdin)
     answers: list[str | None] = []
     for number, (local, source_port) in enumerate(given["asks"]):
