@@ -1,7 +1,7 @@
-"""Frames that clients and backends send, every one of them unlike any other.
+"""Build the frames that clients and backends send, each of them unique.
 
-Scapy lays out one frame and one DNS message of each kind; the many that follow are copies with their addresses, ports,
-numbers and names put in, and checksums computed anew.
+Scapy builds one frame and one DNS message of each kind; all others are copies with their own addresses, ports, numbers and
+names, and with new checksums.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def version_of(address: bytes) -> int:
 
 
 def address_text(address: bytes) -> str:
-    """Spell a packed IP address."""
+    """Return a packed IP address as text."""
     return str(ip_address(address))
 
 
@@ -62,7 +62,7 @@ class Headers:
 
 
 class Clients:
-    """Hands out client addresses and serial numbers; passes over addresses that the spec uses."""
+    """Assigns client addresses and serial numbers; skips addresses that the spec uses."""
 
     def __init__(self, spec: Spec) -> None:
         backends = [backend for pool in spec.pools.values() for backend in pool.backends]
@@ -75,9 +75,9 @@ class Clients:
         self._serial = 0
 
     def next(self, version: int, *, scattered: bool = False) -> tuple[int, bytes]:
-        """Return the next serial number and client address. IPv4 addresses come round again after 2**17 - 2.
+        """Return the next serial number and client address. IPv4 addresses repeat after 2**17 - 2.
 
-        They are in a row, or *scattered*, so that one differs from the next in many bits, as IPv6 addresses always do.
+        They are consecutive, or *scattered*, so that each differs from the next in many bits, as IPv6 addresses always do.
         """
         while True:
             self._serial += 1
@@ -163,7 +163,7 @@ def reply_headers(query: bytes, gateway_mac: bytes, serial: int) -> Headers:
 
 
 def without_checksum(data: bytes) -> bytes:
-    """Return the frame with a UDP checksum of zero: none."""
+    """Return the frame with a UDP checksum of zero, which means none."""
     at = wire.parse(data).l4 + 6
     return data[:at] + b"\0\0" + data[at + 2 :]
 

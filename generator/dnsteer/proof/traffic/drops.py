@@ -68,7 +68,7 @@ def _all(senders: Senders) -> NamedFrames:
 
 
 def _queries(senders: Senders, service: Service) -> NamedFrames:
-    """Queries that are none."""
+    """Packets that resemble queries for the service, but that the switch must drop."""
     protocol, label = service.protocol, service.label
     uplink = senders.next_uplink()
 
@@ -99,13 +99,13 @@ def _queries(senders: Senders, service: Service) -> NamedFrames:
 
 
 def _datagram(headers: craft.Headers, protocol: int, payload: Packet) -> bytes:
-    """A packet of any IP protocol."""
+    """Return a frame with *payload* in a packet of any IP protocol."""
     number = {"proto": protocol} if headers.version == 4 else {"nh": protocol}
     return craft.scapy_frame(headers, payload, **number)
 
 
 def _answers(senders: Senders, responder: Responder) -> NamedFrames:
-    """What a backend sends whose answers the switch rewrites, and what is no answer."""
+    """Packets that are no answers, from a backend whose answers the switch rewrites."""
     label = f"for {responder.label} from {responder.backend.name}"
     for protocol in (wire.UDP, wire.TCP):
         sport = responder.answer_port(protocol)
@@ -119,13 +119,13 @@ def _answers(senders: Senders, responder: Responder) -> NamedFrames:
     sport = responder.answer_port(wire.TCP) or senders.unused_port
     fragments = craft.fragments(senders.answer_headers(responder, sport), wire.TCP, _LARGE_QUERY)
     port = senders.ingress(responder)
-    # Later fragments of IPv6 do not tell their protocol, and pass.
+    # IPv6 fragments after the first do not reveal their protocol, and pass.
     for nth, fragment in enumerate(fragments if responder.version == 4 else fragments[:1], 1):
         yield f"TCP fragment {nth} {label} by {port}", port, fragment
 
 
 def _any_answers(senders: Senders, responder: Responder) -> NamedFrames:
-    """What a backend sends that is no answer, whatever the forwarding."""
+    """Packets from a backend that are no answers in any forwarding mode."""
     label = f"for {responder.label} from {responder.backend.name}"
     port = senders.ingress(responder)
     protocol = wire.UDP if responder.answer_port(wire.UDP) is not None else wire.TCP
@@ -150,7 +150,7 @@ def _any_answers(senders: Senders, responder: Responder) -> NamedFrames:
 
 
 def _first_addresses(senders: Senders) -> dict[int, bytes]:
-    """The first VIP address of each width."""
+    """The first VIP address of each length in bytes."""
     first: dict[int, bytes] = {}
     for service in senders.reference.services.values():
         first.setdefault(len(service.address), service.address)
@@ -158,7 +158,7 @@ def _first_addresses(senders: Senders) -> dict[int, bytes]:
 
 
 def _neighbors(senders: Senders) -> NamedFrames:
-    """ARP and neighbour discovery that the switch has no answer to."""
+    """ARP and neighbour discovery packets that the switch does not answer."""
     uplink = senders.next_uplink()
     first = _first_addresses(senders)
     unknown4, unknown6 = senders.clients.unused_address(4), senders.clients.unused_address(6)
@@ -195,7 +195,7 @@ def _neighbors(senders: Senders) -> NamedFrames:
 
 
 def _echoes(senders: Senders) -> NamedFrames:
-    """Echo requests at wrong places, and other ICMP."""
+    """Echo requests that the switch must not answer, and other ICMP."""
     for address in _first_addresses(senders).values():
         uplink, name, mac = senders.next_uplink(), address_text(address), senders.mac
         yield (

@@ -1,4 +1,4 @@
-"""Frames that the extension drops, though the switch hands it such; and frames from its ports that it would never send."""
+"""Frames that the switch sends to the extension and that it drops; and frames from its ports that it would never send."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dnsteer.proof.traffic.senders import Senders, Vector
 
 _UNKNOWN_MAC = bytes.fromhex("02fcfd000001")
 _OTHER_PREFIX = bytes.fromhex("0064ff9b0001") + bytes(6)
-"""64:ff9b:1::/96, of the network for local use beside that of the translation (RFC 8215)."""
+"""64:ff9b:1::/96, from the local-use prefix (RFC 8215), which is not the prefix of the translation."""
 
 
 def frames(senders: Senders) -> Iterator[Vector]:
-    """Yield such frames, where the extension serves something."""
+    """Yield such frames, if the extension serves anything."""
     for service in senders.example_services():
         if service.by_extension:
             yield from _queries(senders, service)
@@ -31,7 +31,7 @@ def _patched(data: bytes, at: int, value: bytes) -> bytes:
 
 
 def _damaged(headers: Headers, protocol: int) -> Iterator[tuple[str, bytes]]:
-    """Packets whose headers do not fit them."""
+    """Packets whose headers contradict their contents."""
     data = craft.query(headers, protocol)
     packet = wire.parse(data)
     if headers.version == 4:
@@ -53,7 +53,7 @@ def _queries(senders: Senders, service: Service) -> Iterator[Vector]:
 
 
 def _answers(senders: Senders) -> Iterator[Vector]:
-    """Answers that the extension should translate, and does not."""
+    """Packets that resemble answers to translate, but that the extension must drop."""
     for responder in senders.example_responders():
         if not (responder.mode.rewrites_answers and responder.mode.by_extension):
             continue
@@ -77,7 +77,7 @@ def _answers(senders: Senders) -> Iterator[Vector]:
 
 
 def _from_extension_ports(senders: Senders, service: Service) -> Iterator[Vector]:
-    """What the extension would never send, from its ports."""
+    """Frames from the extension's ports that it would never send."""
     for port in senders.reference.topology.extension_ports:
         headers = senders.query_headers(service, port)
         label = f"for {service.label} from {port}"

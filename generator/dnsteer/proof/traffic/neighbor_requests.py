@@ -1,4 +1,4 @@
-"""ARP requests, neighbour solicitations and echo requests, the usual and the unusual."""
+"""ARP requests, neighbour solicitations and echo requests, in usual and unusual forms."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BETWEEN = (
 
 
 def mac_text(mac: bytes) -> str:
-    """Spell a packed MAC address."""
+    """Return a packed MAC address as text."""
     return mac.hex(":")
 
 

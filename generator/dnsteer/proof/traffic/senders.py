@@ -1,4 +1,4 @@
-"""Who sends the test frames: clients behind the uplinks, and the backends whose answers pass the switch."""
+"""The senders of test frames: clients behind the uplinks, and the backends whose answers pass the switch."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from dnsteer.proof.traffic.craft import Clients, Headers
 from dnsteer.spec.model.spec import Spec, Vip
 
 _NEIGHBOR_MACS = bytes.fromhex("02fcfe")
-"""First bytes of the MAC addresses of senders that are no backends."""
+"""First bytes of the MAC addresses of senders that are not backends."""
 
 
 @dataclass(frozen=True)
 class Vector:
     """A frame to send into a port. *kind*: query, answer, fragment, neighbor, echo, unusual (forwarded), or drop.
 
-    Those of one *spread_group* must not all reach the same backend.
+    Frames of one *spread_group* must not all reach the same backend.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Senders:
         self._uplinks_taken = 0
 
     def next_uplink(self) -> str:
-        """The uplinks in turn."""
+        """Return the next uplink, in turn."""
         self._uplinks_taken += 1
         return self.uplinks[self._uplinks_taken % len(self.uplinks)]
 

@@ -1,4 +1,4 @@
-"""Slots that are not predicted: queries that show how they are chosen, and what must hold for all of them together."""
+"""Test slots that are not predicted: queries that show how they are chosen, and the checks over all those queries."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dnsteer.proof.traffic.craft import Headers
 from dnsteer.proof.traffic.senders import Senders, Vector
 
 _CHANCE = 1e-9
-"""Queries with slots of their own may all reach one backend by chance; where that is likelier, they prove nothing."""
+"""Queries with independent slots may all reach one backend by chance; if that is likelier than this, they prove nothing."""
 _MOST_QUERIES = 256
-"""Of a spread group."""
+"""Maximum number of queries in a spread group."""
 _PORT_SPREAD = 40503  # odd, so that no port comes up twice
 
 
 def enough_queries(service: Service, count: int) -> bool:
-    """Whether *count* queries with slots of their own can be told from as many with one slot."""
+    """Whether *count* queries with independent slots can be distinguished from as many with the same slot."""
     shares = Counter(service.slots)
     return sum((share / len(service.slots)) ** count for share in shares.values()) < _CHANCE
 
@@ -32,11 +32,11 @@ def group_of(service: Service) -> str:
 
 
 def same_hash_query(senders: Senders, service: Service, headers: Headers, turn: int, first: Vector) -> Iterator[Vector]:
-    """Yield a query that has the fields in common with the *first* that its slot is hashed from, and no others."""
+    """Yield a query that shares with the *first* one exactly the fields that the slot is hashed from."""
     fields = service.hash_fields
     if not fields:
         return
-    if not hashes_ports(fields):  # then UDP and TCP have the slot in common
+    if not hashes_ports(fields):  # then UDP and TCP share the slot
         services = senders.reference.services.values()
         same_address = [s for s in services if (s.vip, s.address) == (service.vip, service.address)]
         service = same_address[turn % len(same_address)]
@@ -50,9 +50,9 @@ def same_hash_query(senders: Senders, service: Service, headers: Headers, turn: 
 
 
 def varied_queries(senders: Senders, service: Service) -> Iterator[Vector]:
-    """Yield queries that differ in nothing but what must make their slots differ.
+    """Yield queries that differ only in a field on which their slots must depend.
 
-    Addresses and ports are scattered: of some in a row a CRC may choose few slots, which may be of one backend.
+    Addresses and ports are scattered: for consecutive ones a CRC may choose few slots, perhaps all of one backend.
     """
     count = next((n for n in range(2, _MOST_QUERIES + 1) if enough_queries(service, n)), None)
     if count is None:
@@ -72,13 +72,13 @@ def varied_queries(senders: Senders, service: Service) -> Iterator[Vector]:
 
 @dataclass
 class ObservedBackends:
-    """The backends that queries reached whose slots are not predicted."""
+    """Collects the backends reached by queries whose slots are not predicted."""
 
     _by_hash_key: dict[Hashable, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     _by_spread_group: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
     def add(self, vector: Vector, expected: Expectation, left: Frame) -> None:
-        """Take note of what left for a query."""
+        """Record the frame that left for a query."""
         backend = dict(expected.backends).get(left)
         if backend is None:
             return

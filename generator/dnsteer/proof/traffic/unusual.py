@@ -19,8 +19,8 @@ from dnsteer.proof.traffic.senders import Responder, Senders, Vector
 _SHORTEST = 60
 """Bytes of the shortest Ethernet frame, without its checksum: shorter packets are padded."""
 _FRAGMENTS = (1184, 1176, 552, 384, 376, 64)
-"""Bytes of payload of fragments. With an IPv4 header some of them are just not shorter, and some shorter, than what
-Open vSwitch takes by default (1,200) and at the least (400)."""
+"""Bytes of payload of fragments. With an IPv4 header, some just reach and some fall below the minimum fragment size of
+Open vSwitch: its default (1,200) and its lowest setting (400)."""
 _SYN_OPTIONS = [("MSS", 1460), ("SAckOK", b""), ("Timestamp", (1, 0)), ("NOP", None), ("WScale", 7)]
 
 Build = Callable[[Headers], bytes]
@@ -113,7 +113,7 @@ def queries(senders: Senders) -> Iterator[Vector]:
 
 
 def _summing_to_zero(senders: Senders, service: Service, uplink: str) -> bytes:
-    """A query whose checksum is 0 when it leaves, which UDP writes as 0xffff: zero would mean that there is none."""
+    """A query whose checksum is 0 when it leaves, which UDP sends as 0xffff, since zero means that there is no checksum."""
     headers = senders.query_headers(service, uplink)
     data = bytearray(craft.query(headers, wire.UDP))
     frames = senders.reference.expect(uplink, bytes(data)).options

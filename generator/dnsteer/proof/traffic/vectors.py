@@ -1,6 +1,6 @@
 """The frames that prove a switch: every address, service, slot and backend of a spec, and what must be dropped.
 
-No two expected frames are alike, so a frame that leaves can be told by its bytes. Fragments come in complete sets.
+No two expected frames are alike, so a frame that leaves is identified by its bytes. Fragments come in complete sets.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def batches(senders: Senders) -> Iterator[Iterator[Vector]]:
 
 
 def _queries(senders: Senders, service: Service, number: int) -> Iterator[Vector]:
-    """A query for each slot, and the answer where it comes back; *number* makes services start at other uplinks."""
+    """A query for each slot, and the answer if it passes the switch; *number* makes services start at different uplinks."""
     count = len(service.slots)
     predicted = service.selection.predicts_slot
     tries = 1 if predicted or service.selection.by_extension else HASH_TRIES
@@ -100,7 +100,7 @@ def _large_answers(senders: Senders, responder: Responder, number: int) -> Itera
             )
             yield senders.vector(f"{_from(responder, UDP)} without checksum by {port}", port, data, "answer")
     if responder.version == 6:
-        # Later fragments of IPv6 do not tell their protocol: those of other protocols pass too.
+        # IPv6 fragments after the first do not reveal their protocol: those of other protocols pass too.
         headers = senders.answer_headers(responder, responder.answer_port(TCP) or senders.unused_port)
         port = senders.ingress(responder)
         for nth, fragment in enumerate(craft.fragments(headers, TCP, _LARGE_ANSWER)[1:], 2):
