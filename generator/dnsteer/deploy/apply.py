@@ -54,7 +54,7 @@ def apply_change(
             away = found.program.away if found.program is not None else None
             todo = _table_changes(wanted, found, tables)
             done = Applied(found.settings, todo, loaded=found.loads, away=away, warnings=warnings)
-            Sending(client, wanted, stage, signals, grace, needed, progress).send(done, tables, found.program)
+            Sending(client, wanted, stage, signals, grace, needed, progress).change_tables(done, tables, found.program)
             done.recorded = entry.stale
             if done.changed:
                 stage.sent = True

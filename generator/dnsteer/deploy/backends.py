@@ -23,7 +23,7 @@ from dnsteer.slots.maintenance import DRAINED, Overlay, marker
 from dnsteer.slots.membership import Membership
 from dnsteer.slots.owners import owners_of
 from dnsteer.switch.openflow import OpenFlow, Tables, UnconfirmedError
-from dnsteer.switch.restart_fence import RestartedError, send
+from dnsteer.switch.restart_fence import RestartedError, send_bundle
 from dnsteer.switch.session import Session
 from dnsteer.switch.signals import defer_signals
 from dnsteer.switch.state import AppliedState, BridgeRecord
@@ -126,7 +126,7 @@ def change_overlay(
             confirm(change.ask, [m.text() for m in final_moves])
             confirmed = basis
         if not (dry_run and change.edited):
-            _carry_out(switch, session, record, state, change, pool, dry_run, progress)
+            _carry_out(_OnSwitch(switch, session, record, state), change, pool, dry_run, progress)
         return change
 
 
@@ -162,70 +162,86 @@ def _plan_change(
     return change, final_moves
 
 
-def _carry_out(
-    switch: TargetSwitch, session: Session, record: BridgeRecord, state: AppliedState, change: Change, pool: str,
-    dry_run: bool, progress: Progress,
-) -> None:  # fmt: skip
-    """Change the slots of the pools whose maintenance changes, where they are what the record says; else mend the tables."""
+@dataclass(frozen=True)
+class _OnSwitch:
+    """The switch that is changed, with its record and the state that is applied."""
+
+    switch: TargetSwitch
+    session: Session
+    record: BridgeRecord
+    state: AppliedState
+
+
+def _carry_out(at: _OnSwitch, change: Change, pool: str, dry_run: bool, progress: Progress) -> None:
+    """Move the slots whose maintenance changes, or those of *pool*; where the switch differs from the record, repair it."""
     before, after = change.before, change.after
-    touched = [m for m in state.members if m.pool == pool or before.of(m.pool) != after.of(m.pool)]
+    touched = [m for m in at.state.members if m.pool == pool or before.of(m.pool) != after.of(m.pool)]
     if not touched and not change.edited:
         return
     program: Handover | None = None
-    if any(m.pool in state.extended for m in touched):
+    if any(m.pool in at.state.extended for m in touched):
         from dnsteer.deploy.extension import for_state  # here, since it loads all that quick verbs do without
 
-        program = for_state(switch, state, after)
-    client = switch.client(record.bridge)
-    touched = [m for m in touched if m.number not in state.elsewhere]
-    have, was = _tables_of(client, touched), _plan(state, before, touched)
-    if not changes(_lines(was), groups_of(was), have):
+        program = for_state(at.switch, at.state, after)
+    client = at.switch.client(at.record.bridge)
+    in_tables = [m for m in touched if m.number not in at.state.elsewhere]
+    have, recorded = _tables_of(client, in_tables), _plan(at.state, before, in_tables)
+    differs = ""
+    if changes(_lines(recorded), groups_of(recorded), have):
+        differs = "the tables"
+    elif change.edited:
         try:
-            if change.edited:
-                _move(client, session, record, state, after, touched, have, program)
-                return
-            if program is None or not program.loads:
-                return
-            change.what = "the extension's program"
+            _move(at, client, after, in_tables, have, program)
         except RestartedError:
-            pass  # the tables are empty by now, or the fence alone is gone
-    change.repaired = True
-    if dry_run:
-        return
-    from dnsteer.deploy.apply import apply_state
+            differs = "the tables"  # they are empty by now, or the fence alone is gone
+    elif program is not None and program.loads:
+        differs = "the extension's program"
+    if differs:
+        change.repaired, change.what = True, differs
+        if not dry_run:
+            _repair(at, change, progress, needed=program is not None)
 
-    other = f"dnsteer {state.version} made the tables, and this is {__version__}"
-    why = f"{change.what} {change.are} not as recorded" if state.version == __version__ else other
+
+def _repair(at: _OnSwitch, change: Change, progress: Progress, *, needed: bool) -> None:
+    """Apply all of the recorded state with the overlay that is wanted. Unless *needed*, the extension may be away."""
+    from dnsteer.deploy.apply import apply_state  # here, since it loads all that quick verbs do without
+
+    other = f"dnsteer {at.state.version} made the tables, and this is {__version__}"
+    why = f"{change.what} {change.are} not as recorded" if at.state.version == __version__ else other
     progress(f"{why}: applying the whole recorded state")
-    applied = apply_state(switch, session, state, after, progress, needed=program is not None)
+    applied = apply_state(at.switch, at.session, at.state, change.after, progress, needed=needed)
     if applied.away is not None:
         change.warnings.append(f"the extension did not get its program: {applied.away}")
 
 
 def _move(
-    client: OpenFlow, session: Session, record: BridgeRecord, state: AppliedState, after: Overlay,
-    touched: Sequence[Membership], have: Tables, program: Handover | None,
-) -> None:  # fmt: skip
+    at: _OnSwitch,
+    client: OpenFlow,
+    after: Overlay,
+    touched: Sequence[Membership],
+    have: Tables,
+    program: Handover | None,
+) -> None:
     """Move the slots, in the extension first, which may refuse, and write it down."""
-    wanted = _plan(state, after, touched)
+    wanted = _plan(at.state, after, touched)
     todo = changes(_lines(wanted), groups_of(wanted), have)
-    entry = JournalEntry(record.bridge, state, after, record=record)
+    entry = JournalEntry(at.record.bridge, at.state, after, record=at.record)
     with defer_signals():  # it is short
-        begun = begin_or_nothing(session, entry)
+        begun = begin_or_nothing(at.session, entry)
         if program is not None and program.loads:
-            _load(session, begun, program)
+            _load(at.session, begun, program)
         try:
-            send(client, todo.bundle(), fenced=True)
+            send_bundle(client, todo.bundle(), fenced=True)
         except UnconfirmedError:
             raise  # maybe it is done: the next verb looks
         except SwitchError as err:
             failed = [program.load_old_again()] if program is not None and program.loads else []
-            left = "; ".join(filter(None, [*failed, take_back(session, begun)]))
+            left = "; ".join(filter(None, [*failed, take_back(at.session, begun)]))
             if left:
                 raise reworded(err, f"{err}; {left}") from None
             raise
         try:
-            commit(session, entry, begun)
+            commit(at.session, entry, begun)
         except SwitchError as err:
             raise reworded(
                 err, f"the slots have moved, but {err}; the change is still pending in the record: to complete it, "

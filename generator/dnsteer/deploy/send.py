@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from dnsteer.deploy.wanted import Wanted
 from dnsteer.switch.openflow import OpenFlow, RejectedError, Tables, UnconfirmedError
-from dnsteer.switch.restart_fence import RestartedError, send
+from dnsteer.switch.restart_fence import RestartedError, send_bundle
 from dnsteer.switch.table_changes import Changes
 from dnsteer.switch.tools import SwitchError, reworded
 from dnsteer.tables.slot import GroupRow
@@ -76,7 +76,7 @@ class Sending:
     needed: bool
     progress: Callable[[str], None]
 
-    def send(self, done: Applied, tables: Tables, program: Handover | None) -> None:
+    def change_tables(self, done: Applied, tables: Tables, program: Handover | None) -> None:
         """Send the bundle, and what must wait in a second one: soon, when we are asked to end."""
         if program is not None and program.loads:
             self._with_program(done, tables, program)
@@ -181,7 +181,7 @@ class Sending:
     def _lines(self, lines: list[str]) -> None:
         earlier, self.stage.sent = self.stage.sent, True
         try:
-            send(self.client, lines, fenced=self.stage.fenced)
+            send_bundle(self.client, lines, fenced=self.stage.fenced)
             self.stage.fenced = True
         except RejectedError as err:
             self.stage.sent = earlier

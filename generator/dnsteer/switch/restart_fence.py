@@ -37,7 +37,7 @@ def makes_fence(line: str) -> bool:
     return line.startswith(f"group add group_id={FENCE},")
 
 
-def send(client: OpenFlow, lines: Sequence[str], *, fenced: bool) -> None:
+def send_bundle(client: OpenFlow, lines: Sequence[str], *, fenced: bool) -> None:
     """Send a bundle. *fenced*: the group was there when the switch was looked at; it is there afterwards.
 
     Raises RestartedError, and else what `OpenFlow.bundle` raises.
