@@ -190,6 +190,26 @@ def test_broken_flows_are_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
+    ("example", "old", "new", "problem", "shown"),
+    [
+        (
+            "quickstart", "priority=100,reg4=0x1,reg5=0 actions=",
+            "priority=100,ip,reg4=0x1,reg5=0 actions=set_field:5->ip_dscp,",
+            "left with other bytes", " tos 0x14, udp ",
+        ),
+        ("own-ports", "actions=output:vf0", "actions=output:vf1", "left by port vf1, not vf0", ""),
+    ],
+)  # fmt: skip
+def test_a_failure_says_whether_bytes_or_port_are_wrong(
+    monkeypatch: pytest.MonkeyPatch, example: str, old: str, new: str, problem: str, shown: str
+) -> None:
+    original = switch.lines_of
+    monkeypatch.setattr(switch, "lines_of", lambda plan: [line.replace(old, new) for line in original(plan)])
+    report = check(load_spec(ROOT / "examples" / f"{example}.yaml"))
+    assert any(f.problem == problem and shown in "".join(f.detail) for f in report.failures), report.failures[:1]
+
+
+@pytest.mark.parametrize(
     ("added", "why"),
     [
         (", table=20, priority=0 actions=goto_table:30", "two flows of one table have the same priority and match: "),

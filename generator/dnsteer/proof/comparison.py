@@ -79,7 +79,9 @@ class Comparison:
                 problem = "did not leave"
             else:
                 unexpected.remove(found)
-                problem = "left with other bytes or by another port"
+                ports = {each.port for each in want.options if each.data == found.data}
+                right = " or ".join(sorted(ports))
+                problem = f"left by port {found.port}, not {right}" if right else "left with other bytes"
                 detail.append(f"left:     {found.port}: {summary(found.data)}")
                 detail += differing_fields(option.data, found.data)
         if handled is not None:

@@ -33,7 +33,8 @@ def summary(data: bytes) -> str:
 
 
 def _addresses(network: Packet) -> str:
-    return f"{network.src} > {network.dst} ttl {network.ttl if network.version == 4 else network.hlim}"
+    ttl, tos = (network.ttl, network.tos) if network.version == 4 else (network.hlim, network.tc)
+    return f"{network.src} > {network.dst} ttl {ttl}" + (f" tos 0x{tos:x}" if tos else "")
 
 
 def _printable(name: bytes) -> str:
