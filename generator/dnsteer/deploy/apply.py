@@ -35,7 +35,7 @@ def apply_change(
     wanted: Wanted, found: SwitchDiff, entry: JournalEntry, session: Session, database: db.Database, client: OpenFlow, *,
     grace: float = GRACE, needed: bool = True, progress: Progress = silent,
 ) -> Applied:  # fmt: skip
-    """Make the switch what is wanted, given what differs, and write it down.
+    """Change the switch to what is wanted, given what differs, and record it.
 
     *grace* is how long, in seconds, answers of backends that leave may still take. Unless the extension is *needed*, the
     tables become the new ones also without it. Raises SwitchError or its kinds, which say what became of the switch.
@@ -64,7 +64,7 @@ def apply_change(
 
 
 def _table_changes(wanted: Wanted, found: SwitchDiff, tables: Tables) -> Changes:
-    """What the bundle must change; of new ports, or of a bridge that lost its tables, by what is there now."""
+    """Return what the bundle must change; compared again when ports are new or the bridge has lost its tables."""
     if tables is found.tables:
         return found.todo
     gone = tuple(line for line in lost(found.tables, tables) if not makes_fence(line))
@@ -87,7 +87,7 @@ def _finish(
 
 @contextmanager
 def _taken_back_on_failure(session: Session, found: SwitchDiff, stage: Stage) -> Iterator[None]:
-    """Forget the change that was begun when the block fails before its bundle is sent."""
+    """Drop the pending change from the record when the block fails before its bundle is sent."""
     try:
         yield
     except BaseException as err:
@@ -110,7 +110,7 @@ def apply_state(
     *,
     needed: bool = True,
 ) -> Applied:
-    """Make the switch what a recorded state and an overlay say, whatever it is now, and write that down.
+    """Change the switch to a recorded state and an overlay, whatever it has now, and record that.
 
     Unless the extension is *needed*, the tables become that also without it; the result says why its program does not.
     """
@@ -126,7 +126,7 @@ def apply_state(
 
 
 def preview_state(switch: TargetSwitch, state: AppliedState, overlay: Overlay) -> SwitchDiff:
-    """What `apply_state` would do. Changes nothing."""
+    """Return what `apply_state` would do. Changes nothing."""
     wanted = Wanted(load_state(state), overlay)
     client = switch.client(wanted.bridge.name)
     with db.Database(switch.remote, switch.timeout) as database:

@@ -1,4 +1,4 @@
-"""Take backends out of a running switch and back in: quickly, by changing only the slots of the pools concerned.
+"""Take backends out of a running switch and back in, quickly: only slots of the pools concerned change.
 
 Nothing here loads the spec or looks at other tables: members and weights come from the record. Where the tables are not
 what the record says, all of the recorded state is applied instead, which takes longer and mends them.
@@ -43,7 +43,7 @@ Edit = Callable[[Overlay, AppliedState, datetime], Overlay]
 
 @dataclass
 class Change:
-    """What a change of the overlay did, or would do. *slots* has the number of slots of each pool.
+    """What a change of the overlay did or would do. *slots* has the number of slots of each pool.
 
     *ask* is why an operator is asked first. *repaired*: *what* was not what the record said, and was put right.
     """
@@ -60,7 +60,7 @@ class Change:
 
     @property
     def edited(self) -> bool:
-        """Whether the overlay is another one."""
+        """Whether the overlay changes."""
         return self.before != self.after
 
     @property
@@ -70,11 +70,11 @@ class Change:
 
     @property
     def are(self) -> str:
-        """Singular or plural, for sentences about *what*."""
+        """ "are" or "is", for sentences about *what*."""
         return "are" if self.what.endswith("tables") else "is"
 
     def words(self) -> list[str]:
-        """What changes, a sentence each. Empty when the overlay is the same."""
+        """Return what changes, one sentence each; empty when the overlay is the same."""
         moves = [move.text() for move in self.moves]
         altered = maintenance_text.altered(self.before, self.after)
         if moves or not self.edited:
@@ -102,7 +102,7 @@ def change_overlay(
     progress: Progress = silent,
     time: datetime | None = None,
 ) -> Change:
-    """Change the overlay of a switch, and the tables with it, in one bundle. What is over ends with it.
+    """Change the overlay of a switch, and its tables in one bundle. Maintenance that has expired ends with it.
 
     With *pool* the slots of that pool are looked at, and put right, also where the overlay is what it should be already.
     *confirm* is asked where much is at stake. Raises SwitchError, or UnavailableError when the switch cannot be reached.
@@ -131,7 +131,7 @@ def change_overlay(
 
 
 def _locked(switch: TargetSwitch, session: Session, bridge: str, progress: Progress) -> BridgeRecord:
-    """The bridge as it stands, now that nobody else changes it; a change that was cut off is ended."""
+    """Take the bridge's lock, settle a pending change, and return the record."""
     session.lock(bridge)
     record = session.record_of(bridge)
     if record.pending is None:
@@ -144,7 +144,7 @@ def _locked(switch: TargetSwitch, session: Session, bridge: str, progress: Progr
 def _plan_change(
     record: BridgeRecord, state: AppliedState, edit: Edit, time: datetime
 ) -> tuple[Change, list[movement.Move]]:
-    """What the edit comes to, and what moves when gradual drains are done, which are asked about before they begin."""
+    """Return the change of an edit, and the moves once gradual drains are done: these are confirmed beforehand."""
     before, members = record.overlay, state.members
     after = edit(expire(before, time), state, time)
     # Of this edit alone: how far drains of others have come is not its doing.
@@ -222,7 +222,7 @@ def _move(
     have: Tables,
     program: Handover | None,
 ) -> None:
-    """Move the slots, in the extension first, which may refuse, and write it down."""
+    """Move the slots, first in the extension, which may refuse, and record it."""
     wanted = _plan(at.state, after, touched)
     todo = changes(_lines(wanted), groups_of(wanted), have)
     entry = JournalEntry(at.record.bridge, at.state, after, record=at.record)
@@ -250,7 +250,7 @@ def _move(
 
 
 def _load(session: Session, begun: Begun, program: Handover) -> None:
-    """Give the extension the slots. Raises what it raises; unless nobody knows what became of it, nothing was changed."""
+    """Load the slots into the extension. On an error other than LostError nothing was changed."""
     from dnsteer.extension.client import LostError
 
     try:
@@ -265,7 +265,7 @@ def _load(session: Session, begun: Begun, program: Handover) -> None:
 
 
 def _tables_of(client: OpenFlow, touched: Iterable[Membership]) -> Tables:
-    """What the switch has of the pools' slots, and of the flow that carries the marker."""
+    """Read the pools' slots and the flow with the marker from the switch."""
     tables = client.dump(only=f"table={PIPELINE.tables['state'].number}")
     slot, pool = PIPELINE.tables["slot"], PIPELINE.registers["pool"]
     for members in touched:
@@ -282,7 +282,7 @@ def _tables_of(client: OpenFlow, touched: Iterable[Membership]) -> Tables:
 
 
 def _plan(state: AppliedState, overlay: Overlay, touched: Iterable[Membership]) -> Plan:
-    """That part of the plan which an overlay changes."""
+    """Return the part of the plan that depends on the overlay."""
     pipeline = Subject(cookie(Category.PIPELINE, 0), "pipeline", (), 0)
     plan = Plan("", "", "", pipeline, state.digest, marker(state.digest, overlay))
     for members in touched:
@@ -295,7 +295,7 @@ def _plan(state: AppliedState, overlay: Overlay, touched: Iterable[Membership]) 
 
 
 def _lines(plan: Plan) -> dict[str, None]:
-    """The flows of a part of a plan: those of its pools, and the one that carries the marker."""
+    """Return the flows of such a part: those of its pools, and the one with the marker."""
     pool = f"{PIPELINE.registers['pool'].field}="
     slots = flow_lines(render_table(plan, PIPELINE.tables["slot"], notes=False))
     own = [line for line in slots if pool in line]

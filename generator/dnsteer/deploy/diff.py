@@ -1,4 +1,4 @@
-"""The step that compares: what a switch has otherwise than it is wanted. Changes nothing."""
+"""The step that compares a switch with what is wanted. Changes nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHORT = 5.0
 
 @dataclass(frozen=True)
 class SwitchDiff:
-    """The differences in OVSDB, in the tables and in the extension, from what is there.
+    """The differences in OVSDB, in the tables and in the extension's program.
 
     *warnings* are of settings that are not dnsteer's. *fragment* is the tracker's smallest one, where it matters and there
     is a bridge.
@@ -42,7 +42,7 @@ class SwitchDiff:
 
     @property
     def settings(self) -> list[str]:
-        """What must change beside tables and program, in words."""
+        """What must change apart from tables and program, in words."""
         found = self.fragment
         return [*(d.todo for d in self.differ), *([found.todo] if found is not None and found.differs else [])]
 
@@ -66,7 +66,7 @@ def diff_switch(
     adopt: bool = False,
     needed: bool = True,
 ) -> SwitchDiff:
-    """Compare. *control* is the extension's socket, where it is not the spec's; one that is not *needed* may be away.
+    """Compare. *control* is the extension's socket if not the spec's. Unless *needed*, the extension may be down.
 
     Raises SwitchError or its kinds.
     """
@@ -90,7 +90,7 @@ def diff_switch(
 
 
 def _read_tables(wanted: Wanted, client: OpenFlow, before: db.Bridge | None, timeout: float) -> Tables:
-    """The tables, where there are any that can be read. The plan is made while the switch prints them."""
+    """Read the tables, if there are any. The plan is computed while the switch prints them."""
     if before is None or br.lacks_protocol(before):
         client.end_dump()
         return Tables()
@@ -119,7 +119,7 @@ def _read_tables(wanted: Wanted, client: OpenFlow, before: db.Bridge | None, tim
 
 
 def _read_program(wanted: Wanted, todo: Changes, control: str | None, timeout: float, needed: bool) -> Handover | None:
-    """What becomes of the extension's program, where there is an extension or was one."""
+    """Plan the handover of the extension's program, if there is or was an extension."""
     extension = wanted.plan.extension
     had_one = any(f.table == _EXTENSION and f.priority for f in todo.remove)
     path = wanted.control_socket(control) if extension is not None or had_one else ""

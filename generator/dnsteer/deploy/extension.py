@@ -1,4 +1,4 @@
-"""The extension of a switch: where it is, what it must do for a recorded state, and what changes in it, in words."""
+"""The extension in a deployment: its socket, its program for a recorded state, and its changes in words."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ def extended_pools(spec: Spec) -> tuple[str, ...]:
 
 
 def elsewhere(plan: Plan) -> tuple[int, ...]:
-    """Numbers of the pools whose slots the extension alone has, and not the tables."""
+    """Return the numbers of pools whose slots only the extension has, not the tables."""
     here = {table.members.number for table in plan.rows.of(SlotTable)}
     return tuple(m.number for m in plan.members if m.selection != "dp-hash" and m.number not in here)
 
 
 def program_for(switch: TargetSwitch, spec: Spec, patience: float = math.inf) -> Program:
-    """The extension, by the socket that was given or the spec's."""
+    """Return the extension at the given socket, or at the spec's."""
     part = spec.switch.extension
     return Program(socket_path(switch.extension, part.control if part else ""), min(switch.timeout, patience))
 
 
 def for_state(switch: TargetSwitch, state: AppliedState, overlay: Overlay) -> Handover:
-    """What the extension must do for a recorded state and an overlay, and what it does. Raises as `plan_handover`."""
+    """Plan the extension's handover to a recorded state and an overlay. Raises as `plan_handover`."""
     loaded = load_state(state)
     return hand.plan_handover(build_plan(loaded, overlay), program_for(switch, loaded.spec), needed=True)
 
 
 def mend(switch: TargetSwitch, bridge: str, *, dry_run: bool, progress: Progress) -> bool:
-    """Give an extension that was restarted, or steered by others, the program of the record. Whether it had another.
+    """Load the recorded program into an extension that has another. Returns whether it had another.
 
     Where it has the right one, that is told it once, so that it counts as given. Only for a bridge whose tables are the
     record's. Raises SwitchError or PermissionError.
@@ -80,7 +80,7 @@ def _is_strange(status: dict[str, Any]) -> bool:
 
 @dataclass
 class ProgramChange:
-    """What changes in the extension: names of VIPs, and sentences. *away* is why it cannot be told."""
+    """What changes in the extension: names of VIPs, and sentences. *away* is why that is unknown."""
 
     socket: str
     loads: bool = False
@@ -100,7 +100,7 @@ class ProgramChange:
 
 
 def change_of(found: Handover) -> ProgramChange:
-    """What a handover changes."""
+    """Return what a handover changes."""
     change = ProgramChange(found.program.path, found.loads, str(found.away or ""), basis=found.running)
     if not found.loads:
         return change
@@ -140,7 +140,7 @@ def _one(key: Iterable[str], protocols: Sequence[str]) -> str:
 
 
 def guarded(work: Callable[[], bool]) -> bool:
-    """Do something with the extension; that we may not is an error like others."""
+    """Do something with the extension; a PermissionError becomes a SwitchError."""
     try:
         return work()
     except PermissionError as err:

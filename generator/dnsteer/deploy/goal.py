@@ -1,4 +1,4 @@
-"""The step that plans: which spec and overlay a deployment leads to, from what is asked for and what is recorded."""
+"""The step that plans: the spec and overlay that a deployment leads to, from the request and the record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dnsteer.switch.tools import SwitchError
 
 @dataclass(frozen=True)
 class Goal:
-    """What a deployment leads to, and what was before it. *applied* is None without a state, or one that can be read.
+    """What a deployment leads to, and what was there before. *applied* is None if no state can be read.
 
     *ended* is maintenance of backends that the spec no longer has, *expired* such as is over, *returned* such as ended with
     a state that is gone back from. *warnings* and *notes* are for the operator; *waits*: the switch waits for its flows.
@@ -45,7 +45,7 @@ class Goal:
 
     @property
     def name(self) -> str:
-        """The switch's name in the spec; empty: it gives none."""
+        """The switch's name in the spec; empty if it has none."""
         return self.loaded.spec.switch.name or ""
 
     @property
@@ -55,7 +55,7 @@ class Goal:
 
     @property
     def stale(self) -> bool:
-        """Whether the record says something else than what is wanted."""
+        """Whether the record differs from what is wanted."""
         written = self.record is not None and self.record.digest == self.loaded.digest  # it may be gone by hand
         renamed = bool(self.name and self.name != self.switch_name)
         return not (is_applied(self.loaded, self.applied) and written) or self.overlay != self.overlay_before or renamed
@@ -64,7 +64,7 @@ class Goal:
 def set_goal(
     asked: Resolved, session: Session, record: BridgeRecord | None, time: datetime, *, rename: bool, note: str
 ) -> Goal:
-    """What is asked for, with the slots and the maintenance that the bridge keeps. Raises SwitchError or SpecError."""
+    """Return the request with the slots and maintenance that the bridge keeps. Raises SwitchError or SpecError."""
     system, switch_name = session.switch()
     _refuse_other_switch(asked.loaded.spec.switch.name or "", switch_name, rename)
     applied = _applied(session, record)
@@ -84,7 +84,7 @@ def set_goal(
 
 
 def new_state(goal: Goal, wanted: Wanted) -> AppliedState:
-    """What is recorded of it: the state that is applied already, or a new one."""
+    """Return the state to record: the one that is applied already, or a new one."""
     if goal.applied is not None and wanted.same_spec:
         return goal.applied
     loaded = goal.loaded
@@ -96,7 +96,7 @@ def new_state(goal: Goal, wanted: Wanted) -> AppliedState:
 
 
 def _extended(wanted: Wanted) -> dict[str, Any]:
-    """What the record keeps of the extension, for the quick verbs."""
+    """Return what the record keeps about the extension, for the quick verbs."""
     if wanted.loaded.spec.switch.extension is None:
         return {}
     from dnsteer.deploy.extension import elsewhere, extended_pools
@@ -105,7 +105,7 @@ def _extended(wanted: Wanted) -> dict[str, Any]:
 
 
 def _applied(session: Session, record: BridgeRecord | None) -> AppliedState | None:
-    """The state that is applied now; None when there is none, or none that can be read."""
+    """Return the state that is applied now; None if there is none that can be read."""
     if record is None or not record.number:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The steps that write a change into the bridge's record: before it happens (begin) and when it happened (commit)."""
+"""The steps that record a change in OVSDB: before it happens (begin) and after it happened (commit)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dnsteer.switch.tools import SwitchError, UnwrittenError, reworded
 
 @dataclass(frozen=True)
 class JournalEntry:
-    """What is written down of a change. *state* has number 0 when it is new; *name* is the switch's, where it has one.
+    """What is recorded of a change. *state* has number 0 when it is new; *name* is the switch's, if it has one.
 
     *stale* is whether the record says something else, so that it is written even when nothing of the switch changes.
     *record* is the bridge's record where it was read since the lock was taken; else it is read when the change begins.
@@ -29,7 +29,7 @@ class JournalEntry:
 
 @dataclass(frozen=True)
 class Begun:
-    """A change that is begun, and the record that has it. *goes_on*: it was before.
+    """A pending change, and the record that has it. *goes_on*: it was pending before.
 
     *unwritten*: the disk is full, and the record says it already.
     """
@@ -41,7 +41,7 @@ class Begun:
 
 
 def begin(session: Session, entry: JournalEntry) -> Begun:
-    """Write down what is about to happen. Raises UnwrittenError, unless the record says that already."""
+    """Record the change as pending. Raises UnwrittenError, unless the record has it already."""
     record = entry.record or session.record(entry.bridge)
     if record is None:
         raise SwitchError(REMOVED.format(entry.bridge))
@@ -59,7 +59,7 @@ def begin(session: Session, entry: JournalEntry) -> Begun:
 
 
 def begin_or_nothing(session: Session, entry: JournalEntry) -> Begun:
-    """The same before anything was changed, which the error says then. Signals must be deferred."""
+    """As `begin`, with an error that says that nothing was changed. Signals must be deferred."""
     try:
         return begin(session, entry)
     except SwitchError as err:
@@ -67,13 +67,13 @@ def begin_or_nothing(session: Session, entry: JournalEntry) -> Begun:
 
 
 def commit(session: Session, entry: JournalEntry, begun: Begun) -> None:
-    """Write down that it happened."""
+    """Record the change as done."""
     if not begun.unwritten or (entry.name and entry.name != begun.record.name):
         session.commit(begun.record, begun.pending, entry.state, name=entry.name)
 
 
 def take_back(session: Session, begun: Begun | None) -> str:
-    """Write down that it did not happen; a change that was begun before this one stays begun.
+    """Drop the pending change; one that was pending before stays so.
 
     Returns what could not be taken back, in words: the next verb does it then.
     """

@@ -1,4 +1,4 @@
-"""What becomes of maintenance, in words."""
+"""How maintenance changes, in words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _OUT = {"drain": "drained", "down": "down"}
 
 
 def begun_and_ended(before: Overlay, after: Overlay) -> list[str]:
-    """Which maintenance begins and which ends."""
+    """Return which maintenance begins and which ends."""
     names = {(a.name, a.kind) for a in before}, {(a.name, a.kind) for a in after}
     new = [
         f"{a.name} is {_OUT[a.kind] if a.gone >= DRAINED else 'draining'}"
@@ -22,7 +22,7 @@ def begun_and_ended(before: Overlay, after: Overlay) -> list[str]:
 
 
 def altered(before: Overlay, after: Overlay) -> list[str]:
-    """What is another time, pace or note for those that stay out."""
+    """Return changed times, paces and notes of entries that stay."""
     out = []
     for new in after:
         old = before.find(new.pool, new.backend, new.kind)

@@ -1,4 +1,4 @@
-"""Which slots move from whom to whom, and whether that is so much that an operator should be asked."""
+"""Which slots move between backends, and whether so many that the operator must confirm."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOBODY = "nobody"
 
 @dataclass(frozen=True)
 class Assignment:
-    """The pools of a switch, and who of their members is in maintenance: what decides which backend has which slot."""
+    """The pools of a switch and their maintenance, which together determine the backend of each slot."""
 
     pools: Sequence[Membership]
     overlay: Overlay
@@ -33,7 +33,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Move:
-    """What a change does to a pool: of its *slots*, how many go from whom to whom; or *why* all clients may move.
+    """What moves in a pool: how many of its *slots* between which backends; or *why* all clients may move.
 
     *who* moves are clients, unless the pool sprays: then a client's queries go to all slots.
     """
@@ -80,7 +80,7 @@ def percent(share: float) -> str:
 
 
 def moves(before: Assignment, after: Assignment) -> list[Move]:
-    """What moves in pools that are there before and after. Pools where nothing moves are left out."""
+    """Return the moves in pools that exist before and after, without pools where nothing moves."""
     pools: dict[str, list[Membership]] = {}
     for members in before.pools:
         pools.setdefault(members.pool, []).append(members)
@@ -106,14 +106,14 @@ def _who(members: Membership) -> str:
 
 
 def _earlier(members: Membership, before: Sequence[Membership]) -> list[Membership]:
-    """What *members* were before: the pool in the same families, which may have been one then, or are one now."""
+    """Return the earlier *members*: of the same pool and families, which may have been merged or split since."""
     same = [m for m in before if m.title == members.title]
     whole = f"pool {members.pool}"
     return same or [m for m in before if whole in (m.title, members.title)]
 
 
 def rehashed(old: Spec, new: Spec) -> list[Move]:
-    """Pools whose slots are chosen by other fields than before."""
+    """Return the pools whose hash fields change."""
     from dnsteer.spec.derived import hash_fields, slot_count  # here, since the quick verbs do without
 
     return [
@@ -125,7 +125,7 @@ def rehashed(old: Spec, new: Spec) -> list[Move]:
 
 
 def moved_vips(old: Mapping[str, str], new: Mapping[str, str], slots: Mapping[str, int]) -> list[Move]:
-    """VIPs that have another pool: *old* and *new* have the pool of each, *slots* the slots of each pool."""
+    """Return the VIPs whose pool changes. *old* and *new* have the pool by VIP, *slots* the slots by pool."""
     return [
         Move(pool, f"VIP {name}", slots.get(pool, 1), why=f"pool {old[name]} -> {pool}")
         for name, pool in new.items()
@@ -134,7 +134,7 @@ def moved_vips(old: Mapping[str, str], new: Mapping[str, str], slots: Mapping[st
 
 
 def together(one: Iterable[Move], more: Iterable[Move]) -> list[Move]:
-    """Moves that followed each other, as one for each pool."""
+    """Merge successive moves into one for each pool."""
     out: dict[str, Move] = {}
     for move in (*one, *more):
         transfers = Counter(out[move.title].transfers if move.title in out else {})
@@ -150,7 +150,7 @@ def _transfers(before: tuple[str, ...], after: tuple[str, ...]) -> dict[tuple[st
 
 
 def reasons_to_ask(found: Iterable[Move], before: Assignment, after: Assignment) -> list[str]:
-    """Why an operator should be asked: more than half of a pool moves, or no backend is left in one."""
+    """Return why the operator must confirm: more than half of a pool moves, or a pool loses its last backend."""
     already = {m.title for m in before.without_backends()}  # there it can only get better
     much = [m for m in found if m.share > 0.5 and m.title not in already]
     out = [f"{m.title}: {percent(m.share)} of its {m.who} would move" for m in much]
@@ -158,7 +158,7 @@ def reasons_to_ask(found: Iterable[Move], before: Assignment, after: Assignment)
 
 
 def all_down(members: Membership) -> str:
-    """That no backend is left in a pool, and what that means."""
+    """Return the sentence that a pool has no backend left, and what follows."""
     kept = "its queries would be dropped" if members.on_all_down == "drop" else "its slots stay where they are"
     return f"{members.title}: no backend would be left, so {kept} (on_all_down: {members.on_all_down})"
 

@@ -24,7 +24,7 @@ def split_name(name: str) -> tuple[str, str]:
 def take_out(
     name: str, kind: Kind, *, over: float = 0, lasts: float = 0, note: str = "", to_the_end: bool = False
 ) -> Edit:
-    """Take a backend out; *over* and *lasts* are seconds.
+    """Return the edit that takes a backend out; *over* and *lasts* are seconds.
 
     One that is out already keeps its place and its progress, and the time, pace and note that are not given anew. With
     *to_the_end* as it will be when a gradual drain is done.
@@ -52,7 +52,7 @@ def take_out(
 
 
 def _refuse_early_end(drain: Maintenance) -> None:
-    """A gradual drain that ends before its last slots have left would never be done. Raises SwitchError."""
+    """Raise SwitchError for a gradual drain that would end before its last slots have moved."""
     if drain.until and drain.gone < DRAINED:
         done = datetime.fromisoformat(drain.paced or drain.since) + timedelta(seconds=drain.over)
         if datetime.fromisoformat(drain.until) <= done:
@@ -62,7 +62,7 @@ def _refuse_early_end(drain: Maintenance) -> None:
 
 
 def bring_back(name: str, kind: Kind) -> Edit:
-    """Take a backend back in."""
+    """Return the edit that brings a backend back in."""
     pool, backend = split_name(name)
 
     def edit(overlay: Overlay, state: AppliedState, _time: datetime) -> Overlay:
@@ -77,12 +77,12 @@ def bring_back(name: str, kind: Kind) -> Edit:
 
 
 def advance(overlay: Overlay, _state: AppliedState, time: datetime) -> Overlay:
-    """Every drain as far as it should have come."""
+    """Advance every drain to where it should be now."""
     return Overlay(tuple(a.advanced(time) for a in overlay))
 
 
 def _member(state: AppliedState, pool: str, backend: str) -> Member:
-    """The backend, as the record has it. Raises SwitchError with the nearest name there is."""
+    """Return the recorded backend. Raises SwitchError with the nearest name."""
     here = [m for members in state.members if members.pool == pool for m in members.members]
     found = next((m for m in here if m.name == backend), None)
     if found is not None:

@@ -1,4 +1,4 @@
-"""Plan files: a change that was looked at, to be applied exactly as it was, or not at all."""
+"""Plan files: a change that was reviewed, to be applied exactly as it was, or not at all."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def write(summary: PlanSummary, switch: TargetSwitch, options: Options, file: Pa
 
 
 def read(file: Path) -> dict[str, Any]:
-    """Read a plan file, standard input where it is `-`.
+    """Read a plan file; `-` is standard input.
 
     Raises SwitchError when it is none, was edited, or is of another version; OSError when it cannot be read.
     """
@@ -89,7 +89,7 @@ def carry_out(
 
 
 def preview_again(plan: dict[str, Any], file: Path, switch: TargetSwitch) -> PlanSummary:
-    """What `carry_out` would do; raises what it would. Changes nothing."""
+    """Return what `carry_out` would do; raises the same errors. Changes nothing."""
     summary = preview(target_of(plan), switch, Options(**plan["options"]))
     _check(plan, file, summary)
     return summary

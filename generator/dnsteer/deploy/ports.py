@@ -1,4 +1,4 @@
-"""The step that changes the bridge and its ports in OVSDB, and undoes that when what follows fails."""
+"""The step that changes the bridge and its ports in OVSDB, and undoes that when a later step fails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dnsteer.switch.tools import SwitchError, UnavailableError, reworded
 def change_ports(
     wanted: Wanted, found: SwitchDiff, database: db.Database, client: OpenFlow, stage: Stage, progress: Callable[[str], None]
 ) -> Iterator[Tables]:  # fmt: skip
-    """Make the bridge and ports that are wanted, and give the tables as they are then; nothing is removed yet.
+    """Create the bridge and ports that are wanted, and yield the tables then; nothing is removed yet.
 
     Undone when the block fails before its bundle is sent: an apply does all or nothing.
     """
@@ -53,7 +53,7 @@ def change_ports(
 
 
 def _tables_of_ports_that_are_ready(wanted: Wanted, database: db.Database, client: OpenFlow) -> Tables:
-    """Wait until the switch has the ports; its tables then."""
+    """Wait until the switch has the ports, and return its tables then."""
     database.wait_for_switch()
     database.wait_for_ports(wanted.bridge.name, [p.name for p in wanted.bridge.ports])
     client.wait(database.timeout)
@@ -75,7 +75,7 @@ def _undo(wanted: Wanted, found: SwitchDiff, database: db.Database, client: Open
 
 
 def let_fragments_pass(wanted: Wanted, found: SwitchDiff, database: db.Database) -> list[str]:
-    """Have the connection tracker take fragments as small as it can; that it cannot be told is only a warning.
+    """Set the tracker's smallest fragment; a tracker that cannot be reached is only a warning.
 
     Before the bundle, so that no answer is lost. It stays where that fails: nothing needs larger ones.
     """
@@ -88,7 +88,7 @@ def let_fragments_pass(wanted: Wanted, found: SwitchDiff, database: db.Database)
 
 
 def finish_ports(wanted: Wanted, tables: Tables, database: db.Database, client: OpenFlow) -> bool:
-    """What comes after the bundle, so that a port which was kept from forwarding meets the new tables. Whether any did."""
+    """Enable ports and remove old ones, after the bundle. Returns whether anything changed."""
     have = _bridge(database, wanted.bridge.name)
     seen = Seen(wanted.loaded.spec, wanted.plan, wanted.bridge, have, database.config(), tables)
     changed = put_right(seen, database, client.ofctl)

@@ -1,4 +1,4 @@
-"""Ask a switch for its tables before the spec is checked: on a large one nothing else of an apply takes as long."""
+"""Dump the tables while the spec is checked: on a large switch the dump is the longest part of an apply."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dnsteer.switch.tools import SwitchError
 
 
 class Prefetch:
-    """The tables of a bridge, asked for before they are needed; what was not taken ends with the context.
+    """A dump of a bridge's tables begun before it is needed; an unused one ends with the context.
 
     They are good for as long as no dnsteer changes the bridge: a change is written into the bridge's row before it begins
     and when it is done.
@@ -38,7 +38,7 @@ class Prefetch:
             self._session.close()
 
     def begin(self, bridge: str) -> None:
-        """Begin, where there is something to print. What is in the way comes up when the switch is needed."""
+        """Begin the dump, if there is a bridge. Errors are raised when the switch is needed."""
         if not self._switch.remote.startswith("unix:"):
             return  # one that is far and silent would keep what is wrong with the spec from being said
         try:
@@ -53,7 +53,7 @@ class Prefetch:
                 self._client = client
 
     def session(self) -> Session:
-        """A connection to the record, to be closed: the one that is there, or else a new one. Raises what was in the way."""
+        """Return an open Session, which the caller closes. Raises the error that `begin` met."""
         failed, self._failed = self._failed, None
         if failed is not None:
             raise failed
@@ -61,7 +61,7 @@ class Prefetch:
         return session or Session(self._switch.remote, self._switch.timeout)
 
     def client(self, record: BridgeRecord | None) -> OpenFlow | None:
-        """The bridge's OpenFlow, whose next dump is under way. None where there is none, or the record has changed since."""
+        """Return the OpenFlow whose dump is under way; None if there is none or the record has changed since."""
         if self._client is None or record == self._record:
             return self._client
         self._client.end_dump()

@@ -1,4 +1,4 @@
-"""For a timer: end maintenance whose time is over, advance gradual drains, restore tables that a restart has emptied."""
+"""For a timer: end expired maintenance, advance gradual drains, restore tables that a restart has emptied."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dnsteer.switch.tools import SwitchError
 
 @dataclass
 class Reconciled:
-    """What was done, or would be: changes of overlays, bridges whose tables or extension were brought back, what failed."""
+    """What was or would be done: changed overlays, bridges that were restored, failures."""
 
     changes: list[Change] = field(default_factory=list)
     restored: list[str] = field(default_factory=list)
@@ -29,7 +29,7 @@ class Reconciled:
 def reconcile(
     switch: TargetSwitch, bridge: str | None, *, dry_run: bool = False, progress: Progress = silent
 ) -> Reconciled:
-    """Reconcile one bridge, or all; one that fails keeps no other from it. Nothing is done where nothing was applied.
+    """Reconcile one bridge, or all; a failure on one does not stop the others. Bridges without a state are skipped.
 
     Raises SwitchError, or UnavailableError when OVSDB cannot be reached.
     """

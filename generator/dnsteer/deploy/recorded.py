@@ -16,7 +16,7 @@ from dnsteer.switch.tools import SwitchError
 
 
 def load_state(state: AppliedState) -> Loaded:
-    """The spec of a recorded state. Raises SwitchError when this version of dnsteer no longer takes it."""
+    """Return the spec of a recorded state. Raises SwitchError if this version of dnsteer no longer accepts it."""
     try:
         loaded = check_document(parse_document(f"{state.file} (state {state.number})", state.text))
         return keep_slots(loaded, state.members)
@@ -28,7 +28,7 @@ def load_state(state: AppliedState) -> Loaded:
 
 
 def spec_of(state: AppliedState) -> Spec:
-    """The spec of a recorded state, only to compare it. Raises SwitchError when this version no longer takes it."""
+    """Return the spec of a recorded state for comparison only. Raises SwitchError if it is no longer accepted."""
     try:
         # Without the checks of what it means, which take as long again: it was applied.
         spec = Spec.model_validate(parse_document(state.file, state.text).value)

@@ -1,4 +1,4 @@
-"""What a deployment takes from clients: VIPs, addresses and services that get no answer afterwards."""
+"""What a deployment removes for clients: VIPs, addresses and services without answers afterwards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ADDRESS = re.compile(r"\b(?:nw_dst|ipv6_dst)=([0-9a-f.:]+)(?=,|$)")
 
 
 def removed_services(old: Spec, new: Spec) -> list[str]:
-    """What the old spec serves and the new one does not, in words."""
+    """Return what the old spec serves and the new one does not, in words."""
     changed = {name: vip for name, vip in old.vips.items() if new.vips.get(name) != vip}
     left = {one for vip in new.vips.values() for one in _served(vip)} if changed else set()
     out = []
@@ -33,7 +33,7 @@ def removed_services(old: Spec, new: Spec) -> list[str]:
 
 
 def removed_by_flows(removed: Iterable[Flow], new: Spec) -> list[str]:
-    """The same by the flows that are removed, where nothing is known of the spec that they were made from."""
+    """The same from the flows that are removed, if their spec is unknown."""
     table, kept = PIPELINE.tables["vip"].number, {str(a) for vip in new.vips.values() for a in vip.addresses}
     found = {m[1] for f in removed if f.table == table and (m := _ADDRESS.search(f.match))} - kept
     return [f"{address}, which has flows, removed: its clients will get no answer" for address in sorted(found)]

@@ -1,4 +1,4 @@
-"""Bring back what was applied last, after ovs-vswitchd was restarted and its tables are empty.
+"""Restore the last applied state after a restart of ovs-vswitchd has emptied the tables.
 
 `flow-restore-wait` in OVSDB tells a starting ovs-vswitchd to forward nothing and to keep what an offloaded datapath still
 has, until it is cleared. `arm` sets it before the start, `restore` clears it when the tables are there, and also when they
@@ -23,7 +23,7 @@ _NOTHING = "nothing was applied here"
 
 @dataclass(frozen=True)
 class Restored:
-    """What was done about one bridge."""
+    """What was done for one bridge."""
 
     bridge: str
     changed: bool
@@ -38,7 +38,7 @@ class Restored:
 def restore(
     switch: TargetSwitch, bridge: str | None, *, dry_run: bool = False, progress: Progress = silent
 ) -> list[Restored]:
-    """Bring back the last applied state of all bridges that have one, or of one bridge, and let the switch forward.
+    """Restore the last applied state of one bridge or all, and clear flow-restore-wait.
 
     Raises SwitchError with all that failed; the switch forwards then all the same.
     """
@@ -64,7 +64,7 @@ def restore(
 
 
 def _let_forward(switch: TargetSwitch) -> list[SwitchError]:
-    """Clear flow-restore-wait. That it cannot be is no reason to say nothing of what else failed."""
+    """Clear flow-restore-wait; an error here is reported together with earlier ones."""
     try:
         with defer_signals(), Session(switch.remote, switch.timeout) as session:
             session.let_wait(False)
@@ -98,7 +98,7 @@ def _restore(switch: TargetSwitch, bridge: str, dry_run: bool, progress: Progres
 
 
 def _foreseen(switch: TargetSwitch, session: Session, record: BridgeRecord) -> Restored:
-    """What a restore would do."""
+    """Return what a restore would do."""
     cut_off = record.pending is not None
     record = as_settled(switch, record)
     number = record.number
@@ -114,7 +114,7 @@ def _foreseen(switch: TargetSwitch, session: Session, record: BridgeRecord) -> R
 
 
 def _without(err: SwitchError | PermissionError, what: str) -> SwitchError:
-    """That the extension is not what it should be."""
+    """Return the warning that the extension lacks its program."""
     if isinstance(err, PermissionError):
         return SwitchError(f"{what}: {err.filename}: {err.strerror}; run as root or as the owner")
     return (UnavailableError if isinstance(err, UnavailableError) else SwitchError)(f"{what}: {err}")
@@ -123,7 +123,7 @@ def _without(err: SwitchError | PermissionError, what: str) -> SwitchError:
 def arm(
     switch: TargetSwitch, bridge: str | None, *, dry_run: bool = False, progress: Progress = silent
 ) -> list[Restored]:
-    """Tell an ovs-vswitchd that is about to start to wait for `restore`, where there is something to restore.
+    """Set flow-restore-wait for an ovs-vswitchd that is about to start, if there is a state to restore.
 
     Bridges whose record is damaged are passed over, since nothing could be restored there.
     """

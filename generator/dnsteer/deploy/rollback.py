@@ -1,4 +1,4 @@
-"""Going back to a state that was applied before: which one, and who was out when its backends left."""
+"""Going back to an earlier state: which one, and the maintenance that its backends had."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dnsteer.switch.tools import SwitchError
 
 @dataclass(frozen=True)
 class RollbackTarget:
-    """What to go back to, instead of a spec: state *number* of a bridge, or the last one with another spec."""
+    """The target of a rollback: state *number* of a bridge, or the last one with another spec."""
 
     bridge: str | None = None
     number: int | None = None
@@ -28,7 +28,7 @@ class RollbackTarget:
         return session.record_of(self.bridge).bridge
 
     def resolve(self, session: Session, record: BridgeRecord | None, time: datetime) -> Resolved:
-        """The spec of that state, and who was in maintenance when its backends left."""
+        """Return the spec of that state, with the maintenance that returns with it."""
         assert record is not None  # it was the bridge's name that was found
         loaded, state = chosen(session, record, self.number)
         returned, unknown = returning_maintenance(session.states(record), loaded, time)
@@ -36,13 +36,13 @@ class RollbackTarget:
 
 
 def state_to_roll_back_to(switch: TargetSwitch, bridge: str | None, number: int | None) -> tuple[Loaded, AppliedState]:
-    """The spec of that state as it is kept now. Raises SwitchError when it is not kept."""
+    """Return the recorded spec of that state. Raises SwitchError if it is no longer kept."""
     with Session(switch.remote, switch.timeout) as session:
         return chosen(session, session.record_of(bridge), number)
 
 
 def chosen(session: Session, record: BridgeRecord, number: int | None) -> tuple[Loaded, AppliedState]:
-    """The spec of state *number*, or of the last one with another spec than now. Raises SwitchError when it is not kept."""
+    """Return the spec of state *number* or of the last with another spec. Raises SwitchError if it is not kept."""
     found = session.states(record)
     state = _named(session, record, found, number) if number is not None else _earlier(record, found)
     loaded = load_state(state)
@@ -61,7 +61,7 @@ def _named(
 
 
 def _earlier(record: BridgeRecord, found: Sequence[AppliedState | DamagedError]) -> AppliedState:
-    """The last state with another spec. One that may be it, but is damaged, is named rather than passed over."""
+    """Return the last state with another spec. Raises if a damaged state may be the one."""
     earlier = [s for s in found if not s.number or s.number < record.number]
     good = next((s for s in earlier if isinstance(s, AppliedState) and s.digest != record.digest), None)
     damaged = next((s for s in earlier if isinstance(s, DamagedError)), None)
@@ -77,7 +77,7 @@ def _earlier(record: BridgeRecord, found: Sequence[AppliedState | DamagedError])
 def returning_maintenance(
     found: Iterable[AppliedState | DamagedError], loaded: Loaded, time: datetime
 ) -> tuple[list[Maintenance], list[str]]:
-    """Maintenance that ended because their backends left the spec, of backends that are back with *loaded*.
+    """Return maintenance that ended when its backends left the spec, for backends that *loaded* has again.
 
     *found* are the states, newest first, with the current one. Also says what cannot be told.
     """

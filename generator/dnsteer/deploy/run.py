@@ -1,4 +1,4 @@
-"""Bring a running switch to a spec or an earlier state: `apply`, `rollback` and `plan`, one step after the other."""
+"""Change a running switch to a spec or an earlier state: the steps of `apply`, `rollback` and `plan` in order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CUT_OFF = "a change is pending; the next command that changes the switch settle
 
 @dataclass(frozen=True)
 class Options:
-    """How to deploy. *adopt* takes over a bridge of somebody else, *rename* a switch of another name.
+    """Options of a deployment. *adopt* takes over a foreign bridge, *rename* a switch with another name.
 
     *grace* is how long, in seconds, answers of backends that leave may still take.
     """
@@ -41,14 +41,14 @@ class Options:
 
 @dataclass(frozen=True)
 class Deployed:
-    """What a deployment did. *state* is the number of the state that it has now."""
+    """What a deployment did. *state* is the number of the state that is applied now."""
 
     summary: PlanSummary
     applied: Applied
 
     @property
     def state(self) -> int:
-        """Its number."""
+        """The number of the state that is applied now."""
         return self.applied.state
 
 
@@ -62,7 +62,7 @@ def deploy(
     prefetch: Prefetch | None = None,
     progress: Progress = silent,
 ) -> Deployed:
-    """Make the switch what *target* says, with its overlay. *confirm* is asked where much is at stake.
+    """Change the switch to *target* and its overlay. *confirm* is called if many clients are affected.
 
     *prefetch* may have the tables already. *check* sees what would be done, and may raise. The lock is not held while the
     operator thinks: the switch is read again afterwards, and the operator asked again when it has changed.
@@ -115,7 +115,7 @@ def deploy(
 def preview(
     target: Target, switch: TargetSwitch, options: Options = Options(), *, prefetch: Prefetch | None = None
 ) -> PlanSummary:
-    """What `deploy` would do. Changes nothing."""
+    """Return what `deploy` would do. Changes nothing."""
     read_ahead = prefetch or Prefetch(switch)
     with _no_garbage_collection(), read_ahead.session() as session:
         bridge = target.find_bridge(session)
@@ -138,7 +138,7 @@ def preview(
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """No search for garbage meanwhile: a large plan is a million objects, none of them garbage, all visited each time."""
+    """Disable garbage collection: a large plan is a million objects in use, which each collection would visit."""
     searching = gc.isenabled()
     gc.disable()
     try:

@@ -29,7 +29,7 @@ _NONE = Changes((), (), (), (), (), ())
 
 @dataclass
 class Applied:
-    """What an apply did. *loaded*: the extension has another program. *away* is why it does not have the one it should.
+    """What an apply did. *loaded*: the extension's program changed. *away* is why it could not be loaded.
     *state* is the number of the state that the switch has now.
 
     *warnings* are what is not as it should be, and keeps no query from its backend.
@@ -51,7 +51,7 @@ class Applied:
 
 @dataclass
 class Stage:
-    """How far a change has come, which decides what is undone when it fails.
+    """The progress of a change, which determines what is undone when it fails.
 
     *sent*: the bundle is under way or done, so that nothing can be taken back. *fenced*: the switch has the fence.
     """
@@ -63,7 +63,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Sending:
-    """Sends bundles to the switch and programs to the extension. *needed*: an extension that fails ends it.
+    """Sends bundles to the switch and programs to the extension. *needed*: a failing extension ends the change.
 
     *grace* is in seconds; *signals* fills when we are asked to end, and the rest of it is not waited for then.
     """
@@ -77,7 +77,7 @@ class Sending:
     progress: Callable[[str], None]
 
     def change_tables(self, done: Applied, tables: Tables, program: Handover | None) -> None:
-        """Send the bundle, and what must wait in a second one: soon, when we are asked to end."""
+        """Send the bundle, then a second one with what must wait; without waiting after a request to end."""
         if program is not None and program.loads:
             self._with_program(done, tables, program)
             return
@@ -111,7 +111,7 @@ class Sending:
             self._lines(stages.later.bundle())
 
     def _before_bundle(self, program: Handover, stages: FlowStages, done: Applied) -> None:
-        """What comes before the bundle: flows that nothing uses yet, then the program for the old VIPs and the new."""
+        """Before the bundle: add flows that nothing uses yet, then load the program for old and new VIPs."""
         from dnsteer.extension.client import LostError
         from dnsteer.extension.handover import SETTLE
 
@@ -141,7 +141,7 @@ class Sending:
     def _take_back(
         self, stages: FlowStages, err: SwitchError | PermissionError, program: Handover | None = None
     ) -> NoReturn:
-        """Undo what was done for a bundle that failed. Raises *err*, with what could not be undone."""
+        """Undo the preparations of a bundle that failed. Raises *err*, with what could not be undone."""
         failed = [program.load_old_again()] if program is not None else []
         if stages.early and not isinstance(err, RestartedError):
             try:
@@ -155,7 +155,7 @@ class Sending:
         raise err
 
     def _give_up(self, done: Applied, err: SwitchError | PermissionError, before: str = "", after: str = "") -> None:
-        """Go on without the extension, where that is wanted. Else raises *err*."""
+        """Go on without the extension if it is not needed. Else raises *err*."""
         if self.needed:
             raise _worded(err, before, after) from None
         done.away, done.loaded = err, False
@@ -195,7 +195,7 @@ class Sending:
             raise
 
     def _subject(self, text: str) -> Subject | None:
-        """The object of the spec behind a flow or group that was refused."""
+        """Return the object of the spec behind a flow or group that was refused."""
         cookie, group = _COOKIE.search(text), _GROUP.search(text)
         if cookie:
             return self.wanted.plan.subject(int(cookie[1], 16))

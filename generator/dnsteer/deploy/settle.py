@@ -1,4 +1,4 @@
-"""The step that settles a change which was cut off: it is completed, or taken back, before anything else is changed."""
+"""The step that settles a pending change: it is completed or undone before anything else is changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 
 
 def as_settled(switch: TargetSwitch, record: BridgeRecord) -> BridgeRecord:
-    """How the bridge will stand when a change that was cut off is ended or taken back. Changes nothing."""
+    """Return the record as it will be once a pending change is settled. Changes nothing."""
     pending = record.pending
     if pending is None:
         return record
@@ -33,7 +33,7 @@ def as_settled(switch: TargetSwitch, record: BridgeRecord) -> BridgeRecord:
 
 
 def _holds(switch: TargetSwitch, record: BridgeRecord, pending: Pending) -> bool:
-    """Whether a change that was cut off is made: the tables are not those of before.
+    """Whether a pending change will be completed: the tables are not those from before it.
 
     Where they are neither, since ovs-vswitchd was restarted, nobody can tell how far it came, and it was asked for. A
     first apply alone is left undone then.
@@ -45,7 +45,7 @@ def _holds(switch: TargetSwitch, record: BridgeRecord, pending: Pending) -> bool
 def settle_or_replace(
     switch: TargetSwitch, session: Session, record: BridgeRecord | None, progress: Progress
 ) -> BridgeRecord | None:
-    """Settle a change that was cut off; where the switch does not take it, the deployment under way replaces it."""
+    """Settle a pending change; if the switch refuses it, the current deployment replaces it."""
     if record is None:
         return None
     try:
@@ -62,7 +62,7 @@ def settle_or_replace(
 
 
 def settle(switch: TargetSwitch, session: Session, record: BridgeRecord, progress: Progress) -> BridgeRecord:
-    """End a change that was cut off, or take it back: whichever of the two the tables are. Returns its record then.
+    """Complete a pending change or undo it, depending on the tables. Returns the record afterwards.
 
     The lock must be held. Where they are neither, the change is made: see _holds. Raises UnwrittenError when OVSDB cannot be
     written: the change stays begun, and nothing of it is forgotten.
@@ -111,13 +111,13 @@ def _settle(switch: TargetSwitch, session: Session, record: BridgeRecord, pendin
 
 
 def _stay(switch: TargetSwitch, session: Session, record: BridgeRecord, progress: Progress) -> None:
-    """Make all what it was before the change."""
+    """Apply the state from before the change."""
     progress(f"an earlier change was interrupted; the switch keeps state {record.number}")
     _apply_again(switch, session, session.state(record, record.number), record.overlay, progress)
 
 
 def _make(switch: TargetSwitch, session: Session, record: BridgeRecord, pending: Pending, progress: Progress) -> None:
-    """Make a change of which the tables do not tell how far it came; a new state only where the switch takes it."""
+    """Complete a change whose progress the tables do not show; a new state only if the switch accepts it."""
     progress("an earlier change was interrupted, and the tables are gone: making the change now")
     try:
         _apply_again(switch, session, session.state(record, pending.number), pending.overlay, progress)
@@ -131,7 +131,7 @@ def _make(switch: TargetSwitch, session: Session, record: BridgeRecord, pending:
 
 
 def forget(switch: TargetSwitch, session: Session, record: BridgeRecord) -> BridgeRecord:
-    """Let an apply replace a change that cannot be completed; backends in maintenance stay so. Returns its record then."""
+    """Drop a pending change that an apply replaces; maintenance stays. Returns the record afterwards."""
     pending = record.pending
     if pending is not None and pending.number == record.number and _holds(switch, record, pending):
         session.commit(record, pending)
@@ -143,7 +143,7 @@ def forget(switch: TargetSwitch, session: Session, record: BridgeRecord) -> Brid
 def _settle_extended(
     switch: TargetSwitch, session: Session, record: BridgeRecord, done: bool, progress: Progress
 ) -> None:
-    """The same where the tables are one of the two, but the extension may be half-way."""
+    """Settle a change of the overlay alone, where the extension may be half-way."""
     pending = record.pending
     assert pending is not None
     progress(f"{'completing' if done else 'undoing'} the pending change")
@@ -159,7 +159,7 @@ def _settle_extended(
 def _apply_again(
     switch: TargetSwitch, session: Session, state: AppliedState, overlay: Overlay, progress: Progress
 ) -> None:
-    """Make the tables whole; the extension too, where it answers: without it the others must not be kept from changes."""
+    """Apply the state again; the extension's program too, if it answers: without it other verbs must still work."""
     applied = apply_state(switch, session, state, overlay, progress, needed=False)
     if applied.away is not None:
         progress(f"warning: the extension does not have the program of state {state.number}: {applied.away}")

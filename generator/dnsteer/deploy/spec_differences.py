@@ -25,7 +25,7 @@ class SpecDifference:
 
 
 def compare_specs(old: Spec | None, new: Spec) -> list[SpecDifference]:
-    """All differences, VIPs first, since they are what clients see. Without *old* everything is added."""
+    """Return all differences, VIPs first, since clients see these. Without *old* everything is added."""
     pools, vips = (old.pools, old.vips) if old else ({}, {})
     out = [*_vips(vips, new.vips), *_pools(pools, new.pools)]
     return out + (list(_switch(old, new)) if old else [])

@@ -1,4 +1,4 @@
-"""The step that says in words what a deployment would do: who moves, what goes, and what to ask the operator."""
+"""The step that summarises a deployment: moves, removed services, and what the operator must confirm."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def summarize(
     goal: Goal, wanted: Wanted, found: SwitchDiff, before: Assignment, after: Assignment, *, preview: bool
 ) -> PlanSummary:
-    """What would be done. *before* and *after* tell who has which slot.
+    """Return the summary. *before* and *after* are the slot assignments.
 
     A *preview* also warns of fragments that are too small to pass, which a deployment puts right or warns of itself.
     """
@@ -63,7 +63,7 @@ def _why(entry: Maintenance) -> str:
 
 
 def _compare_with_applied(wanted: Wanted, found: SwitchDiff) -> tuple[list[SpecDifference], list[str]]:
-    """What differs between the spec that is applied and the new one; and what of it takes answers from clients."""
+    """Return the differences from the applied spec, and those that remove services from clients."""
     applied, new = wanted.applied, wanted.loaded.spec
     if applied is not None and applied.digest == wanted.loaded.digest:
         return [], []
@@ -78,7 +78,7 @@ def _compare_with_applied(wanted: Wanted, found: SwitchDiff) -> tuple[list[SpecD
 
 
 def _unreadable(wanted: Wanted, record: BridgeRecord | None, found: SwitchDiff) -> list[str]:
-    """A reason to ask, where something is applied and its record cannot be read."""
+    """Return a reason to confirm if something is applied whose record cannot be read."""
     tables = found.tables
     there = record is not None and (record.number or tables.same or tables.flows or tables.groups)
     if wanted.applied is not None or record is None or not there:
@@ -88,7 +88,7 @@ def _unreadable(wanted: Wanted, record: BridgeRecord | None, found: SwitchDiff) 
 
 
 def _program(wanted: Wanted, found: SwitchDiff) -> tuple[ProgramChange | None, list[str]]:
-    """What changes in the extension, where there is one, and what is wrong with it."""
+    """Return what changes in the extension, if there is one, and its faults."""
     program = found.program
     if program is None:
         return None, []

@@ -27,7 +27,7 @@ _COUNTED = (
 
 @dataclass
 class PlanSummary:
-    """What a deployment would do. *old* is the state that is applied now, None when there is none that can be read.
+    """What a deployment would do. *old* is the state that is applied now, None if none can be read.
 
     *differences* are those of the specs. *named* is what becomes of the switch's name. *ended* is maintenance that ends, and
     *returned* such as ended with a state that is gone back from, all in words. *notes* are to be known, and no change.
@@ -56,7 +56,7 @@ class PlanSummary:
         return self.found.changed or self.record_stale
 
     def basis(self) -> dict[str, Any]:
-        """What it rests on: the switch, how it stands, and the changes that follow from that."""
+        """Return what the plan depends on: the switch, its current state, and the resulting changes."""
         record, bridge = self.record, self.found.before
         what = bridge and [bridge.datapath_type, bridge.fail_mode, list(bridge.protocols), sorted(bridge.ports)]
         program = {} if self.program is None else {"the program of the extension": hash_of(self.program.basis)}
@@ -78,12 +78,12 @@ def hash_of(value: Any) -> str:
 
 
 def counts(changes: Changes) -> dict[str, int]:
-    """How many flows and groups change."""
+    """Return how many flows and groups change."""
     return {name: len(getattr(changes, part)) for name, part, _ in _COUNTED}
 
 
 def counted(changes: Changes) -> list[str]:
-    """The same in words, without what is 0."""
+    """The same in words, without zeros."""
     out = []
     for name, part, one in _COUNTED:
         n, verb = len(getattr(changes, part)), name.partition("_")[2]
@@ -94,7 +94,7 @@ def counted(changes: Changes) -> list[str]:
 
 
 def sentences(summary: PlanSummary) -> list[str]:
-    """What would change, in the operator's words."""
+    """Return what would change, as sentences for the operator."""
     words = [summary.named] if summary.named else []
     words += [d.text for d in summary.differences]
     words += [move.text() for move in summary.moves]
@@ -112,7 +112,7 @@ def sentences(summary: PlanSummary) -> list[str]:
 
 
 def details(changes: Changes) -> list[str]:
-    """Flows and groups, as a difference: what comes, what goes."""
+    """Return the changed flows and groups as a diff."""
     out = [f"- group {g.text}" for g in changes.remove_groups]
     out += [f"~ group {g.text}" for g in changes.replace_groups]
     out += [f"+ group {g.text}" for g in changes.add_groups]
@@ -122,7 +122,7 @@ def details(changes: Changes) -> list[str]:
 
 
 def as_json(summary: PlanSummary, *, verbose: bool) -> dict[str, Any]:
-    """All of it as a JSON object."""
+    """Return the summary as a JSON object."""
     value: dict[str, Any] = {
         "ok": True,
         "changed": summary.changed,

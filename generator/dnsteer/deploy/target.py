@@ -1,4 +1,4 @@
-"""What a deployment is asked for: a spec here, a recorded state in `rollback`. Each finds its bridge and its spec."""
+"""What to deploy: a spec (here), or a recorded state (`rollback`). Each finds its bridge and its spec."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dnsteer.switch.state import BridgeRecord
 
 @dataclass(frozen=True)
 class Resolved:
-    """The spec that is asked for, and the note of its state where none is given.
+    """The spec to deploy, and the note for its state if none is given.
 
     *returned* is maintenance that begins with it again, *warnings* what cannot be told of it.
     """
@@ -26,13 +26,13 @@ class Resolved:
 
 
 class Target(Protocol):
-    """What a deployment is asked for."""
+    """What to deploy."""
 
     def find_bridge(self, session: Session) -> str:
-        """The name of the bridge that is meant. Raises SwitchError."""
+        """Return the name of the bridge to change. Raises SwitchError."""
 
     def resolve(self, session: Session, record: BridgeRecord | None, time: datetime) -> Resolved:
-        """The spec that is meant. Raises SwitchError."""
+        """Return the spec to deploy. Raises SwitchError."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Which switch a verb works on, and who asks for it: what all changes share."""
+"""The switch that a verb works on, and what else all changes share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WAITS = "flow-restore-wait is set: the switch does not forward until it is clear
 
 @dataclass(frozen=True)
 class TargetSwitch:
-    """A running switch: its OVSDB, maybe the bridge's OpenFlow, and how long it may take to answer, in seconds.
+    """A running switch: its OVSDB, optionally the bridge's OpenFlow, and the timeout of answers in seconds.
 
     *extension* is the control socket of the extension, where it is not the spec's.
     """
@@ -42,7 +42,7 @@ class TargetSwitch:
 
 
 def silent(_: str) -> None:
-    """Progress for nobody."""
+    """Progress that is discarded."""
 
 
 def now() -> datetime:
@@ -52,12 +52,12 @@ def now() -> datetime:
 
 
 def stamp(time: datetime) -> str:
-    """A time as it is recorded."""
+    """Return a time as recorded."""
     return time.isoformat(timespec="milliseconds" if time.microsecond else "seconds")
 
 
 def operator_name() -> str:
-    """The person who runs this, and the machine."""
+    """Return the operator as user@host, for the record."""
     name = os.environ.get("SUDO_USER") or os.environ.get("LOGNAME")
     if not name:
         try:
@@ -68,11 +68,11 @@ def operator_name() -> str:
 
 
 def merged_error(failed: Sequence[SwitchError], more: Iterable[str] = ()) -> SwitchError:
-    """Several failures as one error, with what else there is to say; of the kind of the first."""
+    """Merge several errors and further sentences into one error, of the type of the first."""
     kind = UnavailableError if isinstance(failed[0], UnavailableError) else SwitchError
     return kind("; ".join([*map(str, failed), *more]))
 
 
 def expire(overlay: Overlay, time: datetime) -> Overlay:
-    """The overlay without what is over."""
+    """Return the overlay without expired entries."""
     return overlay.without(a for a in overlay if a.expired(time))

@@ -1,4 +1,4 @@
-"""What a bridge is to become: a spec and an overlay, with the plan, the flows and the ports that follow from them."""
+"""The wanted state of a bridge: a spec and an overlay, with the plan, flows and ports computed from them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dnsteer.switch.tools import SwitchError
 
 @dataclass(frozen=True)
 class Wanted:
-    """A spec, the overlay on it, and the state that is *applied* now, where it may differ and can be read.
+    """A spec, its overlay, and the state that is *applied* now, if it may differ and can be read.
 
     What follows from them is computed when it is first asked for.
     """
@@ -32,7 +32,7 @@ class Wanted:
 
     @cached_property
     def applied_spec(self) -> Spec | None:
-        """The spec that is applied; None without one, or when it is of a version that took other specs."""
+        """The spec that is applied; None if there is none or this version no longer accepts it."""
         with suppress(SwitchError):
             return spec_of(self.applied) if self.applied is not None else None
         return None
@@ -49,12 +49,12 @@ class Wanted:
 
     @cached_property
     def lines(self) -> dict[str, None]:
-        """Its flows, as the switch prints them, in their order."""
+        """The flows in order, as the switch prints them."""
         return dict.fromkeys(lines_of(self.plan))
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
-        """Its groups."""
+        """The groups."""
         return tuple(groups_of(self.plan))
 
     @cached_property
@@ -64,11 +64,11 @@ class Wanted:
 
     @property
     def smallest_fragment(self) -> int | None:
-        """The smallest fragment, in bytes, that the connection tracker must let pass; None where it does not matter."""
+        """The smallest fragment, in bytes, that the connection tracker must accept; None if it does not matter."""
         return wanted(self.plan, self.bridge.datapath_type)
 
     def control_socket(self, given: str | None) -> str:
-        """The extension's socket: the *given* one, else that of the spec, or of the one applied before; empty for none."""
+        """Return the extension's socket: *given*, else of the spec, else of the applied spec; empty for none."""
         part = self.loaded.spec.switch.extension
         if part is None and not given and self.applied_spec is not None:
             part = self.applied_spec.switch.extension
