@@ -1,4 +1,4 @@
-"""The bridge and its ports in OVSDB: what differs from a spec, setting it up, and putting it back."""
+"""The bridge and its ports in OVSDB: differences from a spec, setting it up, and undoing that."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAIL_MODE = "secure"
 
 @dataclass(frozen=True)
 class BridgeDifference:
-    """What OVSDB has otherwise than the spec wants it: for verify the kind and detail, for apply what to do about it.
+    """A difference between OVSDB and the spec: its kind and detail for verify, what to do for apply.
 
     *first* tells whether flows can only be sent afterwards. *by* is what apply does it by.
     """
@@ -37,7 +37,7 @@ class BridgeDifference:
 
 
 def bridge_differences(spec: Spec, want: WantedBridge, have: db.Bridge | None) -> list[BridgeDifference]:
-    """All that must change in OVSDB."""
+    """Return all that must change in OVSDB."""
     if have is None:
         todo = f"create bridge {want.name} with {', '.join(p.name for p in want.ports)}"
         return [BridgeDifference("bridge missing", f"bridge {want.name}", "is not there", todo, _BRIDGE)]
@@ -94,7 +94,7 @@ def _of_ports(spec: Spec, want: WantedBridge, have: db.Bridge) -> Iterator[Bridg
 
 
 def path_of_port(spec: Spec, port: str) -> Path:
-    """Where the spec names the port."""
+    """Return the path of the port in the spec."""
     return ("switch", "uplinks" if port in spec.switch.uplinks else "ports", port)
 
 
@@ -103,17 +103,17 @@ def _shown(options: Mapping[str, str]) -> str:
 
 
 def lacks_protocol(have: db.Bridge) -> bool:
-    """Whether the bridge was told not to speak the OpenFlow version that all is done with."""
+    """Whether the bridge's protocols lack the OpenFlow version that dnsteer uses."""
     return bool(have.protocols) and PROTOCOL not in have.protocols
 
 
 def other_datapath(want: WantedBridge, have: db.Bridge) -> bool:
-    """Whether the bridge has another datapath type: maybe one that the switch lacks, so that there are no tables."""
+    """Whether the bridge has another datapath type. If the switch does not support that, it has no tables."""
     return (have.datapath_type or "system") != want.datapath_type
 
 
 def disturbs_tables(want: WantedBridge, have: db.Bridge) -> bool:
-    """Whether set_up changes what is there already so that flows suffer.
+    """Whether set_up changes an existing bridge in a way that loses flows.
 
     With another fail mode or datapath type the switch drops all flows and groups. A port that is opened anew gets a new
     number, which the flows do not know.
@@ -125,7 +125,7 @@ def disturbs_tables(want: WantedBridge, have: db.Bridge) -> bool:
 
 
 def setting_differences(seen: Seen) -> list[BridgeDifference]:
-    """All settings beside flows, groups and ports that apply must change."""
+    """Return all settings other than flows, groups and ports that apply must change."""
     return [
         BridgeDifference(
             d.kind,
@@ -141,19 +141,19 @@ def setting_differences(seen: Seen) -> list[BridgeDifference]:
 
 
 def path_of(spec: Spec, deviation: Deviation) -> Path:
-    """Where the spec names what a setting belongs to."""
+    """Return the path in the spec of the object that a setting belongs to."""
     if deviation.is_port:
         return path_of_port(spec, deviation.name)
     return _BRIDGE if deviation.about.startswith("bridge ") else ()
 
 
 def _unnamed(want: WantedBridge, have: db.Bridge) -> dict[int, str]:
-    """Tables whose names differ."""
+    """Return the tables whose names differ."""
     return {n: name for n, name in want.table_names.items() if n not in have.tables or have.tables[n].name != name}
 
 
 def refuse_foreign(base: db.Database, want: WantedBridge, have: db.Bridge | None, adopt: bool) -> None:
-    """Raise SwitchError where the bridge or a port is somebody else's."""
+    """Raise SwitchError if the bridge or a port is not dnsteer's."""
     if have is None:
         holder = base.holder(want.name)
         if holder is not None:
@@ -174,7 +174,7 @@ def refuse_foreign(base: db.Database, want: WantedBridge, have: db.Bridge | None
 
 
 def set_up(base: db.Database, want: WantedBridge, have: db.Bridge | None) -> None:
-    """Make the bridge and its ports, and set what is set otherwise. Removes nothing."""
+    """Create the bridge and its ports, and correct their settings. Removes nothing."""
     api = base.api
     with base.transaction() as txn:
         txn.add(api.add_br(want.name, may_exist=True, datapath_type=want.datapath_type))
@@ -197,7 +197,7 @@ def _set_interface(api: Any, txn: Any, port: WantedPort | db.Interface, *, new: 
 
 
 def finish(base: db.Database, want: WantedBridge, have: db.Bridge) -> bool:
-    """What comes after the flows: remove ports of ours that the spec no longer has, name the tables. Whether any did."""
+    """After the flows: remove dnsteer's ports that left the spec, name the tables. Returns whether any changed."""
     api, wanted = base.api, {p.name for p in want.ports}
     leave = [port for name, port in have.ports.items() if port.ours and name not in wanted]
     if not leave and not _unnamed(want, have):

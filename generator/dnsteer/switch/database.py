@@ -42,7 +42,7 @@ logging.getLogger("ovsdbapp").addHandler(logging.NullHandler())
 
 @dataclass(frozen=True)
 class Interface:
-    """An interface as OVSDB has it. *ofport* is None until the switch opened it, -1 when it could not.
+    """An interface in OVSDB. *ofport* is None until the switch has opened it, -1 if it could not.
 
     *gone* says that its device vanished afterwards: the switch keeps the number then, but has neither index, link nor
     address. *settings* are those of settings.SETTINGS.
@@ -60,7 +60,7 @@ class Interface:
 
     @property
     def is_open(self) -> bool:
-        """Whether the switch opened it."""
+        """Whether the switch has opened it."""
         return (self.ofport or 0) > 0
 
     @property
@@ -80,7 +80,7 @@ class FlowTable:
 
 @dataclass(frozen=True)
 class Bridge:
-    """A bridge as OVSDB has it. *ports* are by name of the interface."""
+    """A bridge in OVSDB. *ports* are by interface name."""
 
     name: str
     external_ids: Mapping[str, str]
@@ -98,7 +98,7 @@ class Bridge:
 
 
 class _Transaction(impl_idl.OvsVsctlTransaction):  # type: ignore[misc]
-    """Tells ovs-vswitchd to follow, as ovs-vsctl does, but does not wait here: that would only log failures."""
+    """Asks ovs-vswitchd to follow, as ovs-vsctl does, without waiting: the library would only log failures."""
 
     def do_post_commit(self, txn: Any) -> None:
         """Nothing: Database.wait_for_switch waits."""
@@ -129,7 +129,7 @@ class _Api(impl_idl.OvsdbIdl):  # type: ignore[misc]
 
 
 class _Idl(connection.OvsdbIdl):  # type: ignore[misc]
-    """The ovs library's copy of the database, whose connection ends in order."""
+    """The ovs library's replica of the database, with an orderly end of its connection."""
 
     def close(self) -> None:
         """End the connection."""
@@ -190,7 +190,7 @@ class Database:
         self.close()
 
     def close(self) -> None:
-        """End the connection. A server that is stuck is not waited for: the connection ends with the process then."""
+        """End the connection, without waiting for a server that hangs."""
         # Not its stop(), which waits for ever when a change that was given up stands in the queue.
         self._connection.is_running = False
         with suppress(queue.Full):
@@ -199,7 +199,7 @@ class Database:
 
     @contextmanager
     def _reading(self) -> Iterator[Any]:
-        """The tables, while no update of them comes in."""
+        """Yield the tables while updates are held back."""
         lock = self._connection.lock
         if not lock.acquire(timeout=self.timeout):
             raise UnavailableError(f"OVSDB at {self.remote} does not answer within {self.timeout:g} s")
@@ -210,7 +210,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
-        """One transaction of ovsdbapp's commands: all of them or none. Raises UnwrittenError with the server's reason."""
+        """Run ovsdbapp commands in one transaction. Raises UnwrittenError with the server's reason."""
         try:
             with self.api.transaction(check_error=True, log_errors=False) as txn:
                 yield txn
@@ -223,7 +223,7 @@ class Database:
             raise UnwrittenError(f"OVSDB at {self.remote} refused a change: {err}") from err
 
     def bridge(self, name: str) -> Bridge | None:
-        """The bridge of that name."""
+        """Return the bridge of that name, or None."""
         with self._reading() as tables:
             row = next((r for r in tables["Bridge"].rows.values() if r.name == name), None)
             return None if row is None else _bridge(row)
@@ -234,7 +234,7 @@ class Database:
             return dict(next(iter(tables["Open_vSwitch"].rows.values())).other_config)
 
     def holder(self, name: str) -> str | None:
-        """The bridge that has a port or interface of that name."""
+        """Return the bridge that has a port or interface of that name."""
         with self._reading() as tables:
             for row in tables["Bridge"].rows.values():
                 for port in row.ports:
@@ -243,7 +243,7 @@ class Database:
         return None
 
     def wait_for_switch(self) -> None:
-        """Wait until ovs-vswitchd has followed all changes so far. Raises UnavailableError."""
+        """Wait until ovs-vswitchd has applied all changes so far. Raises UnavailableError."""
         deadline = time.monotonic() + self.timeout
         with self._reading():
             wanted = self.api._ovs.next_cfg
@@ -259,7 +259,7 @@ class Database:
             time.sleep(_LOOK)
 
     def wait_for_ports(self, bridge: str, names: list[str]) -> None:
-        """Wait until the switch opened the ports. Raises SwitchError with its reason when it could not."""
+        """Wait until the switch has opened the ports. Raises SwitchError with its reason if it cannot."""
         deadline = time.monotonic() + self.timeout
         while True:
             have = self.bridge(bridge)

@@ -1,4 +1,4 @@
-"""What the connection tracker's smallest IPv4 fragment is in a running switch, and making it what it should be."""
+"""The smallest IPv4 fragment that the connection tracker of a running switch accepts: read, compare, set."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PATIENCE = 5.0
 
 @dataclass(frozen=True)
 class Smallest:
-    """What it is and should be, in bytes. *now* is None where that cannot be told, and *why* says why."""
+    """Its current and wanted size in bytes. *now* is None if it cannot be read, for the reason *why*."""
 
     wanted: int
     now: int | None
@@ -23,7 +23,7 @@ class Smallest:
 
     @property
     def differs(self) -> bool:
-        """Whether it is known to be another one."""
+        """Whether it is known to differ."""
         return self.now not in (None, self.wanted)
 
     @property
@@ -33,7 +33,7 @@ class Smallest:
 
     @property
     def warning(self) -> str:
-        """That it cannot be told, or set, and what to do; empty where neither is so."""
+        """The warning that it cannot be read or set, and what to do; empty if it can."""
         if not self.why:
             return ""
         is_now = f"is {self.now} bytes" if self.now else f"is not known, and by default {DEFAULT} bytes"
@@ -44,7 +44,7 @@ class Smallest:
 
 
 class Tracker:
-    """The tracker of the userspace datapath of the ovs-vswitchd beside the OVSDB at *remote*.
+    """The connection tracker in the userspace datapath of the ovs-vswitchd that uses the OVSDB at *remote*.
 
     It may take *timeout* seconds to answer, and at most 5. Raises SwitchError or its kinds where it cannot be reached.
     """
@@ -54,22 +54,22 @@ class Tracker:
         self._timeout = min(timeout, _PATIENCE)
 
     def read(self) -> int:
-        """What it is, in bytes."""
+        """Return the size in bytes."""
         return _found_in(self._ask(reading()))
 
     def set(self, size: int) -> None:
-        """Make it *size* bytes."""
+        """Set the size in bytes."""
         self._ask(setting(size))
 
     def compare(self, size: int) -> Smallest:
-        """What it is, where it should be *size*. Raises nothing."""
+        """Return the current size beside the wanted *size*. Raises nothing."""
         try:
             return Smallest(size, self.read())
         except SwitchError as err:
             return Smallest(size, None, str(err))
 
     def put_right(self, size: int) -> Smallest:
-        """Make it *size* where it is not; as it was, with *why* where it could not be set. Raises nothing."""
+        """Set it to *size* if it differs. Returns what was there, with *why* if it could not be set. Raises nothing."""
         was = self.compare(size)
         if not was.differs:
             return was

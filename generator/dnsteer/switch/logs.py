@@ -1,4 +1,4 @@
-"""What the logs of Open vSwitch's daemons complain of: something wrong, or only that the machine gave them no time."""
+"""Warnings in the logs of Open vSwitch's daemons: real problems, or only a slow machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SPEED_MODULES = ("timeval", "ovs_rcu")
 
 
 def is_of_speed(line: str) -> bool:
-    """Whether a line of a log tells only that a daemon had to wait: for the CPU, for a disk, or since it was stopped."""
+    """Whether a log line only says that a daemon had to wait: for the CPU, a disk, or while it was stopped."""
     dropped = _DROPPED.search(line)
     if dropped:
         return dropped[1] in _SPEED_MODULES
@@ -24,7 +24,7 @@ def is_of_speed(line: str) -> bool:
 
 
 def sort_out(lines: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Complaints about something wrong, and those of the machine's speed."""
+    """Return the warnings about real problems, and those about a slow machine."""
     wrong: list[str] = []
     slow: list[str] = []
     for line in lines:

@@ -1,4 +1,4 @@
-"""A mask of the datapath: which bits of a packet a megaflow looks at, in the fields that Open vSwitch's classifier has.
+"""A mask of the datapath: the bits of a packet that a megaflow matches, by field of Open vSwitch's classifier.
 
 Two megaflows with the same mask share one hash table of the datapath (a subtable), each further mask costs every packet one
 more look. Fields that share bits in the switch share a name here: an ARP packet's sender address is `nw_src`, its operation
@@ -46,7 +46,7 @@ def mask_of(bits: Mapping[str, int] | Iterable[tuple[str, int]]) -> Mask:
 
 
 def mask_of_match(match: Iterable[Field]) -> Mask:
-    """The mask of a match. Fields that the tables never look at, such as those of tunnels, keep the dump's name."""
+    """Return the mask of a match. Fields that no table matches, such as those of tunnels, keep the dump's name."""
     bits: dict[str, int] = {}
     for each in match:
         if each.key in _ALWAYS:
@@ -58,7 +58,7 @@ def mask_of_match(match: Iterable[Field]) -> Mask:
 
 @lru_cache(maxsize=4096)
 def show(mask: Mask) -> str:
-    """A mask as people write it: `nw_dst/24`, `tp_src/0xfe`, or the name alone where all of the field counts."""
+    """Return a mask as text: `nw_dst/24`, `tp_src/0xfe`, or the name alone for all bits."""
     order = {name: i for i, name in enumerate(WIDTHS)}
     return (
         " ".join(_show(*part) for part in sorted(mask, key=lambda part: order.get(part[0], len(order))))

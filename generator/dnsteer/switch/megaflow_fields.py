@@ -1,4 +1,4 @@
-"""The match of a datapath flow, field by field, each with its mask: out of the library's parse, in one form."""
+"""The match of a datapath flow by field, each with value and mask, in one form for all kinds of fields."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ovs.flow.kv import KVDecoders, KVParser
 
 
 class _Address(IPMask):  # type: ignore[misc]
-    """The library's address and mask, with the text: it takes a mask such as 0.0.0.255 for one of a network's hosts."""
+    """The library's address and mask, with the text: it reads a mask such as 0.0.0.255 as a host mask."""
 
     def __init__(self, string: str) -> None:
         super().__init__(string)
@@ -43,7 +43,7 @@ _STRICT = threading.Lock()
 
 @contextmanager
 def every_name_is_known() -> Iterator[None]:
-    """Have the library read names of fields and actions that it does not know, their content as text.
+    """Make the library accept fields and actions that it does not know, with their content as text.
 
     Switches know names that the library does not: newer ones, and those of vendors.
     """
@@ -71,7 +71,7 @@ class Field:
 
     @property
     def exact(self) -> bool:
-        """Whether every bit counts."""
+        """Whether every bit is matched."""
         return self.mask == (1 << self.bits) - 1
 
     @property
@@ -81,7 +81,7 @@ class Field:
 
     @property
     def flags(self) -> frozenset[str]:
-        """For flag fields: the flags that count, set or not."""
+        """For flag fields: the flags that are matched, set or not."""
         return self._flags(self.mask)
 
     def _flags(self, bits: int) -> frozenset[str]:
@@ -92,7 +92,7 @@ class Field:
 
 
 def fields_of(match: Mapping[str, Any]) -> Iterator[Field]:
-    """The fields of a parsed match, in its order; those that are wholly wildcarded are left out.
+    """Return the fields of a parsed match in its order, without fully wildcarded ones.
 
     Of a tagged packet, the fields behind the tag keep their names, the tag's are `vlan.tpid`, `vlan.vid`, `vlan.pcp`, and
     those of a second tag `vlan2.*`. Raises ValueError or ParseError when a value is not one that the datapath prints.
@@ -112,7 +112,7 @@ def _fields(match: Mapping[str, Any], tag: int) -> Iterator[Field]:
 
 
 def _inside(value: Any) -> Mapping[str, Any]:
-    """What an `encap()` holds. The library leaves one within another as text."""
+    """Return the content of an `encap()`. The library leaves nested ones as text."""
     if isinstance(value, str):
         parser = KVParser(value, odp.ODPFlow.match_decoders())
         parser.parse()

@@ -24,7 +24,7 @@ _MASKS: dict[str, Mask] = {}  # of matches by their shape: the match without its
 
 @dataclass(frozen=True)
 class Counters:
-    """Packets that the userspace datapath received, and further passes (recirculations) that they took."""
+    """Packets that the userspace datapath received, and their recirculations."""
 
     received: int
     recirculations: int
@@ -52,7 +52,7 @@ class Megaflow:
 
     @property
     def recirculated(self) -> bool:
-        """Whether it is one of a later pass."""
+        """Whether it is of a pass after a recirculation."""
         return _FIRST_PASS.search(self.key) is None
 
 
@@ -74,7 +74,7 @@ def masks(flows: Iterable[Megaflow]) -> int:
 
 
 def _mask_of(match: str) -> Mask:
-    """The mask of a match. Thousands of flows differ in their values only, and the library takes 0.2 ms to read one."""
+    """Return the mask of a match, cached: thousands of flows differ only in values, and parsing takes 0.2 ms each."""
     shape = _VALUE.sub(_without_value, match)
     found = _MASKS.get(shape)
     if found is None:

@@ -1,4 +1,4 @@
-"""A bridge's OpenFlow tables: dump them, and change them in one atomic bundle. All by ovs-ofctl."""
+"""A bridge's OpenFlow tables: dump them, and change them in one atomic bundle, by ovs-ofctl."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _LINES_PER_SECOND = 500
 
 
 class RejectedError(SwitchError):
-    """The switch, or ovs-ofctl, refused a bundle: nothing of it was done. *what* is the flow or group, where known."""
+    """The switch or ovs-ofctl refused a bundle: nothing was changed. *what* is the flow or group, if known."""
 
     def __init__(self, reason: str, what: str) -> None:
         self.reason = reason
@@ -57,17 +57,17 @@ class RejectedError(SwitchError):
 
 
 class UnconfirmedError(UnavailableError):
-    """A bundle was sent, and the switch did not say what became of it: it has all of it, or nothing."""
+    """A bundle was sent without an answer: the switch has applied all of it or nothing."""
 
 
 def is_ours(flow: Flow) -> bool:
-    """Whether the flow carries our tag."""
+    """Whether the flow's cookie has dnsteer's tag."""
     return flow.cookie >> 48 == COOKIE_TAG
 
 
 @dataclass(frozen=True)
 class Tables:
-    """What a bridge holds: our flows and groups, and those of others.
+    """What a bridge holds: dnsteer's flows and groups, and those of others.
 
     *same* are the lines of ours that the reader expected; they are many, and reading them further would take longer than all
     else. *flows* are our other flows. *flags* are time-outs and the like of flows that have any; no flow of ours should.
@@ -84,7 +84,7 @@ class Tables:
     fragments: str = ""
 
     def all_flows(self) -> dict[Key, Flow]:
-        """All flows of ours."""
+        """All flows of dnsteer."""
         return {**{f.key: f for f in map(parse_flow, self.same)}, **self.flows}
 
     def line(self, flow: Flow) -> str:
@@ -95,7 +95,7 @@ class Tables:
 
 
 class _Printing:
-    """Dumps under way at the same time, to be closed."""
+    """Dumps that run in parallel, to be closed."""
 
     def __init__(self, start: Mapping[str, Callable[[], Running]], result: Callable[[Running, str], str]) -> None:
         self._result = result
@@ -104,12 +104,12 @@ class _Printing:
             self.close = all_of_them.pop_all().close
 
     def texts(self) -> list[str]:
-        """What each printed."""
+        """Return what each printed."""
         return [self._result(running, name) for name, running in self._running.items()]
 
 
 class OpenFlow:
-    """One bridge, reached by its management socket or any other ovs-ofctl target.
+    """The OpenFlow of one bridge, at its management socket or any other ovs-ofctl target.
 
     *timeout* is how long the switch may take to answer, in seconds. Raises UnavailableError without ovs-ofctl.
     """
@@ -188,7 +188,7 @@ class OpenFlow:
         self._begun = self._print()
 
     def end_dump(self) -> None:
-        """Give up what was begun."""
+        """Abort a dump that was begun."""
         if self._begun is not None:
             self._begun.close()
             self._begun = None
@@ -249,12 +249,12 @@ class OpenFlow:
         )
 
     def marker(self) -> int | None:
-        """The number that the tables carry (slots.maintenance.marker); None when they carry none."""
+        """Return the marker in the tables (slots.maintenance.marker), or None."""
         found = [f for f in self.dump(only=f"table={_STATE}").flows.values() if f.table == _STATE]
         return found[0].cookie & _OBJECT if len(found) == 1 else None
 
     def group(self, number: int) -> Group | None:
-        """One group."""
+        """Return one group, or None."""
         found = [m for m in map(_GROUP.match, self.ofctl("dump-groups", str(number)).splitlines()) if m]
         return Group(number, found[0][1]) if found else None
 
@@ -273,7 +273,7 @@ class OpenFlow:
 
 
 def _read_ports(text: str) -> tuple[dict[str, str], dict[str, frozenset[str]]]:
-    """Names of ports by number as flows have them, and settings of ports by name."""
+    """Return port names by number as flows have them, and port settings by name."""
     names: dict[str, str] = {}
     bits: dict[str, frozenset[str]] = {}
     name = ""
@@ -287,7 +287,7 @@ def _read_ports(text: str) -> tuple[dict[str, str], dict[str, frozenset[str]]]:
 
 
 def _refusal(err: CommandError, lines: Sequence[str]) -> SwitchError:
-    """What ovs-ofctl said of a bundle that failed, as an error with the reason and the flow or group."""
+    """Return ovs-ofctl's message about a failed bundle as an error with the reason and the flow or group."""
     m = _PARSE.search(err.said)
     if m and 0 < int(m[1]) <= len(lines):
         return RejectedError(m[2], lines[int(m[1]) - 1])

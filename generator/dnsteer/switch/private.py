@@ -1,4 +1,4 @@
-"""A private Open vSwitch: its own OVSDB, sockets and run directory, unprivileged, gone when the work is done
+"""A private Open vSwitch: its own OVSDB, sockets and run directory, unprivileged, removed after use
 (at the latest at the next start of one, when the process was killed).
 
 With DNSTEER_KEEP in the environment its directory (logs, database, captures) stays, for looking at it afterwards.
@@ -30,7 +30,7 @@ _LOG = ("-vconsole:off", "-vsyslog:off", "-vfile:info")
 
 
 def _listens(sock: Path) -> bool:
-    """Whether somebody accepts connections there; the file alone appears a moment earlier."""
+    """Whether a daemon accepts connections there; the file appears a moment earlier."""
     with socket.socket(socket.AF_UNIX) as client:
         return client.connect_ex(str(sock)) == 0
 

@@ -1,4 +1,4 @@
-"""Ties a bundle to the tables that it was made for: it holds only on a switch that has not been restarted since.
+"""Ties a bundle to the tables that it was made for: the switch refuses it after a restart.
 
 A bundle is a difference. On the empty tables of a restarted ovs-vswitchd it would leave a part of what was meant, with the
 number that says that it is all. So the switch has one group that nothing uses, and every bundle begins with a change of it
@@ -19,7 +19,7 @@ _GROUP = f"group_id={FENCE},type=all"
 
 
 class RestartedError(SwitchError):
-    """The switch lost its tables since they were looked at: nothing of the bundle was done."""
+    """The switch has lost its tables since they were read: nothing of the bundle was applied."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -38,7 +38,7 @@ def makes_fence(line: str) -> bool:
 
 
 def send_bundle(client: OpenFlow, lines: Sequence[str], *, fenced: bool) -> None:
-    """Send a bundle. *fenced*: the group was there when the switch was looked at; it is there afterwards.
+    """Send a bundle. *fenced*: the group existed when the tables were read; it exists afterwards in any case.
 
     Raises RestartedError, and else what `OpenFlow.bundle` raises.
     """

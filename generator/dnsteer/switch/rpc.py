@@ -59,7 +59,7 @@ def _connect_tls(remote: str, name: str, timeout: float) -> socket.socket:
 
 
 def hang_up(sock: socket.socket) -> None:
-    """Tell the server that no more comes, and read until it closes its side too.
+    """Shut down our side of the connection, and read until the server closes its own.
 
     It would else log an error when it has said something that nobody read, such as that somebody gave up a lock of ours.
     """
@@ -140,7 +140,7 @@ class Rpc:
         return answer.get("result")
 
     def _stay(self) -> None:
-        """Answer the server while there is no call. What goes wrong with the connection is for the next call to say."""
+        """Answer the server's requests between calls. Errors of the connection are raised by the next call."""
         while not self._closed.wait(_IDLE):
             with self._busy:
                 try:
@@ -152,7 +152,7 @@ class Rpc:
                     return
 
     def _reply(self, request: dict[str, Any], deadline: float) -> None:
-        """Answer a request of the server's. Else it is news, or an answer that came too late."""
+        """Answer a request of the server; ignore notifications and late answers."""
         if request.get("method") == "echo" and request.get("id") is not None:
             self._send({"id": request["id"], "result": request.get("params"), "error": None}, deadline)
 
@@ -169,7 +169,7 @@ class Rpc:
         return UnavailableError(f"{self.name}: the connection ended ({err.strerror or err})")
 
     def _receive(self, deadline: float) -> dict[str, Any]:
-        """The next message. They follow each other without a mark between, so one ends where its JSON does."""
+        """Return the next message. Messages have no separator, so one ends where its JSON ends."""
         received = [self._rest]
         while True:
             if received[-1].rstrip().endswith(b"}"):  # else it is not whole yet: save trying

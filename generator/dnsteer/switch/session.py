@@ -1,4 +1,4 @@
-"""The record of a switch in its OVSDB: the last states with their specs, the overlay, a change under way, and the lock.
+"""The record of a switch in its OVSDB: the last states with their specs, the overlay, a pending change, and the lock.
 
 What is small stands in the bridge's external_ids. The specs stand in rows of Flow_Table that belong to the bridge, for
 OpenFlow tables that have no flows: they come and go with the bridge, are written with it in one transaction, and do not
@@ -126,7 +126,7 @@ class Session:
         )
 
     def switch(self) -> tuple[str, str]:
-        """What tells the switch from others, and its name; empty when it has none."""
+        """Return the UUID of the switch's database row and its name, each empty if there is none."""
         columns = ["_uuid", "external_ids"]
         (system,) = self._transact({"op": "select", "table": "Open_vSwitch", "where": [], "columns": columns})
         if not system["rows"]:
@@ -177,7 +177,7 @@ class Session:
         raise SwitchError(f"there is no state {number} in the record of bridge {record.bridge}; see: dnsteer history")
 
     def pools(self, record: BridgeRecord | None) -> tuple[Membership, ...]:
-        """The pools as they were applied last; none where nothing was, or where that cannot be read."""
+        """Return the pools as last applied; none if there is no state or it cannot be read."""
         try:
             return self.state(record, record.number).members if record is not None and record.number else ()
         except DamagedError:
@@ -199,12 +199,12 @@ class Session:
         self._lock = name
 
     def unlock(self) -> None:
-        """Let others change the bridge."""
+        """Release the lock."""
         self._rpc.call("unlock", [self._lock], self.timeout)
         self._lock = ""
 
     def begin(self, record: BridgeRecord, state: AppliedState, overlay: Overlay) -> Pending:
-        """Write down what is about to happen. A *state* whose number is 0 is new, and gets the next one."""
+        """Record a pending change. A *state* with number 0 is new, and gets the next number."""
         ops: list[dict[str, Any]] = []
         if not state.number:
             state = replace(state, number=self._next(record))
@@ -231,7 +231,7 @@ class Session:
         name: str = "",
         more_to_do: bool = False,
     ) -> None:
-        """Write down that it happened. *state* is given when it is another one than before, *name* when the switch has one.
+        """Record a change as done. *state* is given if the state changes, *name* if the switch has one.
 
         With *more_to_do* the tables are changed, but something else is not yet: the change stays pending.
         """
@@ -248,7 +248,7 @@ class Session:
         self._write(record, *ops, _DURABLY)
 
     def take_back(self, record: BridgeRecord) -> None:
-        """Forget the change that was begun, and the state that it would have led to. *record* has it pending."""
+        """Drop the pending change of *record*, and the new state that it would have led to."""
         pending, ops = record.pending, []
         if pending is not None and pending.number > record.number:
             ops.append(_mutate("Bridge", record.uuid, ["flow_tables", "delete", ["set", [_place(pending.number)]]]))
@@ -268,7 +268,7 @@ class Session:
         return max(newest, pending.number if pending else 0) + 1
 
     def _newest(self, record: BridgeRecord) -> int:
-        """The highest number of a state that is kept, though the bridge has lost its own; so that older ones stay."""
+        """Return the highest number of a recorded state, for a bridge that has lost its current one."""
         rows = [ref for n, ref in record.flow_tables.items() if _FIRST <= n < _FIRST + _RING]
         replies = self._transact(*(_select_row(ref) for ref in rows)) if rows else []
         found = 0
@@ -278,12 +278,12 @@ class Session:
         return found
 
     def _write(self, record: BridgeRecord, *operations: dict[str, Any]) -> None:
-        """One transaction that changes the bridge's row. Raises also SwitchError when there is no such row."""
+        """Run a transaction that changes the bridge's row. Raises also SwitchError when there is no such row."""
         if any(result.get("count") == 0 for result in self._transact(*operations)):
             raise SwitchError(REMOVED.format(record.bridge))
 
     def _transact(self, *operations: dict[str, Any]) -> list[Any]:
-        """One transaction: all of the operations or none, and only while the lock is ours, if it was taken.
+        """Run one transaction, which fails if the lock that was taken is lost.
 
         Raises UnwrittenError with the server's reason, or UnavailableError.
         """

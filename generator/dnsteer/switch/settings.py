@@ -1,4 +1,4 @@
-"""What a switch can be told beside flows and groups that stops or changes traffic, as one list: `SETTINGS`.
+"""Settings other than flows and groups that can stop or change traffic, as one list: `SETTINGS`.
 
 To add a setting is one entry there: it is then read, named by `verify` and `status`, and put right by `apply` where it is
 dnsteer's. The docs' table is made from the list (docs/settings.md).
@@ -44,7 +44,7 @@ class Place(Enum):
 
 
 class Level(Enum):
-    """What becomes of a setting that is otherwise: a difference that apply puts right, a difference, or a warning."""
+    """How a deviating setting is treated: a difference that apply corrects, a difference, or a warning."""
 
     SET = "set"
     NAMED = "named"
@@ -53,7 +53,7 @@ class Level(Enum):
 
 @dataclass(frozen=True)
 class Seen:
-    """What was read of a switch. *tables* is None where there are none that can be read."""
+    """What was read of a switch. *tables* is None if none can be read."""
 
     spec: Spec
     plan: Plan
@@ -63,7 +63,7 @@ class Seen:
     tables: Tables | None
 
     def datapath_flows(self) -> int:
-        """How many datapath flows all clients can cause."""
+        """Return how many datapath flows all clients together can cause."""
         return sizes_of(self.spec, self.plan).total
 
 
@@ -91,11 +91,11 @@ class Setting:
     numbers: Callable[[Seen], Mapping[str, int]] = lambda _seen: {}
 
     def arguments(self, name: str) -> tuple[str, ...]:
-        """The command and arguments of ovs-ofctl that put it right, after the bridge."""
+        """The ovs-ofctl command and arguments that correct it, after the bridge."""
         return ("mod-port", name, self.word) if self.place is Place.OPENFLOW_PORT else (self.name, self.word)
 
     def command(self, bridge: str, name: str, numbers: Mapping[str, object]) -> str:
-        """The command that puts it right."""
+        """The command that corrects it."""
         if self.mend:
             return self.mend.format(bridge=bridge, name=name, **numbers)
         if self.word:
@@ -237,7 +237,7 @@ def _text(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Deviation:
-    """A setting that is otherwise: whose it is, and what was found."""
+    """A deviating setting: whose it is, and what was found."""
 
     setting: Setting
     bridge: str
@@ -265,7 +265,7 @@ class Deviation:
 
     @property
     def detail(self) -> str:
-        """What was found, what is wanted, what comes of it, and what to do."""
+        """What was found, what is wanted, the consequence, and what to do."""
         verb = "are" if self.setting.name == OTHERS else "is"
         should = f", should be {self.setting.default}" if self.setting.default else ""
         by = "dnsteer apply corrects it; or" if self.setting.level is Level.SET else "to change it"
@@ -285,7 +285,7 @@ def _noun(place: Place) -> str:
 
 
 def deviations(seen: Seen, *levels: Level) -> Iterator[Deviation]:
-    """All settings that are otherwise and matter, of these levels."""
+    """Return all deviating settings of these levels that matter."""
     for setting in SETTINGS:
         if setting.level not in levels:
             continue
@@ -295,7 +295,7 @@ def deviations(seen: Seen, *levels: Level) -> Iterator[Deviation]:
 
 
 def _values(setting: Setting, seen: Seen) -> Iterator[tuple[str, str]]:
-    """The values of a setting, each with whose it is."""
+    """Yield the values of a setting with their owners."""
     place, have = setting.place, seen.have
     if place is Place.SWITCH:
         yield "", seen.config.get(setting.name.partition(":")[2], "")
@@ -323,13 +323,13 @@ def _values(setting: Setting, seen: Seen) -> Iterator[tuple[str, str]]:
 
 
 def _others(seen: Seen) -> list[str]:
-    """Ports of the bridge that are nobody's in the spec. Those with our mark are differences of their own."""
+    """Return ports of the bridge that are not in the spec. Those with dnsteer's mark are differences by themselves."""
     wanted = {p.name for p in seen.want.ports} | {seen.have.name}
     return sorted(name for name, now in seen.have.ports.items() if name not in wanted and not now.ours)
 
 
 def put_right(seen: Seen, base: db.Database, ofctl: Callable[..., str]) -> bool:
-    """Set what is dnsteer's to what it should be. Whether there was anything in OVSDB. Raises SwitchError."""
+    """Correct dnsteer's settings. Returns whether any of them is in OVSDB. Raises SwitchError."""
     in_database = []
     for found in deviations(seen, Level.SET):
         if found.setting.word:

@@ -23,7 +23,7 @@ _blocks: list[None] = []  # one for each defer_signals that is under way
 
 @contextmanager
 def defer_signals() -> Iterator[list[int]]:
-    """Let no request to end cut the block short; the first one that came is obeyed after it. Yields those that came."""
+    """Defer requests to end until after the block, then obey the first. Yields those that came."""
     came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield came  # Python handles signals in the main thread only
@@ -53,7 +53,7 @@ def signals_deferred() -> bool:
 
 
 def ends_with_parent(number: signal.Signals, *, ignore_signals: bool = False) -> Callable[[], None]:
-    """For a child between fork and exec: to get the signal when its parent is gone, be it by kill -9.
+    """For a child between fork and exec: get the signal when the parent dies, even by kill -9.
 
     With *ignore_signals* it ignores requests to end: a terminal sends them to children too. The kernel looks at the thread
     that started the child, so start it in one that lasts.

@@ -1,4 +1,4 @@
-"""What is recorded of a switch, as values: applied states, and the record of a bridge. Reading checks; damage is named."""
+"""Values that are recorded of a switch: applied states, and the record of a bridge. Damage is found when read."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _ADVICE = (
 
 
 class DamagedError(SwitchError):
-    """Something that dnsteer recorded does not read as it wrote it. Of a state, *number* is its own, 0 when not known."""
+    """A record is damaged. For a state *number* is its number, 0 if unknown."""
 
     number = 0
 
 
 class BusyError(SwitchError):
-    """Another dnsteer has the lock of the bridge."""
+    """Another dnsteer holds the bridge's lock."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def _unpack(text: str) -> str:
 
 @dataclass(frozen=True)
 class Pending:
-    """What a change is about to make of the switch: a recorded state and an overlay."""
+    """What a pending change leads to: a recorded state and an overlay."""
 
     number: int
     digest: str
@@ -129,7 +129,7 @@ class Pending:
 
     @property
     def marker(self) -> int:
-        """The number in the tables when it is done."""
+        """The marker in the tables when it is done."""
         return marker(self.digest, self.overlay)
 
     def to_json(self) -> str:
@@ -177,7 +177,7 @@ class BridgeRecord:
 
     @property
     def pending(self) -> Pending | None:
-        """The change that was begun and not ended; None when there is none. Raises DamagedError."""
+        """The pending change, or None. Raises DamagedError."""
         text = self.ids.get(PENDING_KEY, "")
         if not text:
             return None
@@ -192,12 +192,12 @@ class BridgeRecord:
 
     @property
     def extended(self) -> bool:
-        """Whether the extension serves VIPs of what is applied."""
+        """Whether the extension serves VIPs of the applied state."""
         return EXTENSION_KEY in self.ids
 
     @property
     def marker(self) -> int:
-        """The number that the tables should carry."""
+        """The marker that the tables should have."""
         return marker(self.digest, self.overlay)
 
     def _damaged(self, key: str, why: str) -> DamagedError:

@@ -1,4 +1,4 @@
-"""What must change for a bridge's tables to be as planned, and what brings tables back."""
+"""The changes that turn a bridge's tables into planned or earlier ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Changes:
         return flows + len(self.add_groups) + len(self.replace_groups) + len(self.remove_groups) + len(self.restore)
 
     def split_for_grace(self) -> tuple[Changes, Changes]:
-        """What can be done at once, and what must wait until the answers under way have passed.
+        """Split into what can be done at once, and what must wait for answers in flight.
 
         A backend that leaves still has queries. With NAT their answers need the flows that lead back, or they are lost.
         """
@@ -40,7 +40,7 @@ class Changes:
         return rest, Changes((), (), later, (), (), ())
 
     def bundle(self) -> list[str]:
-        """The lines of the bundle. Groups come before the flows that use them, and leave after them.
+        """Return the bundle's lines. Groups are added before flows that use them, and removed after.
 
         Flows leave first, so that tables with a limit need no room for both.
         """
@@ -56,7 +56,7 @@ class Changes:
 
 
 def refuse_blocked(flows: Iterable[Flow], have: Tables) -> None:
-    """Raise SwitchError where a flow that is not ours stands exactly where one of ours must go."""
+    """Raise SwitchError if a foreign flow has the table, priority and match of one of dnsteer's."""
     blocked = [have.other[f.key] for f in flows if f.key in have.other]
     if blocked:
         shown = "; ".join(have.line(f) for f in blocked[:3])
@@ -67,7 +67,7 @@ def refuse_blocked(flows: Iterable[Flow], have: Tables) -> None:
 
 
 def changes(lines: Collection[str], groups: Iterable[Group], have: Tables) -> Changes:
-    """What turns *have* into the flows of *lines*, which has each once, and *groups*.
+    """Return the changes that turn *have* into the flows of *lines*, each once, and *groups*.
 
     Raises SwitchError where a flow that is not ours is in the way.
     """
@@ -89,14 +89,14 @@ def changes(lines: Collection[str], groups: Iterable[Group], have: Tables) -> Ch
 
 
 def lost(before: Tables, now: Tables) -> tuple[str, ...]:
-    """Lines of a bundle that bring back what others had in the tables *before*, and what is gone *now*."""
+    """Return bundle lines that restore foreign flows and groups that were there *before* and are gone *now*."""
     groups = [g for n, g in before.other_groups.items() if n not in now.other_groups]
     flows = [f for k, f in before.other.items() if k not in now.other]
     return (*(f"group add {g.text}" for g in groups), *(f"flow add {before.line(f)}" for f in flows))
 
 
 def lines_to_restore(before: Tables, now: Tables) -> list[str]:
-    """Lines of a bundle that make the tables what they were *before*."""
+    """Return bundle lines that make the tables as they were *before*."""
     groups = [g for n, g in before.groups.items() if n not in now.groups]
     were, are = before.all_flows(), now.all_flows()
     flows = [f for k, f in were.items() if are.get(k) != f]

@@ -1,4 +1,4 @@
-"""TLS for switches elsewhere, `ssl:` remotes: our key and certificates, and what a failure means.
+"""TLS for `ssl:` remotes: dnsteer's key and certificates, and the meaning of failures.
 
 Imported only where such a remote is used, since Python's ssl takes its time to load.
 """
@@ -84,13 +84,13 @@ _current: Tls | None = None
 
 
 def use(tls: Tls | None) -> None:
-    """Use these files for all ssl: remotes of this process from now on; None: for none."""
+    """Use these files for all ssl: remotes of this process from now on; None for no TLS."""
     global _current
     _current = tls
 
 
 def current() -> Tls | None:
-    """What was given to use()."""
+    """Return what was given to use()."""
     return _current
 
 
@@ -117,15 +117,15 @@ def require(name: str) -> Tls:
 
 
 class _Stream(SSLStream):  # type: ignore[misc]
-    """The ovs library's, with two defects mended."""
+    """The ovs library's stream, with two defects fixed."""
 
     def close(self) -> None:
-        """Not without ending TLS first."""
+        """End TLS, then close."""
         tls_shutdown(self.socket)
         super().close()
 
     def wait(self, poller: Any, wait: int) -> None:
-        """Do not wait for the network while something is here already, decrypted, but not read yet."""
+        """Do not wait for the network while decrypted data is unread."""
         if wait == Stream.W_RECV and self.socket.pending():
             poller.immediate_wake()
         else:
@@ -142,7 +142,7 @@ def set_up_ovs_library(name: str) -> None:
 
 
 def connect(address: tuple[str, int], name: str, timeout: float) -> ssl.SSLSocket:
-    """Connect and shake hands, in *timeout* seconds together.
+    """Connect and do the handshake within *timeout* seconds.
 
     Raises SwitchError or UnavailableError about files and TLS, and OSError, TimeoutError too, from the connection below.
     """
@@ -160,7 +160,7 @@ def connect(address: tuple[str, int], name: str, timeout: float) -> ssl.SSLSocke
 
 
 def tls_shutdown(sock: socket.socket) -> None:
-    """End TLS before the connection is closed, without waiting: servers log a warning where that is left out."""
+    """Send close_notify before closing, without waiting: servers log a warning without it."""
     if isinstance(sock, ssl.SSLSocket):
         with suppress(OSError, ValueError):
             sock.settimeout(0)
@@ -168,7 +168,7 @@ def tls_shutdown(sock: socket.socket) -> None:
 
 
 def last_word(sock: socket.socket, err: OSError) -> OSError:
-    """Why the server ended the connection, if it said so. A request that could not be sent fails before that is read."""
+    """Return the server's TLS alert, if any. A request that cannot be sent fails before the alert is read."""
     try:
         sock.settimeout(_LAST_WORD)
         sock.recv(1)
@@ -219,7 +219,7 @@ def _read_certificates(context: ssl.SSLContext, file: Path, option: str, wanted:
 
 
 def _plain(said: OSError | str) -> str:
-    """OpenSSL's reason alone, in words."""
+    """Return OpenSSL's reason alone, in words."""
     if isinstance(said, OSError):
         return _PYTHON_EXTRA.sub("", str(said.strerror or said))
     m = _OPENSSL_ERROR.search(said) or _IN_BRACKETS.search(said)

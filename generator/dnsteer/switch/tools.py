@@ -35,7 +35,7 @@ class UnwrittenError(SwitchError):
 
 
 def reworded(err: SwitchError, text: str) -> SwitchError:
-    """The error with another text, of the kind that tells what may be done about it."""
+    """Return the error with another text and the same type."""
     for kind in (UnavailableError, UnwrittenError):
         if isinstance(err, kind):
             return kind(text)
@@ -43,7 +43,7 @@ def reworded(err: SwitchError, text: str) -> SwitchError:
 
 
 class TimedOutError(UnavailableError):
-    """Open vSwitch took too long: a program that was killed then, or a daemon that is stuck or gets no time."""
+    """Open vSwitch took too long: a program that was killed, or a daemon that hangs or gets no CPU time."""
 
 
 class CommandError(SwitchError):
@@ -76,7 +76,7 @@ def schema_file() -> Path:
 
 
 class Running:
-    """A program that runs, with all of *stdin* or nothing. It ends with its context, and when we do.
+    """A running program, which gets all of *stdin* or nothing. It ends with its context and with this process.
 
     *timeout* is how long it may take, in seconds from its start.
     """
@@ -118,7 +118,7 @@ class Running:
             self._process.stderr.close()
 
     def result(self) -> str:
-        """Wait for the end: what it printed. Raises CommandError with its message when it failed, and TimedOutError."""
+        """Wait for the end and return what it printed. Raises CommandError with its message, or TimedOutError."""
         try:
             _, said = self._process.communicate(timeout=max(0, self._deadline - time.monotonic()))
         except subprocess.TimeoutExpired as err:
@@ -134,7 +134,7 @@ class Running:
 def run(
     args: Sequence[str], *, env: Mapping[str, str] | None = None, stdin: str | None = None, timeout: float = 60
 ) -> str:
-    """Run a program and return what it printed. It gets all of *stdin* or nothing, and ends when we do.
+    """Run a program and return what it printed. It gets all of *stdin* or nothing, and ends with this process.
 
     Raises CommandError with its message when it fails, and TimedOutError when it takes too long.
     """
@@ -152,7 +152,7 @@ def ovs_version() -> str:
 
 
 def openflow_target(remote: str, bridge: str, override: str | None = None) -> str:
-    """Where the bridge's OpenFlow management socket is: beside the OVSDB socket, or as told."""
+    """Return the bridge's OpenFlow management socket: next to the OVSDB socket, or as given."""
     if override:
         return override
     kind, _, where = remote.partition(":")

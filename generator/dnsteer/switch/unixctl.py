@@ -10,7 +10,7 @@ from dnsteer.switch.tools import SwitchError, UnavailableError
 
 
 def control_socket(remote: str, override: str | None = None) -> Path:
-    """The control socket of the ovs-vswitchd beside the OVSDB at *remote*, or as told.
+    """Return the control socket of the ovs-vswitchd that uses the OVSDB at *remote*, or the given one.
 
     Raises SwitchError where the database is on another machine, UnavailableError when no such socket is found.
     """
@@ -52,7 +52,7 @@ class Unixctl:
         self._rpc.close()
 
     def run(self, command: str, *args: str) -> str:
-        """What a command answers. Raises SwitchError with the switch's message."""
+        """Run a command and return its output. Raises SwitchError with the switch's message."""
         try:
             return str(self._rpc.call(command, list(args), self.timeout) or "")
         except UnavailableError:
