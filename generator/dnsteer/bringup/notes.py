@@ -1,4 +1,4 @@
-"""What the operator should know: what the spec leaves to the machine, what cannot work, what needs other hands."""
+"""Notes for the operator: what the spec leaves to the machine, what cannot work, what must be done by hand."""
 
 from __future__ import annotations
 

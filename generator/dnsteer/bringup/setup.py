@@ -1,4 +1,4 @@
-"""All that bring-up wants for a spec, as one value: the templates render it, and the check of a machine compares with it."""
+"""All that bring-up sets up for a spec, as one value: templates render it, the check compares with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Addresses and servers that stand in each other's way."""
+"""Conflicts between addresses and between servers."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class _Seen:
 
 
 def _same_backend(scope: Scope, name: str, pool: Pool, direct: bool) -> Iterator[Finding]:
-    """Two backends of a pool that are one. One finding for a pair, whatever they share."""
+    """Report two backends of a pool that are the same server, once per pair."""
     seen = _Seen()
     for i, backend in enumerate(pool.backends):
         path: Path = ("pools", name, "backends", i)
@@ -110,7 +110,7 @@ def _same_backend(scope: Scope, name: str, pool: Pool, direct: bool) -> Iterator
 
 
 def _traits(backend: Backend, direct: bool) -> list[tuple[str, object, str]]:
-    """What tells a backend from the others of its pool: kind, value, and the words for it."""
+    """Return what identifies a backend in its pool: kind, value, and a description."""
     traits: list[tuple[str, object, str]] = [("name", backend.name, f'name "{backend.name}"')]
     for family in FAMILIES:
         address = derived.address_of(backend, family)

@@ -1,4 +1,4 @@
-"""From a file to a spec that can work, or to all of what is wrong with it."""
+"""From a file to a valid spec, or to all its errors."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def check_document(doc: Document) -> Loaded:
 
 
 def check_slots(loaded: Loaded, slots: Mapping[str, int]) -> Loaded:
-    """The same with other numbers of slots, by pool. Raises SpecError when it does not work with these."""
+    """Check a spec again with other numbers of slots by pool. Raises SpecError if it is invalid with these."""
     spec = with_slots(loaded.spec, slots)
     _refuse(Scope(spec, loaded.document), _BY_SLOTS)
     return Loaded(spec, loaded.document, loaded.warnings, slots)

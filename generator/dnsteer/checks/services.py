@@ -20,7 +20,7 @@ def check_services(scope: Scope) -> Iterator[Finding]:
 
 
 def _limits(scope: Scope) -> Iterator[Finding]:
-    """What is too much for a switch, and for looking at each of it."""
+    """Limits of what a switch, and the check of each slot, can take."""
     vips = scope.spec.vips.values()
     count, most = sum(sum(1 for _ in derived.endpoints(v)) * len(v.addresses) for v in vips), derived.MAX_SERVICES
     if count > most:

@@ -1,4 +1,4 @@
-"""What is allowed but probably not meant."""
+"""Warnings: what is allowed but probably a mistake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of slots that pools have on a switch already, for a spec that names none.
+"""The numbers of slots that pools keep from the applied state, if the spec names none.
 
 Another number moves most clients of a pool. So a pool keeps the number that it was applied with, also when a newer dnsteer
 gives new pools another one, until its spec names a number.
@@ -16,7 +16,7 @@ from dnsteer.spec.model.spec import Selection, Spec
 
 
 def kept_slots(spec: Spec, applied: Sequence[Membership]) -> dict[str, int]:
-    """Of pools that name no slots: those that keep a number of slots other than a new pool would get, and the number."""
+    """Return the number of slots by pool that names none and keeps a number other than the default."""
     known = {m.pool: m for m in applied}
     most = derived.FLAVOR_LIMITS[spec.switch.flavor].max_dp_hash_slots
     out = {}
@@ -31,18 +31,18 @@ def kept_slots(spec: Spec, applied: Sequence[Membership]) -> dict[str, int]:
 
 
 def keep_slots(loaded: Loaded, applied: Sequence[Membership]) -> Loaded:
-    """The spec with the numbers of slots that its pools keep. Raises SpecError when it does not work with these."""
+    """Return the spec with the numbers of slots that its pools keep. Raises SpecError if it is invalid with these."""
     kept = kept_slots(loaded.spec, applied)
     return check_slots(loaded, kept) if kept else loaded
 
 
 def keep_slots_of(spec: Spec, applied: Sequence[Membership]) -> Spec:
-    """The same for a spec that is only compared."""
+    """The same for a spec that is only compared, without checks."""
     return with_slots(spec, kept_slots(spec, applied))
 
 
 def notes(spec: Spec, applied: Sequence[Membership]) -> list[str]:
-    """In words, which pools of *spec*, as its file has it, keep a number of slots."""
+    """Return sentences about pools of *spec* that keep their number of slots."""
     return [
         f"pool {name} keeps its {number} slots, where a new pool gets {derived.slot_count(spec, spec.pools[name])}: "
         f"to keep them anywhere, or to have others, name them (slots: {number})"

@@ -1,4 +1,4 @@
-"""What OVSDB must hold for a plan: the bridge and its ports, as one value that scripts and apply both use."""
+"""The bridge and ports that OVSDB must have for a plan, as one value that scripts and apply both use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DATAPATH_TYPE = {
 
 @dataclass(frozen=True)
 class WantedPort:
-    """An interface as it must be."""
+    """A wanted interface."""
 
     name: str
     title: str
@@ -30,7 +30,7 @@ class WantedPort:
 
 @dataclass(frozen=True)
 class WantedBridge:
-    """The bridge as it must be."""
+    """A wanted bridge."""
 
     name: str
     datapath_type: str

@@ -45,7 +45,7 @@ def build_plan(loaded: Loaded, overlay: Overlay = NO_OVERLAY) -> Plan:
 
 
 def _forward_rows(ctx: Context) -> Iterator[ForwardRow]:
-    """Of every backend, also without a slot: a later change of slots is then a change of slots alone."""
+    """Yield forward rows of every backend, also without a slot, so that later moves change slots only."""
     for slots in ctx.pools.values():
         ways = [(to, mode) for to, mode in slots.ways if to != ANY and not MODES[mode].uses_extension(slots.pool)]
         for index in range(len(slots.pool.backends)):
@@ -54,7 +54,7 @@ def _forward_rows(ctx: Context) -> Iterator[ForwardRow]:
 
 
 def _return_rows(ctx: Context) -> Iterator[object]:
-    """Of every address of every VIP. Without gateways no answer comes in."""
+    """Yield return rows of every VIP address; none without gateways, as no answer arrives then."""
     if ctx.spec.switch.gateways:
         for name, vip in ctx.spec.vips.items():
             for address in vip.addresses:

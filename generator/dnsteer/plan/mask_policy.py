@@ -1,4 +1,4 @@
-"""What packets that are dropped have looked at, so that all packets of a kind make the same mask.
+"""Which fields dropped packets must unwildcard, so that all packets of a kind have the same mask.
 
 Open vSwitch's classifier looks at as few bits as tell that a flow does not match: of an address just missed at bit 20, the
 first 20 bits. So a list of flows with "everything else" below it makes a mask for each prefix length, and fields multiply.
@@ -64,7 +64,7 @@ class MaskPolicy:
 
     @cached_property
     def port_bits(self) -> int:
-        """Bits of the destination port that are looked at before the address; 0: none."""
+        """Bits of the destination port that are matched before the address; 0 for none."""
         # Of 16 masks NAT leaves room for one more only where queries are of few sorts: each has one in each family, and more
         # come with the hash and with translated answers.
         sorts = {(s.family, _sort(s)) for s in self._plan.rows.of(ServiceRow)}
@@ -73,7 +73,7 @@ class MaskPolicy:
 
     @cached_property
     def source_set(self) -> bool:
-        """Whether queries that leave by an uplink show all of their source MAC, because it is written."""
+        """Whether queries that leave by an uplink have the source MAC in their mask, because it is rewritten."""
         return any(e.path == QUERY and e.set_source for e in self._plan.rows.of(EgressRow))
 
     @cached_property
@@ -86,12 +86,12 @@ class MaskPolicy:
 
     @cached_property
     def translates(self) -> bool:
-        """Whether the extension translates answers: then those over IPv6 are told apart by their destination."""
+        """Whether the extension translates answers; IPv6 answers are then matched by destination."""
         return bool(self._plan.rows.of(TranslatedRow))
 
     @cached_property
     def translated_fragments(self) -> tuple[str, ...]:
-        """Backends whose fragments go out by NAT, but for those to translated clients."""
+        """Backends whose fragments are rewritten by NAT, other than those to translated clients."""
         rows = self._plan.rows.of(TranslatedRow)
         restored = {row.backend for row in self._plan.rows.of(FragmentRow) if row.family == "ipv6"}
         return tuple(dict.fromkeys(row.backend for row in rows if row.backend in restored))
@@ -111,7 +111,7 @@ class MaskPolicy:
         )
 
     def _shared(self, family: Family) -> tuple[int, bool]:
-        """The mask of queries that what is dropped shares: the bits of the slot, and whether the source MAC is in it.
+        """Return the query mask that dropped packets share: the slot's bits, and whether it has the source MAC.
 
         The widest is that of hashed queries, whose source MAC is written later; then that of those for the extension.
         """
@@ -122,5 +122,5 @@ class MaskPolicy:
 
 
 def _sort(service: ServiceRow) -> str:
-    """How a service's queries are told apart further on, and so what they look at."""
+    """Return how a service's queries are matched later in the pipeline, which determines their mask."""
     return "extended" if service.extended else "slots" if service.slot_bits else "hashed"

@@ -1,4 +1,4 @@
-"""The plan: what the bridge's tables must hold, as rows, which templates spell as flows."""
+"""The plan: the content of the bridge's tables as rows, which templates render as flows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Plan:
         )
 
     def subject(self, key: int) -> Subject | None:
-        """The subject of a cookie; None when nothing of the spec has it."""
+        """Return the subject of a cookie, or None."""
         found = self.state if key == self.state.cookie else self.subjects.get(key)
         if found is None and key >> OBJECT_BITS == cookie(Category.SLOT, 0) >> OBJECT_BITS:
             pool, slot = key >> 16 & 0xFFFFFF, key & 0xFFFF

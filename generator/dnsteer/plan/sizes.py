@@ -1,4 +1,4 @@
-"""How much hardware a plan takes: what bring-up sizes tables and connection tracking by. Counted from the plan's rows."""
+"""The hardware that a plan needs, counted from its rows: bring-up sizes tables and connection tracking by it."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def sizes_of(spec: Spec, plan: Plan) -> Sizes:
 
 
 def _through(part: Extension, at: Mapping[str, Backend], uplinks: int) -> Counter[tuple[str, Family]]:
-    """Flows of answers to the extension, and of what it gives back: by MAC address and protocol, which they look at."""
+    """Count the flows to and from the extension, by the MAC address and protocol that they match."""
     found: Counter[tuple[str, Family]] = Counter()
     for row in part.translated:
         found["answers to translate", "ipv6"] += 1 if at[row.backend].port else uplinks

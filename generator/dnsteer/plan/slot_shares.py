@@ -1,4 +1,4 @@
-"""Which backend each slot of a pool names, and whether that is a fair image of the weights."""
+"""Which backend each slot of a pool names, and how far the shares deviate from the weights."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SHARE_TOLERANCE = Fraction(10, 100)
 
 
 def used_weights(spec: Spec) -> dict[str, list[dict[str, int]]]:
-    """The weights that decide about each pool's slots, by pool: once for each set of backends that VIPs reach.
+    """Return the weights that determine each pool's slots, for each set of backends that VIPs reach.
 
     Pools that no VIP uses, and sets in which nobody has a weight, are left out.
     """
@@ -51,12 +51,12 @@ def used_weights(spec: Spec) -> dict[str, list[dict[str, int]]]:
 
 
 def worst_of(sets: Sequence[Mapping[str, int]], slots: int) -> tuple[str, Fraction]:
-    """The backend whose share of *slots* slots is furthest from its weight's, in whichever set, and by which part of it."""
+    """Return the backend whose share of the slots deviates most from its weight, and the relative deviation."""
     return max((worst_share(weights, slots) for weights in sets), key=lambda found: abs(found[1]))
 
 
 def uneven(loaded: Loaded) -> Iterator[Finding]:
-    """Pools with too few slots for their weights: the backend whose share is furthest off, one finding a pool."""
+    """Yield a finding for each pool with too few slots for its weights, naming the backend that deviates most."""
     for name, sets in used_weights(loaded.spec).items():
         pool = loaded.spec.pools[name]
         slots = derived.slot_count(loaded.spec, pool)
@@ -72,7 +72,7 @@ def uneven(loaded: Loaded) -> Iterator[Finding]:
 
 
 def _more_slots(sets: Sequence[Mapping[str, int]], slots: int, most: int) -> str:
-    """What to do about uneven shares of a pool, given by its *sets* of weights: how many slots mend them."""
+    """Return the hint for uneven shares: the number of slots that would be enough for the *sets* of weights."""
     nearest, left = 0, Fraction(0)
     for size in (1 << n for n in range(slots.bit_length(), most.bit_length())):
         error = abs(worst_of(sets, size)[1])

@@ -1,4 +1,4 @@
-"""How the extension of a switch stands, and what its counters count."""
+"""The state and the counters of a switch's extension."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ExtensionView:
 
     @property
     def ok(self) -> bool:
-        """Whether it does what it should, as far as it says."""
+        """Whether it works as recorded, by its own account."""
         return self.state == "running" and not self.faults
 
     @property
@@ -77,7 +77,7 @@ class ExtensionView:
 
 
 def view_extension(switch: TargetSwitch, spec: Spec) -> ExtensionView:
-    """How it stands now."""
+    """Return its current state."""
     program = program_for(switch, spec, _PATIENCE)
     try:
         answer = program.status()
@@ -92,7 +92,7 @@ def why(err: SwitchError | PermissionError) -> str:
 
 
 def take(switch: TargetSwitch, spec: Spec, members: Iterable[Membership]) -> tuple[Sample, dict[str, Any]]:
-    """Its counters now, as those of flows, and what it dropped. Nothing when it cannot be asked: a look says so."""
+    """Return its counters in the form of flow counters, and its drops; nothing if it cannot be reached."""
     try:
         answer = program_for(switch, spec, _PATIENCE).counters()
         found = dict(_counts(answer, spec, {m.title: m for m in members}, time.monotonic()))

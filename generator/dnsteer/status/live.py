@@ -1,4 +1,4 @@
-"""What a running switch does by its record: the applied spec, its maintenance, and whether its tables are those."""
+"""A running switch by its record: the applied spec, its maintenance, and whether the tables match."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Live:
 
 
 def read_live(switch: TargetSwitch, bridge: str | None) -> Live:
-    """Read the record of the bridge, or of the only one there is; of a change that was cut off, the side the tables are on.
+    """Read the record of the bridge, or of the only one; of a pending change, the side that the tables are on.
 
     Raises SwitchError when no state is recorded or the record is damaged, UnavailableError when the switch cannot be
     reached. Changes nothing.

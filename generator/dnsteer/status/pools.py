@@ -1,4 +1,4 @@
-"""The pools of a switch: the state, slots and rates of their backends, by the record and the counters."""
+"""The pools of a switch: state, slots and rates of their backends, from the record and the counters."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class PoolView:
 
     @property
     def rate(self) -> Rate:
-        """That of its backends together."""
+        """The rate of its backends together."""
         return total(b.rate for b in self.backends)
 
     def as_json(self) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def _pool(pool: Membership, overlay: Overlay | None, rates: Rates, now: datetime
 
 
 def _state(member: Member, maintenance: Iterable[Maintenance]) -> tuple[Word, float, Maintenance | None]:
-    """The state in a word, how far it is drained, and the maintenance that it is from: down outdoes drained."""
+    """Return the state, the drained part, and the maintenance entry behind it; down takes precedence over drained."""
     mine = {a.kind: a for a in maintenance if a.backend == member.name}
     drain = mine.get("drain")
     drained = drain.gone / DRAINED if drain else 0.0

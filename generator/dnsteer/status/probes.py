@@ -1,4 +1,4 @@
-"""What to ask so that every backend of a running switch answers: through each address and service of its VIPs, or itself.
+"""Queries that make every backend of a running switch answer: by each VIP address and service, or directly.
 
 A pool that selects by the client's source port is asked from ports of each backend's slots. Where another hash, or chance,
 selects, nobody can say who will answer: such a service is asked as often as it has backends.
@@ -138,7 +138,7 @@ def _membership(spec: Spec, vip: Vip, address: Address, memberships: Sequence[Me
 
 
 def _transport(endpoint: Endpoint, skip: Collection[tuple[str, int]], where: str, unasked: list[str]) -> str:
-    """How a service is asked. Empty, and said in *unasked*, where it is not."""
+    """Return how a service is asked; empty, with a sentence in *unasked*, if it is not."""
     kind = derived.spoken(endpoint)
     if (endpoint.protocol.value, endpoint.port) in skip:
         unasked.append(f"{where}: left out by --skip")

@@ -10,7 +10,7 @@ from dnsteer.status.counters import Count, Key, Sample
 
 @dataclass(frozen=True)
 class Rate:
-    """Packets and queries per second; None where it cannot be told. Packets of UDP services count as queries."""
+    """Packets and queries per second; None if unknown. Packets of UDP services count as queries."""
 
     packets: float | None = None
     queries: float | None = None
@@ -27,7 +27,7 @@ _SURELY = 0.9
 
 @dataclass(frozen=True)
 class Rates:
-    """Packets per second of what the counters count; None where it cannot be told. *seconds* apart were the samples."""
+    """Packets per second by counter; None if unknown. The samples were *seconds* apart."""
 
     by_key: Mapping[Key, float | None] = field(default_factory=dict)
     seconds: float | None = None
@@ -56,7 +56,7 @@ def between(before: Sample, after: Sample) -> Rates:
 
 
 def _rate(before: Count, after: Count) -> float | None:
-    """None where the flow was loaded anew between the samples: its counter began again."""
+    """None if the flow was loaded again between the samples, which resets its counter."""
     passed, packets = after.age - before.age, after.packets - before.packets
     return packets / passed if passed > 0 and packets >= 0 else None
 

@@ -1,4 +1,4 @@
-"""What the record of a switch says, as far as it can be read: damage is named and does not hide the rest."""
+"""The record of a switch as far as it can be read; damage is named and does not hide the rest."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Reading:
 
     @property
     def same_as(self) -> object:
-        """Equal for readings between which nothing was changed."""
+        """A value that is equal for readings between which nothing changed."""
         return self.record.uuid, self.record.ids
 
     @property
     def marker(self) -> int | None:
-        """The number that the tables should carry; None when that cannot be told."""
+        """The marker that the tables should have; None if unknown."""
         return None if self.overlay is None else self.record.marker
 
 

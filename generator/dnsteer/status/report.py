@@ -1,4 +1,4 @@
-"""The status of a switch: what its record says, whether the tables are that, and what its counters count."""
+"""The status of a switch: its record, whether the tables match it, and its counters."""
 
 from __future__ import annotations
 
@@ -57,19 +57,19 @@ class Status:
 
     @property
     def different(self) -> bool:
-        """Whether the switch is not what its record says."""
+        """Whether the switch differs from its record."""
         astray = self.carried not in (None, "recorded")
         strange = self.extension is not None and not self.extension.ok
         return bool(self.drift_count) or self.reading.cut_off or astray or strange or self.reading.record.waits
 
     @property
     def ok(self) -> bool:
-        """Whether all is as it should be."""
+        """Whether nothing is wrong."""
         return not (self.unreachable or self.errors or self.different)
 
     @property
     def interrupted(self) -> str:
-        """A change that was cut off, in words; empty when there is none."""
+        """The pending change in words; empty if there is none."""
         if not self.reading.cut_off:
             return ""
         pending, record = self.reading.pending, self.reading.record
@@ -120,7 +120,7 @@ class Status:
 
 
 class Observer:
-    """Looks at a switch once or again and again. The rates are those since the look before, or over *interval* seconds.
+    """Observes a switch once or repeatedly. Rates are since the last observation, or over *interval* seconds.
 
     *check* is whether to look for drift: each time something was changed, and else now and then, since that takes longer.
     Without *rates* a look takes no time for them.
@@ -147,7 +147,7 @@ class Observer:
         self._dropped: dict[str, Any] = {}
 
     def observe(self) -> Status:
-        """How it stands now. Raises SwitchError when there is nothing to show, UnavailableError when OVSDB is away."""
+        """Return the current status. Raises SwitchError if there is nothing to show, UnavailableError without OVSDB."""
         reading = read_record(self.switch.remote, self.bridge, self.switch.timeout)
         rates, carried, unreachable, errors = Rates(), None, "", list[str]()
         try:
@@ -206,7 +206,7 @@ class Observer:
         return between(before, self._sample[1])
 
     def _prepare(self, reading: Reading, errors: list[str]) -> None:
-        """Load the spec that was applied, and look for drift where it is time to."""
+        """Load the applied spec, and look for drift if it is time to."""
         loaded = self._load(reading)
         if not self.check or loaded is None or reading.overlay is None:
             return
@@ -235,7 +235,7 @@ class Observer:
         self._drift = reading.same_as, again, [d for d in found if d.kind not in told]
 
     def _load(self, reading: Reading) -> Loaded | None:
-        """The spec that was applied. None when there is none, or none that this version takes."""
+        """Return the applied spec; None if there is none that this version accepts."""
         state = reading.state
         if state is None:
             return None

@@ -118,7 +118,7 @@ def _drift(
 
 
 def _settings(loaded: Loaded, seen: Seen, ignore_foreign: bool) -> Iterator[Drift]:
-    """Settings that are otherwise: first the differences, then what there is to warn of."""
+    """Return deviating settings: the differences first, then the warnings."""
     for d in [*deviations(seen, Level.SET, Level.NAMED), *deviations(seen, Level.WARNED)]:
         if d.setting.name == OTHERS and ignore_foreign:
             continue
@@ -191,7 +191,7 @@ def _flow_drift(plan: Plan, todo: Changes, have: Tables) -> Iterator[Drift]:
 
 
 def _program_drift(loaded: Loaded, plan: Plan, given: str | None, timeout: float) -> Iterator[Drift]:
-    """What the extension does otherwise, by VIP. An extension that cannot be reached is a difference too."""
+    """Return how the extension's program differs, by VIP. An extension that cannot be reached is a difference."""
     from dnsteer.extension import handover  # here, since most switches do without
     from dnsteer.extension.client import Program, socket_path
 

@@ -1,4 +1,4 @@
-"""How the VIPs of a spec do: the rates of their services and of their addresses."""
+"""The VIPs of a spec with the rates of their services and addresses."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class AddressView:
 
 @dataclass(frozen=True)
 class VipView:
-    """A VIP, its addresses, its services, and where it leads."""
+    """A VIP, its addresses, its services and its pool."""
 
     name: str
     addresses: tuple[AddressView, ...]

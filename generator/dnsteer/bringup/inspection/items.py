@@ -23,7 +23,7 @@ _INSTALL = {"wants": "WantedBy", "requires": "RequiredBy"}
 
 
 def inspect(machine: Machine, setup: Setup, remote: str) -> list[Item]:
-    """Look at all of it. *remote* is the machine's OVSDB."""
+    """Inspect the machine. *remote* is its OVSDB."""
     return [
         *memory(machine, setup, _running(machine, remote)),
         *hardware(machine, setup),

@@ -1,4 +1,4 @@
-"""What is looked at: files below a root, and what programs print. Both can be recorded ones."""
+"""What is inspected: files below a root, and the output of programs. Both can be recorded ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TIMEOUT = 10.0
 
 @dataclass(frozen=True)
 class Item:
-    """One thing that was looked at: what it is, whether it is there, what was found, and what to do about it."""
+    """An inspected item: what it is, whether it is there, what was found, and what to do about it."""
 
     name: str
     state: ItemState

@@ -1,4 +1,4 @@
-"""What the extension's program holds in hardware: its pipes, their entries, and the way of a packet through them.
+"""The hardware resources of the extension's program: its pipes, their entries, and a packet's path through them.
 
 Counted from the plan as datapath_ext/src does it (its README draws the pipes). An entry is one rule that the program asks
 for; how many rules of hardware the library makes of it is not published.
@@ -24,7 +24,7 @@ _REWRITES_OF_ANSWERS = 2
 
 @dataclass(frozen=True)
 class Passage:
-    """What packets of a service meet between the two ports: names of *pipes* one after the other, rewritten header fields.
+    """A packet's path between the two ports: names of *pipes* in order, and rewritten header fields.
 
     *entries* are those of the service alone, and of the selector that it may share. *grows* is by how many bytes packets
     become longer, the mean over the slots; *most* the greatest.
@@ -68,7 +68,7 @@ def selector_name(service: ExtendedService) -> str:
 
 
 def queries_through(extension: Extension, service: ExtendedService) -> Passage:
-    """What a service's queries meet; the longest way, where backends differ."""
+    """Return the path of a service's queries, the longest if backends differ."""
     mode, targets = BY_PROGRAM[service.forward], [extension.targets[name] for name in service.slots]
     way = ("classifier", selector_name(service), f"slots-{service.forward}", *mode.stages({t.family for t in targets}))
     if not mode.tunnels and any(BY_PROGRAM[s.forward].tunnels and s.slots for s in extension.services):
@@ -79,14 +79,14 @@ def queries_through(extension: Extension, service: ExtendedService) -> Passage:
 
 
 def answers_through(service: ExtendedService) -> Passage:
-    """What answers to translate meet."""
+    """Return the path of answers that are translated."""
     way = ("classifier", "to-ipv4", "answers")
     own = len(set(service.slots)) + 1
     return Passage(way, _REWRITES_OF_ANSWERS, own, IPV4_HEADER - IPV6_HEADER, IPV4_HEADER - IPV6_HEADER)
 
 
 def _selector(service: ExtendedService) -> tuple[object, ...]:
-    """What services have in common that share a selector (datapath_ext/src/selector.c)."""
+    """Return the key by which services share a selector (datapath_ext/src/selector.c)."""
     fields, family, protocol = frozenset(service.hash_fields), "", ""
     if service.select == "slots":
         protocol = service.protocol

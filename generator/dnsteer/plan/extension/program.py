@@ -1,4 +1,4 @@
-"""The extension's part of a plan: what Open vSwitch sends it and takes back, and what its program does between."""
+"""The extension's part of a plan: what Open vSwitch exchanges with it, and what its program does."""
 
 from __future__ import annotations
 
