@@ -98,7 +98,7 @@ class Mode(ABC):
         return service.family, PROTOCOL_NUMBERS[service.protocol]
 
     def added_bytes(self, target: Target) -> int:
-        """Return by how many bytes the extension mtu_excess queries to a target."""
+        """Return by how many bytes the extension lengthens queries to a target."""
         return 0
 
     def check(self, scope: Scope, vips: Sequence[NamedVip]) -> Iterator[Finding]:
