@@ -190,7 +190,7 @@ def test_random_changes(seed: int, crossing: tuple[Crossing, Relay], monkeypatch
     """From any spec to any other."""
     draw = random.Random(f"changes {seed}")
     old, new = drawn(draw), drawn(draw)
-    while program_diff.both(program_for(old), program_for(new)).left_out:  # what leaves then leaves a moment earlier
+    while program_diff.combine(program_for(old), program_for(new)).left_out:  # what leaves then leaves a moment earlier
         new = drawn(draw)
     change(*crossing, old, new, monkeypatch)
 
@@ -198,7 +198,9 @@ def test_random_changes(seed: int, crossing: tuple[Crossing, Relay], monkeypatch
 MISTAKES: dict[str, tuple[str, str, Callable[[pytest.MonkeyPatch], None]]] = {
     "the new program at once": (
         "base", "tunnel to none",
-        lambda patch: patch.setattr(program_diff, "both", lambda old, new, unserved: program_diff.Both(new, ())),
+        lambda patch: patch.setattr(
+            program_diff, "combine", lambda old, new, unserved: program_diff.CombinedProgram(new, ())
+        ),
     ),
     "nothing sent early": (
         "base", "backend behind another port",

@@ -65,8 +65,8 @@ def test_every_packet_is_counted_once(switch: Switch) -> None:
     for address in ("198.51.100.53", "198.51.100.54"):
         for _ in range(5):
             insert_by_start(switch, address, udp=40, tcp=20)
-    ways = {m.name: [counters.Way(direct.number, m.number, p) for p in ("udp", "tcp")] for m in direct.members}
-    pool = [counters.Way(hashed.number, m.number, p) for m in hashed.members for p in ("udp", "tcp")]
+    ways = {m.name: [counters.BackendKey(direct.number, m.number, p) for p in ("udp", "tcp")] for m in direct.members}
+    pool = [counters.BackendKey(hashed.number, m.number, p) for m in hashed.members for p in ("udp", "tcp")]
     sample = dict(before)
 
     def counted(keys: list[counters.Key]) -> list[int]:

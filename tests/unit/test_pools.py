@@ -8,7 +8,7 @@ import pytest
 
 from dnsteer.slots.maintenance import Kind, Maintenance, Overlay
 from dnsteer.slots.membership import Member, Membership
-from dnsteer.status.counters import Way
+from dnsteer.status.counters import BackendKey
 from dnsteer.status.pools import BackendView, view_pools
 from dnsteer.status.rates import Rate, Rates
 
@@ -62,7 +62,7 @@ def test_down_outdoes_drained_and_either_may_be_overdue() -> None:
 
 
 def test_without_a_readable_overlay_only_what_is_certain_is_said() -> None:
-    rates = Rates({Way(7, 1, "udp"): 3.0, Way(7, 1, "tcp"): 1.0})
+    rates = Rates({BackendKey(7, 1, "udp"): 3.0, BackendKey(7, 1, "tcp"): 1.0})
     (found,) = view_pools([pool(A, C)], None, rates, NOW)
     assert [(b.state, b.slots, b.own) for b in found.backends] == [("unknown", None, 32), ("down", None, 32)]
     assert (found.backends[0].rate, found.backends[1].rate) == (Rate(4.0, 3.0), Rate())

@@ -47,12 +47,12 @@ def test_order_spelling_and_origin_make_no_other_program() -> None:
 
 
 def test_both_is_the_new_one_with_what_only_the_old_one_serves() -> None:
-    both = program_diff.both(ONE, TWO)
+    both = program_diff.combine(ONE, TWO)
     assert [v["name"] for v in both.program["vips"]] == ["two", "one"]
     assert both.program["backends"] == [PLAIN, A, B]
     assert both.program["tunnel"] == TUNNEL
-    assert program_diff.same(program_diff.both(ONE, ONE).program, ONE)
-    assert program_diff.both(ONE, TWO, unserved={("198.51.100.1", "udp", 53)}).program == TWO
+    assert program_diff.same(program_diff.combine(ONE, ONE).program, ONE)
+    assert program_diff.combine(ONE, TWO, unserved={("198.51.100.1", "udp", 53)}).program == TWO
 
 
 def test_backends_that_changed_their_place() -> None:
@@ -60,11 +60,13 @@ def test_backends_that_changed_their_place() -> None:
     moved = {**A, "mac": "02:00:00:00:00:1a"}
     renamed = {**B, "name": "p/bb/192.0.2.2"}
     new = program(vip("three", "198.51.100.3", moved, renamed), backends=(moved, renamed))
-    both = program_diff.both(ONE, new).program
+    both = program_diff.combine(ONE, new).program
     assert both["backends"] == [moved, renamed]
     assert both["vips"][1]["slots"] == [moved["name"], renamed["name"]]
     other = {**PLAIN, "mac": "02:00:00:00:00:1c"}
-    both = program_diff.both(TWO, program(vip("four", "198.51.100.4", other, forward="l2"), backends=(other,))).program
+    both = program_diff.combine(
+        TWO, program(vip("four", "198.51.100.4", other, forward="l2"), backends=(other,))
+    ).program
     assert both["backends"] == [other, {**PLAIN, "name": "q/c~0"}]
     assert both["vips"][1]["slots"] == ["q/c~0"]
 
@@ -72,16 +74,16 @@ def test_backends_that_changed_their_place() -> None:
 def test_translated_answers_still_come_through() -> None:
     old = program(vip("t", "198.51.100.5", SIX, SEVEN, forward="siit"), backends=(SIX, SEVEN))
     new = program(vip("t", "198.51.100.5", SEVEN, forward="siit"), backends=(SEVEN,))
-    assert program_diff.both(old, new).program["backends"] == [SEVEN, SIX]
+    assert program_diff.combine(old, new).program["backends"] == [SEVEN, SIX]
     other = program(vip("u", "198.51.100.6", SEVEN, forward="siit"), backends=(SEVEN,))
-    both = program_diff.both(old, other)
+    both = program_diff.combine(old, other)
     assert both.left_out == ("t",)  # nothing would tell whose answers they are
     assert [v["name"] for v in both.program["vips"]] == ["u"]
 
 
 def test_names_that_are_taken() -> None:
     new = program(vip("one", "198.51.100.9", A), backends=(A,), tunnel=TUNNEL)
-    both = program_diff.both(ONE, new).program
+    both = program_diff.combine(ONE, new).program
     assert [v["name"] for v in both["vips"]] == ["one", "one~0"]
 
 

@@ -6,10 +6,14 @@ from ipaddress import ip_address
 
 import pytest
 
-from dnsteer.status.counters import Count, Sample, Service, Way, read
+from dnsteer.status.counters import BackendKey, Count, Sample, Service, read
 from dnsteer.status.rates import Rate, between, total
 
-NS1, NS1_TCP, NS2 = Way(0xF5C1, 0xE352AE, "udp"), Way(0xF5C1, 0xE352AE, "tcp"), Way(0xF5C1, 0xC044AF, "udp")
+NS1, NS1_TCP, NS2 = (
+    BackendKey(0xF5C1, 0xE352AE, "udp"),
+    BackendKey(0xF5C1, 0xE352AE, "tcp"),
+    BackendKey(0xF5C1, 0xC044AF, "udp"),
+)
 V6 = ip_address("2001:db8::53")
 DUMP = """\
 OFPST_FLOW reply (OF1.5) (xid=0x2):
@@ -34,7 +38,7 @@ def test_counters_of_services_and_backends_are_read_and_those_of_others_are_not(
     ]
 
 
-def sample(**flows: tuple[Way, int, float]) -> Sample:
+def sample(**flows: tuple[BackendKey, int, float]) -> Sample:
     return {(way, name): Count(packets, age) for name, (way, packets, age) in flows.items()}
 
 

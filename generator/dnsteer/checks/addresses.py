@@ -17,15 +17,15 @@ from dnsteer.spec.scope import Scope
 
 def check_addresses(scope: Scope) -> Iterator[Finding]:
     """All findings of addresses and servers that conflict."""
-    yield from _twice(scope)
+    yield from _duplicate_addresses(scope)
     yield from _roles(scope)
     direct = {vip.pool for vip in scope.spec.vips.values() if MODES[vip.forwarding].by_mac}
     for name, pool in scope.spec.pools.items():
         yield from _same_backend(scope, name, pool, name in direct)
-    yield from _elsewhere(scope)
+    yield from _inconsistent_servers(scope)
 
 
-def _twice(scope: Scope) -> Iterator[Finding]:
+def _duplicate_addresses(scope: Scope) -> Iterator[Finding]:
     """An address twice in one list."""
     lists: list[tuple[Path, list[Address]]] = [(("switch", "gateways"), scope.spec.switch.gateways)]
     lists += [(("vips", name, "addresses"), vip.addresses) for name, vip in scope.spec.vips.items()]
@@ -121,7 +121,7 @@ def _traits(backend: Backend, direct: bool) -> list[tuple[str, object, str]]:
     return traits
 
 
-def _elsewhere(scope: Scope) -> Iterator[Finding]:
+def _inconsistent_servers(scope: Scope) -> Iterator[Finding]:
     """A server that is in several pools, known by its address, must be the same in all."""
     seen: dict[Address, tuple[Backend, Path]] = {}
     for name, pool in scope.spec.pools.items():

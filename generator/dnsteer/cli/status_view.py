@@ -20,7 +20,7 @@ from dnsteer.status.report import Status
 from dnsteer.status.vips import VipView
 
 _COLORS = {"up": "green", "draining": "yellow", "drained": "yellow", "down": "red", "unknown": "red"}
-_CARRIED = {
+_TABLES_MATCH = {
     "recorded": "as recorded", "pending": "those of a pending change",
     "other": "different from the record", None: "not known",
 }  # fmt: skip
@@ -99,7 +99,9 @@ def _head(status: Status) -> Iterator[Text]:
     if status.unreachable:
         yield _line("tables", f"cannot be reached: {escape(status.unreachable)}", "bold red")
     else:
-        yield _line("tables", _CARRIED[status.carried], "" if status.carried == "recorded" else "bold red")
+        yield _line(
+            "tables", _TABLES_MATCH[status.tables_match], "" if status.tables_match == "recorded" else "bold red"
+        )
     if status.extension is not None:
         yield _line("program", escape(status.extension.text()), "" if status.extension.ok else "bold red")
 
@@ -222,7 +224,10 @@ def _verdict(status: Status) -> Text:
         (bool(status.drift_count), f"{status.drift_count} difference{'s' if status.drift_count != 1 else ''}"),
         (status.extension is not None and not status.extension.ok, _extension_is(status)),
         (status.reading.cut_off, "a change is pending"),
-        (status.carried not in (None, "recorded") and not status.reading.cut_off, "the tables differ from the record"),
+        (
+            status.tables_match not in (None, "recorded") and not status.reading.cut_off,
+            "the tables differ from the record",
+        ),
         (status.reading.record.waits, "flow-restore-wait is set"),
     ]
     return Text(f"{bridge}: {', '.join(text for is_so, text in wrong if is_so)}", style="bold red")

@@ -79,7 +79,7 @@ class Handover:
     program: Program
     wanted: program_diff.Value
     running: program_diff.Value
-    between: program_diff.Both
+    between: program_diff.CombinedProgram
     loads: bool
     faults: tuple[str, ...] = ()
     away: SwitchError | PermissionError | None = None
@@ -227,11 +227,11 @@ def plan_handover(plan: Plan, program: Program, *, needed: bool) -> Handover:
     except (SwitchError, PermissionError) as err:
         if needed:
             raise
-        nothing = program_diff.Both(wanted or {}, ())
+        nothing = program_diff.CombinedProgram(wanted or {}, ())
         return Handover(program, wanted or {}, {}, nothing, False, away=err)
     wanted = wanted or program_diff.idle(running)
     unserved = {program_diff.key_of(vars(s)) for s in extension.services if not s.slots} if extension else set()
-    between = program_diff.both(running, wanted, unserved)
+    between = program_diff.combine(running, wanted, unserved)
     loads = not program_diff.same(running, wanted) or status.get("consistent") is False
     return Handover(program, wanted, running, between, loads, tuple(faults_of(program, status)))
 

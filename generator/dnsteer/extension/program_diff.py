@@ -133,14 +133,14 @@ def _shown(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Both:
+class CombinedProgram:
     """A program that serves the VIPs of two, except *left_out*: names of old VIPs that cannot coexist with the new ones."""
 
     program: Value
     left_out: tuple[str, ...]
 
 
-def both(old: Value, new: Value, unserved: Collection[Key] = ()) -> Both:
+def combine(old: Value, new: Value, unserved: Collection[Key] = ()) -> CombinedProgram:
     """Combine the *new* program with the VIPs that only the *old* one has, and their backends.
 
     *unserved* are VIPs that are no longer served. Translated answers of their old backends still pass.
@@ -173,7 +173,7 @@ def both(old: Value, new: Value, unserved: Collection[Key] = ()) -> Both:
     program = {**new, "vips": vips, "backends": [*new["backends"], *more]}
     if len(vips) > len(new["vips"]) and old.get("tunnel"):
         program["tunnel"] = {**old["tunnel"], **new.get("tunnel", {})}
-    return Both(program, tuple(left_out))
+    return CombinedProgram(program, tuple(left_out))
 
 
 def _unused(name: str, *taken: Any) -> str:

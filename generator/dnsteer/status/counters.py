@@ -41,7 +41,7 @@ class Service(NamedTuple):
     port: int
 
 
-class Way(NamedTuple):
+class BackendKey(NamedTuple):
     """A backend of a pool, by the numbers that both have in the tables, and the transport protocol."""
 
     pool: int
@@ -49,7 +49,7 @@ class Way(NamedTuple):
     protocol: str
 
 
-class Served(NamedTuple):
+class ExtendedServiceKey(NamedTuple):
     """A service that the extension serves, by its name in the program."""
 
     name: str
@@ -63,7 +63,7 @@ class Count(NamedTuple):
     age: float
 
 
-Key = Service | Way | Served
+Key = Service | BackendKey | ExtendedServiceKey
 Sample = Mapping[tuple[Key, str], Count]
 """The counters by what they count and the flow's match: a backend has a flow for each way to forward to it."""
 
@@ -92,11 +92,11 @@ def _service(match: str) -> Service | None:
     return Service(m[1], ip_address(m[2]), int(m[3])) if m else None
 
 
-def _way(match: str) -> Way | None:
+def _way(match: str) -> BackendKey | None:
     fields = dict(part.split("=", 1) for part in match.split(",") if "=" in part)
     try:
         pool, backend, transport = (int(fields[name], 0) for name in _REGISTERS)
-        return Way(pool, backend, _PROTOCOLS[transport])
+        return BackendKey(pool, backend, _PROTOCOLS[transport])
     except (KeyError, ValueError):
         return None
 

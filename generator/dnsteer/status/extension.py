@@ -14,7 +14,7 @@ from dnsteer.modes import MODES
 from dnsteer.slots.membership import Membership
 from dnsteer.spec.model.families import ANY
 from dnsteer.spec.model.spec import Spec
-from dnsteer.status.counters import Count, Key, Sample, Served, Way
+from dnsteer.status.counters import BackendKey, Count, ExtendedServiceKey, Key, Sample
 from dnsteer.status.rates import Rates
 from dnsteer.switch.tools import SwitchError
 
@@ -32,7 +32,7 @@ class ExtensionView:
     answer: dict[str, Any] = field(default_factory=dict)
     dropped: dict[str, Any] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
-    served: list[Served] = field(default_factory=list)
+    served: list[ExtendedServiceKey] = field(default_factory=list)
     rates: Rates = field(default_factory=Rates)
 
     @property
@@ -108,7 +108,7 @@ def _counts(
         name, _, rest = service["name"].partition("/")
         address, _, end = rest.partition("/")
         protocol, vip = end.partition("/")[0], spec.vips.get(name)
-        yield (Served(service["name"], protocol), ""), Count(service["packets"], age)
+        yield (ExtendedServiceKey(service["name"], protocol), ""), Count(service["packets"], age)
         if vip is None:
             continue
         reached = MODES[vip.forwarding].reach("ipv6" if ":" in address else "ipv4")
@@ -119,4 +119,4 @@ def _counts(
             backend = target.split("/")[1] if "/" in target else target
             if pool is not None and backend in numbers:
                 place = f"{service['name']} to {target}"
-                yield (Way(pool.number, numbers[backend], protocol), place), Count(count["packets"], age)
+                yield (BackendKey(pool.number, numbers[backend], protocol), place), Count(count["packets"], age)

@@ -12,7 +12,7 @@ from dnsteer.slots.assignment import quotas
 from dnsteer.slots.maintenance import DRAINED, Maintenance, Overlay
 from dnsteer.slots.membership import Member, Membership
 from dnsteer.slots.owners import owners_of
-from dnsteer.status.counters import Way
+from dnsteer.status.counters import BackendKey
 from dnsteer.status.rates import Rate, Rates, total
 from dnsteer.tables.vip import TRANSPORT
 
@@ -90,7 +90,7 @@ def _pool(pool: Membership, overlay: Overlay | None, rates: Rates, now: datetime
         state, drained, entry = _state(member, maintenance)
         if overlay is None and not member.down:
             state = "unknown"
-        keys = [Way(pool.number, member.number, protocol) for protocol in TRANSPORT]
+        keys = [BackendKey(pool.number, member.number, protocol) for protocol in TRANSPORT]
         overdue = any(a.expired(now) for a in maintenance if a.backend == member.name)
         slots = None if held is None else held.get(member.name, 0)
         views.append(

@@ -31,7 +31,7 @@ _OUT = {"drain": "drained", "down": "down"}
 _VERIFY_AGAIN = 10.0
 _VERIFY_SHARE = 10
 
-Carried = Literal["recorded", "pending", "other"]
+TablesMatch = Literal["recorded", "pending", "other"]
 """Whose number the tables carry: the record's, that of a change that was cut off, or neither's."""
 
 
@@ -39,13 +39,13 @@ Carried = Literal["recorded", "pending", "other"]
 class Status:
     """The status of a switch.
 
-    *carried* is None when the tables could not be asked. *drift* is None when it was not looked for, and has at most
+    *tables_match* is None when the tables could not be asked. *drift* is None when it was not looked for, and has at most
     MOST_DRIFT of *drift_count* differences. *errors* are what could not be read or checked, with the record's damage.
     """
 
     reading: Reading
     unreachable: str = ""
-    carried: Carried | None = None
+    tables_match: TablesMatch | None = None
     rates: Rates = field(default_factory=Rates)
     vips: list[VipView] = field(default_factory=list)
     pools: list[PoolView] = field(default_factory=list)
@@ -58,9 +58,9 @@ class Status:
     @property
     def different(self) -> bool:
         """Whether the switch differs from its record."""
-        astray = self.carried not in (None, "recorded")
+        tables_differ = self.tables_match not in (None, "recorded")
         strange = self.extension is not None and not self.extension.ok
-        return bool(self.drift_count) or self.reading.cut_off or astray or strange or self.reading.record.waits
+        return bool(self.drift_count) or self.reading.cut_off or tables_differ or strange or self.reading.record.waits
 
     @property
     def ok(self) -> bool:
@@ -82,7 +82,7 @@ class Status:
             "pending": "the tables already have it, unlike what is shown here",
             "other": "the tables are neither those before the change nor those after it",
             None: "the tables could not be read to see how far it got",
-        }[self.carried]
+        }[self.tables_match]
         return f"{what} of bridge {record.bridge} is pending: {tables}; the next command that changes the switch settles it"
 
     def as_json(self) -> dict[str, Any]:
@@ -99,10 +99,10 @@ class Status:
             },
             "reachable": not self.unreachable,
             "reason": self.unreachable or None,
-            "tables": self.carried,
+            "tables": self.tables_match,
             "flow_restore_wait": record.waits,
             "interrupted": None if not self.reading.cut_off else {
-                "state": pending.number if pending else None, "tables": self.carried, "text": self.interrupted,
+                "state": pending.number if pending else None, "tables": self.tables_match, "text": self.interrupted,
             },
             "interval": None if self.rates.seconds is None else round(self.rates.seconds, 3),
             "vips": [v.as_json() for v in self.vips],
@@ -143,25 +143,25 @@ class Observer:
         self._sample: tuple[float, counters.Sample] | None = None
         self._loaded: tuple[str, Loaded | str] = ("", "")
         self._drift: tuple[object, float, Sequence[Drift]] | None = None
-        self._carried: Carried | None = None
+        self._tables_match: TablesMatch | None = None
         self._dropped: dict[str, Any] = {}
 
     def observe(self) -> Status:
         """Return the current status. Raises SwitchError if there is nothing to show, UnavailableError without OVSDB."""
         reading = read_record(self.switch.remote, self.bridge, self.switch.timeout)
-        rates, carried, unreachable, errors = Rates(), None, "", list[str]()
+        rates, tables_match, unreachable, errors = Rates(), None, "", list[str]()
         try:
             client = self.switch.client(reading.record.bridge)
             self._begin(client, reading)
             self._prepare(reading, errors)  # while the time passes
             rates = self._rates(client, reading)
             later = read_record(self.switch.remote, reading.record.bridge, self.switch.timeout)
-            carried = _carried(client, later)
-            if later.same_as != reading.same_as or carried != (self._carried or carried):
+            tables_match = _tables_match(client, later)
+            if later.same_as != reading.same_as or tables_match != (self._tables_match or tables_match):
                 self._drift = None
                 errors.clear()
                 self._prepare(later, errors)
-            reading, self._carried = later, carried
+            reading, self._tables_match = later, tables_match
         except UnavailableError as err:
             unreachable = str(err)
         except PermissionError as err:
@@ -169,9 +169,9 @@ class Observer:
         except SwitchError as err:
             errors.append(str(err))
         if unreachable:
-            self._sample = self._drift = self._carried = None
+            self._sample = self._drift = self._tables_match = None
             errors.clear()
-        return self._status(reading, rates, carried, unreachable, errors)
+        return self._status(reading, rates, tables_match, unreachable, errors)
 
     def _begin(self, client: OpenFlow, reading: Reading) -> None:
         """Take the sample to begin with."""
@@ -250,14 +250,14 @@ class Observer:
         return None if isinstance(found, str) else found
 
     def _status(
-        self, reading: Reading, rates: Rates, carried: Carried | None, unreachable: str, errors: list[str]
+        self, reading: Reading, rates: Rates, tables_match: TablesMatch | None, unreachable: str, errors: list[str]
     ) -> Status:
         time_now = now()
         loaded = self._load(reading)
         said = self._loaded[1]
         unloadable = [said] if reading.state is not None and isinstance(said, str) else []
         members = reading.state.members if reading.state else ()
-        status = Status(reading, unreachable, carried, rates, errors=[*reading.damage, *unloadable, *errors])
+        status = Status(reading, unreachable, tables_match, rates, errors=[*reading.damage, *unloadable, *errors])
         status.pools = view_pools(members, reading.overlay, rates, time_now)
         status.vips = view_vips(loaded.spec, rates) if loaded else []
         if self._drift is not None:
@@ -277,7 +277,7 @@ class Observer:
             status.warnings.append(WAITS)
         if not reading.record.ids.get(STATE_KEY) and not reading.cut_off:
             status.errors.append("the record has no state: apply the spec with this version of dnsteer")
-        if carried == "other" and not reading.cut_off:
+        if tables_match == "other" and not reading.cut_off:
             status.warnings.append("the tables differ from the record; dnsteer restore loads the recorded tables")
         return status
 
@@ -289,11 +289,11 @@ class Observer:
 
         view = status.extension = ext.view_extension(self.switch, spec)
         view.dropped, view.rates = self._dropped, status.rates
-        view.served = [key for key in status.rates.by_key if isinstance(key, counters.Served)]
+        view.served = [key for key in status.rates.by_key if isinstance(key, counters.ExtendedServiceKey)]
         status.warnings += view.warnings
 
 
-def _carried(client: OpenFlow, reading: Reading) -> Carried | None:
+def _tables_match(client: OpenFlow, reading: Reading) -> TablesMatch | None:
     if reading.overlay is None:
         return None
     found = client.marker()
