@@ -210,6 +210,29 @@ def test_a_failure_says_whether_bytes_or_port_are_wrong(
 
 
 @pytest.mark.parametrize(
+    ("example", "old", "new", "lines"),
+    [
+        ("quickstart", "set_field:02:00:00:00:01:02->", "set_field:02:00:00:00:01:09->", ["$.vips.dns", "$.pools.authoritative.backends[1]"]),
+        ("one-armed-nat", "set_field:198.51.100.53->ip_src", "set_field:198.51.100.99->ip_src", ["$.vips.resolver"]),
+    ],
+)  # fmt: skip
+def test_a_failure_names_the_lines_of_the_spec(
+    monkeypatch: pytest.MonkeyPatch, example: str, old: str, new: str, lines: list[str]
+) -> None:
+    """Of its VIP, for queries and answers, and of the backend that a query should have reached."""
+    original, loaded = switch.lines_of, load_spec(ROOT / "examples" / f"{example}.yaml")
+    monkeypatch.setattr(switch, "lines_of", lambda plan: [line.replace(old, new) for line in original(plan)])
+    report = check(loaded)
+    assert report.failures
+    for failure in report.failures:
+        found = [line.split(maxsplit=2)[1:] for line in failure.detail if line.startswith("spec:")]
+        assert [path for _, path in found] == lines
+        for place, path in found:
+            name = path.rpartition(".")[2] if "backends" not in path else "ns2"
+            assert name in Path(loaded.file).read_text().splitlines()[int(place.rpartition(":")[2]) - 1]
+
+
+@pytest.mark.parametrize(
     ("added", "why"),
     [
         (", table=20, priority=0 actions=goto_table:30", "two flows of one table have the same priority and match: "),

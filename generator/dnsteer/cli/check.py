@@ -81,7 +81,7 @@ def verdict(report: Report) -> str:
     """The result of a check in one phrase."""
     found = []
     if report.failed:
-        found.append(f"{report.failed} {'findings' if report.failed > 1 else 'finding'} against the spec")
+        found.append(f"{report.failed} {'differences' if report.failed > 1 else 'difference'} from the spec")
     if report.complaints:
         found.append(
             f"{len(report.complaints)} {'warnings' if len(report.complaints) > 1 else 'warning'} of the switch"

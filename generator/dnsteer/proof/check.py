@@ -69,7 +69,7 @@ def _attempt(loaded: Loaded, per_service: int | None, progress: Progress) -> Rep
         flows = len(harness.openflow.dump().flows)
         report = Report(ovs_version(), flows, len(plan.rows.of(GroupRow)), coverage=senders.coverage.description)
         _compare_extension_slots(harness, reference, report)
-        comparison = Comparison(harness, reference, report)
+        comparison = Comparison(loaded, harness, reference, report)
 
         def send(vectors: Sequence[Vector]) -> None:
             for chunk in _chunks(vectors):

@@ -10,8 +10,10 @@ from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.packet_text import differing_fields, summary
 from dnsteer.proof.reference.packets import Expectation, Frame, Reference
 from dnsteer.proof.report import Failure, Report
+from dnsteer.proof.spec_lines import spec_lines
 from dnsteer.proof.traffic.unpredicted_slots import ObservedBackends
 from dnsteer.proof.traffic.vectors import Vector
+from dnsteer.spec.loaded import Loaded
 
 _MACS = 12  # bytes
 _PAYLOAD_END = 16  # bytes; they identify a packet, as payloads are unique and only headers go wrong
@@ -21,7 +23,8 @@ _TRACED_FAILURES = 3
 class Comparison:
     """Compares frames with the reference and adds each difference to a report."""
 
-    def __init__(self, harness: Harness, reference: Reference, report: Report) -> None:
+    def __init__(self, loaded: Loaded, harness: Harness, reference: Reference, report: Report) -> None:
+        self._loaded = loaded
         self._harness = harness
         self._reference = reference
         self._report = report
@@ -68,7 +71,8 @@ class Comparison:
         self, vector: Vector, want: Expectation, times: int, unexpected: list[Frame], handled: Handled | None
     ) -> None:
         """Report a packet that left too often, changed or not at all. If it left changed, remove it from *unexpected*."""
-        detail = [f"by the spec: {want.why}", f"in:       {vector.port}: {summary(vector.data)}"]
+        detail = [f"spec:     {place}" for place in spec_lines(self._loaded, vector.data, want)]
+        detail += [f"packet:   {want.why}", f"in:       {vector.port}: {summary(vector.data)}"]
         if times > 1:
             problem = f"left {times} times"
         else:
