@@ -22,7 +22,7 @@ from dnsteer.deploy.rollback import RollbackTarget
 from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.target import SpecTarget
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.extension.client import LostError, Program, RefusedError
+from dnsteer.extension.client import ExtensionClient, LostError, RefusedError
 from dnsteer.spec.loaded import Loaded
 from dnsteer.status.verify import verify
 from dnsteer.switch.openflow import OpenFlow, UnconfirmedError
@@ -76,7 +76,7 @@ def cut_off(step: int, work: Work, target: TargetSwitch) -> bool:
 
             setattr(owner, name, stepped)
 
-        for owner, name in ((Session, "begin"), (OpenFlow, "bundle"), (Program, "load"), (Session, "commit")):
+        for owner, name in ((Session, "begin"), (OpenFlow, "bundle"), (ExtensionClient, "load"), (Session, "commit")):
             killing(owner, name)
         work(target)
 
@@ -278,14 +278,14 @@ def test_what_a_load_came_to_is_not_known(
 ) -> None:
     """As when it takes too long: it may still happen."""
     old = held(shared, extension)
-    load = Program.load
+    load = ExtensionClient.load
 
-    def lost(self: Program, program: dict[str, Any]) -> dict[str, Any]:
+    def lost(self: ExtensionClient, program: dict[str, Any]) -> dict[str, Any]:
         load(self, program)
         raise LostError("too late")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Program, "load", lost)
+        patch.setattr(ExtensionClient, "load", lost)
         with pytest.raises(UnavailableError, match="the extension has the old or the new program"):
             deploy(SpecTarget(NEW), target, QUICK)
     with Session(target.remote) as session:

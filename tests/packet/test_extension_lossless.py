@@ -16,7 +16,7 @@ from dnsteer.deploy.send import Sending
 from dnsteer.deploy.target import SpecTarget
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.extension import handover, program_diff
-from dnsteer.extension.client import Program
+from dnsteer.extension.client import ExtensionClient
 from dnsteer.extension.handover import FlowStages, Handover
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness.extension_process import ExtensionProcess
@@ -120,7 +120,7 @@ def change(crossing: Crossing, relay: Relay, old: str, new: str, monkeypatch: py
     crossing.watch(first, second)
     crossing.lost.clear()
     crossing.moments.clear()
-    bundle, load, steps = OpenFlow.bundle, Program.load, iter(range(100))
+    bundle, load, steps = OpenFlow.bundle, ExtensionClient.load, iter(range(100))
 
     def sent(self: OpenFlow, lines: list[str]) -> None:
         crossing.moment(f"{next(steps)} before a bundle")
@@ -130,7 +130,7 @@ def change(crossing: Crossing, relay: Relay, old: str, new: str, monkeypatch: py
             crossing.turn()
         crossing.moment(f"{next(steps)} after a bundle")
 
-    def loaded(self: Program, program: dict[str, Any]) -> dict[str, Any]:
+    def loaded(self: ExtensionClient, program: dict[str, Any]) -> dict[str, Any]:
         crossing.moment(f"{next(steps)} before a load")
         answer = load(self, program)
         crossing.moment(f"{next(steps)} after a load")
@@ -138,7 +138,7 @@ def change(crossing: Crossing, relay: Relay, old: str, new: str, monkeypatch: py
 
     with monkeypatch.context() as patch:
         patch.setattr(OpenFlow, "bundle", sent)
-        patch.setattr(Program, "load", loaded)
+        patch.setattr(ExtensionClient, "load", loaded)
         patch.setattr(Sending, "_pause", lambda _self, seconds: crossing.pause() if seconds > 1 else None)
         deploy(SpecTarget(second), target, Options(grace=2))
         crossing.moment("in the end")

@@ -125,12 +125,12 @@ def _read_program(wanted: Wanted, todo: Changes, control: str | None, timeout: f
     path = wanted.control_socket(control) if extension is not None or had_one else ""
     if not path:
         return None
-    from dnsteer.extension.client import Program
+    from dnsteer.extension.client import ExtensionClient
     from dnsteer.extension.handover import plan_handover  # here, since most switches do without
 
     needed = needed and extension is not None and bool(extension.services)
     patience = timeout if needed else min(timeout, _SHORT)
     try:
-        return plan_handover(wanted.plan, Program(path, patience), needed=needed)
+        return plan_handover(wanted.plan, ExtensionClient(path, patience), needed=needed)
     except UnavailableError as err:
         raise UnavailableError(f"{err}; nothing was changed") from None

@@ -10,7 +10,7 @@ from typing import Any
 from dnsteer.deploy.recorded import load_state
 from dnsteer.deploy.target_switch import Progress, TargetSwitch
 from dnsteer.extension import handover as hand
-from dnsteer.extension.client import Program, socket_path
+from dnsteer.extension.client import ExtensionClient, socket_path
 from dnsteer.extension.handover import Handover
 from dnsteer.extension.program_diff import ProgramDifference
 from dnsteer.modes import MODES
@@ -39,10 +39,10 @@ def elsewhere(plan: Plan) -> tuple[int, ...]:
     return tuple(m.number for m in plan.members if m.selection != "dp-hash" and m.number not in here)
 
 
-def program_for(switch: TargetSwitch, spec: Spec, patience: float = math.inf) -> Program:
+def program_for(switch: TargetSwitch, spec: Spec, patience: float = math.inf) -> ExtensionClient:
     """Return the extension at the given socket, or at the spec's."""
     part = spec.switch.extension
-    return Program(socket_path(switch.extension, part.control if part else ""), min(switch.timeout, patience))
+    return ExtensionClient(socket_path(switch.extension, part.control if part else ""), min(switch.timeout, patience))
 
 
 def for_state(switch: TargetSwitch, state: AppliedState, overlay: Overlay) -> Handover:
@@ -101,7 +101,7 @@ class ProgramChange:
 
 def change_of(found: Handover) -> ProgramChange:
     """Return what a handover changes."""
-    change = ProgramChange(found.program.path, found.loads, str(found.away or ""), basis=found.running)
+    change = ProgramChange(found.client.path, found.loads, str(found.away or ""), basis=found.running)
     if not found.loads:
         return change
     differences = found.differences

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from dnsteer.plan.extension.program_format import Program
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
 _ADVICE = "see systemctl status dnsteer-ext and dnsteer-ext --check --program FILE; another socket: --extension SOCKET"
@@ -29,7 +30,7 @@ class LostError(UnavailableError):
     """The program got a request, but its answer was lost: whether it carried the request out is unknown."""
 
 
-class Program:
+class ExtensionClient:
     """The extension that listens at *path*. *timeout* is how long it may take to answer, in seconds.
 
     Each request opens and closes its own connection, because the program accepts only a few at a time. Requests raise
@@ -53,7 +54,7 @@ class Program:
         """The loaded program, and the backend that hardware uses for each slot."""
         return self._ask({"command": "dump"}, max(self._timeout, _LEAST_PATIENCE))
 
-    def load(self, program: dict[str, Any]) -> dict[str, Any]:
+    def load(self, program: Program) -> dict[str, Any]:
         """Replace the program: entirely, or not at all when it is refused. After a LostError either may be the case."""
         return self._ask({"command": "load", "program": program}, max(self._timeout, _LEAST_PATIENCE))
 

@@ -15,14 +15,16 @@ Until the bundle is committed, everything can be undone. After a kill, the next 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dnsteer.extension import program_diff
-from dnsteer.extension.client import Program, RefusedError
+from dnsteer.extension.client import ExtensionClient, RefusedError
+from dnsteer.plan.extension.program_format import Program
 from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import Flow, parse_flow
-from dnsteer.render.program import program_of
+from dnsteer.render.program import VERSION, program_of
 from dnsteer.render.templates import port_name, register_value
 from dnsteer.switch.openflow import Tables, is_ours
 from dnsteer.switch.table_changes import Changes, refuse_blocked
@@ -42,6 +44,8 @@ _LEADS_BACK = tuple(f"goto_table:{n}" for n in (PIPELINE.tables["return"].number
 _PASSING = cookie(Category.EXTENSION, 3)
 """Cookie of exits that exist only while the program changes. The plan's exits have object number 1 or an even one."""
 _BEFORE_OTHERS, _AFTER_OTHERS = 110, 90  # the plan's exits have priority 100
+_NOTHING: Program = {"version": VERSION, "ports": {}, "budgets": {}, "backends": [], "vips": []}
+"""Stands for a program that could not be read."""
 _EXIT = re.compile(r'in_port=("[^"]*"|[^,]+)(?:,dl_dst=([0-9a-f:]+))?\Z')
 _PORT = re.compile(r'\bin_port=("[^"]*"|[^,]+)')
 
@@ -76,9 +80,9 @@ class Handover:
     *away* is the error that kept the running program from being read; the program is then left unchanged.
     """
 
-    program: Program
-    wanted: program_diff.Value
-    running: program_diff.Value
+    client: ExtensionClient
+    wanted: Program
+    running: Program
     between: program_diff.CombinedProgram
     loads: bool
     faults: tuple[str, ...] = ()
@@ -105,16 +109,16 @@ class Handover:
     def load_old_again(self) -> str:
         """Load the old program again. Return a message if that failed, else an empty string."""
         try:
-            self.program.load(self.running)
+            self.client.load(self.running)
         except (SwitchError, PermissionError) as err:
             return f"the previous program could not be loaded again ({err}); fix the cause and apply again"
         return ""
 
-    def _load(self, program: program_diff.Value) -> None:
+    def _load(self, program: Program) -> None:
         try:
-            self.program.load(program)
+            self.client.load(program)
         except RefusedError as err:
-            raise RefusedError(self.program.name, f"{err.reason}{_hint(err.reason)}") from None
+            raise RefusedError(self.client.name, f"{err.reason}{_hint(err.reason)}") from None
 
     def stages(self, plan: Plan, lines: Iterable[str], tables: Tables, todo: Changes) -> FlowStages:
         """Split the table changes *todo*, which turn *tables* into the plan's flows *lines*, into stages."""
@@ -195,7 +199,7 @@ def _is_way_back(plan: Plan, flow: Flow, came_by: Collection[str]) -> bool:
     return flow.actions.endswith(_LEADS_BACK) or (m is not None and m[1] not in uplinks)
 
 
-def _macs(program: program_diff.Value) -> set[str]:
+def _macs(program: Program) -> set[str]:
     return {b["mac"].lower() for b in program["backends"]}
 
 
@@ -213,7 +217,7 @@ def _hint(reason: str) -> str:
     return ""
 
 
-def plan_handover(plan: Plan, program: Program, *, needed: bool) -> Handover:
+def plan_handover(plan: Plan, client: ExtensionClient, *, needed: bool) -> Handover:
     """Read the running program and work out what must be loaded.
 
     If the program cannot be read, raise UnavailableError, PermissionError or SwitchError when it is *needed*; otherwise
@@ -222,26 +226,27 @@ def plan_handover(plan: Plan, program: Program, *, needed: bool) -> Handover:
     extension = plan.extension
     wanted = program_of(extension) if extension else None
     try:
-        status = program.status()
-        running = program_diff.readable(program.dump(), program.name)
+        status = client.status()
+        running = program_diff.readable(client.dump(), client.name)
     except (SwitchError, PermissionError) as err:
         if needed:
             raise
-        nothing = program_diff.CombinedProgram(wanted or {}, ())
-        return Handover(program, wanted or {}, {}, nothing, False, away=err)
+        wanted = wanted or _NOTHING
+        return Handover(client, wanted, _NOTHING, program_diff.CombinedProgram(wanted, ()), False, away=err)
     wanted = wanted or program_diff.idle(running)
-    unserved = {program_diff.key_of(vars(s)) for s in extension.services if not s.slots} if extension else set()
+    services = extension.services if extension else ()
+    unserved = {program_diff.service_key(s.address, s.protocol, s.port) for s in services if not s.slots}
     between = program_diff.combine(running, wanted, unserved)
     loads = not program_diff.same(running, wanted) or status.get("consistent") is False
-    return Handover(program, wanted, running, between, loads, tuple(faults_of(program, status)))
+    return Handover(client, wanted, running, between, loads, tuple(faults_of(client, status)))
 
 
-def faults_of(program: Program, status: program_diff.Value) -> Iterator[str]:
+def faults_of(client: ExtensionClient, status: Mapping[str, Any]) -> Iterator[str]:
     """Yield a message for each problem that the program's *status* reports."""
     gone = [p.get("name") for p in status.get("ports", []) if not p.get("present", True)]
     if gone:
         ports = ", ".join(map(str, gone))
-        yield f"{program.name}: port {ports} is gone, so its VIPs are not served; run systemctl restart dnsteer-ext"
+        yield f"{client.name}: port {ports} is gone, so its VIPs are not served; run systemctl restart dnsteer-ext"
     elif status.get("state") != "running":
         state = status.get("state")
-        yield f"{program.name} is {state}: hardware does not match its program; loading the program again corrects it"
+        yield f"{client.name} is {state}: hardware does not match its program; loading the program again corrects it"

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
+from itertools import chain
 from typing import Any
 
 from dnsteer.modes import BY_PROGRAM
+from dnsteer.plan.extension.program_format import HashFields, Program, ProgramBackend, ProgramVip
 from dnsteer.switch.tools import SwitchError
 
-Value = dict[str, Any]
-"""A program, in the form of datapath_ext/program.schema.json."""
 Key = tuple[str, str, int]
 """Identifies a VIP in the program: address, protocol and port."""
 _MOST_SLOTS = 16
@@ -28,29 +28,36 @@ class ProgramDifference:
     detail: str
 
 
-def key_of(vip: Mapping[str, Any]) -> Key:
+def key_of(vip: ProgramVip) -> Key:
     """Return the VIP's key, with its address in canonical form."""
-    return str(ip_address(vip["address"])), vip["protocol"], vip["port"]
+    return service_key(vip["address"], vip["protocol"], vip["port"])
 
 
-def same(one: Value, other: Value) -> bool:
+def service_key(address: str, protocol: str, port: int) -> Key:
+    """Return the key of a service, with its address in canonical form."""
+    return str(ip_address(address)), protocol, port
+
+
+def same(one: Program, other: Program) -> bool:
     """Whether two programs behave the same, even if their entries are ordered or their addresses written differently."""
     return _plain(one) == _plain(other)
 
 
-def _plain(program: Value) -> Value:
-    out = {k: v for k, v in program.items() if k not in ("about", "backends", "vips")}
-    out["tunnel"] = {k: _address(v) if k != "mac" else v.lower() for k, v in program.get("tunnel", {}).items()}
-    out["backends"] = {b["name"]: _server(b) for b in program["backends"]}
-    out["vips"] = {key_of(v): {k: x for k, x in v.items() if k != "address"} | _hashed(v) for v in program["vips"]}
-    return out
+def _plain(program: Program) -> dict[str, object]:
+    tunnel = program.get("tunnel", {})
+    return {
+        **{k: v for k, v in program.items() if k != "about"},
+        "tunnel": {k: _address(str(v)) if k != "mac" else str(v).lower() for k, v in tunnel.items()},
+        "backends": {b["name"]: _server(b) for b in program["backends"]},
+        "vips": {key_of(v): {k: x for k, x in v.items() if k != "address"} | _hashed(v) for v in program["vips"]},
+    }
 
 
-def _hashed(vip: Mapping[str, Any]) -> dict[str, list[str]]:
+def _hashed(vip: ProgramVip) -> HashFields:
     return {"hash_fields": sorted(vip["hash_fields"])} if "hash_fields" in vip else {}
 
 
-def _server(backend: Mapping[str, Any]) -> tuple[str, str]:
+def _server(backend: ProgramBackend) -> tuple[str, str]:
     return backend["mac"].lower(), _address(backend.get("address", ""))
 
 
@@ -58,19 +65,19 @@ def _address(text: str) -> str:
     return str(ip_address(text)) if text else ""
 
 
-def readable(dump: Value, name: str) -> Value:
+def readable(dump: Mapping[str, Any], name: str) -> Program:
     """Return the program in an answer to `dump`, with the slots as hardware has them. Raises SwitchError without one."""
     try:
         _plain(dump["program"])
         services = {s["vip"]: [slot["backend"] for slot in s["slots"]] for s in dump["services"]}
     except (KeyError, TypeError, ValueError, AttributeError):
         raise SwitchError(f"{name}: found no program in its answer; is it of another version?") from None
-    program: Value = dump["program"]
+    program: Program = dump["program"]
     # Hardware's slots count: after a load that could be neither completed nor undone, they differ from the program's.
     return {**program, "vips": [{**v, "slots": services.get(v["name"], v["slots"])} for v in program["vips"]]}
 
 
-def program_differences(have: Value, want: Value) -> Iterator[ProgramDifference]:
+def program_differences(have: Program, want: Program) -> Iterator[ProgramDifference]:
     """Yield what must change to turn *have* into *want*: VIPs, then backends without a slot, then the program's settings."""
     ours, theirs = {key_of(v): v for v in want["vips"]}, {key_of(v): v for v in have["vips"]}
     at, is_at = ({b["name"]: _server(b) for b in p["backends"]} for p in (want, have))
@@ -107,7 +114,7 @@ def _at(server: tuple[str, str] | None) -> str:
 
 
 def _of_vip(
-    now: Mapping[str, Any], want: Mapping[str, Any], is_at: Mapping[str, Any], at: Mapping[str, Any]
+    now: ProgramVip, want: ProgramVip, is_at: Mapping[str, tuple[str, str]], at: Mapping[str, tuple[str, str]]
 ) -> Iterator[str]:
     for field in ("select", "hash_fields", "forward"):
         if {**now, **_hashed(now)}.get(field) != {**want, **_hashed(want)}.get(field):
@@ -136,11 +143,11 @@ def _shown(value: Any) -> str:
 class CombinedProgram:
     """A program that serves the VIPs of two, except *left_out*: names of old VIPs that cannot coexist with the new ones."""
 
-    program: Value
+    program: Program
     left_out: tuple[str, ...]
 
 
-def combine(old: Value, new: Value, unserved: Collection[Key] = ()) -> CombinedProgram:
+def combine(old: Program, new: Program, unserved: Collection[Key] = ()) -> CombinedProgram:
     """Combine the *new* program with the VIPs that only the *old* one has, and their backends.
 
     *unserved* are VIPs that are no longer served. Translated answers of their old backends still pass.
@@ -157,9 +164,9 @@ def combine(old: Value, new: Value, unserved: Collection[Key] = ()) -> CombinedP
         elif there is None or _server(there) == _server(b):
             names[b["name"]] = b["name"]
         else:
-            names[b["name"]] = _unused(b["name"], backends, old["backends"])
+            names[b["name"]] = _unused(b["name"], backends, [other["name"] for other in old["backends"]])
     needed = {slot for v in kept for slot in v["slots"]} | _answering(old, new)
-    old_ones = ({**b, "name": names[b["name"]]} for b in old["backends"] if b["name"] in needed)
+    old_ones: list[ProgramBackend] = [{**b, "name": names[b["name"]]} for b in old["backends"] if b["name"] in needed]
     more = [b for b in old_ones if b["name"] not in backends]
     vips, left_out = list(new["vips"]), list[str]()
     taken = {v["name"] for v in vips}
@@ -168,26 +175,26 @@ def combine(old: Value, new: Value, unserved: Collection[Key] = ()) -> CombinedP
         if _answers_clash(vip, new["vips"]):
             left_out.append(vip["name"])
             continue
-        vip["name"] = vip["name"] if vip["name"] not in taken else _unused(vip["name"], taken, [])
+        vip["name"] = vip["name"] if vip["name"] not in taken else _unused(vip["name"], taken)
         vips.append(vip)
-    program = {**new, "vips": vips, "backends": [*new["backends"], *more]}
+    program: Program = {**new, "vips": vips, "backends": [*new["backends"], *more]}
     if len(vips) > len(new["vips"]) and old.get("tunnel"):
         program["tunnel"] = {**old["tunnel"], **new.get("tunnel", {})}
     return CombinedProgram(program, tuple(left_out))
 
 
-def _unused(name: str, *taken: Any) -> str:
-    names = {n if isinstance(n, str) else n["name"] for some in taken for n in some}
+def _unused(name: str, *taken: Iterable[str]) -> str:
+    names = set(chain.from_iterable(taken))
     return next(found for i in range(len(names) + 1) if (found := f"{name[:140]}~{i}") not in names)
 
 
-def _answering(old: Value, new: Value) -> set[str]:
+def _answering(old: Program, new: Program) -> set[str]:
     """Names of old backends whose answers may still be in flight, for VIPs that the new program also translates."""
     still = {key_of(v) for v in new["vips"] if _translates(v)}
     return {slot for v in old["vips"] if _translates(v) and key_of(v) in still for slot in v["slots"]}
 
 
-def _answers_clash(vip: Mapping[str, Any], others: Collection[Mapping[str, Any]]) -> bool:
+def _answers_clash(vip: ProgramVip, others: Collection[ProgramVip]) -> bool:
     """Whether a backend's answers could belong to *vip* and to one of *others*, so that their translation is ambiguous."""
     mine = set(vip["slots"])
     return _translates(vip) and any(
@@ -196,11 +203,12 @@ def _answers_clash(vip: Mapping[str, Any], others: Collection[Mapping[str, Any]]
     )
 
 
-def idle(running: Value) -> Value:
+def idle(running: Program) -> Program:
     """Return a program with the same version, ports and budgets, but no VIPs and no backends."""
-    return {k: v for k, v in running.items() if k in ("version", "ports", "budgets")} | {"backends": [], "vips": []}
+    version, ports, budgets = running["version"], running["ports"], running["budgets"]
+    return {"version": version, "ports": ports, "budgets": budgets, "backends": [], "vips": []}
 
 
-def _translates(vip: Mapping[str, Any]) -> bool:
+def _translates(vip: ProgramVip) -> bool:
     mode = BY_PROGRAM.get(vip["forward"])
     return mode is not None and mode.translates

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dnsteer.extension import executables
-from dnsteer.extension.client import Program
+from dnsteer.extension.client import ExtensionClient
 from dnsteer.lab import names, processes
 from dnsteer.lab.command import start_background
 from dnsteer.lab.errors import LabError
@@ -66,9 +66,9 @@ def run_program() -> None:
         time.sleep(0.02)
 
 
-def control() -> Program:
+def control() -> ExtensionClient:
     """Return the client of the running extension's control socket."""
-    return Program(str(names.EXTENSION_SOCKET), START_SECONDS)
+    return ExtensionClient(str(names.EXTENSION_SOCKET), START_SECONDS)
 
 
 def crash() -> None:

@@ -3,43 +3,47 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from dnsteer.modes.extension import ExtendedService
 from dnsteer.plan.extension.program import Extension
+from dnsteer.plan.extension.program_format import HashFields, Program, ProgramVip, ReachedAt, TunnelSources
 
 VERSION = 1
 """Version of the format, which the extension checks."""
 
 
-def program_of(extension: Extension) -> dict[str, Any]:
+def program_of(extension: Extension) -> Program:
     """Return the program. Services of a pool without backends are left out: the extension drops unknown packets."""
-    program: dict[str, Any] = {
+    program: Program = {
         "version": VERSION,
         "ports": {"in": extension.ingress.device, "out": extension.egress.device},
         "budgets": extension.budgets,
         "backends": [
-            {"name": t.name, "mac": t.mac, **({"address": t.address} if t.address else {})}
+            {"name": t.name, "mac": t.mac, **(ReachedAt(address=t.address) if t.address else ReachedAt())}
             for t in extension.targets.values()
         ],
         "vips": [_vip(service) for service in extension.services if service.slots],
     }
     if extension.ipv4 or extension.ipv6:
-        ends = {"ipv4": extension.ipv4, "ipv6": extension.ipv6}
-        program["tunnel"] = {"mac": extension.mac, **{key: end for key, end in ends.items() if end}}
+        sources = TunnelSources()
+        if extension.ipv4:
+            sources["ipv4"] = extension.ipv4
+        if extension.ipv6:
+            sources["ipv6"] = extension.ipv6
+        program["tunnel"] = {"mac": extension.mac, **sources}
     return program
 
 
 def program_text(extension: Extension, about: str) -> str:
     """Return the program as the text of a file, one line per VIP. *about* says what it was made from."""
-    program = {"about": about, **program_of(extension)}
-    vips: list[Any] = program.pop("vips")
-    head = json.dumps(program, indent=2)[:-2]
-    lines = ",\n".join("    " + json.dumps(vip) for vip in vips)
+    program = program_of(extension)
+    others = {key: value for key, value in program.items() if key != "vips"}
+    head = json.dumps({"about": about, **others}, indent=2)[:-2]
+    lines = ",\n".join("    " + json.dumps(vip) for vip in program["vips"])
     return f'{head},\n  "vips": [\n{lines}\n  ]\n}}\n'
 
 
-def _vip(service: ExtendedService) -> dict[str, Any]:
+def _vip(service: ExtendedService) -> ProgramVip:
     return {
         "name": service.name,
         "family": service.family,
@@ -47,7 +51,7 @@ def _vip(service: ExtendedService) -> dict[str, Any]:
         "protocol": service.protocol,
         "port": service.port,
         "select": service.select,
-        **({"hash_fields": list(service.hash_fields)} if service.hash_fields else {}),
+        **(HashFields(hash_fields=list(service.hash_fields)) if service.hash_fields else HashFields()),
         "forward": service.forward,
         "slots": list(service.slots),
     }

@@ -193,10 +193,10 @@ def _flow_drift(plan: Plan, todo: Changes, have: Tables) -> Iterator[Drift]:
 def _program_drift(loaded: Loaded, plan: Plan, given: str | None, timeout: float) -> Iterator[Drift]:
     """Return how the extension's program differs, by VIP. An extension that cannot be reached is a difference."""
     from dnsteer.extension import handover  # here, since most switches do without
-    from dnsteer.extension.client import Program, socket_path
+    from dnsteer.extension.client import ExtensionClient, socket_path
 
     part, line = loaded.spec.switch.extension, loaded.document.line(("switch", "extension"))
-    program = Program(socket_path(given, part.control if part else ""), min(timeout, _PATIENCE))
+    program = ExtensionClient(socket_path(given, part.control if part else ""), min(timeout, _PATIENCE))
     found = handover.plan_handover(plan, program, needed=False)
     if found.away is not None:
         denied = found.away if isinstance(found.away, PermissionError) else None
