@@ -212,7 +212,10 @@ def test_a_failure_says_whether_bytes_or_port_are_wrong(
 @pytest.mark.parametrize(
     ("example", "old", "new", "lines"),
     [
-        ("quickstart", "set_field:02:00:00:00:01:02->", "set_field:02:00:00:00:01:09->", ["$.vips.dns", "$.pools.authoritative.backends[1]"]),
+        (
+            "quickstart", "set_field:02:00:00:00:01:02->", "set_field:02:00:00:00:01:09->",
+            ["$.vips.dns", "$.pools.authoritative.backends[1]"],
+        ),
         ("one-armed-nat", "set_field:198.51.100.53->ip_src", "set_field:198.51.100.99->ip_src", ["$.vips.resolver"]),
     ],
 )  # fmt: skip
