@@ -238,17 +238,28 @@ def test_a_failure_names_the_lines_of_the_spec(
 @pytest.mark.parametrize(
     ("added", "why"),
     [
-        (", table=20, priority=0 actions=goto_table:30", "two flows of one table have the same priority and match: "),
+        (
+            ", table=20, priority=0 actions=goto_table:30",
+            "tables/vip.j2: two flows of one table have the same priority and match: ",
+        ),
         (
             ", table=20, priority=9,ip,nw_dst=10.0.0.0/8,tp_dst=0/0 actions=drop",
-            "ovs-vswitchd shows other flows than were",
+            r"(?s)tables/vip.j2: the switch shows a flow otherwise .*rendered: .*/8,tp_dst=0/0 .*shown: .*/8 actions=drop",
+        ),
+        (
+            ", table=30, priority=9,ip,reg0=0x1,reg9=0x5 actions=set_field:5->reg2,goto_table:40",
+            r"(?s)tables/slot.j2: .*rendered: .*set_field:5->reg2.*shown: .*set_field:0x5->reg2",
+        ),
+        (
+            ", table=60, priority=9,udp,tp_srcc=53 actions=IN_PORT",
+            "tables/egress.j2: the private switch refuses a flow: .*unknown keyword tp_srcc: .*tp_srcc=53",
         ),
     ],
 )
 def test_flows_that_a_switch_cannot_hold_say_why(monkeypatch: pytest.MonkeyPatch, added: str, why: str) -> None:
     """Whoever edits a template reads what is wrong with it, and not that of one of 100,000 flows something differs."""
     original = switch.lines_of
-    monkeypatch.setattr(switch, "lines_of", lambda plan: [*original(plan), f"cookie=0x1{added}"])
+    monkeypatch.setattr(switch, "lines_of", lambda plan: [*original(plan), f"cookie=0xd453010000000001{added}"])
     with pytest.raises(SwitchError, match=why):
         check(load_spec(ROOT / "examples" / "quickstart.yaml"))
 

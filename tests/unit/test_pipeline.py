@@ -16,17 +16,11 @@ from hypothesis import strategies as st
 from dnsteer.checks.load import load_spec
 from dnsteer.plan.build import build_plan
 from dnsteer.render.flows import flow_lines, lines_of, render_flows
-from dnsteer.render.templates import (
-    TemplateError,
-    check_own_templates,
-    check_templates,
-    leads_to,
-    resolve,
-    templates_dir,
-)
+from dnsteer.render.templates import check_own_templates, check_templates, environment, leads_to, resolve, templates_dir
+from dnsteer.spec.errors import DefinitionError
 from dnsteer.tables.cookies import Category, cookie, number_names
 from dnsteer.tables.order import ORDER, PIPELINE, TABLES, build_pipeline
-from dnsteer.tables.table import Register, Table
+from dnsteer.tables.table import Register, Table, TemplateError
 
 Order = tuple[tuple[int, Table], ...]
 TOY = Table("toy", "nothing", "sends everything on")
@@ -54,18 +48,21 @@ def _registers(*registers: Register) -> Order:
 @pytest.mark.parametrize(
     ("order", "message"),
     [
-        ((*ORDER, (99, ORDER[0][1])), "occurs twice"),
-        ((*ORDER, (63, TOY)), "occurs twice"),
-        ((*ORDER, (7, TOY)), "not in the order of their numbers"),
-        (_registers(Register("pool2", 0, "", "forward")), "registers pool2 and pool overlap"),
-        (_registers(Register("pool", 9, "", "forward")), "occurs twice"),
+        ((*ORDER, (99, ORDER[0][1])), "order.py: a table occurs twice: ingress, .*, ingress"),
+        ((*ORDER, (63, TOY)), r"order.py: table toy \(63\) stands after state \(63\); expected a higher number"),
+        ((*ORDER, (7, TOY)), r"order.py: table toy \(7\) stands after state \(63\); expected a higher number"),
+        (
+            _registers(Register("pool2", 0, "", "forward")),
+            "registers pool2 of table vip and pool of table vip overlap: both are live in register 0",
+        ),
+        (_registers(Register("pool", 9, "", "forward")), "two tables have a register pool"),
         (_registers(Register("wide", 9, "", "forward", bits=(0, 32))), "outside"),
         (_registers(Register("late", 9, "", "ingress")), "register late of table vip cannot be live until ingress"),
         (_registers(Register("lost", 9, "", "nowhere")), "register lost of table vip cannot be live until nowhere"),
     ],
 )
 def test_a_broken_list_is_refused(order: Order, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(DefinitionError, match=message):
         build_pipeline(order)
 
 
@@ -138,6 +135,14 @@ def _no_table(templates: Path) -> None:
             r"tables/slot.j2:\d+: no register @backnd; did you mean \"backend\"\?",
         ),
         (
+            lambda t: _edit(t / "tables" / "vip.j2", "->@pool,", "->@backend,"),
+            r"tables/vip.j2:\d+: register @backend in table vip \(20\) is live from slot \(30\) to forward \(40\) only",
+        ),
+        (
+            lambda t: _edit(t / "tables" / "egress.j2", "@path=", "@side="),
+            r"tables/egress.j2:\d+: register @side in table egress \(60\) is live from ingress \(0\) to echo \(8\) only",
+        ),
+        (
             lambda t: _edit(t / "tables" / "vip.j2", "@transport.udp", "@transport.sctp"),
             r"tables/vip.j2:\d+: no value @transport.sctp",
         ),
@@ -184,6 +189,29 @@ def test_nothing_is_rendered_from_templates_that_contradict_the_list(
         with pytest.raises(TemplateError, match="nothing leads to table slot: no template has goto_table:@slot"):
             render(plan)
     check_own_templates.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("{% endfor %}", "{% enfor %}", r"tables/state.j2:\d+: Encountered unknown tag 'enfor'"),
+        ("{{ plan.", "{{ plna.", r"tables/state.j2:\d+: 'plna' is undefined"),
+    ],
+)
+def test_what_jinja_refuses_is_said_with_its_line(
+    templates: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, message: str
+) -> None:
+    file = templates / "tables" / "state.j2"
+    file.write_text("{% for _ in (1,) %}\n" + file.read_text() + "{% endfor %}\n")
+    _edit(file, old, new)
+    monkeypatch.setattr("dnsteer.render.templates.templates_dir", lambda: templates)
+    environment.cache_clear()
+    try:
+        plan = build_plan(load_spec(Path(__file__).parents[2] / "examples" / "quickstart.yaml"))
+        with pytest.raises(TemplateError, match=message):
+            lines_of(plan)
+    finally:
+        environment.cache_clear()
 
 
 def test_lines_that_are_no_flows_are_refused() -> None:

@@ -120,10 +120,13 @@ def run() -> None:
         if not code:  # else it was said, and what was not written is tried again here
             _say(f"{error.filename or 'standard output'}: {error.strerror or error}")
         code = code or _ERROR
-    except Exception:
-        if not _signals_received:
+    except Exception as error:
+        if not _signals_received and not _is_definition_error(error):
             raise
         code = _INTERRUPTED  # a library (pydantic) made an error of its own of the interrupt
+        if not _signals_received:  # found when a module is loaded, before the verb begins
+            _say(str(error))
+            code = _ERROR
     for number in (*_ENDING, signal.SIGALRM):
         signal.signal(number, signal.SIG_IGN)  # all that is left is to clean up
     if code == _INTERRUPTED:
@@ -186,6 +189,11 @@ def _obey_requests_to_end() -> None:
             usual(what)
 
     sys.unraisablehook = unraisable
+
+
+def _is_definition_error(error: Exception) -> bool:
+    errors = sys.modules.get("dnsteer.spec.errors")
+    return errors is not None and isinstance(error, errors.DefinitionError)
 
 
 def _left_by_interrupt() -> list[str]:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO, cast
 
 import typer
 
-from dnsteer.spec.errors import SpecError, escape
+from dnsteer.spec.errors import DefinitionError, SpecError, escape
 from dnsteer.switch.tools import NotPermittedError, SwitchError, UnavailableError
-from dnsteer.tables.table import TemplateError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -153,7 +152,7 @@ def reporting(as_json: bool = False) -> Iterator[None]:
         raise  # the reader of our output has seen enough
     except OSError as error:
         fail(_where(error), Exit.ERROR, as_json=as_json)
-    except (SwitchError, TemplateError) as error:
+    except (SwitchError, DefinitionError) as error:
         fail(str(error), Exit.ERROR, as_json=as_json)
     except KeyboardInterrupt as error:
         if str(error):

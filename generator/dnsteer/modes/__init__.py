@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import count
 
 from dnsteer.modes.base import Mode, NamedVip
 from dnsteer.modes.dsr import Dsr
 from dnsteer.modes.ipip import Ipip
 from dnsteer.modes.nat import Nat
 from dnsteer.modes.siit import Siit
+from dnsteer.spec.errors import DefinitionError
 from dnsteer.spec.model.spec import Forwarding
 
 __all__ = ["BY_PROGRAM", "MODES", "Mode", "NamedVip"]
 
 
 def _by_word(modes: Iterable[Mode]) -> dict[Forwarding, Mode]:
-    """Return the modes by their name in the spec. Raises ValueError if one is missing or two share a number or program."""
+    """Return the modes by their name in the spec. Raises DefinitionError for what a contributor forgot."""
     found = {mode.word: mode for mode in modes}
     for word in Forwarding:
         if word not in found:
-            raise ValueError(
+            raise DefinitionError(
                 f"forwarding {word.value} has no mode: write dnsteer/modes/{word.value}.py and add it to MODES in "
                 "dnsteer/modes/__init__.py"
             )
@@ -28,8 +30,16 @@ def _by_word(modes: Iterable[Mode]) -> dict[Forwarding, Mode]:
         for mode in found.values():
             value = getattr(mode, what)
             if value and value in used:
-                raise ValueError(f"forwarding modes {used[value]} and {mode.word.value} both have {what} {value!r}")
+                free = f"; {next(n for n in count(1) if n not in used)} is free" if what == "number" else ""
+                raise DefinitionError(
+                    f"forwarding modes {used[value]} and {mode.word.value} both have {what} {value!r}{free}"
+                )
             used[value] = mode.word.value
+    for mode in found.values():
+        if mode.number and type(mode).forward_rows is Mode.forward_rows:
+            raise DefinitionError(
+                f"forwarding mode {mode.word.value} has number {mode.number}, so the switch forwards, but no forward_rows"
+            )
     return found
 
 

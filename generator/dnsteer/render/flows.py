@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.plan.plan import Plan
-from dnsteer.render.templates import check_own_templates, environment, leads_to
+from dnsteer.render.templates import check_own_templates, leads_to, render
 from dnsteer.tables.order import PIPELINE, TABLES
 from dnsteer.tables.slot import GroupRow
 from dnsteer.tables.table import Table, TemplateError
@@ -84,7 +84,7 @@ def render_table(
 
 def _render(template: str, plan: Plan, table: Table, file: str, *, notes: bool, masks: MaskPolicy | None) -> str:
     rows = {name: plan.rows.of(kind) for name, kind in table.uses.items()}
-    return environment().get_template(template).render(rows, plan=plan, masks=masks, file=file, notes=notes)
+    return render(template, **rows, plan=plan, masks=masks, file=file, notes=notes)
 
 
 def render_flows(plan: Plan, file: str = "spec") -> str:

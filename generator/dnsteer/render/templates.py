@@ -57,8 +57,15 @@ def resolve(source: str, file: str, pipeline: Pipeline = PIPELINE) -> str:
             raise fail(m.start(), f"no table @{m[2]}", m[2], pipeline.tables)
         return f"{m[1]}{pipeline.tables[m[2]].number}"
 
+    own = pipeline.tables.get(Path(file).stem)
+
     def name(m: re.Match[str]) -> str:
         register = pipeline.registers.get(m[1])
+        if own is not None and register is not None and not m[2]:
+            owner, until = pipeline.owners[register.name], pipeline.tables[register.until]
+            if not owner.number <= own.number <= until.number:
+                live = f"{owner.name} ({owner.number}) to {until.name} ({until.number})"
+                raise fail(m.start(), f"register @{m[1]} in table {own.name} ({own.number}) is live from {live} only")
         if m[2]:
             if register is None or m[2] not in register.values:
                 raise fail(m.start(), f"no value {m[0]}")
@@ -76,7 +83,6 @@ def resolve(source: str, file: str, pipeline: Pipeline = PIPELINE) -> str:
         raise fail(unnamed.start(), f"{unnamed[0]} without the name of a table: write {unnamed[0]}@NAME")
     # Line breaks stay where they are, so that the lines of errors are those of the file.
     text = _NAME.sub(name, _TO_TABLE.sub(table, source))
-    own = pipeline.tables.get(Path(file).stem)
     if own is not None:
         for flow in _FLOW_OF.finditer(source):
             if flow[1] != own.name:
@@ -161,8 +167,17 @@ def environment() -> jinja2.Environment:
 
 
 def render(template: str, **values: Any) -> str:
-    """Render one template."""
-    return environment().get_template(template).render(**values)
+    """Render one template. Raises TemplateError with file and line for what Jinja2 refuses."""
+    try:
+        return environment().get_template(template).render(**values)
+    except jinja2.TemplateSyntaxError as err:
+        raise TemplateError(f"{err.name or template}:{err.lineno}: {err.message}") from None
+    except jinja2.TemplateError as err:
+        import traceback  # here, since the quick verbs do without
+
+        # A name that is not defined: the template's own frame is the last of them in the traceback.
+        lines = [f.lineno for f in traceback.extract_tb(err.__traceback__) if f.filename.endswith(template)]
+        raise TemplateError(f"{template}:{lines[-1] if lines else 0}: {err.message}") from None
 
 
 def register_value(value: int) -> str:

@@ -20,6 +20,10 @@ _SHOWN = 60
 _NAMES = 4
 
 
+class DefinitionError(ValueError):
+    """A mistake in dnsteer itself: in its list of tables, its modes or its templates. It says which file to edit."""
+
+
 def shorten(text: str) -> str:
     """*text*, cut where it is too long for a message."""
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
+from dnsteer.spec.errors import DefinitionError
 from dnsteer.tables import (
     advertise,
     echo,
@@ -21,6 +23,7 @@ from dnsteer.tables import (
 )
 from dnsteer.tables.table import Register, Table
 
+_FILE = "dnsteer/tables/order.py"
 ORDER: tuple[tuple[int, Table], ...] = (
     (0, ingress.TABLE),
     (5, neighbor.TABLE),
@@ -50,30 +53,35 @@ class Pipeline:
 def build_pipeline(order: tuple[tuple[int, Table], ...]) -> Pipeline:
     """Number, check and index tables and registers.
 
-    Raises ValueError if a number or name occurs twice, tables are not in the order of their numbers, two registers
+    Raises DefinitionError if a number or name occurs twice, tables are not in the order of their numbers, two registers
     overlap while both are live, or a register exceeds 32 bits or ends before the table that owns it.
     """
     tables = {table.name: replace(table, number=number) for number, table in order}
-    numbers = [number for number, _ in order]
-    if len(tables) != len(order) or len(set(numbers)) != len(order):
-        raise ValueError("a table's name or number occurs twice")
-    if numbers != sorted(numbers):
-        raise ValueError("tables are not in the order of their numbers")
+    for (number, before), (higher, after) in pairwise(order):
+        if number >= higher:
+            raise DefinitionError(
+                f"{_FILE}: table {after.name} ({higher}) stands after {before.name} ({number}); expected a higher number"
+            )
+    if len(tables) != len(order):
+        raise DefinitionError(f"{_FILE}: a table occurs twice: {', '.join(table.name for _, table in order)}")
     owned = [(table, register) for table in tables.values() for register in table.registers]
     registers = {register.name: register for _, register in owned}
     if len(registers) != len(owned):
-        raise ValueError("a register's name occurs twice")
+        raise DefinitionError(
+            f"two tables have a register {next(r.name for _, r in owned if registers[r.name] is not r)}"
+        )
     for i, (owner, one) in enumerate(owned):
         low, high = one.bits
         if not (0 <= low <= high <= 31 and 0 <= one.number <= 15):
-            raise ValueError(f"register {one.name} has bits outside of a 32-bit register")
+            raise DefinitionError(f"register {one.name} has bits outside of a 32-bit register")
         if one.until not in tables or tables[one.until].number < owner.number:
-            raise ValueError(f"register {one.name} of table {owner.name} cannot be live until {one.until}")
+            raise DefinitionError(f"register {one.name} of table {owner.name} cannot be live until {one.until}")
         for begins, other in owned[:i]:
             share = one.number == other.number and low <= other.bits[1] and other.bits[0] <= high
             ends = min(tables[one.until].number, tables[other.until].number)
             if share and max(owner.number, begins.number) <= ends:
-                raise ValueError(f"registers {one.name} and {other.name} overlap")
+                where = f"of table {owner.name} and {other.name} of table {begins.name}"
+                raise DefinitionError(f"registers {one.name} {where} overlap: both are live in register {one.number}")
     return Pipeline(tables, registers, {register.name: table for table, register in owned})
 
 

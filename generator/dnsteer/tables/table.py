@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dnsteer.spec.errors import DefinitionError
+
 if TYPE_CHECKING:
     from dnsteer.tables.context import Context
 
 
-class TemplateError(ValueError):
+class TemplateError(DefinitionError):
     """A template that cannot be rendered: an unknown name, a jump back, a table without template, a line that is no flow."""
 
 

@@ -7,7 +7,7 @@ the frames that it sends return to the bridge.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from types import TracebackType
 
@@ -15,11 +15,12 @@ from scapy.utils import RawPcapReader
 
 from dnsteer.plan import min_fragment
 from dnsteer.plan.plan import Plan
+from dnsteer.proof.harness import load_errors
 from dnsteer.proof.harness.extension_process import IN, OUT, ExtensionProcess, Handled
 from dnsteer.proof.reference.packets import Frame
-from dnsteer.render.flows import groups_of, lines_of, parse_flow
+from dnsteer.render.flows import groups_of, lines_of
 from dnsteer.switch.megaflows import Counters, Megaflow, read_counters, read_megaflows
-from dnsteer.switch.openflow import OpenFlow
+from dnsteer.switch.openflow import OpenFlow, RejectedError
 from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.table_changes import changes
 from dnsteer.switch.tools import SwitchError, TimedOutError
@@ -79,10 +80,13 @@ class Harness:
         switch.appctl(*min_fragment.setting(min_fragment.SMALLEST, "dummy"))  # as a bring-up and an apply set it
         self.openflow = OpenFlow(f"unix:{switch.dir}/{plan.bridge}.mgmt", switch.env)
         lines, groups = dict.fromkeys(lines_of(plan)), groups_of(plan)
-        self.openflow.bundle(changes(lines, groups, self.openflow.dump()).bundle())
-        left = changes(lines, groups, self.openflow.dump(lambda: lines))
-        if left:
-            raise SwitchError(_not_as_loaded(lines, left.bundle()[0]))
+        try:
+            self.openflow.bundle(changes(lines, groups, self.openflow.dump()).bundle())
+        except RejectedError as err:
+            raise SwitchError(load_errors.rejected(err)) from None
+        tables = self.openflow.dump(lambda: lines)
+        if changes(lines, groups, tables):
+            raise SwitchError(load_errors.shown_differently(lines, groups, tables))
 
     def _capture(self, port: str) -> str:
         return str(self.switch.dir / f"{port}.pcap")
@@ -172,13 +176,3 @@ class Harness:
     def trace(self, port: str, data: bytes) -> str:
         """`ofproto/trace` of a packet."""
         return self.switch.appctl("ofproto/trace", self.plan.bridge, f"in_port={self.port_number(port)}", data.hex())
-
-
-def _not_as_loaded(lines: Collection[str], change: str) -> str:
-    """Why a switch holds other flows than were loaded into it, *change* being the first that would put it right."""
-    first: dict[tuple[int, int, str], str] = {}
-    for line in lines:
-        other = first.setdefault(parse_flow(line).key, line)
-        if other != line:
-            return f"two flows of one table have the same priority and match: {other!r} and {line!r}"
-    return f"ovs-vswitchd shows other flows than were loaded; the first difference: {change}"

@@ -10,6 +10,7 @@ from dnsteer.proof.reference.modes.dsr import Dsr
 from dnsteer.proof.reference.modes.ipip import Ipip
 from dnsteer.proof.reference.modes.nat import Nat
 from dnsteer.proof.reference.modes.siit import Siit
+from dnsteer.spec.errors import DefinitionError
 from dnsteer.spec.model.spec import Forwarding
 
 __all__ = ["MODES", "Mode"]
@@ -24,7 +25,7 @@ MODES: dict[Forwarding, type[Mode]] = {
 
 for _word in Forwarding:
     if _word not in MODES:
-        raise ValueError(
+        raise DefinitionError(
             f"forwarding {_word.value} has no reference: write dnsteer/proof/reference/modes/{_word.value}.py and add it to "
             "MODES in dnsteer/proof/reference/modes/__init__.py"
         )
