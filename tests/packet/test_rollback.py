@@ -193,9 +193,11 @@ def test_a_damaged_state_is_asked_about(applied: Switch, tmp_path: Path) -> None
 
 def test_the_result_says_what_the_plan_said(applied: Switch, tmp_path: Path) -> None:
     file = spec_file(tmp_path, old="'02:00:00:00:01:03'", new="'02:00:00:00:01:03', weight: 3")
-    said = on(applied)("plan", file).out.splitlines()[1]
+    said, _, place = on(applied)("plan", file).out.splitlines()[1].strip().rpartition(" (")
+    line = int(place.removeprefix(f"{file}:").rstrip(")"))
+    assert "weight: 3" in file.read_text().splitlines()[line - 1]
     done = on(applied)("apply", file)
-    assert done.out.startswith(f"br-dns: applied as state 2; {said.strip()}; ")
+    assert done.out.startswith(f"br-dns: applied as state 2; {said}; ")
     fresh(applied)
     assert "the switch gets the name dpu-1" in on(applied)("plan", file).out
 

@@ -29,7 +29,7 @@ def outage(backend: str, gone: int = DRAINED) -> Maintenance:
 def by_reference(
     weights: dict[str, int], slots: int, down: Sequence[str], outages: Sequence[Maintenance], *, drop: bool = False
 ) -> tuple[str, ...]:
-    if drop and reference.nobody_in_service(weights, down, outages):
+    if drop and reference.no_backend_in_service(weights, down, outages):
         return ()
     base = reference.base_table(tuple(weights.items()), slots)
     return reference.table_with_outages(base, weights, down, outages)

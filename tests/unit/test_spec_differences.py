@@ -11,6 +11,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 
 from dnsteer.deploy.spec_differences import SpecDifference, compare_specs
+from dnsteer.spec.errors import show_path
 from dnsteer.spec.loaded import Loaded
 from tests.packet.command import FARM
 from tests.strategies import loaded_from, specs
@@ -79,7 +80,10 @@ def test_one_edit_is_one_sentence(edit: Edit, kind: str, about: str, words: tupl
     assert found.text.startswith(about)
     for word in words:
         assert word in found.text
-    assert found.as_json() == {"kind": kind, "object": about, "text": found.text}
+    path = show_path(found.path) if found.path else ""
+    assert found.as_json() == {"kind": kind, "object": about, "text": found.text, "path": path}
+    assert bool(found.path) == (not kind.endswith("removed"))
+    assert about.split()[-1].rpartition("/")[2] in path or "backends[" in path or not path
     assert not any(mark in found.text for mark in "{}<>[]=") or "->" in found.text
 
 

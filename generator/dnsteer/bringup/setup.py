@@ -68,5 +68,5 @@ def setup_of(loaded: Loaded) -> Setup:
         settings_of(switch, sizes, memory, eswitch),
         tuple(notes_of(switch, sizes, eswitch)),
         program,
-        min_fragment.wanted(plan, wanted_bridge(spec).datapath_type),
+        min_fragment.required_size(plan, wanted_bridge(spec).datapath_type),
     )

@@ -101,9 +101,9 @@ def apply(
 
         value = plan_file.read(plan)
         if dry_run:
-            show(plan_file.preview_again(value, plan, switch), verbose=False, json=json)
+            show(plan_file.preview_again(value, switch), verbose=False, json=json)
             return
-        done = plan_file.carry_out(value, plan, switch, confirm=confirm(yes, json), progress=progress(json))
+        done = plan_file.carry_out(value, switch, confirm=confirm(yes, json), progress=progress(json))
     elif spec is not None:
         with _loaded(spec, switch, json, verbose) as (loaded, prefetch):
             from dnsteer.deploy.run import Options, deploy, preview
@@ -150,10 +150,10 @@ def show(summary: PlanSummary, *, verbose: bool, json: bool) -> None:
     if not summary.changed:
         out.print(f"{bridge}: nothing to change")
         return
-    out.print("\n".join([f"{bridge}: would change", *(f"  {escape(line)}" for line in sentences(summary))]))
+    out.print("\n".join([f"{bridge}: would change", *(f"  {escape(line)}" for line in sentences(summary, lines=True))]))
     out.print(f"  on the switch: {', '.join(counted(summary.found.todo)) or 'no flow or group'}")
     if verbose:
-        out.print("\n".join(details(summary.found.todo)))
+        out.print("\n".join(details(summary)))
 
 
 def _print_notes(summary: PlanSummary) -> None:

@@ -103,7 +103,7 @@ def _say_version(asked: bool) -> None:
 def run() -> None:
     """Entry point."""
     gc.set_threshold(_GARBAGE, 20, 20)
-    _obey_requests_to_end()
+    _install_signal_handlers()
     if sys.stdout is None:  # closed by whoever started us (>&-)
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - for the rest of the process
     code = 0
@@ -166,8 +166,8 @@ def _run() -> int:
     return int(code or 0)
 
 
-def _obey_requests_to_end() -> None:
-    """End in order, and not at once, when asked to; who started us may have told us to ignore it (nohup, `&`)."""
+def _install_signal_handlers() -> None:
+    """Shut down in order on SIGINT, SIGTERM and SIGHUP, unless they are ignored from the start (nohup, `&`)."""
 
     def end(number: int, _frame: FrameType | None) -> None:
         _signals_received.append(number)

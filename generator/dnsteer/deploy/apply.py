@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from dnsteer.deploy.diff import SwitchDiff, diff_switch
 from dnsteer.deploy.journal import JournalEntry, begin, begin_or_nothing, commit, take_back
-from dnsteer.deploy.ports import change_ports, finish_ports, let_fragments_pass
+from dnsteer.deploy.ports import change_ports, finish_ports, set_smallest_fragment
 from dnsteer.deploy.recorded import load_state
 from dnsteer.deploy.send import Applied, Sending, Stage
 from dnsteer.deploy.target_switch import GRACE, Progress, TargetSwitch, silent
@@ -49,7 +49,7 @@ def apply_change(
             signals = until_done.enter_context(defer_signals())  # obeyed when a failure is undone, or all is done
             if found.before is None:
                 stage.begun = begin(session, entry)
-            warnings = let_fragments_pass(wanted, found, database)
+            warnings = set_smallest_fragment(wanted, found, database)
             stage.fenced = has_fence(tables)
             away = found.program.away if found.program is not None else None
             todo = _table_changes(wanted, found, tables)

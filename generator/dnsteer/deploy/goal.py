@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from dnsteer import __version__
 from dnsteer.deploy.recorded import is_applied
@@ -23,8 +22,8 @@ from dnsteer.switch.tools import SwitchError
 class Goal:
     """What a deployment leads to, and what was there before. *applied* is None if no state can be read.
 
-    *ended* is maintenance of backends that the spec no longer has, *expired* such as is over, *returned* such as ended with
-    a state that is gone back from. *warnings* and *notes* are for the operator; *waits*: the switch waits for its flows.
+    *ended* is maintenance of backends that the spec no longer has, *expired* that whose time is over, *returned* what a
+    rollback restores. *warnings* and *notes* are for the operator; *waits*: flow-restore-wait is set.
     *system* tells the switch from others, *switch_name* is the name that it has now.
     """
 
@@ -88,20 +87,21 @@ def new_state(goal: Goal, wanted: Wanted) -> AppliedState:
     if goal.applied is not None and wanted.same_spec:
         return goal.applied
     loaded = goal.loaded
+    extended, elsewhere = _extended(wanted)
     return AppliedState(
         loaded.file, loaded.document.text, loaded.digest, __version__, stamp(goal.time), operator_name(),
         tuple(wanted.plan.members), {name: vip.pool for name, vip in loaded.spec.vips.items()}, goal.note,
-        ended=goal.ended, **_extended(wanted),
+        ended=goal.ended, extended=extended, elsewhere=elsewhere,
     )  # fmt: skip
 
 
-def _extended(wanted: Wanted) -> dict[str, Any]:
-    """Return what the record keeps about the extension, for the quick verbs."""
+def _extended(wanted: Wanted) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Return the pools that the extension serves, and the numbers of those whose slots it alone has."""
     if wanted.loaded.spec.switch.extension is None:
-        return {}
+        return (), ()
     from dnsteer.deploy.extension import elsewhere, extended_pools
 
-    return {"extended": extended_pools(wanted.loaded.spec), "elsewhere": elsewhere(wanted.plan)}
+    return extended_pools(wanted.loaded.spec), elsewhere(wanted.plan)
 
 
 def _applied(session: Session, record: BridgeRecord | None) -> AppliedState | None:

@@ -15,7 +15,7 @@ from dnsteer.slots.owners import owners_of
 if TYPE_CHECKING:
     from dnsteer.spec.model.spec import Spec
 
-NOBODY = "nobody"
+NO_BACKEND = "nobody"
 """Stands for the owner of slots whose queries are dropped."""
 
 
@@ -145,7 +145,7 @@ def together(one: Iterable[Move], more: Iterable[Move]) -> list[Move]:
 def _transfers(before: tuple[str, ...], after: tuple[str, ...]) -> dict[tuple[str, str], int]:
     if before == after:
         return {}
-    before, after = before or (NOBODY,) * len(after), after or (NOBODY,) * len(before)
+    before, after = before or (NO_BACKEND,) * len(after), after or (NO_BACKEND,) * len(before)
     return dict(Counter((a, b) for a, b in zip(before, after, strict=True) if a != b))
 
 

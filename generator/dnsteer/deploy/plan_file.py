@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from dnsteer import __version__
 from dnsteer.checks.load import check_document
@@ -25,6 +25,16 @@ _MAKE = "make one with: dnsteer plan SPEC -o FILE"
 _AGAIN = "make a new plan with: dnsteer plan"
 
 
+@dataclass(frozen=True)
+class PlanFile:
+    """A plan that was read from *file*: the spec and the options, and what the switch was when it was made."""
+
+    file: Path
+    target: SpecTarget
+    options: Options
+    basis: Mapping[str, object]
+
+
 def write(summary: PlanSummary, switch: TargetSwitch, options: Options, file: Path) -> None:
     """Write the plan file, whole or not at all. Raises OSError that names it."""
     content = {
@@ -42,10 +52,11 @@ def write(summary: PlanSummary, switch: TargetSwitch, options: Options, file: Pa
     write_file(file, text)
 
 
-def read(file: Path) -> dict[str, Any]:
+def read(file: Path) -> PlanFile:
     """Read a plan file; `-` is standard input.
 
-    Raises SwitchError when it is none, was edited, or is of another version; OSError when it cannot be read.
+    Raises SwitchError when it is none, was edited, or is of another version, SpecError for its spec, and OSError when it
+    cannot be read.
     """
     name = shown(file)
     try:
@@ -65,17 +76,12 @@ def read(file: Path) -> dict[str, Any]:
         raise SwitchError(f"{name}: was edited after it was made; change the spec instead, and {_AGAIN}")
     if value["version"] != __version__:
         raise SwitchError(f"{name}: was made by dnsteer {value['version']}, and this is {__version__}; {_AGAIN}")
-    return value
-
-
-def target_of(plan: dict[str, Any]) -> SpecTarget:
-    """The spec in a plan. Raises SpecError."""
-    return SpecTarget(check_document(parse_document(plan["spec"]["file"], plan["spec"]["text"])))
+    target = SpecTarget(check_document(parse_document(value["spec"]["file"], value["spec"]["text"])))
+    return PlanFile(file, target, Options(**value["options"]), value["basis"])
 
 
 def carry_out(
-    plan: dict[str, Any],
-    file: Path,
+    plan: PlanFile,
     switch: TargetSwitch,
     *,
     confirm: Confirm | None = None,
@@ -83,20 +89,21 @@ def carry_out(
 ) -> Deployed:
     """Apply exactly that plan. Raises SwitchError when the switch has moved on since; nothing is changed then."""
     return deploy(
-        target_of(plan), switch, Options(**plan["options"]), confirm=confirm, progress=progress,
-        check=lambda summary: _check(plan, file, summary),
+        plan.target, switch, plan.options, confirm=confirm, progress=progress,
+        check=lambda summary: _check(plan, summary),
     )  # fmt: skip
 
 
-def preview_again(plan: dict[str, Any], file: Path, switch: TargetSwitch) -> PlanSummary:
+def preview_again(plan: PlanFile, switch: TargetSwitch) -> PlanSummary:
     """Return what `carry_out` would do; raises the same errors. Changes nothing."""
-    summary = preview(target_of(plan), switch, Options(**plan["options"]))
-    _check(plan, file, summary)
+    summary = preview(plan.target, switch, plan.options)
+    _check(plan, summary)
     return summary
 
 
-def _check(plan: dict[str, Any], file: Path, summary: PlanSummary) -> None:
-    moved = [what for what, value in summary.basis().items() if plan["basis"].get(what) != value]
+def _check(plan: PlanFile, summary: PlanSummary) -> None:
+    moved = [what for what, value in summary.basis().items() if plan.basis.get(what) != value]
+    file = plan.file
     if "switch" in moved:
         raise SwitchError(
             f"{shown(file)}: is for another switch, since this one's OVSDB has another identity; {_AGAIN}, on this switch"

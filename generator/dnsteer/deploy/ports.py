@@ -12,7 +12,7 @@ from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
 from dnsteer.switch.fragment_limit import Tracker
 from dnsteer.switch.openflow import OpenFlow, Tables
-from dnsteer.switch.settings import Seen, put_right
+from dnsteer.switch.settings import Seen, repair_settings
 from dnsteer.switch.signals import defer_signals
 from dnsteer.switch.state import REMOVED
 from dnsteer.switch.table_changes import lines_to_restore
@@ -74,7 +74,7 @@ def _undo(wanted: Wanted, found: SwitchDiff, database: db.Database, client: Open
         database.wait_for_switch()
 
 
-def let_fragments_pass(wanted: Wanted, found: SwitchDiff, database: db.Database) -> list[str]:
+def set_smallest_fragment(wanted: Wanted, found: SwitchDiff, database: db.Database) -> list[str]:
     """Set the tracker's smallest fragment; a tracker that cannot be reached is only a warning.
 
     Before the bundle, so that no answer is lost. It stays where that fails: nothing needs larger ones.
@@ -83,7 +83,7 @@ def let_fragments_pass(wanted: Wanted, found: SwitchDiff, database: db.Database)
     if size is None:
         return []
     if now is None or now.differs or found.differ:  # a bridge that was made anew may have a new datapath
-        now = Tracker(database.remote, database.timeout).put_right(size)
+        now = Tracker(database.remote, database.timeout).ensure(size)
     return [now.warning] if now.warning else []
 
 
@@ -91,7 +91,7 @@ def finish_ports(wanted: Wanted, tables: Tables, database: db.Database, client: 
     """Enable ports and remove old ones, after the bundle. Returns whether anything changed."""
     have = _bridge(database, wanted.bridge.name)
     seen = Seen(wanted.loaded.spec, wanted.plan, wanted.bridge, have, database.config(), tables)
-    changed = put_right(seen, database, client.ofctl)
+    changed = repair_settings(seen, database, client.ofctl)
     return br.finish(database, wanted.bridge, have) or changed
 
 

@@ -40,7 +40,7 @@ class Prefetch:
     def begin(self, bridge: str) -> None:
         """Begin the dump, if there is a bridge. Errors are raised when the switch is needed."""
         if not self._switch.remote.startswith("unix:"):
-            return  # one that is far and silent would keep what is wrong with the spec from being said
+            return  # a remote switch that does not answer would delay the errors of the spec
         try:
             self._session = Session(self._switch.remote, self._switch.timeout)
             self._record = self._session.record(bridge)

@@ -23,7 +23,7 @@ from dnsteer.deploy.wanted import Wanted
 from dnsteer.switch.database import Database
 from dnsteer.switch.restart_fence import RestartedError
 
-_CUT_OFF = "a change is pending; the next command that changes the switch settles it first"
+_PENDING = "a change is pending; the next command that changes the switch settles it first"
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def preview(
         after = Assignment(wanted.plan.members, goal.overlay)
         summary = summarize(goal, wanted, found, before, after, preview=True)
         if now_recorded is not None and now_recorded.pending is not None:
-            summary.warnings.append(_CUT_OFF)
+            summary.warnings.append(_PENDING)
         return summary
 
 

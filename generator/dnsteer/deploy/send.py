@@ -29,7 +29,7 @@ _NONE = Changes((), (), (), (), (), ())
 
 @dataclass
 class Applied:
-    """What an apply did. *loaded*: the extension's program changed. *away* is why it could not be loaded.
+    """What an apply did. *loaded*: the extension's program changed. *away* is the error that kept it from being loaded.
     *state* is the number of the state that the switch has now.
 
     *warnings* are what is not as it should be, and keeps no query from its backend.

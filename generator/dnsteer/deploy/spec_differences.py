@@ -8,20 +8,30 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from dnsteer.spec.errors import Path, show_path
 from dnsteer.spec.model.spec import Backend, Pool, Service, Spec, Vip
 
 
 @dataclass(frozen=True)
 class SpecDifference:
-    """One difference: its kind (`backend changed`), the object that it is about, and the sentence."""
+    """One difference: its kind (`backend changed`), the object that it is about, and the sentence.
+
+    *path* is that of the object in the new spec; empty for one that is removed.
+    """
 
     kind: str
     about: str
     text: str
+    path: Path = ()
 
     def as_json(self) -> dict[str, str]:
         """As a JSON object."""
-        return {"kind": self.kind, "object": self.about, "text": self.text}
+        return {
+            "kind": self.kind,
+            "object": self.about,
+            "text": self.text,
+            "path": show_path(self.path) if self.path else "",
+        }
 
 
 def compare_specs(old: Spec | None, new: Spec) -> list[SpecDifference]:
@@ -37,9 +47,9 @@ def _vips(old: Mapping[str, Vip], new: Mapping[str, Vip]) -> Iterator[SpecDiffer
         if name not in old:
             addresses, services = _list(vip.addresses), _list(_service(s) for s in vip.services)
             text = f"{about} added: {addresses}, {services}, pool {vip.pool}, {vip.forwarding.value}"
-            yield SpecDifference("vip added", about, text)
+            yield SpecDifference("vip added", about, text, ("vips", name))
         elif old[name] != vip:
-            yield from _fields("vip changed", about, old[name], vip)
+            yield from _fields("vip changed", about, old[name], vip, ("vips", name))
     for name, vip in old.items():
         if name not in new:
             yield SpecDifference("vip removed", f"VIP {name}", f"VIP {name} removed: {_list(vip.addresses)}")
@@ -50,9 +60,9 @@ def _pools(old: Mapping[str, Pool], new: Mapping[str, Pool]) -> Iterator[SpecDif
         about = f"pool {name}"
         if name not in old:
             members = _list(f"{b.name} (weight {b.weight})" for b in pool.backends)
-            yield SpecDifference("pool added", about, f"{about} added: {members}")
+            yield SpecDifference("pool added", about, f"{about} added: {members}", ("pools", name))
         elif old[name] != pool:
-            yield from _fields("pool changed", about, old[name], pool, leave=("backends",))
+            yield from _fields("pool changed", about, old[name], pool, ("pools", name), leave=("backends",))
             yield from _backends(name, old[name], pool)
     for name in old:
         if name not in new:
@@ -62,46 +72,48 @@ def _pools(old: Mapping[str, Pool], new: Mapping[str, Pool]) -> Iterator[SpecDif
 def _backends(pool: str, old: Pool, new: Pool) -> Iterator[SpecDifference]:
     was: dict[str, Backend] = {b.name: b for b in old.backends}
     now: dict[str, Backend] = {b.name: b for b in new.backends}
-    for name, backend in now.items():
-        about = f"backend {pool}/{name}"
+    for i, (name, backend) in enumerate(now.items()):
+        about, path = f"backend {pool}/{name}", ("pools", pool, "backends", i)
         if name not in was:
             addresses = _list(a for a in (backend.ipv4, backend.ipv6) if a is not None)
-            yield SpecDifference("backend added", about, f"{about} added: {addresses}, weight {backend.weight}")
+            yield SpecDifference("backend added", about, f"{about} added: {addresses}, weight {backend.weight}", path)
         elif was[name] != backend:
-            yield from _fields("backend changed", about, was[name], backend)
+            yield from _fields("backend changed", about, was[name], backend, path)
     for name in was:
         if name not in now:
             yield SpecDifference("backend removed", f"backend {pool}/{name}", f"backend {pool}/{name} removed")
     if list(was) != list(now) and set(was) == set(now):
-        yield SpecDifference("pool changed", f"pool {pool}", f"pool {pool}: its backends are listed in another order")
+        text = f"pool {pool}: its backends are listed in another order"
+        yield SpecDifference("pool changed", f"pool {pool}", text, ("pools", pool))
 
 
 def _switch(old: Spec, new: Spec) -> Iterator[SpecDifference]:
     if old.switch == new.switch:
         return
-    yield from _fields("switch changed", "switch", old.switch, new.switch, leave=("uplinks", "ports"))
+    yield from _fields("switch changed", "switch", old.switch, new.switch, ("switch",), leave=("uplinks", "ports"))
     for part, one in (("uplinks", "uplink"), ("ports", "port")):
         was, now = getattr(old.switch, part), getattr(new.switch, part)
         for name in {**now, **was}:
             about = f"{one} {name}"
             if name not in was or name not in now:
                 what = "added" if name in now else "removed"
-                yield SpecDifference(f"{one} {what}", about, f"{about} {what}")
+                path = ("switch", part, name) if name in now else ()
+                yield SpecDifference(f"{one} {what}", about, f"{about} {what}", path)
             elif was[name] != now[name]:
-                yield from _fields(f"{one} changed", about, was[name], now[name])
+                yield from _fields(f"{one} changed", about, was[name], now[name], ("switch", part, name))
 
 
 def _fields(
-    kind: str, about: str, old: BaseModel, new: BaseModel, leave: tuple[str, ...] = ()
+    kind: str, about: str, old: BaseModel, new: BaseModel, path: Path, leave: tuple[str, ...] = ()
 ) -> Iterator[SpecDifference]:
     for name in type(new).model_fields:
         was, now = getattr(old, name), getattr(new, name)
         if was == now or name in leave:
             continue
         if isinstance(was, list) and isinstance(now, list):
-            yield SpecDifference(kind, about, f"{about}: {name} {_list_change(was, now)}")
+            yield SpecDifference(kind, about, f"{about}: {name} {_list_change(was, now)}", (*path, name))
         else:
-            yield SpecDifference(kind, about, f"{about}: {name} {_shown(was)} -> {_shown(now)}")
+            yield SpecDifference(kind, about, f"{about}: {name} {_shown(was)} -> {_shown(now)}", (*path, name))
 
 
 def _list_change(was: list[Any], now: list[Any]) -> str:

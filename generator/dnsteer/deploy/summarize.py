@@ -38,7 +38,7 @@ def summarize(
     program, faults = _program(wanted, found)
     fragment = found.fragment.warning if found.fragment is not None and preview else ""
     return PlanSummary(
-        goal.loaded, found, goal.system, goal.record, wanted.applied, wanted.overlay, differences, moves,
+        goal.loaded, wanted.plan, found, goal.system, goal.record, wanted.applied, wanted.overlay, differences, moves,
         ask=[
             *_unreadable(wanted, goal.record, found), *removed, *movement.reasons_to_ask(moves, before, after),
         ],

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 from dnsteer.deploy import movement
 from dnsteer.deploy.diff import SwitchDiff
 from dnsteer.deploy.spec_differences import SpecDifference
+from dnsteer.plan.plan import Plan
+from dnsteer.render.flows import Flow
+from dnsteer.render.templates import about
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.state import AppliedState, BridgeRecord
@@ -30,10 +33,11 @@ class PlanSummary:
     """What a deployment would do. *old* is the state that is applied now, None if none can be read.
 
     *differences* are those of the specs. *named* is what becomes of the switch's name. *ended* is maintenance that ends, and
-    *returned* such as ended with a state that is gone back from, all in words. *notes* are to be known, and no change.
+    *returned* what a rollback restores, all in words. *notes* are to be known, and no change.
     """
 
     loaded: Loaded
+    plan: Plan
     found: SwitchDiff
     system: str
     record: BridgeRecord | None
@@ -93,10 +97,11 @@ def counted(changes: Changes) -> list[str]:
     return out
 
 
-def sentences(summary: PlanSummary) -> list[str]:
-    """Return what would change, as sentences for the operator."""
+def sentences(summary: PlanSummary, *, lines: bool = False) -> list[str]:
+    """Return what would change, as sentences for the operator; with *lines* those of the spec are named."""
     words = [summary.named] if summary.named else []
-    words += [d.text for d in summary.differences]
+    file, line = summary.loaded.file, summary.loaded.document.line
+    words += [f"{d.text} ({file}:{line(d.path)})" if lines and d.path else d.text for d in summary.differences]
     words += [move.text() for move in summary.moves]
     words += [f"{d.by}: {d.todo}" for d in summary.found.differ]
     fragment = summary.found.fragment
@@ -111,14 +116,20 @@ def sentences(summary: PlanSummary) -> list[str]:
     return words
 
 
-def details(changes: Changes) -> list[str]:
-    """Return the changed flows and groups as a diff."""
+def details(summary: PlanSummary) -> list[str]:
+    """Return the changed flows and groups as a diff. A flow is followed by its object of the spec, with the line."""
+    changes = summary.found.todo
+
+    def shown(flow: Flow) -> str:
+        subject = summary.plan.subject(flow.cookie)  # none for an object that is gone
+        return f"{flow.line()}  # {about(subject, summary.loaded.file)}" if subject is not None else flow.line()
+
     out = [f"- group {g.text}" for g in changes.remove_groups]
     out += [f"~ group {g.text}" for g in changes.replace_groups]
     out += [f"+ group {g.text}" for g in changes.add_groups]
-    out += [f"- {f.line()}" for f in changes.remove]
-    out += [f"~ {f.line()}" for f in changes.replace]
-    return out + [f"+ {f.line()}" for f in changes.add]
+    out += [f"- {shown(f)}" for f in changes.remove]
+    out += [f"~ {shown(f)}" for f in changes.replace]
+    return out + [f"+ {shown(f)}" for f in changes.add]
 
 
 def as_json(summary: PlanSummary, *, verbose: bool) -> dict[str, Any]:
@@ -142,5 +153,5 @@ def as_json(summary: PlanSummary, *, verbose: bool) -> dict[str, Any]:
     if summary.program is not None:
         value["extension"] = summary.program.as_json()
     if verbose:
-        value["details"] = details(summary.found.todo)
+        value["details"] = details(summary)
     return value

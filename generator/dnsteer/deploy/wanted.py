@@ -9,7 +9,7 @@ from functools import cached_property
 from dnsteer.deploy.recorded import is_applied, spec_of
 from dnsteer.plan.bridge import WantedBridge, wanted_bridge
 from dnsteer.plan.build import build_plan
-from dnsteer.plan.min_fragment import wanted
+from dnsteer.plan.min_fragment import required_size
 from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import Group, groups_of, lines_of
 from dnsteer.slots.maintenance import Overlay
@@ -65,7 +65,7 @@ class Wanted:
     @property
     def smallest_fragment(self) -> int | None:
         """The smallest fragment, in bytes, that the connection tracker must accept; None if it does not matter."""
-        return wanted(self.plan, self.bridge.datapath_type)
+        return required_size(self.plan, self.bridge.datapath_type)
 
     def control_socket(self, given: str | None) -> str:
         """Return the extension's socket: *given*, else of the spec, else of the applied spec; empty for none."""

@@ -17,7 +17,7 @@ from dnsteer.tables.context import Context, PoolSlots
 from dnsteer.tables.cookies import OBJECT_BITS, Category, number_names
 from dnsteer.tables.forward import ForwardRow
 from dnsteer.tables.ingress import OUT_SAME
-from dnsteer.tables.return_ import OwnReturnRow
+from dnsteer.tables.return_ import OwnReturnRow, ReturnRow
 
 PROTOCOL_NUMBERS = {"tcp": 6, "udp": 17}
 
@@ -109,7 +109,7 @@ class Mode(ABC):
         """Yield the rows of table forward for the pool's backend at *index*; none if the extension forwards."""
         return iter(())
 
-    def return_rows(self, ctx: Context, name: str, vip: Vip, address: Address) -> Iterator[object]:
+    def return_rows(self, ctx: Context, name: str, vip: Vip, address: Address) -> Iterator[ReturnRow]:
         """Yield the rows of table return for answers of a VIP's address."""
         return iter(())
 
@@ -118,10 +118,12 @@ class Mode(ABC):
         return ""
 
 
-def forward_row(
-    ctx: Context, slots: PoolSlots, index: int, mode: Mode, family: Family, address: str = ""
-) -> ForwardRow:
-    """Return the forward row of a pool's backend at *index*; *address* is the new destination, empty if it stays."""
+def forward_row(ctx: Context, slots: PoolSlots, index: int, mode: Mode, family: Reach, address: str = "") -> ForwardRow:
+    """Return the forward row of a pool's backend at *index*.
+
+    *family* is that of the queries where a field of the IP header is rewritten, so one row for each; else ANY.
+    *address* is the new destination, empty if it stays.
+    """
     members, backend = slots.members, slots.pool.backends[index]
     number = ctx.backends[f"{members.pool}/{backend.name}"]
     subject = ctx.subject(

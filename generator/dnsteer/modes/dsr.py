@@ -28,4 +28,4 @@ class Dsr(OwnsVip):
         backend = slots.pool.backends[index]
         ways = [to for to, mode in slots.ways if mode is self.word and to != ANY]
         if reached == next((to for to in ways if derived.address_of(backend, to) is not None), None):
-            yield forward_row(ctx, slots, index, self, reached)
+            yield forward_row(ctx, slots, index, self, ANY)

@@ -15,6 +15,7 @@ from dnsteer.tables.context import Context
 from dnsteer.tables.cookies import Category, cookie
 from dnsteer.tables.forward import ForwardRow
 from dnsteer.tables.order import TABLES
+from dnsteer.tables.return_ import ReturnRow
 from dnsteer.tables.subject import Subject
 
 
@@ -53,7 +54,7 @@ def _forward_rows(ctx: Context) -> Iterator[ForwardRow]:
                 yield from MODES[mode].forward_rows(ctx, slots, index, reached)
 
 
-def _return_rows(ctx: Context) -> Iterator[object]:
+def _return_rows(ctx: Context) -> Iterator[ReturnRow]:
     """Yield return rows of every VIP address; none without gateways, as no answer arrives then."""
     if ctx.spec.switch.gateways:
         for name, vip in ctx.spec.vips.items():

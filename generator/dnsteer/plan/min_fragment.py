@@ -16,7 +16,7 @@ NAME = "the connection tracker's smallest IPv4 fragment"
 _USERSPACE = "netdev"
 
 
-def wanted(plan: Plan, datapath_type: str) -> int | None:
+def required_size(plan: Plan, datapath_type: str) -> int | None:
     """Return the size that it must have, in bytes; None if no fragment of the plan passes such a tracker."""
     tracked = any(row.family == "ipv4" for row in plan.rows.of(FragmentRow))
     return SMALLEST if tracked and datapath_type == _USERSPACE else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
@@ -13,11 +14,13 @@ from dnsteer.proof.report import Failure, Report
 from dnsteer.proof.spec_lines import spec_lines
 from dnsteer.proof.traffic.unpredicted_slots import ObservedBackends
 from dnsteer.proof.traffic.vectors import Vector
+from dnsteer.render.templates import about
 from dnsteer.spec.loaded import Loaded
 
 _MACS = 12  # bytes
 _PAYLOAD_END = 16  # bytes; they identify a packet, as payloads are unique and only headers go wrong
 _TRACED_FAILURES = 3
+_COOKIE = re.compile(r"cookie (0x[0-9a-f]+)")
 
 
 class Comparison:
@@ -92,8 +95,14 @@ class Comparison:
             detail.append(f"the extension: {handled.verdict} what came in by its port {handled.port}, {handled.reason}")
         if len(self._report.failures) < _TRACED_FAILURES:
             trace = self._harness.trace(vector.port, vector.data)
-            detail += ["ofproto/trace:", *(f"    {line}" for line in trace.splitlines() if line.strip())]
+            detail += ["ofproto/trace:", *(f"    {self._named(line)}" for line in trace.splitlines() if line.strip())]
         self._report.add(Failure(vector.name, vector.port, problem, tuple(detail)))
+
+    def _named(self, line: str) -> str:
+        """A line of a trace, with what its cookie stands for."""
+        m = _COOKIE.search(line)
+        subject = self._harness.plan.subject(int(m[1], 16)) if m else None
+        return f"{line}: {about(subject, self._loaded.file)}" if subject is not None else line
 
 
 def _with_same_payload(want: Expectation, frames: Sequence[Frame]) -> Frame | None:

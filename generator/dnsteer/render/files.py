@@ -129,5 +129,5 @@ def _bridge_script(loaded: Loaded, plan: Plan, file: str) -> str:
         file=file,
         flavor=loaded.spec.switch.flavor.value,
         min_fragment=min_fragment,
-        size=min_fragment.wanted(plan, bridge.datapath_type),
+        size=min_fragment.required_size(plan, bridge.datapath_type),
     )

@@ -1,4 +1,4 @@
-"""Which backend each slot of a pool names: exact shares, little movement. Pure functions of names, weights and size.
+"""The base assignment: exact shares by weight, little movement. Pure functions of names, weights and size.
 
 How many slots a member gets: largest remainders (Hamilton's method), so the counts are as near to the weights as whole
 slots can be.

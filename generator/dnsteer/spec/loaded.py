@@ -1,4 +1,4 @@
-"""A valid spec with what it came from, and what tells it from others."""
+"""A valid spec with the document that it came from, and its digest."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dnsteer.spec.errors import Finding
 from dnsteer.spec.model.spec import Selection, Spec
 
 _ABOUT: dict[str, Any] = {"lint": True, "switch": {"hardware", "link_gbps", "bringup"}}
-"""What tells about a spec and changes nothing of what it makes."""
-_UNTOLD = 1024
+"""Keys that change no flow."""
+_EARLIER_SLOTS = 1024
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Loaded:
 
     @cached_property
     def digest(self) -> str:
-        """What tells this spec from others, see `digest`; reckoned once."""
+        """The digest that identifies the spec; computed once."""
         return digest(self.spec, self.kept)
 
 
@@ -60,8 +60,8 @@ def digest(spec: Spec, kept: Mapping[str, int] = MappingProxyType({})) -> str:
     for name, pool in spec.pools.items():
         if (pool.slots is None and pool.selection is not Selection.DP_HASH) or name in kept:
             number = kept.get(name) or derived.slot_count(spec, pool)
-            # When it was what every pool got, it was not told; what was applied then is to have the same digest today.
-            numbers[name] = None if number == _UNTOLD else number
+            # With the earlier default it is left out, so that a spec that was applied then has the same digest today.
+            numbers[name] = None if number == _EARLIER_SLOTS else number
     about = _ABOUT
     if spec.switch.vlans == "untagged":  # so the digest is what it was before the key was there
         about = {**_ABOUT, "switch": {*_ABOUT["switch"], "vlans"}}

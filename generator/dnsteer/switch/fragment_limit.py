@@ -68,7 +68,7 @@ class Tracker:
         except SwitchError as err:
             return Smallest(size, None, str(err))
 
-    def put_right(self, size: int) -> Smallest:
+    def ensure(self, size: int) -> Smallest:
         """Set it to *size* if it differs. Returns what was there, with *why* if it could not be set. Raises nothing."""
         was = self.compare(size)
         if not was.differs:

@@ -164,7 +164,7 @@ class OpenFlow:
         if m:
             return UnavailableError(f"no OpenFlow at {self.target} ({m[1]}); is ovs-vswitchd running?")
         m = _CUT_OFF.search(err.said)
-        if m and command != "bundle":  # of a bundle nobody knows then what became of it
+        if m and command != "bundle":  # the outcome of a bundle is unknown then
             return UnavailableError(f"OpenFlow at {self.target} ended ({m[1] or m[2]}); is ovs-vswitchd running?")
         return err
 

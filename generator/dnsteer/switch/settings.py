@@ -328,7 +328,7 @@ def _others(seen: Seen) -> list[str]:
     return sorted(name for name, now in seen.have.ports.items() if name not in wanted and not now.ours)
 
 
-def put_right(seen: Seen, base: db.Database, ofctl: Callable[..., str]) -> bool:
+def repair_settings(seen: Seen, base: db.Database, ofctl: Callable[..., str]) -> bool:
     """Correct dnsteer's settings. Returns whether any of them is in OVSDB. Raises SwitchError."""
     in_database = []
     for found in deviations(seen, Level.SET):

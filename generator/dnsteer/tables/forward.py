@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dnsteer.spec.model.families import Family
+from dnsteer.spec.model.families import Reach
 from dnsteer.tables.subject import Subject
 from dnsteer.tables.table import Table
 
@@ -12,13 +12,14 @@ from dnsteer.tables.table import Table
 class ForwardRow(NamedTuple):
     """The rewrite of queries for one backend by the forwarding mode that the spec calls *word*.
 
+    *family* is matched where a field of the IP header is written; ANY where none is, and one row serves both families.
     *address* is the new destination, empty if it stays; *out* is the output port, 0 for the ingress port.
     """
 
     subject: Subject
     word: str
     mode: int
-    family: Family
+    family: Reach
     pool: int
     backend: int
     mac: str

@@ -80,6 +80,9 @@ class TranslatedRow(NamedTuple):
         return self.backend, self.protocol, self.port
 
 
+ReturnRow = NatReturnRow | FragmentRow | OwnReturnRow | TranslatedRow
+"""What forwarding modes add to the table."""
+
 TABLE = Table(
     name="return",
     matches="source address, protocol and port of an answer",

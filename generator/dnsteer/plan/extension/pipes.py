@@ -15,7 +15,7 @@ from dnsteer.plan.extension.build import OWN_COUNTERS
 from dnsteer.plan.extension.program import Extension
 from dnsteer.spec.derived import IPV4_HEADER, IPV6_HEADER
 
-STRAYS = 6
+DROP_ENTRIES = 6
 """Entries of each classifier for what is dropped: malformed headers and fragments of both families, wrong checksums, all
 else."""
 _REWRITES_OF_ANSWERS = 2
@@ -41,7 +41,10 @@ def pipes_of(extension: Extension) -> tuple[Pipe, ...]:
     """All pipes that a program of this plan has."""
     services = [s for s in extension.services if s.slots]
     answers = {(s.name, t) for s in services if BY_PROGRAM[s.forward].translates for t in s.slots}
-    out = [Pipe("classifier (queries)", len(services) + STRAYS), Pipe("classifier (answers)", len(answers) + STRAYS)]
+    out = [
+        Pipe("classifier (queries)", len(services) + DROP_ENTRIES),
+        Pipe("classifier (answers)", len(answers) + DROP_ENTRIES),
+    ]
     out += [
         Pipe(name, slots) for name, slots in {_selector(s): (selector_name(s), len(s.slots)) for s in services}.values()
     ]

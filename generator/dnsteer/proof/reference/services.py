@@ -13,7 +13,7 @@ from dnsteer.proof.reference.slots import (
     Outage,
     PoolOutage,
     base_table,
-    nobody_in_service,
+    no_backend_in_service,
     number_of_slots,
     table_with_outages,
 )
@@ -97,6 +97,6 @@ def _slots(
     base = base_table(tuple(weights.items()), number_of_slots(spec.switch, pool))
     down = [backend.name for backend in pool.backends if backend.name in here and backend.state is State.DOWN]
     gone = [outage for outage in outages if outage.backend in here]
-    if pool.on_all_down == "drop" and nobody_in_service(weights, down, gone):
+    if pool.on_all_down == "drop" and no_backend_in_service(weights, down, gone):
         return base, ()
     return base, tuple(here[name] for name in table_with_outages(base, weights, down, gone))

@@ -81,7 +81,7 @@ def table_with_outages(
     return _reassign(now, weights, leaving=fully_out, out=fully_out)
 
 
-def nobody_in_service(weights: Mapping[str, int], down: Collection[str], outages: Iterable[Outage]) -> bool:
+def no_backend_in_service(weights: Mapping[str, int], down: Collection[str], outages: Iterable[Outage]) -> bool:
     """Whether every backend with a weight above 0 is down or was taken out completely."""
     out = {*down, *(outage.backend for outage in outages if outage.gone >= _THOUSANDTHS)}
     return all(name in out for name, weight in weights.items() if weight)
