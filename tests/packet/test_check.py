@@ -254,6 +254,10 @@ def test_a_failure_names_the_lines_of_the_spec(
             ", table=60, priority=9,udp,tp_srcc=53 actions=IN_PORT",
             "tables/egress.j2: the private switch refuses a flow: .*unknown keyword tp_srcc: .*tp_srcc=53",
         ),
+        (
+            ", table=60, priority=9 actions=dec_ttl,IN_PORT",
+            "the private switch refuses what the templates make: .* whose protocol it does not match",
+        ),
     ],
 )
 def test_flows_that_a_switch_cannot_hold_say_why(monkeypatch: pytest.MonkeyPatch, added: str, why: str) -> None:

@@ -148,7 +148,7 @@ def test_a_drain_that_ends_on_its_way_is_an_error(applied: Switch) -> None:
         assert on(applied)("undrain", "farm/ns1").code == 0
         said = json.loads(child.communicate(timeout=20)[0])
     assert (child.returncode, said["ok"]) == (Exit.ERROR, False)
-    assert "farm/ns1 is NOT drained: somebody ended it; it has its slots" in said["error"]
+    assert "farm/ns1 is NOT drained: it was ended by another command; it has its slots" in said["error"]
     assert applied.tables() == base
 
 

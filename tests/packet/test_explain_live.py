@@ -59,6 +59,10 @@ def test_who_is_out_counts_and_the_slots_own_backend_is_named(applied: Switch, t
         assert f"slot {slots['ns1']} -> {here}" in moved.out
         drained = r"ns1, which is drained since [-0-9]+ [:0-9]+ UTC, until [-0-9]+ [:0-9]+ UTC, by \S+: kernel update"
         assert re.fullmatch(drained, line(moved, "base"))
+        cookie = next(m for m in re.findall(r"cookie (0x[0-9a-f]+)", moved.out) if m.startswith("0xd45307"))
+        ran = dnsteer("explain", "--live", "--cookie", cookie)
+        assert f"slot {slots['ns1']} -> {here}, " in ran.out
+        assert f"slot {slots['ns1']} -> ns1, " in run("explain", file, "--cookie", cookie).out
         told = dnsteer("explain", "--live", *query(slots["ns1"]), "--json").json
         assert (told["own"], told["backend"], told["view"]["from"], told["view"]["state"]) == ("ns1", here, "switch", 1)
         assert [(a["backend"], a["kind"], a["note"]) for a in told["own_out"]] == [("ns1", "drain", "kernel update")]

@@ -25,10 +25,15 @@ def with_settings(loaded: Loaded, settings: Iterable[str]) -> Loaded:
 
     Raises SpecError for a setting that cannot be applied, or if the resulting spec is not valid.
     """
-    document = loaded.document
-    for setting in settings:
+    document, given = loaded.document, tuple(settings)
+    for setting in given:
         document = _set(document, setting)
-    return check_document(document)
+    try:
+        return check_document(document)
+    except SpecError as err:
+        if any(finding.line for finding in err.findings):
+            raise
+        raise SpecError(", ".join(f"--set {shorten(setting)}" for setting in given), err.findings) from None
 
 
 def sets_path(settings: Iterable[str], path: Path) -> bool:

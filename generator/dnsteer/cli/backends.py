@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dnsteer.cli.output import Exit, Json, err, out, print_json
 from dnsteer.cli.running_switch import Bridge, DryRun, NeverAsks, Note, Yes, confirm, on_switch, progress, seconds
-from dnsteer.deploy.target_switch import TargetSwitch, merged_error, now
+from dnsteer.deploy.target_switch import TargetSwitch, merged_error
 from dnsteer.slots.maintenance import DRAINED, Kind
 from dnsteer.spec.errors import escape
-from dnsteer.switch.tools import SwitchError, UnavailableError
+from dnsteer.switch.tools import UnavailableError
 
 if TYPE_CHECKING:
     from dnsteer.deploy.backends import Change, Edit
@@ -26,7 +25,6 @@ Over = Annotated[
     float | None,
     typer.Option("--over", metavar="TIME", parser=seconds, help="Move the slots away in steps over this time (60s)."),
 ]
-_STEPS, _LEAST = 60, 0.5
 _OUT, _BACK = {"drain": "drained", "down": "down"}, {"drain": "undrain", "down": "up"}
 
 
@@ -49,7 +47,9 @@ def drain(
     pool, backend = name.split("/")
     entry = change.after.find(pool, backend, "drain")
     if not dry_run and entry is not None and entry.gone < DRAINED:
-        _drain_on(switch, change, pool, backend, json)
+        from dnsteer.deploy.gradual_drain import drain_to_the_end
+
+        drain_to_the_end(switch, change, pool, backend, progress(json))
     _report(change, name, dry_run, json, f"{name} is drained already")
 
 
@@ -168,37 +168,3 @@ def _report(change: Change, name: str, dry_run: bool, json: bool, nothing: str) 
         return
     verb = "would change" if dry_run else "changed"
     out.print("\n".join(f"{change.bridge}: {verb}: {escape(line)}" for line in change.words()))
-
-
-def _drain_on(switch: TargetSwitch, first: Change, pool: str, backend: str, json: bool) -> None:
-    """Go on with a gradual drain until it is done; what moved is added to *first*. Raises SwitchError when it is ended."""
-    from dnsteer.deploy.backends import change_overlay
-    from dnsteer.deploy.movement import together
-    from dnsteer.deploy.overlay_edits import advance
-
-    say = progress(json)
-    last = first.after.find(pool, backend, "drain")
-    try:
-        while True:
-            try:
-                change = change_overlay(switch, first.bridge, advance, pool=pool)
-            except SwitchError as failed:
-                far = f"{pool}/{backend} is {last.gone / 10 if last else 0:.0f} % drained, and `reconcile` goes on with it"
-                raise merged_error([failed], [far]) from None
-            entry = change.after.find(pool, backend, "drain")
-            if entry is None:
-                last = change.before.find(pool, backend, "drain") or last
-                why = "its --for was over" if last and last.expired(now()) else "somebody ended it"
-                has = "it is down" if change.after.find(pool, backend, "down") else "it has its slots"
-                raise SwitchError(f"{pool}/{backend} is NOT drained: {why}; {has}")
-            last = entry
-            say(f"{pool}/{backend}: {entry.gone / 10:.0f} % drained")
-            first.moves = together(first.moves, change.moves)
-            first.after = change.after
-            if entry.gone == DRAINED:
-                return
-            time.sleep(max(_LEAST, entry.over / _STEPS))
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            f"{pool}/{backend} stays as far drained as it is; `reconcile` goes on with it"
-        ) from None

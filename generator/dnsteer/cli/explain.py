@@ -68,7 +68,7 @@ def explain(
         assert spec is not None
         loaded = load(spec, json, verbose)
     if query is None:
-        _explain_cookie(loaded, number, json)
+        _explain_cookie(loaded, running, number, json)
     else:
         _explain_query(loaded, running, query, uplink, json)
 
@@ -90,11 +90,12 @@ def _cookie_of(text: str) -> int:
         fail(f"--cookie: found {text!r}; expected a hexadecimal number such as 0xd453020000006ff4", Exit.USAGE)
 
 
-def _explain_cookie(loaded: Loaded, number: int, json: bool) -> None:
+def _explain_cookie(loaded: Loaded, live: Live | None, number: int, json: bool) -> None:
     from dnsteer.proof.explain import explain_cookie, is_tagged
+    from dnsteer.slots.maintenance import NO_OVERLAY
     from dnsteer.spec.errors import show_path
 
-    subject = explain_cookie(loaded, number)
+    subject = explain_cookie(loaded, number, live.overlay if live is not None else NO_OVERLAY)
     if subject is None:
         why = "an object that this spec does not have" if is_tagged(number) else "not a cookie of dnsteer's"
         fail(f"0x{number:x}: {why}", Exit.ERROR)

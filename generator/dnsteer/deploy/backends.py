@@ -15,7 +15,7 @@ from dnsteer import __version__
 from dnsteer.deploy import maintenance_text, movement
 from dnsteer.deploy.journal import Begun, JournalEntry, begin_or_nothing, commit, take_back
 from dnsteer.deploy.movement import Assignment
-from dnsteer.deploy.target_switch import SWITCH_CHANGED, WAITS, Confirm, Progress, TargetSwitch, expire, now, silent
+from dnsteer.deploy.target_switch import WAITS, Agreement, Confirm, Progress, TargetSwitch, expire, now, silent
 from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import flow_lines, groups_of, render_table
 from dnsteer.render.templates import register_value
@@ -109,7 +109,7 @@ def change_overlay(
     """
     with Session(switch.remote, switch.timeout) as session:
         record = session.record_of(bridge)
-        confirmed: object = None
+        agreement = Agreement(confirm, progress)
         while True:
             if not dry_run:
                 record = _locked(switch, session, record.bridge, progress)
@@ -117,14 +117,11 @@ def change_overlay(
                 raise SwitchError(f"no spec was applied to bridge {record.bridge} by this version; apply one first")
             state = session.state(record, record.number)
             change, final_moves = _plan_change(record, state, edit, time or now())
-            basis = record.uuid, record.ids, final_moves, change.ask
-            if dry_run or confirm is None or not change.ask or basis == confirmed:
+            question = (record.uuid, record.ids, final_moves, change.ask) if change.ask and not dry_run else None
+            if not agreement.is_missing(question):
                 break
             session.unlock()  # while somebody thinks, others work
-            if confirmed is not None:
-                progress(SWITCH_CHANGED)
-            confirm(change.ask, [m.text() for m in final_moves])
-            confirmed = basis
+            agreement.ask(question, change.ask, [m.text() for m in final_moves])
         if not (dry_run and change.edited):
             _carry_out(_OnSwitch(switch, session, record, state), change, pool, dry_run, progress)
         return change

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from dnsteer.deploy.apply import apply_change
-from dnsteer.deploy.diff import diff_switch
-from dnsteer.deploy.goal import new_state, set_goal
+from dnsteer.deploy.diff import SwitchDiff, diff_switch
+from dnsteer.deploy.goal import Goal, new_state, set_goal
 from dnsteer.deploy.journal import JournalEntry
 from dnsteer.deploy.movement import Assignment
 from dnsteer.deploy.prefetch import Prefetch
@@ -18,10 +18,13 @@ from dnsteer.deploy.settle import as_settled, settle_or_replace
 from dnsteer.deploy.summarize import summarize
 from dnsteer.deploy.summary import PlanSummary, sentences
 from dnsteer.deploy.target import Target
-from dnsteer.deploy.target_switch import GRACE, SWITCH_CHANGED, Confirm, Progress, TargetSwitch, now, silent
+from dnsteer.deploy.target_switch import GRACE, Agreement, Confirm, Progress, TargetSwitch, now, silent
 from dnsteer.deploy.wanted import Wanted
 from dnsteer.switch.database import Database
+from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.restart_fence import RestartedError
+from dnsteer.switch.session import Session
+from dnsteer.switch.state import BridgeRecord
 
 _PENDING = "a change is pending; the next command that changes the switch settles it first"
 
@@ -68,7 +71,7 @@ def deploy(
     operator thinks: the switch is read again afterwards, and the operator asked again when it has changed.
     Raises SwitchError, or UnavailableError when the switch cannot be reached.
     """
-    approved: object = None
+    agreement = Agreement(confirm, progress)
     while True:
         read_ahead = prefetch or Prefetch(switch)
         try:
@@ -77,25 +80,20 @@ def deploy(
                 bridge = target.find_bridge(session)
                 session.lock(bridge)
                 record = settle_or_replace(switch, session, session.record(bridge), progress)
-                # plan
-                time = now()
-                asked = target.resolve(session, record, time)
-                goal = set_goal(asked, session, record, time, rename=options.rename, note=options.note)
-                wanted = Wanted(goal.loaded, goal.overlay, goal.applied)
                 with Database(switch.remote, switch.timeout) as database:
-                    # diff
+                    # plan, diff
                     client = read_ahead.client(record) or switch.client(bridge)
-                    found = diff_switch(wanted, database, client, switch.extension, adopt=options.adopt)
-                    state = new_state(goal, wanted)
-                    before = Assignment(goal.applied.members if goal.applied else (), goal.overlay_before)
-                    after = Assignment(state.members, goal.overlay)
-                    summary = summarize(goal, wanted, found, before, after, preview=False)
+                    at = _OnSwitch(switch, session, record, database, client)
+                    goal, wanted, found = _plan_and_diff(target, at, options)
+                    summary = _summary(goal, wanted, found, preview=False)
                     check(summary)
                     # ask
                     question = (summary.ask, summary.basis()) if summary.ask and summary.changed else None
-                    if confirm is None or question is None or question == approved:
+                    if not agreement.is_missing(question):
                         # begin, ports, bundle, commit
-                        entry = JournalEntry(bridge, state, goal.overlay, goal.stale, goal.name, record)
+                        entry = JournalEntry(
+                            bridge, new_state(goal, wanted), goal.overlay, goal.stale, goal.name, record
+                        )
                         applied = apply_change(
                             wanted, found, entry, session, database, client, grace=options.grace, progress=progress
                         )
@@ -106,10 +104,7 @@ def deploy(
             prefetch = None  # its tables are those of before
             progress("ovs-vswitchd was restarted in the meantime; reading the switch again")
             continue
-        if approved is not None:
-            progress(SWITCH_CHANGED)
-        confirm(summary.ask, sentences(summary))
-        approved = question
+        agreement.ask(question, summary.ask, sentences(summary))
 
 
 def preview(
@@ -121,19 +116,46 @@ def preview(
         bridge = target.find_bridge(session)
         now_recorded = session.record(bridge)
         record = as_settled(switch, now_recorded) if now_recorded is not None else None
-        time = now()
-        asked = target.resolve(session, record, time)
-        goal = set_goal(asked, session, record, time, rename=options.rename, note=options.note)
-        wanted = Wanted(goal.loaded, goal.overlay, goal.applied)
         with Database(switch.remote, switch.timeout) as database:
             client = read_ahead.client(record) or switch.client(bridge)
-            found = diff_switch(wanted, database, client, switch.extension, adopt=options.adopt, needed=False)
-        before = Assignment(goal.applied.members if goal.applied else (), goal.overlay_before)
-        after = Assignment(wanted.plan.members, goal.overlay)
-        summary = summarize(goal, wanted, found, before, after, preview=True)
+            at = _OnSwitch(switch, session, record, database, client)
+            goal, wanted, found = _plan_and_diff(target, at, options, needed=False)
+        summary = _summary(goal, wanted, found, preview=True)
         if now_recorded is not None and now_recorded.pending is not None:
             summary.warnings.append(_PENDING)
         return summary
+
+
+@dataclass(frozen=True)
+class _OnSwitch:
+    """The switch as a deployment works on it: its record, its OVSDB and its OpenFlow."""
+
+    switch: TargetSwitch
+    session: Session
+    record: BridgeRecord | None
+    database: Database
+    client: OpenFlow
+
+
+def _plan_and_diff(
+    target: Target, at: _OnSwitch, options: Options, *, needed: bool = True
+) -> tuple[Goal, Wanted, SwitchDiff]:
+    """Return the spec and overlay to reach, what follows from them, and how the switch differs.
+
+    Unless *needed*, the extension may be away.
+    """
+    time = now()
+    asked = target.resolve(at.session, at.record, time)
+    goal = set_goal(asked, at.session, at.record, time, rename=options.rename, note=options.note)
+    wanted = Wanted(goal.loaded, goal.overlay, goal.applied)
+    found = diff_switch(wanted, at.database, at.client, at.switch.extension, adopt=options.adopt, needed=needed)
+    return goal, wanted, found
+
+
+def _summary(goal: Goal, wanted: Wanted, found: SwitchDiff, *, preview: bool) -> PlanSummary:
+    before = Assignment(goal.applied.members if goal.applied else (), goal.overlay_before)
+    after = Assignment(wanted.plan.members, goal.overlay)
+    return summarize(goal, wanted, found, before, after, preview=preview)
 
 
 @contextmanager

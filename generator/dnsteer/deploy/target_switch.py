@@ -41,6 +41,29 @@ class TargetSwitch:
         return OpenFlow(openflow_target(self.remote, bridge, self.openflow), timeout=self.timeout)
 
 
+class Agreement:
+    """Whether the operator has agreed to a change. Nothing is locked while somebody thinks, so the switch may change.
+
+    It is then read again, and the operator asked again where the question is another one.
+    """
+
+    def __init__(self, confirm: Confirm | None, progress: Progress) -> None:
+        self._confirm, self._progress = confirm, progress
+        self._agreed: object = None
+
+    def is_missing(self, question: object) -> bool:
+        """Whether this *question* is still to be asked; None: there is none."""
+        return self._confirm is not None and question is not None and question != self._agreed
+
+    def ask(self, question: object, reasons: list[str], words: list[str]) -> None:
+        """Ask. Raises what *confirm* raises when the operator does not agree."""
+        if self._agreed is not None:
+            self._progress(SWITCH_CHANGED)
+        if self._confirm is not None:
+            self._confirm(reasons, words)
+        self._agreed = question
+
+
 def silent(_: str) -> None:
     """Progress that is discarded."""
 

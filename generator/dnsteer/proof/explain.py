@@ -228,9 +228,9 @@ def _steps(plan: Plan, harness: Harness, frame: Frame) -> tuple[Step, ...]:
     return tuple(out)
 
 
-def explain_cookie(loaded: Loaded, cookie: int) -> Subject | None:
-    """Return the spec object that a cookie stands for; None when the spec has no such object."""
-    return build_plan(loaded).subject(cookie)
+def explain_cookie(loaded: Loaded, cookie: int, overlay: Overlay = NO_OVERLAY) -> Subject | None:
+    """Return the object that a cookie stands for in the tables of a spec and overlay; None when there is none."""
+    return build_plan(loaded, overlay).subject(cookie)
 
 
 def is_tagged(cookie: int) -> bool:

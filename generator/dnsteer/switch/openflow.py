@@ -291,6 +291,8 @@ def _refusal(err: CommandError, lines: Sequence[str]) -> SwitchError:
     m = _PARSE.search(err.said)
     if m and 0 < int(m[1]) <= len(lines):
         return RejectedError(m[2], lines[int(m[1]) - 1])
+    if "usable flow formats" in err.said:  # ovs-ofctl itself refuses it, and nothing was sent
+        return RejectedError("a flow writes or matches a field whose protocol it does not match", "")
     warnings = _WARNING.findall(err.said)  # may stand in the middle of a line
     m = _ERROR.search(_WARNING.sub("", err.said))
     if m is None:

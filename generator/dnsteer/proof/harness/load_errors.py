@@ -19,7 +19,8 @@ def rejected(err: RejectedError) -> str:
     """Say which flow or group Open vSwitch refuses, and the line of its template where that can be found."""
     table = _TABLE.search(err.what)
     if table is None:
-        return f"the private switch refuses what the templates make: {err.reason}: {err.what}"
+        which = f": {err.what}" if err.what else ", such as set_field:5->ip_dscp without ip or ipv6 in its match"
+        return f"the private switch refuses what the templates make: {err.reason}{which}"
     words = [word for word in _WORD.findall(err.reason) if word in err.what]
     return f"{_template(int(table[1]), words)}: the private switch refuses a flow: {err.reason}: {err.what}"
 
