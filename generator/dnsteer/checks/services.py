@@ -8,7 +8,7 @@ from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.model.spec import Protocol
 from dnsteer.spec.model.types import Address
-from dnsteer.spec.scope import Pair, Scope
+from dnsteer.spec.scope import Conflict, Scope
 
 
 def check_services(scope: Scope) -> Iterator[Finding]:
@@ -31,7 +31,7 @@ def _limits(scope: Scope) -> Iterator[Finding]:
 def _duplicates(scope: Scope) -> Iterator[Finding]:
     """The same address, protocol and port twice: one finding for a pair of VIPs, or of entries of one VIP."""
     seen: dict[tuple[Address, Protocol, int], Path] = {}
-    pairs: dict[tuple[Path, Path], Pair] = {}
+    pairs: dict[tuple[Path, Path], Conflict] = {}
     for name, vip in scope.spec.vips.items():
         addresses = dict.fromkeys(vip.addresses)
         for endpoint in derived.endpoints(vip):
@@ -41,8 +41,8 @@ def _duplicates(scope: Scope) -> Iterator[Finding]:
                 if earlier is path:
                     continue
                 key = (path, earlier) if earlier[1] == name else (path[:2], earlier[:2])
-                pair = pairs.setdefault(key, Pair(path, earlier))
-                pair.met.append(f"{address} port {endpoint.port}/{endpoint.protocol.value}")
+                pair = pairs.setdefault(key, Conflict(path, earlier))
+                pair.shared.append(f"{address} port {endpoint.port}/{endpoint.protocol.value}")
     for pair in pairs.values():
         yield scope.finding(
             pair.path, f"{pair.shown()} a second time", "each address, protocol and port once",

@@ -78,7 +78,7 @@ def _options(
 
 
 def on_switch(verb: Callable[..., None]) -> Callable[..., None]:
-    """Give *verb*, whose first parameter `switch` is a Switch, the options that say which switch is meant.
+    """Add the connection options (--db, --openflow, ...) to *verb*, whose first parameter `switch` is a TargetSwitch.
 
     Its errors are reported, as JSON when it has a parameter `json` that is set.
     """

@@ -230,9 +230,9 @@ def _move(
         try:
             send_bundle(client, todo.bundle(), fenced=True)
         except UnconfirmedError:
-            raise  # maybe it is done: the next verb looks
+            raise  # the outcome is unknown; the next verb settles it
         except SwitchError as err:
-            failed = [program.load_old_again()] if program is not None and program.loads else []
+            failed = [program.roll_back()] if program is not None and program.loads else []
             left = "; ".join(filter(None, [*failed, take_back(at.session, begun)]))
             if left:
                 raise reworded(err, f"{err}; {left}") from None

@@ -106,7 +106,7 @@ class Sending:
         try:
             program.finish()
         except (SwitchError, PermissionError) as err:
-            self._give_up(done, err, "the new tables are loaded, but ", "; apply again to finish")
+            self._continue_or_raise(done, err, "the new tables are loaded, but ", "; apply again to finish")
         if stages.later:
             self._lines(stages.later.bundle())
 
@@ -129,20 +129,20 @@ class Sending:
         try:
             program.begin()
         except LostError as err:
-            self.stage.sent = self.needed  # maybe it is done: the next verb looks
-            self._give_up(
+            self.stage.sent = self.needed  # the outcome is unknown; the next verb settles it
+            self._continue_or_raise(
                 done, err, "", "; the old tables are still loaded, and the extension has the old or the new program"
             )
         except (SwitchError, PermissionError) as err:
             if self.needed:
                 self._take_back(stages, err)
-            self._give_up(done, err)
+            self._continue_or_raise(done, err)
 
     def _take_back(
         self, stages: FlowStages, err: SwitchError | PermissionError, program: Handover | None = None
     ) -> NoReturn:
         """Undo the preparations of a bundle that failed. Raises *err*, with what could not be undone."""
-        failed = [program.load_old_again()] if program is not None else []
+        failed = [program.roll_back()] if program is not None else []
         if stages.early and not isinstance(err, RestartedError):
             try:
                 self._lines(stages.lines_to_take_back())
@@ -154,8 +154,10 @@ class Sending:
             raise _worded(err, "", f"; {said or 'nothing was changed'}") from None
         raise err
 
-    def _give_up(self, done: Applied, err: SwitchError | PermissionError, before: str = "", after: str = "") -> None:
-        """Go on without the extension if it is not needed. Else raises *err*."""
+    def _continue_or_raise(
+        self, done: Applied, err: SwitchError | PermissionError, before: str = "", after: str = ""
+    ) -> None:
+        """Continue without the extension if it is not needed; else raise *err*."""
         if self.needed:
             raise _worded(err, before, after) from None
         done.away, done.loaded = err, False

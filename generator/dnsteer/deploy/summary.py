@@ -33,7 +33,7 @@ class PlanSummary:
     """What a deployment would do. *old* is the state that is applied now, None if none can be read.
 
     *differences* are those of the specs. *named* is what becomes of the switch's name. *ended* is maintenance that ends, and
-    *returned* what a rollback restores, all in words. *notes* are to be known, and no change.
+    *returned* what a rollback restores, all in words. *notes* are informational.
     """
 
     loaded: Loaded

@@ -106,7 +106,7 @@ class Handover:
         """Load the new program alone."""
         self._load(self.wanted)
 
-    def load_old_again(self) -> str:
+    def roll_back(self) -> str:
         """Load the old program again. Return a message if that failed, else an empty string."""
         try:
             self.client.load(self.running)

@@ -12,11 +12,11 @@ from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.model.families import FAMILIES, Family
 from dnsteer.spec.model.spec import Protocol
 from dnsteer.spec.model.types import Address
-from dnsteer.spec.scope import Pair, Scope
+from dnsteer.spec.scope import Conflict, Scope
 
 
 @dataclass
-class _Mixed(Pair):
+class _Mixed(Conflict):
     """Two translations whose answers cannot be told apart."""
 
     own: Address | None = None
@@ -63,7 +63,7 @@ def check_nat(scope: Scope, vips: Sequence[NamedVip]) -> Iterator[Finding]:
             for item, first in found:
                 pair = pairs.setdefault((item.name, first.name), _mixed(own, item, first, fragments))
                 if pair.own == own and pair.fragments == fragments:
-                    pair.met.append(f"{item.target_port}/{item.protocol.value}")
+                    pair.shared.append(f"{item.target_port}/{item.protocol.value}")
     for pair in pairs.values():
         yield _ambiguous(scope, pair)
 
@@ -78,7 +78,7 @@ def _ambiguous(scope: Scope, pair: _Mixed) -> Finding:
     else:
         found = f"answers of backend {pair.own} from port {pair.shown()} for both {pair.both}"
         expected = "one VIP address and port for what comes from a backend's address and port"
-        drop = " and fragments: drop" if any(m.endswith("udp") for m in pair.met) else ""
+        drop = " and fragments: drop" if any(m.endswith("udp") for m in pair.shared) else ""
         advice = f"give each of the two backend addresses of its own, or a target_port of its own{drop}"
         if pair.one_address:
             advice = f"give each service a target_port of its own{drop}"

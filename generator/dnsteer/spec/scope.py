@@ -10,17 +10,17 @@ from dnsteer.spec.model.spec import Spec
 
 
 @dataclass
-class Pair:
-    """Two things in each other's way: where the later and the earlier one are, and in what they meet."""
+class Conflict:
+    """Two entries that conflict: the paths of the later and the earlier one, and the values that they share."""
 
     path: Path
     earlier: Path
-    met: list[str] = field(default_factory=list)
+    shared: list[str] = field(default_factory=list)
 
     def shown(self) -> str:
-        """What they meet in, shortened."""
-        met = list(dict.fromkeys(self.met))
-        return ", ".join(met[:4]) + (f" and {len(met) - 4} more" if len(met) > 4 else "")
+        """The shared values, shortened."""
+        shared = list(dict.fromkeys(self.shared))
+        return ", ".join(shared[:4]) + (f" and {len(shared) - 4} more" if len(shared) > 4 else "")
 
 
 @dataclass(frozen=True)

@@ -71,11 +71,11 @@ class Seen:
 class Setting:
     """One setting. *name* is its column, or column:key; or what ovs-ofctl calls it.
 
-    *default* is what it is when nobody sets it, which is what is wanted. *does* says what else comes of it. *matters* tells
-    whether another value is one to name. *mend* is the command that puts it right, where that does not follow from the rest:
-    {bridge} and {name} stand for the bridge and what the setting belongs to. *word* is what `ovs-ofctl` takes, *bit* what
-    its dump of a port has. *numbers* are those of the switch and the spec that *does* and *mend* have places for. SET is for
-    truth values of the bridge, and for what OpenFlow sets.
+    *default* is the value of a setting that was never changed, and the one that is wanted. *does* is the effect of another
+    value, *matters* whether another value is reported. *mend* is the command that restores the default, where it does not
+    follow from the rest; {bridge} and {name} stand for the bridge and the object that has the setting. *word* is what
+    `ovs-ofctl mod-port` takes, *bit* what its dump of a port shows. *numbers* fill the places in *does* and *mend*. SET is
+    possible for booleans of the bridge and for what OpenFlow sets.
     """
 
     place: Place

@@ -86,7 +86,7 @@ def parse_mac(value: Any) -> str:
     if int(text[:2], 16) & 1:
         raise wanted("the MAC address of one station", "the lowest bit of the first byte marks a group address")
     if text == "00:00:00:00:00:00":
-        raise wanted("the MAC address of a station", "all zeros is nobody's")
+        raise wanted("the MAC address of a station", "00:00:00:00:00:00 is not an address of a station")
     return text
 
 
