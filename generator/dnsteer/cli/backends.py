@@ -9,7 +9,7 @@ import typer
 from dnsteer.cli.output import Exit, Json, err, out, print_json
 from dnsteer.cli.running_switch import Bridge, DryRun, NeverAsks, Note, Yes, confirm, on_switch, progress, seconds
 from dnsteer.deploy.target_switch import TargetSwitch, merged_error
-from dnsteer.slots.maintenance import DRAINED, Kind
+from dnsteer.slots.maintenance import DRAINED, STATE_WORDS, Kind
 from dnsteer.spec.errors import escape
 from dnsteer.switch.tools import UnavailableError
 
@@ -25,7 +25,7 @@ Over = Annotated[
     float | None,
     typer.Option("--over", metavar="TIME", parser=seconds, help="Move the slots away in steps over this time (60s)."),
 ]
-_OUT, _BACK = {"drain": "drained", "down": "down"}, {"drain": "undrain", "down": "up"}
+_BACK = {"drain": "undrain", "down": "up"}
 
 
 def register(app: typer.Typer) -> None:
@@ -136,8 +136,8 @@ def _bring_back(switch: TargetSwitch, name: str, kind: Kind, bridge: str | None,
     change = _change(switch, name, bring_back(name, kind), bridge, True, dry_run, json)
     pool, _, backend = name.partition("/")
     other = change.after.find(pool, backend, "down" if kind == "drain" else "drain")
-    hint = f", it is {_OUT[other.kind]}: dnsteer {_BACK[other.kind]} {name}" if other else ""
-    _report(change, name, dry_run, json, f"{name} is not {_OUT[kind]}{hint}")
+    hint = f", it is {STATE_WORDS[other.kind]}: dnsteer {_BACK[other.kind]} {name}" if other else ""
+    _report(change, name, dry_run, json, f"{name} is not {STATE_WORDS[kind]}{hint}")
 
 
 def _change(

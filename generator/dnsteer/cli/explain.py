@@ -225,12 +225,11 @@ def _show_view(loaded: Loaded, live: Live | None) -> None:
     if live is None:
         out.print(f"view     the spec {loaded.file}; for the running switch, drains and downs included: --live")
         return
+    from dnsteer.slots.maintenance import STATE_WORDS
+
     name = f" of switch {escape(live.name)}" if live.name else ""
-    outages = ", ".join(f"{a.name} {_STATES[a.kind]}{_percent_gone(a)}" for a in live.overlay) or "nobody"
+    outages = ", ".join(f"{a.name} {STATE_WORDS[a.kind]}{_percent_gone(a)}" for a in live.overlay) or "nobody"
     out.print(f"view     bridge {live.bridge}{name}, which runs {escape(loaded.file)}; out: {outages}")
-
-
-_STATES = {"drain": "drained", "down": "down"}
 
 
 def _percent_gone(outage: Maintenance) -> str:
@@ -248,7 +247,9 @@ def _base_backend(path: QueryPath, outages: list[Maintenance]) -> str:
 
 
 def _outage(outage: Maintenance) -> str:
+    from dnsteer.slots.maintenance import STATE_WORDS
+
     until = f", until {utc(outage.until)} UTC" if outage.until else ""
     note = f": {escape(outage.note)}" if outage.note else ""
-    state = f"{_STATES[outage.kind]}{_percent_gone(outage)}"
+    state = f"{STATE_WORDS[outage.kind]}{_percent_gone(outage)}"
     return f"{state} since {utc(outage.since)} UTC{until}, by {escape(outage.by)}{note}"

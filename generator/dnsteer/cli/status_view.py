@@ -19,7 +19,7 @@ from dnsteer.status.rates import Rate
 from dnsteer.status.report import Status
 from dnsteer.status.vips import VipView
 
-_COLORS = {"up": "green", "draining": "yellow", "drained": "yellow", "down": "red", "unknown": "red"}
+_COLORS = {"up": "green", "draining": "yellow", "drained": "yellow", "down": "red", "unhealthy": "red", "returning": "yellow", "unknown": "red"}
 _TABLES_MATCH = {
     "recorded": "as recorded", "pending": "those of a pending change",
     "other": "different from the record", None: "not known",
@@ -132,7 +132,7 @@ def _maintenance(out: Sequence[Maintenance], width: int) -> Table:
         until = Text(utc(a.until) if a.until else "")
         if a.expired(moment):
             until.append(" overdue", style="bold red")
-        command = f"{a.kind} --over {a.over:g}s" if a.over else a.kind
+        command = f"{a.kind} --over {a.over:g}s" if a.over and not a.returns else a.kind
         rows.append((a.name, command, utc(a.since), until, Text(escape(a.by)), Text(escape(a.note))))
     columns = ("out", "by command", "since (UTC)", "until (UTC)", "by", "note")
     return _table(columns, rows, width, left=columns)
@@ -155,6 +155,8 @@ def _state(b: BackendView) -> Text:
     word: str = b.state
     if b.state == "draining":
         word = f"draining {b.drained:.0%}"
+    elif b.state == "returning":
+        word = f"returning {1 - b.drained:.0%}"
     elif b.state == "down" and b.in_spec:
         word = "down in the spec"
     text = Text(word, style=_COLORS[b.state])

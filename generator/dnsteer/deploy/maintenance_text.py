@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timezone
 
-from dnsteer.slots.maintenance import DRAINED, Maintenance, Overlay
-
-_OUT = {"drain": "drained", "down": "down"}
+from dnsteer.slots.maintenance import DRAINED, STATE_WORDS, Maintenance, Overlay
 
 
 def begun_and_ended(before: Overlay, after: Overlay) -> list[str]:
     """Return which maintenance begins and which ends."""
     names = {(a.name, a.kind) for a in before}, {(a.name, a.kind) for a in after}
     new = [
-        f"{a.name} is {_OUT[a.kind] if a.gone >= DRAINED else 'draining'}"
+        f"{a.name} is {STATE_WORDS[a.kind] if a.gone >= DRAINED else _partly(a)}"
         for a in after
         if (a.name, a.kind) not in names[0]
     ]
     return new + [f"{a.kind} of {a.name} ends" for a in before if (a.name, a.kind) not in names[1]]
+
+
+def _partly(entry: Maintenance) -> str:
+    return "returning" if entry.returns else "draining"
 
 
 def altered(before: Overlay, after: Overlay) -> list[str]:

@@ -1,4 +1,4 @@
-"""Maintenance: backends that operators drained or took down on a running switch, since when, by whom, why and until when.
+"""Maintenance: backends that are out of a running switch by command or by their health, since when, by whom and why.
 
 The overlay is state, like the spec: the tables are a function of both, and change over time only when the overlay does.
 """
@@ -12,19 +12,22 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-Kind = Literal["drain", "down"]
-KINDS: tuple[Kind, Kind] = ("drain", "down")
+Kind = Literal["drain", "down", "health"]
+KINDS: tuple[Kind, ...] = ("drain", "down", "health")
+STATE_WORDS: dict[Kind, str] = {"drain": "drained", "down": "down", "health": "unhealthy"}
+"""What a backend is called with an entry of that kind."""
 DRAINED = 1000
 """`gone` is in thousandths of a backend's slots: this is all of them."""
 
 
 @dataclass(frozen=True)
 class Maintenance:
-    """One backend of one pool that is drained or down.
+    """One backend of one pool that is drained, down or unhealthy.
 
     *since* and *until* are ISO 8601 times with offset; an empty *until* means until it is ended by hand. *over* is the
     duration of a drain in seconds, 0 for at once. *gone* is its progress, in thousandths of the backend's slots. *paced* is
-    set when the duration was changed: the time at which the drain would have begun at the new pace.
+    set when the duration was changed: the time at which the drain would have begun at the new pace. *returns* is set when
+    an unhealthy backend is healthy again and gets its slots back over *over* seconds: the time at which that began.
     """
 
     pool: str
@@ -37,6 +40,7 @@ class Maintenance:
     over: float = 0
     gone: int = DRAINED
     paced: str = ""
+    returns: str = ""
 
     @property
     def name(self) -> str:
@@ -49,7 +53,7 @@ class Maintenance:
 
     def advanced(self, now: datetime) -> Maintenance:
         """Return the entry with the progress that it should have at *now*."""
-        if self.gone >= DRAINED:
+        if self.gone >= DRAINED or self.returns:
             return self
         passed = (now - datetime.fromisoformat(self.paced or self.since)).total_seconds()
         share = DRAINED if passed >= self.over else max(self.gone, int(DRAINED * passed / self.over))
@@ -142,7 +146,7 @@ def _slim(entry: Maintenance) -> dict[str, Any]:
     return {k: v for k, v in asdict(entry).items() if v != _DEFAULTS.get(k)}
 
 
-_DEFAULTS: dict[str, Any] = {"note": "", "until": "", "over": 0, "gone": DRAINED, "paced": ""}
+_DEFAULTS: dict[str, Any] = {"note": "", "until": "", "over": 0, "gone": DRAINED, "paced": "", "returns": ""}
 _TYPES: dict[str, tuple[type, ...]] = {"over": (int, float), "gone": (int,)}
 
 
@@ -159,7 +163,7 @@ def _entry(item: Any) -> Maintenance:
     entry = Maintenance(**item)
     if entry.kind not in KINDS or not 0 <= entry.gone <= DRAINED or not 0 <= entry.over < timedelta.max.total_seconds():
         raise ValueError(f"an entry has kind {entry.kind!r}, gone {entry.gone} and over {entry.over}")
-    for time in (entry.since, *filter(None, [entry.until, entry.paced])):
+    for time in (entry.since, *filter(None, [entry.until, entry.paced, entry.returns])):
         if datetime.fromisoformat(time).tzinfo is None:
             raise ValueError(f"the time {time} lacks its offset")
     return entry

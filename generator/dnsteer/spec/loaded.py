@@ -12,10 +12,12 @@ from typing import Any
 from dnsteer.spec import derived
 from dnsteer.spec.document import Document
 from dnsteer.spec.errors import Finding
-from dnsteer.spec.model.spec import Selection, Spec
+from dnsteer.spec.model.spec import Pool, Selection, Spec
 
 _ABOUT: dict[str, Any] = {"lint": True, "switch": {"hardware", "link_gbps", "bringup"}}
 """Keys that change no flow."""
+_AGENT = ("health", "panic", "slow_start", "hold_max")
+"""Keys of a pool for the agent; where they are left out, the digest is what it was before there were any."""
 _EARLIER_SLOTS = 1024
 
 
@@ -42,6 +44,11 @@ class Loaded:
         return digest(self.spec, self.kept)
 
 
+def _defaults_of(pool: Pool) -> set[str]:
+    """The agent's keys that have their defaults."""
+    return {key for key in _AGENT if getattr(pool, key) == Pool.model_fields[key].default}
+
+
 def with_slots(spec: Spec, slots: Mapping[str, int | None]) -> Spec:
     """The same with other numbers of slots, by pool."""
     if not slots:
@@ -65,4 +72,5 @@ def digest(spec: Spec, kept: Mapping[str, int] = MappingProxyType({})) -> str:
     about = _ABOUT
     if spec.switch.vlans == "untagged":  # so the digest is what it was before the key was there
         about = {**_ABOUT, "switch": {*_ABOUT["switch"], "vlans"}}
+    about = {**about, "pools": {name: _defaults_of(pool) for name, pool in spec.pools.items()}}
     return hashlib.sha256(with_slots(spec, numbers).model_dump_json(exclude=about).encode()).hexdigest()

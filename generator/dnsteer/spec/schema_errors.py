@@ -15,6 +15,7 @@ from dnsteer.spec.document import Document
 from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, shorten
 from dnsteer.spec.model.bringup import BringUp, Hugepages, ScalableFunction
 from dnsteer.spec.model.extension import Budgets, Extension, ExtensionPort
+from dnsteer.spec.model.health import Expect, HealthCheck, Query
 from dnsteer.spec.model.lint import Accept, Lint
 from dnsteer.spec.model.spec import Backend, Pool, Port, Service, Spec, Switch, Uplink, Vip
 
@@ -68,7 +69,7 @@ def findings_of(error: ValidationError, doc: Document) -> list[Finding]:
     misspelt: set[tuple[Path, str]] = set()
     missing: list[tuple[Path, str]] = []
     for item in error.errors(include_url=False):
-        path = _path(item["loc"], item["type"])
+        path = _path(item["loc"], item["type"], doc)
         finding = _finding(path, dict(item), doc)
         key = (path, finding.found)
         out.setdefault(key, finding)
@@ -84,9 +85,11 @@ def findings_of(error: ValidationError, doc: Document) -> list[Finding]:
     return list(out.values())
 
 
-def _path(loc: tuple[int | str, ...], kind: str) -> Path:
+def _path(loc: tuple[int | str, ...], kind: str, doc: Document) -> Path:
     """The document's path of a location: pydantic's own steps left out, a missing key too."""
     path = loc
+    if path[:1] == ("pools",) and path[2:3] == ("health",) and path[:4] not in doc.lines:
+        path = (*path[:3], *path[4:])  # a single check, written without a list
     if path[:1] == ("vips",) and path[2:3] == ("services",) and len(path) > 4 and path[4] in _UNION_TAGS:
         path = (*path[:4], *path[5:])
     if path and path[-1] == _KEY and kind != "extra_forbidden":
@@ -144,6 +147,9 @@ _TITLES: tuple[tuple[str, type[BaseModel]], ...] = (
     ("an uplink", Uplink),
     ("a pool", Pool),
     ("a backend", Backend),
+    ("a health check", HealthCheck),
+    ("the query of a health check", Query),
+    ("the expected answer of a health check", Expect),
     ("a VIP", Vip),
     ("a service", Service),
     ("switch.bringup", BringUp),
@@ -184,6 +190,12 @@ def _model_at(path: Path) -> type[BaseModel] | None:
             return Accept
         case ("pools", _, "backends", _):
             return Backend
+        case ("pools", _, "health") | ("pools", _, "health", int()):
+            return HealthCheck
+        case ("pools", _, "health", "query") | ("pools", _, "health", int(), "query"):
+            return Query
+        case ("pools", _, "health", "query", "expect") | ("pools", _, "health", int(), "query", "expect"):
+            return Expect
         case ("vips", _, "services", _):
             return Service
     return None

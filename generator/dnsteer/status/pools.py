@@ -16,7 +16,7 @@ from dnsteer.status.counters import BackendKey
 from dnsteer.status.rates import Rate, Rates, total
 from dnsteer.tables.vip import TRANSPORT
 
-Word = Literal["up", "draining", "drained", "down", "unknown"]
+Word = Literal["up", "draining", "drained", "down", "unhealthy", "returning", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -103,12 +103,15 @@ def _pool(pool: Membership, overlay: Overlay | None, rates: Rates, now: datetime
 
 
 def _state(member: Member, maintenance: Iterable[Maintenance]) -> tuple[Word, float, Maintenance | None]:
-    """Return the state, the drained part, and the maintenance entry behind it; down takes precedence over drained."""
+    """Return the state, the part of its slots that is gone, and the entry behind it: down, then unhealthy, then drained."""
     mine = {a.kind: a for a in maintenance if a.backend == member.name}
     drain = mine.get("drain")
     drained = drain.gone / DRAINED if drain else 0.0
     if "down" in mine or member.down:
         return "down", drained, mine.get("down") or drain
+    health = mine.get("health")
+    if health is not None:
+        return ("returning" if health.returns else "unhealthy"), health.gone / DRAINED, health
     if drain is None:
         return "up", 0.0, None
     return ("drained" if drain.gone >= DRAINED else "draining"), drained, drain

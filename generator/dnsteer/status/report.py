@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dnsteer.deploy import movement
 from dnsteer.deploy.target_switch import WAITS, TargetSwitch, now
+from dnsteer.slots.maintenance import STATE_WORDS
 from dnsteer.status import counters
 from dnsteer.status.pools import PoolView, view_pools
 from dnsteer.status.rates import Rates, between
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 MOST_DRIFT = 10
 """Differences that are shown; all are counted."""
-_OUT = {"drain": "drained", "down": "down"}
 _VERIFY_AGAIN = 10.0
 _VERIFY_SHARE = 10
 
@@ -268,7 +268,7 @@ class Observer:
         if reading.overlay is not None:
             status.warnings += movement.pools_without_backends(movement.Assignment(members, reading.overlay))
             status.warnings += [
-                f"{a.name} was to be {_OUT[a.kind]} only until {a.until}, and still is; run dnsteer reconcile"
+                f"{a.name} was to be {STATE_WORDS[a.kind]} only until {a.until}, and still is; run dnsteer reconcile"
                 for a in reading.overlay
                 if a.expired(time_now)
             ]

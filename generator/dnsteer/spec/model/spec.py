@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, Wit
 from dnsteer.spec.model.bringup import BringUp
 from dnsteer.spec.model.device import ByName, Device, MayBeEmpty
 from dnsteer.spec.model.extension import Extension, HashFields
+from dnsteer.spec.model.health import Health, HoldMax, Percent, SlowStart
 from dnsteer.spec.model.lint import Lint
 from dnsteer.spec.model.part import Part, bounds, number_hint, whole
 from dnsteer.spec.model.types import Interface, IPAny, IPv4, IPv6, Mac, Name, wanted
@@ -240,6 +241,23 @@ class Pool(Part):
         "`drop` drops the queries, so that clients try another server at once.",
     )
     backends: Annotated[list[Backend], Field(min_length=1)] = Field(description="The DNS servers.")
+    health: Health | None = Field(
+        default=None,
+        description="Health checks, one or a list, for `dnsteer agent`. A backend is out while one of them fails. Left out: "
+        "the agent takes no backend of this pool out.",
+    )
+    panic: Percent = Field(
+        default=50,
+        description="If more than this share of the backends would be out because of their health, all stay in: the fault is "
+        "more likely in what checks them.",
+    )
+    slow_start: SlowStart = Field(
+        default=0.0, description="Time over which a backend that is healthy again gets its slots back. 0: at once."
+    )
+    hold_max: HoldMax = Field(
+        default=300.0,
+        description="A backend that fails again and again stays out longer each time, at most this long.",
+    )
 
 
 class Vip(Part):

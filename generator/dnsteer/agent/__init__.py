@@ -1,0 +1,1 @@
+"""One process beside the switch that probes backends and takes those that fail out of service."""

@@ -1,0 +1,76 @@
+"""Whether a backend is healthy, from the results of its probes. Pure functions of the results and their times.
+
+*rise* and *fall* are as in keepalived and HAProxy: so many results of one kind in a row change the state. A backend that
+fails again soon after it came back stays out longer: its hold doubles with each failure, and is forgotten by halves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+HALF_LIFE = 300.0
+"""Seconds after which a past failure counts half towards the hold."""
+_SHORTEST_HOLD = 1.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of one probe. *why* says what is wrong with the answer, empty for a good one. Times in seconds."""
+
+    time: float
+    why: str = ""
+    took: float = 0.0
+
+    @property
+    def good(self) -> bool:
+        """Whether the backend answered as it should."""
+        return not self.why
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """*rise* good results in a row make a backend healthy, *fall* failures unhealthy; *hold_max* is in seconds."""
+
+    rise: int
+    fall: int
+    hold_max: float
+
+
+@dataclass(frozen=True)
+class CheckState:
+    """What one check knows of one backend. *streak* counts results against the present state, in a row.
+
+    *why* is the last failure. *failures* is the decayed number of times that it became unhealthy, as of *since*, the time of
+    the last change of state. Until *held* it stays unhealthy.
+    """
+
+    healthy: bool = True
+    streak: int = 0
+    why: str = ""
+    since: float = 0.0
+    failures: float = 0.0
+    held: float = 0.0
+
+
+def observe(state: CheckState, result: Result, limits: Thresholds) -> CheckState:
+    """Return the state after one more result."""
+    why = result.why or state.why
+    if result.good == state.healthy:
+        return replace(state, streak=0, why=why)
+    streak = state.streak + 1
+    if state.healthy:
+        return _fallen(state, result, limits) if streak >= limits.fall else replace(state, streak=streak, why=why)
+    if streak < limits.rise or result.time < state.held:
+        return replace(state, streak=streak)
+    return replace(state, healthy=True, streak=0, since=result.time, failures=_decayed(state, result.time))
+
+
+def _fallen(state: CheckState, result: Result, limits: Thresholds) -> CheckState:
+    failures = _decayed(state, result.time) + 1
+    hold = min(limits.hold_max, _SHORTEST_HOLD * 2 ** min(failures, 32.0)) if failures > 1.5 else 0.0
+    return CheckState(False, 0, result.why, result.time, failures, result.time + hold)
+
+
+def _decayed(state: CheckState, time: float) -> float:
+    passed = max(0.0, time - state.since)
+    return state.failures * float(0.5 ** (passed / HALF_LIFE))

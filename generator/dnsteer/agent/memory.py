@@ -1,0 +1,47 @@
+"""The health of every backend, from the results of its probes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from dnsteer.agent.health import CheckState, Result, observe
+from dnsteer.agent.probes.targets import Target
+from dnsteer.slots.maintenance import Overlay
+
+Key = tuple[str, str, int, str]
+
+
+class Memory:
+    """States of the checks, by target. A backend is unhealthy while one of its checks is."""
+
+    def __init__(self) -> None:
+        self.states: dict[Key, CheckState] = {}
+        self._by_pool: dict[str, list[Target]] = {}
+
+    def adopt(self, targets: Iterable[Target], overlay: Overlay, time: float) -> None:
+        """Know these targets from now on. Backends that the record has as unhealthy begin so, all new ones as healthy."""
+        out = {(entry.pool, entry.backend): entry for entry in overlay if entry.kind == "health" and not entry.returns}
+        known, self.states, self._by_pool = self.states, {}, {}
+        for target in targets:
+            entry = out.get((target.pool, target.backend))
+            begins = CheckState(since=time) if entry is None else CheckState(False, why=entry.note, since=time)
+            self.states[target.key] = known.get(target.key, begins)
+            self._by_pool.setdefault(target.pool, []).append(target)
+
+    def add(self, target: Target, result: Result) -> bool:
+        """Add a result; return whether the check changed its state."""
+        before = self.states.get(target.key)
+        if before is None:
+            return False  # of a target that is gone
+        after = observe(before, result, target.thresholds)
+        self.states[target.key] = after
+        return after.healthy != before.healthy
+
+    def unhealthy(self, pool: str) -> Mapping[str, str]:
+        """The unhealthy backends of a pool, each with its last failure."""
+        out: dict[str, str] = {}
+        for target in self._by_pool.get(pool, ()):
+            state = self.states[target.key]
+            if not state.healthy:
+                out.setdefault(target.backend, state.why)
+        return out

@@ -1,0 +1,109 @@
+"""DNS probes by UDP: one connected socket per target, so that what one backend sends cannot crowd out another's answers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from collections.abc import Callable
+
+from dnsteer.agent.health import Result
+from dnsteer.agent.probes.question import Question
+from dnsteer.agent.probes.targets import Target
+
+_LARGEST = 65535
+_MOST_AT_ONCE = 16
+"""Datagrams that are read before others get their turn: a backend that floods gets no more."""
+
+Report = Callable[[Target, Result], None]
+"""Takes the result of each probe."""
+
+
+class UdpProbe:
+    """Asks one target again and again until `stop`."""
+
+    def __init__(self, target: Target, question: Question, report: Report, loop: asyncio.AbstractEventLoop) -> None:
+        self._target, self._question, self._report, self._loop = target, question, report, loop
+        self._socket: socket.socket | None = None
+        self._number = 0
+        self._sent = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timeout: asyncio.TimerHandle | None = None
+
+    def start(self, delay: float) -> None:
+        """Begin after *delay* seconds."""
+        self._timer = self._loop.call_later(delay, self._ask)
+
+    def stop(self) -> None:
+        """End, without a further result."""
+        for handle in (self._timer, self._timeout):
+            if handle is not None:
+                handle.cancel()
+        self._close()
+
+    def _ask(self) -> None:
+        check = self._target.check
+        spread = check.interval * check.jitter / 100
+        self._timer = self._loop.call_later(check.interval + random.uniform(-spread, spread), self._ask)
+        self._finish_late()
+        self._sent = self._loop.time()
+        self._number = random.getrandbits(16)
+        try:
+            connection = self._connection()
+            connection.send(self._question.wire(self._number))
+        except OSError as err:
+            self._result(f"could not be asked: {err.strerror}")
+            return
+        self._timeout = self._loop.call_later(check.timeout, self._late)
+
+    def _finish_late(self) -> None:
+        """A probe whose answer is still awaited has failed: with jitter the next may begin before its time-out."""
+        if self._timeout is not None:
+            self._late()
+
+    def _connection(self) -> socket.socket:
+        if self._socket is None:
+            family = socket.AF_INET6 if ":" in self._target.address else socket.AF_INET
+            made = socket.socket(family, socket.SOCK_DGRAM)
+            try:
+                made.setblocking(False)
+                made.connect((self._target.address, self._target.port))
+            except OSError:
+                made.close()
+                raise
+            self._socket = made
+            self._loop.add_reader(made.fileno(), self._read)
+        return self._socket
+
+    def _close(self) -> None:
+        if self._socket is not None:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+
+    def _read(self) -> None:
+        for _ in range(_MOST_AT_ONCE):
+            if self._socket is None:
+                return
+            try:
+                data = self._socket.recv(_LARGEST)
+            except BlockingIOError:
+                return
+            except OSError as err:  # an ICMP error, such as port unreachable
+                if self._timeout is not None:
+                    self._result(f"does not answer: {err.strerror}")
+                return
+            if self._timeout is not None and self._question.is_answer(data, self._number):
+                self._result(self._question.judge(data))
+
+    def _late(self) -> None:
+        self._result(f"no answer within {self._target.check.timeout:g} s")
+
+    def _result(self, why: str) -> None:
+        if self._timeout is not None:
+            self._timeout.cancel()
+            self._timeout = None
+        now = self._loop.time()
+        if why:  # the next one by another source port: a way through the network may be broken for one
+            self._close()
+        self._report(self._target, Result(now, why and f"{self._target.name}: {why}", now - self._sent))

@@ -1,0 +1,41 @@
+"""The verb that runs the agent: `agent`."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+
+import typer
+
+from dnsteer.cli.running_switch import Bridge, on_switch
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.spec.errors import escape
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to the command."""
+    app.command("agent")(on_switch(agent))
+
+
+def agent(switch: TargetSwitch, bridge: Bridge = None) -> None:
+    """Probe the backends of the applied spec, and take those that fail out of service, until stopped."""
+    from dnsteer.agent.run import Agent
+
+    async def run() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, task.cancel)
+        try:
+            await Agent(switch, bridge, _say).run()
+        except asyncio.CancelledError:
+            _say("ends; the switch stays as it is")
+
+    asyncio.run(run())
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{escape(line)}\n")
+    sys.stderr.flush()
