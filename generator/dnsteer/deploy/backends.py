@@ -17,7 +17,7 @@ from dnsteer.deploy.journal import Begun, JournalEntry, begin_or_nothing, commit
 from dnsteer.deploy.movement import Assignment
 from dnsteer.deploy.target_switch import WAITS, Agreement, Confirm, Progress, TargetSwitch, expire, now, silent
 from dnsteer.plan.plan import Plan
-from dnsteer.render.flows import flow_lines, groups_of, render_table
+from dnsteer.render.flows import Flow, flow_lines, groups_of, render_table
 from dnsteer.render.templates import register_value
 from dnsteer.slots.maintenance import DRAINED, Overlay, marker
 from dnsteer.slots.membership import Membership
@@ -29,7 +29,7 @@ from dnsteer.switch.signals import defer_signals
 from dnsteer.switch.state import AppliedState, BridgeRecord
 from dnsteer.switch.table_changes import changes
 from dnsteer.switch.tools import SwitchError, reworded
-from dnsteer.tables.cookies import Category, cookie
+from dnsteer.tables.cookies import OBJECT_BITS, Category, cookie
 from dnsteer.tables.order import PIPELINE
 from dnsteer.tables.slot import SlotTable, group_row
 from dnsteer.tables.subject import Subject
@@ -267,7 +267,7 @@ def _tables_of(client: OpenFlow, touched: Iterable[Membership]) -> Tables:
     slot, pool = PIPELINE.tables["slot"], PIPELINE.registers["pool"]
     for members in touched:
         one = client.dump(only=f"table={slot.number},{pool.field}={register_value(members.number)}")
-        tables.flows.update(one.flows)
+        tables.flows.update((key, flow) for key, flow in one.flows.items() if not _is_of_probes(flow))
         tables.flags.update(one.flags)
         tables.other.update(one.other)
         if members.selection == "dp-hash":
@@ -276,6 +276,11 @@ def _tables_of(client: OpenFlow, touched: Iterable[Membership]) -> Tables:
             if group is not None:
                 tables.groups[number] = group
     return tables
+
+
+def _is_of_probes(flow: Flow) -> bool:
+    """Whether it is one of the flows of probes, which do not depend on the overlay."""
+    return flow.cookie >> OBJECT_BITS & 0xFF == Category.PROBE
 
 
 def _plan(state: AppliedState, overlay: Overlay, touched: Iterable[Membership]) -> Plan:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dnsteer.spec.derived import INTERFACE_TYPE
+from dnsteer.spec.derived import INTERFACE_TYPE, probe_mac
 from dnsteer.spec.model.device import Device
 from dnsteer.spec.model.spec import Flavor, Spec, Switch
 from dnsteer.tables.order import TABLES
@@ -26,6 +26,8 @@ class WantedPort:
     title: str
     type: str
     options: Mapping[str, str]
+    mac: str = ""
+    """The MAC address that OVSDB gives it; empty where it has its own."""
 
 
 @dataclass(frozen=True)
@@ -62,4 +64,7 @@ def wanted_bridge(spec: Spec) -> WantedBridge:
         )
         for name, port in ports_of(switch).items()
     )
+    if switch.probe is not None:
+        mac = probe_mac(switch, switch.probe)
+        ports += (WantedPort(switch.probe.port, "port for probes", "internal", {}, mac),)
     return WantedBridge(switch.bridge, DATAPATH_TYPE[switch.flavor], ports, {t.number: t.name for t in TABLES})

@@ -15,7 +15,7 @@ from dnsteer.tables.context import Context
 from dnsteer.tables.cookies import Category, cookie
 from dnsteer.tables.forward import ForwardRow
 from dnsteer.tables.order import TABLES
-from dnsteer.tables.return_ import ReturnRow
+from dnsteer.tables.return_ import ProbeReturnRow, ReturnRow
 from dnsteer.tables.subject import Subject
 
 
@@ -54,9 +54,27 @@ def _forward_rows(ctx: Context) -> Iterator[ForwardRow]:
                 yield from MODES[mode].forward_rows(ctx, slots, index, reached)
 
 
-def _return_rows(ctx: Context) -> Iterator[ReturnRow]:
-    """Yield return rows of every VIP address; none without gateways, as no answer arrives then."""
+def _return_rows(ctx: Context) -> Iterator[ReturnRow | ProbeReturnRow]:
+    """Yield return rows of every VIP address; without gateways only those of answers to probes, as no other arrives."""
+    if ctx.spec.switch.probe is not None:
+        yield from _probe_return_rows(ctx)
     if ctx.spec.switch.gateways:
         for name, vip in ctx.spec.vips.items():
             for address in vip.addresses:
                 yield from MODES[vip.forwarding].return_rows(ctx, name, vip, address)
+
+
+def _probe_return_rows(ctx: Context) -> Iterator[ProbeReturnRow]:
+    """Yield a row for each address of VIPs whose backends answer as the VIP; those of NAT have their usual rows."""
+    seen = set()
+    for name, vip in ctx.spec.vips.items():
+        if not MODES[vip.forwarding].owns_vip or ctx.uses_extension(vip):
+            continue
+        for i, address in enumerate(vip.addresses):
+            if address in seen:
+                continue  # VIPs may share it
+            seen.add(address)
+            title = f"answers to probes of VIP {name} {address}"
+            number = 1 << 39 | ctx.vips[f"{name}/{address}"] >> 1
+            subject = ctx.subject(Category.PROBE, number, title, ("vips", name, "addresses", i))
+            yield ProbeReturnRow(subject, derived.family_of(address), str(address))

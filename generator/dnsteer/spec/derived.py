@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dnsteer.spec.model.families import Family, Reach
+from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.spec import (
     MAX_SLOTS,
     SHORTHANDS,
@@ -44,6 +45,11 @@ SOURCE_PORT_SLOTS = 256
 """Slots of a pool that names none, unless the switch's hash selects. A constant: a number that followed the members would
 change with them, and then most slots move. A change moves 3 % more slots than it must; with 1024 slots it is 2 %, for four
 times the hardware rules (docs/slots.md)."""
+
+PROBE_PORTS = 16
+"""Source ports of the probes of one backend."""
+MAX_PROBED = 2047
+"""Backends of a pool that can be probed through the bridge: the upper half of the ports, 16 for each."""
 
 MAX_PORTS = 65_279
 """OpenFlow numbers the ports of a bridge from 1 to 0xfeff."""
@@ -108,6 +114,16 @@ def gateway_mac(switch: Switch) -> str:
     if switch.gateway_mac is not None:
         return switch.gateway_mac
     return f"{switch.mac[:-2]}{int(switch.mac[-2:], 16) ^ 1:02x}"
+
+
+def probe_mac(switch: Switch, probe: Probe) -> str:
+    """MAC address of the port for probes."""
+    return probe.mac or f"{switch.mac[:-2]}{int(switch.mac[-2:], 16) ^ 2:02x}"
+
+
+def probe_uplink(switch: Switch, probe: Probe) -> str:
+    """The uplink by which probes reach backends without a port."""
+    return probe.uplink or next(iter(switch.uplinks))
 
 
 def members(pool: Pool, reached: Reach) -> list[Backend]:

@@ -72,5 +72,7 @@ def digest(spec: Spec, kept: Mapping[str, int] = MappingProxyType({})) -> str:
     about = _ABOUT
     if spec.switch.vlans == "untagged":  # so the digest is what it was before the key was there
         about = {**_ABOUT, "switch": {*_ABOUT["switch"], "vlans"}}
+    if spec.switch.probe is None:  # likewise
+        about = {**about, "switch": {*about["switch"], "probe"}}
     about = {**about, "pools": {name: _defaults_of(pool) for name, pool in spec.pools.items()}}
     return hashlib.sha256(with_slots(spec, numbers).model_dump_json(exclude=about).encode()).hexdigest()

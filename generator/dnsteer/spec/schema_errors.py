@@ -17,6 +17,7 @@ from dnsteer.spec.model.bringup import BringUp, Hugepages, ScalableFunction
 from dnsteer.spec.model.extension import Budgets, Extension, ExtensionPort
 from dnsteer.spec.model.health import Expect, HealthCheck, Query
 from dnsteer.spec.model.lint import Accept, Lint
+from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.spec import Backend, Pool, Port, Service, Spec, Switch, Uplink, Vip
 
 _UNION_TAGS = frozenset(["mapping", "word"])  # steps that pydantic adds for the service union
@@ -155,6 +156,7 @@ _TITLES: tuple[tuple[str, type[BaseModel]], ...] = (
     ("switch.bringup", BringUp),
     ("switch.bringup.hugepages", Hugepages),
     ("a scalable function", ScalableFunction),
+    ("switch.probe", Probe),
     ("switch.extension", Extension),
     ("a port of the extension", ExtensionPort),
     ("switch.extension.budgets", Budgets),
@@ -178,6 +180,8 @@ def _model_at(path: Path) -> type[BaseModel] | None:
             return Hugepages
         case ("switch", "bringup", "functions", _):
             return ScalableFunction
+        case ("switch", "probe"):
+            return Probe
         case ("switch", "extension"):
             return Extension
         case ("switch", "extension", "ingress" | "egress"):

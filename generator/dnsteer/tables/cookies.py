@@ -31,6 +31,7 @@ class Category(IntEnum):
     RETURN = 9
     STATE = 10
     EXTENSION = 11
+    PROBE = 12
 
 
 OBJECT_BITS = 40

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dnsteer.tables.extension import answers_leave_by
 from dnsteer.tables.extension import subject as extension_subject
 from dnsteer.tables.forward import ForwardRow
-from dnsteer.tables.ingress import ANSWER, OUT_SAME, QUERY, PortRow
+from dnsteer.tables.ingress import ANSWER, OUT_SAME, QUERY, PortRow, ProbeRow
 from dnsteer.tables.return_ import TranslatedRow
 from dnsteer.tables.subject import Subject
 from dnsteer.tables.table import Table
@@ -32,12 +32,22 @@ class EgressRow(NamedTuple):
     next_hop: str
 
 
-def rows(ctx: Context) -> Iterator[EgressRow]:
+class ProbeEgressRow(NamedTuple):
+    """Output of probes with port number *out* in the register to the port *name*."""
+
+    subject: Subject
+    out: int
+    name: str
+    set_source: bool
+
+
+def rows(ctx: Context) -> Iterator[EgressRow | ProbeEgressRow]:
     """Yield the egress rows that a packet can reach."""
     yield from _queries(ctx)
     if ctx.spec.switch.gateways:
         yield from _answers(ctx)
     yield from _extension(ctx)
+    yield from _probes(ctx)
 
 
 def _queries(ctx: Context) -> Iterator[EgressRow]:
@@ -84,10 +94,24 @@ def _extension(ctx: Context) -> Iterator[EgressRow]:
         yield EgressRow(owner, QUERY, ctx.ports[name], name, "", set_source=True, next_hop="")
 
 
+def _probes(ctx: Context) -> Iterator[ProbeEgressRow]:
+    """Yield the ways of probes to backends. A backend without a port is behind the uplink for probes."""
+    from dnsteer.spec import derived  # here, since the quick verbs do without it
+
+    switch = ctx.spec.switch
+    if switch.probe is None:
+        return
+    ports = {port.number: port for port in ctx.rows.of(PortRow)}
+    for out in dict.fromkeys(row.out for row in ctx.rows.of(ForwardRow)):
+        name = derived.probe_uplink(switch, switch.probe) if out == OUT_SAME else ports[out].name
+        subject = next(port.subject for port in ports.values() if port.name == name)
+        yield ProbeEgressRow(subject, out, name, set_source=name in switch.uplinks)
+
+
 TABLE = Table(
     name="egress",
     matches="path and output port",
     does="sets the MAC addresses and outputs the packet",
-    uses={"egress": EgressRow},
+    uses={"egress": EgressRow, "probe_egress": ProbeEgressRow, "probes": ProbeRow},
     rows=rows,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from dnsteer.spec.model.families import Family
 from dnsteer.tables.cookies import Category
 from dnsteer.tables.extension import ExitRow
 from dnsteer.tables.subject import Subject
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from dnsteer.tables.context import Context
 
 
-QUERY, ANSWER = 1, 2
+QUERY, ANSWER, PROBE, PROBE_ANSWER = 1, 2, 3, 4
 """Values of the register `path`."""
 OUT_SAME = 0
 """Value of the register `out` for the ingress port."""
@@ -31,8 +32,17 @@ class PortRow(NamedTuple):
     answers_out: int | None
 
 
-def rows(ctx: Context) -> Iterator[PortRow]:
-    """Yield a row for each uplink, then for each port of backends."""
+class ProbeRow(NamedTuple):
+    """The port by which probes enter, and its MAC address, which answers to them come to."""
+
+    subject: Subject
+    name: str
+    mac: str
+    addresses: tuple[tuple[Family, str], ...]
+
+
+def rows(ctx: Context) -> Iterator[PortRow | ProbeRow]:
+    """Yield a row for each uplink, then for each port of backends, then for the port for probes."""
     from dnsteer.spec import derived  # here, since the quick verbs do without it
 
     switch = ctx.spec.switch
@@ -46,16 +56,24 @@ def rows(ctx: Context) -> Iterator[PortRow]:
             subject = ctx.subject(Category.PORT, number, title, ("switch", part, name))
             next_hop = switch.uplinks[name].next_hop if is_uplink else None
             yield PortRow(subject, name, number, is_uplink, next_hop, out)
+    if switch.probe is not None:
+        subject = ctx.subject(Category.PROBE, 0, f"port {switch.probe.port} for probes", ("switch", "probe"))
+        addresses = tuple((derived.family_of(a.ip), str(a.ip)) for a in switch.probe.addresses)
+        yield ProbeRow(subject, switch.probe.port, derived.probe_mac(switch, switch.probe), addresses)
 
 
 TABLE = Table(
     name="ingress",
     matches="port, ethertype, destination MAC",
     does="sorts neighbour requests, echo requests, queries (to the balancer's MAC) and answers (to the gateways' MAC)",
-    uses={"ports": PortRow, "exits": ExitRow},
+    uses={"ports": PortRow, "exits": ExitRow, "probes": ProbeRow},
     rows=rows,
     registers=(
-        Register("path", 4, "1 query, 2 answer", "egress", values={"query": QUERY, "answer": ANSWER}),
+        Register(
+            "path", 4, "1 query, 2 answer, 3 probe, 4 answer to a probe", "egress",
+            values={"query": QUERY, "answer": ANSWER, "probe": PROBE, "probe_answer": PROBE_ANSWER},
+        ),
+        Register("probe", 8, "number of the backend that a probe is for", "slot"),
         Register("side", 6, "1 when the packet arrived on an uplink", "echo", values={"uplink": 1}),
         Register("out", 5, "number of the output port; 0: the ingress port", "egress", values={"same": OUT_SAME}),
         *(

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 
 class NeighborRow(NamedTuple):
-    """An address that the switch answers for: a VIP (at uplinks) or a gateway (*router*, at any port)."""
+    """An address that the switch answers for: *anywhere* or at uplinks alone, for a gateway as a *router*."""
 
     subject: Subject
     address: str
     family: Family
     mac: str
+    anywhere: bool
     router: bool
     echo: bool
 
@@ -35,8 +36,17 @@ def rows(ctx: Context) -> Iterator[NeighborRow]:
         path = ("switch", "gateways", i)
         subject = ctx.subject(Category.GATEWAY, gateways[str(address)], f"gateway {address}", path)
         yield NeighborRow(
-            subject, str(address), derived.family_of(address), derived.gateway_mac(switch), router=True, echo=True
-        )
+            subject, str(address), derived.family_of(address), derived.gateway_mac(switch),
+            anywhere=True, router=True, echo=True,
+        )  # fmt: skip
+    if switch.probe is not None:
+        mac = derived.probe_mac(switch, switch.probe)
+        for i, own in enumerate(switch.probe.addresses):
+            subject = ctx.subject(
+                Category.PROBE, i + 1, f"address {own.ip} of probes", ("switch", "probe", "addresses", i)
+            )
+            family = derived.family_of(own.ip)
+            yield NeighborRow(subject, str(own.ip), family, mac, anywhere=True, router=False, echo=False)
     echo = {a for vip in vips.values() if vip.echo for a in vip.addresses}
     seen = set()
     for name, vip in vips.items():
@@ -46,7 +56,9 @@ def rows(ctx: Context) -> Iterator[NeighborRow]:
             seen.add(address)
             text, number = str(address), ctx.vips[f"{name}/{address}"]
             subject = ctx.subject(Category.VIP, number, f"VIP {name} {text}", ("vips", name, "addresses", i))
-            yield NeighborRow(subject, text, derived.family_of(address), switch.mac, router=False, echo=address in echo)
+            yield NeighborRow(
+                subject, text, derived.family_of(address), switch.mac, anywhere=False, router=False, echo=address in echo
+            )
 
 
 TABLE = Table(

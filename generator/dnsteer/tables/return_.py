@@ -80,6 +80,19 @@ class TranslatedRow(NamedTuple):
         return self.backend, self.protocol, self.port
 
 
+class ProbeReturnRow(NamedTuple):
+    """Answers to probes that a backend, owning the VIP's address, sends as the VIP."""
+
+    subject: Subject
+    family: Family
+    vip: str
+
+    @property
+    def key(self) -> str:
+        """What the flow matches."""
+        return self.vip
+
+
 ReturnRow = NatReturnRow | FragmentRow | OwnReturnRow | TranslatedRow
 """What forwarding modes add to the table."""
 
@@ -92,5 +105,6 @@ TABLE = Table(
         "translated": TranslatedRow,
         "fragments": FragmentRow,
         "own_returns": OwnReturnRow,
+        "probe_returns": ProbeReturnRow,
     },
 )

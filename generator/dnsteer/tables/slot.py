@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from dnsteer.slots.membership import Membership
 from dnsteer.spec.errors import Path
 from dnsteer.spec.model.families import ANY
-from dnsteer.tables.cookies import GROUP_BASE, Category, cookie
+from dnsteer.tables.cookies import GROUP_BASE, Category, cookie, number_names
 from dnsteer.tables.subject import Subject
 from dnsteer.tables.table import Register, Table
 
 if TYPE_CHECKING:
-    from dnsteer.tables.context import Context
+    from dnsteer.spec.model.spec import Pool
+    from dnsteer.tables.context import Context, PoolSlots
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,26 @@ class GroupRow(NamedTuple):
     backends: tuple[int, ...]
 
 
+_FIRST_PROBE, _PROBE_BITS = 2048, 11
+
+
+def probe_numbers(pool: Pool) -> dict[str, int]:
+    """Return the number of each backend for probes, by name: the upper 12 bits of their source ports, 32784 and more.
+
+    It depends on the names, so that the others keep theirs when a backend is added.
+    """
+    return {name: _FIRST_PROBE + n for name, n in number_names((b.name for b in pool.backends), _PROBE_BITS).items()}
+
+
+class ProbeSlotRow(NamedTuple):
+    """Probes of a pool's backend: it gets those of its *number*, whoever has their slot."""
+
+    subject: Subject
+    pool: int
+    number: int
+    backend: int
+
+
 def group_row(members: Membership, owners: tuple[str, ...], line: int = 0) -> GroupRow:
     """Return the group of a pool with selection dp-hash, where the switch's hash picks the slot."""
     numbers = {m.name: m.number for m in members.members}
@@ -59,7 +80,7 @@ def group_row(members: Membership, owners: tuple[str, ...], line: int = 0) -> Gr
     return GroupRow(subject, members.number, GROUP_BASE + members.number, tuple(numbers[o] for o in owners))
 
 
-def rows(ctx: Context) -> Iterator[SlotTable | GroupRow]:
+def rows(ctx: Context) -> Iterator[SlotTable | GroupRow | ProbeSlotRow]:
     """Yield the slots or the group of each pool, except pools used only by the extension, whose program has their slots."""
     from dnsteer.spec.model.spec import Selection  # here, since the quick verbs do without it
 
@@ -76,13 +97,25 @@ def rows(ctx: Context) -> Iterator[SlotTable | GroupRow]:
             row = group_row(slots.members, slots.owners, line(("pools", name)))
             ctx.subjects[row.subject.cookie] = row.subject
             yield row
+        if ctx.spec.switch.probe is not None:
+            yield from _probe_rows(ctx, slots)
+
+
+def _probe_rows(ctx: Context, slots: PoolSlots) -> Iterator[ProbeSlotRow]:
+    members, numbers = slots.members, probe_numbers(slots.pool)
+    places = {backend.name: i for i, backend in enumerate(slots.pool.backends)}
+    for member in members.members:
+        path = ("pools", members.pool, "backends", places[member.name])
+        title = f"probes of backend {member.name} of {members.title}"
+        subject = ctx.subject(Category.PROBE, member.number << 16 | members.number, title, path)
+        yield ProbeSlotRow(subject, members.number, numbers[member.name], member.number)
 
 
 TABLE = Table(
     name="slot",
     matches="pool and slot",
     does="sets the backend; for a pool with selection dp-hash its group does",
-    uses={"slots": SlotTable, "groups": GroupRow},
+    uses={"slots": SlotTable, "groups": GroupRow, "probe_slots": ProbeSlotRow},
     rows=rows,
     registers=(Register("backend", 2, "number of the backend", "forward"),),
 )

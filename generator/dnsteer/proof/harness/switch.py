@@ -24,7 +24,7 @@ from dnsteer.switch.openflow import OpenFlow, RejectedError
 from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.table_changes import changes
 from dnsteer.switch.tools import SwitchError, TimedOutError
-from dnsteer.tables.ingress import PortRow
+from dnsteer.tables.ingress import PortRow, ProbeRow
 
 _BATCH = 100  # a dummy device queues 100 packets and drops any more
 _KEPT = {"max-idle": "3600000", "max-revalidator": "3600000", "flow-limit": "1000000"}
@@ -46,7 +46,8 @@ class Harness:
         self.extension = ExtensionProcess(part) if part is not None and part.services else None
         self.extension_frames = 0
         self._extension_ports = {part.ingress.name: IN, part.egress.name: OUT} if part is not None else {}
-        self._ports = [*(port.name for port in plan.rows.of(PortRow)), *self._extension_ports]
+        probes = (row.name for row in plan.rows.of(ProbeRow))
+        self._ports = [*(port.name for port in plan.rows.of(PortRow)), *probes, *self._extension_ports]
         self._resources = ExitStack()
         self._captures: dict[str, RawPcapReader] = {}
         self._sent = 0

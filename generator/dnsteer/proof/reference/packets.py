@@ -13,6 +13,7 @@ from dnsteer.proof.reference import neighbors
 from dnsteer.proof.reference.extension import ExtensionReference
 from dnsteer.proof.reference.modes import MODES
 from dnsteer.proof.reference.outcome import Expectation, Frame, dropped, sure
+from dnsteer.proof.reference.probes import ProbeReference
 from dnsteer.proof.reference.service import Service, ServiceKey, Target
 from dnsteer.proof.reference.services import services_of
 from dnsteer.proof.reference.slots import PoolOutage
@@ -34,13 +35,16 @@ class Reference:
         """The services that have at least one backend in service."""
         self.unserved: dict[ServiceKey, Service] = {}
         """The services that have no backend in service."""
+        self.probes = ProbeReference(self.topology, self.modes.values())
         self._answers_echo: dict[bytes, bool] = {}  # by VIP address
         for vip in spec.vips.values():
             for address in vip.addresses:
                 self._answers_echo[address.packed] = self._answers_echo.get(address.packed, False) or vip.echo
+        self.probes.number({name: [b.name for b in pool.backends] for name, pool in spec.pools.items()})
         for service, targets in services_of(spec, self.modes, outages):
             (self.services if service.slots else self.unserved)[service.key] = service
             service.mode.add(service, targets)
+            self.probes.add(service, spec.vips[service.vip].pool, targets)
             self.extension.add(service, targets)
 
     def expect(self, port: str, data: bytes) -> Expectation:
@@ -48,7 +52,7 @@ class Reference:
         topology = self.topology
         if port in topology.extension_ports:
             return self.extension.emitted(port, data)
-        if port not in topology.uplinks and port not in topology.ports:
+        if port not in topology.uplinks and port not in topology.ports and port != topology.probe_port:
             return dropped("a port that the spec does not name")
         try:
             packet = parse(data)
@@ -56,8 +60,10 @@ class Reference:
             return dropped(f"malformed: {err}")
         if packet.tags > 1:
             return dropped("two VLAN tags")
-        if packet.vlan and not topology.any_vlan:
+        if packet.vlan and (port == topology.probe_port or not topology.any_vlan):
             return dropped(f"of VLAN {packet.vlan}, which the switch does not serve")
+        if port == topology.probe_port:
+            return self._probe(packet)
         if packet.ethertype == ARP:
             return self._arp(port, packet)
         if packet.ethertype not in (IPV4, IPV6):
@@ -71,6 +77,8 @@ class Reference:
             )
         if data[0:6] == topology.gateway_mac:
             return self._answer(port, packet)
+        if topology.probe_port is not None and data[0:6] == topology.probe_mac:
+            return self.probes.answer(packet)
         return dropped("for another destination MAC")
 
     def _mac_of(self, address: bytes, port: str) -> bytes | None:
@@ -78,6 +86,8 @@ class Reference:
         topology = self.topology
         if address in topology.gateways:
             return topology.gateway_mac
+        if address in topology.probe_addresses:
+            return topology.probe_mac
         return topology.mac if address in self._answers_echo and port in topology.uplinks else None
 
     def _arp(self, port: str, packet: Packet) -> Expectation:
@@ -118,6 +128,23 @@ class Reference:
         target = service.slots[slot]
         why = f"query for {service.label}, slot {slot} of {len(service.slots)}: backend {target.name}"
         return Expectation(self._forwarded(port, packet, service, target), why, slot, target.name)
+
+    def _probe(self, packet: Packet) -> Expectation:
+        """A probe goes to the backend that its source port names, and else where a query of a client goes."""
+        found = self.probes.target_of(packet)
+        uplink = self.topology.probe_uplink
+        if found is None:
+            if packet.data[0:6] != self.topology.mac or packet.ethertype not in (IPV4, IPV6):
+                return dropped("from the port for probes, but no probe")
+            if packet.protocol not in (UDP, TCP) or packet.fragment is not Fragment.NONE:
+                return dropped("from the port for probes, but no probe")
+            service = self.services.get((packet.destination, packet.protocol, packet.dport))
+            if service is not None and service.by_extension:
+                return dropped("a probe of a service of the extension")
+            return self._query(uplink, packet)
+        service, target = found
+        why = f"probe of {service.label}: backend {target.name}"
+        return Expectation(self._forwarded(uplink, packet, service, target), why, backend=target.name)
 
     def _forwarded(self, port: str, packet: Packet, service: Service, target: Target) -> frozenset[Frame]:
         """Return the frames of a query that the switch itself forwards; only at uplinks does it write its own source MAC."""

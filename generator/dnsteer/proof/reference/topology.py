@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
+from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.spec import Switch
 
 
@@ -35,6 +36,13 @@ class Topology:
         """Ingress and egress port of the extension; empty without an extension."""
         self.tunnel_sources = tuple(_packed(part.ipv4, part.ipv6)) if part is not None else ()
         """The source addresses of tunnels, at most one per family."""
+        probe = switch.probe
+        self.probe_port = probe.port if probe is not None else None
+        self.probe_mac = _probe_mac(switch, probe) if probe is not None else b""
+        """MAC address of the port for probes."""
+        self.probe_addresses = frozenset(a.ip.packed for a in probe.addresses) if probe is not None else frozenset()
+        self.probe_uplink = (probe.uplink if probe is not None else None) or self.uplinks[0]
+        """Where backends without a port are probed."""
         self._next_hops = {
             name: packed_mac(uplink.next_hop) for name, uplink in switch.uplinks.items() if uplink.next_hop is not None
         }
@@ -64,6 +72,14 @@ def _gateway_mac(switch: Switch) -> bytes:
         return packed_mac(switch.gateway_mac)
     mac = packed_mac(switch.mac)
     return mac[:5] + bytes((mac[5] ^ 1,))
+
+
+def _probe_mac(switch: Switch, probe: Probe) -> bytes:
+    """The MAC address of the port for probes: by default the balancer's with its second lowest bit inverted."""
+    if probe.mac is not None:
+        return packed_mac(probe.mac)
+    mac = packed_mac(switch.mac)
+    return mac[:5] + bytes((mac[5] ^ 2,))
 
 
 def _packed(*addresses: IPv4Address | IPv6Address | None) -> list[bytes]:

@@ -13,6 +13,7 @@ from dnsteer.spec.model.extension import Extension, HashFields
 from dnsteer.spec.model.health import Health, HoldMax, Percent, SlowStart
 from dnsteer.spec.model.lint import Lint
 from dnsteer.spec.model.part import Part, bounds, number_hint, whole
+from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.types import Interface, IPAny, IPv4, IPv6, Mac, Name, wanted
 
 
@@ -198,6 +199,10 @@ class Switch(Part):
         description="The program for selection `client` and `spray` and forwarding `ipip` and `siit`, which Open vSwitch "
         "cannot express.",
     )
+    probe: Probe | None = Field(
+        default=None,
+        description="The port of `dnsteer agent` for probes that take the path of clients (`via: datapath`).",
+    )
     bringup: BringUp | None = Field(default=None, description="The machine, for `dnsteer bringup`.")
 
 
@@ -248,8 +253,8 @@ class Pool(Part):
     )
     panic: Percent = Field(
         default=50,
-        description="If more than this share of the backends would be out because of their health, all stay in: the fault is "
-        "more likely in what checks them.",
+        description="If more than this share of the backends would be out because of their health, all stay in: the fault "
+        "is more likely in what checks them.",
     )
     slow_start: SlowStart = Field(
         default=0.0, description="Time over which a backend that is healthy again gets its slots back. 0: at once."

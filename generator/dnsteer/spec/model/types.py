@@ -119,6 +119,11 @@ def parse_option(value: Any) -> str:
     return text
 
 
+def parse_address(value: Any) -> Address:
+    """Check a unicast address of either family."""
+    return _address(value, "46")
+
+
 def _address(value: Any, families: str) -> Address:
     example = {"46": "192.0.2.53 or 2001:db8::53", "4": "192.0.2.53", "6": "2001:db8::53"}[families]
     kind = {"46": "an IP address", "4": "an IPv4 address", "6": "an IPv6 address"}[families]

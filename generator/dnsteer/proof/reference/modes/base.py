@@ -58,6 +58,10 @@ class Mode(ABC):
     def answer(self, packet: Packet, ingress: str) -> Expectation | None:
         """What must leave for a packet to the gateways' MAC address; None when it is no answer in this mode."""
 
+    def service_of_answer(self, packet: Packet) -> Service | None:
+        """The service that a packet is an answer of, by the backend's address; None where backends answer as the VIP."""
+        return None
+
     def as_served(self, delivered: bytes, query: bytes) -> bytes:
         """The query as the backend's name server sees it, from the incoming frame *query* and the *delivered* one."""
         return delivered

@@ -73,10 +73,14 @@ class Nat(Mode):
             for stale in checksum_variants(packet)
         )
 
+    def service_of_answer(self, packet: Packet) -> Service | None:
+        """The service of the backend's address, protocol and port."""
+        return self._services.get((packet.source, packet.protocol, packet.sport))
+
     def answer(self, packet: Packet, ingress: str) -> Expectation | None:
         """Expect the answer with the VIP's address and port as its source; a fragment gets those of the UDP services."""
         if packet.fragment is Fragment.NONE:
-            service = self._services.get((packet.source, packet.protocol, packet.sport))
+            service = self.service_of_answer(packet)
             if service is None:
                 return None
             source = service.address, service.port

@@ -1,0 +1,55 @@
+"""The port by which the agent's probes enter the bridge, to take the path of clients."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+
+from dnsteer.spec.model.part import Part
+from dnsteer.spec.model.types import Interface, Mac, parse_address, wanted
+
+AddressInNetwork = ipaddress.IPv4Interface | ipaddress.IPv6Interface
+
+
+def _in_network(value: Any) -> AddressInNetwork:
+    expected = "an address with the length of its network's prefix, such as 192.0.2.9/24 or 2001:db8::9/64"
+    if not isinstance(value, str) or value.count("/") != 1:
+        raise wanted(expected)
+    address, _, length = value.partition("/")
+    parse_address(address)
+    try:
+        found = ipaddress.ip_interface(value)
+    except ValueError:
+        raise wanted(expected, f'"/{length[:20]}" is no prefix length of this address') from None
+    if found.ip == found.network.network_address and found.network.num_addresses > 2:
+        raise wanted(expected, "this is the address of the network itself")
+    return found
+
+
+ProbeAddress = Annotated[
+    AddressInNetwork,
+    BeforeValidator(_in_network),
+    PlainSerializer(str),
+    WithJsonSchema({"type": "string", "examples": ["192.0.2.9/24"]}),
+]
+
+
+class Probe(Part):
+    """An internal port of the bridge for the agent's probes. Nothing else may use its MAC address or its addresses."""
+
+    port: Interface = Field(default="probe0", description="Its name.")
+    mac: Mac | None = Field(
+        default=None, description="Its MAC address. Left out: `switch.mac` with its second lowest bit flipped."
+    )
+    addresses: Annotated[list[ProbeAddress], Field(min_length=1)] = Field(
+        description="Its addresses, each with its prefix length: one in each network of backends that is probed through the "
+        "bridge, since they answer it directly."
+    )
+    uplink: Interface | None = Field(
+        default=None,
+        description="Uplink by which probes reach backends that have no port. Left out: the first.",
+    )
+
+
