@@ -18,7 +18,7 @@ from dnsteer.proof.reference.service import Service, ServiceKey, Target
 from dnsteer.proof.reference.services import services_of
 from dnsteer.proof.reference.slots import PoolOutage
 from dnsteer.proof.reference.topology import Topology
-from dnsteer.proof.reference.wire import ARP, IPV4, IPV6, Fragment, MalformedError, Packet, parse
+from dnsteer.proof.reference.wire import ARP, IPV4, IPV6, TCP, UDP, Fragment, MalformedError, Packet, parse
 from dnsteer.spec.model.spec import Spec
 
 __all__ = ["Expectation", "Frame", "Reference", "Service", "Target"]
