@@ -27,7 +27,11 @@ class _OutdatedError(Exception):
 
 
 def carry_out(
-    switch: TargetSwitch, bridge: str, number: int, rules: Sequence[PoolRules], unhealthy: Mapping[str, Mapping[str, str]]
+    switch: TargetSwitch,
+    bridge: str,
+    number: int,
+    rules: Sequence[PoolRules],
+    unhealthy: Mapping[str, Mapping[str, str]],
 ) -> Effect:
     """Decide for the pools of *rules* on the overlay as it is under the lock, and change the switch.
 

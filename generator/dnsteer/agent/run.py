@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from dnsteer.agent import network
 from dnsteer.agent.effect import Effect, carry_out
 from dnsteer.agent.health import Result
 from dnsteer.agent.memory import Memory
@@ -98,7 +99,9 @@ class Agent:
             record = session.record_of(self._bridge)
             if self._world is not None and record.number == self._world.number:
                 return None
-            return read_world(session, record.bridge), record.overlay
+            world = read_world(session, record.bridge)
+            network.set_up(world.spec)
+            return world, record.overlay
 
     def _adopt(self, world: World, overlay: Overlay, loop: asyncio.AbstractEventLoop) -> None:
         for probe in self._probes:

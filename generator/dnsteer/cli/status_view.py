@@ -19,7 +19,15 @@ from dnsteer.status.rates import Rate
 from dnsteer.status.report import Status
 from dnsteer.status.vips import VipView
 
-_COLORS = {"up": "green", "draining": "yellow", "drained": "yellow", "down": "red", "unhealthy": "red", "returning": "yellow", "unknown": "red"}
+_COLORS = {
+    "up": "green",
+    "draining": "yellow",
+    "drained": "yellow",
+    "down": "red",
+    "unhealthy": "red",
+    "returning": "yellow",
+    "unknown": "red",
+}
 _TABLES_MATCH = {
     "recorded": "as recorded", "pending": "those of a pending change",
     "other": "different from the record", None: "not known",

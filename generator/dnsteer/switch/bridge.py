@@ -86,6 +86,9 @@ def _of_ports(spec: Spec, want: WantedBridge, have: db.Bridge) -> Iterator[Bridg
         if dict(now.options) != dict(port.options):
             detail = f"options are {_shown(now.options)}, should be {_shown(port.options)}"
             yield BridgeDifference("port changed", about, detail, f"options of port {port.name}", path)
+        if port.mac and now.mac != port.mac:
+            detail = f"MAC address is {now.mac or 'its own'}, should be {port.mac}"
+            yield BridgeDifference("port changed", about, detail, f"MAC address of port {port.name}", path)
     wanted = {p.name for p in want.ports}
     for name, now in have.ports.items():
         if now.ours and name not in wanted:
@@ -95,6 +98,8 @@ def _of_ports(spec: Spec, want: WantedBridge, have: db.Bridge) -> Iterator[Bridg
 
 def path_of_port(spec: Spec, port: str) -> Path:
     """Return the path of the port in the spec."""
+    if spec.switch.probe is not None and port == spec.switch.probe.port:
+        return ("switch", "probe")
     return ("switch", "uplinks" if port in spec.switch.uplinks else "ports", port)
 
 
@@ -190,6 +195,8 @@ def set_up(base: db.Database, want: WantedBridge, have: db.Bridge | None) -> Non
 
 def _set_interface(api: Any, txn: Any, port: WantedPort | db.Interface, *, new: bool = False) -> None:
     txn.add(api.db_set("Interface", port.name, ("type", port.type)))
+    if port.mac:
+        txn.add(api.db_set("Interface", port.name, ("mac", port.mac)))
     if not new:
         txn.add(api.db_clear("Interface", port.name, "options"))
     if port.options:

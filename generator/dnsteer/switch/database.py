@@ -28,7 +28,7 @@ _COLUMNS = {
     "Open_vSwitch": ["bridges", "cur_cfg", "next_cfg", "other_config"],
     "Bridge": ["name", "ports", "datapath_type", "fail_mode", "protocols", "flow_tables", "external_ids"],
     "Port": ["name", "interfaces", "external_ids"],
-    "Interface": ["name", "type", "options", "ofport", "error", "ifindex", "link_state", "mac_in_use"],
+    "Interface": ["name", "type", "options", "ofport", "error", "ifindex", "link_state", "mac", "mac_in_use"],
     "Flow_Table": ["name"],
     **REFERRED,
 }
@@ -57,6 +57,8 @@ class Interface:
     ours: bool
     gone: bool
     settings: Mapping[str, str] = field(default_factory=dict)
+    mac: str = ""
+    """The MAC address that OVSDB gives it; empty where it has its own."""
 
     @property
     def is_open(self) -> bool:
@@ -293,6 +295,7 @@ def _bridge(row: Any) -> Bridge:
             OWNER_KEY in port.external_ids,
             iface.ifindex == [0] and iface.link_state == ["down"] and iface.mac_in_use in ([], [_NO_MAC]),
             {**read_row(port, Place.PORT), **read_row(iface, Place.INTERFACE)},
+            iface.mac[0] if iface.mac else "",
         )
         for port in row.ports
         for iface in port.interfaces

@@ -70,7 +70,10 @@ TABLE = Table(
     rows=rows,
     registers=(
         Register(
-            "path", 4, "1 query, 2 answer, 3 probe, 4 answer to a probe", "egress",
+            "path",
+            4,
+            "1 query, 2 answer, 3 probe, 4 answer to a probe",
+            "egress",
             values={"query": QUERY, "answer": ANSWER, "probe": PROBE, "probe_answer": PROBE_ANSWER},
         ),
         Register("probe", 8, "number of the backend that a probe is for", "slot"),

@@ -57,7 +57,13 @@ def rows(ctx: Context) -> Iterator[NeighborRow]:
             text, number = str(address), ctx.vips[f"{name}/{address}"]
             subject = ctx.subject(Category.VIP, number, f"VIP {name} {text}", ("vips", name, "addresses", i))
             yield NeighborRow(
-                subject, text, derived.family_of(address), switch.mac, anywhere=False, router=False, echo=address in echo
+                subject,
+                text,
+                derived.family_of(address),
+                switch.mac,
+                anywhere=False,
+                router=False,
+                echo=address in echo,
             )
 
 

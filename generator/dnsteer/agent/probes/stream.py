@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 import ssl
+import struct
 from collections.abc import Awaitable, Callable
 
 import dns.asyncquery
@@ -14,7 +16,7 @@ import dns.message
 from dnsteer.agent.health import Result
 from dnsteer.agent.probes.question import Question
 from dnsteer.agent.probes.targets import Target
-from dnsteer.agent.probes.udp import Report
+from dnsteer.agent.probes.udp import Report, bind
 from dnsteer.spec.model.health import CheckKind
 
 _SAID = 200
@@ -55,12 +57,14 @@ class StreamProbe:
                 return await asyncio.wait_for(_run_command(self._target), timeout)
             number = random.getrandbits(16)
             message = dns.message.from_wire(self._question.wire(number))
-            answer = await asyncio.wait_for(_ASK[kind](self._target, message, timeout), timeout)
+            data = await asyncio.wait_for(_ASK[kind](self._target, message, timeout), timeout)
         except (TimeoutError, asyncio.TimeoutError, dns.exception.Timeout):
             return f"no answer within {timeout:g} s"
         except (OSError, dns.exception.DNSException, ValueError, EOFError) as err:
             return f"failed: {_text(err)}"
-        return self._question.judge(answer.to_wire()) if answer.wire is None else self._question.judge(answer.wire)
+        if not self._question.is_answer(data, number):
+            return "answered something else than the query"
+        return self._question.judge(data)
 
 
 def _text(err: Exception) -> str:
@@ -103,24 +107,46 @@ def _trusting() -> ssl.SSLContext:
     return context
 
 
-async def _tcp(target: Target, message: dns.message.Message, timeout: float) -> dns.message.Message:
-    return await dns.asyncquery.tcp(message, target.address, timeout, target.port)
+async def _tcp(target: Target, message: dns.message.Message, timeout: float) -> bytes:
+    return await _framed(target, message.to_wire(), None)
 
 
-async def _tls(target: Target, message: dns.message.Message, timeout: float) -> dns.message.Message:
-    return await dns.asyncquery.tls(message, target.address, timeout, target.port, ssl_context=_TLS)
+async def _tls(target: Target, message: dns.message.Message, timeout: float) -> bytes:
+    return await _framed(target, message.to_wire(), _TLS)
 
 
-async def _https(target: Target, message: dns.message.Message, timeout: float) -> dns.message.Message:
-    return await dns.asyncquery.https(message, target.address, timeout, target.port, verify=_TLS)
+async def _framed(target: Target, query: bytes, tls: ssl.SSLContext | None) -> bytes:
+    """Ask by TCP (RFC 1035, 4.2.2). The connection is reset in the end, so that its port can be used again at once."""
+    loop = asyncio.get_running_loop()
+    made = socket.socket(socket.AF_INET6 if ":" in target.address else socket.AF_INET)
+    try:
+        made.setblocking(False)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        bind(made, target.source)
+        await loop.sock_connect(made, (target.address, target.port))
+        reader, writer = await asyncio.open_connection(sock=made, ssl=tls, server_hostname="" if tls else None)
+    except BaseException:
+        made.close()
+        raise
+    try:
+        writer.write(len(query).to_bytes(2, "big") + query)
+        return await reader.readexactly(int.from_bytes(await reader.readexactly(2), "big"))
+    finally:
+        writer.transport.abort()
 
 
-async def _quic(target: Target, message: dns.message.Message, timeout: float) -> dns.message.Message:
-    return await dns.asyncquery.quic(message, target.address, timeout, target.port, verify=False)
+async def _https(target: Target, message: dns.message.Message, timeout: float) -> bytes:
+    answer = await dns.asyncquery.https(message, target.address, timeout, target.port, verify=_TLS)
+    return answer.to_wire()
+
+
+async def _quic(target: Target, message: dns.message.Message, timeout: float) -> bytes:
+    answer = await dns.asyncquery.quic(message, target.address, timeout, target.port, verify=False)
+    return answer.to_wire()
 
 
 _TLS = _trusting()
-_Asker = Callable[[Target, dns.message.Message, float], Awaitable[dns.message.Message]]
+_Asker = Callable[[Target, dns.message.Message, float], Awaitable[bytes]]
 _ASK: dict[CheckKind, _Asker] = {
     CheckKind.TCP: _tcp,
     CheckKind.TLS: _tls,

@@ -1,4 +1,4 @@
-"""What is probed: every address of every backend of a pool with health checks, once per check."""
+"""What is probed: every backend of a pool with health checks, by each check, in each family."""
 
 from __future__ import annotations
 
@@ -6,15 +6,35 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dnsteer.agent.health import Thresholds
+from dnsteer.modes import MODES
+from dnsteer.spec import derived
+from dnsteer.spec.model.families import FAMILIES, Family
 from dnsteer.spec.model.health import CheckKind, HealthCheck
-from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.model.probe import Probe
+from dnsteer.spec.model.spec import Backend, Protocol, Spec
+from dnsteer.tables.slot import probe_numbers
 
-_PORTS = {CheckKind.DNS: 53, CheckKind.TCP: 53, CheckKind.TLS: 853, CheckKind.QUIC: 853, CheckKind.HTTPS: 443}
+_DEFAULT_PORTS = {CheckKind.DNS: 53, CheckKind.TCP: 53, CheckKind.TLS: 853, CheckKind.QUIC: 853, CheckKind.HTTPS: 443}
+_SPOKEN = {
+    CheckKind.DNS: (Protocol.UDP, "dns"), CheckKind.TCP: (Protocol.TCP, "dns"), CheckKind.TLS: (Protocol.TCP, "dot"),
+    CheckKind.QUIC: (Protocol.UDP, "doq"), CheckKind.HTTPS: (Protocol.TCP, "doh"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a probe through the bridge comes from: an address of the port for probes, and the first of its 16 ports."""
+
+    address: str
+    first_port: int
 
 
 @dataclass(frozen=True)
 class Target:
-    """One address of one backend and the check that it must pass. *number* is the check's place in the pool's list."""
+    """An address and port to ask, and the check that a backend must pass there. *number* is the check's place in the pool.
+
+    With a *source* the address is a VIP's, and the bridge leads the probe to the backend.
+    """
 
     pool: str
     backend: str
@@ -23,6 +43,7 @@ class Target:
     port: int
     check: HealthCheck
     thresholds: Thresholds
+    source: Source | None = None
 
     @property
     def key(self) -> tuple[str, str, int, str]:
@@ -33,16 +54,45 @@ class Target:
     def name(self) -> str:
         """The check as messages call it."""
         where = f"[{self.address}]" if ":" in self.address else self.address
-        return f"{self.check.check.value} {where}:{self.port}"
+        return f"{self.check.check.value} {where}:{self.port}{' through the bridge' if self.source else ''}"
 
 
 def targets(spec: Spec) -> Iterator[Target]:
     """Yield what is to be probed, in the order of the spec."""
+    probe = spec.switch.probe
     for pool_name, pool in spec.pools.items():
+        numbers = probe_numbers(pool) if pool.health and probe is not None else {}
         for number, check in enumerate(pool.health or ()):
             limits = Thresholds(check.rise, check.fall, pool.hold_max)
-            port = check.port or _PORTS.get(check.check, 0)
+            vips = _services(spec, pool_name, check) if probe is not None and check.via != "network" else {}
             for backend in pool.backends:
-                for address in (backend.ipv4, backend.ipv6):
-                    if address is not None:
+                for family in FAMILIES:
+                    address = derived.address_of(backend, family)
+                    if address is None:
+                        continue
+                    if family in vips and probe is not None and (own := _own_address(probe, backend, family)):
+                        source = Source(own, derived.PROBE_PORTS * numbers[backend.name])
+                        yield Target(pool_name, backend.name, number, *vips[family], check, limits, source)
+                    else:
+                        port = check.port or _DEFAULT_PORTS.get(check.check, 0)
                         yield Target(pool_name, backend.name, number, str(address), port, check, limits)
+
+
+def _services(spec: Spec, pool: str, check: HealthCheck) -> dict[Family, tuple[str, int]]:
+    """The first service of the pool in each family that the check can ask through the bridge: its address and port."""
+    found: dict[Family, tuple[str, int]] = {}
+    for vip in spec.vips.values():
+        if vip.pool != pool or MODES[vip.forwarding].uses_extension(spec.pools[pool]):
+            continue
+        for e in derived.endpoints(vip):
+            if (e.protocol, derived.spoken(e)) == _SPOKEN.get(check.check) and check.port in (None, e.port):
+                for address in vip.addresses:
+                    found.setdefault(derived.family_of(address), (str(address), e.port))
+    return found
+
+
+def _own_address(probe: Probe, backend: Backend, family: Family) -> str:
+    """The address that a backend answers directly: that in its network, or else the first of the family; empty for none."""
+    own = [a for a in probe.addresses if derived.family_of(a.ip) == family]
+    near = next((a for a in own if derived.address_of(backend, family) in a.network), own[0] if own else None)
+    return str(near.ip) if near is not None else ""

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 from dnsteer.agent.health import Result
 from dnsteer.agent.probes.question import Question
-from dnsteer.agent.probes.targets import Target
+from dnsteer.agent.probes.targets import Source, Target
+from dnsteer.spec.derived import PROBE_PORTS
 
 _LARGEST = 65535
 _MOST_AT_ONCE = 16
@@ -17,6 +18,13 @@ _MOST_AT_ONCE = 16
 
 Report = Callable[[Target, Result], None]
 """Takes the result of each probe."""
+
+
+def bind(made: socket.socket, source: Source | None) -> None:
+    """Bind to one of the ports that name the backend. VIPs of other pools may be asked by the same port at the same time."""
+    if source is not None:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((source.address, source.first_port + random.randrange(PROBE_PORTS)))
 
 
 class UdpProbe:
@@ -67,6 +75,7 @@ class UdpProbe:
             made = socket.socket(family, socket.SOCK_DGRAM)
             try:
                 made.setblocking(False)
+                bind(made, self._target.source)
                 made.connect((self._target.address, self._target.port))
             except OSError:
                 made.close()

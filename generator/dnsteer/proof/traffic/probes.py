@@ -26,7 +26,9 @@ def frames(senders: Senders) -> Iterator[Vector]:
     for turn, service in enumerate([*senders.reference.services.values(), *senders.reference.unserved.values()]):
         vip = senders.spec.vips[service.vip]
         sort = vip.pool, service.mode, service.version, service.protocol
-        reached = evenly_spaced(targets(senders.spec.pools[vip.pool], service.mode, service.version), senders.per_service)
+        reached = evenly_spaced(
+            targets(senders.spec.pools[vip.pool], service.mode, service.version), senders.per_service
+        )
         for nth, backend in enumerate(reached if sort not in seen else reached[turn % len(reached) :][:1]):
             yield from _probe(senders, service, backend, topology.probe_port, turn + nth)
         seen.add(sort)
@@ -64,7 +66,9 @@ def _answers(senders: Senders, service: Service, backend: Target, sport: int, na
 
     def frame(**changes: object) -> bytes:
         headers = replace(answer, **changes)  # type: ignore[arg-type]
-        return craft.segment(headers, service.protocol, craft.dns_message(headers.serial, service.protocol, answer=True))
+        return craft.segment(
+            headers, service.protocol, craft.dns_message(headers.serial, service.protocol, answer=True)
+        )
 
     yield senders.vector(f"answer to {name}", ingress, frame(), "probe")
     unknown = senders.clients.unused_address(service.version)

@@ -54,7 +54,9 @@ def _shown(seconds: float) -> str:
 def _percent(value: Any) -> int:
     m = _PERCENT.match(value) if isinstance(value, str) else None
     if m is None or int(m[1]) > 100:
-        raise wanted("a share from 0% to 100%", f"write {value}%" if isinstance(value, int) and 0 <= value <= 100 else "")
+        raise wanted(
+            "a share from 0% to 100%", f"write {value}%" if isinstance(value, int) and 0 <= value <= 100 else ""
+        )
     return int(m[1])
 
 
@@ -152,10 +154,11 @@ class HealthCheck(Part):
     rise: Count = Field(default=3, description="Good probes in a row after which a backend is healthy again.")
     fall: Count = Field(default=2, description="Failed probes in a row after which a backend is unhealthy.")
     jitter: Percent = Field(default=10, description="Share of `interval` by which each probe is moved at random.")
-    via: Literal["datapath", "network"] = Field(
-        default="network",
-        description="The path of the probes. `network`: to the backend's own address. `datapath`: to the VIP, through the "
-        "bridge, as clients' queries go.",
+    via: Literal["datapath", "network"] | None = Field(
+        default=None,
+        description="The path of the probes. `datapath`: to the VIP, through the bridge, as clients' queries go; needs "
+        "`switch.probe`, and forwarding by the switch itself. `network`: to the backend's own address. Left out: `datapath` "
+        "where it is possible.",
     )
 
 

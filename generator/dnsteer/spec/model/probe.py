@@ -51,5 +51,3 @@ class Probe(Part):
         default=None,
         description="Uplink by which probes reach backends that have no port. Left out: the first.",
     )
-
-

@@ -1,0 +1,58 @@
+"""The addresses of the port for probes, and the routes of what comes from them: all of it goes to the bridge.
+
+Addresses are given without their networks, so that nothing but probes takes this port. What comes from them has a routing
+table of its own, with one next hop that has the balancer's MAC address: the kernel asks nobody for a VIP's.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from dnsteer.spec.derived import family_of
+from dnsteer.spec.model.spec import Spec
+from dnsteer.switch.tools import SwitchError, UnavailableError
+
+TABLE = 5353
+"""Number of the routing table, and preference of its rules."""
+_NEXT_HOP = {"ipv4": "169.254.53.53", "ipv6": "fe80::5353"}
+
+
+def set_up(spec: Spec) -> None:
+    """Set the port up; what is there already stays. Raises SwitchError with what `ip` says, UnavailableError without it."""
+    probe = spec.switch.probe
+    if probe is None:
+        return
+    port = probe.port
+    if any(a.version == 6 for a in probe.addresses):
+        _enable_ipv6(port)
+    _ip(f"link set dev {port} up")
+    for family in dict.fromkeys(family_of(a.ip) for a in probe.addresses):
+        ip, hop = ("-4" if family == "ipv4" else "-6"), _NEXT_HOP[family]
+        rules = _ip(f"{ip} rule show")
+        for own in (a.ip for a in probe.addresses if family_of(a.ip) == family):
+            _ip(f"{ip} address replace {own}/{own.max_prefixlen} dev {port}{' nodad' if family == 'ipv6' else ''}")
+            if f"from {own} lookup {TABLE}" not in rules:
+                _ip(f"{ip} rule add from {own} lookup {TABLE} pref {TABLE}")
+        _ip(f"neigh replace {hop} lladdr {spec.switch.mac} dev {port} nud permanent")
+        _ip(f"{ip} route replace default via {hop} dev {port} onlink table {TABLE}")
+
+
+def _enable_ipv6(port: str) -> None:
+    """For this port alone, without addresses by router advertisements: hosts whose IPv6 is off by default have it off here."""
+    settings = Path("/proc/sys/net/ipv6/conf") / port
+    try:
+        (settings / "accept_ra").write_text("0")
+        (settings / "disable_ipv6").write_text("0")
+    except OSError as err:
+        raise SwitchError(f"{err.filename}: {err.strerror}") from None
+
+
+def _ip(command: str) -> str:
+    try:
+        done = subprocess.run(["ip", *command.split()], capture_output=True, text=True, check=False, timeout=10)
+    except FileNotFoundError:
+        raise UnavailableError("no program ip: install iproute2") from None
+    if done.returncode:
+        raise SwitchError(f"ip {command}: {done.stderr.strip()}")
+    return done.stdout
