@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dnsteer.lab import names
 from dnsteer.lab.command import netns_exec, run
 from dnsteer.lab.topology import CLIENT_MTU, Client, Host, Topology
+from dnsteer.spec.derived import probe_uplink
 from dnsteer.spec.model.types import Address
 
 _SYSCTLS = (
@@ -191,10 +192,24 @@ class _Network:
                 continue
             if host.straight:
                 self._direct_return(host, client)
+        self._probes(host)
         if host.passes:
             for vip in host.straight:
                 rules = setup if vip.version == 4 else self.setup6[space]
                 rules.append(f"rule add from {vip} table {_STRAIGHT_TABLE}")
+
+    def _probes(self, host: Host) -> None:
+        """Routes to the addresses of the agent's probes, which are in the network of the servers."""
+        switch = self.topology.spec.switch
+        if switch.probe is None:
+            return
+        uplink = probe_uplink(switch, switch.probe)
+        device = host.device(uplink if uplink in host.segments else host.segments[0])
+        families = {a.version for server in host.servers for a in server.addresses}
+        for own in (a.ip for a in switch.probe.addresses if a.version in families):
+            self.setup[host.namespace].append(f"{_route(own)} dev {device}")
+            if host.passes and host.straight:
+                self.setup[host.namespace].append(f"{_route(own)} dev {device} table {_STRAIGHT_TABLE}")
 
     def _direct_return(self, host: Host, client: Client) -> None:
         """Routes of answers that go to the client without passing the switch."""
