@@ -25,7 +25,13 @@ def set_up(spec: Spec) -> None:
         return
     port = probe.port
     if any(a.version == 6 for a in probe.addresses):
-        _enable_ipv6(port)
+        # For this port alone, without addresses by router advertisements.
+        _write(f"ipv6/conf/{port}/accept_ra", "0")
+        _write(f"ipv6/conf/{port}/disable_ipv6", "0")
+    for name in (*spec.switch.uplinks, *spec.switch.ports):
+        if Path(f"/proc/sys/net/ipv4/conf/{name}").exists():
+            # The kernel sees the frames of such a port too, and would answer ARP for the addresses with the port's own MAC.
+            _write(f"ipv4/conf/{name}/arp_ignore", "1")
     _ip(f"link set dev {port} up")
     for family in dict.fromkeys(family_of(a.ip) for a in probe.addresses):
         ip, hop = ("-4" if family == "ipv4" else "-6"), _NEXT_HOP[family]
@@ -38,14 +44,12 @@ def set_up(spec: Spec) -> None:
         _ip(f"{ip} route replace default via {hop} dev {port} onlink table {TABLE}")
 
 
-def _enable_ipv6(port: str) -> None:
-    """For this port alone, without addresses by router advertisements: hosts whose IPv6 is off by default have it off here."""
-    settings = Path("/proc/sys/net/ipv6/conf") / port
+def _write(setting: str, value: str) -> None:
+    file = Path("/proc/sys/net") / setting
     try:
-        (settings / "accept_ra").write_text("0")
-        (settings / "disable_ipv6").write_text("0")
+        file.write_text(value)
     except OSError as err:
-        raise SwitchError(f"{err.filename}: {err.strerror}") from None
+        raise SwitchError(f"{file}: {err.strerror}") from None
 
 
 def _ip(command: str) -> str:
