@@ -45,13 +45,15 @@ def decide(
 ) -> Decision:
     """Return what should be, given the pool's part of the *overlay* and the *unhealthy* backends, each with the reason.
 
-    All failures count at once. Of those that are healthy again one comes back at a time, and none in the moment of a failure.
-    Maintenance by people is left alone: a backend that they have out does not count for the panic threshold.
+    All failures count at once. Of those that are healthy again one comes back at a time, and none in the moment of a
+    failure, unless more would be out than may be. Maintenance by people is left alone: a backend that they have out does
+    not count for the panic threshold.
     """
     ours = {entry.backend: entry for entry in overlay if entry.kind == "health" and entry.backend in rules.backends}
     by_people = {entry.backend for entry in overlay if entry.kind != "health"}
     counted = [name for name in rules.backends if name not in by_people]
-    if sum(name in unhealthy for name in counted) > rules.panic * len(counted):
+    most = rules.panic * len(counted)
+    if sum(name in unhealthy for name in counted) > most:
         return Decision((), panics=True)
     out = list[Maintenance]()
     fails = False
@@ -65,6 +67,8 @@ def decide(
             out.append(Maintenance(rules.pool, name, "health", _stamp(now), by, why))
             fails = True
     recovered = [entry for entry in out if entry.backend not in unhealthy]
+    while recovered and sum(entry.backend in counted for entry in out) > most:
+        out.remove(recovered.pop(0))
     if fails or not recovered:
         return Decision(tuple(out), waiting=tuple(entry.backend for entry in recovered))
     first = next((entry for entry in recovered if entry.returns), recovered[0])

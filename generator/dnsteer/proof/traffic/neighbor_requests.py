@@ -104,13 +104,13 @@ def _asked_at(senders: Senders) -> Iterator[tuple[bytes, str]]:
     for address in dict.fromkeys(address.packed for vip in senders.spec.vips.values() for address in vip.addresses):
         for port in senders.uplinks if senders.per_service is None else [senders.next_uplink()]:
             yield address, port
-    for address in senders.gateways:
+    for address in [*senders.gateways, *sorted(senders.reference.topology.probe_addresses)]:
         for port in [*senders.uplinks, *senders.ports]:
             yield address, port
 
 
 def neighbors(senders: Senders) -> Iterator[Vector]:
-    """ARP requests and solicitations for each VIP and gateway."""
+    """ARP requests and solicitations for each VIP, gateway and address of probes."""
     seen: set[tuple[int, bool]] = set()
     for address, port in _asked_at(senders):
         label = f"{address_text(address)} at {port}"
