@@ -169,7 +169,9 @@ def test_neighbours_are_asked_for_every_address_everywhere(name: str) -> None:
     asked = Counter((v.name.split(" for ")[-1].split(" of ")[-1]) for v, _ in of_kind(name, "neighbor"))
     vips = [(address, port) for vip in spec.vips.values() for address in vip.addresses for port in spec.switch.uplinks]
     gateways = [(a, port) for a in spec.switch.gateways for port in [*spec.switch.uplinks, *spec.switch.ports]]
-    assert asked == {f"{a} at {port}": 1 if a.version == 4 else 4 for a, port in [*vips, *gateways]}
+    own = [a.ip for a in spec.switch.probe.addresses] if spec.switch.probe is not None else []
+    probes = [(a, port) for a in own for port in [*spec.switch.uplinks, *spec.switch.ports]]
+    assert asked == {f"{a} at {port}": 1 if a.version == 4 else 4 for a, port in [*vips, *gateways, *probes]}
 
 
 DROPS = [

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from dnsteer.checks.addresses import check_addresses
 from dnsteer.checks.bringup import check_bringup
 from dnsteer.checks.extension import check_extension
+from dnsteer.checks.health import check_health
 from dnsteer.checks.modes import check_modes
 from dnsteer.checks.pools_and_vips import check_pools, check_vips
 from dnsteer.checks.services import check_services
@@ -25,7 +26,8 @@ from dnsteer.spec.scope import Scope
 
 Check = Callable[[Scope], Iterator[Finding]]
 _CHECKS: Sequence[Check] = (
-    check_switch, check_bringup, check_pools, check_vips, check_addresses, check_services, check_extension, check_modes
+    check_switch, check_bringup, check_pools, check_vips, check_addresses, check_services, check_extension, check_modes,
+    check_health,
 )  # fmt: skip
 _BY_SLOTS: Sequence[Check] = (check_pools, check_extension)
 """What looks at the number of slots."""

@@ -31,7 +31,7 @@ from dnsteer.switch.masks import mask_of_match
 from dnsteer.switch.tools import ovs_version
 from dnsteer.tables.vip import ServiceRow
 
-KINDS = ("query", "answer", "neighbor", "echo", "fragment", "unusual", "drop")
+KINDS = ("query", "answer", "probe", "neighbor", "echo", "fragment", "unusual", "drop")
 """Kinds of traffic in the order in which they are sent: a flow counts for the first kind that creates it."""
 QUERIES = 8_000
 """Maximum queries sent; larger specs get a sample of each service's slots. Reading 8,000 flows takes about 10 s."""

@@ -11,8 +11,10 @@ from dnsteer.lint.masks.mask_sets import MaskSet, contains, masks_in, merged, si
 from dnsteer.lint.masks.walk import Walk, WalkEnd
 from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import Flow, Group, flows_of, groups_of
+from dnsteer.render.templates import port_name
 from dnsteer.slots.dp_hash import hash_values, hash_values_newer
 from dnsteer.switch.masks import WIDTHS, Mask
+from dnsteer.tables.ingress import ProbeRow
 from dnsteer.tables.order import TABLES
 
 _BUCKET = re.compile(r"bucket=bucket_id:\d+,actions=(.*?)(?=,bucket=|$)")
@@ -73,7 +75,9 @@ def _shown(mask_set: MaskSet) -> MaskSet:
 
 def mask_bound(plan: Plan) -> MaskBound:
     """Return the mask bound of a plan. Raises UnknownError for flows that the classifier model does not cover."""
-    return bound_of(flows_of(plan), groups_of(plan))
+    own = {f"in_port={port_name(row.name)}" for row in plan.rows.of(ProbeRow)}  # nobody but the agent sends there
+    flows = (flow for flow in flows_of(plan) if own.isdisjoint(flow.match.split(",")))
+    return bound_of(flows, groups_of(plan))
 
 
 def bound_of(flows: Iterable[Flow], groups: Iterable[Group] = ()) -> MaskBound:

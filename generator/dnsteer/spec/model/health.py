@@ -96,6 +96,14 @@ def _as_list(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
 
+class _OneOrList:
+    """The JSON Schema of a list whose only entry may stand alone."""
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        schema = handler(core)
+        return {"anyOf": [schema["items"], schema]}
+
+
 def _text_schema(example: str) -> WithJsonSchema:
     return WithJsonSchema({"type": ["string", "number"], "examples": [example]})
 
@@ -112,7 +120,7 @@ class Expect(Part):
 
     rcode: Rcode = Field(default="NOERROR", description="Its response code.")
     aa: bool | None = Field(default=None, strict=True, description="Whether it is authoritative. Left out: either.")
-    answer: Annotated[list[str], BeforeValidator(_as_list)] = Field(
+    answer: Annotated[list[str], BeforeValidator(_as_list), _OneOrList()] = Field(
         default_factory=list,
         description="Data of records that the answer section must have, as in a zone file. Left out: any.",
     )
@@ -164,4 +172,4 @@ class HealthCheck(Part):
 
 SlowStart = Annotated[float, _duration(0, 3600), _text_schema("30s")]
 HoldMax = Annotated[float, _duration(0, 86400), _text_schema("5m")]
-Health = Annotated[list[HealthCheck], BeforeValidator(_as_list)]
+Health = Annotated[list[HealthCheck], BeforeValidator(_as_list), _OneOrList()]

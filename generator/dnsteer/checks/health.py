@@ -1,0 +1,119 @@
+"""Health checks that cannot work, and the port that their probes enter by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dnsteer.modes import MODES
+from dnsteer.spec import derived
+from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.model.health import CheckKind, HealthCheck
+from dnsteer.spec.model.probe import Probe
+from dnsteer.spec.model.spec import Pool
+from dnsteer.spec.schema_errors import near
+from dnsteer.spec.scope import Scope
+
+
+def check_health(scope: Scope) -> Iterator[Finding]:
+    """All findings about health checks and the port for probes."""
+    probe = scope.spec.switch.probe
+    if probe is not None:
+        yield from _probe(scope, probe)
+    for name, pool in scope.spec.pools.items():
+        for i, check in enumerate(pool.health or ()):
+            path: Path = ("pools", name, "health", i)
+            path = path if path in scope.doc.lines else path[:-1]  # a single check, written without a list
+            yield from _check(scope, path, check)
+            if check.via == "datapath":
+                yield from _through_bridge(scope, path, name, pool, check)
+        if pool.health and probe is not None and len(pool.backends) > derived.MAX_PROBED:
+            yield scope.finding(
+                ("pools", name, "backends"), f"{len(pool.backends)} backends",
+                f"at most {derived.MAX_PROBED} in a pool that is probed through the bridge", "use several pools",
+            )  # fmt: skip
+
+
+def _check(scope: Scope, path: Path, check: HealthCheck) -> Iterator[Finding]:
+    if check.timeout > check.interval:
+        yield scope.finding(
+            path, f"a timeout of {check.timeout:g} s and an interval of {check.interval:g} s",
+            "a timeout that is not longer than the interval",
+            "a probe ends before the next one begins: raise interval or lower timeout",
+        )  # fmt: skip
+    if check.check is CheckKind.COMMAND and not check.command:
+        yield scope.finding(
+            path, "check: command without a command", 'the key "command"',
+            "give the program and its arguments: command: [/usr/lib/check-dns, '{address}']",
+        )  # fmt: skip
+    if check.check is not CheckKind.COMMAND and check.command:
+        yield scope.finding(
+            (*path, "command"), f"a command with check: {check.check.value}", "check: command",
+            "one check asks by DNS or runs a command; write two",
+        )  # fmt: skip
+    if check.query.expect.serial_at_least is not None and check.query.type != "SOA":
+        yield scope.finding(
+            (*path, "query", "expect", "serial_at_least"), f"serial_at_least for type {check.query.type}",
+            "type: SOA", "only SOA records have a serial",
+        )  # fmt: skip
+
+
+def _through_bridge(scope: Scope, path: Path, name: str, pool: Pool, check: HealthCheck) -> Iterator[Finding]:
+    if scope.spec.switch.probe is None:
+        yield scope.finding(
+            (*path, "via"), '"datapath" without switch.probe', "the key switch.probe",
+            "give the bridge a port for probes: probe: {addresses: [192.0.2.9/24]}, or leave via out",
+        )  # fmt: skip
+    elif check.check in (CheckKind.COMMAND, CheckKind.HTTPS, CheckKind.QUIC):
+        yield scope.finding(
+            (*path, "via"), f'"datapath" with check: {check.check.value}', "check: dns, tcp or tls",
+            "only these are sent through the bridge; leave via out",
+        )  # fmt: skip
+    elif all(MODES[v.forwarding].uses_extension(pool) for v in scope.spec.vips.values() if v.pool == name):
+        yield scope.finding(
+            (*path, "via"), '"datapath" for a pool that only the extension forwards', "via: network",
+            "the extension chooses the backend by itself, so that no probe can name one",
+        )  # fmt: skip
+
+
+def _probe(scope: Scope, probe: Probe) -> Iterator[Finding]:
+    switch, base = scope.spec.switch, ("switch", "probe")
+    if probe.uplink is not None and probe.uplink not in switch.uplinks:
+        yield scope.finding(
+            (*base, "uplink"), f'"{probe.uplink}"', "the name of an uplink", near(probe.uplink, switch.uplinks)
+        )
+    part = switch.extension
+    others = {
+        switch.bridge: "the bridge's own port", **dict.fromkeys(switch.uplinks, "an uplink"),
+        **dict.fromkeys(switch.ports, "a port of backends"),
+        **({part.ingress.port: "the extension's", part.egress.port: "the extension's"} if part is not None else {}),
+    }  # fmt: skip
+    if probe.port in others:
+        yield scope.finding(
+            (*base, "port"), f'"{probe.port}", which is {others[probe.port]}', "a name of its own",
+            "probes have an internal port for themselves",
+        )  # fmt: skip
+    mac = derived.probe_mac(switch, probe)
+    stations = {switch.mac: "the balancer's", derived.gateway_mac(switch): "the virtual gateways'"}
+    stations |= {up.next_hop: "a next hop's" for up in switch.uplinks.values() if up.next_hop}
+    stations |= {b.mac: f"that of backend {b.name}" for pool in scope.spec.pools.values() for b in pool.backends}
+    if mac in stations:
+        default = "" if probe.mac else " (switch.mac with its second lowest bit flipped)"
+        yield scope.finding(
+            (*base, "mac") if probe.mac else base, f'"{mac}"{default}, which is {stations[mac]}', "a MAC address of its own",
+            "set switch.probe.mac to one that is free",
+        )  # fmt: skip
+    used = dict.fromkeys(switch.gateways, "a gateway's")
+    used |= {a: f"that of VIP {name}" for name, vip in scope.spec.vips.items() for a in vip.addresses}
+    for pool in scope.spec.pools.values():
+        used |= {a: f"that of backend {b.name}" for b in pool.backends for a in (b.ipv4, b.ipv6) if a is not None}
+    seen: set[object] = set()
+    for i, own in enumerate(probe.addresses):
+        if own.ip in used:
+            yield scope.finding(
+                (*base, "addresses", i),
+                f"{own.ip}, which is {used[own.ip]}",
+                "an address that is used for nothing else",
+            )
+        if own.ip in seen:
+            yield scope.finding((*base, "addresses", i), f"{own.ip} a second time", "each address once", "remove it")
+        seen.add(own.ip)
