@@ -20,7 +20,7 @@ from dnsteer.modes import MODES
 from dnsteer.plan.build import build_plan
 from dnsteer.render.flows import Flow, flows_of
 from dnsteer.render.templates import leads_to, register_value
-from dnsteer.spec.model import bringup, extension, lint, spec
+from dnsteer.spec.model import bringup, extension, health, lint, probe, spec
 from dnsteer.switch.settings import SETTINGS
 from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG, GROUP_BASE, GROUP_LAST, OBJECT_BITS, Category
 from dnsteer.tables.ingress import QUERY
@@ -39,11 +39,15 @@ PARTS: tuple[tuple[str, type[Any]], ...] = (
     ("`switch.extension`", extension.Extension),
     ("`switch.extension.ingress` and `egress`", extension.ExtensionPort),
     ("`switch.extension.budgets`", extension.Budgets),
+    ("`switch.probe`", probe.Probe),
     ("`switch.bringup`", bringup.BringUp),
     ("`switch.bringup.hugepages`", bringup.Hugepages),
     ("`switch.bringup.functions[]`", bringup.ScalableFunction),
     ("`pools.NAME`", spec.Pool),
     ("`pools.NAME.backends[]`", spec.Backend),
+    ("`pools.NAME.health[]`", health.HealthCheck),
+    ("`pools.NAME.health[].query`", health.Query),
+    ("`pools.NAME.health[].query.expect`", health.Expect),
     ("`vips.NAME`", spec.Vip),
     ("`vips.NAME.services[]`", spec.Service),
     ("`lint`", lint.Lint),

@@ -40,6 +40,11 @@ def spec_values(draw: st.DrawFn, *, extension: bool = True) -> dict[str, Any]:
         switch["extension"] = {
             "ingress": {"port": "ext-in"}, "egress": {"port": "ext-out"}, "ipv4": "10.53.9.4", "ipv6": "2001:db8:53:9::4",
         }  # fmt: skip
+    if draw(st.booleans()):
+        addresses = draw(
+            st.sampled_from([["10.53.0.9/24"], ["2001:db8:53::9/64"], ["10.53.0.9/24", "2001:db8:53::9/64"]])
+        )
+        switch["probe"] = {"addresses": addresses, "uplink": draw(st.sampled_from(uplinks))}
     if len(uplinks) == 2 and draw(st.booleans()):
         switch["uplinks"]["p1"] = {"answers": draw(st.sampled_from(["p0"]))}
     if ports and draw(st.booleans()):

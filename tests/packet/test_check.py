@@ -161,8 +161,7 @@ BREAKS = {
     "clients choose their backend as probes do": (
         "health",
         lambda f: (
-            f.table in _tables("slot")
-            and "reg8=" in f.match
+            (f.table in _tables("slot") and "reg8=" in f.match)
             or f.match == f"in_port=p0{_UNTAGGED},dl_dst=02:00:00:00:00:53"
         ),
         lambda f: (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from dnsteer.agent.decide import STEPS, Decision, PoolRules, decide
 from dnsteer.agent.effect import merged
-from dnsteer.slots.maintenance import DRAINED, Maintenance, Overlay
+from dnsteer.slots.maintenance import DRAINED, NO_OVERLAY, Maintenance, Overlay
 
 BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 NAMES = ("a", "b", "c", "d", "e")
@@ -24,7 +25,7 @@ def rules(panic: float = 0.5, slow_start: float = 0.0, names: tuple[str, ...] = 
 class Pool:
     """A pool whose overlay follows the decisions, one a second."""
 
-    def __init__(self, of: PoolRules, overlay: Overlay = Overlay()) -> None:
+    def __init__(self, of: PoolRules, overlay: Overlay = NO_OVERLAY) -> None:
         self.rules, self.overlay, self.now = of, overlay, BEGIN
         self.decision = Decision(())
 
@@ -98,7 +99,7 @@ def test_slow_start_gives_slots_back_in_steps() -> None:
         pool.step()
         gone.append(pool.gone().get("a", 0))
     assert gone[0] < DRAINED and gone[-1] == 0
-    assert all(a > b for a, b in zip(gone[:10], gone[1:11], strict=True)), gone
+    assert all(a > b for a, b in pairwise(gone[:11])), gone
     assert len(set(gone)) <= STEPS + 1
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from dnsteer.agent.health import HALF_LIFE, CheckState, Result, Thresholds, observe
 
+NEW = CheckState()
 LIMITS = Thresholds(rise=3, fall=2, hold_max=60.0)
 
 
-def after(marks: str, state: CheckState = CheckState(), begins: float = 0.0, limits: Thresholds = LIMITS) -> CheckState:
+def after(marks: str, state: CheckState = NEW, begins: float = 0.0, limits: Thresholds = LIMITS) -> CheckState:
     """The state after one result a second: `.` good, `x` failed."""
     for second, mark in enumerate(marks):
         state = observe(state, Result(begins + second, "" if mark == "." else f"failure {second}"), limits)
@@ -40,7 +43,7 @@ def test_one_that_fails_again_and_again_stays_out_longer() -> None:
         outs.append(time - began)
         time += 1
     assert outs[0] < 5, "the first time only rise counts"
-    assert all(a <= b for a, b in zip(outs, outs[1:], strict=False))
+    assert all(a <= b for a, b in pairwise(outs))
     assert outs[-1] > 10 * outs[0]
     assert max(outs) <= LIMITS.hold_max + LIMITS.rise
 

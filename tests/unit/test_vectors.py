@@ -42,7 +42,7 @@ def test_names_and_frames_sent_are_unique(name: str) -> None:
 def test_only_what_must_be_dropped_has_nothing_to_leave(name: str) -> None:
     wrong = [(v.name, e.why) for v, e in checked(name) if (v.kind == "drop") == bool(e.options)]
     assert wrong == []
-    assert {v.kind for v, _ in checked(name)} <= KINDS
+    assert {v.kind for v, _ in checked(name)} <= KINDS | {"probe"}
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,7 @@ def test_only_what_must_be_dropped_has_nothing_to_leave(name: str) -> None:
         ("siit", KINDS),
         ("everything", KINDS),
         ("extension", KINDS),
+        ("health", KINDS | {"probe"}),
     ],
 )
 def test_kinds(name: str, kinds: set[str]) -> None:

@@ -11,12 +11,12 @@ import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from dnsteer.agent import network
+from dnsteer.agent import network, systemd
 from dnsteer.agent.effect import Effect, carry_out
 from dnsteer.agent.health import Result
 from dnsteer.agent.memory import Memory
 from dnsteer.agent.probes.question import Question
-from dnsteer.agent.probes.stream import StreamProbe
+from dnsteer.agent.probes.stream import StreamProbe, refuse_unavailable
 from dnsteer.agent.probes.targets import Target
 from dnsteer.agent.probes.udp import UdpProbe
 from dnsteer.agent.world import World, read_world
@@ -57,8 +57,10 @@ class Agent:
                     try:
                         await self._look(loop, worker)
                         self._recovered()
+                        systemd.notify("READY=1", "WATCHDOG=1")
                     except (SwitchError, PermissionError) as err:
                         self._failed(str(err))
+                        systemd.notify("WATCHDOG=1", f"STATUS={err}")
                     try:
                         await asyncio.wait_for(self._wake.wait(), LOOK)
                     except (TimeoutError, asyncio.TimeoutError):
@@ -100,6 +102,7 @@ class Agent:
             if self._world is not None and record.number == self._world.number:
                 return None
             world = read_world(session, record.bridge)
+            refuse_unavailable({target.check.check for target in world.targets})
             network.set_up(world.spec)
             return world, record.overlay
 

@@ -8,6 +8,7 @@ import sys
 
 import typer
 
+from dnsteer.cli.output import Exit, fail
 from dnsteer.cli.running_switch import Bridge, on_switch
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.spec.errors import escape
@@ -20,7 +21,12 @@ def register(app: typer.Typer) -> None:
 
 def agent(switch: TargetSwitch, bridge: Bridge = None) -> None:
     """Probe the backends of the applied spec, and take those that fail out of service, until stopped."""
-    from dnsteer.agent.run import Agent
+    try:
+        from dnsteer.agent.run import Agent
+    except ModuleNotFoundError as err:
+        if err.name != "dns":
+            raise
+        fail("the agent needs dnspython: pip install 'dnsteer[agent]'", Exit.UNAVAILABLE)
 
     async def run() -> None:
         task = asyncio.current_task()

@@ -29,6 +29,7 @@ _PLAIN = {
     "model_type": "a mapping",
     "dict_type": "a mapping",
     "list_type": "a list",
+    "string_type": "text, in quotes where YAML reads something else",
     "bool_type": "true or false",
     "too_short": "at least one entry",
 }

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import random
 import socket
 import ssl
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import dns.asyncquery
 import dns.exception
@@ -18,6 +19,7 @@ from dnsteer.agent.probes.question import Question
 from dnsteer.agent.probes.targets import Target
 from dnsteer.agent.probes.udp import Report, bind
 from dnsteer.spec.model.health import CheckKind
+from dnsteer.switch.tools import UnavailableError
 
 _SAID = 200
 
@@ -97,6 +99,13 @@ def _filled(word: str, values: dict[str, str]) -> str:
     for name, value in values.items():
         word = word.replace(f"{{{name}}}", value)
     return word
+
+
+def refuse_unavailable(kinds: Iterable[CheckKind]) -> None:
+    """Raise UnavailableError where a library is missing that a kind of check needs: a probe must not fail for that."""
+    for kind, module in ((CheckKind.HTTPS, "httpx"), (CheckKind.QUIC, "aioquic")):
+        if kind in kinds and importlib.util.find_spec(module) is None:
+            raise UnavailableError(f"check: {kind.value} needs {module}: pip install 'dnsteer[agent]'")
 
 
 def _trusting() -> ssl.SSLContext:

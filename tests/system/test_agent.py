@@ -1,0 +1,195 @@
+"""The agent beside a real switch and real name servers: who fails is out, who works is in, and people's drains stay."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dnsteer import lab
+from dnsteer.checks.load import load_spec
+from dnsteer.lab import names
+from dnsteer.lab.command import netns_exec, run
+
+pytestmark = [pytest.mark.system, pytest.mark.root("network namespaces and raw sockets")]
+HEALTH = Path(__file__).parents[2] / "examples" / "health.yaml"
+PATIENCE = 20.0
+"""Seconds until something that takes two must have happened."""
+
+
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example with shorter times."""
+    text = HEALTH.read_text()
+    for old, new in (
+        ("slow_start: 10s", "slow_start: 1s"),
+        ("interval: 5s", "interval: 400ms, timeout: 300ms"),
+        ("serial_at_least: 1}}}", "serial_at_least: 1}}, interval: 300ms, timeout: 250ms}"),
+        ("type: SOA}}\n\nlint", "type: SOA}, interval: 300ms, timeout: 250ms}\n\nlint"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    file = tmp_path_factory.mktemp("agent") / "health.yaml"
+    file.write_text(text)
+    return file
+
+
+@pytest.fixture(scope="module")
+def state(spec: Path, no_lab: None) -> Iterator[lab.LabState]:
+    built = lab.up(load_spec(spec).spec)
+    try:
+        assert command(built, "apply", str(spec)).returncode == 0
+        yield built
+    finally:
+        lab.down()
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(p or "." for p in sys.path)}
+
+
+def command(state: lab.LabState, *words: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "dnsteer", *words, "--db", state.db]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, env=environment(), check=False)
+
+
+class Agent:
+    """A running agent, and what it said."""
+
+    def __init__(self, state: lab.LabState, log: Path) -> None:
+        self.log = log
+        argv = [sys.executable, "-m", "dnsteer", "agent", "--db", state.db]
+        with log.open("w") as file:
+            self.process = subprocess.Popen(
+                netns_exec(names.SWITCH_NAMESPACE, argv), stderr=file, stdout=file, env=environment()
+            )
+
+    def said(self) -> str:
+        return self.log.read_text()
+
+    def waits_for(self, text: str) -> None:
+        wait(lambda: text in self.said(), f"the agent did not say {text!r}: {self.said()}")
+
+    def end(self, by: signal.Signals = signal.SIGTERM) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(by)
+        return self.process.wait(20)
+
+
+@contextmanager
+def agent(state: lab.LabState, tmp_path: Path) -> Iterator[Agent]:
+    running = Agent(state, tmp_path / "agent.log")
+    try:
+        running.waits_for("state 1, 2 pools with health checks, 16 targets")
+        yield running
+        assert running.end() == 0, running.said()
+    finally:
+        running.end(signal.SIGKILL)
+
+
+def wait(until: Callable[[], object], why: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not until():
+        assert time.monotonic() < deadline, why
+        time.sleep(0.1)
+
+
+def out(state: lab.LabState) -> dict[str, dict[str, Any]]:
+    """Who is out, with the record's entry."""
+    value = json.loads(command(state, "status", "--json").stdout)
+    return {f"{e['pool']}/{e['backend']}": e for e in value["overlay"]}
+
+
+def becomes(state: lab.LabState, *backends: str) -> None:
+    wait(lambda: set(out(state)) == set(backends), f"expected out: {backends}")
+
+
+@contextmanager
+def stopped(state: lab.LabState, server: str) -> Iterator[None]:
+    """A name server that hangs."""
+    found = [p for p in state.processes if p.server == server]
+    pids = [int(pid) for p in found for pid in run(["ip", "netns", "pids", p.namespace]).split()]
+    assert pids
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize(
+    ("server", "name", "why"),
+    [
+        ("ns2", "authoritative/ns2", "through the bridge: no answer within 0.25 s"),
+        ("r1", "resolvers/r1", "through the bridge: no answer within 0.25 s"),
+    ],
+    ids=["dsr", "nat"],
+)
+def test_a_server_that_hangs_is_out_until_it_answers(
+    state: lab.LabState, tmp_path: Path, server: str, name: str, why: str
+) -> None:
+    with agent(state, tmp_path) as running:
+        with stopped(state, server):
+            becomes(state, name)
+            entry = out(state)[name]
+            assert (entry["kind"], entry["by"].split("@")[0]) == ("health", "root")
+            assert why in entry["note"] or "no answer within 0.3 s" in entry["note"]
+            assert f"{name} is unhealthy: " in running.said()
+        becomes(state)
+        assert f"{name} is healthy" in running.said()
+
+
+def test_a_server_without_its_vip_is_found(state: lab.LabState, tmp_path: Path) -> None:
+    """Its own address answers: only a probe by the path of the clients finds it."""
+    space = next(s.namespace for s in state.servers if s.name == "ns3")
+    with agent(state, tmp_path):
+        run(netns_exec(space, ["ip", "address", "del", "192.0.2.53/32", "dev", "lo"]))
+        try:
+            becomes(state, "authoritative/ns3")
+            assert "192.0.2.53:53" in out(state)["authoritative/ns3"]["note"]
+        finally:
+            run(netns_exec(space, ["ip", "address", "add", "192.0.2.53/32", "dev", "lo"]))
+        becomes(state)
+
+
+def test_an_agent_that_is_killed_leaves_all_as_it_is_and_the_next_goes_on(state: lab.LabState, tmp_path: Path) -> None:
+    with stopped(state, "ns1"):
+        with agent(state, tmp_path) as running:
+            becomes(state, "authoritative/ns1")
+            running.end(signal.SIGKILL)
+            running.process.returncode = 0
+        assert set(out(state)) == {"authoritative/ns1"}
+        with agent(state, tmp_path) as running:
+            time.sleep(2)
+            assert set(out(state)) == {"authoritative/ns1"}, "no wave of changes"
+            assert "slots" not in running.said()
+    with agent(state, tmp_path):
+        becomes(state)
+
+
+def test_what_people_do_stays(state: lab.LabState, tmp_path: Path) -> None:
+    assert command(state, "drain", "authoritative/ns3", "--note", "kernel").returncode == 0
+    with agent(state, tmp_path), stopped(state, "ns2"):
+        becomes(state, "authoritative/ns2", "authoritative/ns3")
+        assert out(state)["authoritative/ns3"]["kind"] == "drain"
+    with agent(state, tmp_path):
+        becomes(state, "authoritative/ns3")
+        assert command(state, "undrain", "authoritative/ns3").returncode == 0
+        becomes(state)
+
+
+def test_when_all_fail_all_stay(state: lab.LabState, tmp_path: Path) -> None:
+    with agent(state, tmp_path) as running, stopped(state, "r1"), stopped(state, "r2"):
+        running.waits_for("PANIC: pool resolvers: too many backends are unhealthy")
+        becomes(state)
