@@ -208,8 +208,12 @@ def settings_page() -> str:
 
 def _default(field: Any) -> str:
     value = field.get_default(call_default_factory=True)
-    if value is None or value == {} or value == []:
-        return ""
+    if value is None or value == {} or value == [] or isinstance(value, health.Query | health.Expect):
+        return ""  # of the last two the page has the defaults key by key
+    if isinstance(value, float):
+        return f"`{health.spelt(value)}`"
+    if health.PERCENT in field.metadata:
+        return f"`{value}%`"
     return f"`{str(getattr(value, 'value', value)).lower() if isinstance(value, bool) else getattr(value, 'value', value)}`"
 
 

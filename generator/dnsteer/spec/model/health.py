@@ -32,7 +32,7 @@ def _duration(low: float, high: float) -> BeforeValidator:
     """A validator of durations from *low* to *high* seconds."""
 
     def check(value: Any) -> float:
-        expected = f"a time from {_shown(low)} to {_shown(high)}, such as 500ms, 2s or 5m"
+        expected = f"a time from {spelt(low)} to {spelt(high)}, such as 500ms, 2s or 5m"
         text = str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
         m = _DURATION.match(text)
         if m is None:
@@ -45,8 +45,9 @@ def _duration(low: float, high: float) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-def _shown(seconds: float) -> str:
-    if seconds < 1:
+def spelt(seconds: float) -> str:
+    """A duration as the spec spells it."""
+    if 0 < seconds < 1:
         return f"{seconds * 1000:g}ms"
     return f"{seconds / 3600:g}h" if seconds >= 3600 else f"{seconds:g}s"
 
@@ -108,7 +109,8 @@ def _text_schema(example: str) -> WithJsonSchema:
     return WithJsonSchema({"type": ["string", "number"], "examples": [example]})
 
 
-Percent = Annotated[int, BeforeValidator(_percent), WithJsonSchema({"type": "string", "pattern": "^[0-9]{1,3}%$"})]
+PERCENT = BeforeValidator(_percent)
+Percent = Annotated[int, PERCENT, WithJsonSchema({"type": "string", "pattern": "^[0-9]{1,3}%$"})]
 QueryName = Annotated[str, BeforeValidator(_query_name), WithJsonSchema({"type": "string"})]
 QueryType = Annotated[str, _word(_TYPES, "a query type"), WithJsonSchema({"type": "string", "enum": list(_TYPES)})]
 Rcode = Annotated[str, _word(_RCODES, "a response code"), WithJsonSchema({"type": "string", "enum": list(_RCODES)})]
