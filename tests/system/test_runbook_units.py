@@ -70,7 +70,7 @@ def test_units_replace_those_of_earlier_versions(host: Site) -> None:
     assert (first.code, second.code) == (0, 0), first.output + second.output
     installed = {str(p.relative_to(units)) for p in units.rglob("*") if p.is_file()}
     assert installed == {
-        "dnsteer-reconcile.service", "dnsteer-reconcile.timer", "dnsteer-restore.service",
+        "dnsteer-agent.service", "dnsteer-reconcile.service", "dnsteer-reconcile.timer", "dnsteer-restore.service",
         "ovs-vswitchd.service.d/dnsteer.conf",
     }  # fmt: skip
     assert {p.name for p in state.glob("*.*")} == {

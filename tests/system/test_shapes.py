@@ -97,8 +97,9 @@ def test_vips_and_gateways_answer_ping(shape: Up) -> None:
             done = traffic.run_in_client(state, ["ping", "-c", "2", "-i", "0.2", "-W", "2", str(address)])
             assert done.returncode == 0, done.stdout
     through = [v.pool for v in loaded.spec.vips.values() if v.forwarding is Forwarding.NAT]
+    names = {b.name for pool in through for b in loaded.spec.pools[pool].backends}
     for gateway in loaded.spec.switch.gateways if through else ():
-        server = state.servers[0]
+        server = next((s for s in state.servers if s.name in names), state.servers[0])
         run(netns_exec(server.namespace, ["ping", "-c", "2", "-i", "0.2", "-W", "2", str(gateway)]))
 
 

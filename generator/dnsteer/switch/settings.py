@@ -315,7 +315,10 @@ def _values(setting: Setting, seen: Seen) -> Iterator[tuple[str, str]]:
             if seen.tables is not None and port.name in seen.tables.bits:
                 yield port.name, _text(setting.bit in seen.tables.bits[port.name])
     else:
+        probe = seen.spec.switch.probe
         for port in seen.want.ports:
+            if setting.name in ("admin_state", "link_state") and probe is not None and port.name == probe.port:
+                continue  # the agent brings it up
             now = have.ports.get(port.name)
             if now is None or not now.is_open or now.gone or (setting.name == "link_state" and now.is_down):
                 continue
