@@ -244,7 +244,7 @@ def test_broken_flows_are_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> No
         (
             "quickstart", "priority=100,reg4=0x1,reg5=0 actions=",
             "priority=100,ip,reg4=0x1,reg5=0 actions=set_field:5->ip_dscp,",
-            "left with other bytes", " tos 0x14, udp ",
+            "left with wrong bytes", " tos 0x14, udp ",
         ),
         ("own-ports", "actions=output:vf0", "actions=output:vf1", "left by port vf1, not vf0", ""),
     ],

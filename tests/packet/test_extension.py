@@ -167,12 +167,12 @@ PROGRAMS: dict[str, tuple[str, Callable[[Program], object], str]] = {
     "a service of nobody": (
         "ipip", lambda p: p["vips"].append({**p["vips"][0], "name": "x", "port": 54}), "no such service",
     ),
-    "a backend's MAC": ("client-hash", lambda p: p["backends"][0].update(mac="02:00:00:00:09:09"), "left with other bytes"),
-    "a backend's address": ("ipip", lambda p: p["backends"][0].update(address="192.0.2.99"), "left with other bytes"),
-    "a translated address": ("siit", lambda p: p["backends"][0].update(address="2001:db8:53::99"), "left with other bytes"),
-    "the tunnels' source": ("ipip", lambda p: p["tunnel"].update(ipv6="2001:db8::3"), "left with other bytes"),
-    "the tunnels' MAC": ("ipip", lambda p: p["tunnel"].update(mac="02:00:00:00:09:09"), "left with other bytes"),
-    "no tunnel": ("ipip", lambda p: vip(p, "198.51.100.53/udp").update(forward="l2"), "left with other bytes"),
+    "a backend's MAC": ("client-hash", lambda p: p["backends"][0].update(mac="02:00:00:00:09:09"), "left with wrong bytes"),
+    "a backend's address": ("ipip", lambda p: p["backends"][0].update(address="192.0.2.99"), "left with wrong bytes"),
+    "a translated address": ("siit", lambda p: p["backends"][0].update(address="2001:db8:53::99"), "left with wrong bytes"),
+    "the tunnels' source": ("ipip", lambda p: p["tunnel"].update(ipv6="2001:db8::3"), "left with wrong bytes"),
+    "the tunnels' MAC": ("ipip", lambda p: p["tunnel"].update(mac="02:00:00:00:09:09"), "left with wrong bytes"),
+    "no tunnel": ("ipip", lambda p: vip(p, "198.51.100.53/udp").update(forward="l2"), "left with wrong bytes"),
     "clients are sprayed": (
         "client-hash", lambda p: vip(p, "/udp/").update(select="spray", hash_fields=None), "has the same hash fields",
     ),

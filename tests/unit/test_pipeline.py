@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dnsteer.checks.load import load_spec
+from dnsteer.modes import MODES, by_word
+from dnsteer.modes.base import Mode
+from dnsteer.modes.dsr import Dsr
 from dnsteer.plan.build import build_plan
 from dnsteer.render.flows import flow_lines, lines_of, render_flows
 from dnsteer.render.templates import check_own_templates, check_templates, environment, leads_to, resolve, templates_dir
 from dnsteer.spec.errors import DefinitionError
+from dnsteer.spec.model.spec import Forwarding
 from dnsteer.tables.cookies import Category, cookie, number_names
 from dnsteer.tables.order import ORDER, PIPELINE, TABLES, build_pipeline
 from dnsteer.tables.table import Register, Table, TemplateError
@@ -49,16 +55,25 @@ def _registers(*registers: Register) -> Order:
     ("order", "message"),
     [
         ((*ORDER, (99, ORDER[0][1])), "order.py: a table occurs twice: ingress, .*, ingress"),
-        ((*ORDER, (63, TOY)), r"order.py: table toy \(63\) stands after state \(63\); expected a higher number"),
+        ((*ORDER, (63, TOY)), r"order.py: tables state and toy both have number 63; 1 is free"),
         ((*ORDER, (7, TOY)), r"order.py: table toy \(7\) stands after state \(63\); expected a higher number"),
         (
             _registers(Register("pool2", 0, "", "forward")),
-            "registers pool2 of table vip and pool of table vip overlap: both are live in register 0",
+            "vip.py: register pool2 overlaps pool of table vip: both are live in register 0",
         ),
-        (_registers(Register("pool", 9, "", "forward")), "two tables have a register pool"),
-        (_registers(Register("wide", 9, "", "forward", bits=(0, 32))), "outside"),
-        (_registers(Register("late", 9, "", "ingress")), "register late of table vip cannot be live until ingress"),
-        (_registers(Register("lost", 9, "", "nowhere")), "register lost of table vip cannot be live until nowhere"),
+        (_registers(Register("pool", 9, "", "forward")), "vip.py: another table has a register pool too"),
+        (
+            _registers(Register("wide", 9, "", "forward", bits=(0, 32))),
+            "vip.py: register wide needs a number up to 15 and bits from 0 to 31",
+        ),
+        (
+            _registers(Register("late", 9, "", "ingress")),
+            "vip.py: register late is live until ingress, which packets pass before vip",
+        ),
+        (
+            _registers(Register("lost", 9, "", "nowhere")),
+            "vip.py: register lost is live until nowhere, and no table has that name",
+        ),
     ],
 )
 def test_a_broken_list_is_refused(order: Order, message: str) -> None:
@@ -144,7 +159,7 @@ def _no_table(templates: Path) -> None:
         ),
         (
             lambda t: _edit(t / "tables" / "vip.j2", "@transport.udp", "@transport.sctp"),
-            r"tables/vip.j2:\d+: no value @transport.sctp",
+            r"tables/vip.j2:\d+: no value @transport.sctp; known here: udp, tcp",
         ),
         (
             lambda t: _edit(t / "tables" / "vip.j2", "@udp_src[", "@udp_source["),
@@ -196,6 +211,13 @@ def test_nothing_is_rendered_from_templates_that_contradict_the_list(
     [
         ("{% endfor %}", "{% enfor %}", r"tables/state.j2:\d+: Encountered unknown tag 'enfor'"),
         ("{{ plan.", "{{ plna.", r"tables/state.j2:\d+: 'plna' is undefined"),
+        ("{{ plan.state", "{{ plan.sate", r"tables/state.j2:\d+: Plan has no sate; did you mean \"state\"\?"),
+        (
+            "actions=drop",
+            "actions={{ unwildcard('ip_prtoo') }}",
+            r"tables/state.j2:\d+: no field ip_prtoo; did you mean",
+        ),
+        ("actions=drop", "actions={{ 'x' | reg }}", r"tables/state.j2:\d+: ValueError: Unknown format code 'x'"),
     ],
 )
 def test_what_jinja_refuses_is_said_with_its_line(
@@ -212,6 +234,62 @@ def test_what_jinja_refuses_is_said_with_its_line(
             lines_of(plan)
     finally:
         environment.cache_clear()
+
+
+def test_rows_that_no_template_uses_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would be lost in silence."""
+
+    class LostRow(NamedTuple):
+        subject: object = None
+
+    tables = tuple(replace(t, rows=lambda _: [LostRow()]) if t.name == "protect" else t for t in TABLES)
+    monkeypatch.setattr("dnsteer.plan.build.TABLES", tables)
+    with pytest.raises(DefinitionError, match="rows of type LostRow are made, and no table has the type in its uses"):
+        build_plan(load_spec(Path(__file__).parents[2] / "examples" / "quickstart.yaml"))
+
+
+class _Nameless(Mode):
+    pass
+
+
+class _Dumb(Mode):
+    word = Forwarding.DSR
+    number = 9
+
+
+class _Numberless(Dsr):
+    number = 0
+
+
+@pytest.mark.parametrize(
+    ("mode", "message"),
+    [
+        (_Nameless(), "forwarding mode _Nameless has no word: its name in the spec"),
+        (_Dumb(), "forwarding mode dsr has number 9, so the switch forwards, but no forward_rows"),
+        (_Numberless(), "forwarding mode dsr has forward_rows, and no number for register mode"),
+    ],
+)
+def test_modes_that_lack_something_are_refused(mode: Mode, message: str) -> None:
+    others = [MODES[word] for word in Forwarding if word is not Forwarding.DSR]
+    with pytest.raises(DefinitionError, match=message):
+        by_word([*others, mode])
+
+
+def test_modes_of_one_number_are_refused() -> None:
+    class Twice(Dsr):
+        number = MODES[Forwarding.NAT].number
+
+    others = [MODES[word] for word in Forwarding if word is not Forwarding.DSR]
+    with pytest.raises(DefinitionError, match="forwarding modes nat and dsr both have number 2; 1 is free"):
+        by_word([*others, Twice()])
+
+
+@pytest.mark.parametrize("page", sorted((Path(__file__).parents[2] / "docs").glob("*.md")), ids=lambda p: p.stem)
+def test_modules_that_the_docs_name_exist(page: Path) -> None:
+    root = Path(__file__).parents[2]
+    named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", page.read_text()))
+    places = (root, root / "generator" / "dnsteer", root / "generator")
+    assert [name for name in sorted(named) if not any((place / name).exists() for place in places)] == []
 
 
 def test_lines_that_are_no_flows_are_refused() -> None:

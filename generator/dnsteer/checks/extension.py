@@ -59,10 +59,10 @@ def _combination(scope: Scope, name: str, vip: Vip, pool: Pool) -> Iterator[Find
     extended = MODES[vip.forwarding].uses_extension(pool)
     if extended and not MODES[vip.forwarding].program:
         *words, last = [mode.word.value for mode in MODES.values() if mode.program]
-        way = vip.forwarding.value.upper()
         yield scope.finding(
             (*base, "forwarding"), pair, f"{', '.join(words)} or {last} with this selection",
-            f"{MODES[vip.forwarding].why_unsupported}; {way} goes with selection source-port or dp-hash",
+            f"{MODES[vip.forwarding].why_unsupported}; forwarding {vip.forwarding.value} requires selection source-port or "
+            "dp-hash",
         )  # fmt: skip
     if extended and pool.selection is Selection.DP_HASH:
         yield scope.finding(

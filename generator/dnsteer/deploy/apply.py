@@ -3,8 +3,8 @@
 In this order: ports are added, the bundle makes the tables anew in one step, and only then ports are removed and the
 record is written. So at any moment the tables are the old or the new ones, complete, and every port that they name is
 there. Where the extension serves VIPs, its program is changed around the bundle: see extension.handover.
-What fails or is interrupted before the bundle is undone; from the bundle on, a request to end waits until all is done. What
-a kill -9 leaves is mended by the next apply, since each starts from what the switch has.
+What fails or is interrupted before the bundle is undone; from the bundle on, SIGINT and SIGTERM are deferred until all is
+done. What a kill -9 leaves is mended by the next apply, since each starts from what the switch has.
 """
 
 from __future__ import annotations

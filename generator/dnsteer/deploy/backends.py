@@ -180,23 +180,29 @@ def _carry_out(at: _OnSwitch, change: Change, pool: str, dry_run: bool, progress
         from dnsteer.deploy.extension import for_state  # here, since it loads all that quick verbs do without
 
         program = for_state(at.switch, at.state, after)
-    client = at.switch.client(at.record.bridge)
-    in_tables = [m for m in touched if m.number not in at.state.elsewhere]
-    have, recorded = _tables_of(client, in_tables), _plan(at.state, before, in_tables)
-    differs = ""
-    if changes(_lines(recorded), groups_of(recorded), have):
-        differs = "the tables"
-    elif change.edited:
-        try:
-            _move(at, client, after, in_tables, have, program)
-        except RestartedError:
-            differs = "the tables"  # they are empty by now, or the fence alone is gone
-    elif program is not None and program.loads:
-        differs = "the extension's program"
+    differs = _move_unless_it_differs(at, change, touched, program)
     if differs:
         change.repaired, change.what = True, differs
         if not dry_run:
             _repair(at, change, progress, needed=program is not None)
+
+
+def _move_unless_it_differs(
+    at: _OnSwitch, change: Change, touched: Sequence[Membership], program: Handover | None
+) -> str:
+    """Move the slots where the switch is as recorded. Return what is not, and then nothing was moved; empty: all is."""
+    client = at.switch.client(at.record.bridge)
+    in_tables = [m for m in touched if m.number not in at.state.elsewhere]
+    have, recorded = _tables_of(client, in_tables), _plan(at.state, change.before, in_tables)
+    if changes(_lines(recorded), groups_of(recorded), have):
+        return "the tables"
+    if change.edited:
+        try:
+            _move(at, client, change.after, in_tables, have, program)
+        except RestartedError:
+            return "the tables"  # they are empty by now, or the fence alone is gone
+        return ""
+    return "the extension's program" if program is not None and program.loads else ""
 
 
 def _repair(at: _OnSwitch, change: Change, progress: Progress, *, needed: bool) -> None:

@@ -104,12 +104,7 @@ def _read_tables(wanted: Wanted, client: OpenFlow, before: db.Bridge | None, tim
             return Tables()
         raise
 
-    def expected() -> dict[str, None]:
-        if not wanted.same_spec:
-            wanted.applied_spec  # noqa: B018  # parsed now, while the switch is busy
-        return wanted.lines
-
-    tables = client.dump(expected)
+    tables = client.dump(wanted.compute_lines)
     if before.fail_mode != br.FAIL_MODE:
         # The flow by which the switch forwards everything in this mode; it goes with the mode.
         own = tables.other.get((0, 0, ""))

@@ -15,7 +15,7 @@ from dnsteer.slots.owners import owners_of
 if TYPE_CHECKING:
     from dnsteer.spec.model.spec import Spec
 
-NO_BACKEND = "nobody"
+NO_BACKEND = "no backend"
 """Stands for the owner of slots whose queries are dropped."""
 
 

@@ -52,6 +52,11 @@ class Wanted:
         """The flows in order, as the switch prints them."""
         return dict.fromkeys(lines_of(self.plan))
 
+    def compute_lines(self) -> dict[str, None]:
+        """Return the flows, and compute all that takes long: for the time in which the switch prints its tables."""
+        _ = None if self.same_spec else self.applied_spec
+        return self.lines
+
     @cached_property
     def groups(self) -> tuple[Group, ...]:
         """The groups."""

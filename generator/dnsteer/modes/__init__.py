@@ -13,12 +13,16 @@ from dnsteer.modes.siit import Siit
 from dnsteer.spec.errors import DefinitionError
 from dnsteer.spec.model.spec import Forwarding
 
-__all__ = ["BY_PROGRAM", "MODES", "Mode", "NamedVip"]
+__all__ = ["BY_PROGRAM", "MODES", "Mode", "NamedVip", "by_word"]
 
 
-def _by_word(modes: Iterable[Mode]) -> dict[Forwarding, Mode]:
+def by_word(modes: Iterable[Mode]) -> dict[Forwarding, Mode]:
     """Return the modes by their name in the spec. Raises DefinitionError for what a contributor forgot."""
-    found = {mode.word: mode for mode in modes}
+    found: dict[Forwarding, Mode] = {}
+    for mode in modes:
+        if not hasattr(mode, "word"):
+            raise DefinitionError(f"forwarding mode {type(mode).__name__} has no word: its name in the spec")
+        found[mode.word] = mode
     for word in Forwarding:
         if word not in found:
             raise DefinitionError(
@@ -40,9 +44,13 @@ def _by_word(modes: Iterable[Mode]) -> dict[Forwarding, Mode]:
             raise DefinitionError(
                 f"forwarding mode {mode.word.value} has number {mode.number}, so the switch forwards, but no forward_rows"
             )
+        if not mode.number and type(mode).forward_rows is not Mode.forward_rows:
+            raise DefinitionError(
+                f"forwarding mode {mode.word.value} has forward_rows, and no number for register mode"
+            )
     return found
 
 
-MODES = _by_word((Dsr(), Nat(), Ipip(), Siit()))
+MODES = by_word((Dsr(), Nat(), Ipip(), Siit()))
 BY_PROGRAM: dict[str, Mode] = {mode.program: mode for mode in MODES.values() if mode.program}
 """The modes that the extension supports, by their name in its program."""

@@ -9,6 +9,7 @@ from dnsteer.plan.extension.build import extension_of
 from dnsteer.plan.plan import Plan
 from dnsteer.slots.maintenance import NO_OVERLAY, Overlay, marker
 from dnsteer.spec import derived
+from dnsteer.spec.errors import DefinitionError
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.families import ANY
 from dnsteer.tables.context import Context
@@ -29,6 +30,10 @@ def build_plan(loaded: Loaded, overlay: Overlay = NO_OVERLAY) -> Plan:
     ctx.rows.add(_return_rows(ctx))
     for table in TABLES:
         ctx.rows.add(table.rows(ctx))
+    used = {kind for table in TABLES for kind in table.uses.values()}
+    for kind in ctx.rows.kinds():
+        if kind not in used:
+            raise DefinitionError(f"rows of type {kind.__name__} are made, and no table has the type in its uses")
     return Plan(
         bridge=switch.bridge,
         mac=switch.mac,

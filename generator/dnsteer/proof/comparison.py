@@ -83,12 +83,12 @@ class Comparison:
             detail.append(f"expected: {option.port}: {summary(option.data)}")
             found = _with_same_payload(want, unexpected)
             if found is None:
-                problem = "did not leave"
+                problem = "was dropped"
             else:
                 unexpected.remove(found)
                 ports = {each.port for each in want.options if each.data == found.data}
                 right = " or ".join(sorted(ports))
-                problem = f"left by port {found.port}, not {right}" if right else "left with other bytes"
+                problem = f"left by port {found.port}, not {right}" if right else "left with wrong bytes"
                 detail.append(f"left:     {found.port}: {summary(found.data)}")
                 detail += differing_fields(option.data, found.data)
         if handled is not None:

@@ -68,7 +68,7 @@ def resolve(source: str, file: str, pipeline: Pipeline = PIPELINE) -> str:
                 raise fail(m.start(), f"register @{m[1]} in table {own.name} ({own.number}) is live from {live} only")
         if m[2]:
             if register is None or m[2] not in register.values:
-                raise fail(m.start(), f"no value {m[0]}")
+                raise fail(m.start(), f"no value {m[0]}", m[2], register.values if register is not None else ())
             return register_value(register.values[m[2]])
         if m[3]:
             nxm = register.nxm if register else FIELDS[m[1]][0] if m[1] in FIELDS else None
@@ -172,12 +172,24 @@ def render(template: str, **values: Any) -> str:
         return environment().get_template(template).render(**values)
     except jinja2.TemplateSyntaxError as err:
         raise TemplateError(f"{err.name or template}:{err.lineno}: {err.message}") from None
-    except jinja2.TemplateError as err:
+    except (jinja2.TemplateError, AttributeError, LookupError, TypeError, ValueError) as err:
         import traceback  # here, since the quick verbs do without
 
-        # A name that is not defined: the template's own frame is the last of them in the traceback.
+        # The template's own frame is among those of the traceback, unless the mistake is elsewhere.
         lines = [f.lineno for f in traceback.extract_tb(err.__traceback__) if f.filename.endswith(template)]
-        raise TemplateError(f"{template}:{lines[-1] if lines else 0}: {err.message}") from None
+        if not lines:
+            raise
+        raise TemplateError(f"{template}:{lines[-1]}: {_mistake(err)}") from None
+
+
+def _mistake(err: Exception) -> str:
+    """What is wrong in a template, with the nearest name where one is misspelt."""
+    if isinstance(err, AttributeError) and err.name:
+        from dnsteer.spec.schema_errors import near
+
+        known = [name for name in dir(err.obj) if not name.startswith("_")]
+        return f"{type(err.obj).__name__} has no {err.name}; {near(err.name, known)}"
+    return str(err) if isinstance(err, jinja2.TemplateError | TemplateError) else f"{type(err).__name__}: {err}"
 
 
 def register_value(value: int) -> str:
@@ -215,6 +227,10 @@ def unwildcard(*names: str) -> str:
     moves = []
     for name in names:
         field, mark, part = name.partition("[")
+        if field not in FIELDS:
+            from dnsteer.spec.schema_errors import near  # here, since the quick verbs do without
+
+            raise TemplateError(f"no field {field}; {near(field, FIELDS)}")
         nxm, width = FIELDS[field]
         low, _, high = part.rstrip("]").partition("..")
         count = int(high or low) - int(low) + 1 if mark else width

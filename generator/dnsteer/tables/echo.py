@@ -8,6 +8,6 @@ from dnsteer.tables.table import Table
 TABLE = Table(
     name="echo",
     matches="echo request for a VIP or gateway",
-    does="turns it into the reply and sends that out of the ingress port",
+    does="answers echo requests out of the ingress port",
     uses={"neighbors": NeighborRow},
 )

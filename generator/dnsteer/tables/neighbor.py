@@ -70,7 +70,7 @@ def rows(ctx: Context) -> Iterator[NeighborRow]:
 TABLE = Table(
     name="neighbor",
     matches="ARP request or neighbour solicitation for a VIP or gateway",
-    does="turns it into the reply and sends that out of the ingress port",
+    does="answers ARP requests and solicitations out of the ingress port",
     uses={"neighbors": NeighborRow},
     rows=rows,
 )

@@ -58,7 +58,12 @@ def build_pipeline(order: tuple[tuple[int, Table], ...]) -> Pipeline:
     """
     tables = {table.name: replace(table, number=number) for number, table in order}
     for (number, before), (higher, after) in pairwise(order):
-        if number >= higher:
+        if number == higher:
+            free = next(n for n in range(number) if n not in dict(order))
+            raise DefinitionError(
+                f"{_FILE}: tables {before.name} and {after.name} both have number {number}; {free} is free"
+            )
+        if number > higher:
             raise DefinitionError(
                 f"{_FILE}: table {after.name} ({higher}) stands after {before.name} ({number}); expected a higher number"
             )
@@ -67,22 +72,33 @@ def build_pipeline(order: tuple[tuple[int, Table], ...]) -> Pipeline:
     owned = [(table, register) for table in tables.values() for register in table.registers]
     registers = {register.name: register for _, register in owned}
     if len(registers) != len(owned):
-        raise DefinitionError(
-            f"two tables have a register {next(r.name for _, r in owned if registers[r.name] is not r)}"
-        )
+        owner, twice = next((t, r) for t, r in owned if registers[r.name] is not r)
+        raise DefinitionError(f"{_file(owner)}: another table has a register {twice.name} too")
     for i, (owner, one) in enumerate(owned):
         low, high = one.bits
         if not (0 <= low <= high <= 31 and 0 <= one.number <= 15):
-            raise DefinitionError(f"register {one.name} has bits outside of a 32-bit register")
-        if one.until not in tables or tables[one.until].number < owner.number:
-            raise DefinitionError(f"register {one.name} of table {owner.name} cannot be live until {one.until}")
+            raise DefinitionError(f"{_file(owner)}: register {one.name} needs a number up to 15 and bits from 0 to 31")
+        if one.until not in tables:
+            raise DefinitionError(
+                f"{_file(owner)}: register {one.name} is live until {one.until}, and no table has that name"
+            )
+        if tables[one.until].number < owner.number:
+            raise DefinitionError(
+                f"{_file(owner)}: register {one.name} is live until {one.until}, which packets pass before {owner.name}"
+            )
         for begins, other in owned[:i]:
             share = one.number == other.number and low <= other.bits[1] and other.bits[0] <= high
             ends = min(tables[one.until].number, tables[other.until].number)
             if share and max(owner.number, begins.number) <= ends:
-                where = f"of table {owner.name} and {other.name} of table {begins.name}"
-                raise DefinitionError(f"registers {one.name} {where} overlap: both are live in register {one.number}")
+                other_one = f"{other.name} of table {begins.name}"
+                raise DefinitionError(
+                    f"{_file(owner)}: register {one.name} overlaps {other_one}: both are live in register {one.number}"
+                )
     return Pipeline(tables, registers, {register.name: table for table, register in owned})
+
+
+def _file(table: Table) -> str:
+    return f"dnsteer/tables/{table.name}.py"
 
 
 PIPELINE = build_pipeline(ORDER)

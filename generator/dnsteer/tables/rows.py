@@ -57,6 +57,10 @@ class Rows:
                     continue
             same.append(row)
 
+    def kinds(self) -> Iterable[type[object]]:
+        """Return the types of the rows."""
+        return self._of.keys()
+
     def of(self, kind: type[R]) -> list[R]:
         """Return the rows of a type."""
         return cast("list[R]", self._of.get(kind, []))
