@@ -83,7 +83,8 @@ def test_a_stuck_program(do: Run, extension: Extension) -> None:
     extension.stop(signal.SIGSTOP)
     try:
         stuck = do("status", "--no-rates")
-        assert stuck.code == Exit.DIFFERENT and "does not answer within 3 s; is it stuck?" in stuck.out
+        assert stuck.code == Exit.DIFFERENT
+        assert "does not answer within 3 s; is it stuck?" in stuck.out, stuck.out.splitlines()
     finally:
         extension.stop(signal.SIGCONT)
     good(do("status", "--no-rates"))
