@@ -105,7 +105,7 @@ def wait(until: Callable[[], object], why: str) -> None:
 
 def out(state: lab.LabState) -> dict[str, dict[str, Any]]:
     """Who is out, with the record's entry."""
-    value = json.loads(command(state, "status", "--json").stdout)
+    value = json.loads(command(state, "status", "--json", "--no-rates", "--no-verify").stdout)
     return {f"{e['pool']}/{e['backend']}": e for e in value["overlay"]}
 
 
