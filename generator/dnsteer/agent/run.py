@@ -8,84 +8,153 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Protocol, TypeVar
 
 from dnsteer.agent import network, systemd
+from dnsteer.agent.backend_health import Health
+from dnsteer.agent.claim import Claim
 from dnsteer.agent.effect import Effect, carry_out
 from dnsteer.agent.health import Result
-from dnsteer.agent.memory import Memory
+from dnsteer.agent.held_switch import HeldSwitch, Memory
+from dnsteer.agent.look_times import LookTimes
 from dnsteer.agent.probes.question import Question
 from dnsteer.agent.probes.stream import StreamProbe, refuse_unavailable
 from dnsteer.agent.probes.targets import Target
 from dnsteer.agent.probes.udp import UdpProbe
+from dnsteer.agent.repair import Look, look
+from dnsteer.agent.watch import watch
 from dnsteer.agent.world import World, read_world
-from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.deploy.backends import Change, change_overlay
+from dnsteer.deploy.overlay_edits import advance
+from dnsteer.deploy.target_switch import TargetSwitch, now
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.model.health import CheckKind
-from dnsteer.switch.session import Session
+from dnsteer.switch.state import BridgeRecord, BusyError
 from dnsteer.switch.tools import SwitchError
 
-LOOK = 1.0
-"""Seconds between two looks at the record and at what is under way."""
+TICK = 1.0
+"""Seconds between two readings of the record, and between two steps of what is under way."""
+_NAMED = 3
+"""Flows of others that are named one by one."""
 
 Say = Callable[[str], None]
+T = TypeVar("T")
+
+
+class Work(Protocol):
+    """Does something in the thread that changes the switch."""
+
+    def __call__(self, do: Callable[[], T], /) -> Awaitable[T]:
+        """Return the result of *do*."""
 
 
 class Agent:
     """The agent of one bridge. *say* gets a line about whatever it does."""
 
     def __init__(self, switch: TargetSwitch, bridge: str | None, say: Say) -> None:
-        self._switch, self._bridge, self._say = switch, bridge, say
+        self._say = say
         self._memory = Memory()
+        self._switch = HeldSwitch(switch.remote, switch.openflow, switch.timeout, switch.extension, self._memory)
+        self._claim = Claim(self._switch, bridge)
+        self._health = Health()
         self._world: World | None = None
         self._probes: list[UdpProbe | StreamProbe] = []
+        self._looks = LookTimes()
         self._wake = asyncio.Event()
         self._due: set[str] = set()
         """Pools to decide about now."""
         self._under_way: set[str] = set()
         """Pools with a backend that is coming back."""
+        self._timed = False
+        """Whether maintenance ends or advances now."""
         self._panics: set[str] = set()
-        self._trouble = ""
+        self._known: set[str] = set()
+        """Warnings and flows of others that were named."""
+        self._trouble: dict[str, str] = {}
+        """What does not work, by what it is about, said once."""
 
     async def run(self) -> None:
         """Work until cancelled."""
         loop = asyncio.get_running_loop()
+        self._memory.on_change = partial(_set, loop, self._wake)
+        watcher: asyncio.Task[None] | None = None
         with ThreadPoolExecutor(1, "switch") as worker:
+            work = partial(loop.run_in_executor, worker)
             try:
                 while True:
                     try:
-                        await self._look(loop, worker)
-                        self._recovered()
+                        acts = await self._follow(work, loop)
+                        if acts and watcher is None and self._world is not None:
+                            watcher = loop.create_task(watch(self._switch, self._world.bridge))
+                        if acts:
+                            await self._act(work, loop)
+                        self._works("the switch")
                         systemd.notify("READY=1", "WATCHDOG=1")
                     except (SwitchError, PermissionError) as err:
-                        self._failed(str(err))
+                        self._fails("the switch", f"the switch stays as it is: {err}")
                         systemd.notify("WATCHDOG=1", f"STATUS={err}")
-                    try:
-                        await asyncio.wait_for(self._wake.wait(), LOOK)
-                    except (TimeoutError, asyncio.TimeoutError):
-                        self._due |= self._under_way
-                    self._wake.clear()
+                    await self._rest(loop)
             finally:
+                if watcher is not None:
+                    watcher.cancel()
+                    with suppress(asyncio.CancelledError):
+                        await watcher
                 for probe in self._probes:
                     probe.stop()
+                self._claim.close()
+                self._memory.close()
 
-    async def _look(self, loop: asyncio.AbstractEventLoop, worker: ThreadPoolExecutor) -> None:
-        """Follow the record, and carry out what is due."""
-        if not self._due:
-            found = await loop.run_in_executor(worker, self._changed_world)
-            if found is not None:
-                self._adopt(*found, loop)
+    async def _rest(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Wait for something to do, at most until the next tick."""
+        until_look = max(self._looks.due_in(self._memory.events, loop.time()), 0)
+        try:
+            await asyncio.wait_for(self._wake.wait(), min(TICK, until_look) if self._world is not None else TICK)
+        except (TimeoutError, asyncio.TimeoutError):
+            self._due |= self._under_way
+        self._wake.clear()
+
+    async def _follow(self, work: Work, loop: asyncio.AbstractEventLoop) -> bool:
+        """Follow the record. Return whether this agent is the one that acts."""
+        if self._due and self._claim.held:
+            return True  # what is due comes first
+        record = await work(self._claim.record)
+        if not self._claim.held:
+            self._fails("the claim", f"another agent works on bridge {record.bridge}; standing by")
+            return False
+        self._works("the claim", f"this agent now works on bridge {record.bridge}")
+        if self._world is None or self._world.number != record.number:
+            self._adopt(await work(partial(self._read_world, record)), record.overlay, loop)
+        self._timed = any(entry.expired(now()) or entry.advanced(now()) != entry for entry in record.overlay)
+        return True
+
+    def _read_world(self, record: BridgeRecord) -> World:
+        world = read_world(self._claim.session(), record)
+        refuse_unavailable({target.check.check for target in world.targets})
+        network.set_up(world.spec)
+        return world
+
+    async def _act(self, work: Work, loop: asyncio.AbstractEventLoop) -> None:
+        """Carry out what is due, and look at the switch."""
         world = self._world
-        if world is None or not self._due:
-            return
+        assert world is not None
+        if self._due:
+            await self._carry_out(work, world)
+        if self._timed:
+            self._timed = False
+            self._report_change(await work(partial(change_overlay, self._switch, world.bridge, advance)))
+        if self._looks.due_in(self._memory.events, loop.time()) <= 0:
+            await self._look(work, world, loop)
+
+    async def _carry_out(self, work: Work, world: World) -> None:
         due, self._due = self._due, set()
         rules = [world.rules[pool] for pool in due if pool in world.rules]
-        unhealthy = {pool.pool: dict(self._memory.unhealthy(pool.pool)) for pool in rules}
+        unhealthy = {pool.pool: dict(self._health.unhealthy(pool.pool)) for pool in rules}
         try:
-            effect = await loop.run_in_executor(
-                worker, carry_out, self._switch, world.bridge, world.number, rules, unhealthy
-            )
+            effect = await work(partial(carry_out, self._switch, world.bridge, world.number, rules, unhealthy))
         except BaseException:
             self._due |= due
             raise
@@ -95,22 +164,42 @@ class Agent:
             return
         self._report(effect)
 
-    def _changed_world(self) -> tuple[World, Overlay] | None:
-        """Read the record, and the spec where another state is applied."""
-        with Session(self._switch.remote, self._switch.timeout) as session:
-            record = session.record_of(self._bridge)
-            if self._world is not None and record.number == self._world.number:
-                return None
-            world = read_world(session, record.bridge)
-            refuse_unavailable({target.check.check for target in world.targets})
-            network.set_up(world.spec)
-            return world, record.overlay
+    async def _look(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
+        """Look at the whole switch, and say what was found."""
+        events, began, repair = self._memory.events, loop.time(), world.spec.switch.repair == "on"
+        try:
+            await work(partial(network.set_up, world.spec))
+            found = await work(partial(look, self._switch, world.bridge, repair=repair, progress=self._say))
+        except BusyError:
+            self._looks.failed(loop.time())
+            return
+        except (SwitchError, PermissionError):
+            self._looks.failed(loop.time())
+            raise
+        differed = bool(found.words)
+        self._looks.done(events, began, loop.time(), differed=differed)
+        self._report_look(found, repair)
+
+    def _report_look(self, found: Look, repair: bool) -> None:
+        if found.strange:
+            self._fails("the version", f"dnsteer {found.strange} made the tables; apply the spec to have them watched")
+        for words in found.words:
+            self._say(f"{'repaired' if repair else 'not as applied'}: {words}")
+        known, self._known = self._known, {*found.warnings, *found.foreign}
+        for warning in found.warnings:
+            if warning not in known:
+                self._say(f"warning: {warning}")
+        new = [line for line in found.foreign if line not in known]
+        for line in new[:_NAMED]:
+            self._say(f"a flow that is not dnsteer's is left as it is: {line}")
+        if len(new) > _NAMED:
+            self._say(f"and {len(new) - _NAMED} more flows that are not dnsteer's")
 
     def _adopt(self, world: World, overlay: Overlay, loop: asyncio.AbstractEventLoop) -> None:
         for probe in self._probes:
             probe.stop()
         self._world = world
-        self._memory.adopt(world.targets, overlay, loop.time())
+        self._health.adopt(world.targets, overlay, loop.time())
         self._due |= set(world.rules)
         questions: dict[str, Question] = {}
         self._probes = []
@@ -126,8 +215,8 @@ class Agent:
         )
 
     def _add(self, target: Target, result: Result) -> None:
-        if self._memory.add(target, result):
-            state = self._memory.states[target.key]
+        if self._health.add(target, result):
+            state = self._health.states[target.key]
             word = "healthy" if state.healthy else "unhealthy"
             why = "" if state.healthy else f": {state.why}"
             self._say(f"{target.pool}/{target.backend} is {word}{why}")
@@ -142,21 +231,29 @@ class Agent:
                 self._under_way.discard(pool)
             if decision.panics and pool not in self._panics:
                 self._panics.add(pool)
-                names = ", ".join(self._memory.unhealthy(pool))
+                names = ", ".join(self._health.unhealthy(pool))
                 self._say(f"PANIC: pool {pool}: too many backends are unhealthy ({names}); all stay in service")
             elif not decision.panics and pool in self._panics:
                 self._panics.discard(pool)
                 self._say(f"pool {pool}: the panic is over")
-        if effect.change is not None and effect.change.changed:
-            for line in effect.change.words():
+        if effect.change is not None:
+            self._report_change(effect.change)
+
+    def _report_change(self, change: Change) -> None:
+        if change.changed:
+            for line in change.words():
                 self._say(line)
 
-    def _failed(self, why: str) -> None:
-        if why != self._trouble:
-            self._trouble = why
-            self._say(f"the switch stays as it is: {why}")
+    def _fails(self, what: str, said: str) -> None:
+        if self._trouble.get(what) != said:
+            self._trouble[what] = said
+            self._say(said)
 
-    def _recovered(self) -> None:
-        if self._trouble:
-            self._trouble = ""
-            self._say("the switch can be reached again")
+    def _works(self, what: str, said: str = "the switch can be reached again") -> None:
+        if self._trouble.pop(what, ""):
+            self._say(said)
+
+
+def _set(loop: asyncio.AbstractEventLoop, wake: asyncio.Event) -> None:
+    with suppress(RuntimeError):  # the loop has ended
+        loop.call_soon_threadsafe(wake.set)

@@ -9,6 +9,7 @@ from dnsteer.agent.probes.targets import Target, targets
 from dnsteer.deploy.recorded import spec_of
 from dnsteer.spec.model.spec import Spec, State
 from dnsteer.switch.session import Session
+from dnsteer.switch.state import BridgeRecord
 
 
 @dataclass(frozen=True)
@@ -22,9 +23,8 @@ class World:
     targets: tuple[Target, ...]
 
 
-def read_world(session: Session, bridge: str | None) -> World:
-    """Read the record. Raises SwitchError."""
-    record = session.record_of(bridge)
+def read_world(session: Session, record: BridgeRecord) -> World:
+    """Read the state that is applied. Raises SwitchError."""
     spec = spec_of(session.state(record, record.number))
     rules = {
         name: PoolRules(

@@ -24,10 +24,9 @@ def register(app: typer.Typer) -> None:
 
 def history(switch: TargetSwitch, bridge: Bridge = None, json: Json = False) -> None:
     """List the states that were applied last, newest first; `rollback` goes back to any of them."""
-    from dnsteer.switch.session import Session
     from dnsteer.switch.state import AppliedState
 
-    with Session(switch.remote, switch.timeout) as session:
+    with switch.session() as session:
         record = session.record_of(bridge)
         found = session.states(record)
     if json:
@@ -63,11 +62,10 @@ def show_state(
     bridge: Bridge = None,
 ) -> None:
     """Print the spec of a state that was applied, as it was written."""
-    from dnsteer.switch.session import Session
 
     if number != "current" and not (number.isascii() and number.isdigit()):
         raise typer.BadParameter(f"found {number!r}; expected the number of a state, or current")
-    with Session(switch.remote, switch.timeout) as session:
+    with switch.session() as session:
         record = session.record_of(bridge)
         state = session.state(record, record.number if number == "current" else int(number))
     if output is None or output == Path("-"):

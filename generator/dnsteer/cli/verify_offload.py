@@ -53,10 +53,9 @@ def _as_applied(loaded: Loaded, switch: TargetSwitch, json: bool) -> Loaded:
     That is by the record and by the number that they carry: else what others made, or nothing at all, would pass for them.
     """
     from dnsteer.plan.applied_slots import keep_slots
-    from dnsteer.switch.session import Session
 
     bridge = loaded.spec.switch.bridge
-    with Session(switch.remote, switch.timeout) as session:
+    with switch.session() as session:
         record = session.record(bridge)
         loaded = keep_slots(loaded, session.pools(record))
     ours = record is not None and record.digest == loaded.digest

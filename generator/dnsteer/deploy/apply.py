@@ -16,7 +16,6 @@ from dataclasses import replace
 from dnsteer.deploy.diff import SwitchDiff, diff_switch
 from dnsteer.deploy.journal import JournalEntry, begin, begin_or_nothing, commit, take_back
 from dnsteer.deploy.ports import change_ports, finish_ports, set_smallest_fragment
-from dnsteer.deploy.recorded import load_state
 from dnsteer.deploy.send import Applied, Sending, Stage
 from dnsteer.deploy.target_switch import GRACE, Progress, TargetSwitch, silent
 from dnsteer.deploy.wanted import Wanted
@@ -114,9 +113,9 @@ def apply_state(
 
     Unless the extension is *needed*, the tables become that also without it; the result says why its program does not.
     """
-    wanted = Wanted(load_state(state), overlay)
+    wanted = switch.wanted(state, overlay)
     client = switch.client(wanted.bridge.name)
-    with db.Database(switch.remote, switch.timeout) as database:
+    with switch.database() as database:
         found = _diff_state(switch, wanted, database, client, needed=needed)
         entry = JournalEntry(wanted.bridge.name, state, overlay)
         applied = apply_change(wanted, found, entry, session, database, client, needed=needed, progress=progress)
@@ -127,13 +126,13 @@ def apply_state(
 
 def preview_state(switch: TargetSwitch, state: AppliedState, overlay: Overlay) -> SwitchDiff:
     """Return what `apply_state` would do. Changes nothing."""
-    wanted = Wanted(load_state(state), overlay)
+    wanted = switch.wanted(state, overlay)
     client = switch.client(wanted.bridge.name)
-    with db.Database(switch.remote, switch.timeout) as database:
+    with switch.database() as database:
         return _diff_state(switch, wanted, database, client, needed=False)
 
 
 def _diff_state(
     switch: TargetSwitch, wanted: Wanted, database: db.Database, client: OpenFlow, *, needed: bool
 ) -> SwitchDiff:
-    return diff_switch(wanted, database, client, switch.extension, adopt=True, needed=needed)
+    return diff_switch(wanted, database, client, switch.extension, adopt=True, reclaim=True, needed=needed)

@@ -15,13 +15,12 @@ from dnsteer import __version__
 from dnsteer.deploy import maintenance_text, movement
 from dnsteer.deploy.journal import Begun, JournalEntry, begin_or_nothing, commit, take_back
 from dnsteer.deploy.movement import Assignment
+from dnsteer.deploy.overlay_flows import overlay_flows
 from dnsteer.deploy.target_switch import WAITS, Agreement, Confirm, Progress, TargetSwitch, expire, now, silent
-from dnsteer.plan.plan import Plan
-from dnsteer.render.flows import Flow, flow_lines, groups_of, render_table
+from dnsteer.render.flows import Flow
 from dnsteer.render.templates import register_value
 from dnsteer.slots.maintenance import DRAINED, Overlay, marker
 from dnsteer.slots.membership import Membership
-from dnsteer.slots.owners import owners_of
 from dnsteer.switch.openflow import OpenFlow, Tables, UnconfirmedError
 from dnsteer.switch.restart_fence import RestartedError, send_bundle
 from dnsteer.switch.session import Session
@@ -29,10 +28,9 @@ from dnsteer.switch.signals import defer_signals
 from dnsteer.switch.state import AppliedState, BridgeRecord
 from dnsteer.switch.table_changes import changes
 from dnsteer.switch.tools import SwitchError, reworded
-from dnsteer.tables.cookies import OBJECT_BITS, Category, cookie
+from dnsteer.tables.cookies import OBJECT_BITS, Category
 from dnsteer.tables.order import PIPELINE
-from dnsteer.tables.slot import SlotTable, group_row
-from dnsteer.tables.subject import Subject
+from dnsteer.tables.slot import group_row
 
 if TYPE_CHECKING:
     from dnsteer.extension.handover import Handover
@@ -107,7 +105,7 @@ def change_overlay(
     With *pool* the slots of that pool are looked at, and put right, also where the overlay is what it should be already.
     *confirm* is asked where much is at stake. Raises SwitchError, or UnavailableError when the switch cannot be reached.
     """
-    with Session(switch.remote, switch.timeout) as session:
+    with switch.session() as session:
         record = session.record_of(bridge)
         agreement = Agreement(confirm, progress)
         while True:
@@ -193,12 +191,17 @@ def _move_unless_it_differs(
     """Move the slots where the switch is as recorded. Return what is not, and then nothing was moved; empty: all is."""
     client = at.switch.client(at.record.bridge)
     in_tables = [m for m in touched if m.number not in at.state.elsewhere]
-    have, recorded = _tables_of(client, in_tables), _plan(at.state, change.before, in_tables)
-    if changes(_lines(recorded), groups_of(recorded), have):
-        return "the tables"
+    lines, groups = overlay_flows(at.state, change.before, in_tables)
+    if at.switch.is_intact(at.record.bridge, marker(at.state.digest, change.before)):
+        have = Tables(set(lines), groups={group.number: group for group in groups})
+    else:
+        have = _tables_of(client, in_tables)
+        if changes(lines, groups, have):
+            return "the tables"
     if change.edited:
         try:
             _move(at, client, change.after, in_tables, have, program)
+            at.switch.moved(at.record.bridge, at.state, change.after)
         except RestartedError:
             return "the tables"  # they are empty by now, or the fence alone is gone
         return ""
@@ -226,8 +229,7 @@ def _move(
     program: Handover | None,
 ) -> None:
     """Move the slots, first in the extension, which may refuse, and record it."""
-    wanted = _plan(at.state, after, touched)
-    todo = changes(_lines(wanted), groups_of(wanted), have)
+    todo = changes(*overlay_flows(at.state, after, touched), have)
     entry = JournalEntry(at.record.bridge, at.state, after, record=at.record)
     with defer_signals():  # it is short
         begun = begin_or_nothing(at.session, entry)
@@ -287,24 +289,3 @@ def _tables_of(client: OpenFlow, touched: Iterable[Membership]) -> Tables:
 def _is_of_probes(flow: Flow) -> bool:
     """Whether it is one of the flows of probes, which do not depend on the overlay."""
     return flow.cookie >> OBJECT_BITS & 0xFF == Category.PROBE
-
-
-def _plan(state: AppliedState, overlay: Overlay, touched: Iterable[Membership]) -> Plan:
-    """Return the part of the plan that depends on the overlay."""
-    pipeline = Subject(cookie(Category.PIPELINE, 0), "pipeline", (), 0)
-    plan = Plan("", "", "", pipeline, state.digest, marker(state.digest, overlay))
-    for members in touched:
-        owners = owners_of(members, overlay.of(members.pool))
-        if members.selection != "dp-hash":
-            plan.rows.add([SlotTable(members, owners)])
-        elif owners:
-            plan.rows.add([group_row(members, owners)])
-    return plan
-
-
-def _lines(plan: Plan) -> dict[str, None]:
-    """Return the flows of such a part: those of its pools, and the one with the marker."""
-    pool = f"{PIPELINE.registers['pool'].field}="
-    slots = flow_lines(render_table(plan, PIPELINE.tables["slot"], notes=False))
-    own = [line for line in slots if pool in line]
-    return dict.fromkeys([*own, *flow_lines(render_table(plan, PIPELINE.tables["state"]))])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dnsteer.deploy.wanted import Wanted
+from dnsteer.render.flows import parse_flow
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
 from dnsteer.switch.fragment_limit import Smallest, Tracker
@@ -64,16 +65,20 @@ def diff_switch(
     control: str | None,
     *,
     adopt: bool = False,
+    reclaim: bool = False,
     needed: bool = True,
 ) -> SwitchDiff:
     """Compare. *control* is the extension's socket if not the spec's. Unless *needed*, the extension may be down.
 
-    Raises SwitchError or its kinds.
+    With *reclaim* a flow without a cookie that has the table, priority and match of one of dnsteer's counts as that flow,
+    changed by hand. Raises SwitchError or its kinds.
     """
     want = wanted.bridge
     before = database.bridge(want.name)
     br.refuse_foreign(database, want, before, adopt)
     tables = _read_tables(wanted, client, before, database.timeout)
+    if reclaim:
+        _reclaim(tables, wanted)
     todo = changes(wanted.lines, wanted.groups, tables)
     program = _read_program(wanted, todo, control, database.timeout, needed)
     differ = br.bridge_differences(wanted.loaded.spec, want, before)
@@ -111,6 +116,15 @@ def _read_tables(wanted: Wanted, client: OpenFlow, before: db.Bridge | None, tim
         if own is not None and own.actions == "NORMAL":
             del tables.other[own.key]
     return tables
+
+
+def _reclaim(tables: Tables, wanted: Wanted) -> None:
+    """Count flows that somebody put in the place of dnsteer's as dnsteer's. One with a cookie is its owner's."""
+    if not tables.other:
+        return
+    planned = {parse_flow(line).key for line in wanted.lines if line not in tables.same}
+    for key in [key for key, flow in tables.other.items() if not flow.cookie and key in planned]:
+        tables.flows[key] = tables.other.pop(key)
 
 
 def _read_program(wanted: Wanted, todo: Changes, control: str | None, timeout: float, needed: bool) -> Handover | None:

@@ -18,7 +18,6 @@ from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.model.spec import Spec
-from dnsteer.switch.session import Session
 from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
 from dnsteer.tables.slot import SlotTable
@@ -57,7 +56,7 @@ def mend(switch: TargetSwitch, bridge: str, *, dry_run: bool, progress: Progress
     Where it has the right one, that is told it once, so that it counts as given. Only for a bridge whose tables are the
     record's. Raises SwitchError or PermissionError.
     """
-    with Session(switch.remote, switch.timeout) as session:
+    with switch.session() as session:
         if not dry_run:
             session.lock(bridge)
         record = session.record_of(bridge)

@@ -42,7 +42,7 @@ class Prefetch:
         if not self._switch.remote.startswith("unix:"):
             return  # a remote switch that does not answer would delay the errors of the spec
         try:
-            self._session = Session(self._switch.remote, self._switch.timeout)
+            self._session = self._switch.session()
             self._record = self._session.record(bridge)
         except (SwitchError, OSError) as err:
             self._failed = err
@@ -58,7 +58,7 @@ class Prefetch:
         if failed is not None:
             raise failed
         session, self._session = self._session, None
-        return session or Session(self._switch.remote, self._switch.timeout)
+        return session or self._switch.session()
 
     def client(self, record: BridgeRecord | None) -> OpenFlow | None:
         """Return the OpenFlow whose dump is under way; None if there is none or the record has changed since."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from dnsteer.deploy.backends import Change, change_overlay
 from dnsteer.deploy.overlay_edits import advance
 from dnsteer.deploy.target_switch import Progress, TargetSwitch, silent
-from dnsteer.switch.session import Session
 from dnsteer.switch.tools import SwitchError
 
 
@@ -34,7 +33,7 @@ def reconcile(
     Raises SwitchError, or UnavailableError when OVSDB cannot be reached.
     """
     done = Reconciled()
-    with Session(switch.remote, switch.timeout) as session:
+    with switch.session() as session:
         names = session.bridges() if bridge is None else [session.record_of(bridge).bridge]
     for name in names:
         try:
@@ -45,7 +44,7 @@ def reconcile(
 
 
 def _reconcile_bridge(switch: TargetSwitch, bridge: str, done: Reconciled, dry_run: bool, progress: Progress) -> None:
-    with Session(switch.remote, switch.timeout) as session:
+    with switch.session() as session:
         record = session.record_of(bridge)
     if not record.number:
         return

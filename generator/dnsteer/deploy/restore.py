@@ -45,7 +45,7 @@ def restore(
     done: list[Restored] = []
     failed: list[SwitchError] = []
     try:
-        with Session(switch.remote, switch.timeout) as session:
+        with switch.session() as session:
             names = session.bridges() if bridge is None else [session.record_of(bridge).bridge]
         for name in names:
             try:
@@ -66,7 +66,7 @@ def restore(
 def _let_forward(switch: TargetSwitch) -> list[SwitchError]:
     """Clear flow-restore-wait; an error here is reported together with earlier ones."""
     try:
-        with defer_signals(), Session(switch.remote, switch.timeout) as session:
+        with defer_signals(), switch.session() as session:
             session.let_wait(False)
     except UnwrittenError as err:
         return [
@@ -78,7 +78,7 @@ def _let_forward(switch: TargetSwitch) -> list[SwitchError]:
 
 
 def _restore(switch: TargetSwitch, bridge: str, dry_run: bool, progress: Progress) -> Restored:
-    with Session(switch.remote, switch.timeout) as session:
+    with switch.session() as session:
         if not dry_run:
             session.lock(bridge)
         record = session.record_of(bridge)
@@ -128,7 +128,7 @@ def arm(
     Bridges whose record is damaged are passed over, since nothing could be restored there.
     """
     done = []
-    with Session(switch.remote, switch.timeout) as session:
+    with switch.session() as session:
         for name in session.bridges() if bridge is None else [bridge]:
             record = session.record_of(name)
             try:

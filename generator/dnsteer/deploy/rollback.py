@@ -37,7 +37,7 @@ class RollbackTarget:
 
 def state_to_roll_back_to(switch: TargetSwitch, bridge: str | None, number: int | None) -> tuple[Loaded, AppliedState]:
     """Return the recorded spec of that state. Raises SwitchError if it is no longer kept."""
-    with Session(switch.remote, switch.timeout) as session:
+    with switch.session() as session:
         return chosen(session, session.record_of(bridge), number)
 
 

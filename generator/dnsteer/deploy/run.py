@@ -80,7 +80,7 @@ def deploy(
                 bridge = target.find_bridge(session)
                 session.lock(bridge)
                 record = settle_or_replace(switch, session, session.record(bridge), progress)
-                with Database(switch.remote, switch.timeout) as database:
+                with switch.database() as database:
                     # plan, diff
                     client = read_ahead.client(record) or switch.client(bridge)
                     at = _OnSwitch(switch, session, record, database, client)
@@ -116,7 +116,7 @@ def preview(
         bridge = target.find_bridge(session)
         now_recorded = session.record(bridge)
         record = as_settled(switch, now_recorded) if now_recorded is not None else None
-        with Database(switch.remote, switch.timeout) as database:
+        with switch.database() as database:
             client = read_ahead.client(record) or switch.client(bridge)
             at = _OnSwitch(switch, session, record, database, client)
             goal, wanted, found = _plan_and_diff(target, at, options, needed=False)

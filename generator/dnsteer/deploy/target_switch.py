@@ -6,12 +6,20 @@ import os
 import pwd
 import socket
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
 
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.switch.openflow import OpenFlow
+from dnsteer.switch.session import Session
+from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError, UnavailableError, openflow_target
+
+if TYPE_CHECKING:
+    from dnsteer.deploy.wanted import Wanted
+    from dnsteer.switch.database import Database
 
 GRACE = 2.0
 """Seconds that the flows of the way back stay for the answers of a NAT backend that leaves. Resolvers wait about as long."""
@@ -39,6 +47,30 @@ class TargetSwitch:
     def client(self, bridge: str) -> OpenFlow:
         """The bridge's OpenFlow."""
         return OpenFlow(openflow_target(self.remote, bridge, self.openflow), timeout=self.timeout)
+
+    def session(self) -> Session:
+        """A connection to the record, to be closed."""
+        return Session(self.remote, self.timeout)
+
+    def database(self) -> AbstractContextManager[Database]:
+        """The switch's OVSDB, for the time of a context."""
+        from dnsteer.switch.database import Database  # here, since the quick verbs do without
+
+        return Database(self.remote, self.timeout)
+
+    def wanted(self, state: AppliedState, overlay: Overlay) -> Wanted:
+        """What a recorded state and an overlay mean for the bridge. Raises SwitchError."""
+        from dnsteer.deploy.recorded import load_state
+        from dnsteer.deploy.wanted import Wanted
+
+        return Wanted(load_state(state), overlay)
+
+    def is_intact(self, bridge: str, marker: int) -> bool:
+        """Whether it is known, without looking, that the bridge has the tables of *marker* (`slots.maintenance.marker`)."""
+        return False
+
+    def moved(self, bridge: str, state: AppliedState, overlay: Overlay) -> None:
+        """Called when the tables of the bridge were changed to another overlay of the state that is applied."""
 
 
 class Agreement:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
+from dnsteer.deploy.overlay_flows import overlay_flows
 from dnsteer.deploy.recorded import is_applied, spec_of
 from dnsteer.plan.bridge import WantedBridge, wanted_bridge
 from dnsteer.plan.build import build_plan
@@ -71,6 +72,26 @@ class Wanted:
     def smallest_fragment(self) -> int | None:
         """The smallest fragment, in bytes, that the connection tracker must accept; None if it does not matter."""
         return required_size(self.plan, self.bridge.datapath_type)
+
+    def with_overlay(self, state: AppliedState, overlay: Overlay) -> Wanted:
+        """Return the same with another overlay, given the *state* of the spec; only what depends on it is computed again.
+
+        The plan stays that of this one, but for a spec with an extension, whose program has slots too.
+        """
+        new = Wanted(self.loaded, overlay, self.applied)
+        if state.extended:
+            return new
+        pools = [m for m in state.members if self.overlay.of(m.pool) != overlay.of(m.pool)]
+        was, groups_before = overlay_flows(state, self.overlay, pools)
+        becomes, groups = overlay_flows(state, overlay, pools)
+        gone = {group.number for group in groups_before}
+        lines = {line: None for line in self.lines if line not in was}
+        new.__dict__.update(
+            plan=self.plan,
+            lines=lines | becomes,
+            groups=(*(group for group in self.groups if group.number not in gone), *groups),
+        )
+        return new
 
     def control_socket(self, given: str | None) -> str:
         """Return the extension's socket: *given*, else of the spec, else of the applied spec; empty for none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -12,12 +12,14 @@ from typing import Any
 from dnsteer.spec import derived
 from dnsteer.spec.document import Document
 from dnsteer.spec.errors import Finding
-from dnsteer.spec.model.spec import Pool, Selection, Spec
+from dnsteer.spec.model.part import Part
+from dnsteer.spec.model.spec import Selection, Spec
 
 _ABOUT: dict[str, Any] = {"lint": True, "switch": {"hardware", "link_gbps", "bringup"}}
 """Keys that change no flow."""
 _AGENT = ("health", "panic", "slow_start", "hold_max")
 """Keys of a pool for the agent; where they are left out, the digest is what it was before there were any."""
+_AGENT_OF_SWITCH = ("probe", "repair")
 _EARLIER_SLOTS = 1024
 
 
@@ -44,9 +46,9 @@ class Loaded:
         return digest(self.spec, self.kept)
 
 
-def _defaults_of(pool: Pool) -> set[str]:
-    """The agent's keys that have their defaults."""
-    return {key for key in _AGENT if getattr(pool, key) == Pool.model_fields[key].default}
+def _defaults_of(part: Part, keys: Iterable[str]) -> set[str]:
+    """Those of *keys* that have their defaults."""
+    return {key for key in keys if getattr(part, key) == type(part).model_fields[key].default}
 
 
 def with_slots(spec: Spec, slots: Mapping[str, int | None]) -> Spec:
@@ -72,7 +74,7 @@ def digest(spec: Spec, kept: Mapping[str, int] = MappingProxyType({})) -> str:
     about = _ABOUT
     if spec.switch.vlans == "untagged":  # so the digest is what it was before the key was there
         about = {**_ABOUT, "switch": {*_ABOUT["switch"], "vlans"}}
-    if spec.switch.probe is None:  # likewise
-        about = {**about, "switch": {*about["switch"], "probe"}}
-    about = {**about, "pools": {name: _defaults_of(pool) for name, pool in spec.pools.items()}}
+    # Likewise for the agent's keys.
+    about = {**about, "switch": {*about["switch"], *_defaults_of(spec.switch, _AGENT_OF_SWITCH)}}
+    about = {**about, "pools": {name: _defaults_of(pool, _AGENT) for name, pool in spec.pools.items()}}
     return hashlib.sha256(with_slots(spec, numbers).model_dump_json(exclude=about).encode()).hexdigest()

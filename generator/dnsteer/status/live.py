@@ -9,7 +9,6 @@ from dnsteer.deploy.settle import as_settled
 from dnsteer.deploy.target_switch import WAITS, TargetSwitch
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.loaded import Loaded
-from dnsteer.switch.session import Session
 from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
@@ -33,7 +32,7 @@ def read_live(switch: TargetSwitch, bridge: str | None) -> Live:
     reached. Changes nothing.
     """
     warnings = []
-    with Session(switch.remote, switch.timeout) as session:
+    with switch.session() as session:
         record = as_settled(switch, session.record_of(bridge))
         if not record.number:
             raise SwitchError(f"{record.bridge}: no state is recorded; apply the spec with this version of dnsteer")

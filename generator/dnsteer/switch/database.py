@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -32,9 +32,16 @@ _COLUMNS = {
     "Flow_Table": ["name"],
     **REFERRED,
 }
+OnChange = Callable[[str, frozenset[str]], None]
+"""Takes the table of a row that has changed, and its columns that did; none for a row that is new or gone."""
 _NO_MAC = "00:00:00:00:00:00"
 _CLOSE = 0.5
 _LOOK = 0.005
+
+
+def _ignore(_table: str, _columns: frozenset[str]) -> None:
+    """Nothing is to be done about changes."""
+
 
 # ovsdbapp logs what it raises as well; without a handler Python would print that on standard error.
 logging.getLogger("ovsdbapp").addHandler(logging.NullHandler())
@@ -133,6 +140,15 @@ class _Api(impl_idl.OvsdbIdl):  # type: ignore[misc]
 class _Idl(connection.OvsdbIdl):  # type: ignore[misc]
     """The ovs library's replica of the database, with an orderly end of its connection."""
 
+    def __init__(self, remote: str, helper: Any, on_change: OnChange) -> None:
+        super().__init__(remote, helper)
+        self._on_change = on_change
+
+    def notify(self, event: Any, row: Any, updates: Any = None) -> None:
+        """Called by the library when a row has changed; *updates* has the old values of the columns that did."""
+        super().notify(event, row, updates)
+        self._on_change(row._table.name, frozenset(updates._data if updates is not None else ()))
+
     def close(self) -> None:
         """End the connection."""
         rpc = self._session.rpc
@@ -145,9 +161,10 @@ class Database:
     """A connection to one ovsdb-server, to be closed or used as a context manager.
 
     Whatever waits for the server or the switch does so for at most *timeout* seconds and then raises UnavailableError.
+    *on_change* is called by another thread for each row that changes; statistics and the like are not read.
     """
 
-    def __init__(self, remote: str, timeout: float = 10) -> None:
+    def __init__(self, remote: str, timeout: float = 10, on_change: OnChange = _ignore) -> None:
         try:
             self.remote = parse_remote(remote)
         except ValueError as err:
@@ -163,7 +180,7 @@ class Database:
             known = helper.schema_json["tables"][table]["columns"]
             wanted = dict.fromkeys([*columns, *own.get(table, [])])
             helper.register_columns(table, [column for column in wanted if column in known])
-        idl = _Idl(self.remote, helper)
+        idl = _Idl(self.remote, helper, on_change)
         self._connection = connection.Connection(idl=idl, timeout=timeout)
         try:
             self.api: Any = _Api(self._connection)

@@ -130,11 +130,15 @@ class OpenFlow:
         self, *args: str, names: bool = False, stdin: str | None = None, timeout: float | None = None
     ) -> Running:
         show = "--names" if names else "--no-names"
-        secure = self._secure().arguments() if self.target.startswith("ssl:") else []
         return Running(
-            ["ovs-ofctl", "-O", PROTOCOL, show, "--no-stats", *secure, args[0], self.target, *args[1:]],
+            ["ovs-ofctl", *self.arguments(*args, options=(show, "--no-stats"))],
             env=self._env, stdin=stdin, timeout=timeout or self._timeout,
         )  # fmt: skip
+
+    def arguments(self, command: str, *args: str, options: Sequence[str] = ()) -> list[str]:
+        """The arguments with which ovs-ofctl runs a command on the bridge."""
+        secure = self._secure().arguments() if self.target.startswith("ssl:") else []
+        return ["-O", PROTOCOL, *options, *secure, command, self.target, *args]
 
     def _result(self, running: Running, command: str) -> str:
         try:

@@ -188,7 +188,7 @@ class Session:
 
         It is a lock of the server's, so that it holds between machines, and goes when its holder is killed.
         """
-        name = f"dnsteer_{bridge.encode().hex()}"  # only letters, digits and _ are allowed
+        name = _lock_name("", bridge)
         deadline = time.monotonic() + self.timeout
         # Not waiting in the server's queue, which would tell by a message of its own: asking again is simpler.
         while not self._rpc.call("lock", [name], self.timeout)["locked"]:
@@ -197,6 +197,14 @@ class Session:
                 raise BusyError(f"another dnsteer is changing bridge {bridge}; try again when it has finished")
             time.sleep(_LOOK)
         self._lock = name
+
+    def claim(self, bridge: str) -> bool:
+        """Take the lock that the agent of a bridge has, until this connection ends, if it is free. Return whether it was."""
+        name = _lock_name("agent_", bridge)
+        if self._rpc.call("lock", [name], self.timeout)["locked"]:
+            return True
+        self._rpc.call("unlock", [name], self.timeout)
+        return False
 
     def unlock(self) -> None:
         """Release the lock."""
@@ -294,6 +302,10 @@ class Session:
                 why = ": ".join(str(result[k]) for k in ("error", "details", "io-error") if result.get(k))
                 raise UnwrittenError(f"OVSDB at {self.remote} refused a change: {why}")
         return list(results[len(guard) : len(guard) + len(operations)])
+
+
+def _lock_name(kind: str, bridge: str) -> str:
+    return f"dnsteer_{kind}{bridge.encode().hex()}"  # only letters, digits and _ are allowed
 
 
 def _place(number: int) -> int:

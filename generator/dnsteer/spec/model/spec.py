@@ -203,6 +203,11 @@ class Switch(Part):
         default=None,
         description="The port of `dnsteer agent` for probes that take the path of clients (`via: datapath`).",
     )
+    repair: Literal["on", "report"] = Field(
+        default="on",
+        description="What `dnsteer agent` does when flows, groups, ports or settings are not as applied. `on`: puts them "
+        "right. `report`: only says so.",
+    )
     bringup: BringUp | None = Field(default=None, description="The machine, for `dnsteer bringup`.")
 
 

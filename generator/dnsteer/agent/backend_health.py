@@ -11,7 +11,7 @@ from dnsteer.slots.maintenance import Overlay
 Key = tuple[str, str, int, str]
 
 
-class Memory:
+class Health:
     """States of the checks, by target. A backend is unhealthy while one of its checks is."""
 
     def __init__(self) -> None:

@@ -1,0 +1,91 @@
+"""The switch as the agent has it: its OVSDB replicated, the flows that it should have, and whether it is known to have them.
+
+The verbs that the agent runs for people use the same, so they read neither spec nor tables again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.deploy.wanted import Wanted
+from dnsteer.slots.maintenance import Overlay, marker
+from dnsteer.switch.database import Database
+from dnsteer.switch.state import AppliedState
+from dnsteer.switch.tools import UnavailableError
+
+_OF_THE_RECORD = {
+    "Bridge": frozenset({"external_ids"}),
+    "Open_vSwitch": frozenset({"cur_cfg", "next_cfg"}),
+}
+"""Columns that dnsteer itself writes with each change."""
+
+
+class Memory:
+    """What is known of a switch and its bridge. *on_change* is called, by any thread, whenever it may have changed."""
+
+    def __init__(self) -> None:
+        self.on_change: Callable[[], None] = lambda: None
+        self.events = 0
+        """Times that OpenFlow or OVSDB has said that something changed, or went away."""
+        self.seen: tuple[str, int, int] | None = None
+        """Bridge, marker and number of events, of the last look at all tables that found them right."""
+        self.wanted: Wanted | None = None
+        """What was wanted last."""
+        self.database: Database | None = None
+        self.lock = threading.Lock()
+
+    def notice(self, table: str = "", columns: frozenset[str] = frozenset()) -> None:
+        """Take notice of a change: of a row of OVSDB, or of the bridge's OpenFlow."""
+        if not columns or columns - _OF_THE_RECORD.get(table, frozenset()):
+            self.events += 1
+        self.on_change()
+
+    def close(self) -> None:
+        """End the connections."""
+        with self.lock:
+            database, self.database = self.database, None
+        if database is not None:
+            database.close()
+
+
+@dataclass(frozen=True)
+class HeldSwitch(TargetSwitch):
+    """A switch with a memory."""
+
+    memory: Memory = field(default_factory=Memory, compare=False)
+
+    @contextmanager
+    def database(self) -> Iterator[Database]:
+        """The replica of the switch's OVSDB. It is made anew after a failure."""
+        memory = self.memory
+        with memory.lock:
+            if memory.database is None:
+                memory.database = Database(self.remote, self.timeout, memory.notice)
+            database = memory.database
+        try:
+            yield database
+        except UnavailableError:
+            memory.close()
+            raise
+
+    def wanted(self, state: AppliedState, overlay: Overlay) -> Wanted:
+        """Return what a recorded state and an overlay mean, from what is known as far as possible. Raises SwitchError."""
+        known = self.memory.wanted
+        if known is None or known.applied != state:
+            wanted = replace(super().wanted(state, overlay), applied=state)
+        else:
+            wanted = known if known.overlay == overlay else known.with_overlay(state, overlay)
+        self.memory.wanted = wanted
+        return wanted
+
+    def is_intact(self, bridge: str, marker: int) -> bool:
+        """Whether the tables were right when last looked at, and no event came since."""
+        return self.memory.seen == (bridge, marker, self.memory.events)
+
+    def moved(self, bridge: str, state: AppliedState, overlay: Overlay) -> None:
+        """Know the tables as changed. The events of the change itself lead to another look."""
+        self.memory.seen = bridge, marker(state.digest, overlay), self.memory.events

@@ -1,0 +1,107 @@
+"""Look at the whole switch, and put right what is not as recorded: flows, groups, ports and settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dnsteer import __version__
+from dnsteer.agent.held_switch import HeldSwitch
+from dnsteer.deploy.apply import apply_change
+from dnsteer.deploy.diff import SwitchDiff, diff_switch
+from dnsteer.deploy.journal import JournalEntry
+from dnsteer.deploy.restore import restore
+from dnsteer.deploy.settle import settle
+from dnsteer.deploy.target_switch import Progress
+from dnsteer.deploy.wanted import Wanted
+from dnsteer.render.flows import Flow, Group
+from dnsteer.render.templates import about
+from dnsteer.slots.maintenance import marker
+from dnsteer.tables.slot import GroupRow
+
+_PATIENCE = 1.0
+"""Seconds to wait for another dnsteer that is changing the bridge: its change is no reason to stop probes."""
+_NAMED = 5
+"""Differences that are named one by one."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a look found: what differs in words, what is only warned of, and the flows of others.
+
+    *flows* is how many flows and groups differ, *settings* how many other things. *strange*: another version of dnsteer made
+    the tables, so that they were not compared.
+    """
+
+    words: tuple[str, ...] = ()
+    flows: int = 0
+    settings: int = 0
+    warnings: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+    strange: str = ""
+
+
+def look(switch: HeldSwitch, bridge: str, *, repair: bool, progress: Progress) -> Look:
+    """Compare the switch with the record, and with *repair* put right what differs.
+
+    Raises SwitchError; BusyError when another dnsteer is changing the bridge.
+    """
+    memory = switch.memory
+    events = memory.events
+    with replace(switch, timeout=min(switch.timeout, _PATIENCE)).session() as session:
+        session.lock(bridge)
+        session.timeout = switch.timeout
+        record = settle(switch, session, session.record_of(bridge), progress)
+        if not record.number:
+            return Look()
+        state = session.state(record, record.number)
+        client = switch.client(bridge)
+        if state.version != __version__ and client.marker() is not None:
+            return Look(strange=state.version)
+        wanted = switch.wanted(state, record.overlay)
+        with switch.database() as database:
+            found = diff_switch(wanted, database, client, switch.extension, adopt=True, reclaim=True, needed=False)
+            if found.changed and repair:
+                entry = JournalEntry(bridge, state, record.overlay)
+                apply_change(wanted, found, entry, session, database, client, grace=0, needed=False)
+    if record.waits and repair:
+        restore(switch, bridge, progress=progress)
+    if not found.changed:
+        memory.seen = bridge, marker(state.digest, record.overlay), events
+    return Look(
+        tuple(_words(found, wanted, repair)),
+        flows=len(found.todo),
+        settings=len(found.settings) + found.loads,
+        warnings=tuple(found.warnings),
+        foreign=tuple(f"{found.tables.line(flow)}" for flow in found.tables.other.values()),
+    )
+
+
+def _words(found: SwitchDiff, wanted: Wanted, repair: bool) -> list[str]:
+    """Return the differences in words; with *repair* of settings what was done about them."""
+
+    def shown(flow: Flow) -> str:
+        subject = wanted.plan.subject(flow.cookie)
+        return f"{flow.line()}  # {about(subject, wanted.loaded.file)}" if subject is not None else flow.line()
+
+    def named(group: Group) -> str:
+        pool = next((row.subject for row in wanted.plan.rows.of(GroupRow) if row.group == group.number), None)
+        return f"{group.number}{f' ({about(pool, wanted.loaded.file)})' if pool is not None else ''}"
+
+    todo = found.todo
+    words = [f"{d.by}: {d.todo}" if repair else f"{d.about} {d.detail}" for d in found.differ]
+    if found.fragment is not None and found.fragment.differs:
+        words.append(found.fragment.todo)
+    if found.loads:
+        words.append("the extension has another program than the recorded one")
+    if len(todo.add) == len(wanted.lines):
+        return [*words, f"the switch has lost its tables ({len(todo.add)} flows)"]
+    one_by_one = [
+        *(f"missing flow: {shown(flow)}" for flow in todo.add),
+        *(f"changed flow: {shown(flow)}" for flow in todo.replace),
+        *(f"flow with dnsteer's cookie that is not planned: {flow.line()}" for flow in todo.remove),
+        *(f"missing group: {named(group)}" for group in todo.add_groups),
+        *(f"changed group: {named(group)}" for group in todo.replace_groups),
+        *(f"group in dnsteer's range that is not planned: {group.number}" for group in todo.remove_groups),
+    ]
+    more = len(one_by_one) - _NAMED
+    return [*words, *one_by_one[:_NAMED], *([f"and {more} more flows and groups"] if more > 0 else [])]

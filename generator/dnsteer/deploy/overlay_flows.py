@@ -1,0 +1,35 @@
+"""The part of the tables that depends on the overlay: slots of pools, and the number that identifies the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dnsteer.plan.plan import Plan
+from dnsteer.render.flows import Group, flow_lines, groups_of, render_table
+from dnsteer.slots.maintenance import Overlay, marker
+from dnsteer.slots.membership import Membership
+from dnsteer.slots.owners import owners_of
+from dnsteer.switch.state import AppliedState
+from dnsteer.tables.cookies import Category, cookie
+from dnsteer.tables.order import PIPELINE
+from dnsteer.tables.slot import SlotTable, group_row
+from dnsteer.tables.subject import Subject
+
+
+def overlay_flows(
+    state: AppliedState, overlay: Overlay, pools: Iterable[Membership]
+) -> tuple[dict[str, None], list[Group]]:
+    """Return the flows, as the switch prints them, and the groups of *pools*, and the flow with the tables' number."""
+    pipeline = Subject(cookie(Category.PIPELINE, 0), "pipeline", (), 0)
+    plan = Plan("", "", "", pipeline, state.digest, marker(state.digest, overlay))
+    for members in pools:
+        owners = owners_of(members, overlay.of(members.pool))
+        if members.selection != "dp-hash":
+            plan.rows.add([SlotTable(members, owners)])
+        elif owners:
+            plan.rows.add([group_row(members, owners)])
+    pool = f"{PIPELINE.registers['pool'].field}="
+    slots = flow_lines(render_table(plan, PIPELINE.tables["slot"], notes=False))
+    own = [line for line in slots if pool in line]
+    number = flow_lines(render_table(plan, PIPELINE.tables["state"]))
+    return dict.fromkeys([*own, *number]), list(groups_of(plan))

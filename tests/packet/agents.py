@@ -1,0 +1,67 @@
+"""A running agent for tests on a private switch, and what it said."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.packet.switches import Switch
+
+PATIENCE = 15.0
+"""Seconds until something that takes a tenth of one must have happened."""
+
+
+class Agent:
+    """An agent in a process of its own, which may be killed."""
+
+    def __init__(self, switch: Switch, log: Path) -> None:
+        self.log = log
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p or "." for p in sys.path)}
+        with log.open("w") as file:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "dnsteer", "agent", "--db", switch.database],
+                stderr=file, stdout=file, env=environment,
+            )  # fmt: skip
+
+    def said(self) -> str:
+        """All that it said."""
+        return self.log.read_text()
+
+    def waits_for(self, text: str) -> None:
+        """Wait until it said *text*."""
+        wait(lambda: text in self.said(), lambda: f"the agent did not say {text!r}: {self.said()}")
+
+    def end(self, by: signal.Signals = signal.SIGTERM) -> int:
+        """End it; its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(by)
+        return self.process.wait(20)
+
+
+@contextmanager
+def agent(
+    switch: Switch, folder: Path, ready: str = "pools with health checks", name: str = "agent"
+) -> Iterator[Agent]:
+    """A running agent, which must end in order."""
+    running = Agent(switch, folder / f"{name}.log")
+    try:
+        running.waits_for(ready)
+        yield running
+        assert running.end() == 0, running.said()
+        assert "Traceback" not in running.said()
+    finally:
+        running.end(signal.SIGKILL)
+
+
+def wait(until: Callable[[], object], why: Callable[[], str]) -> None:
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + PATIENCE
+    while not until():
+        assert time.monotonic() < deadline, why()
+        time.sleep(0.05)

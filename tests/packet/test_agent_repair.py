@@ -1,0 +1,138 @@
+"""The agent and a switch that is not as applied: what it puts right, what it only reports, and what it leaves alone."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.packet.agents import Agent, agent, wait
+from tests.packet.command import fresh, on, spec_file
+from tests.packet.switches import BRIDGE, LARGE, Switch
+
+EXPECTED = ["connection dropped", "could not open network device", "Broken pipe"]
+
+
+def _hashed(switch: Switch) -> str:
+    """The group of the pool `hashed`, as group_id=N."""
+    return next(group for group in switch.groups() if "dp_hash" in group).split(",")[0].strip()
+
+
+TAMPER: dict[str, tuple[Callable[[Switch], object], str]] = {
+    "a flow is deleted": (lambda s: s.ofctl("del-flows", "table=5,arp,arp_tpa=10.53.0.1"), "missing flow:"),
+    "a flow is replaced": (
+        lambda s: s.ofctl("add-flow", "table=60,priority=0,actions=NORMAL"), "changed flow: ",
+    ),
+    "actions are changed": (lambda s: s.ofctl("mod-flows", "table=20,udp actions=drop"), "changed flow:"),
+    "a flow is added with our cookie": (
+        lambda s: s.ofctl("add-flow", "cookie=0xd453020000000001,table=0,priority=9,udp,actions=drop"), "is not planned",
+    ),
+    "all flows are deleted": (lambda s: s.ofctl("del-flows"), "the switch has lost its tables"),
+    "a group is deleted": (lambda s: s.ofctl("del-groups"), "missing group:"),
+    "a group is changed": (
+        lambda s: s.ofctl("mod-group", f"{_hashed(s)},type=select,bucket=drop"),
+        "changed group:",
+    ),
+    "a port forwards nothing": (lambda s: s.ofctl("mod-port", "p0", "no-forward"), "port p0: no-forward true -> false"),
+    "fragments are dropped": (lambda s: s.ofctl("set-frags", "drop"), "set-frags drop -> normal"),
+    "the fail mode is changed": (lambda s: s.vsctl("set-fail-mode", BRIDGE, "standalone"), "fail_mode standalone -> secure"),
+    "a port is removed": (lambda s: s.vsctl("del-port", BRIDGE, "p0"), "add port p0"),
+    "spanning tree is on": (lambda s: s.vsctl("set", "Bridge", BRIDGE, "stp_enable=true"), "stp_enable true -> false"),
+    "ovs-vswitchd is killed": (lambda s: (s.kill_switch(), s.start_switch()), "the switch has lost its tables"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return spec_file(tmp_path_factory.mktemp("spec"), LARGE)
+
+
+@pytest.fixture(scope="module")
+def watched(shared: Switch, spec: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    """An agent beside the module's switch, with the spec LARGE applied."""
+    fresh(shared)
+    assert on(shared)("apply", spec, "--yes").code == 0
+    with agent(shared, tmp_path_factory.mktemp("agent")) as running:
+        yield running
+
+
+@pytest.mark.parametrize("what", TAMPER)
+def test_it_puts_right(shared: Switch, watched: Agent, spec: Path, what: str) -> None:
+    before, length = shared.tables(), len(watched.said())
+    tamper, words = TAMPER[what]
+    tamper(shared)
+    wait(lambda: "repaired: " in watched.said()[length:], lambda: f"not repaired: {watched.said()}")
+    wait(lambda: on(shared)("verify", spec).code == 0, lambda: on(shared)("verify", spec).out)
+    assert words in watched.said()[length:]
+    assert shared.tables() == before
+
+
+def test_a_flow_of_others_is_left_and_named(shared: Switch, watched: Agent) -> None:
+    line = "table=0,priority=7,udp actions=drop"
+    shared.ofctl("add-flow", "cookie=0x77," + line)
+    watched.waits_for(
+        "a flow that is not dnsteer's is left as it is: cookie=0x77, table=0, priority=7,udp actions=drop"
+    )
+    assert any("cookie=0x77" in flow for flow in shared.flows())
+    shared.ofctl("del-flows", "cookie=0x77/-1")
+
+
+def test_a_setting_of_others_is_named(shared: Switch, watched: Agent) -> None:
+    shared.vsctl("set", "Interface", "vf0", "ingress_policing_rate=1")
+    watched.waits_for("warning: port vf0: ingress_policing_rate is 1")
+    assert shared.column("Interface", "vf0", "ingress_policing_rate") == "1"
+    shared.vsctl("set", "Interface", "vf0", "ingress_policing_rate=0")
+
+
+def test_a_flow_of_others_in_the_place_of_ours_is_left_and_named(shared: Switch, watched: Agent, spec: Path) -> None:
+    shared.ofctl("add-flow", "cookie=0x77,table=60,priority=0,actions=NORMAL")
+    watched.waits_for("have the table, priority and match of its own flows: cookie=0x77, table=60")
+    assert any("cookie=0x77" in flow for flow in shared.flows())
+    shared.ofctl("del-flows", "cookie=0x77/-1")
+    wait(lambda: on(shared)("verify", spec).code == 0, lambda: watched.said())
+
+
+def test_people_s_verbs_are_no_damage(shared: Switch, watched: Agent, spec: Path) -> None:
+    length = len(watched.said())
+    for verb, change in (("drain", "direct/a"), ("undrain", "direct/a"), ("down", "hashed/b"), ("up", "hashed/b")):
+        assert on(shared)(verb, change, "--yes").code == 0
+    fewer = spec.with_name("fewer.yaml")
+    fewer.write_text(LARGE.replace("198.51.100.54, ", ""))
+    assert on(shared)("apply", fewer, "--yes", "--grace", "0").code == 0
+    assert on(shared)("rollback", "--yes", "--grace", "0").code == 0
+    watched.waits_for("state 3, ")
+    wait(lambda: on(shared)("verify", spec).code == 0, lambda: watched.said())
+    assert "repaired" not in watched.said()[length:]
+
+
+def test_report_only_says_it(switch: Switch, tmp_path: Path) -> None:
+    spec = spec_file(tmp_path, LARGE.replace("switch:\n", "switch:\n  repair: report\n"))
+    assert on(switch)("apply", spec).code == 0
+    with agent(switch, tmp_path) as running:
+        switch.ofctl("del-flows", "table=5,arp,arp_tpa=10.53.0.1")
+        running.waits_for("not as applied: missing flow:")
+        switch.ofctl("mod-port", "p0", "no-forward")
+        running.waits_for("not as applied: port p0 no-forward is true")
+        assert "repaired" not in running.said()
+    assert on(switch)("verify", spec).code == 2
+
+
+def test_two_agents_one_acts(switch: Switch, tmp_path: Path) -> None:
+    spec = spec_file(tmp_path, LARGE)
+    assert on(switch)("apply", spec).code == 0
+    switch.expected += ["Connection reset by peer", "connection dropped"]  # by the one that is killed
+    first = Agent(switch, tmp_path / "first.log")
+    try:
+        first.waits_for("pools with health checks")
+        with agent(switch, tmp_path, "standing by", "second") as second:
+            switch.ofctl("del-flows", "table=5,arp,arp_tpa=10.53.0.1")
+            first.waits_for("repaired: missing flow:")
+            first.end(signal.SIGKILL)
+            second.waits_for(f"this agent now works on bridge {BRIDGE}")
+            assert "repaired" not in second.said()
+            switch.ofctl("del-flows", "table=5,arp,arp_tpa=10.53.0.1")
+            second.waits_for("repaired: missing flow:")
+    finally:
+        first.end(signal.SIGKILL)
