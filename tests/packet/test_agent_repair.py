@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.packet.agents import Agent, agent, wait
-from tests.packet.command import fresh, on, spec_file
+from tests.packet.command import SLOW, fresh, on, spec_file
 from tests.packet.switches import BRIDGE, LARGE, Switch
 
+ENDED = ["Connection reset by peer", "connection dropped", *SLOW]
+"""What the switch says of a monitor that ends with its agent."""
 EXPECTED = ["connection dropped", "could not open network device", "Broken pipe"]
 
 
@@ -108,6 +110,7 @@ def test_people_s_verbs_are_no_damage(shared: Switch, watched: Agent, spec: Path
 
 
 def test_report_only_says_it(switch: Switch, tmp_path: Path) -> None:
+    switch.expected += ENDED
     spec = spec_file(tmp_path, LARGE.replace("switch:\n", "switch:\n  repair: report\n"))
     assert on(switch)("apply", spec).code == 0
     with agent(switch, tmp_path) as running:
@@ -122,7 +125,7 @@ def test_report_only_says_it(switch: Switch, tmp_path: Path) -> None:
 def test_two_agents_one_acts(switch: Switch, tmp_path: Path) -> None:
     spec = spec_file(tmp_path, LARGE)
     assert on(switch)("apply", spec).code == 0
-    switch.expected += ["Connection reset by peer", "connection dropped"]  # by the one that is killed
+    switch.expected += ENDED
     first = Agent(switch, tmp_path / "first.log")
     try:
         first.waits_for("pools with health checks")

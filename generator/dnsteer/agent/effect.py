@@ -8,7 +8,8 @@ from datetime import datetime
 
 from dnsteer.agent.decide import Decision, PoolRules, decide
 from dnsteer.deploy.backends import Change, Edit, change_overlay
-from dnsteer.deploy.target_switch import TargetSwitch, operator_name
+from dnsteer.deploy.caller import operator_name
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.switch.state import AppliedState
 

@@ -14,7 +14,8 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.wanted import Wanted
 from dnsteer.slots.maintenance import Overlay, marker
 from dnsteer.switch.database import Database
-from dnsteer.switch.state import AppliedState
+from dnsteer.switch.session import Session
+from dnsteer.switch.state import AppliedState, BridgeRecord
 from dnsteer.switch.tools import UnavailableError
 
 _OF_THE_RECORD = {
@@ -36,6 +37,8 @@ class Memory:
         self.wanted: Wanted | None = None
         """What was wanted last."""
         self.database: Database | None = None
+        self.state: tuple[str, AppliedState] | None = None
+        """The state that was read last, with the UUID of its row, which is written once."""
         self.lock = threading.Lock()
 
     def notice(self, table: str = "", columns: frozenset[str] = frozenset()) -> None:
@@ -57,6 +60,10 @@ class HeldSwitch(TargetSwitch):
     """A switch with a memory."""
 
     memory: Memory = field(default_factory=Memory, compare=False)
+
+    def session(self) -> Session:
+        """A connection to the record, to be closed. States that were read are known."""
+        return _RememberingSession(self)
 
     @contextmanager
     def database(self) -> Iterator[Database]:
@@ -89,3 +96,17 @@ class HeldSwitch(TargetSwitch):
     def moved(self, bridge: str, state: AppliedState, overlay: Overlay) -> None:
         """Know the tables as changed. The events of the change itself lead to another look."""
         self.memory.seen = bridge, marker(state.digest, overlay), self.memory.events
+
+
+class _RememberingSession(Session):
+    def __init__(self, switch: HeldSwitch) -> None:
+        super().__init__(switch.remote, switch.timeout)
+        self._memory = switch.memory
+
+    def state(self, record: BridgeRecord, number: int) -> AppliedState:
+        """One recorded state, read only where another one was read before. Raises as the original."""
+        row = self.row_of(record, number)
+        known = self._memory.state
+        if known is None or known[0] != row:
+            known = self._memory.state = row, super().state(record, number)
+        return known[1]

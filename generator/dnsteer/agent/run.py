@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 from dnsteer.agent import network, systemd
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.claim import Claim
+from dnsteer.agent.control import Channel, Control, Request
 from dnsteer.agent.effect import Effect, carry_out
 from dnsteer.agent.health import Result
 from dnsteer.agent.held_switch import HeldSwitch, Memory
@@ -42,6 +43,8 @@ _NAMED = 3
 """Flows of others that are named one by one."""
 
 Say = Callable[[str], None]
+CarryOut = Callable[[TargetSwitch, Request, Channel], int]
+"""Carries out a verb of somebody else on the agent's switch, and returns its exit code."""
 T = TypeVar("T")
 
 
@@ -53,10 +56,12 @@ class Work(Protocol):
 
 
 class Agent:
-    """The agent of one bridge. *say* gets a line about whatever it does."""
+    """The agent of one bridge. *say* gets a line about whatever it does; *carry_out* does verbs for others."""
 
-    def __init__(self, switch: TargetSwitch, bridge: str | None, say: Say) -> None:
+    def __init__(self, switch: TargetSwitch, bridge: str | None, say: Say, carry_out: CarryOut) -> None:
         self._say = say
+        self._carry_out_verb = carry_out
+        self._control: Control | None = None
         self._memory = Memory()
         self._switch = HeldSwitch(switch.remote, switch.openflow, switch.timeout, switch.extension, self._memory)
         self._claim = Claim(self._switch, bridge)
@@ -71,6 +76,8 @@ class Agent:
         """Pools with a backend that is coming back."""
         self._timed = False
         """Whether maintenance ends or advances now."""
+        self._stepped = 0.0
+        """When maintenance was advanced last."""
         self._panics: set[str] = set()
         self._known: set[str] = set()
         """Warnings and flows of others that were named."""
@@ -90,6 +97,7 @@ class Agent:
                         acts = await self._follow(work, loop)
                         if acts and watcher is None and self._world is not None:
                             watcher = loop.create_task(watch(self._switch, self._world.bridge))
+                            await self._listen(self._world.bridge)
                         if acts:
                             await self._act(work, loop)
                         self._works("the switch")
@@ -105,15 +113,30 @@ class Agent:
                         await watcher
                 for probe in self._probes:
                     probe.stop()
+                if self._control is not None:
+                    await self._control.stop()
                 self._claim.close()
                 self._memory.close()
+
+    async def _listen(self, bridge: str) -> None:
+        control = Control(self._switch.remote, bridge, partial(self._carry_out_verb, self._switch), self._say)
+        try:
+            path = await control.start()
+        except OSError as err:
+            self._say(f"no control socket, so verbs work by themselves: {err.filename}: {err.strerror}")
+            return
+        self._control = control
+        self._say(f"control socket {path}" if path is not None else "no control socket: the database is a remote one")
 
     async def _rest(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wait for something to do, at most until the next tick."""
         until_look = max(self._looks.due_in(self._memory.events, loop.time()), 0)
-        try:
-            await asyncio.wait_for(self._wake.wait(), min(TICK, until_look) if self._world is not None else TICK)
-        except (TimeoutError, asyncio.TimeoutError):
+        woken = loop.create_task(self._wake.wait())
+        try:  # not wait_for, which may lose a cancellation
+            done, _ = await asyncio.wait([woken], timeout=min(TICK, until_look) if self._world is not None else TICK)
+        finally:
+            woken.cancel()
+        if not done:
             self._due |= self._under_way
         self._wake.clear()
 
@@ -129,6 +152,7 @@ class Agent:
         if self._world is None or self._world.number != record.number:
             self._adopt(await work(partial(self._read_world, record)), record.overlay, loop)
         self._timed = any(entry.expired(now()) or entry.advanced(now()) != entry for entry in record.overlay)
+        self._timed = self._timed and loop.time() >= self._stepped + TICK
         return True
 
     def _read_world(self, record: BridgeRecord) -> World:
@@ -144,7 +168,7 @@ class Agent:
         if self._due:
             await self._carry_out(work, world)
         if self._timed:
-            self._timed = False
+            self._timed, self._stepped = False, loop.time()
             self._report_change(await work(partial(change_overlay, self._switch, world.bridge, advance)))
         if self._looks.due_in(self._memory.events, loop.time()) <= 0:
             await self._look(work, world, loop)
@@ -240,7 +264,7 @@ class Agent:
             self._report_change(effect.change)
 
     def _report_change(self, change: Change) -> None:
-        if change.changed:
+        if change.moves or change.repaired or len(change.before.entries) != len(change.after.entries):
             for line in change.words():
                 self._say(line)
 

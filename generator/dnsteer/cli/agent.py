@@ -23,6 +23,7 @@ def agent(switch: TargetSwitch, bridge: Bridge = None) -> None:
     """Probe the backends of the applied spec, and take those that fail out of service, until stopped."""
     try:
         from dnsteer.agent.run import Agent
+        from dnsteer.cli.agent_verbs import carry_out
     except ModuleNotFoundError as err:
         if err.name != "dns":
             raise
@@ -35,7 +36,7 @@ def agent(switch: TargetSwitch, bridge: Bridge = None) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, task.cancel)
         try:
-            await Agent(switch, bridge, _say).run()
+            await Agent(switch, bridge, _say, carry_out).run()
         except asyncio.CancelledError:
             _say("ends; the switch stays as it is")
 

@@ -31,9 +31,9 @@ _BACK = {"drain": "undrain", "down": "up"}
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
     for verb in (drain, undrain, down, up, reconcile):
-        app.command(verb.__name__)(on_switch(verb))
+        app.command(verb.__name__)(on_switch(verb, through=True))
     # The deprecated name of `reconcile`, which units of earlier releases call every 10 s: it warns of nothing.
-    app.command("due", hidden=True)(on_switch(reconcile))
+    app.command("due", hidden=True)(on_switch(reconcile, through=True))
 
 
 def drain(

@@ -51,7 +51,7 @@ Details = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
     for verb in (plan, apply, verify):
-        app.command(verb.__name__)(on_switch(verb))
+        app.command(verb.__name__)(on_switch(verb, through=verb is not verify))
 
 
 def plan(

@@ -18,8 +18,8 @@ def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
     app.command("history")(on_switch(history))
     app.command("show")(on_switch(show_state))
-    app.command("rollback")(on_switch(rollback))
-    app.command("restore")(on_switch(restore))
+    app.command("rollback")(on_switch(rollback, through=True))
+    app.command("restore")(on_switch(restore, through=True))
 
 
 def history(switch: TargetSwitch, bridge: Bridge = None, json: Json = False) -> None:

@@ -138,7 +138,12 @@ def run() -> None:
 
 
 def _run() -> int:
-    """Run the verb; its exit code. Usage errors are 64, since 2 means that the switch differs."""
+    """Run the verb of the command line; its exit code. Usage errors are 64, since 2 means that the switch differs."""
+    from dnsteer.cli.agent_client import quickly
+
+    by_agent = quickly(sys.argv[1:]) if len(sys.argv) > 1 else None
+    if by_agent is not None:
+        return by_agent
     import typer
 
     # Newer versions of typer carry click inside, older ones depend on it: this is UsageError in both.

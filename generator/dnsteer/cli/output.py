@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from enum import IntEnum
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO, cast
 
@@ -44,11 +45,24 @@ _MOVES = dict.fromkeys([7, 8, 11, 12, 13])  # bell, backspace, vertical tab, for
 _STREAMS = {"stdout": "standard output", "stderr": "standard error"}
 
 
+@dataclass(frozen=True)
+class Redirected:
+    """Where output goes instead, by the name of its stream, and the terminal that it is for: its environment variables."""
+
+    files: Mapping[str, TextIO]
+    environ: Mapping[str, str]
+    terminal: bool
+
+
+REDIRECTED: ContextVar[Redirected | None] = ContextVar("redirected", default=None)
+
+
 class Stream:
     """Standard output or standard error: lines as they stand, and tables by rich. Errors of writing name it."""
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._here: Console | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.file, name)
@@ -56,7 +70,8 @@ class Stream:
     @property
     def file(self) -> TextIO:
         """The stream."""
-        stream: TextIO = getattr(sys, self._name)
+        elsewhere = REDIRECTED.get()
+        stream: TextIO = elsewhere.files[self._name] if elsewhere is not None else getattr(sys, self._name)
         return stream
 
     def print(self, text: str, end: str = "\n") -> None:
@@ -83,14 +98,29 @@ class Stream:
         except OSError as error:
             raise OSError(error.errno, error.strerror or str(error), _STREAMS[self._name]) from error
 
-    @cached_property
+    @property
     def rich(self) -> Console:
         """For tables and the like; imported only then, since the quick verbs print lines."""
+        elsewhere = REDIRECTED.get()
+        if elsewhere is not None:
+            return self._console(elsewhere.environ, elsewhere.terminal)
+        if self._here is None:
+            self._here = self._console(os.environ)
+        return self._here
+
+    def _console(self, environ: Mapping[str, str], terminal: bool | None = None) -> Console:
         from rich import console as of_rich
 
         # No emoji: rich would draw one in 2001:db8:a:b::1.
-        console = of_rich.Console(file=cast("TextIO", self), highlight=False, soft_wrap=True, emoji=False)
-        if not console.is_terminal and "COLUMNS" not in os.environ:
+        console = of_rich.Console(
+            file=cast("TextIO", self),
+            highlight=False,
+            soft_wrap=True,
+            emoji=False,
+            force_terminal=terminal,
+            _environ=environ,
+        )
+        if not console.is_terminal and "COLUMNS" not in environ:
             console.width = 200  # in files and pipes rich would take 80, and tables lose columns
         return console
 

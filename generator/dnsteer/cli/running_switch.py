@@ -5,11 +5,15 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from dnsteer.cli.agent_client import DEFAULT_DB, StuckError, ask_agent
 from dnsteer.cli.output import err, reporting
 from dnsteer.cli.remote_options import (
     CaCert,
@@ -23,9 +27,9 @@ from dnsteer.cli.remote_options import (
 )
 from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, silent
 from dnsteer.spec.errors import escape
-from dnsteer.switch.tools import SwitchError
-
-DEFAULT_DB = "unix:/var/run/openvswitch/db.sock"
+from dnsteer.spec.source import UnreadableError, read_whole
+from dnsteer.switch.control_socket import find_socket
+from dnsteer.switch.tools import SwitchError, UnavailableError
 
 Bridge = Annotated[
     str | None, typer.Option("--bridge", metavar="NAME", help="The bridge, where several are dnsteer's.")
@@ -41,6 +45,9 @@ NeverAsks = Annotated[
     ),
 ]
 MOST_NOTE = 500
+_FILES = {"spec", "plan"}
+"""Arguments whose files an agent is given. A verb that writes a file does its work itself."""
+_MOST = 16 << 20
 
 
 def _note(text: str) -> str:
@@ -77,10 +84,17 @@ def _options(
     return TargetSwitch(db, openflow, timeout, extension or None)
 
 
-def on_switch(verb: Callable[..., None]) -> Callable[..., None]:
+HELD: ContextVar[TargetSwitch | None] = ContextVar("held", default=None)
+"""The switch of the agent that carries a verb out."""
+ASKED: ContextVar[Confirm | None] = ContextVar("asked", default=None)
+"""Asks the operator whom the agent carries a verb out for."""
+
+
+def on_switch(verb: Callable[..., None], *, through: bool = False) -> Callable[..., None]:
     """Add the connection options (--db, --openflow, ...) to *verb*, whose first parameter `switch` is a TargetSwitch.
 
-    Its errors are reported, as JSON when it has a parameter `json` that is set.
+    Its errors are reported, as JSON when it has a parameter `json` that is set. With *through* an agent of the switch, if
+    there is one, carries it out.
     """
     own = inspect.signature(verb, eval_str=True)
     options = inspect.signature(_options, eval_str=True).parameters
@@ -89,6 +103,13 @@ def on_switch(verb: Callable[..., None]) -> Callable[..., None]:
     def run(**given: Any) -> None:
         with reporting(bool(given.get("json"))):
             switch = _options(**{name: given.pop(name) for name in options})
+            held = HELD.get()
+            if held is not None and held.remote == switch.remote:
+                switch = replace(held, openflow=switch.openflow, timeout=switch.timeout, extension=switch.extension)
+            elif through and held is None:
+                code = _through_agent(switch, given)
+                if code is not None:
+                    raise typer.Exit(code)
             verb(switch, **given)
 
     kept = [p for name, p in own.parameters.items() if name != "switch"]
@@ -98,15 +119,44 @@ def on_switch(verb: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+def _through_agent(switch: TargetSwitch, given: Mapping[str, Any]) -> int | None:
+    """Let an agent carry out a verb that reads files; its exit code, or None where there is no agent.
+
+    Other verbs were passed on before their arguments were read.
+    """
+    path = find_socket(switch.remote, given.get("bridge"))
+    files = {name: file for name, file in given.items() if isinstance(file, Path)}
+    if path is None or not files or files.keys() - _FILES:
+        return None
+    named = {"--db": switch.remote, "--openflow": switch.openflow, "--extension": switch.extension}
+    options = [word for name, value in named.items() if value for word in (name, value)]
+    try:
+        held = {str(file): read_whole(file, _MOST) for file in files.values()}
+    except (OSError, ValueError, UnreadableError):
+        return None  # which the verb says better
+    try:
+        return ask_agent(path, sys.argv[1:], options, held)
+    except StuckError as error:
+        raise UnavailableError(str(error)) from None
+
+
 def progress(json: bool) -> Progress:
     """Progress on standard error, none with JSON."""
     return silent if json else lambda text: err.print(text)
 
 
 def confirm(yes: bool, json: bool) -> Confirm | None:
-    """Ask in a terminal, after saying what would change; elsewhere refuse without --yes."""
+    """Return what asks in a terminal, after saying what would change, and elsewhere refuses; None with --yes."""
+    return None if yes else _ask(json)
+
+
+def _ask(json: bool) -> Confirm:
 
     def ask(reasons: list[str], words: list[str]) -> None:
+        elsewhere = ASKED.get()
+        if elsewhere is not None:
+            elsewhere(reasons, words)
+            return
         why = "\n".join(reasons)
         if json or not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise SwitchError(f"{why}\nnothing was changed; to do it anyway: --yes")
@@ -115,7 +165,7 @@ def confirm(yes: bool, json: bool) -> Confirm | None:
         if not typer.confirm("Go on?", err=True):
             raise SwitchError("nothing was changed")
 
-    return None if yes else ask
+    return ask
 
 
 def seconds(text: str) -> float:

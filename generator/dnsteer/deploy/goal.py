@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dnsteer import __version__
+from dnsteer.deploy.caller import operator_name
 from dnsteer.deploy.recorded import is_applied
 from dnsteer.deploy.target import Resolved
-from dnsteer.deploy.target_switch import expire, operator_name, stamp
+from dnsteer.deploy.target_switch import expire, stamp
 from dnsteer.deploy.wanted import Wanted
 from dnsteer.plan.applied_slots import keep_slots, notes
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 from dnsteer.deploy.backends import Change, change_overlay
+from dnsteer.deploy.caller import pause
 from dnsteer.deploy.movement import together
 from dnsteer.deploy.overlay_edits import advance
 from dnsteer.deploy.target_switch import Progress, TargetSwitch, merged_error, now
@@ -41,7 +40,7 @@ def drain_to_the_end(switch: TargetSwitch, first: Change, pool: str, backend: st
             first.after = change.after
             if entry.gone == DRAINED:
                 return
-            time.sleep(max(_LEAST, entry.over / _STEPS))
+            pause(max(_LEAST, entry.over / _STEPS))
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             f"{pool}/{backend} stays as far drained as it is; `reconcile` goes on with it"

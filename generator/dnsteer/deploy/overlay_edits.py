@@ -6,7 +6,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from dnsteer.deploy.backends import Edit
-from dnsteer.deploy.target_switch import operator_name, stamp
+from dnsteer.deploy.caller import operator_name
+from dnsteer.deploy.target_switch import stamp
 from dnsteer.slots.maintenance import DRAINED, Kind, Maintenance, Overlay
 from dnsteer.slots.membership import Member
 from dnsteer.switch.state import AppliedState

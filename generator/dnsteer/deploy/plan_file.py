@@ -9,10 +9,11 @@ from pathlib import Path
 
 from dnsteer import __version__
 from dnsteer.checks.load import check_document
+from dnsteer.deploy.caller import operator_name
 from dnsteer.deploy.run import Deployed, Options, deploy, preview
 from dnsteer.deploy.summary import PlanSummary, as_json, hash_of
 from dnsteer.deploy.target import SpecTarget
-from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, now, operator_name, silent, stamp
+from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, now, silent, stamp
 from dnsteer.render.atomic_files import write_file
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.source import UnreadableError, read_whole, shown

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pwd
-import socket
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -109,17 +106,6 @@ def now() -> datetime:
 def stamp(time: datetime) -> str:
     """Return a time as recorded."""
     return time.isoformat(timespec="milliseconds" if time.microsecond else "seconds")
-
-
-def operator_name() -> str:
-    """Return the operator as user@host, for the record."""
-    name = os.environ.get("SUDO_USER") or os.environ.get("LOGNAME")
-    if not name:
-        try:
-            name = pwd.getpwuid(os.getuid()).pw_name
-        except KeyError:
-            name = f"uid {os.getuid()}"
-    return f"{name}@{socket.gethostname()}"
 
 
 def merged_error(failed: Sequence[SwitchError], more: Iterable[str] = ()) -> SwitchError:

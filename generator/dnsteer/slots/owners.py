@@ -13,6 +13,11 @@ from dnsteer.slots.overlay import no_backend_left, with_maintenance
 
 def owners_of(members: Membership, maintenance: Sequence[Maintenance]) -> tuple[str, ...]:
     """Return the backend's name for each slot of a pool; empty when no backend is left and the pool then drops."""
+    return _owners_of(members, tuple(maintenance))
+
+
+@lru_cache(maxsize=128)  # a change looks at the same before and after again and again
+def _owners_of(members: Membership, maintenance: tuple[Maintenance, ...]) -> tuple[str, ...]:
     drop = members.on_all_down == "drop"
     return owners(members.weights, members.slots, members.down, maintenance, drop=drop)
 

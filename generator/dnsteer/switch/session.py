@@ -176,6 +176,11 @@ class Session:
             )
         raise SwitchError(f"there is no state {number} in the record of bridge {record.bridge}; see: dnsteer history")
 
+    @staticmethod
+    def row_of(record: BridgeRecord, number: int) -> str:
+        """Return the UUID of the row that has a state; empty if there is none."""
+        return record.flow_tables.get(_place(number), "")
+
     def pools(self, record: BridgeRecord | None) -> tuple[Membership, ...]:
         """Return the pools as last applied; none if there is no state or it cannot be read."""
         try:

@@ -1,0 +1,255 @@
+"""The agent's control socket: people's verbs, carried out with what the agent knows of the switch.
+
+Each request has a thread of its own, and takes the bridge's lock as a verb in a process of its own would. The protocol is in
+docs/agent.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+import os
+import shlex
+import socket
+import struct
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dnsteer import __version__
+from dnsteer.switch.control_socket import PROTOCOL, socket_of
+from dnsteer.switch.tools import SwitchError
+
+_MOST = 32 << 20
+"""Bytes of a request."""
+_PATIENCE = 10.0
+"""Seconds for a client to send its request."""
+_ALIVE = 2.0
+"""Seconds between two signs of life to a client whose verb takes long."""
+_AT_ONCE = 8
+_CREDENTIALS = struct.Struct("3i")
+
+
+class RefusedError(Exception):
+    """A request that is none; the message says what is wrong."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A verb with its arguments, as on the command line, and options that count more than those among them.
+
+    *by* is who asks, *environ* what the client's terminal is like, *terminal* whether its output is one, *files* what the
+    files hold that the arguments name.
+    """
+
+    argv: tuple[str, ...]
+    options: tuple[str, ...]
+    by: str
+    environ: Mapping[str, str]
+    terminal: bool
+    files: Mapping[str, bytes]
+
+    @staticmethod
+    def parse(line: bytes) -> Request:
+        """Read a request. Raises RefusedError."""
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            raise RefusedError("found a line that is not JSON") from None
+        if not isinstance(value, dict) or value.get("v") != PROTOCOL:
+            found = value.get("v") if isinstance(value, dict) else value
+            raise RefusedError(f"found version {str(found)[:40]!r}; expected {PROTOCOL}")
+        argv, options, by = value.get("argv"), value.get("options", []), value.get("by", "")
+        environ, files, terminal = value.get("environ", {}), value.get("files", {}), value.get("terminal", False)
+        texts = [by, *_words(argv), *_words(options), *_pairs(environ), *_pairs(files)]
+        if not argv or not all(isinstance(text, str) for text in texts) or not isinstance(terminal, bool):
+            raise RefusedError(
+                "expected argv: a list of words; and options, by, environ, terminal and files where needed"
+            )
+        try:
+            held = {name: base64.b64decode(text, validate=True) for name, text in files.items()}
+        except binascii.Error:
+            raise RefusedError("found a file that is not in base64") from None
+        return Request(tuple(argv), tuple(options), by, environ, terminal, held)
+
+
+def _words(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [None]
+
+
+def _pairs(value: Any) -> list[Any]:
+    return [word for pair in value.items() for word in pair] if isinstance(value, dict) else [None]
+
+
+class Channel:
+    """The client of a request, for the thread that carries it out. Nothing here fails when the client is gone."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, writer: asyncio.StreamWriter, ending: threading.Event) -> None:
+        self._loop, self._writer, self._ending = loop, writer, ending
+        self._answer: Future[dict[str, Any]] | None = None
+        self._gone = False
+
+    def send(self, **message: Any) -> None:
+        """Send a message."""
+        line = json.dumps(message).encode() + b"\n"
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._write, line)
+
+    def _write(self, line: bytes) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(line)
+
+    def ask(self, reasons: list[str], words: list[str]) -> None:
+        """Ask the operator whether to go on. Raises SwitchError when not, or when nobody answers any more."""
+        answer = self._answer = Future[dict[str, Any]]()
+        if self._gone:
+            raise SwitchError("nothing was changed: who asked for it is gone")
+        self.send(ask={"reasons": reasons, "words": words})
+        said = answer.result()
+        if said.get("answer") is not True:
+            raise SwitchError(str(said.get("why") or "nothing was changed"))
+
+    def pause(self, seconds: float) -> None:
+        """Wait so many seconds. Raises SwitchError when the agent ends."""
+        if self._ending.wait(seconds):
+            raise SwitchError("the agent ends")
+
+    def take(self, message: dict[str, Any]) -> None:
+        """Take an answer of the client's."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(message)
+
+    def hung_up(self) -> None:
+        """The client is gone."""
+        self._gone = True
+        self.take({"why": "nothing was changed: who asked for it is gone"})
+
+
+RunVerb = Callable[[Request, Channel], int]
+"""Carries a request out and returns the exit code."""
+
+
+class Control:
+    """The control socket of a bridge's agent. *say* gets a line about each verb."""
+
+    def __init__(self, remote: str, bridge: str, run: RunVerb, say: Callable[[str], None]) -> None:
+        self._path, self._bridge, self._run, self._say = socket_of(remote, bridge), bridge, run, say
+        self._server: asyncio.AbstractServer | None = None
+        self._ending = threading.Event()
+        self._threads = ThreadPoolExecutor(_AT_ONCE, "verb")
+        self._clients: set[asyncio.Task[None]] = set()
+        self._at_work: dict[asyncio.Task[None], Channel] = {}
+        """Clients whose verb is under way."""
+
+    async def start(self) -> Path | None:
+        """Listen, and return where; None where the database is a remote one. Raises OSError.
+
+        The bridge's claim must be held: a socket that an earlier agent left is replaced.
+        """
+        if self._path is None:
+            return None
+        self._path.parent.mkdir(mode=0o700, exist_ok=True)
+        self._path.unlink(missing_ok=True)
+        before = os.umask(0o177)
+        try:
+            self._server = await asyncio.start_unix_server(self._accept, self._path, limit=_MOST)
+        finally:
+            os.umask(before)
+        return self._path
+
+    async def stop(self) -> None:
+        """Close the socket, and wait for the verbs that are under way."""
+        self._ending.set()
+        if self._server is not None:
+            self._server.close()
+            if self._path is not None:
+                self._path.unlink(missing_ok=True)
+        for client in self._clients:
+            if client in self._at_work:
+                self._at_work[client].take({"why": "nothing was changed: the agent ends"})
+            else:
+                client.cancel()
+        await asyncio.gather(*self._clients, return_exceptions=True)
+        self._threads.shutdown()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._clients.add(task)
+        try:
+            await self._serve(reader, writer, task)
+        except (OSError, EOFError, asyncio.CancelledError):
+            pass  # the client is gone, or the agent ends
+        finally:
+            self._clients.discard(task)
+            self._at_work.pop(task, None)
+            writer.close()
+
+    async def _serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, task: asyncio.Task[None]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        channel = Channel(loop, writer, self._ending)
+        try:
+            _refuse_others(writer)
+            if len(self._clients) > _AT_ONCE:
+                raise RefusedError(f"{_AT_ONCE} verbs are under way; try again")
+            channel.send(v=PROTOCOL, version=__version__, bridge=self._bridge)
+            request = Request.parse(await _line(reader))
+        except RefusedError as err:
+            channel.send(error=str(err))
+            await asyncio.sleep(0)
+            await writer.drain()
+            return
+        self._say(f"for {request.by or 'somebody'}: {shlex.join(request.argv)}")
+        self._at_work[task] = channel
+        done = loop.run_in_executor(self._threads, self._run, request, channel)
+        answers = loop.create_task(_answers(reader, channel))
+        try:
+            while not done.done():
+                await asyncio.wait([done], timeout=_ALIVE)
+                channel.send(alive=True)
+            channel.send(exit=await done)
+            await asyncio.sleep(0)
+            with suppress(OSError):
+                await writer.drain()
+        finally:
+            answers.cancel()
+
+
+async def _line(reader: asyncio.StreamReader) -> bytes:
+    """Return the request's line. Raises RefusedError."""
+    try:
+        line = await asyncio.wait_for(reader.readline(), _PATIENCE)
+    except (TimeoutError, asyncio.TimeoutError):
+        raise RefusedError(f"no whole request came within {_PATIENCE:g} s") from None
+    except ValueError:
+        raise RefusedError(f"found a request of more than {_MOST >> 20} MiB") from None
+    if not line.endswith(b"\n"):
+        raise RefusedError("found half a line") if line else EOFError
+    return line
+
+
+async def _answers(reader: asyncio.StreamReader, channel: Channel) -> None:
+    """Pass on what the client answers, until it is gone."""
+    with suppress(OSError, ValueError):
+        while line := await reader.readline():
+            with suppress(ValueError, RecursionError):
+                message = json.loads(line)
+                if isinstance(message, dict):
+                    channel.take(message)
+    channel.hung_up()
+
+
+def _refuse_others(writer: asyncio.StreamWriter) -> None:
+    """Raise RefusedError for a client that is neither root nor the user of the agent."""
+    sock = writer.get_extra_info("socket")
+    _pid, uid, _gid = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    if uid not in (0, os.getuid()):
+        raise RefusedError("only root and the user of the agent may do that")

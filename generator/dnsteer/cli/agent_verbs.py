@@ -1,0 +1,75 @@
+"""The verbs that the agent carries out for others: as on the command line, with its own memory of the switch."""
+
+from __future__ import annotations
+
+import io
+import sys
+import traceback
+from typing import TYPE_CHECKING, cast
+
+import typer
+
+from dnsteer.cli.agent_client import QUICK
+from dnsteer.cli.main import NAME, application
+from dnsteer.cli.output import REDIRECTED, Exit, Redirected
+from dnsteer.cli.running_switch import ASKED, HELD
+from dnsteer.deploy.caller import CALLER, Caller
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.spec.source import GIVEN
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    from dnsteer.agent.control import Channel, Request
+
+VERBS = (*QUICK, "plan", "apply")
+_USAGE: type[Exception] = typer.BadParameter.__bases__[0]
+
+
+class _Sent(io.TextIOBase):
+    """A stream to the client."""
+
+    def __init__(self, channel: Channel, name: str, terminal: bool) -> None:
+        self._channel, self._name, self._terminal = channel, name, terminal
+
+    def write(self, text: str) -> int:
+        """Send *text*."""
+        self._channel.send(**{self._name: text})
+        return len(text)
+
+    def isatty(self) -> bool:
+        """Whether it ends at a terminal."""
+        return self._terminal
+
+
+def carry_out(switch: TargetSwitch, request: Request, channel: Channel) -> int:
+    """Carry a request out, in a thread of its own, and return its exit code."""
+    streams = (("stdout", "out"), ("stderr", "err"))
+    said = {stream: cast("TextIO", _Sent(channel, name, request.terminal)) for stream, name in streams}
+    REDIRECTED.set(Redirected(said, request.environ, request.terminal))
+    GIVEN.set(request.files)
+    CALLER.set(Caller(request.by, channel.pause))
+    ASKED.set(channel.ask)
+    HELD.set(switch)
+    try:
+        return _run([*request.argv, *request.options], said["stderr"])
+    except Exception:  # noqa: BLE001 - a bug in a verb must not end the agent
+        sys.stderr.write(traceback.format_exc())
+        said["stderr"].write(f"{NAME}: the agent failed to carry this out, and its log says how\n")
+        return Exit.ERROR
+
+
+def _run(argv: list[str], err: TextIO) -> int:
+    if argv[0] not in VERBS:
+        err.write(f"{NAME}: the agent does not do {argv[0]!r}; it does {', '.join(VERBS)}\n")
+        return Exit.USAGE
+    try:
+        code = application(argv[0])(args=argv, prog_name=NAME, standalone_mode=False)
+    except _USAGE as error:
+        error.show(err)  # type: ignore[attr-defined]
+        return Exit.USAGE
+    except typer.Exit as error:
+        code = error.exit_code
+    except typer.Abort:
+        code = Exit.INTERRUPTED
+    return int(code or 0)

@@ -1,0 +1,42 @@
+"""Where the control socket of a bridge's agent is, for the agent and for those who look for one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+PROTOCOL = 1
+"""Version of what is spoken there."""
+_SYSTEM = (Path("/run/openvswitch"), Path("/var/run/openvswitch"))
+_FOLDER = Path("/run/dnsteer")
+
+
+def folder_of(remote: str) -> Path | None:
+    """Return the directory of the sockets for the switch with this OVSDB; None for one that is reached by the network.
+
+    For the system's Open vSwitch it is /run/dnsteer, for another one `dnsteer` beside its database's socket.
+    """
+    kind, _, where = remote.partition(":")
+    if kind != "unix":
+        return None
+    beside = Path(where).absolute().parent
+    return _FOLDER if beside in _SYSTEM else beside / "dnsteer"
+
+
+def socket_of(remote: str, bridge: str) -> Path | None:
+    """Return the path of the socket."""
+    folder = folder_of(remote)
+    return folder / f"{bridge}.sock" if folder is not None else None
+
+
+def find_socket(remote: str, bridge: str | None) -> Path | None:
+    """Return the socket of the bridge's agent, or of the only one there is; None where there is none."""
+    folder = folder_of(remote)
+    if folder is None:
+        return None
+    try:
+        found = [path for path in folder.iterdir() if path.suffix == ".sock"]
+    except OSError:
+        return None
+    if bridge is not None:
+        found = [path for path in found if path.stem == bridge]
+    return found[0] if len(found) == 1 else None

@@ -1,0 +1,296 @@
+"""Verbs through the agent's control socket: the same as without an agent, and clients that send something else."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dnsteer import __version__
+from dnsteer.cli.output import Exit
+from tests.packet.agents import Agent, agent, wait
+from tests.packet.command import FARM, OTHER, fresh, on, spec_file
+from tests.packet.maintenance_specs import overlay
+from tests.packet.switches import BRIDGE, Switch
+
+EXPECTED = ["connection dropped", "Broken pipe"]
+
+
+@pytest.fixture
+def running(applied: Switch, tmp_path: Path) -> Iterator[Agent]:
+    """An agent beside the module's switch with FARM applied."""
+    with agent(applied, tmp_path, "control socket") as it:
+        yield it
+
+
+def path_of(switch: Switch) -> Path:
+    return switch.dir / "dnsteer" / f"{BRIDGE}.sock"
+
+
+def talk(switch: Switch, data: bytes, *, more: bool = False) -> list[dict[str, Any]]:
+    """Send bytes, and return all that the agent says. With *more* our side stays open."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(20)
+        client.connect(str(path_of(switch)))
+        try:
+            client.sendall(data)
+            if not more:
+                client.shutdown(socket.SHUT_WR)
+        except BrokenPipeError:
+            pass  # it has seen enough
+        said = b""
+        try:
+            while chunk := client.recv(1 << 16):
+                said += chunk
+        except ConnectionResetError:
+            pass
+    return [json.loads(line) for line in said.splitlines()]
+
+
+def request(*argv: str, **more: Any) -> bytes:
+    return json.dumps({"v": 1, "argv": argv, **more}).encode() + b"\n"
+
+
+def test_verbs_say_and_do_the_same(shared: Switch, applied: Switch, tmp_path: Path) -> None:
+    spec, other = spec_file(tmp_path), tmp_path / "other.yaml"
+    other.write_text(OTHER)
+    script: list[list[object]] = [
+        ["drain", "farm/ns1", "--note", "a disk"], ["drain", "farm/ns1"], ["down", "farm/ns2", "--json", "--yes"],
+        ["undrain", "farm/ns1"],
+        ["up", "farm/ns2"], ["up", "farm/ns2"], ["drain", "farm/ns1", "--dry-run"], ["drain", "farm/nsx"], ["drain"],
+        ["down", "spare/sp1"], ["plan", other], ["apply", other], ["apply", other, "--json"], ["rollback"], ["restore"],
+        ["reconcile"], ["plan", spec], ["apply", tmp_path / "missing.yaml"],
+    ]  # fmt: skip
+
+    def play() -> list[tuple[int, str, str]]:
+        fresh(shared)
+        assert on(shared)("apply", spec).code == 0
+        done = []
+        for words in script:
+            ran = on(shared)(*words)
+            done.append((ran.code, ran.out, ran.err))
+        return done
+
+    alone = play()
+    tables = shared.tables()
+    fresh(shared)
+    assert on(shared)("apply", spec).code == 0
+    with agent(shared, tmp_path, "control socket") as it:
+        before = it.said().count("\nfor ")
+        done = []
+        for words in script:
+            ran = on(shared)(*words)
+            done.append((ran.code, ran.out, ran.err))
+        assert it.said().count("\nfor ") - before == len(script) - 1, it.said()  # but for the spec that is not there
+    assert done == alone
+    assert shared.tables() == tables
+
+
+def test_status_through_it(running: Agent, shared: Switch) -> None:
+    value = on(shared)("status", "--no-rates", "--json").json
+    assert value["bridge"] == BRIDGE
+    assert "status --no-rates --json" in running.said()
+
+
+def test_who_asked_is_recorded(running: Agent, shared: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUDO_USER", "ann")
+    assert on(shared)("drain", "farm/ns1").code == 0
+    assert [entry["by"] for entry in overlay(shared)] == [f"ann@{socket.gethostname()}"]
+
+
+def test_what_needs_a_person_is_asked_here(running: Agent, shared: Switch) -> None:
+    done = on(shared)("down", "farm/ns2")
+    assert done.code == 0
+    assert on(shared)("down", "farm/ns1").code == 0
+    done = on(shared)("down", "farm/ns3")
+    assert done.code == Exit.ERROR
+    assert "nothing was changed; to do it anyway: --yes" in done.err
+    assert [entry["backend"] for entry in overlay(shared)] == ["ns2", "ns1"]
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(20)
+        client.connect(str(path_of(shared)))
+        client.sendall(request("down", "farm/ns3", "--db", shared.database))
+        with client.makefile("rw") as lines:
+            asked = next(json.loads(line)["ask"] for line in lines if "ask" in json.loads(line))
+            assert any("farm" in reason for reason in asked["reasons"])
+            lines.write('{"answer": true}\n')
+            lines.flush()
+            assert json.loads(list(lines)[-1]) == {"exit": 0}
+    assert [entry["backend"] for entry in overlay(shared)] == ["ns2", "ns1", "ns3"]
+
+
+def test_a_gradual_drain_is_followed(running: Agent, shared: Switch) -> None:
+    done = on(shared)("drain", "farm/ns1", "--over", "1s")
+    assert done.code == 0
+    assert "100 % drained" in done.err
+    assert overlay(shared)[0]["backend"] == "ns1"
+
+
+def test_the_socket_is_for_its_owner_alone(running: Agent, shared: Switch) -> None:
+    assert stat.S_IMODE(path_of(shared).stat().st_mode) == 0o600
+    assert stat.S_IMODE(path_of(shared).parent.stat().st_mode) == 0o700
+
+
+def test_an_agent_that_hangs_is_done_without(running: Agent, shared: Switch) -> None:
+    os.kill(running.process.pid, signal.SIGSTOP)
+    try:
+        done = on(shared)("drain", "farm/ns1")
+        assert done.code == 0
+        assert "does not answer; this is done without it" in done.err
+    finally:
+        os.kill(running.process.pid, signal.SIGCONT)
+    assert overlay(shared)[0]["backend"] == "ns1"
+
+
+def test_an_agent_that_was_killed_is_done_without(shared: Switch, applied: Switch, tmp_path: Path) -> None:
+    it = Agent(shared, tmp_path / "agent.log")
+    it.waits_for("control socket")
+    it.end(signal.SIGKILL)
+    assert path_of(shared).exists()
+    done = on(shared)("drain", "farm/ns1")
+    assert (done.code, done.err) == (0, "")
+    with agent(shared, tmp_path, "control socket", "next"):
+        assert on(shared)("undrain", "farm/ns1").code == 0
+    assert not path_of(shared).exists()
+
+
+def test_killed_in_a_gradual_drain(shared: Switch, applied: Switch, tmp_path: Path) -> None:
+    """The client says what it does not know, and the next agent goes on."""
+    it = Agent(shared, tmp_path / "agent.log")
+    it.waits_for("control socket")
+    killer = threading.Timer(2.5, lambda: it.end(signal.SIGKILL))
+    killer.start()
+    done = on(shared)("drain", "farm/ns1", "--over", "6s")
+    killer.join()
+    assert done.code == Exit.UNAVAILABLE
+    assert "the agent stopped answering: whether it made the change, dnsteer status says" in done.err
+    assert 0 < overlay(shared)[0].get("gone", 1000) < 1000
+    with agent(shared, tmp_path, "control socket", "next"):
+        wait(lambda: "gone" not in overlay(shared)[0], lambda: str(overlay(shared)))
+
+
+def test_an_agent_of_another_version_is_done_without(shared: Switch, applied: Switch) -> None:
+    path_of(shared).parent.mkdir(exist_ok=True)
+    path_of(shared).unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path_of(shared)))
+        server.listen()
+        threading.Thread(target=_greet, args=(server,), daemon=True).start()
+        done = on(shared)("drain", "farm/ns1")
+    path_of(shared).unlink()
+    assert done.code == 0
+    assert f"the agent is dnsteer 99.0, and this is {__version__}; this is done without it" in done.err
+
+
+def _greet(server: socket.socket) -> None:
+    client, _ = server.accept()
+    with client:
+        client.sendall(b'{"v": 1, "version": "99.0"}\n')
+        client.recv(1)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"\x00\xff garbage\n", "found a line that is not JSON"),
+        (b"[" * 100_000 + b"\n", "found a line that is not JSON"),
+        (b'{"v": 1, "argv": ["drain"', "found half a line"),
+        (b'{"v": 2, "argv": ["drain"]}\n', "found version '2'; expected 1"),
+        (b"7\n", "found version '7'; expected 1"),
+        (b'{"v": 1}\n', "expected argv: a list of words"),
+        (b'{"v": 1, "argv": "drain"}\n', "expected argv: a list of words"),
+        (b'{"v": 1, "argv": ["drain", 7]}\n', "expected argv: a list of words"),
+        (b'{"v": 1, "argv": ["apply", "x"], "files": {"x": "!"}}\n', "not in base64"),
+        (b'{"v": 1, "argv": ["apply", "x"], "files": []}\n', "expected argv: a list of words"),
+    ],
+)  # fmt: skip
+def test_other_than_requests(running: Agent, shared: Switch, data: bytes, said: str) -> None:
+    assert said in talk(shared, data)[-1]["error"]
+
+
+def test_a_request_without_an_end(running: Agent, shared: Switch) -> None:
+    """A gigabyte without a newline: it is not read."""
+    block = b"x" * (1 << 20)
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(20)
+        client.connect(str(path_of(shared)))
+        sent = 0
+        with pytest.raises(OSError):
+            while sent < 1 << 30:
+                sent += client.send(block)
+    assert sent < 200 << 20
+    resident = Path(f"/proc/{running.process.pid}/status").read_text().partition("VmHWM:")[2].split()[0]
+    assert int(resident) < 400_000
+    assert on(shared)("drain", "farm/ns1").code == 0
+
+
+def test_verbs_that_it_does_not_do(running: Agent, shared: Switch) -> None:
+    for verb in ("agent", "lab", "nonsense", "--help"):
+        *rest, last = talk(shared, request(verb), more=True)
+        assert last == {"exit": Exit.USAGE}
+        assert any("the agent does not do" in message.get("err", "") for message in rest)
+
+
+def test_clients_that_say_nothing(running: Agent, shared: Switch) -> None:
+    """They keep nobody from working, and are not served for ever."""
+    idle = []
+    for _ in range(6):
+        client = socket.socket(socket.AF_UNIX)
+        client.connect(str(path_of(shared)))
+        idle.append(client)
+    assert on(shared)("drain", "farm/ns1").code == 0
+    running.waits_for("drain farm/ns1")
+    start = time.monotonic()
+    idle[0].settimeout(20)
+    said = b""
+    while chunk := idle[0].recv(4096):
+        said += chunk
+    assert b"no whole request came within 10 s" in said
+    assert time.monotonic() - start < 15
+    for client in idle:
+        client.close()
+
+
+def test_more_clients_than_it_serves(running: Agent, shared: Switch) -> None:
+    idle = [socket.socket(socket.AF_UNIX) for _ in range(12)]
+    for client in idle:
+        client.connect(str(path_of(shared)))
+    done = on(shared)("drain", "farm/ns1")
+    assert done.code == 0
+    assert "verbs are under way; try again; this is done without it" in done.err
+    for client in idle:
+        client.close()
+
+
+def test_a_full_farm_file_reaches_it(running: Agent, shared: Switch, tmp_path: Path) -> None:
+    """Standard input too."""
+    spec = spec_file(tmp_path, FARM, old="weight: 2", new="weight: 4")
+    assert on(shared)("apply", spec, "--yes").code == 0
+    assert "apply" in running.said()
+    assert on(shared)("verify", spec).code == 0
+
+
+def test_it_ends_with_clients_and_questions(shared: Switch, applied: Switch, tmp_path: Path) -> None:
+    with agent(shared, tmp_path, "control socket") as it, socket.socket(socket.AF_UNIX) as idle:
+        idle.connect(str(path_of(shared)))
+        assert on(shared)("down", "farm/ns1", "--yes").code == 0
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(20)
+            client.connect(str(path_of(shared)))
+            client.sendall(request("down", "farm/ns2", "--db", shared.database))
+            with client.makefile("r") as lines:
+                assert any('"ask"' in line for line in lines)
+                start = time.monotonic()
+                assert it.end() == 0
+                assert time.monotonic() - start < 5
+                assert "nothing was changed: the agent ends" in lines.read()
+    assert [entry["backend"] for entry in overlay(shared)] == ["ns1"]
