@@ -21,11 +21,14 @@ from dnsteer.modes.base import Mode
 from dnsteer.modes.dsr import Dsr
 from dnsteer.plan.build import build_plan
 from dnsteer.render.flows import flow_lines, lines_of, render_flows
+from dnsteer.render.template_rows import check_template_rows
 from dnsteer.render.templates import check_own_templates, check_templates, environment, leads_to, resolve, templates_dir
 from dnsteer.spec.errors import DefinitionError
 from dnsteer.spec.model.spec import Forwarding
 from dnsteer.tables.cookies import Category, cookie, number_names
 from dnsteer.tables.order import ORDER, PIPELINE, TABLES, build_pipeline
+from dnsteer.tables.rows import Rows
+from dnsteer.tables.slot import GroupRow
 from dnsteer.tables.table import Register, Table, TemplateError
 
 Order = tuple[tuple[int, Table], ...]
@@ -55,13 +58,16 @@ def _registers(*registers: Register) -> Order:
     ("order", "message"),
     [
         ((*ORDER, (99, ORDER[0][1])), "order.py: a table occurs twice: ingress, .*, ingress"),
-        ((*ORDER, (63, TOY)), r"order.py: tables state and toy both have number 63; 1 is free"),
+        ((*ORDER, (63, TOY)), r"order.py: tables state and toy both have number 63; 62 and 64 are free"),
         ((*ORDER, (7, TOY)), r"order.py: table toy \(7\) stands after state \(63\); expected a higher number"),
         (
             _registers(Register("pool2", 0, "", "forward")),
             "vip.py: register pool2 overlaps pool of table vip: both are live in register 0",
         ),
-        (_registers(Register("pool", 9, "", "forward")), "vip.py: another table has a register pool too"),
+        (
+            _registers(Register("pool", 9, "", "forward")),
+            "vip.py: register pool is owned by dnsteer/tables/vip.py already",
+        ),
         (
             _registers(Register("wide", 9, "", "forward", bits=(0, 32))),
             "vip.py: register wide needs a number up to 15 and bits from 0 to 31",
@@ -210,7 +216,7 @@ def test_nothing_is_rendered_from_templates_that_contradict_the_list(
     ("old", "new", "message"),
     [
         ("{% endfor %}", "{% enfor %}", r"tables/state.j2:\d+: Encountered unknown tag 'enfor'"),
-        ("{{ plan.", "{{ plna.", r"tables/state.j2:\d+: 'plna' is undefined"),
+        ("{{ plan.", "{{ plna.", r"tables/state.j2:\d+: nothing is called plna here; did you mean .plan"),
         ("{{ plan.state", "{{ plan.sate", r"tables/state.j2:\d+: Plan has no sate; did you mean \"state\"\?"),
         (
             "actions=drop",
@@ -297,7 +303,7 @@ def test_lines_that_are_no_flows_are_refused() -> None:
     assert flow_lines("# a comment\n\ncookie=0x1, table=0, priority=0 actions=drop\n") == [
         "cookie=0x1, table=0, priority=0 actions=drop"
     ]
-    with pytest.raises(TemplateError, match=r"vip.j2: a flow must begin with cookie=; this line was rendered: prio"):
+    with pytest.raises(TemplateError, match=r"vip.j2: a flow is written cookie=0x.*this line was rendered: prio"):
         flow_lines("cookie=0x1, table=0, priority=0 actions=drop\npriority=1 actions=drop\n", "vip.j2")
 
 
@@ -325,3 +331,59 @@ def test_numbers_run_out_loudly() -> None:
 
 def test_cookie_layout() -> None:
     assert cookie(Category.POOL, 0x1234) == 0xD453_06_0000001234
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cookie=0x1, table=9, priority=1,udp action=drop",
+        "cookie=0x1, table=9,priority=1,udp actions=drop",
+        "cookie=0x1, table=9, priority=1, udp actions=drop",
+        "cookie=0x1, table=9, priority=high actions=drop",
+        "cookie=1, table=9, priority=1 actions=drop",
+        "cookie=0x1, table=9, priority=1 actions=",
+        " cookie=0x1, table=9, priority=1 actions=drop",
+    ],
+)
+def test_a_flow_that_is_misspelt_is_refused_when_it_is_rendered(line: str) -> None:
+    with pytest.raises(TemplateError, match=r"tables/acl\.j2: a flow is written cookie=0x"):
+        flow_lines(line, "tables/acl.j2")
+
+
+@pytest.mark.parametrize(
+    ("table", "old", "new", "message"),
+    [
+        ("return", ",tp_src={{ r.port }}", ",tp_src={{ r.prot }}", r"return.j2:\d+: TranslatedRow has no prot; did"),
+        ("slot", "g.pool | reg", "g.pol | reg", r"slot.j2:\d+: GroupRow has no pol; did you mean \"pool\""),
+        (
+            "slot",
+            "in probe_slots",
+            "in ()",
+            r"slot.py: uses has 'probe_slots' \(ProbeSlotRow\), and tables/slot.j2 does",
+        ),
+    ],
+)
+def test_fields_of_rows_are_known_where_no_example_leads_to(
+    templates: Path, table: str, old: str, new: str, message: str
+) -> None:
+    check_template_rows(templates)
+    _edit(templates / "tables" / f"{table}.j2", old, new)
+    with pytest.raises(TemplateError, match=message):
+        check_template_rows(templates)
+
+
+def test_rows_cannot_have_the_name_of_what_templates_are_given(templates: Path) -> None:
+    table = replace(PIPELINE.tables["slot"], uses={"plan": GroupRow})
+    with pytest.raises(TemplateError, match=r"slot\.py: rows cannot be called 'plan'"):
+        check_template_rows(templates, (table,))
+
+
+def test_rows_are_read_only_when_all_are_made() -> None:
+    rows = Rows()
+    assert rows.of(int) == []
+    with pytest.raises(DefinitionError, match="rows of type int were read before all of them were made"):
+        rows.add([1])
+
+
+def test_a_table_knows_its_file() -> None:
+    assert PIPELINE.tables["return"].file == "dnsteer/tables/return_.py"

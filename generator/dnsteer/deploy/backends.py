@@ -142,7 +142,7 @@ def _plan_change(
     """Return the change of an edit, and the moves once gradual drains are done: these are confirmed beforehand."""
     before, members = record.overlay, state.members
     after = edit(expire(before, time), state, time)
-    # Of this edit alone: how far drains of others have come is not its doing.
+    # The moves of this edit alone, without those of gradual drains that are under way.
     own = Overlay(tuple(a if a in set(before) else replace(a, gone=DRAINED) for a in after))
     was, becomes = Assignment(members, before), Assignment(members, after)
     final_moves = movement.moves(was, Assignment(members, own)) if before != after else []

@@ -34,7 +34,7 @@ def change_ports(
     progress(f"bridge {wanted.bridge.name}: {'; '.join(found.settings)}")
     try:
         br.set_up(database, wanted.bridge, found.before)
-        yield _tables_of_ports_that_are_ready(wanted, database, client)
+        yield _wait_for_ports_and_dump(wanted, database, client)
     except BaseException as err:
         if stage.sent:  # the new tables are there, or may be, and they need the ports
             raise
@@ -52,7 +52,7 @@ def change_ports(
         raise
 
 
-def _tables_of_ports_that_are_ready(wanted: Wanted, database: db.Database, client: OpenFlow) -> Tables:
+def _wait_for_ports_and_dump(wanted: Wanted, database: db.Database, client: OpenFlow) -> Tables:
     """Wait until the switch has the ports, and return its tables then."""
     database.wait_for_switch()
     database.wait_for_ports(wanted.bridge.name, [p.name for p in wanted.bridge.ports])

@@ -35,8 +35,8 @@ def as_settled(switch: TargetSwitch, record: BridgeRecord) -> BridgeRecord:
 def _holds(switch: TargetSwitch, record: BridgeRecord, pending: Pending) -> bool:
     """Whether a pending change will be completed: the tables are not those from before it.
 
-    Where they are neither, since ovs-vswitchd was restarted, nobody can tell how far it came, and it was asked for. A
-    first apply alone is left undone then.
+    Tables that are neither from before nor from after it were lost in a restart of ovs-vswitchd: the change is then made, as
+    the operator asked for it, unless it is a first apply.
     """
     found = switch.client(record.bridge).marker()
     return found == pending.marker or (found != record.marker and bool(record.number))

@@ -1,4 +1,4 @@
-"""The switch that a verb works on, and what else all changes share."""
+"""The running switch that a verb works on, and the agreement of the operator, which every change may need."""
 
 from __future__ import annotations
 

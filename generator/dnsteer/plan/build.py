@@ -33,7 +33,10 @@ def build_plan(loaded: Loaded, overlay: Overlay = NO_OVERLAY) -> Plan:
     used = {kind for table in TABLES for kind in table.uses.values()}
     for kind in ctx.rows.kinds():
         if kind not in used:
-            raise DefinitionError(f"rows of type {kind.__name__} are made, and no table has the type in its uses")
+            where = f"{kind.__module__.replace('.', '/')}.py"
+            raise DefinitionError(
+                f"{where}: rows of type {kind.__name__} are made, and no table has the type in its uses"
+            )
     return Plan(
         bridge=switch.bridge,
         mac=switch.mac,

@@ -61,9 +61,14 @@ class Comparison:
             packets[vector.kind] = packets.get(vector.kind, 0) + 1
             if times_left[i] != (1 if expected[i].options else 0):
                 self._fail(vector, expected[i], times_left[i], unexpected, handled.get(vector.data[_MACS:]))
+        sent = {vector.data[-_PAYLOAD_END:]: i for i, vector in enumerate(vectors)}
         for frame in unexpected:
-            problem = "left, but nothing sent should have made it leave"
-            self._report.add(Failure("(no packet)", frame.port, problem, (summary(frame.data),)))
+            by = sent.get(frame.data[-_PAYLOAD_END:])
+            if by is None:
+                problem = f"no packet that was sent explains what left by port {frame.port}"
+                self._report.add(Failure("(no packet)", frame.port, problem, (summary(frame.data),)))
+            else:
+                self._fail_dropped(vectors[by], expected[by], frame)
 
     def compare_backends(self) -> None:
         """Check which backends the queries without a predicted slot reached; call this once all are sent."""
@@ -93,10 +98,23 @@ class Comparison:
                 detail += differing_fields(option.data, found.data)
         if handled is not None:
             detail.append(f"the extension: {handled.verdict} what came in by its port {handled.port}, {handled.reason}")
+        self._add(vector, problem, detail)
+
+    def _fail_dropped(self, vector: Vector, want: Expectation, left: Frame) -> None:
+        """Report a packet that left although it should be dropped, or that left once more."""
+        wanted = "what it should become was seen too" if want.options else "it should be dropped"
+        detail = [f"spec:     {place}" for place in spec_lines(self._loaded, vector.data, want)]
+        detail += [f"packet:   {want.why}", f"in:       {vector.port}: {summary(vector.data)}"]
+        detail.append(f"left:     {left.port}: {summary(left.data)}")
+        self._add(vector, f"left by port {left.port}, and {wanted}", detail)
+
+    def _add(self, vector: Vector, problem: str, detail: Sequence[str]) -> None:
+        """Add a failure, one of the first with a trace."""
+        trace: list[str] = []
         if len(self._report.failures) < _TRACED_FAILURES:
-            trace = self._harness.trace(vector.port, vector.data)
-            detail += ["ofproto/trace:", *(f"    {self._named(line)}" for line in trace.splitlines() if line.strip())]
-        self._report.add(Failure(vector.name, vector.port, problem, tuple(detail)))
+            lines = self._harness.trace(vector.port, vector.data).splitlines()
+            trace = ["ofproto/trace:", *(f"    {self._named(line)}" for line in lines if line.strip())]
+        self._report.add(Failure(vector.name, vector.port, problem, (*detail, *trace)))
 
     def _named(self, line: str) -> str:
         """A line of a trace, with what its cookie stands for."""

@@ -115,7 +115,7 @@ def _bundle(plan: Plan, flows: str) -> str:
     lines.append(f"flow delete cookie=0x{COOKIE_TAG << 48:x}/0x{COOKIE_MASK:x}")
     for group in groups_of(plan):
         lines += [f"group delete group_id={group.number}", f"group add {group.text}"]
-    lines += [f"flow add {line}" for line in flow_lines(flows)]
+    lines += [f"flow add {line}" for line in flow_lines(flows, "flows.txt")]
     return "\n".join(lines) + "\n"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from dnsteer.plan.mask_policy import MaskPolicy
@@ -69,6 +70,7 @@ def parse_flow(line: str) -> Flow:
     return Flow(table, priority, match, cookie, actions.removeprefix("actions="))
 
 
+_FLOW = re.compile(r"cookie=0x[0-9a-f]+, table=[0-9]+, priority=[0-9]+(?:,[^ ]+)? actions=[^ ]")
 _FLAGS = frozenset(["idle_timeout", "hard_timeout", "importance"])
 
 
@@ -94,7 +96,9 @@ def render_flows(plan: Plan, file: str = "spec") -> str:
     for table in TABLES:
         leads = ", ".join(f"{n} ({PIPELINE.tables[n].number})" for n in leads_to(table.name)) or "out"
         head = f"# table {table.number} {table.name}: {table.does}; leads to {leads}"
-        parts.append(f"{head}\n{render_table(plan, table, file, masks=masks)}")
+        text = render_table(plan, table, file, masks=masks)
+        flow_lines(text, f"tables/{table.name}.j2")  # what is written must be flows
+        parts.append(f"{head}\n{text}")
     return "\n".join(parts)
 
 
@@ -117,11 +121,14 @@ def flow_lines(text: str, file: str = "template") -> list[str]:
     Raises TemplateError for any other line, with the name of the template *file* that rendered it.
     """
     lines = text.splitlines()
-    flows = [line for line in lines if line.startswith("cookie=")]
+    flows = list(filter(_FLOW.match, lines))
     if len(flows) < len(lines):
-        other = next((line for line in lines if line.strip() and not line.startswith(("cookie=", "#"))), None)
+        other = next((x for x in lines if x.strip() and x[0] != "#" and not _FLOW.match(x)), None)
         if other is not None:
-            raise TemplateError(f"{file}: a flow must begin with cookie=; this line was rendered: {other}")
+            raise TemplateError(
+                f"{file}: a flow is written cookie=0x..., table=@NAME, priority=N,MATCH actions=...; this line was "
+                f"rendered: {other}"
+            )
     return flows
 
 

@@ -34,6 +34,7 @@ _LEADS_TO = re.compile(r"(?:goto_table:|[(,]table=|resubmit\(,)@(\w+)")
 _UNNAMED_TABLE = re.compile(r"(?:goto_table:|\btable=|resubmit\(\w*,)(?!@)")
 _FLOW_OF = re.compile(r"^(?:cookie=.*?)?\btable=@(\w+)", re.MULTILINE)
 _NAME = re.compile(r"@(\w+)(?:\.(\w+)|(\[))?")
+_UNDEFINED = re.compile(r"'(\w+)' is undefined$")
 _COMMENT = re.compile(r"^# (.*)$", re.MULTILINE)
 
 
@@ -179,11 +180,15 @@ def render(template: str, **values: Any) -> str:
         lines = [f.lineno for f in traceback.extract_tb(err.__traceback__) if f.filename.endswith(template)]
         if not lines:
             raise
-        raise TemplateError(f"{template}:{lines[-1]}: {_mistake(err)}") from None
+        raise TemplateError(f"{template}:{lines[-1]}: {_mistake(err, values)}") from None
 
 
-def _mistake(err: Exception) -> str:
-    """What is wrong in a template, with the nearest name where one is misspelt."""
+def _mistake(err: Exception, given: Iterable[str]) -> str:
+    """What is wrong in a template, with the nearest of the names *given* to it where one is misspelt."""
+    if isinstance(err, jinja2.UndefinedError) and (m := _UNDEFINED.match(str(err))):
+        from dnsteer.spec.schema_errors import near
+
+        return f"nothing is called {m[1]} here; {near(m[1], sorted(given))}"
     if isinstance(err, AttributeError) and err.name:
         from dnsteer.spec.schema_errors import near
 

@@ -59,9 +59,8 @@ def build_pipeline(order: tuple[tuple[int, Table], ...]) -> Pipeline:
     tables = {table.name: replace(table, number=number) for number, table in order}
     for (number, before), (higher, after) in pairwise(order):
         if number == higher:
-            free = next(n for n in range(number) if n not in dict(order))
             raise DefinitionError(
-                f"{_FILE}: tables {before.name} and {after.name} both have number {number}; {free} is free"
+                f"{_FILE}: tables {before.name} and {after.name} both have number {number}; {_free(order, number)}"
             )
         if number > higher:
             raise DefinitionError(
@@ -72,19 +71,20 @@ def build_pipeline(order: tuple[tuple[int, Table], ...]) -> Pipeline:
     owned = [(table, register) for table in tables.values() for register in table.registers]
     registers = {register.name: register for _, register in owned}
     if len(registers) != len(owned):
-        owner, twice = next((t, r) for t, r in owned if registers[r.name] is not r)
-        raise DefinitionError(f"{_file(owner)}: another table has a register {twice.name} too")
+        first, twice = next((t, r) for t, r in owned if registers[r.name] is not r)
+        second = next(t for t, r in owned if registers[twice.name] is r)
+        raise DefinitionError(f"{second.file}: register {twice.name} is owned by {first.file} already")
     for i, (owner, one) in enumerate(owned):
         low, high = one.bits
         if not (0 <= low <= high <= 31 and 0 <= one.number <= 15):
-            raise DefinitionError(f"{_file(owner)}: register {one.name} needs a number up to 15 and bits from 0 to 31")
+            raise DefinitionError(f"{owner.file}: register {one.name} needs a number up to 15 and bits from 0 to 31")
         if one.until not in tables:
             raise DefinitionError(
-                f"{_file(owner)}: register {one.name} is live until {one.until}, and no table has that name"
+                f"{owner.file}: register {one.name} is live until {one.until}, and no table has that name"
             )
         if tables[one.until].number < owner.number:
             raise DefinitionError(
-                f"{_file(owner)}: register {one.name} is live until {one.until}, which packets pass before {owner.name}"
+                f"{owner.file}: register {one.name} is live until {one.until}, which packets pass before {owner.name}"
             )
         for begins, other in owned[:i]:
             share = one.number == other.number and low <= other.bits[1] and other.bits[0] <= high
@@ -92,13 +92,19 @@ def build_pipeline(order: tuple[tuple[int, Table], ...]) -> Pipeline:
             if share and max(owner.number, begins.number) <= ends:
                 other_one = f"{other.name} of table {begins.name}"
                 raise DefinitionError(
-                    f"{_file(owner)}: register {one.name} overlaps {other_one}: both are live in register {one.number}"
+                    f"{owner.file}: register {one.name} overlaps {other_one}: both are live in register {one.number}"
                 )
     return Pipeline(tables, registers, {register.name: table for table, register in owned})
 
 
-def _file(table: Table) -> str:
-    return f"dnsteer/tables/{table.name}.py"
+def _free(order: tuple[tuple[int, Table], ...], number: int) -> str:
+    """Say which number nearest below or above *number* keeps the order, for one of two tables that have it."""
+    taken = [n for n, _ in order]
+    below, above = max((n for n in taken if n < number), default=-1), min((n for n in taken if n > number), default=254)
+    free = [n for n in (number - 1, number + 1) if below < n < above]
+    if not free:
+        return "renumber those around them"
+    return f"{' and '.join(map(str, free))} {'are' if len(free) > 1 else 'is'} free"
 
 
 PIPELINE = build_pipeline(ORDER)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast, runtime_checkable
 
+from dnsteer.spec.errors import DefinitionError
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -39,11 +41,18 @@ class Rows:
         self._places: dict[type[object], dict[Hashable, int] | None] = {}
         """The place of each key in its list; None for types without keys."""
         self._merged: set[type[object]] = set()
+        self._read: set[type[object]] = set()
+        """Types that a table has read: all of their rows were there."""
 
     def add(self, rows: Iterable[object]) -> None:
-        """Add rows, each to the list of its type."""
+        """Add rows, each to the list of its type. Raises DefinitionError for rows that were read before they were made."""
         for row in rows:
             kind = type(row)
+            if kind in self._read:
+                raise DefinitionError(
+                    f"rows of type {kind.__name__} were read before all of them were made: the table that reads them must "
+                    "stand after the one that makes them, in ORDER of dnsteer/tables/order.py"
+                )
             if kind not in self._of:
                 self._of[kind], self._places[kind] = [], {} if isinstance(row, KeyedRow) else None
                 if isinstance(row, MergedRow):
@@ -62,5 +71,6 @@ class Rows:
         return self._of.keys()
 
     def of(self, kind: type[R]) -> list[R]:
-        """Return the rows of a type."""
+        """Return the rows of a type, of which no more may follow."""
+        self._read.add(kind)
         return cast("list[R]", self._of.get(kind, []))

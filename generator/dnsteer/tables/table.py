@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -41,6 +42,12 @@ class Register:
         return f"NXM_NX_REG{self.number}"
 
 
+def _file_of_caller() -> str:
+    """Return the file of the module that makes a table, from the package's folder on."""
+    frame = sys._getframe(2)  # of the dataclass's __init__
+    return f"{str(frame.f_globals['__name__']).replace('.', '/')}.py"
+
+
 def no_rows(_: Context) -> Iterable[object]:
     """Return no rows: for a table whose flows come from other tables' rows, or are always the same."""
     return ()
@@ -62,3 +69,5 @@ class Table:
     registers: tuple[Register, ...] = ()
     reached: bool = True
     number: int = -1
+    file: str = field(default_factory=_file_of_caller)
+    """The module that makes it."""
