@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -120,6 +122,34 @@ def test_report_only_says_it(switch: Switch, tmp_path: Path) -> None:
         running.waits_for("not as applied: port p0 no-forward is true")
         assert "repaired" not in running.said()
     assert on(switch)("verify", spec).code == 2
+
+
+def test_a_switch_that_goes_away_and_comes_back(switch: Switch, tmp_path: Path) -> None:
+    """The database too: the agent waits without haste, and puts right what it finds then."""
+    spec = spec_file(tmp_path, LARGE)
+    switch.expected += ENDED
+    assert on(switch)("apply", spec).code == 0
+    with agent(switch, tmp_path) as running:
+        switch.kill_switch()
+        database = switch._processes["ovsdb-server"]
+        database.send_signal(signal.SIGSTOP)
+        try:
+            running.waits_for("the switch stays as it is: ")
+            before = _cpu(running)
+            time.sleep(2)
+            assert _cpu(running) - before < 0.6, running.said()
+        finally:
+            database.send_signal(signal.SIGCONT)
+        switch.start_switch()
+        running.waits_for("repaired: the switch has lost its tables")
+        wait(lambda: on(switch)("verify", spec).code == 0, running.said)
+        running.waits_for("the switch can be reached again")
+
+
+def _cpu(running: Agent) -> float:
+    """Seconds of CPU time that the agent has taken."""
+    fields = Path(f"/proc/{running.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_two_agents_one_acts(switch: Switch, tmp_path: Path) -> None:

@@ -50,11 +50,23 @@ def host(tmp_path: Path) -> Site:
     return Site(tmp_path, {"PATH": path, "STATE": str(tmp_path / "state")})
 
 
-def play(host: Site) -> Played:
+def play(host: Site, **variables: object) -> Played:
     return host.play(
         str(host.folder / "units.yml"), dnsteer_units_from=ROOT / "ovs" / "systemd", dnsteer_units_to=host.folder / "units",
-        dnsteer_settings_file=host.folder / "settings",
+        dnsteer_settings_file=host.folder / "settings", **variables,
     )  # fmt: skip
+
+
+def test_the_agent_runs_where_it_is_wanted(host: Site) -> None:
+    agent = {"dnsteer-agent.service.enabled", "dnsteer-agent.service.active"}
+
+    def there() -> set[str]:
+        return {p.name for p in (host.folder / "state").glob("dnsteer-agent.*")}
+
+    for wanted, expected in (("true", agent), ("true", agent), ("false", set())):
+        played = play(host, dnsteer_agent=wanted)
+        assert played.code == 0, played.output
+        assert there() == expected
 
 
 def test_units_replace_those_of_earlier_versions(host: Site) -> None:

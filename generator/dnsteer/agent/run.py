@@ -103,6 +103,7 @@ class Agent:
                         self._works("the switch")
                         systemd.notify("READY=1", "WATCHDOG=1")
                     except (SwitchError, PermissionError) as err:
+                        self._looks.failed(loop.time())
                         self._fails("the switch", f"the switch stays as it is: {err}")
                         systemd.notify("WATCHDOG=1", f"STATUS={err}")
                     await self._rest(loop)
