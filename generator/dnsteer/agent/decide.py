@@ -50,7 +50,7 @@ def decide(
     not count for the panic threshold.
     """
     ours = {entry.backend: entry for entry in overlay if entry.kind == "health" and entry.backend in rules.backends}
-    by_people = {entry.backend for entry in overlay if entry.kind != "health"}
+    by_people = {entry.backend for entry in overlay if entry.kind in ("drain", "down")}
     counted = [name for name in rules.backends if name not in by_people]
     most = rules.panic * len(counted)
     if sum(name in unhealthy for name in counted) > most:

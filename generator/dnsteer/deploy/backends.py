@@ -7,7 +7,7 @@ what the record says, all of the recorded state is applied instead, which takes 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from dnsteer.deploy.target_switch import WAITS, Agreement, Confirm, Progress, Ta
 from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import Flow, flow_lines, groups_of, render_table
 from dnsteer.render.templates import register_value
-from dnsteer.slots.maintenance import DRAINED, Overlay, marker
+from dnsteer.slots.maintenance import Overlay, marker
 from dnsteer.slots.membership import Membership
 from dnsteer.slots.owners import owners_of
 from dnsteer.switch.openflow import OpenFlow, Tables, UnconfirmedError
@@ -141,14 +141,14 @@ def _locked(switch: TargetSwitch, session: Session, bridge: str, progress: Progr
 def _plan_change(
     record: BridgeRecord, state: AppliedState, edit: Edit, time: datetime
 ) -> tuple[Change, list[movement.Move]]:
-    """Return the change of an edit, and the moves once gradual drains are done: these are confirmed beforehand."""
+    """Return the change of an edit, and the moves once gradual changes are done: these are confirmed beforehand."""
     before, members = record.overlay, state.members
     after = edit(expire(before, time), state, time)
-    # Of this edit alone: how far drains of others have come is not its doing.
-    own = Overlay(tuple(a if a in set(before) else replace(a, gone=DRAINED) for a in after))
+    # Of this edit alone: how far those of others have come is not its doing.
+    own = Overlay(tuple(b for a in after for b in ((a,) if a in set(before) else a.in_the_end)))
     was, becomes = Assignment(members, before), Assignment(members, after)
     final_moves = movement.moves(was, Assignment(members, own)) if before != after else []
-    goal = Overlay(tuple(replace(a, gone=DRAINED) for a in after))
+    goal = Overlay(tuple(b for a in after for b in a.in_the_end))
     change = Change(
         record.bridge, before, after,
         moves=movement.moves(was, becomes),

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.slots.membership import Membership
-from dnsteer.slots.overlay import no_backend_left
-from dnsteer.slots.owners import owners_of
+from dnsteer.slots.owners import no_backend, owners_of
 
 if TYPE_CHECKING:
     from dnsteer.spec.model.spec import Spec
@@ -28,7 +27,7 @@ class Assignment:
 
     def without_backends(self) -> list[Membership]:
         """Pools in which no backend is left."""
-        return [m for m in self.pools if no_backend_left(m.weights, m.down, self.overlay.of(m.pool))]
+        return [m for m in self.pools if no_backend(m, self.overlay.of(m.pool))]
 
 
 @dataclass(frozen=True)

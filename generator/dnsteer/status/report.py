@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dnsteer.deploy import movement
 from dnsteer.deploy.target_switch import WAITS, TargetSwitch, now
-from dnsteer.slots.maintenance import STATE_WORDS
 from dnsteer.status import counters
 from dnsteer.status.pools import PoolView, view_pools
 from dnsteer.status.rates import Rates, between
@@ -268,7 +267,7 @@ class Observer:
         if reading.overlay is not None:
             status.warnings += movement.pools_without_backends(movement.Assignment(members, reading.overlay))
             status.warnings += [
-                f"{a.name} was to be {STATE_WORDS[a.kind]} only until {a.until}, and still is; run dnsteer reconcile"
+                f"{a.name} was to be {a.state} only until {a.until}, and still is; run dnsteer reconcile"
                 for a in reading.overlay
                 if a.expired(time_now)
             ]

@@ -23,7 +23,10 @@ _FREE = ""
 
 
 class Outage(Protocol):
-    """A backend that a command took out of its pool. *gone* thousandths of its slots have moved away; 1000: all."""
+    """A backend that a command took out of its pool or gave another *weight*; None: it took it out.
+
+    *gone* thousandths of the slots that move have moved; 1000: all. *was* is the weight before, None for that of the spec.
+    """
 
     @property
     def backend(self) -> str:
@@ -31,7 +34,15 @@ class Outage(Protocol):
 
     @property
     def gone(self) -> int:
-        """Thousandths of the backend's slots that have moved away."""
+        """Thousandths of the slots that have moved."""
+
+    @property
+    def weight(self) -> int | None:
+        """The weight that was given; None when the backend is out."""
+
+    @property
+    def was(self) -> int | None:
+        """The weight before, where it is not the spec's."""
 
 
 class PoolOutage(Outage, Protocol):
@@ -58,6 +69,52 @@ def base_table(weights: tuple[tuple[str, int], ...], slots: int) -> tuple[str, .
     return tuple(table)
 
 
+def table_with_changes(
+    weights: Mapping[str, int], slots: int, down: Collection[str], changes: Sequence[Outage]
+) -> tuple[str, ...]:
+    """Return the table by *weights*, by the weights that commands gave, and without the backends that are out.
+
+    Empty if nobody has a weight. Of each weight the slots go over in the order in which slots leave a backend, those that
+    are its own first to last and all others too; one that it has not reached stays as it was before that weight.
+    """
+    outages = [change for change in changes if change.weight is None]
+    out = {*down, *(outage.backend for outage in outages if outage.gone >= _THOUSANDTHS)}
+
+    def table(by: Mapping[str, int]) -> tuple[str, ...]:
+        return table_with_outages(base_table(tuple(by.items()), slots), by, down, outages)
+
+    final, last, held = dict(weights), dict(weights), dict[int, str]()
+    for change in changes:
+        if change.weight is None:
+            continue
+        name = change.backend
+        begun = {**final, name: final[name] if change.was is None else change.was}
+        final[name] = change.weight
+        if not any(final.values()):
+            continue
+        last = dict(final)
+        if change.gone == _THOUSANDTHS:
+            if not change.weight:
+                held = {slot: owner for slot, owner in held.items() if owner != name}
+        elif any(begun.values()):
+            old, new, late = table(begun), table(final), _late(change, begun, final, slots)
+            for slot, (before, after) in enumerate(zip(old, new, strict=True)):
+                if before not in {after, *out} and (slot in late or after in out):
+                    held.setdefault(slot, before)
+    return tuple(held.get(slot, owner) for slot, owner in enumerate(table(last))) if any(last.values()) else ()
+
+
+def _late(change: Outage, before: Mapping[str, int], after: Mapping[str, int], slots: int) -> set[int]:
+    """The slots that a change of a weight has not reached."""
+    pairs = zip(base_table(tuple(before.items()), slots), base_table(tuple(after.items()), slots), strict=True)
+    own = {slot for slot, (old, new) in enumerate(pairs) if old != new}
+    late: set[int] = set()
+    for sort in (own, set(range(slots)) - own):
+        order = sorted(sort, key=lambda slot: _drain_order(change.backend, slot))
+        late.update(order[math.ceil(len(order) * change.gone / _THOUSANDTHS) :])
+    return late
+
+
 def table_with_outages(
     base: Sequence[str], weights: Mapping[str, int], down: Collection[str], outages: Iterable[Outage]
 ) -> tuple[str, ...]:
@@ -81,10 +138,23 @@ def table_with_outages(
     return _reassign(now, weights, leaving=fully_out, out=fully_out)
 
 
-def no_backend_in_service(weights: Mapping[str, int], down: Collection[str], outages: Iterable[Outage]) -> bool:
-    """Whether every backend with a weight above 0 is down or was taken out completely."""
-    out = {*down, *(outage.backend for outage in outages if outage.gone >= _THOUSANDTHS)}
-    return all(name in out for name, weight in weights.items() if weight)
+def no_backend_in_service(weights: Mapping[str, int], down: Collection[str], changes: Iterable[Outage]) -> bool:
+    """Whether every backend with a weight above 0 is down or was taken out completely.
+
+    A backend has the weight that a command gave it, and until that is reached the one before too.
+    """
+    out, final = set(down), dict(weights)
+    serving: set[str] = set()
+    for change in changes:
+        if change.weight is None:
+            out |= {change.backend} if change.gone >= _THOUSANDTHS else set()
+            continue
+        if change.gone < _THOUSANDTHS:
+            begun = {**final, change.backend: final[change.backend] if change.was is None else change.was}
+            serving |= {name for name, weight in begun.items() if weight}
+        final[change.backend] = change.weight
+    serving |= {name for name, weight in final.items() if weight}
+    return serving <= out
 
 
 def _largest_remainders(weights: Mapping[str, int], slots: int) -> dict[str, int]:
