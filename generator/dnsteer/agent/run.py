@@ -21,7 +21,7 @@ from dnsteer.agent.probes.targets import Target
 from dnsteer.agent.probes.udp import UdpProbe
 from dnsteer.agent.world import World, read_world
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.slots.maintenance import Overlay
+from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
 from dnsteer.spec.model.health import CheckKind
 from dnsteer.switch.session import Session
 from dnsteer.switch.tools import SwitchError
@@ -45,6 +45,7 @@ class Agent:
         """Pools to decide about now."""
         self._under_way: set[str] = set()
         """Pools with a backend that is coming back."""
+        self._overlay = NO_OVERLAY
         self._panics: set[str] = set()
         self._trouble = ""
 
@@ -100,6 +101,9 @@ class Agent:
         with Session(self._switch.remote, self._switch.timeout) as session:
             record = session.record_of(self._bridge)
             if self._world is not None and record.number == self._world.number:
+                if record.overlay != self._overlay:  # whom people take out counts for backups
+                    self._overlay = record.overlay
+                    self._due |= {name for name, rules in self._world.rules.items() if rules.standby}
                 return None
             world = read_world(session, record.bridge)
             refuse_unavailable({target.check.check for target in world.targets})

@@ -12,8 +12,10 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-Kind = Literal["drain", "down", "health", "weight"]
-STATE_WORDS: dict[Kind, str] = {"drain": "drained", "down": "down", "health": "unhealthy", "weight": "at weight"}
+Kind = Literal["drain", "down", "health", "weight", "backup"]
+STATE_WORDS: dict[Kind, str] = {
+    "drain": "drained", "down": "down", "health": "unhealthy", "weight": "at weight", "backup": "in as a backup at weight",
+}  # fmt: skip
 """What a backend is called with an entry of that kind."""
 DRAINED = 1000
 """`gone` is in thousandths of the slots that an entry moves: this is all of them."""
@@ -73,7 +75,7 @@ class Maintenance:
 
     def advanced(self, now: datetime) -> Maintenance:
         """Return the entry with the progress that it should have at *now*. What the agent brings back stays as it is."""
-        if self.kind == "health" or (self.gone >= DRAINED and not self.returns):
+        if self.kind in ("health", "backup") or (self.gone >= DRAINED and not self.returns):
             return self
         passed = (now - datetime.fromisoformat(self.returns or self.paced or self.since)).total_seconds()
         share = DRAINED if passed >= self.over else int(DRAINED * passed / self.over)
@@ -195,7 +197,7 @@ def _entry(item: Any) -> Maintenance:
     known_kind, longest = entry.kind in STATE_WORDS, timedelta.max.total_seconds()
     if not known_kind or not 0 <= entry.gone <= DRAINED or not 0 <= entry.over < longest:
         raise ValueError(f"an entry has kind {entry.kind!r}, gone {entry.gone} and over {entry.over}")
-    if (entry.weight is not None) != (entry.kind == "weight") or not all(
+    if (entry.weight is not None) != (entry.kind in ("weight", "backup")) or not all(
         0 <= weight <= MAX_WEIGHT for weight in (entry.weight, entry.was) if weight is not None
     ):
         raise ValueError(f"an entry of kind {entry.kind!r} has weight {entry.weight} and was {entry.was}")

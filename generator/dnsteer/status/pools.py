@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any, Literal
 
 from dnsteer.slots.assignment import quotas
@@ -119,3 +119,19 @@ def _state(member: Member, maintenance: Iterable[Maintenance]) -> tuple[Word, fl
     if drain is None:
         return "up", 0.0, None
     return ("drained" if drain.gone >= DRAINED else "draining"), drained, drain
+
+
+def backups_in_use(overlay: Overlay) -> list[str]:
+    """Warnings about pools whose backups serve: since when, and why."""
+    found: dict[str, list[Maintenance]] = {}
+    for entry in overlay:
+        if entry.kind == "backup":
+            found.setdefault(entry.pool, []).append(entry)
+    out = []
+    for pool, entries in found.items():
+        first = min(entries, key=lambda a: datetime.fromisoformat(a.since))
+        since = datetime.fromisoformat(first.since).astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+        names = ", ".join(a.backend for a in entries)
+        leave = "; they leave, since enough are back" if all(a.returns for a in entries) else ""
+        out.append(f"pool {pool}: its backup is in use since {since} ({first.note}): {names}{leave}")
+    return out
