@@ -52,7 +52,11 @@ def changes(draw: st.DrawFn, weights: Mapping[str, int]) -> list[Maintenance]:
     names = draw(st.lists(st.sampled_from(sorted(weights)), unique=True, max_size=4))
     was = st.one_of(st.none(), st.integers(0, 6))
     gone = st.one_of(st.just(DRAINED), GONE)
-    return [give(name, draw(st.integers(0, 6)), draw(gone), draw(was)) for name in names]
+    found = [give(name, draw(st.integers(0, 6)), draw(gone), draw(was)) for name in names]
+    if draw(st.booleans()):  # a backup of several, which come and go together
+        far = draw(gone)
+        found = [replace(e, kind="backup", gone=far, was=None, weight=e.weight or 1) for e in found[:2]] + found[2:]
+    return found
 
 
 @MANY
@@ -98,7 +102,7 @@ def test_on_the_way_only_slots_that_must_go_over_once_and_in_proportion(
 @given(WEIGHTS, SLOTS, st.data())
 def test_a_step_of_one_moves_only_slots_of_that_one(weights: dict[str, int], slots: int, data: st.DataObject) -> None:
     found = data.draw(changes(weights))
-    if not found:
+    if not found or found[0].kind == "backup":
         return
     at = data.draw(st.integers(0, len(found) - 1))
     further = replace(found[at], gone=data.draw(st.integers(found[at].gone, DRAINED)))
@@ -162,6 +166,23 @@ def test_while_somebody_is_out_too_a_slot_goes_over_once_and_only_if_it_must(
     assert (tables[0], tables[-1]) == (before, after)
     for one, later in itertools.pairwise(tables):
         assert differing(before, one) <= differing(before, later) <= differing(before, after)
+
+
+@MANY
+@given(WEIGHTS, SLOTS, st.lists(GONE, min_size=1, max_size=5), st.integers(1, 5), st.integers(1, 5))
+def test_a_backup_leaves_slot_by_slot_and_each_slot_once(
+    weights: dict[str, int], slots: int, steps: list[int], one: int, other: int
+) -> None:
+    pool = {**weights, "y": 0, "z": 0}
+    way = [DRAINED, *sorted(steps, reverse=True), 0]
+    tables = [
+        table(pool, slots, *(replace(give(n, w, gone), kind="backup") for n, w in (("y", one), ("z", other))))
+        for gone in way
+    ]
+    assert tables[0] == assign({**pool, "y": one, "z": other}, slots)
+    assert tables[-1] == assign(pool, slots)
+    for earlier, later in itertools.pairwise(tables):
+        assert differing(tables[0], earlier) <= differing(tables[0], later) <= differing(tables[0], tables[-1])
 
 
 def test_nobody_left_with_a_weight_moves_nothing_or_drops() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import groupby
 
 from dnsteer.slots.assignment import assign
 from dnsteer.slots.maintenance import DRAINED, Maintenance
@@ -64,12 +65,13 @@ def base_table(weights: Weights, slots: int) -> tuple[str, ...]:
 
 
 def _steps(weights: Weights, given: Sequence[Maintenance]) -> Iterator[tuple[Maintenance, Weights, Weights]]:
-    """Yield each entry with the weights before and after it."""
+    """Yield each entry with the weights before and after it. The backends of a backup that are equally far count as one."""
     now = weights
-    for entry in given:
-        before = now if entry.was is None else {**now, entry.backend: entry.was}
-        now = {**now, entry.backend: entry.weight or 0}
-        yield entry, before, now
+    for _, entries in groupby(given, key=lambda a: a.gone if a.kind == "backup" else a.backend):
+        together = list(entries)
+        before = {**now, **{a.backend: a.was for a in together if a.was is not None}}
+        now = {**now, **{a.backend: a.weight or 0 for a in together}}
+        yield together[0], before, now
 
 
 def _not_yet_over(entry: Maintenance, before: Weights, after: Weights, slots: int) -> set[int]:

@@ -37,6 +37,10 @@ class Outage(Protocol):
         """Thousandths of the slots that have moved."""
 
     @property
+    def kind(self) -> str:
+        """The command; backends of a `backup` join and leave together."""
+
+    @property
     def weight(self) -> int | None:
         """The weight that was given; None when the backend is out."""
 
@@ -83,25 +87,39 @@ def table_with_changes(
     def table(by: Mapping[str, int]) -> tuple[str, ...]:
         return table_with_outages(base_table(tuple(by.items()), slots), by, down, outages)
 
-    final, last, held = dict(weights), dict(weights), dict[int, str]()
-    for change in changes:
-        if change.weight is None:
-            continue
-        name = change.backend
-        begun = {**final, name: final[name] if change.was is None else change.was}
-        final[name] = change.weight
+    last, held = dict(weights), dict[int, str]()
+    for change, begun, final in _weight_changes(weights, changes):
         if not any(final.values()):
             continue
-        last = dict(final)
+        last = final
         if change.gone == _THOUSANDTHS:
             if not change.weight:
-                held = {slot: owner for slot, owner in held.items() if owner != name}
+                held = {slot: owner for slot, owner in held.items() if owner != change.backend}
         elif any(begun.values()):
             old, new, late = table(begun), table(final), _late(change, begun, final, slots)
             for slot, (before, after) in enumerate(zip(old, new, strict=True)):
                 if before not in {after, *out} and (slot in late or after in out):
                     held.setdefault(slot, before)
     return tuple(held.get(slot, owner) for slot, owner in enumerate(table(last))) if any(last.values()) else ()
+
+
+def _weight_changes(
+    weights: Mapping[str, int], changes: Iterable[Outage]
+) -> Iterator[tuple[Outage, dict[str, int], dict[str, int]]]:
+    """Each change of a weight with the weights before and after it; neighbouring backups of one progress are one change."""
+    left = [change for change in changes if change.weight is not None]
+    now = dict(weights)
+    while left:
+        first = left.pop(0)
+        one = [first]
+        while first.kind == "backup" and left and (left[0].kind, left[0].gone) == ("backup", first.gone):
+            one.append(left.pop(0))
+        before, now = dict(now), dict(now)
+        for change in one:
+            if change.was is not None:
+                before[change.backend] = change.was
+            now[change.backend] = change.weight or 0
+        yield first, before, now
 
 
 def _late(change: Outage, before: Mapping[str, int], after: Mapping[str, int], slots: int) -> set[int]:
@@ -138,21 +156,18 @@ def table_with_outages(
     return _reassign(now, weights, leaving=fully_out, out=fully_out)
 
 
-def no_backend_in_service(weights: Mapping[str, int], down: Collection[str], changes: Iterable[Outage]) -> bool:
+def no_backend_in_service(weights: Mapping[str, int], down: Collection[str], changes: Sequence[Outage]) -> bool:
     """Whether every backend with a weight above 0 is down or was taken out completely.
 
     A backend has the weight that a command gave it, and until that is reached the one before too.
     """
-    out, final = set(down), dict(weights)
+    out = {*down, *(each.backend for each in changes if each.weight is None and each.gone >= _THOUSANDTHS)}
+    final: Mapping[str, int] = weights
     serving: set[str] = set()
-    for change in changes:
-        if change.weight is None:
-            out |= {change.backend} if change.gone >= _THOUSANDTHS else set()
-            continue
+    for change, begun, after in _weight_changes(weights, changes):
+        final = after
         if change.gone < _THOUSANDTHS:
-            begun = {**final, change.backend: final[change.backend] if change.was is None else change.was}
             serving |= {name for name, weight in begun.items() if weight}
-        final[change.backend] = change.weight
     serving |= {name for name, weight in final.items() if weight}
     return serving <= out
 

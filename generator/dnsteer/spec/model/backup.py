@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from dnsteer.spec.model.health import Count
 from dnsteer.spec.model.part import Part
-from dnsteer.spec.model.types import Name
+from dnsteer.spec.model.types import Name, wanted
 
 
 class Backup(Part):
@@ -31,7 +31,11 @@ class _NameOrMapping:
 
 
 def _name_alone(value: Any) -> Any:
-    return {"pool": value} if not isinstance(value, dict | Backup) else value
+    if isinstance(value, str):
+        return {"pool": value}
+    if not isinstance(value, dict | Backup):
+        raise wanted("the name of a pool, or a mapping with pool and below", "for example {pool: spare, below: 2}")
+    return value
 
 
 BackupPool = Annotated[Backup, BeforeValidator(_name_alone), _NameOrMapping()]
