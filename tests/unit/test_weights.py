@@ -194,6 +194,14 @@ def test_nobody_left_with_a_weight_moves_nothing_or_drops() -> None:
     assert table(weights, 8, *entries, give("a", 3)) == ("a",) * 8
 
 
+def test_no_slot_goes_to_one_that_is_out_while_somebody_serves() -> None:
+    weights = {"a": 1, "b": 1}
+    for drop in (True, False):
+        for gone in (0, 500, 999):
+            assert owners(weights, 8, ["a"], [give("b", 0, gone)], drop=drop) == ("b",) * 8
+    assert owners(weights, 8, ["a"], [give("b", 0)], drop=True) == ()
+
+
 def test_a_weight_where_the_spec_gives_none() -> None:
     assert owners({"a": 0}, 8, [], [], drop=False) == ()
     assert table({"a": 0}, 8, give("a", 3)) == ("a",) * 8

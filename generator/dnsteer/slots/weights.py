@@ -43,7 +43,8 @@ def reweighted(
             kept = {slot: name for slot, name in kept.items() if name != entry.backend}
     if not any(settled.values()):
         return ()
-    return tuple(kept.get(slot, name) for slot, name in enumerate(table_by(settled)))
+    table = table_by(settled)
+    return tuple(kept.get(slot, name) for slot, name in enumerate(table)) if kept else table
 
 
 def in_force(weights: Weights, given: Sequence[Maintenance]) -> Iterator[Weights]:
