@@ -125,6 +125,19 @@ def test_a_drain_over_time(do: Run, extension: Extension, shared: Switch) -> Non
     assert held(shared, extension) == before
 
 
+def test_a_given_weight_is_as_the_specs(do: Run, shared: Switch, extension: Extension) -> None:
+    good(do("apply", HEAVY))
+    heavy = extension.program["vips"]
+    good(do("apply", EXTENDED))
+    before = held(shared, extension)
+    assert extension.program["vips"] != heavy
+    good(do("weight", "far/f2", "2", "--over", "1s"))
+    assert extension.program["vips"] == heavy
+    assert do("verify", EXTENDED).code == 0
+    good(do("weight", "far/f2", "--undo"))
+    assert held(shared, extension) == before
+
+
 def test_maintenance_whose_time_is_over(do: Run, shared: Switch, extension: Extension) -> None:
     good(do("apply", EXTENDED))
     before = held(shared, extension)

@@ -6,7 +6,7 @@ The overlay that is recorded is all that it remembers, so an agent that is start
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from dnsteer.slots.maintenance import DRAINED, Maintenance
@@ -19,20 +19,24 @@ STEPS = 20
 class PoolRules:
     """What decides for a pool. *backends* are those with a weight that the spec does not have down.
 
-    *panic* is a share, 0 to 1; *slow_start* is in seconds.
+    *panic* is a share, 0 to 1; *slow_start* is in seconds. *standby* are the backends of the pool's backup with the weights
+    that they join with while fewer than *below* of its own are in service.
     """
 
     pool: str
     backends: Collection[str]
     panic: float
     slow_start: float
+    standby: Mapping[str, int] = field(default_factory=dict)
+    below: int = 0
 
 
 @dataclass(frozen=True)
 class Decision:
-    """The pool's health entries as they should be. *panics*: too many are unhealthy, so nobody is out for it.
+    """The pool's entries of health, and of its backup, as they should be.
 
-    *waiting* are healthy backends that come back only after another one has: one at a time.
+    *panics*: too many are unhealthy, so nobody is out for it. *waiting* are healthy backends that come back only after
+    another one has: one at a time.
     """
 
     entries: tuple[Maintenance, ...]
@@ -50,7 +54,7 @@ def decide(
     not count for the panic threshold.
     """
     ours = {entry.backend: entry for entry in overlay if entry.kind == "health" and entry.backend in rules.backends}
-    by_people = {entry.backend for entry in overlay if entry.kind != "health"}
+    by_people = {entry.backend for entry in overlay if entry.kind in ("drain", "down")}
     counted = [name for name in rules.backends if name not in by_people]
     most = rules.panic * len(counted)
     if sum(name in unhealthy for name in counted) > most:
@@ -72,7 +76,7 @@ def decide(
     if fails or not recovered:
         return Decision(tuple(out), waiting=tuple(entry.backend for entry in recovered))
     first = next((entry for entry in recovered if entry.returns), recovered[0])
-    back = _returning(first, rules.slow_start, now)
+    back = returning(first, rules.slow_start, now)
     entries = tuple(back if entry is first else entry for entry in out)
     return Decision(
         tuple(entry for entry in entries if entry is not None),
@@ -80,7 +84,7 @@ def decide(
     )
 
 
-def _returning(entry: Maintenance, slow_start: float, now: datetime) -> Maintenance | None:
+def returning(entry: Maintenance, slow_start: float, now: datetime) -> Maintenance | None:
     """Return the entry of a backend that gets its slots back, with its progress; None when it has them all."""
     began = entry if entry.returns else replace(entry, returns=_stamp(now), over=slow_start)
     passed = (now - datetime.fromisoformat(began.returns)).total_seconds()

@@ -1,4 +1,4 @@
-"""Bring the switch to what was decided: the health entries of the overlay, in one bundle."""
+"""Bring the switch to what was decided: the agent's entries of the overlay, in one bundle."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from dnsteer.agent.decide import Decision, PoolRules, decide
+from dnsteer.agent.backup import decide_with_backup
+from dnsteer.agent.decide import Decision, PoolRules
 from dnsteer.deploy.backends import Change, Edit, change_overlay
 from dnsteer.deploy.caller import operator_name
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -44,7 +45,9 @@ def carry_out(
         if state.number != number:
             raise _OutdatedError
         for pool in rules:
-            decisions[pool.pool] = decide(pool, overlay.of(pool.pool), unhealthy[pool.pool], operator_name(), time)
+            decisions[pool.pool] = decide_with_backup(
+                pool, overlay.of(pool.pool), unhealthy[pool.pool], operator_name(), time
+            )
         return merged(overlay, decisions)
 
     checked: Edit = edit
@@ -56,8 +59,9 @@ def carry_out(
 
 def merged(overlay: Overlay, decisions: Mapping[str, Decision]) -> Overlay:
     """Return the overlay with the entries that were decided; those that stay keep their place."""
-    wanted = {(entry.pool, entry.backend): entry for d in decisions.values() for entry in d.entries}
-    gone = [e for e in overlay if e.kind == "health" and e.pool in decisions and (e.pool, e.backend) not in wanted]
+    wanted = {(entry.name, entry.kind): entry for d in decisions.values() for entry in d.entries}
+    ours = [e for e in overlay if e.kind in ("health", "backup") and e.pool in decisions]
+    gone = [e for e in ours if (e.name, e.kind) not in wanted]
     out = overlay.without(gone)
     for entry in wanted.values():
         out = out.put(entry)

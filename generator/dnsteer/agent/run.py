@@ -32,7 +32,7 @@ from dnsteer.agent.world import World, read_world
 from dnsteer.deploy.backends import Change, change_overlay
 from dnsteer.deploy.overlay_edits import advance
 from dnsteer.deploy.target_switch import TargetSwitch, now
-from dnsteer.slots.maintenance import Overlay
+from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
 from dnsteer.spec.model.health import CheckKind
 from dnsteer.switch.state import BridgeRecord, BusyError
 from dnsteer.switch.tools import SwitchError
@@ -78,6 +78,7 @@ class Agent:
         """Whether maintenance ends or advances now."""
         self._stepped = 0.0
         """When maintenance was advanced last."""
+        self._overlay = NO_OVERLAY
         self._panics: set[str] = set()
         self._known: set[str] = set()
         """Warnings and flows of others that were named."""
@@ -152,6 +153,9 @@ class Agent:
         self._works("the claim", f"this agent now works on bridge {record.bridge}")
         if self._world is None or self._world.number != record.number:
             self._adopt(await work(partial(self._read_world, record)), record.overlay, loop)
+        elif record.overlay != self._overlay:  # whom people take out counts for backups
+            self._due |= {name for name, rules in self._world.rules.items() if rules.standby}
+        self._overlay = record.overlay
         self._timed = any(entry.expired(now()) or entry.advanced(now()) != entry for entry in record.overlay)
         self._timed = self._timed and loop.time() >= self._stepped + TICK
         return True

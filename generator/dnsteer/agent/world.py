@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dnsteer.agent.decide import PoolRules
 from dnsteer.agent.probes.targets import Target, targets
 from dnsteer.deploy.recorded import spec_of
+from dnsteer.spec.backups import standby_weights
 from dnsteer.spec.model.spec import Spec, State
 from dnsteer.switch.session import Session
 from dnsteer.switch.state import BridgeRecord
@@ -32,6 +33,8 @@ def read_world(session: Session, record: BridgeRecord) -> World:
             tuple(b.name for b in pool.backends if b.weight and b.state is State.UP),
             pool.panic / 100,
             pool.slow_start,
+            standby_weights(spec, pool),
+            pool.backup.below if pool.backup else 0,
         )
         for name, pool in spec.pools.items()
         if pool.health

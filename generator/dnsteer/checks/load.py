@@ -9,6 +9,7 @@ from pathlib import Path as FilePath
 from pydantic import ValidationError
 
 from dnsteer.checks.addresses import check_addresses
+from dnsteer.checks.backup import as_written, check_backups
 from dnsteer.checks.bringup import check_bringup
 from dnsteer.checks.extension import check_extension
 from dnsteer.checks.health import check_health
@@ -17,6 +18,7 @@ from dnsteer.checks.pools_and_vips import check_pools, check_vips
 from dnsteer.checks.services import check_services
 from dnsteer.checks.switch import check_switch
 from dnsteer.checks.warnings import warnings
+from dnsteer.spec.backups import with_backups, with_lines
 from dnsteer.spec.document import Document, read_document
 from dnsteer.spec.errors import MAX_FINDINGS, Finding, SpecError
 from dnsteer.spec.loaded import Loaded, with_slots
@@ -27,8 +29,9 @@ from dnsteer.spec.scope import Scope
 Check = Callable[[Scope], Iterator[Finding]]
 _CHECKS: Sequence[Check] = (
     check_switch, check_bringup, check_pools, check_vips, check_addresses, check_services, check_extension, check_modes,
-    check_health,
+    check_health, check_backups,
 )  # fmt: skip
+_CHECKS_OF_BACKENDS = [check for check in _CHECKS if check is not check_backups]
 _BY_SLOTS: Sequence[Check] = (check_pools, check_extension)
 """What looks at the number of slots."""
 
@@ -50,7 +53,11 @@ def check_document(doc: Document) -> Loaded:
         raise SpecError(doc.file, findings_of(err, doc), err.error_count()) from None
     scope = Scope(spec, doc)
     _refuse(scope, _CHECKS)
-    return Loaded(spec, doc, tuple(warnings(scope)))
+    found = tuple(warnings(scope))
+    if any(pool.backup for pool in spec.pools.values()):
+        doc = with_lines(doc, spec)
+        _refuse(Scope(with_backups(spec, standby=False), doc), _CHECKS_OF_BACKENDS, lambda f: as_written(f, spec))
+    return Loaded(with_backups(spec), doc, found)
 
 
 def check_slots(loaded: Loaded, slots: Mapping[str, int]) -> Loaded:
@@ -60,7 +67,7 @@ def check_slots(loaded: Loaded, slots: Mapping[str, int]) -> Loaded:
     return Loaded(spec, loaded.document, loaded.warnings, slots)
 
 
-def _refuse(scope: Scope, checks: Sequence[Check]) -> None:
-    findings = list(islice((finding for check in checks for finding in check(scope)), MAX_FINDINGS + 1))
+def _refuse(scope: Scope, checks: Sequence[Check], spelt: Callable[[Finding], Finding] = lambda f: f) -> None:
+    findings = list(islice((spelt(finding) for check in checks for finding in check(scope)), MAX_FINDINGS + 1))
     if findings:
         raise SpecError(scope.doc.file, findings)

@@ -39,7 +39,7 @@ def _pools(scope: Scope) -> Iterator[Finding]:
         for vip in spec.vips.values()
         for a in vip.addresses
     }
-    used = {name for name, _ in asked}
+    used = {name for name, _ in asked} | {pool.backup.pool for pool in spec.pools.values() if pool.backup is not None}
     for name, pool in spec.pools.items():
         base: Path = ("pools", name)
         if name not in used:

@@ -47,10 +47,10 @@ def drain(
     pool, backend = name.split("/")
     entry = change.after.find(pool, backend, "drain")
     if not dry_run and entry is not None and entry.gone < DRAINED:
-        from dnsteer.deploy.gradual_drain import drain_to_the_end
+        from dnsteer.deploy.gradual import go_to_the_end
 
-        drain_to_the_end(switch, change, pool, backend, progress(json))
-    _report(change, name, dry_run, json, f"{name} is drained already")
+        go_to_the_end(switch, change, entry, progress(json))
+    report_change(change, name, dry_run, json, f"{name} is drained already")
 
 
 def undrain(
@@ -71,7 +71,7 @@ def down(
 ) -> None:  # fmt: skip
     """Take a failed backend out at once: its slots move to the other backends of its pool."""
     change = _take_out(switch, name, "down", None, lasts, note, bridge, yes, dry_run, json)
-    _report(change, name, dry_run, json, f"{name} is down already")
+    report_change(change, name, dry_run, json, f"{name} is down already")
 
 
 def up(
@@ -113,7 +113,7 @@ def reconcile(switch: TargetSwitch, bridge: Bridge = None, dry_run: DryRun = Fal
         what = "would get" if dry_run else "has"
         out.print(f"{name}: the extension did not have the recorded program and {what} it again")
     for change in done.changes:
-        _report(change, "", dry_run, json, "")
+        report_change(change, "", dry_run, json, "")
     if failed:
         raise failed
 
@@ -126,23 +126,24 @@ def _take_out(
 
     # What a gradual drain would do is what it comes to in the end.
     edit = take_out(name, kind, over=over or 0, lasts=lasts or 0, note=note, to_the_end=dry_run)
-    return _change(switch, name, edit, bridge, yes, dry_run, json)
+    return change_backend(switch, name, edit, bridge, yes, dry_run, json)
 
 
 def _bring_back(switch: TargetSwitch, name: str, kind: Kind, bridge: str | None, dry_run: bool, json: bool) -> None:
     from dnsteer.deploy.overlay_edits import bring_back
 
     # It gets its own slots back and no others, so there is nothing to ask.
-    change = _change(switch, name, bring_back(name, kind), bridge, True, dry_run, json)
+    change = change_backend(switch, name, bring_back(name, kind), bridge, True, dry_run, json)
     pool, _, backend = name.partition("/")
     other = change.after.find(pool, backend, "down" if kind == "drain" else "drain")
     hint = f", it is {STATE_WORDS[other.kind]}: dnsteer {_BACK[other.kind]} {name}" if other else ""
-    _report(change, name, dry_run, json, f"{name} is not {STATE_WORDS[kind]}{hint}")
+    report_change(change, name, dry_run, json, f"{name} is not {STATE_WORDS[kind]}{hint}")
 
 
-def _change(
+def change_backend(
     switch: TargetSwitch, name: str, edit: Edit, bridge: str | None, yes: bool, dry_run: bool, json: bool
 ) -> Change:
+    """Change what the overlay has of the backend *name* (POOL/BACKEND). Raises SwitchError."""
     from dnsteer.deploy.backends import change_overlay
 
     return change_overlay(
@@ -151,7 +152,7 @@ def _change(
     )  # fmt: skip
 
 
-def _report(change: Change, name: str, dry_run: bool, json: bool, nothing: str) -> None:
+def report_change(change: Change, name: str, dry_run: bool, json: bool, nothing: str) -> None:
     """Print what was done about the backend *name*; empty: about several."""
     if json:
         pool, _, backend = name.partition("/")

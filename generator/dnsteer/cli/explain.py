@@ -195,7 +195,8 @@ def _explain_query(loaded: Loaded, live: Live | None, query: _Query, uplink: str
     overlay = live.overlay if live is not None else NO_OVERLAY
     path = explain_query(loaded, client, sport, vip, port, Protocol(protocol), ingress, overlay)
     pool = next((v.pool for v in loaded.spec.vips.values() if vip in v.addresses), "")
-    outages = [outage for outage in overlay.of(pool) if outage.backend == path.base_backend]
+    # Another backend's weight may have taken the slot.
+    outages = [a for a in overlay.of(pool) if a.backend == path.base_backend or a.weight is not None]
     if json:
         own_out = [asdict(outage) for outage in outages]
         print_json({"view": _view_json(live), **path.as_json(), "own_out": own_out, **spec_warnings(loaded)})
@@ -225,31 +226,34 @@ def _show_view(loaded: Loaded, live: Live | None) -> None:
     if live is None:
         out.print(f"view     the spec {loaded.file}; for the running switch, drains and downs included: --live")
         return
-    from dnsteer.slots.maintenance import STATE_WORDS
-
     name = f" of switch {escape(live.name)}" if live.name else ""
-    outages = ", ".join(f"{a.name} {STATE_WORDS[a.kind]}{_percent_gone(a)}" for a in live.overlay) or "nobody"
-    out.print(f"view     bridge {live.bridge}{name}, which runs {escape(loaded.file)}; out: {outages}")
+    words = [f"{a.name} {a.state}{_percent_gone(a)}" for a in live.overlay if a.weight is None]
+    given = [f"{a.name} {a.state}{_percent_gone(a)}" for a in live.overlay if a.weight is not None]
+    out_of_it = "; ".join([f"out: {', '.join(words) or 'nobody'}", *([", ".join(given)] if given else [])])
+    out.print(f"view     bridge {live.bridge}{name}, which runs {escape(loaded.file)}; {out_of_it}")
 
 
 def _percent_gone(outage: Maintenance) -> str:
     from dnsteer.slots.maintenance import DRAINED
 
-    return f" {outage.gone / 10:g} %" if outage.gone < DRAINED else ""
+    if outage.gone >= DRAINED:
+        return ""
+    return f" {outage.gone / 10:g} %" if outage.weight is None else f", {outage.gone / 10:g} % of the way to it,"
 
 
 def _base_backend(path: QueryPath, outages: list[Maintenance]) -> str:
     """The slot's backend when nobody is out, and why it does not have the slot now; empty where it has."""
     if path.base_backend is None or path.base_backend == path.backend:
         return ""
-    reasons = [_outage(outage) for outage in outages] or ["down by the spec (state: down)"]
-    return f"{path.base_backend}, which is {'; '.join(reasons)}"
+    reasons = [_outage(a) for a in outages if a.weight is None]
+    given = [f"{a.name} is {_outage(a)}" for a in outages if a.weight is not None]
+    if not reasons and not given:
+        reasons = ["down by the spec (state: down)"]
+    return "; ".join([f"{path.base_backend}{', which is ' if reasons else ''}{'; '.join(reasons)}", *given])
 
 
 def _outage(outage: Maintenance) -> str:
-    from dnsteer.slots.maintenance import STATE_WORDS
-
     until = f", until {utc(outage.until)} UTC" if outage.until else ""
     note = f": {escape(outage.note)}" if outage.note else ""
-    state = f"{STATE_WORDS[outage.kind]}{_percent_gone(outage)}"
+    state = f"{outage.state}{_percent_gone(outage)}"
     return f"{state} since {utc(outage.since)} UTC{until}, by {escape(outage.by)}{note}"

@@ -38,7 +38,7 @@ def history(switch: TargetSwitch, bridge: Bridge = None, json: Json = False) -> 
             out.print(f"   damaged: {escape(str(s))}")
             continue
         mark, note = ("*" if s.number == record.number else " "), f"  {s.note}" if s.note else ""
-        ended = f"  (ended: {', '.join(f'{a.kind} of {a.name}' for a in s.ended)})" if s.ended else ""
+        ended = f"  (ended: {', '.join(a.title for a in s.ended)})" if s.ended else ""
         line = f"{s.number:>4}  {s.time}  {s.by}  {s.file}  {s.digest[:12]}{note}{ended}"
         out.print(f"{mark} {escape(line)}")
     if not found:
@@ -49,7 +49,10 @@ def _as_json(state: Any, current: int) -> dict[str, Any]:
     return {
         "state": state.number, "applied": state.time, "by": state.by, "note": state.note, "spec_file": state.file,
         "digest": state.digest, "version": state.version, "current": state.number == current,
-        "ended": [{"pool": a.pool, "backend": a.backend, "kind": a.kind, "note": a.note} for a in state.ended],
+        "ended": [
+            {"pool": a.pool, "backend": a.backend, "kind": a.kind, "weight": a.weight, "note": a.note}
+            for a in state.ended
+        ],
     }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from dnsteer.cli.output import utc
 from dnsteer.deploy.target_switch import now
-from dnsteer.slots.maintenance import Maintenance
+from dnsteer.slots.maintenance import DRAINED, Maintenance
 from dnsteer.spec.errors import escape
 from dnsteer.status.pools import BackendView, PoolView
 from dnsteer.status.rates import Rate
@@ -44,11 +44,11 @@ def view(status: Status, width: int, *, away: str = "", height: int = 0) -> Rend
     lines = Text("\n").join([*_away(away), *_head(status), *_findings(status)])
     pools, vips, out = status.pools, status.vips, list(status.reading.overlay or ())
     parts: list[RenderableType] = [lines]
-    if out:
-        parts.append(_maintenance(out, width))
+    for title, entries in _sorts(out):
+        parts.append(_maintenance(title, entries, width))
     shown = _all_of
     if height:
-        above = sum(1 + len(line) // width for line in lines.plain.splitlines()) + (len(out) + 2 if out else 0)
+        above = sum(1 + len(line) // width for line in lines.plain.splitlines()) + len(out) + 2 * len(_sorts(out))
         room = max(0, height - above - 4)  # headings and the lines between
         if room < sum(1 + len(p.backends) for p in pools) + sum(len(v.addresses) for v in vips):
             shown = _not_up
@@ -134,16 +134,33 @@ def _findings(status: Status) -> Iterator[Text]:
             yield Text(f"drift: and {more} more: dnsteer verify SPEC", style="yellow")
 
 
-def _maintenance(out: Sequence[Maintenance], width: int) -> Table:
+def _sorts(entries: Sequence[Maintenance]) -> list[tuple[str, list[Maintenance]]]:
+    """The entries of those who are out, and those of given weights, each with the title of the table."""
+    sorts = {
+        "out": [a for a in entries if a.weight is None],
+        "given weight": [a for a in entries if a.weight is not None],
+    }
+    return [(title, found) for title, found in sorts.items() if found]
+
+
+def _maintenance(title: str, out: Sequence[Maintenance], width: int) -> Table:
     rows, moment = list[_Row](), now()
     for a in out:
         until = Text(utc(a.until) if a.until else "")
         if a.expired(moment):
             until.append(" overdue", style="bold red")
-        command = f"{a.kind} --over {a.over:g}s" if a.over and not a.returns else a.kind
-        rows.append((a.name, command, utc(a.since), until, Text(escape(a.by)), Text(escape(a.note))))
-    columns = ("out", "by command", "since (UTC)", "until (UTC)", "by", "note")
+        rows.append((a.name, _command(a), utc(a.since), until, Text(escape(a.by)), Text(escape(a.note))))
+    columns = (title, "by command", "since (UTC)", "until (UTC)", "by", "note")
     return _table(columns, rows, width, left=columns)
+
+
+def _command(a: Maintenance) -> str:
+    if a.weight is None:
+        return f"{a.kind} --over {a.over:g}s" if a.over and not a.returns else a.kind
+    command = f"{a.kind} {a.weight}" + (f" --over {a.over:g}s" if a.over else "")
+    if a.returns:
+        return f"{command}, {(DRAINED - a.gone) / DRAINED:.0%} back"
+    return command + (f", {a.gone / DRAINED:.0%}" if a.gone < DRAINED else "")
 
 
 def _pools(pools: Sequence[PoolView], of: int, shown: _Shown, width: int) -> Table:
@@ -153,7 +170,8 @@ def _pools(pools: Sequence[PoolView], of: int, shown: _Shown, width: int) -> Tab
         rows.append((name, "", pool.selection, Text(str(pool.slots), style="bold"), "", *_rate(pool.rate)))
         for b in shown(pool):
             held = "-" if b.slots is None else str(b.slots)
-            rows.append((f"  {b.name}", str(b.weight), _state(b), held, str(b.own), *_rate(b.rate)))
+            weight = str(b.weight) if b.given is None else f"{b.given.weight} (spec {b.weight})"
+            rows.append((f"  {b.name}", weight, _state(b), held, str(b.own), *_rate(b.rate)))
     title = _title("pool, backend" if shown is _all_of else "pool, backends not up", len(pools), of)
     columns = (title, "weight", "state", "slots", "own", "packets/s", "queries/s")
     return _table(columns, rows, width, left=(title, "state"))

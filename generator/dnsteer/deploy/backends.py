@@ -7,7 +7,7 @@ what the record says, all of the recorded state is applied instead, which takes 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from dnsteer.deploy.overlay_flows import overlay_flows
 from dnsteer.deploy.target_switch import WAITS, Agreement, Confirm, Progress, TargetSwitch, expire, now, silent
 from dnsteer.render.flows import Flow
 from dnsteer.render.templates import register_value
-from dnsteer.slots.maintenance import DRAINED, Overlay, marker
+from dnsteer.slots.maintenance import Overlay, marker
 from dnsteer.slots.membership import Membership
 from dnsteer.switch.openflow import OpenFlow, Tables, UnconfirmedError
 from dnsteer.switch.restart_fence import RestartedError, send_bundle
@@ -52,6 +52,7 @@ class Change:
     moves: list[movement.Move]
     warnings: list[str] = field(default_factory=list)
     slots: Mapping[str, int] = field(default_factory=dict)
+    members: tuple[Membership, ...] = ()
     ask: list[str] = field(default_factory=list)
     repaired: bool = False
     what: str = "the tables"
@@ -139,19 +140,20 @@ def _locked(switch: TargetSwitch, session: Session, bridge: str, progress: Progr
 def _plan_change(
     record: BridgeRecord, state: AppliedState, edit: Edit, time: datetime
 ) -> tuple[Change, list[movement.Move]]:
-    """Return the change of an edit, and the moves once gradual drains are done: these are confirmed beforehand."""
+    """Return the change of an edit, and the moves once gradual changes are done: these are confirmed beforehand."""
     before, members = record.overlay, state.members
     after = edit(expire(before, time), state, time)
-    # The moves of this edit alone, without those of gradual drains that are under way.
-    own = Overlay(tuple(a if a in set(before) else replace(a, gone=DRAINED) for a in after))
+    # The moves of this edit alone, without those of gradual changes that are under way.
+    own = Overlay(tuple(b for a in after for b in ((a,) if a in set(before) else a.in_the_end)))
     was, becomes = Assignment(members, before), Assignment(members, after)
     final_moves = movement.moves(was, Assignment(members, own)) if before != after else []
-    goal = Overlay(tuple(replace(a, gone=DRAINED) for a in after))
+    goal = Overlay(tuple(b for a in after for b in a.in_the_end))
     change = Change(
         record.bridge, before, after,
         moves=movement.moves(was, becomes),
         warnings=movement.pools_without_backends(becomes) + ([WAITS] if record.waits else []),
         slots={m.pool: m.slots for m in members},
+        members=members,
         ask=movement.reasons_to_ask(final_moves, was, Assignment(members, goal)) if before != after else [],
     )  # fmt: skip
     return change, final_moves

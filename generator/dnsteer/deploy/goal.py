@@ -23,9 +23,9 @@ from dnsteer.switch.tools import SwitchError
 class Goal:
     """What a deployment leads to, and what was there before. *applied* is None if no state can be read.
 
-    *ended* is maintenance of backends that the spec no longer has, *expired* that whose time is over, *returned* what a
-    rollback restores. *warnings* and *notes* are for the operator; *waits*: flow-restore-wait is set.
-    *system* tells the switch from others, *switch_name* is the name that it has now.
+    *ended* is maintenance of backends that the spec no longer has, or to which it gives the same weight, *expired* that
+    whose time is over, *returned* what a rollback restores. *warnings* and *notes* are for the operator; *waits*:
+    flow-restore-wait is set. *system* tells the switch from others, *switch_name* is the name that it has now.
     """
 
     loaded: Loaded
@@ -73,12 +73,14 @@ def set_goal(
     kept = tuple(notes(asked.loaded.spec, known))
     before = record.overlay if record else NO_OVERLAY
     current = expire(before, time)
-    pools = {name: {b.name for b in pool.backends} for name, pool in loaded.spec.pools.items()}
-    ended = tuple(a for a in current if a.backend not in pools.get(a.pool, ()))
+    # Whoever is not in the spec has ended, and a weight that it gives by itself; those who are out have None.
+    weights = {(name, b.name): b.weight for name, pool in loaded.spec.pools.items() for b in pool.backends}
+    ended = tuple(a for a in current if weights.get((a.pool, a.backend), a.weight) == a.weight)
+    returned = tuple(a for a in asked.returned if weights[a.pool, a.backend] != a.weight)
     return Goal(
-        loaded, current.without(ended).put_by_start(asked.returned), record, applied, system, switch_name,
+        loaded, current.without(ended).put_by_start(returned), record, applied, system, switch_name,
         note or asked.note, time, ended=ended, expired=tuple(a for a in before if a not in set(current)),
-        returned=asked.returned, warnings=asked.warnings, notes=kept,
+        returned=returned, warnings=asked.warnings, notes=kept,
         waits=record.waits if record else session.waits(),
     )  # fmt: skip
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.slots.membership import Membership
-from dnsteer.slots.overlay import no_backend_left
-from dnsteer.slots.owners import owners_of
+from dnsteer.slots.owners import no_backend, owners_of
 
 if TYPE_CHECKING:
     from dnsteer.spec.model.spec import Spec
@@ -28,7 +27,7 @@ class Assignment:
 
     def without_backends(self) -> list[Membership]:
         """Pools in which no backend is left."""
-        return [m for m in self.pools if no_backend_left(m.weights, m.down, self.overlay.of(m.pool))]
+        return [m for m in self.pools if no_backend(m, self.overlay.of(m.pool))]
 
 
 @dataclass(frozen=True)
@@ -131,15 +130,6 @@ def moved_vips(old: Mapping[str, str], new: Mapping[str, str], slots: Mapping[st
         for name, pool in new.items()
         if name in old and old[name] != pool
     ]
-
-
-def together(one: Iterable[Move], more: Iterable[Move]) -> list[Move]:
-    """Merge successive moves into one for each pool."""
-    out: dict[str, Move] = {}
-    for move in (*one, *more):
-        transfers = Counter(out[move.title].transfers if move.title in out else {})
-        out[move.title] = replace(move, transfers=transfers + Counter(move.transfers))
-    return list(out.values())
 
 
 def _transfers(before: tuple[str, ...], after: tuple[str, ...]) -> dict[tuple[str, str], int]:

@@ -33,7 +33,7 @@ def take_out(
     pool, backend = split_name(name)
 
     def edit(overlay: Overlay, state: AppliedState, time: datetime) -> Overlay:
-        _member(state, pool, backend)
+        member_of(state, pool, backend)
         until = stamp(time + timedelta(seconds=lasts)) if lasts else ""
         found = overlay.find(pool, backend, kind)
         if found is None:
@@ -46,19 +46,20 @@ def take_out(
                 wanted = wanted.at_pace(over, time)
             if wanted != found:
                 wanted = replace(wanted, by=operator_name())
-        _refuse_early_end(wanted)
+        refuse_early_end(wanted)
         return overlay.put(replace(wanted, gone=DRAINED) if to_the_end else wanted)
 
     return edit
 
 
-def _refuse_early_end(drain: Maintenance) -> None:
-    """Raise SwitchError for a gradual drain that would end before its last slots have moved."""
-    if drain.until and drain.gone < DRAINED:
-        done = datetime.fromisoformat(drain.paced or drain.since) + timedelta(seconds=drain.over)
-        if datetime.fromisoformat(drain.until) <= done:
+def refuse_early_end(entry: Maintenance) -> None:
+    """Raise SwitchError for a gradual change that would end before its last slots have moved."""
+    if entry.until and entry.gone < DRAINED:
+        done = datetime.fromisoformat(entry.paced or entry.since) + timedelta(seconds=entry.over)
+        if datetime.fromisoformat(entry.until) <= done:
+            ends = "its drain ends" if entry.kind == "drain" else "that ends"
             raise SwitchError(
-                f"{drain.name} would be drained at {stamp(done)}, and its drain ends at {drain.until}; give a longer --for"
+                f"{entry.name} would be {entry.state} at {stamp(done)}, and {ends} at {entry.until}; give a longer --for"
             )
 
 
@@ -70,7 +71,7 @@ def bring_back(name: str, kind: Kind) -> Edit:
         found = overlay.find(pool, backend, kind)
         if found is not None:
             return overlay.without([found])
-        if _member(state, pool, backend).down and kind == "down":
+        if member_of(state, pool, backend).down and kind == "down":
             raise SwitchError(f"{name} is down in the spec (state: down); change the spec and apply it")
         return overlay
 
@@ -78,11 +79,11 @@ def bring_back(name: str, kind: Kind) -> Edit:
 
 
 def advance(overlay: Overlay, _state: AppliedState, time: datetime) -> Overlay:
-    """Advance every drain to where it should be now."""
-    return Overlay(tuple(a.advanced(time) for a in overlay))
+    """Advance every gradual change to where it should be now; what has gone back altogether ends."""
+    return Overlay(tuple(a for a in (b.advanced(time) for b in overlay) if a.gone or not a.returns))
 
 
-def _member(state: AppliedState, pool: str, backend: str) -> Member:
+def member_of(state: AppliedState, pool: str, backend: str) -> Member:
     """Return the recorded backend. Raises SwitchError with the nearest name."""
     here = [m for members in state.members if members.pool == pool for m in members.members]
     found = next((m for m in here if m.name == backend), None)

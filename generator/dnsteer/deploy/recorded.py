@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from dnsteer import __version__
 from dnsteer.checks.load import check_document
 from dnsteer.plan.applied_slots import keep_slots, keep_slots_of
+from dnsteer.spec.backups import with_backups
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import SpecError
 from dnsteer.spec.loaded import Loaded
@@ -31,7 +32,7 @@ def spec_of(state: AppliedState) -> Spec:
     """Return the spec of a recorded state for comparison only. Raises SwitchError if it is no longer accepted."""
     try:
         # Without the checks of what it means, which take as long again: it was applied.
-        spec = Spec.model_validate(parse_document(state.file, state.text).value)
+        spec = with_backups(Spec.model_validate(parse_document(state.file, state.text).value))
     except (SpecError, ValidationError) as err:
         raise SwitchError(f"state {state.number}: {err}") from None
     return keep_slots_of(spec, state.members)

@@ -49,13 +49,19 @@ def summarize(
         record_stale=goal.stale,
         program=program,
         named=_named(goal.switch_name, goal.name),
-        ended=[f"{a.kind} of {a.name} is over (it was until {a.until})" for a in goal.expired]
-        + [f"{a.kind} of {a.name} ends: the backend is no longer in the spec" for a in goal.ended],
+        ended=[f"{a.title} is over (it was until {a.until})" for a in goal.expired]
+        + [f"{a.title} ends: {_why_ended(a, goal)}" for a in goal.ended],
         notes=list(goal.notes),
         returned=[
-            f"{a.kind} of {a.name} applies again; it ended when the backend was removed{_why(a)}" for a in goal.returned
+            f"{a.title} applies again; it ended when the backend was removed{_why(a)}" for a in goal.returned
         ],
     )  # fmt: skip
+
+
+def _why_ended(entry: Maintenance, goal: Goal) -> str:
+    pool = goal.loaded.spec.pools.get(entry.pool)
+    there = pool is not None and any(b.name == entry.backend for b in pool.backends)
+    return "the spec gives it that weight" if there else "the backend is no longer in the spec"
 
 
 def _why(entry: Maintenance) -> str:

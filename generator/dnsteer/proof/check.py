@@ -19,6 +19,8 @@ from dnsteer.proof.reference.wire import parse
 from dnsteer.proof.report import Failure, Report
 from dnsteer.proof.traffic.senders import Senders
 from dnsteer.proof.traffic.vectors import Vector, batches
+from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
+from dnsteer.spec.backups import standby_weights
 from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.logs import sort_out
 from dnsteer.switch.masks import Mask
@@ -62,8 +64,25 @@ def check(loaded: Loaded, *, per_service: int | None = None, progress: Progress 
 
 
 def _attempt(loaded: Loaded, per_service: int | None, progress: Progress) -> Report:
-    plan = build_plan(loaded)
-    reference = Reference(loaded.spec)
+    report = _prove(loaded, NO_OVERLAY, per_service, progress)
+    backups = _all_backups(loaded)
+    if backups:
+        report.include(_prove(loaded, backups, per_service, progress), "again with all backups in use")
+    return report
+
+
+def _all_backups(loaded: Loaded) -> Overlay:
+    """The overlay with which the backends of all backups have slots, as the agent would give them."""
+    return Overlay(tuple(
+        Maintenance(name, backend, "backup", "", "", weight=weight)
+        for name, pool in loaded.spec.pools.items()
+        for backend, weight in standby_weights(loaded.spec, pool).items()
+    ))  # fmt: skip
+
+
+def _prove(loaded: Loaded, overlay: Overlay, per_service: int | None, progress: Progress) -> Report:
+    plan = build_plan(loaded, overlay)
+    reference = Reference(loaded.spec, overlay)
     senders = Senders(loaded.spec, reference, per_service)
     with Harness(plan) as harness:
         flows = len(harness.openflow.dump().flows)

@@ -136,7 +136,7 @@ def explain_query(
         query=summary(frame.data),
         selection=loaded.spec.pools[loaded.spec.vips[service.vip].pool].selection.value if service is not None else "",
         slot=expected.slot,
-        base_backend=service.base_slots[expected.slot] if service is not None and expected.slot is not None else None,
+        base_backend=_base_backend(service, expected.slot),
         backend=_backend(loaded, expected, left),
         why=expected.why,
         steps=steps,
@@ -146,6 +146,12 @@ def explain_query(
         out=tuple((each.port, summary(each.data)) for each in left),
         as_expected=set(left) <= expected.options and bool(left) == bool(expected.options),
     )
+
+
+def _base_backend(service: Service | None, slot: int | None) -> str | None:
+    if service is None or slot is None or not service.base_slots:
+        return None
+    return service.base_slots[slot]
 
 
 def _backend(loaded: Loaded, expected: Expectation, left: list[Frame]) -> str | None:

@@ -55,6 +55,16 @@ class Report:
         if len(self.failures) < _MOST_FAILURES:
             self.failures.append(failure)
 
+    def include(self, other: Report, covers: str) -> None:
+        """Add the result of a second run; *covers* says what it tried. Flows and megaflows stay those of the first."""
+        self.packets = {kind: n + other.packets.get(kind, 0) for kind, n in self.packets.items()}
+        self.failures = [*self.failures, *other.failures][:_MOST_FAILURES]
+        self.failed += other.failed
+        self.extended += other.extended
+        self.coverage += f", {covers}"
+        self.complaints += other.complaints
+        self.notes += other.notes
+
     def as_json(self) -> dict[str, Any]:
         """The report as a JSON object."""
         return {"ok": self.ok, **asdict(self)}

@@ -1,4 +1,4 @@
-"""Maintenance: backends that are out of a running switch by command or by their health, since when, by whom and why.
+"""Maintenance: backends of a running switch that are out, or have another weight, since when, by whom and why.
 
 The overlay is state, like the spec: the tables are a function of both, and change over time only when the overlay does.
 """
@@ -12,22 +12,27 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-Kind = Literal["drain", "down", "health"]
-KINDS: tuple[Kind, ...] = ("drain", "down", "health")
-STATE_WORDS: dict[Kind, str] = {"drain": "drained", "down": "down", "health": "unhealthy"}
+Kind = Literal["drain", "down", "health", "weight", "backup"]
+STATE_WORDS: dict[Kind, str] = {
+    "drain": "drained", "down": "down", "health": "unhealthy", "weight": "at weight", "backup": "in as a backup at weight",
+}  # fmt: skip
 """What a backend is called with an entry of that kind."""
 DRAINED = 1000
-"""`gone` is in thousandths of a backend's slots: this is all of them."""
+"""`gone` is in thousandths of the slots that an entry moves: this is all of them."""
+MAX_WEIGHT = 65_535
+"""The largest weight, as in the spec."""
 
 
 @dataclass(frozen=True)
 class Maintenance:
-    """One backend of one pool that is drained, down or unhealthy.
+    """One backend of one pool that is drained, down or unhealthy, or has another weight than the spec's.
 
     *since* and *until* are ISO 8601 times with offset; an empty *until* means until it is ended by hand. *over* is the
-    duration of a drain in seconds, 0 for at once. *gone* is its progress, in thousandths of the backend's slots. *paced* is
-    set when the duration was changed: the time at which the drain would have begun at the new pace. *returns* is set when
-    an unhealthy backend is healthy again and gets its slots back over *over* seconds: the time at which that began.
+    duration of a change in seconds, 0 for at once. *gone* is its progress, in thousandths of the slots that it moves.
+    *paced* is set when the duration was changed: the time at which it would have begun at the new pace. *returns* is set
+    when slots go back over *over* seconds, as those of a backend that is healthy again: the time at which that began.
+    *weight* is the weight that was given, None for a backend that is out. *was* is the weight before, where it is not the
+    spec's.
     """
 
     pool: str
@@ -41,31 +46,55 @@ class Maintenance:
     gone: int = DRAINED
     paced: str = ""
     returns: str = ""
+    weight: int | None = None
+    was: int | None = None
 
     @property
     def name(self) -> str:
         """The backend as commands take it: POOL/BACKEND."""
         return f"{self.pool}/{self.backend}"
 
+    @property
+    def state(self) -> str:
+        """What the backend is: `drained`, `at weight 5`."""
+        return STATE_WORDS[self.kind] + ("" if self.weight is None else f" {self.weight}")
+
+    @property
+    def title(self) -> str:
+        """What messages call it: `drain of POOL/BACKEND`, `weight 5 of POOL/BACKEND`."""
+        return f"{self.kind}{'' if self.weight is None else f' {self.weight}'} of {self.name}"
+
+    @property
+    def in_the_end(self) -> tuple[Maintenance, ...]:
+        """The entry as it will be when it has moved all of its slots; empty when they go back."""
+        return () if self.returns else (replace(self, gone=DRAINED),)
+
     def expired(self, now: datetime) -> bool:
         """Whether its *until* has passed."""
         return bool(self.until) and now >= datetime.fromisoformat(self.until)
 
     def advanced(self, now: datetime) -> Maintenance:
-        """Return the entry with the progress that it should have at *now*."""
-        if self.gone >= DRAINED or self.returns:
+        """Return the entry with the progress that it should have at *now*. What the agent brings back stays as it is."""
+        if self.kind in ("health", "backup") or (self.gone >= DRAINED and not self.returns):
             return self
-        passed = (now - datetime.fromisoformat(self.paced or self.since)).total_seconds()
-        share = DRAINED if passed >= self.over else max(self.gone, int(DRAINED * passed / self.over))
-        return replace(self, gone=share)
+        passed = (now - datetime.fromisoformat(self.returns or self.paced or self.since)).total_seconds()
+        share = DRAINED if passed >= self.over else int(DRAINED * passed / self.over)
+        gone = min(self.gone, DRAINED - share) if self.returns else max(self.gone, share)
+        return replace(self, gone=gone)
 
     def at_pace(self, over: float, now: datetime) -> Maintenance:
-        """Return the drain at a new pace, *over* seconds for all slots. Slots that are drained already stay drained."""
+        """Return the entry at a new pace, *over* seconds for all slots. Slots that have moved already stay."""
         here = self.advanced(now)
         if here.gone >= DRAINED:
             return here
         began = now - timedelta(seconds=over * here.gone / DRAINED)
         return replace(here, over=over, paced=began.isoformat(timespec="milliseconds"))
+
+    def going_back(self, over: float, now: datetime) -> Maintenance:
+        """Return the entry with its slots on their way back, *over* seconds for all of them."""
+        here = self.advanced(now)
+        began = now - timedelta(seconds=over * (DRAINED - here.gone) / DRAINED)
+        return replace(here, over=over, returns=began.isoformat(timespec="milliseconds"))
 
 
 @dataclass(frozen=True)
@@ -119,9 +148,11 @@ class Overlay:
     def tables_key(self) -> str:
         """Return the part of the overlay that the tables depend on, as text: equal text means equal tables.
 
-        A drain that has just begun is part of it: it has moved no slot, but later entries are computed as if it were done.
+        One that has just begun is part of it: it has moved no slot, but later entries are computed as if it were done.
         """
-        return json.dumps([[a.pool, a.backend, a.gone] for a in self.entries])
+        return json.dumps([
+            [a.pool, a.backend, a.gone, *([] if a.weight is None else [a.weight, a.was])] for a in self.entries
+        ])  # fmt: skip
 
     def to_json(self) -> str:
         """Return the overlay as recorded in OVSDB."""
@@ -146,8 +177,10 @@ def _slim(entry: Maintenance) -> dict[str, Any]:
     return {k: v for k, v in asdict(entry).items() if v != _DEFAULTS.get(k)}
 
 
-_DEFAULTS: dict[str, Any] = {"note": "", "until": "", "over": 0, "gone": DRAINED, "paced": "", "returns": ""}
-_TYPES: dict[str, tuple[type, ...]] = {"over": (int, float), "gone": (int,)}
+_DEFAULTS: dict[str, Any] = {
+    "note": "", "until": "", "over": 0, "gone": DRAINED, "paced": "", "returns": "", "weight": None, "was": None,
+}  # fmt: skip
+_TYPES: dict[str, tuple[type, ...]] = {"over": (int, float), "gone": (int,), "weight": (int,), "was": (int,)}
 
 
 def _entry(item: Any) -> Maintenance:
@@ -161,8 +194,13 @@ def _entry(item: Any) -> Maintenance:
     if missing:
         raise ValueError(f"an entry lacks {', '.join(sorted(missing))}")
     entry = Maintenance(**item)
-    if entry.kind not in KINDS or not 0 <= entry.gone <= DRAINED or not 0 <= entry.over < timedelta.max.total_seconds():
+    known_kind, longest = entry.kind in STATE_WORDS, timedelta.max.total_seconds()
+    if not known_kind or not 0 <= entry.gone <= DRAINED or not 0 <= entry.over < longest:
         raise ValueError(f"an entry has kind {entry.kind!r}, gone {entry.gone} and over {entry.over}")
+    if (entry.weight is not None) != (entry.kind in ("weight", "backup")) or not all(
+        0 <= weight <= MAX_WEIGHT for weight in (entry.weight, entry.was) if weight is not None
+    ):
+        raise ValueError(f"an entry of kind {entry.kind!r} has weight {entry.weight} and was {entry.was}")
     for time in (entry.since, *filter(None, [entry.until, entry.paced, entry.returns])):
         if datetime.fromisoformat(time).tzinfo is None:
             raise ValueError(f"the time {time} lacks its offset")

@@ -44,7 +44,7 @@ def with_maintenance(
         if entry.gone >= DRAINED:  # an earlier drain of it may still have held slots back
             kept = {slot: name for slot, name in kept.items() if name != entry.backend}
         own = [slot for slot, name in enumerate(table) if name == entry.backend]
-        for slot in _not_yet_drained(own, entry):
+        for slot in not_yet_gone(own, entry):
             kept.setdefault(slot, entry.backend)
         # Later entries are computed as if it were fully gone, so that its next steps move only its own slots.
         table = _moved_to_others(table, weights, away, {entry.backend})
@@ -58,6 +58,14 @@ def no_backend_left(weights: Mapping[str, int], down: Collection[str], maintenan
     return all(name in away for name, weight in weights.items() if weight)
 
 
+def not_yet_gone(own: Sequence[int], entry: Maintenance) -> list[int]:
+    """Return those of an entry's *own* slots that it has not moved yet."""
+    if entry.gone >= DRAINED:
+        return []
+    order = sorted(own, key=lambda slot: hashlib.blake2b(f"{entry.backend}\0{slot}".encode(), digest_size=8).digest())
+    return order[-(-len(order) * entry.gone // DRAINED) :]
+
+
 def _moved_to_others(
     base: Sequence[str], weights: Mapping[str, int], away: Collection[str], leaving: Collection[str]
 ) -> tuple[str, ...]:
@@ -68,14 +76,6 @@ def _moved_to_others(
         return tuple(base)
     owners = hand_out(free, _slots_to_take_over(base, takers, len(free)), takers, len(base))
     return tuple(owners.get(slot, name) for slot, name in enumerate(base))
-
-
-def _not_yet_drained(own: Sequence[int], entry: Maintenance) -> list[int]:
-    """Return those of a backend's *own* slots that its drain has not moved yet."""
-    if entry.gone >= DRAINED:
-        return []
-    order = sorted(own, key=lambda slot: hashlib.blake2b(f"{entry.backend}\0{slot}".encode(), digest_size=8).digest())
-    return order[-(-len(order) * entry.gone // DRAINED) :]
 
 
 def _slots_to_take_over(base: Sequence[str], takers: Mapping[str, int], free: int) -> dict[str, int]:

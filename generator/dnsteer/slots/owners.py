@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
-from dnsteer.slots.assignment import assign
-from dnsteer.slots.maintenance import Maintenance
+from dnsteer.slots.maintenance import DRAINED, Maintenance
 from dnsteer.slots.membership import Membership
 from dnsteer.slots.overlay import no_backend_left, with_maintenance
+from dnsteer.slots.weights import Weights, base_table, in_force, reweighted
 
 
 def owners_of(members: Membership, maintenance: Sequence[Maintenance]) -> tuple[str, ...]:
@@ -25,14 +25,34 @@ def _owners_of(members: Membership, maintenance: tuple[Maintenance, ...]) -> tup
 def owners(
     weights: Mapping[str, int], slots: int, down: Collection[str], maintenance: Sequence[Maintenance], *, drop: bool
 ) -> tuple[str, ...]:
-    """Return the member's name for each slot, given members *down* in the spec or in *maintenance*; empty: drop."""
-    if not any(weights.values()) or (drop and no_backend_left(weights, down, maintenance)):
+    """Return the member's name for each slot, given members *down* in the spec or in *maintenance*; empty: drop.
+
+    Weights that were given count first, whenever that was; then those who are out leave.
+    """
+    given, outages = _parts(weights, maintenance)
+    if drop and _nobody_left(weights, down, given, outages):
         return ()
-    base = _base(tuple(sorted(weights.items())), slots)
+
+    def table_by(settled: Weights) -> tuple[str, ...]:
+        base = base_table(settled, slots)
+        return with_maintenance(base, settled, down, outages) if down or outages else base
+
+    out = {*down, *(a.backend for a in outages if a.gone >= DRAINED)}
+    return reweighted(weights, slots, given, table_by, out)
+
+
+def no_backend(members: Membership, maintenance: Sequence[Maintenance]) -> bool:
+    """Whether no backend of a pool is left: each has no weight, is down or is fully drained."""
+    return _nobody_left(members.weights, members.down, *_parts(members.weights, maintenance))
+
+
+def _nobody_left(
+    weights: Weights, down: Collection[str], given: Sequence[Maintenance], outages: Sequence[Maintenance]
+) -> bool:
+    return all(no_backend_left(each, down, outages) for each in in_force(weights, given))
+
+
+def _parts(weights: Weights, maintenance: Sequence[Maintenance]) -> tuple[list[Maintenance], list[Maintenance]]:
+    """Return the entries of members that give weights, and those that take members out."""
     here = [a for a in maintenance if a.backend in weights]
-    return with_maintenance(base, weights, down, here) if down or here else base
-
-
-@lru_cache(maxsize=4096)
-def _base(weights: tuple[tuple[str, int], ...], slots: int) -> tuple[str, ...]:
-    return assign(dict(weights), slots)
+    return [a for a in here if a.weight is not None], [a for a in here if a.weight is None]

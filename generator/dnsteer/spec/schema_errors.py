@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 
 from dnsteer.spec.document import Document
 from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, shorten
+from dnsteer.spec.model.backup import Backup
 from dnsteer.spec.model.bringup import BringUp, Hugepages, ScalableFunction
 from dnsteer.spec.model.extension import Budgets, Extension, ExtensionPort
 from dnsteer.spec.model.health import Expect, HealthCheck, Query
@@ -149,6 +150,7 @@ _TITLES: tuple[tuple[str, type[BaseModel]], ...] = (
     ("an uplink", Uplink),
     ("a pool", Pool),
     ("a backend", Backend),
+    ("the backup of a pool", Backup),
     ("a health check", HealthCheck),
     ("the query of a health check", Query),
     ("the expected answer of a health check", Expect),
@@ -195,6 +197,8 @@ def _model_at(path: Path) -> type[BaseModel] | None:
             return Accept
         case ("pools", _, "backends", _):
             return Backend
+        case ("pools", _, "backup"):
+            return Backup
         case ("pools", _, "health") | ("pools", _, "health", int()):
             return HealthCheck
         case ("pools", _, "health", "query") | ("pools", _, "health", int(), "query"):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any, Literal
 
 from dnsteer.slots.assignment import quotas
 from dnsteer.slots.maintenance import DRAINED, Maintenance, Overlay
 from dnsteer.slots.membership import Member, Membership
 from dnsteer.slots.owners import owners_of
+from dnsteer.slots.weights import weights_in_the_end
 from dnsteer.status.counters import BackendKey
 from dnsteer.status.rates import Rate, Rates, total
 from dnsteer.tables.vip import TRANSPORT
@@ -23,8 +24,8 @@ Word = Literal["up", "draining", "drained", "down", "unhealthy", "returning", "u
 class BackendView:
     """A backend of a pool. *drained* is the part of a drain that is done, *entry* what decides about its state.
 
-    *slots* is how many it holds now, *own* how many it holds when everybody is up. The state and slots are `unknown` and
-    None when the record of what was taken out is damaged.
+    *slots* is how many it holds now, *own* how many it holds when everybody is up, *given* the weight that it has instead of
+    the spec's. The state and slots are `unknown` and None when the record of what was taken out is damaged.
     """
 
     name: str
@@ -37,12 +38,14 @@ class BackendView:
     rate: Rate
     entry: Maintenance | None
     overdue: bool
+    given: Maintenance | None = None
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
         a = self.entry
         return {
-            "name": self.name, "weight": self.weight, "state": self.state, "drained": self.drained,
+            "name": self.name, "weight": self.weight, "given_weight": self.given.weight if self.given else None,
+            "state": self.state, "drained": self.drained,
             "down_in_spec": self.in_spec, "slots": self.slots, "own_slots": self.own, **self.rate.as_json(),
             "by": a.by if a else None, "note": a.note if a else None, "since": a.since if a else None,
             "until": (a.until or None) if a else None, "overdue": self.overdue,
@@ -78,9 +81,10 @@ def view_pools(members: Iterable[Membership], overlay: Overlay | None, rates: Ra
 
 
 def _pool(pool: Membership, overlay: Overlay | None, rates: Rates, now: datetime) -> PoolView:
-    weights = pool.weights
-    own = quotas(weights, pool.slots) if any(weights.values()) else {}
     maintenance = overlay.of(pool.pool) if overlay is not None else ()
+    given = {a.backend: a for a in maintenance if a.weight is not None}
+    weights = weights_in_the_end(pool.weights, list(given.values()))
+    own = quotas(weights, pool.slots) if any(weights.values()) else {}
     held: Mapping[str, int] | None = None
     if overlay is not None:
         # Nobody is out: counting them takes no table of slots, of which there may be hundreds.
@@ -96,7 +100,7 @@ def _pool(pool: Membership, overlay: Overlay | None, rates: Rates, now: datetime
         views.append(
             BackendView(
                 member.name, member.weight, state, drained, member.down, slots, own.get(member.name, 0),
-                rates.of(keys), entry, overdue,
+                rates.of(keys), entry, overdue, given.get(member.name),
             )
         )  # fmt: skip
     return PoolView(pool.pool, pool.title, pool.selection, pool.slots, tuple(views))
@@ -115,3 +119,19 @@ def _state(member: Member, maintenance: Iterable[Maintenance]) -> tuple[Word, fl
     if drain is None:
         return "up", 0.0, None
     return ("drained" if drain.gone >= DRAINED else "draining"), drained, drain
+
+
+def backups_in_use(overlay: Overlay) -> list[str]:
+    """Warnings about pools whose backups serve: since when, and why."""
+    found: dict[str, list[Maintenance]] = {}
+    for entry in overlay:
+        if entry.kind == "backup":
+            found.setdefault(entry.pool, []).append(entry)
+    out = []
+    for pool, entries in found.items():
+        first = min(entries, key=lambda a: datetime.fromisoformat(a.since))
+        since = datetime.fromisoformat(first.since).astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+        names = ", ".join(a.backend for a in entries)
+        leave = "; they leave, since enough are back" if all(a.returns for a in entries) else ""
+        out.append(f"pool {pool}: its backup is in use since {since} ({first.note}): {names}{leave}")
+    return out

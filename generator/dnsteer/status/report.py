@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dnsteer.deploy import movement
 from dnsteer.deploy.target_switch import WAITS, TargetSwitch, now
-from dnsteer.slots.maintenance import STATE_WORDS
 from dnsteer.status import counters
-from dnsteer.status.pools import PoolView, view_pools
+from dnsteer.status.pools import PoolView, backups_in_use, view_pools
 from dnsteer.status.rates import Rates, between
 from dnsteer.status.record import Reading, read_record
 from dnsteer.status.vips import VipView, view_vips
@@ -267,8 +266,9 @@ class Observer:
             status.warnings += [d.text(file) for d in self._drift[2] if d.warns]
         if reading.overlay is not None:
             status.warnings += movement.pools_without_backends(movement.Assignment(members, reading.overlay))
+            status.warnings += backups_in_use(reading.overlay)
             status.warnings += [
-                f"{a.name} was to be {STATE_WORDS[a.kind]} only until {a.until}, and still is; run dnsteer reconcile"
+                f"{a.name} was to be {a.state} only until {a.until}, and still is; run dnsteer reconcile"
                 for a in reading.overlay
                 if a.expired(time_now)
             ]

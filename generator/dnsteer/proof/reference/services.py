@@ -15,7 +15,7 @@ from dnsteer.proof.reference.slots import (
     base_table,
     no_backend_in_service,
     number_of_slots,
-    table_with_outages,
+    table_with_changes,
 )
 from dnsteer.proof.reference.topology import packed_mac
 from dnsteer.proof.reference.wire import TCP, UDP
@@ -88,15 +88,14 @@ def _slots(
 ) -> tuple[tuple[str, ...], tuple[Target, ...]]:
     """Return the name of each slot's backend with all backends in service, and each slot's backend now.
 
-    The latter is empty if no backend may serve; both are empty if no reachable backend has a weight above 0.
+    The latter is empty if no backend may serve, the former if the spec gives no reachable backend a weight above 0.
     """
     here = {target.name: target for target in reached}
     weights = {backend.name: backend.weight for backend in pool.backends if backend.name in here}
-    if not any(weights.values()):
-        return (), ()
-    base = base_table(tuple(weights.items()), number_of_slots(spec.switch, pool))
+    changes = [outage for outage in outages if outage.backend in here]
+    slots = number_of_slots(spec.switch, pool)
+    base = base_table(tuple(weights.items()), slots) if any(weights.values()) else ()
     down = [backend.name for backend in pool.backends if backend.name in here and backend.state is State.DOWN]
-    gone = [outage for outage in outages if outage.backend in here]
-    if pool.on_all_down == "drop" and no_backend_in_service(weights, down, gone):
+    if pool.on_all_down == "drop" and no_backend_in_service(weights, down, changes):
         return base, ()
-    return base, tuple(here[name] for name in table_with_outages(base, weights, down, gone))
+    return base, tuple(here[name] for name in table_with_changes(weights, slots, down, changes))

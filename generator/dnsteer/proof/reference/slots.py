@@ -23,7 +23,10 @@ _FREE = ""
 
 
 class Outage(Protocol):
-    """A backend that a command took out of its pool. *gone* thousandths of its slots have moved away; 1000: all."""
+    """A backend that a command took out of its pool or gave another *weight*; None: it took it out.
+
+    *gone* thousandths of the slots that move have moved; 1000: all. *was* is the weight before, None for that of the spec.
+    """
 
     @property
     def backend(self) -> str:
@@ -31,7 +34,19 @@ class Outage(Protocol):
 
     @property
     def gone(self) -> int:
-        """Thousandths of the backend's slots that have moved away."""
+        """Thousandths of the slots that have moved."""
+
+    @property
+    def kind(self) -> str:
+        """The command; backends of a `backup` join and leave together."""
+
+    @property
+    def weight(self) -> int | None:
+        """The weight that was given; None when the backend is out."""
+
+    @property
+    def was(self) -> int | None:
+        """The weight before, where it is not the spec's."""
 
 
 class PoolOutage(Outage, Protocol):
@@ -58,6 +73,66 @@ def base_table(weights: tuple[tuple[str, int], ...], slots: int) -> tuple[str, .
     return tuple(table)
 
 
+def table_with_changes(
+    weights: Mapping[str, int], slots: int, down: Collection[str], changes: Sequence[Outage]
+) -> tuple[str, ...]:
+    """Return the table by *weights*, by the weights that commands gave, and without the backends that are out.
+
+    Empty if nobody has a weight. Of each weight the slots go over in the order in which slots leave a backend, those that
+    are its own first to last and all others too; one that it has not reached stays as it was before that weight.
+    """
+    outages = [change for change in changes if change.weight is None]
+    out = {*down, *(outage.backend for outage in outages if outage.gone >= _THOUSANDTHS)}
+
+    def table(by: Mapping[str, int]) -> tuple[str, ...]:
+        return table_with_outages(base_table(tuple(by.items()), slots), by, down, outages)
+
+    last, held = dict(weights), dict[int, str]()
+    for change, begun, final in _weight_changes(weights, changes):
+        if not any(final.values()):
+            continue
+        last = final
+        if change.gone == _THOUSANDTHS:
+            if not change.weight:
+                held = {slot: owner for slot, owner in held.items() if owner != change.backend}
+        elif any(begun.values()):
+            old, new, late = table(begun), table(final), _late(change, begun, final, slots)
+            for slot, (before, after) in enumerate(zip(old, new, strict=True)):
+                if before not in {after, *out} and (slot in late or after in out):
+                    held.setdefault(slot, before)
+    return tuple(held.get(slot, owner) for slot, owner in enumerate(table(last))) if any(last.values()) else ()
+
+
+def _weight_changes(
+    weights: Mapping[str, int], changes: Iterable[Outage]
+) -> Iterator[tuple[Outage, dict[str, int], dict[str, int]]]:
+    """Each change of a weight with the weights before and after it; neighbouring backups of one progress are one change."""
+    left = [change for change in changes if change.weight is not None]
+    now = dict(weights)
+    while left:
+        first = left.pop(0)
+        one = [first]
+        while first.kind == "backup" and left and (left[0].kind, left[0].gone) == ("backup", first.gone):
+            one.append(left.pop(0))
+        before, now = dict(now), dict(now)
+        for change in one:
+            if change.was is not None:
+                before[change.backend] = change.was
+            now[change.backend] = change.weight or 0
+        yield first, before, now
+
+
+def _late(change: Outage, before: Mapping[str, int], after: Mapping[str, int], slots: int) -> set[int]:
+    """The slots that a change of a weight has not reached."""
+    pairs = zip(base_table(tuple(before.items()), slots), base_table(tuple(after.items()), slots), strict=True)
+    own = {slot for slot, (old, new) in enumerate(pairs) if old != new}
+    late: set[int] = set()
+    for sort in (own, set(range(slots)) - own):
+        order = sorted(sort, key=lambda slot: _drain_order(change.backend, slot))
+        late.update(order[math.ceil(len(order) * change.gone / _THOUSANDTHS) :])
+    return late
+
+
 def table_with_outages(
     base: Sequence[str], weights: Mapping[str, int], down: Collection[str], outages: Iterable[Outage]
 ) -> tuple[str, ...]:
@@ -81,10 +156,20 @@ def table_with_outages(
     return _reassign(now, weights, leaving=fully_out, out=fully_out)
 
 
-def no_backend_in_service(weights: Mapping[str, int], down: Collection[str], outages: Iterable[Outage]) -> bool:
-    """Whether every backend with a weight above 0 is down or was taken out completely."""
-    out = {*down, *(outage.backend for outage in outages if outage.gone >= _THOUSANDTHS)}
-    return all(name in out for name, weight in weights.items() if weight)
+def no_backend_in_service(weights: Mapping[str, int], down: Collection[str], changes: Sequence[Outage]) -> bool:
+    """Whether every backend with a weight above 0 is down or was taken out completely.
+
+    A backend has the weight that a command gave it, and until that is reached the one before too.
+    """
+    out = {*down, *(each.backend for each in changes if each.weight is None and each.gone >= _THOUSANDTHS)}
+    final: Mapping[str, int] = weights
+    serving: set[str] = set()
+    for change, begun, after in _weight_changes(weights, changes):
+        final = after
+        if change.gone < _THOUSANDTHS:
+            serving |= {name for name, weight in begun.items() if weight}
+    serving |= {name for name, weight in final.items() if weight}
+    return serving <= out
 
 
 def _largest_remainders(weights: Mapping[str, int], slots: int) -> dict[str, int]:

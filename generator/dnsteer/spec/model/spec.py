@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
+from dnsteer.spec.model.backup import BackupPool
 from dnsteer.spec.model.bringup import BringUp
 from dnsteer.spec.model.device import ByName, Device, MayBeEmpty
 from dnsteer.spec.model.extension import Extension, HashFields
@@ -267,6 +268,11 @@ class Pool(Part):
     hold_max: HoldMax = Field(
         default=300.0,
         description="A backend that fails again and again stays out longer each time, at most this long.",
+    )
+    backup: BackupPool | None = Field(
+        default=None,
+        description="Another pool, whose backends `dnsteer agent` puts into service here too while too few of this pool's "
+        "own are. Its name alone: while none is. They leave over `slow_start`.",
     )
 
 
