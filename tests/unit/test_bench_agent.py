@@ -5,7 +5,7 @@ from __future__ import annotations
 import dns.message
 import dns.rcode
 import pytest
-from bench.agent import dnsdist, loss
+from bench.agent import dnsdist, flap, loss, usage
 from bench.agent.figures import Query, out_of_service, phase, spread, summarized
 from bench.agent.message import answered, query
 from bench.agent.responder import reply
@@ -103,3 +103,37 @@ def test_the_server_that_answers_is_told() -> None:
 def test_every_server_of_the_pool_is_checked() -> None:
     pool = spec(20).spec.pools[POOL]
     assert [b.name for b in pool.backends] == [server(n) for n in range(1, 21)] and pool.health is not None
+
+
+def test_what_became_of_a_thousand_backends() -> None:
+    lines = [
+        (12.0, "pool1/b1-1 is unhealthy: dns 198.51.100.2:53 through the bridge: no answer within 0.5 s"),
+        (12.1, "br-dns: changed: 3 of 64 slots of pool pool1 move (3 b1-1 -> b1-2): 4.7 % of its clients"),
+        (20.0, "pool1/b1-1 is healthy"),
+        (30.0, "pool2/b2-2 is unhealthy: does not answer"),
+        (60.0, "pool1/b1-1 is unhealthy: no answer"),
+    ]
+    spells = [
+        ("pool1/b1-1", 10.0, 17.0), ("pool1/b1-1", 40.0, 42.0), ("pool1/b1-1", 50.0, 55.0),
+        ("pool1/b1-1", 58.5, 70.0), ("pool1/b1-1", 71.0, 75.0),
+    ]  # fmt: skip
+    found = flap.transitions(lines, {"pool1/b1-1"}, spells)
+    assert (found["unhealthy"], found["healthy"], found["changes_of_the_switch"]) == (3, 1, 1)
+    assert found["healthy_backends_taken_for_unhealthy"] == 1
+    assert (found["times_gone"], found["times_gone_for_3_s"]) == (5, 4), "one was too short"
+    assert found["of_these"] == {"noticed": 2, "still_out": 1, "missed": 1}
+    assert found["noticed_s"] == {"median": 1.75, "least": 1.5, "most": 2.0}
+
+
+def test_queries_are_counted_by_whether_their_backend_flaps() -> None:
+    counts = [[10, 8, 1, 0.01, [1.0, 2.0]], [20, 20, 0, 0.01, []], [5, 4, 0, 0.01, [3.0]]]
+    assert flap.clients(["a/1", "a/2", "a/1"], counts, {"a/1"}) == {
+        "clients_of_healthy": {"asked": 20, "lost": 0, "errors": 0},
+        "clients_of_flapping": {"asked": 15, "lost": 3, "errors": 1},
+    }
+
+
+def test_cpu_and_memory_of_a_process() -> None:
+    fields = ["S", *["0"] * 10, "100", "50", "20", "30", *["9"] * 30]
+    assert usage.cpu_of(f"7 (a) b) {' '.join(fields)}") == pytest.approx(200 / usage._PER_SECOND)
+    assert usage.resident_of("Name:\tx\nVmRSS:\t    2048 kB\n") == 2.0
