@@ -15,11 +15,11 @@ from typing import Any
 from bench.agent import dnsdist, loss
 from bench.agent.faults import FAULTS, LOSS, UNSEEN_BY_PROXY, Fault, lossy
 from bench.agent.figures import Query, out_of_service, phase, summarized
-from bench.agent.said import Line, Program
 from bench.agent.world import POOL, SLOTS, TIMEOUT, VIP, address, server
 from bench.change.inside import Helper
 from bench.change.ports import PROBE_PORTS, slot_of, source_ports
 from dnsteer.lab import names
+from dnsteer.lab.program import Line, Program
 from dnsteer.lab.state import LabState
 from dnsteer.lab.zone import HOSTS
 from dnsteer.plan.slot_shares import slots_of

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from bench.agent.said import Line, Program
 from bench.agent.world import FALL, INTERVAL, RISE, TIMEOUT
 from dnsteer.lab import names
 from dnsteer.lab.command import run, search_path
 from dnsteer.lab.errors import LabError
+from dnsteer.lab.program import Line, Program
 from dnsteer.lab.state import LabState
 
 ADDRESS = "198.18.254.53"

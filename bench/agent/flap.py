@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from bench.agent.figures import spread
-from bench.agent.said import Line, Program
 from bench.agent.usage import Usage
 from bench.change.inside import Helper
 from bench.change.ports import slot_of, source_ports
@@ -32,6 +31,7 @@ from dnsteer.checks.load import check_document
 from dnsteer.lab import names, network, openvswitch, state
 from dnsteer.lab.command import environment
 from dnsteer.lab.errors import LabExistsError
+from dnsteer.lab.program import Line, Program
 from dnsteer.lab.state import LabState
 from dnsteer.lab.topology import plan
 from dnsteer.lab.zone import HOSTS

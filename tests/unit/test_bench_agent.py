@@ -108,7 +108,7 @@ def test_every_server_of_the_pool_is_checked() -> None:
 def test_what_became_of_a_thousand_backends() -> None:
     lines = [
         (12.0, "pool1/b1-1 is unhealthy: dns 198.51.100.2:53 through the bridge: no answer within 0.5 s"),
-        (12.1, "br-dns: changed: 3 of 64 slots of pool pool1 move (3 b1-1 -> b1-2): 4.7 % of its clients"),
+        (12.1, "3 of 64 slots of pool pool1 move (3 b1-1 -> b1-2): 4.7 % of its clients"),
         (20.0, "pool1/b1-1 is healthy"),
         (30.0, "pool2/b2-2 is unhealthy: does not answer"),
         (60.0, "pool1/b1-1 is unhealthy: no answer"),

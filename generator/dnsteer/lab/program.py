@@ -17,15 +17,19 @@ Line = tuple[float, str]
 """A time of `time.monotonic` and what was said then."""
 
 
+def python_environment() -> dict[str, str]:
+    """Environment of a Python that finds the modules where this one does."""
+    return {**environment(), "PYTHONPATH": os.pathsep.join(p or "." for p in sys.path)}
+
+
 class Program:
     """A program that runs until the block ends. Its lines, of standard output and error, get the time at which they came."""
 
     def __init__(self, namespace: str, argv: Sequence[str], more: Mapping[str, str] | None = None) -> None:
         self.argv = netns_exec(namespace, argv)
-        path = os.pathsep.join(p or "." for p in sys.path)
         self._process = subprocess.Popen(
             self.argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            env={**environment(), "PYTHONPATH": path, **(more or {})},
+            env={**python_environment(), **(more or {})},
         )  # fmt: skip
         self.lines: list[Line] = []
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -37,6 +41,10 @@ class Program:
     def __exit__(
         self, kind: type[BaseException] | None, err: BaseException | None, where: TracebackType | None
     ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Ask it to end (SIGTERM), and kill it when it does not in 10 s."""
         self._process.terminate()
         try:
             self._process.wait(10)
