@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.agent.figures import spread
-from bench.agent.usage import Usage
+from bench.agent.usage import Usage, dropped_of
 from bench.change.inside import Helper
 from bench.change.ports import slot_of, source_ports
 from bench.change.priority import SERVING, niceness_counts, prefer_process
@@ -29,7 +29,8 @@ from bench.machine import machine
 from dnsteer import lab
 from dnsteer.checks.load import check_document
 from dnsteer.lab import names, network, openvswitch, state
-from dnsteer.lab.command import environment
+from dnsteer.lab.command import environment, netns_exec
+from dnsteer.lab.command import run as run_program
 from dnsteer.lab.errors import LabExistsError
 from dnsteer.lab.program import Line, Program
 from dnsteer.lab.state import LabState
@@ -44,6 +45,7 @@ QPS = 2000
 IN, OUT = (10.0, 60.0), (3.0, 30.0)
 """Seconds for which a backend that flaps answers, and does not."""
 _STEP = 0.1
+_CHANGE = " slots of pool "
 _LATER = 3.0
 """Seconds without answers after which the agent must have noticed: two intervals, jitter and the time-out."""
 
@@ -109,6 +111,11 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def dropped_by_switch() -> int:
+    """Frames that came while the switch's thread was at something else, or waited for a core, for too long."""
+    return dropped_of(run_program(netns_exec(names.SWITCH_NAMESPACE, ["ss", "-0", "-a", "-m"])))
+
+
 class Flapping:
     """The backends that flap: when each last changed, and when the next change is due."""
 
@@ -165,6 +172,7 @@ def run(loaded: Loaded, file: Path, seconds: float, dice: random.Random) -> dict
             names=asked, rate=QPS, each=False,
         )  # fmt: skip
         say(f"{len(every)} backends, {FLAPPING} of them come and go for {seconds:g} s")
+        dropped_before = dropped_by_switch()
         begin = time.monotonic()
         flapping = Flapping(dice, chosen, begin)
         while time.monotonic() < begin + seconds:
@@ -174,6 +182,7 @@ def run(loaded: Loaded, file: Path, seconds: float, dice: random.Random) -> dict
             time.sleep(_STEP)
         end = time.monotonic()
         figures = usage.figures()
+        dropped = dropped_by_switch() - dropped_before
         counts = stream.call("stop", timeout=60)["counts"]
         lines = list(agent.lines)
     spells = [*flapping.spells, *((full_name(b), since, end) for b, since in flapping.gone.items())]
@@ -185,22 +194,54 @@ def run(loaded: Loaded, file: Path, seconds: float, dice: random.Random) -> dict
         "flapping": FLAPPING,
         "seconds": seconds,
         "applied_s": round(applied, 2),
-        **clients(of, counts, flappers),
+        **clients(of, counts, flappers, begin, [t for t, text in lines if _CHANGE in text]),
+        "dropped_by_full_sockets_of_the_switch": dropped,
         "flapping_gone_share": round(sum(until - since for _, since, until in spells) / FLAPPING / seconds, 3),
         **transitions(lines, flappers, spells),
         "agent": figures,
     }
 
 
-def clients(of: Sequence[str], counts: Sequence[Sequence[Any]], flapping: set[str]) -> dict[str, Any]:
-    """What became of the queries, by whether the client's backend flaps. *of* has each flow's, *counts* what was sent."""
-    found = {kind: {"asked": 0, "lost": 0, "errors": 0} for kind in ("healthy", "flapping")}
+def clients(
+    of: Sequence[str], counts: Sequence[Sequence[Any]], flapping: set[str], begin: float, changes: Sequence[float] = ()
+) -> dict[str, Any]:
+    """What became of the queries, by whether the client's backend flaps. *of* has each flow's, *counts* what was sent.
+
+    *bursts* are when healthy backends' clients lost some (seconds after *begin*), for how long, how many, of how many pools,
+    and how far from it the agent said that it had changed the switch (*changes*).
+    """
+    found: dict[str, dict[str, Any]] = {kind: {"asked": 0, "lost": 0, "errors": 0} for kind in ("healthy", "flapping")}
+    lost_at: list[tuple[float, str]] = []
     for backend, (sent, _, errors, _, lost) in zip(of, counts, strict=True):
         into = found["flapping" if backend in flapping else "healthy"]
         into["asked"] += sent
         into["lost"] += len(lost)
         into["errors"] += errors
+        if backend not in flapping:
+            lost_at += [(time_sent - begin, backend.partition("/")[0]) for time_sent in lost]
+    found["healthy"]["bursts"] = bursts(sorted(lost_at))
+    for burst in found["healthy"]["bursts"]:
+        burst["change_s"] = min((round(t - begin - burst["at_s"], 3) for t in changes), key=abs, default=None)
     return {f"clients_of_{kind}": numbers for kind, numbers in found.items()}
+
+
+def bursts(lost: Sequence[tuple[float, str]], apart: float = 0.5) -> list[dict[str, Any]]:
+    """Losses (time and pool, in order) with less than *apart* seconds between them, together."""
+    groups: list[list[tuple[float, str]]] = []
+    for each in lost:
+        if groups and each[0] - groups[-1][-1][0] < apart:
+            groups[-1].append(each)
+        else:
+            groups.append([each])
+    return [
+        {
+            "at_s": round(g[0][0], 2),
+            "for_s": round(g[-1][0] - g[0][0], 3),
+            "lost": len(g),
+            "pools": len({p for _, p in g}),
+        }
+        for g in groups
+    ]
 
 
 def transitions(
@@ -213,7 +254,7 @@ def transitions(
         backend, is_, word = text.partition(" is ")
         if is_ and word.startswith(("healthy", "unhealthy")):
             marks.setdefault(backend, []).append((time_said, word == "healthy"))
-        elif " slots of pool " in text:
+        elif _CHANGE in text:
             changes += 1
     every = [(backend, healthy) for backend, known in marks.items() for _, healthy in known]
     noticed: list[float] = []

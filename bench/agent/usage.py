@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,11 @@ def cpu_of(stat: str) -> float:
 def resident_of(status: str) -> float:
     """Resident memory in a /proc/PID/status, in MiB."""
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:")) / 1024
+
+
+def dropped_of(sockets: str) -> int:
+    """Frames that packet sockets dropped because they were full, in the output of `ss -0 -a -m`."""
+    return sum(int(n) for n in re.findall(r"skmem:\([^)]*,d(\d+)\)", sockets))
 
 
 class Usage:

@@ -126,9 +126,17 @@ def test_what_became_of_a_thousand_backends() -> None:
 
 
 def test_queries_are_counted_by_whether_their_backend_flaps() -> None:
-    counts = [[10, 8, 1, 0.01, [1.0, 2.0]], [20, 20, 0, 0.01, []], [5, 4, 0, 0.01, [3.0]]]
-    assert flap.clients(["a/1", "a/2", "a/1"], counts, {"a/1"}) == {
-        "clients_of_healthy": {"asked": 20, "lost": 0, "errors": 0},
+    counts = [[10, 8, 1, 0.01, [1.0, 2.0]], [20, 17, 0, 0.01, [5.0, 5.1, 9.0]], [5, 4, 0, 0.01, [3.0]]]
+    assert flap.clients(["a/1", "b/2", "a/1"], counts, {"a/1"}, 1.0, [5.2, 9.5]) == {
+        "clients_of_healthy": {
+            "asked": 20,
+            "lost": 3,
+            "errors": 0,
+            "bursts": [
+                {"at_s": 4.0, "for_s": 0.1, "lost": 2, "pools": 1, "change_s": 0.2},
+                {"at_s": 8.0, "for_s": 0.0, "lost": 1, "pools": 1, "change_s": 0.5},
+            ],
+        },
         "clients_of_flapping": {"asked": 15, "lost": 3, "errors": 1},
     }
 
@@ -137,3 +145,8 @@ def test_cpu_and_memory_of_a_process() -> None:
     fields = ["S", *["0"] * 10, "100", "50", "20", "30", *["9"] * 30]
     assert usage.cpu_of(f"7 (a) b) {' '.join(fields)}") == pytest.approx(200 / usage._PER_SECOND)
     assert usage.resident_of("Name:\tx\nVmRSS:\t    2048 kB\n") == 2.0
+
+
+def test_frames_that_full_sockets_dropped() -> None:
+    text = "p_raw UNCONN 0 0 *:p0 *\n\t skmem:(r0,rb212992,t0,tb212992,f0,w0,o0,bl0,d12)\np_raw ...skmem:(r1,rb2,d3)"
+    assert usage.dropped_of(text) == 15
