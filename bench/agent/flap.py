@@ -282,7 +282,7 @@ def transitions(
 
 
 def main() -> int:
-    """Run the benchmark; exit status 1 when a client of a healthy backend lost a query."""
+    """Run the benchmark; exit status 1 when clients of healthy backends lost more than the switch had no time to receive."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
@@ -294,7 +294,8 @@ def main() -> int:
         found = run(loaded, file, options.seconds, random.Random(options.seed))
     json.dump({"machine": machine(), "seed": options.seed, **found}, sys.stdout, indent=2)
     sys.stdout.write("\n")
-    return 1 if found["clients_of_healthy"]["lost"] or found["healthy_backends_taken_for_unhealthy"] else 0
+    unexplained = found["clients_of_healthy"]["lost"] > found["dropped_by_full_sockets_of_the_switch"]
+    return 1 if unexplained or found["healthy_backends_taken_for_unhealthy"] else 0
 
 
 if __name__ == "__main__":
