@@ -57,15 +57,12 @@ def measure(rounds: int, order: random.Random, folder: Path) -> dict[str, Any]:
                             seen.setdefault(name, {}).setdefault(way, []).append(found)
                 say(f"{world.server(number + 1)} loses queries")
                 loss = campaign.partial_loss(world.server(number + 1))
-                say("the server that dnsdist likes most hangs")
-                favourite = campaign.favourite_hangs()
                 collateral = campaign.collateral
         finally:
             lab.down()
     return {
         "faults": {name: {way: summarized(each) for way, each in seen[name].items()} for name in FAULTS},
         "loss": loss,
-        "dnsdist_default_policy": favourite,
         "other_servers_clients": collateral,
     }
 

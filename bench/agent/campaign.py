@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -14,13 +13,14 @@ from typing import Any
 
 from bench.agent import dnsdist, loss
 from bench.agent.faults import FAULTS, LOSS, UNSEEN_BY_PROXY, Fault, lossy
-from bench.agent.figures import Query, out_of_service, phase, summarized
+from bench.agent.figures import Query, out_of_service, phase
 from bench.agent.world import POOL, SLOTS, TIMEOUT, VIP, address, server
 from bench.change.inside import Helper
 from bench.change.ports import PROBE_PORTS, slot_of, source_ports
 from dnsteer.lab import names
 from dnsteer.lab.program import Line, Program
 from dnsteer.lab.state import LabState
+from dnsteer.lab.stream import WAIT
 from dnsteer.lab.zone import HOSTS
 from dnsteer.plan.slot_shares import slots_of
 from dnsteer.spec.model.spec import Spec
@@ -32,7 +32,7 @@ OTHERS = 1000
 LONGEST = {"fault": 8.0, "repair": 12.0, "loss": 40.0, "repair of loss": 60.0}
 """Seconds to wait for a checker."""
 SETTLE = 1.0
-"""Seconds after both have acted, for clients to show what is left."""
+"""Seconds of load before a fault, and after both have acted."""
 _HOST_NAMES = [f"h{n}.{names.ZONE}" for n in range(HOSTS)]
 _OTHERS_PORTS = 4 * SLOTS
 """Ports at the beginning of the range that are theirs: two of each slot, and some more for where the range begins."""
@@ -76,7 +76,9 @@ class Campaign:
         time.sleep(SETTLE + random.random())  # at any time between two probes
         begin = fault.begin()
         found = self._both(backend, begin, "down", LONGEST["fault"], seen)
-        time.sleep(SETTLE)
+        time.sleep(
+            WAIT
+        )  # a server that hung answers what still waits for it: by then nobody does who asked in the fault
         repaired = fault.end()
         back = self._both(backend, repaired, "up", LONGEST["repair"], seen)
         time.sleep(SETTLE)
@@ -134,31 +136,12 @@ class Campaign:
             },
         }
 
-    def favourite_hangs(self) -> dict[str, Any]:
-        """The server that dnsdist likes most by its default policy (leastOutstanding) hangs: what all its clients see."""
-        way, flows = "dnsdist", [(dnsdist.ADDRESS, dnsdist.DEFAULT_PORT, port) for port in PROBE_PORTS[:64]]
-        self._begin(way, flows, _HOST_NAMES, RATE, each=True)
-        time.sleep(SETTLE)
-        backend = Counter(q.server for q in self._ended(way) if q.good).most_common(1)[0][0]
-        fault = FAULTS["hung"](self._lab, self._lab.server(backend))
-        self._begin(way, flows, _HOST_NAMES, RATE, each=True)
-        time.sleep(SETTLE + random.random())
-        begin = fault.begin()
-        found = self._both(backend, begin, "down", LONGEST["fault"], {way})
-        time.sleep(SETTLE)
-        repaired = fault.end()
-        self._both(backend, repaired, "up", LONGEST["repair"], {way})
-        queries = self._ended(way)
-        seen = _seen("fault", queries, backend, begin, repaired)
-        share = _share(queries, backend, begin)
-        return summarized([{"fault_share_before": share, **self._times("fault", way, backend, begin, found), **seen}])
-
     def _start(self, backend: str) -> None:
         # No port of `others`: of two sockets with the same four numbers only one gets answers.
         own = [p for p in PROBE_PORTS[_OTHERS_PORTS:] if self._slots[slot_of(p, SLOTS)] == backend][:64]
         by_port = [(VIP, 53, port) for port in own]
         ports = PROBE_PORTS[:64]
-        hashed = [(dnsdist.ADDRESS, dnsdist.HASHED_PORT, port) for port in ports]
+        hashed = [(dnsdist.ADDRESS, dnsdist.PORT, port) for port in ports]
         self._all = [(VIP, 53, port) for port in source_ports(2 * SLOTS, SLOTS)]
         for way, flows, asked, rate in (
             ("agent", by_port, _HOST_NAMES, RATE),
@@ -188,7 +171,7 @@ class Campaign:
 
     def _hashed_names(self) -> dict[str, list[str]]:
         """The names that dnsdist gives to each server, by asking for all of them."""
-        flows = [(dnsdist.ADDRESS, dnsdist.HASHED_PORT, port) for port in PROBE_PORTS[:64]]
+        flows = [(dnsdist.ADDRESS, dnsdist.PORT, port) for port in PROBE_PORTS[:64]]
         self._begin("dnsdist", flows, _HOST_NAMES, 1000, each=True)
         time.sleep(1.3 * HOSTS / 1000)
         found: dict[str, list[str]] = {name: [] for name in self._addresses}

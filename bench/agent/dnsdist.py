@@ -16,8 +16,7 @@ from dnsteer.lab.program import Line, Program
 from dnsteer.lab.state import LabState
 
 ADDRESS = "198.18.254.53"
-DEFAULT_PORT, HASHED_PORT = 53, 5301
-"""At the first it uses its default policy (leastOutstanding), at the second chashed: a client's name has one server."""
+PORT = 53
 NAMESPACE = f"{names.PREFIX}dnsdist"
 _MARKED = re.compile(r"Marking downstream (.+) as '(up|down)'")
 
@@ -38,19 +37,17 @@ def version() -> str:
 def configuration(servers: Mapping[str, str]) -> str:
     """Its configuration for *servers*, names and addresses."""
     lines = [
-        f'setLocal("{ADDRESS}:{DEFAULT_PORT}")',
-        f'addLocal("{ADDRESS}:{HASHED_PORT}")',
+        f'setLocal("{ADDRESS}:{PORT}")',
         'setACL({"0.0.0.0/0"})',
         'setSecurityPollSuffix("")',
         "setMaxUDPOutstanding(65535)",
-        'setPoolServerPolicy(chashed, "hashed")',
-        f'addAction(DSTPortRule({HASHED_PORT}), PoolAction("hashed"))',
+        "setServerPolicy(chashed)",  # a name has one server, as a source port has here; by default it follows the load
     ]
     for number, (name, address) in enumerate(servers.items()):
         # A weight of 1000, as its documentation advises for even shares with chashed; equal ones mean nothing otherwise.
         lines.append(
             f'newServer({{address="{address}:53", name="{name}", id="00000000-0000-4000-8000-{number:012x}", '
-            f'pool={{"", "hashed"}}, weight=1000, checkType="SOA", checkName="{names.ZONE}.", mustResolve=true, '
+            f'weight=1000, checkType="SOA", checkName="{names.ZONE}.", mustResolve=true, '
             f"checkInterval={INTERVAL:.0f}, checkTimeout={TIMEOUT * 1000:.0f}, maxCheckFailures={FALL}, rise={RISE}}})"
         )
     return "".join(f"{line}\n" for line in lines)

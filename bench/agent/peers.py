@@ -14,7 +14,7 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     "keepalived": {
         "defaults": "delay_loop 60 s, connect_timeout 5 s; DNS_CHECK: 3 retries, delay_loop apart",
         "detection_s": None,
-        "note": "no measurement is published; these defaults add up to more than 180 s",
+        "note": "no measurement found; computed: these defaults add up to more than 180 s",
         "source": "keepalived.conf(5), acassen/keepalived 9cbce3e",
     },
     "Katran": {

@@ -34,8 +34,6 @@ def show(report: dict[str, Any], console: Console) -> None:
     for name, ways in report["faults"].items():
         for number, (way, found) in enumerate(ways.items()):
             table.add_row("" if number else name, way, *(_cell(found.get(key)) for _, key in _COLUMNS))
-    favourite = report["dnsdist_default_policy"]
-    table.add_row("hung", "dnsdist, leastOutstanding", *(_cell(favourite.get(key)) for _, key in _COLUMNS))
     console.print(table)
     loss = report["loss"]
     table = Table(title=f"{loss['loss_percent']} % of the queries to a server lost, for {loss['seconds']:g} s")
