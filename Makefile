@@ -4,8 +4,9 @@ SHELL := /bin/sh
 BIN := .venv/bin
 SPEC ?= examples/quickstart.yaml
 DB := unix:/run/dnsteer-lab/db.sock
+DURATION ?= 600
 
-.PHONY: help setup extension demo test test-quick lint fmt docs golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext ext fuzz-ext valgrind-ext coverage-ext wheel clean
+.PHONY: help setup extension demo test test-quick lint fmt docs golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-agent bench-agent-flap bench-agent-killed ext fuzz-ext valgrind-ext coverage-ext wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
@@ -78,6 +79,15 @@ bench-datapath: setup ## cycles per packet and Mpps of the pipelines on OVS-DPDK
 
 bench-ext: extension ## the extension: each mode under load, one socket, many clients, changes, its program by itself (root; JSON)
 	$(BIN)/python -m bench.extension
+
+bench-agent: setup ## faults of name servers under load, with the agent and beside it dnsdist (root, dnsdist, nftables; JSON)
+	$(BIN)/python -m bench.agent
+
+bench-agent-flap: setup ## the agent with 1,000 backends of which 100 come and go, for DURATION seconds (root; JSON)
+	$(BIN)/python -m bench.agent.flap --seconds $(DURATION)
+
+bench-agent-killed: setup ## kill -9 of the agent at 100 moments, under load and changes (root; JSON)
+	@.venv/bin/python -m bench.agent.killed
 
 wheel: setup ## build the wheel and try it in a clean environment
 	scripts/wheel.sh

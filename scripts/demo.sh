@@ -1,5 +1,6 @@
 #!/bin/sh
-# The main job end to end: prove the spec without root, bring a lab up, apply, verify, load it with real queries.
+# The main job end to end: prove the spec without root, bring a lab up, apply, verify, load it with real queries, and let the
+# agent take a name server out that fails; that needs health checks, which examples/health.yaml has.
 # usage: demo.sh SPEC DB
 set -eu
 cd "$(dirname "$0")/.."
@@ -26,3 +27,11 @@ echo "== apply"
 "$dnsteer" verify "$spec" --db "$db"
 echo "== load"
 "$dnsteer" lab demo "$spec" --report build/demo/report.json
+echo "== a name server fails"
+if ! grep -q '^ *health:' "$spec"; then
+    spec=examples/health.yaml
+    "$dnsteer" lab down >/dev/null
+    "$dnsteer" lab up "$spec"
+    "$dnsteer" apply "$spec" --db "$db"
+fi
+"$dnsteer" lab failover "$spec" --report build/demo/report.json

@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
 from bench.change.load import SteadyLoad
 from bench.change.priority import niceness_counts, prefer
 from bench.machine import machine
-
 from dnsteer import lab
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import names

@@ -1,4 +1,4 @@
-"""A helper process in a client's namespace, started once and asked many times."""
+"""A helper process in a client's or another namespace, started once and asked many times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from bench.change.priority import PROBING, prefer_process
-from dnsteer.lab.command import environment
+from dnsteer.lab.command import environment, netns_exec
 from dnsteer.lab.errors import CommandError, LabError
 from dnsteer.lab.state import LabState
 from dnsteer.lab.traffic import client_command
@@ -23,10 +23,14 @@ _END_SECONDS = 5.0
 
 
 class Helper:
-    """`python -m MODULE` at the client behind *uplink*. It ends when this object is closed, or this process ends."""
+    """`python -m MODULE` at the client behind *uplink*, or in *namespace*.
 
-    def __init__(self, lab: LabState, module: str, *, uplink: str | None = None) -> None:
-        self._argv = client_command(lab, [sys.executable, "-m", module], uplink=uplink)
+    It ends when this object is closed, or this process ends.
+    """
+
+    def __init__(self, lab: LabState, module: str, *, uplink: str | None = None, namespace: str = "") -> None:
+        argv = [sys.executable, "-m", module]
+        self._argv = netns_exec(namespace, argv) if namespace else client_command(lab, argv, uplink=uplink)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
         self._lock = threading.Lock()
         self._rest = b""

@@ -67,7 +67,8 @@ def test_verbs_say_and_do_the_same(shared: Switch, applied: Switch, tmp_path: Pa
         ["drain", "farm/ns1", "--note", "a disk"], ["drain", "farm/ns1"], ["down", "farm/ns2", "--json", "--yes"],
         ["undrain", "farm/ns1"],
         ["up", "farm/ns2"], ["up", "farm/ns2"], ["drain", "farm/ns1", "--dry-run"], ["drain", "farm/nsx"], ["drain"],
-        ["weight", "farm/ns1", "4"], ["weight", "farm/ns1", "--undo"], ["down", "spare/sp1"], ["plan", other], ["apply", other], ["apply", other, "--json"], ["rollback"], ["restore"],
+        ["weight", "farm/ns1", "4"], ["weight", "farm/ns1", "--undo"], ["down", "spare/sp1"],
+        ["plan", other], ["apply", other], ["apply", other, "--json"], ["rollback"], ["restore"],
         ["reconcile"], ["plan", spec], ["apply", tmp_path / "missing.yaml"],
     ]  # fmt: skip
 

@@ -36,7 +36,7 @@ VERBS = [
     "version",
     "lab",
 ]
-LAB = ["lab up", "lab down", "lab status", "lab demo"]
+LAB = ["lab up", "lab down", "lab status", "lab demo", "lab failover"]
 
 
 @pytest.mark.parametrize("verb", [*VERBS, *LAB])

@@ -163,7 +163,7 @@ def test_a_dash_is_standard_input(verb: str, tmp_path: Path, stdin: Callable[[st
     assert own[0] == own[1]
 
 
-@pytest.mark.parametrize("verb", [*VERBS, "plan", "apply", "verify", "lab up", "lab demo"])
+@pytest.mark.parametrize("verb", [*VERBS, "plan", "apply", "verify", "lab up", "lab demo", "lab failover"])
 def test_mistakes_in_standard_input_have_its_name(verb: str, stdin: Callable[[str], None], command: Command) -> None:
     stdin(TEXT.replace("bridge: br-dns", "bridge: br-dns\n  colour: red"))
     line = TEXT.splitlines().index("  bridge: br-dns") + 2

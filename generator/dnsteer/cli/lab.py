@@ -53,12 +53,14 @@ def status(json: Json = False) -> None:
             lab.print_status(out.rich, state)
 
 
+Report = Annotated[Path, typer.Option("--report", metavar="FILE", help="Where to write the figures.")]
+_REPORT = Path("build/demo/report.json")
+
+
 @app.command()
 def demo(
     spec: SpecFile,
-    report: Annotated[Path, typer.Option("--report", metavar="FILE", help="Where to write the figures.")] = Path(
-        "build/demo/report.json"
-    ),
+    report: Report = _REPORT,
     seconds: Annotated[float, typer.Option(min=4, metavar="S", help="Seconds of load through the VIPs.")] = 24.0,
     verbose: Verbose = False,
 ) -> None:
@@ -68,5 +70,17 @@ def demo(
     with reporting():
         loaded = load(spec, verbose=verbose)
         result = lab_demo.run(loaded.spec, report, console=out.rich, seconds=seconds)
+    if not result.ok:
+        raise typer.Exit(Exit.ERROR)
+
+
+@app.command()
+def failover(spec: SpecFile, report: Report = _REPORT, verbose: Verbose = False) -> None:
+    """Under load, with dnsteer agent running, kill a name server and start it again."""
+    from dnsteer.lab import failover as lab_failover
+
+    with reporting():
+        loaded = load(spec, verbose=verbose)
+        result = lab_failover.run(loaded.spec, report, console=out.rich)
     if not result.ok:
         raise typer.Exit(Exit.ERROR)

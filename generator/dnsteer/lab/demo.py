@@ -56,16 +56,7 @@ def run(spec: Spec, report_file: Path, *, console: Console, seconds: float = 24.
     The lab must be up and the spec applied. The report's `ok` says whether nothing was lost and every share is right.
     Raises LabError.
     """
-    lab = status()
-    if lab is None:
-        raise NoLabError
-    topology = plan(spec)
-    if lab.phase != "up":
-        raise LabError(f"the lab is {lab.phase} ({lab.problem or 'wait for it'})")
-    if lab.fingerprint != fingerprint(topology):
-        raise LabError("the lab was made for a spec with another network: `dnsteer lab down`, then up with this one")
-    if not lab.applied:
-        raise LabError(f"no bridge in the lab yet: run `dnsteer apply SPEC --db {lab.db}` first")
+    lab, topology = running_lab(spec)
     demo = _Demo(spec, lab, topology, seconds)
     demo.check_answers()
     demo.load(console)
@@ -77,6 +68,21 @@ def run(spec: Spec, report_file: Path, *, console: Console, seconds: float = 24.
     write_report(report, report_file)
     print_report(report, console, report_file)
     return report
+
+
+def running_lab(spec: Spec) -> tuple[LabState, Topology]:
+    """The lab that is up for *spec*, with a bridge. Raises LabError when there is none."""
+    lab = status()
+    if lab is None:
+        raise NoLabError
+    topology = plan(spec)
+    if lab.phase != "up":
+        raise LabError(f"the lab is {lab.phase} ({lab.problem or 'wait for it'})")
+    if lab.fingerprint != fingerprint(topology):
+        raise LabError("the lab was made for a spec with another network: `dnsteer lab down`, then up with this one")
+    if not lab.applied:
+        raise LabError(f"no bridge in the lab yet: run `dnsteer apply SPEC --db {lab.db}` first")
+    return lab, topology
 
 
 @dataclass

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dnsteer.lab import names
+from dnsteer.lab import names, processes
 from dnsteer.lab.command import netns_exec, run
 from dnsteer.lab.errors import CommandError
-from dnsteer.lab.topology import Host, Server, Topology
+from dnsteer.lab.topology import Server, Topology
 from dnsteer.lab.zone import zone_text
 from dnsteer.render.atomic_files import write_file
 
@@ -39,9 +42,35 @@ def start_all(topology: Topology, progress: Callable[[str], None]) -> None:
         home.mkdir(mode=0o755)
         write_file(home / "zone", zone_text(server.name))
         write_file(config_file(index), configuration(index, server))
-        run(netns_exec(host.namespace, ["nsd", "-c", str(config_file(index))]))
+        _launch(index, host.namespace)
     for index, (host, _) in enumerate(servers):
-        _wait(index, host)
+        _wait(index, host.namespace)
+
+
+def kill(index: int, namespace: str) -> list[int]:
+    """Kill the processes of the server number *index* as a crash would, and wait until they are gone. Returns their ids."""
+    pids = pids_of(index, namespace)
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    while pids_of(index, namespace):
+        time.sleep(0.001)
+    return pids
+
+
+def start(index: int, namespace: str) -> None:
+    """Start a server that was killed, and wait until it answers on its control socket. Raises CommandError."""
+    _launch(index, namespace)
+    _wait(index, namespace)
+
+
+def pids_of(index: int, namespace: str) -> list[int]:
+    """The processes of the server number *index*: NSD has one that serves and others around it."""
+    return processes.started_as(namespace, "nsd", str(config_file(index)))
+
+
+def _launch(index: int, namespace: str) -> None:
+    run(netns_exec(namespace, ["nsd", "-c", str(config_file(index))]))
 
 
 _LARGE, _SMALL = 4096, 1232
@@ -108,7 +137,7 @@ def counters(index: int) -> dict[str, int]:
 _COUNTED = {"udp": ("num.udp", "num.udp6"), "tcp": ("num.tcp", "num.tcp6", "num.tls", "num.tls6")}
 
 
-def _wait(index: int, host: Host) -> None:
+def _wait(index: int, namespace: str) -> None:
     deadline = time.monotonic() + START_SECONDS
     while True:
         try:
@@ -118,9 +147,7 @@ def _wait(index: int, host: Host) -> None:
             if time.monotonic() > deadline:
                 log = directory(index) / "nsd.log"
                 last = log.read_text(errors="replace").splitlines()[-1:] if log.exists() else []
-                raise CommandError(
-                    netns_exec(host.namespace, ["nsd"]), f"did not come up: {' '.join(last) or err}"
-                ) from err
+                raise CommandError(netns_exec(namespace, ["nsd"]), f"did not come up: {' '.join(last) or err}") from err
             time.sleep(0.02)
 
 

@@ -50,6 +50,16 @@ def by_pidfile() -> dict[int, Path]:
     return found
 
 
+def started_as(namespace: str, program: str, argument: str) -> list[int]:
+    """Processes of *program* in *namespace* that have *argument* on their command line, in ascending order of their ids."""
+    inside = sorted(pid for pid, space in inside_namespaces().items() if space == namespace)
+    return [pid for pid in inside if _is(_arguments(pid), program, argument)]
+
+
+def _is(arguments: list[bytes], program: str, argument: str) -> bool:
+    return bool(arguments) and Path(os.fsdecode(arguments[0])).name == program and argument.encode() in arguments
+
+
 def end_all() -> list[int]:
     """End every process of the lab; returns those that are still there after the time limit."""
     start = time.monotonic()
@@ -113,11 +123,14 @@ def _namespace_of(pid: int) -> tuple[int, int]:
 
 
 def _names_run_dir(pid: int) -> bool:
+    return any(f"{names.RUN_DIR}/".encode() in argument for argument in _arguments(pid))
+
+
+def _arguments(pid: int) -> list[bytes]:
     try:
-        arguments = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
+        return (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
     except OSError:
-        return False
-    return any(f"{names.RUN_DIR}/".encode() in argument for argument in arguments)
+        return []
 
 
 def _self_and_ancestors() -> Iterator[int]:

@@ -136,7 +136,7 @@ def served_as(endpoint: Endpoint) -> str | None:
     return kind if kind in ("dns", "dot") else None
 
 
-def plan(spec: Spec) -> Topology:
+def plan(spec: Spec, *, most_servers: int = MAX_SERVERS) -> Topology:
     """The topology of *spec*. Raises TopologyError for the few valid specs that the lab cannot build."""
     switch = spec.switch
     with_hop = [name for name, up in switch.uplinks.items() if up.next_hop is not None]
@@ -169,7 +169,7 @@ def plan(spec: Spec) -> Topology:
     if switch.bringup is not None and switch.bringup.mtu is not None:
         tunneled = any(host.tunneled for host in topology.hosts)
         topology.mtu = min(switch.bringup.mtu, MAX_TUNNEL_MTU) if tunneled else switch.bringup.mtu
-    _check(topology)
+    _check(topology, most_servers)
     topology.notes += _notes(topology)
     return topology
 
@@ -284,13 +284,13 @@ def _nearest(gateways: list[Address], own: list[Address], version: int) -> Addre
     return min(same, key=lambda g: int(g) ^ here, default=None)
 
 
-def _check(topology: Topology) -> None:
+def _check(topology: Topology, most_servers: int) -> None:
     spec = topology.spec
     ports = [*spec.switch.uplinks, *spec.switch.ports, *topology.extension]
     servers = sum(1 for _ in topology.servers())
-    if servers > MAX_SERVERS or len(ports) > MAX_PORTS:
+    if servers > most_servers or len(ports) > MAX_PORTS:
         raise TopologyError(
-            f"the lab builds at most {MAX_SERVERS} name servers and {MAX_PORTS} switch ports; "
+            f"the lab builds at most {most_servers} name servers and {MAX_PORTS} switch ports; "
             f"the spec has {servers} and {len(ports)}"
         )
     for port in [*ports, *topology.extension.values()]:
