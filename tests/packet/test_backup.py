@@ -11,7 +11,10 @@ import pytest
 
 from dnsteer.agent.effect import Effect, carry_out
 from dnsteer.agent.world import read_world
+from dnsteer.checks.load import load_spec
 from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.proof.check import check
+from dnsteer.slots import owners
 from dnsteer.switch.session import Session
 from tests.packet.command import FARM, fresh, nothing_changes, on, run, spec_file
 from tests.packet.maintenance_specs import overlay, slots
@@ -122,6 +125,13 @@ def test_a_spec_without_the_backup_ends_it(backed: Switch, tmp_path: Path) -> No
 def test_the_proof_includes_the_backup_in_use(tmp_path: Path) -> None:
     done = run("check", spec_file(tmp_path, BACKED))
     assert (done.code, "again with all backups in use" in done.out) == (0, True)
+
+
+def test_the_proof_sees_a_backup_that_would_get_no_slots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = owners.reweighted
+    monkeypatch.setattr(owners, "reweighted", lambda weights, slots, _given, *more: original(weights, slots, [], *more))
+    report = check(load_spec(spec_file(tmp_path, BACKED)))
+    assert not report.ok and any("sp" in line for f in report.failures for line in (f.problem, *f.detail))
 
 
 def test_the_digest_is_that_of_the_whole(backed: Switch, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from dnsteer.plan.plan import Plan
 from dnsteer.proof.check import check
 from dnsteer.proof.harness import switch
 from dnsteer.render.flows import Flow, parse_flow
-from dnsteer.slots import owners
+from dnsteer.slots import weights as slots_by_weight
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.tools import SwitchError
@@ -334,7 +334,7 @@ def test_a_bucket_for_the_wrong_backend_is_seen(monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture
 def swapped_slots(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The plan assigns two slots of each pool the wrong way round: flows, groups and program agree with each other."""
-    original = owners.assign
+    original = slots_by_weight.assign
 
     def swapped(weights: Mapping[str, int], slots: int) -> tuple[str, ...]:
         owners = list(original(weights, slots))
@@ -342,10 +342,10 @@ def swapped_slots(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         owners[0], owners[other] = owners[other], owners[0]
         return tuple(owners)
 
-    owners._base.cache_clear()
-    monkeypatch.setattr(owners, "assign", swapped)
+    slots_by_weight._base.cache_clear()
+    monkeypatch.setattr(slots_by_weight, "assign", swapped)
     yield
-    owners._base.cache_clear()
+    slots_by_weight._base.cache_clear()
 
 
 @pytest.mark.usefixtures("swapped_slots")
