@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dnsteer.agent.health import Thresholds
@@ -20,6 +20,8 @@ _SPOKEN = {
     CheckKind.QUIC: (Protocol.UDP, "doq"), CheckKind.HTTPS: (Protocol.TCP, "doh"),
 }  # fmt: skip
 
+Key = tuple[str, str, int, str]
+
 
 @dataclass(frozen=True)
 class Source:
@@ -33,7 +35,7 @@ class Source:
 class Target:
     """An address and port to ask, and the check that a backend must pass there. *number* is the check's place in the pool.
 
-    With a *source* the address is a VIP's, and the bridge leads the probe to the backend.
+    With a *source* the address is that of *vip*, and the bridge leads the probe to the backend.
     """
 
     pool: str
@@ -44,9 +46,10 @@ class Target:
     check: HealthCheck
     thresholds: Thresholds
     source: Source | None = None
+    vip: str = ""
 
     @property
-    def key(self) -> tuple[str, str, int, str]:
+    def key(self) -> Key:
         """What stays the same when other parts of the spec change."""
         return self.pool, self.backend, self.number, self.address
 
@@ -54,7 +57,8 @@ class Target:
     def name(self) -> str:
         """The check as messages call it."""
         where = f"[{self.address}]" if ":" in self.address else self.address
-        return f"{self.check.check.value} {where}:{self.port}{' through the bridge' if self.source else ''}"
+        way = f" (VIP {self.vip}) through the bridge" if self.source else ""
+        return f"{self.check.check.value} {where}:{self.port}{way}"
 
 
 def targets(spec: Spec) -> Iterator[Target]:
@@ -72,22 +76,31 @@ def targets(spec: Spec) -> Iterator[Target]:
                         continue
                     if family in vips and probe is not None and (own := _own_address(probe, backend, family)):
                         source = Source(own, derived.PROBE_PORTS * numbers[backend.name])
-                        yield Target(pool_name, backend.name, number, *vips[family], check, limits, source)
+                        for vip_address, (vip, port) in vips[family].items():
+                            yield Target(pool_name, backend.name, number, vip_address, port, check, limits, source, vip)
                     else:
                         port = check.port or _DEFAULT_PORTS.get(check.check, 0)
                         yield Target(pool_name, backend.name, number, str(address), port, check, limits)
 
 
-def _services(spec: Spec, pool: str, check: HealthCheck) -> dict[Family, tuple[str, int]]:
-    """The first service of the pool in each family that the check can ask through the bridge: its address and port."""
-    found: dict[Family, tuple[str, int]] = {}
-    for vip in spec.vips.values():
+def rounds(of: Iterable[Target]) -> list[list[Target]]:
+    """Return the targets in groups: the VIPs of one family at which one check asks one backend."""
+    found: dict[tuple[str, str, int, bool], list[Target]] = {}
+    for target in of:
+        found.setdefault((target.pool, target.backend, target.number, ":" in target.address), []).append(target)
+    return list(found.values())
+
+
+def _services(spec: Spec, pool: str, check: HealthCheck) -> dict[Family, dict[str, tuple[str, int]]]:
+    """By family, the addresses of the pool that the check can ask through the bridge, each with its VIP and first port."""
+    found: dict[Family, dict[str, tuple[str, int]]] = {}
+    for name, vip in spec.vips.items():
         if vip.pool != pool or MODES[vip.forwarding].uses_extension(spec.pools[pool]):
             continue
         for e in derived.endpoints(vip):
             if (e.protocol, derived.spoken(e)) == _SPOKEN.get(check.check) and check.port in (None, e.port):
                 for address in vip.addresses:
-                    found.setdefault(derived.family_of(address), (str(address), e.port))
+                    found.setdefault(derived.family_of(address), {}).setdefault(str(address), (name, e.port))
     return found
 
 
