@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import socket
 import ssl
 import subprocess
@@ -53,11 +52,8 @@ def open_files() -> list[str]:
     found = []
     for fd in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
-            found.append(f"{fd.name} {os.readlink(fd)}")
+            found.append(f"{fd.name} {fd.readlink()}")
     return sorted(f for f in found if "/proc/" not in f)
-
-
-Serving = Callable[[int], Awaitable[None]]
 
 
 def probed(target: Callable[[int], Target], server: Any = None, times: int = 2, lag: float = 1.0) -> list[str]:
@@ -122,7 +118,10 @@ Reply = Callable[[bytes], Iterable[bytes]]
 async def udp_server(reply: Reply, other: str = "") -> AsyncIterator[int]:
     """A backend that sends *reply* to each query; what begins with b"other" comes from the address *other*."""
     loop = asyncio.get_running_loop()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as else_:
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as else_,
+    ):
         own.bind(("127.0.0.1", 0))
         own.setblocking(False)
         if other:
@@ -156,7 +155,6 @@ async def tcp_server(talk: Talk, tls: ssl.SSLContext | None = None) -> AsyncIter
         writer.transport.abort()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
-    server.get_loop().set_exception_handler(server.get_loop().get_exception_handler())
     try:
         yield server.sockets[0].getsockname()[1]
     finally:

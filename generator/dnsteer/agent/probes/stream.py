@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import os
 import random
 import ssl
 from collections.abc import Awaitable, Callable, Iterable
@@ -76,9 +77,11 @@ def _text(err: Exception) -> str:
         return f"TLS: {(err.reason or 'no proper TLS').replace('_', ' ').lower()}"
     if isinstance(err, EOFError):
         return "the connection was closed before the answer was complete"
-    if isinstance(err, ConnectionError) and not err.strerror:
+    if isinstance(err, OSError) and err.errno:
+        return os.strerror(err.errno)  # asyncio has texts of its own
+    if isinstance(err, ConnectionError):
         return "the connection was closed"
-    return str(getattr(err, "strerror", None) or err or type(err).__name__)
+    return str(err) or type(err).__name__
 
 
 def _plain(text: str) -> str:
