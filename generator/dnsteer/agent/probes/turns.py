@@ -1,8 +1,8 @@
 """When each VIP is asked: a pool with many of them must not cost as many probes, nor may one be forgotten.
 
 A backend's check asks its first VIP at each interval, and one other by turns: twice the probes of a single VIP. Others that
-failed lately are asked each time too, up to a limit, while the first answers: a failure is confirmed, and a backend that works
-again comes back, as fast as with one VIP.
+failed lately are asked each time too, up to a limit, while the first answers, so that a failure is confirmed and a backend
+that works again comes back as soon as with one VIP.
 """
 
 from __future__ import annotations
