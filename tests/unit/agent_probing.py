@@ -177,7 +177,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     return cert, key
 
 
-def secured(files: Sequence[Path], *protocols: str) -> ssl.SSLContext:
+def secured(files: Sequence[Path | str], *protocols: str) -> ssl.SSLContext:
     """The TLS of a backend."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*files)

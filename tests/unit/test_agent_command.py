@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -85,3 +87,12 @@ def test_no_zombies() -> None:
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     states = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in children]
     assert "Z" not in states
+
+
+def test_the_agent_may_open_as_many_files_as_it_can() -> None:
+    script = (
+        "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (64, 4096)); from dnsteer.cli.agent import allow_files; "
+        "allow_files(); print(r.getrlimit(r.RLIMIT_NOFILE))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout == "(4096, 4096)\n", done.stderr

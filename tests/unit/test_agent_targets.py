@@ -76,7 +76,9 @@ def test_each_vip_is_asked_by_the_service_that_speaks_it(health: str, addresses:
     pool = load(SPEC.replace("HEALTH", health)).spec.pools["ns"]
     first = PROBE_PORTS * probe_numbers(pool)["b"]
     for target in found:
-        assert target.source == Source("2001:db8::9" if ":" in target.address else "192.0.2.9", first)
+        assert target.source == Source(
+            "2001:db8::9" if ":" in target.address else "192.0.2.9", range(first, first + PROBE_PORTS)
+        )
     assert len({t.key for t in asked(health)}) == len(asked(health))
 
 
@@ -100,6 +102,18 @@ def test_without_such_a_service_the_backend_itself_is_asked(health: str) -> None
     assert [(t.backend, t.address, t.source) for t in found] == [
         ("a", "192.0.2.11", None), ("a", "2001:db8::11", None), ("b", "192.0.2.12", None), ("b", "2001:db8::12", None),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 5, 16, 17])
+def test_checks_share_the_ports_of_a_backend(number: int) -> None:
+    """Else two checks of one VIP could have the same source port, and one of them would get both answers."""
+    found = {
+        t.number: t.source.ports for t in asked(", ".join(["{check: dns}"] * number)) if t.backend == "a" and t.source
+    }
+    ports = [port for each in found.values() for port in each]
+    assert len(found) == number and all(found.values())
+    assert len(set(ports)) == PROBE_PORTS and len({port // PROBE_PORTS for port in ports}) == 1
+    assert (len(ports) == len(set(ports))) == (number <= PROBE_PORTS)
 
 
 def test_a_reason_names_the_vip() -> None:

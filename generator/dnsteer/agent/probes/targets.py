@@ -25,10 +25,13 @@ Key = tuple[str, str, int, str]
 
 @dataclass(frozen=True)
 class Source:
-    """Where a probe through the bridge comes from: an address of the port for probes, and the first of its 16 ports."""
+    """Where a probe through the bridge comes from: an address of the port for probes, and ports that name the backend.
+
+    Each check of a pool has ports of its own: two sockets with the same addresses and ports would take each other's answers.
+    """
 
     address: str
-    first_port: int
+    ports: range
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,9 @@ def targets(spec: Spec) -> Iterator[Target]:
                     if address is None:
                         continue
                     if family in vips and probe is not None and (own := _own_address(probe, backend, family)):
-                        source = Source(own, derived.PROBE_PORTS * numbers[backend.name])
+                        first = derived.PROBE_PORTS * numbers[backend.name]
+                        of_check = slice(number % derived.PROBE_PORTS, None, min(derived.PROBE_PORTS, len(pool.health)))
+                        source = Source(own, range(first, first + derived.PROBE_PORTS)[of_check])
                         for vip_address, (vip, port) in vips[family].items():
                             yield Target(pool_name, backend.name, number, vip_address, port, check, limits, source, vip)
                     else:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dnsteer.agent.health import Result
 from dnsteer.agent.probes.question import Question
 from dnsteer.agent.probes.targets import Source, Target
-from dnsteer.spec.derived import PROBE_PORTS
 
 _LARGEST = 65535
 _MOST_AT_ONCE = 16
@@ -24,7 +23,7 @@ def bind(made: socket.socket, source: Source | None) -> None:
     """Bind to one of the ports that name the backend. VIPs of other pools may be asked by the same port at the same time."""
     if source is not None:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((source.address, source.first_port + random.randrange(PROBE_PORTS)))
+        made.bind((source.address, random.choice(source.ports)))
 
 
 class UdpProbe:
