@@ -103,7 +103,7 @@ PING = b"\0\0\x08\x06\0\0\0\0\0" + b"12345678"
         (lambda h, s, q: b"HTTP/1.1 400 Bad Request\r\n\r\n" * 10, SHORT, LATE),
         (lambda h, s, q: b"\0\0\4\0\0\0\0\0\0data", LONG, "failed: no proper HTTP/2: "),
         (lambda h, s, q: b"\0\0\x05\1\4\0\0\0\1" + b"\xff\xff\xff\xff\xff", LONG, "failed: no proper HTTP/2: "),
-        (lambda h, s, q: PING * 20000, LONG, "failed: sent more than 256 KiB by HTTP/2"),
+        (lambda h, s, q: PING * 10000, LONG, "failed: sent more than 128 KiB by HTTP/2"),
         (lambda h, s, q: b"", SHORT, LATE),
     ],
     ids=[

@@ -14,7 +14,7 @@ from dnsteer.agent.probes.tcp import connected, trusting
 
 PATH = "/dns-query"
 _MEDIA = "application/dns-message"
-_CHUNK, _MOST = 16384, 1 << 18
+_CHUNK, _MOST = 4096, 1 << 17
 """Bytes that are read at once and in all. An answer has less than 65536, which fits the flow control windows of HTTP/2."""
 _TLS = trusting("h2")
 
@@ -47,6 +47,7 @@ async def _post(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, auth
     received, body = 0, bytearray()
     while received < _MOST:
         writer.write(http.data_to_send())
+        await asyncio.sleep(0)  # what has come already is read without waiting, and hundreds of small frames take their time
         data = await reader.read(_CHUNK)
         if not data:
             raise EOFError

@@ -17,7 +17,7 @@ from typing import Protocol
 from dnsteer.agent.health import CheckState
 from dnsteer.agent.probes.targets import Key, Target
 
-MOST_OTHERS = 4
+MOST_OTHERS = 3
 """VIPs other than the first that are asked at one interval."""
 
 
