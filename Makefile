@@ -87,7 +87,7 @@ bench-agent-flap: setup ## the agent with 1,000 backends of which 100 come and g
 	$(BIN)/python -m bench.agent.flap --seconds $(DURATION)
 
 bench-agent-killed: setup ## kill -9 of the agent at 100 moments, under load and changes (root; JSON)
-	@.venv/bin/python -m bench.agent.killed
+	$(BIN)/python -m bench.agent.killed
 
 wheel: setup ## build the wheel and try it in a clean environment
 	scripts/wheel.sh

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from dnsteer.agent.health import CheckState, Result, observe
-from dnsteer.agent.probes.targets import Target
+from dnsteer.agent.probes.targets import Key, Target
 from dnsteer.slots.maintenance import Overlay
-
-Key = tuple[str, str, int, str]
 
 
 class Health:

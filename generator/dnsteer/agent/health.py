@@ -51,6 +51,16 @@ class CheckState:
     failures: float = 0.0
     held: float = 0.0
 
+    @property
+    def steady(self) -> bool:
+        """Whether it is healthy and nothing says otherwise."""
+        return self.healthy and not self.streak
+
+    @property
+    def answers(self) -> bool:
+        """Whether the last result was good."""
+        return self.healthy != bool(self.streak)
+
 
 def observe(state: CheckState, result: Result, limits: Thresholds) -> CheckState:
     """Return the state after one more result."""

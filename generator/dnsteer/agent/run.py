@@ -24,7 +24,8 @@ from dnsteer.agent.held_switch import HeldSwitch, Memory
 from dnsteer.agent.look_times import LookTimes
 from dnsteer.agent.probes.question import Question
 from dnsteer.agent.probes.stream import StreamProbe, refuse_unavailable
-from dnsteer.agent.probes.targets import Target
+from dnsteer.agent.probes.targets import Target, rounds
+from dnsteer.agent.probes.turns import Probe, Turns
 from dnsteer.agent.probes.udp import UdpProbe
 from dnsteer.agent.repair import Look, look
 from dnsteer.agent.watch import watch
@@ -67,7 +68,7 @@ class Agent:
         self._claim = Claim(self._switch, bridge)
         self._health = Health()
         self._world: World | None = None
-        self._probes: list[UdpProbe | StreamProbe] = []
+        self._probes: list[Turns] = []
         self._looks = LookTimes()
         self._wake = asyncio.Event()
         self._due: set[str] = set()
@@ -232,12 +233,18 @@ class Agent:
         self._due |= set(world.rules)
         questions: dict[str, Question] = {}
         self._probes = []
-        for target in world.targets:
-            question = questions.setdefault(target.check.query.model_dump_json(), Question(target.check.query))
-            kind = UdpProbe if target.check.check is CheckKind.DNS else StreamProbe
-            probe = kind(target, question, self._add, loop)
-            probe.start(random.uniform(0, target.check.interval))  # spread over the interval
-            self._probes.append(probe)
+        for group in rounds(world.targets):
+            check = group[0].check
+            question = questions.setdefault(check.query.model_dump_json(), Question(check.query))
+            asked: list[Probe] = (
+                # Of several VIPs those that take turns keep no socket.
+                [UdpProbe(target, question, self._add, loop, keep=target is group[0]) for target in group]
+                if check.check is CheckKind.DNS
+                else [StreamProbe(target, question, self._add, loop) for target in group]
+            )
+            turns = Turns(asked, self._health.states, loop)
+            turns.start(random.uniform(0, check.interval))  # spread over the interval
+            self._probes.append(turns)
         self._say(
             f"bridge {world.bridge}: state {world.number}, {len(world.rules)} pools with health checks, "
             f"{len(world.targets)} targets"

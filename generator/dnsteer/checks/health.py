@@ -63,10 +63,10 @@ def _through_bridge(scope: Scope, path: Path, name: str, pool: Pool, check: Heal
             (*path, "via"), '"datapath" without switch.probe', "the key switch.probe",
             "give the bridge a port for probes: probe: {addresses: [192.0.2.9/24]}, or leave via out",
         )  # fmt: skip
-    elif check.check in (CheckKind.COMMAND, CheckKind.HTTPS, CheckKind.QUIC):
+    elif check.check is CheckKind.COMMAND:
         yield scope.finding(
-            (*path, "via"), f'"datapath" with check: {check.check.value}', "check: dns, tcp or tls",
-            "only these are sent through the bridge; leave via out",
+            (*path, "via"), '"datapath" with check: command', "check: dns, tcp, tls, https or quic",
+            "a command asks by source ports of its own, which name no backend; leave via out",
         )  # fmt: skip
     elif all(MODES[v.forwarding].uses_extension(pool) for v in scope.spec.vips.values() if v.pool == name):
         yield scope.finding(

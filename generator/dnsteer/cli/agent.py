@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import signal
 import sys
 
@@ -40,7 +41,14 @@ def agent(switch: TargetSwitch, bridge: Bridge = None) -> None:
         except asyncio.CancelledError:
             _say("ends; the switch stays as it is")
 
+    allow_files()
     asyncio.run(run())
+
+
+def allow_files() -> None:
+    """Let this process open as many files as it may: most probes by UDP keep a socket, and the usual limit is 1024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _say(line: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dnsteer.agent.health import Thresholds
@@ -20,20 +20,25 @@ _SPOKEN = {
     CheckKind.QUIC: (Protocol.UDP, "doq"), CheckKind.HTTPS: (Protocol.TCP, "doh"),
 }  # fmt: skip
 
+Key = tuple[str, str, int, str]
+
 
 @dataclass(frozen=True)
 class Source:
-    """Where a probe through the bridge comes from: an address of the port for probes, and the first of its 16 ports."""
+    """Where a probe through the bridge comes from: an address of the port for probes, and ports that name the backend.
+
+    Each check of a pool has ports of its own: two sockets with the same addresses and ports would take each other's answers.
+    """
 
     address: str
-    first_port: int
+    ports: range
 
 
 @dataclass(frozen=True)
 class Target:
     """An address and port to ask, and the check that a backend must pass there. *number* is the check's place in the pool.
 
-    With a *source* the address is a VIP's, and the bridge leads the probe to the backend.
+    With a *source* the address is that of *vip*, and the bridge leads the probe to the backend.
     """
 
     pool: str
@@ -44,9 +49,10 @@ class Target:
     check: HealthCheck
     thresholds: Thresholds
     source: Source | None = None
+    vip: str = ""
 
     @property
-    def key(self) -> tuple[str, str, int, str]:
+    def key(self) -> Key:
         """What stays the same when other parts of the spec change."""
         return self.pool, self.backend, self.number, self.address
 
@@ -54,7 +60,8 @@ class Target:
     def name(self) -> str:
         """The check as messages call it."""
         where = f"[{self.address}]" if ":" in self.address else self.address
-        return f"{self.check.check.value} {where}:{self.port}{' through the bridge' if self.source else ''}"
+        way = f" (VIP {self.vip}) through the bridge" if self.source else ""
+        return f"{self.check.check.value} {where}:{self.port}{way}"
 
 
 def targets(spec: Spec) -> Iterator[Target]:
@@ -62,7 +69,8 @@ def targets(spec: Spec) -> Iterator[Target]:
     probe = spec.switch.probe
     for pool_name, pool in spec.pools.items():
         numbers = probe_numbers(pool) if pool.health and probe is not None else {}
-        for number, check in enumerate(pool.health or ()):
+        checks = pool.health or []
+        for number, check in enumerate(checks):
             limits = Thresholds(check.rise, check.fall, pool.hold_max)
             vips = _services(spec, pool_name, check) if probe is not None and check.via != "network" else {}
             for backend in pool.backends:
@@ -71,23 +79,34 @@ def targets(spec: Spec) -> Iterator[Target]:
                     if address is None:
                         continue
                     if family in vips and probe is not None and (own := _own_address(probe, backend, family)):
-                        source = Source(own, derived.PROBE_PORTS * numbers[backend.name])
-                        yield Target(pool_name, backend.name, number, *vips[family], check, limits, source)
+                        first = derived.PROBE_PORTS * numbers[backend.name]
+                        of_check = slice(number % derived.PROBE_PORTS, None, min(derived.PROBE_PORTS, len(checks)))
+                        source = Source(own, range(first, first + derived.PROBE_PORTS)[of_check])
+                        for vip_address, (vip, port) in vips[family].items():
+                            yield Target(pool_name, backend.name, number, vip_address, port, check, limits, source, vip)
                     else:
                         port = check.port or _DEFAULT_PORTS.get(check.check, 0)
                         yield Target(pool_name, backend.name, number, str(address), port, check, limits)
 
 
-def _services(spec: Spec, pool: str, check: HealthCheck) -> dict[Family, tuple[str, int]]:
-    """The first service of the pool in each family that the check can ask through the bridge: its address and port."""
-    found: dict[Family, tuple[str, int]] = {}
-    for vip in spec.vips.values():
+def rounds(of: Iterable[Target]) -> list[list[Target]]:
+    """Return the targets in groups: the VIPs of one family at which one check asks one backend."""
+    found: dict[tuple[str, str, int, bool], list[Target]] = {}
+    for target in of:
+        found.setdefault((target.pool, target.backend, target.number, ":" in target.address), []).append(target)
+    return list(found.values())
+
+
+def _services(spec: Spec, pool: str, check: HealthCheck) -> dict[Family, dict[str, tuple[str, int]]]:
+    """By family, the addresses of the pool that the check can ask through the bridge, each with its VIP and first port."""
+    found: dict[Family, dict[str, tuple[str, int]]] = {}
+    for name, vip in spec.vips.items():
         if vip.pool != pool or MODES[vip.forwarding].uses_extension(spec.pools[pool]):
             continue
         for e in derived.endpoints(vip):
             if (e.protocol, derived.spoken(e)) == _SPOKEN.get(check.check) and check.port in (None, e.port):
                 for address in vip.addresses:
-                    found.setdefault(derived.family_of(address), (str(address), e.port))
+                    found.setdefault(derived.family_of(address), {}).setdefault(str(address), (name, e.port))
     return found
 
 

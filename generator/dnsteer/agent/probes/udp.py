@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dnsteer.agent.health import Result
 from dnsteer.agent.probes.question import Question
 from dnsteer.agent.probes.targets import Source, Target
-from dnsteer.spec.derived import PROBE_PORTS
 
 _LARGEST = 65535
 _MOST_AT_ONCE = 16
@@ -24,36 +23,32 @@ def bind(made: socket.socket, source: Source | None) -> None:
     """Bind to one of the ports that name the backend. VIPs of other pools may be asked by the same port at the same time."""
     if source is not None:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((source.address, source.first_port + random.randrange(PROBE_PORTS)))
+        made.bind((source.address, random.choice(source.ports)))
 
 
 class UdpProbe:
-    """Asks one target again and again until `stop`."""
+    """Asks one target. With *keep* its socket stays for the next time, which costs less."""
 
-    def __init__(self, target: Target, question: Question, report: Report, loop: asyncio.AbstractEventLoop) -> None:
-        self._target, self._question, self._report, self._loop = target, question, report, loop
+    def __init__(
+        self, target: Target, question: Question, report: Report, loop: asyncio.AbstractEventLoop, keep: bool = True
+    ) -> None:
+        self.target, self._question, self._report, self._loop, self._keep = target, question, report, loop, keep
         self._socket: socket.socket | None = None
         self._number = 0
         self._sent = 0.0
-        self._timer: asyncio.TimerHandle | None = None
         self._timeout: asyncio.TimerHandle | None = None
-
-    def start(self, delay: float) -> None:
-        """Begin after *delay* seconds."""
-        self._timer = self._loop.call_later(delay, self._ask)
 
     def stop(self) -> None:
         """End, without a further result."""
-        for handle in (self._timer, self._timeout):
-            if handle is not None:
-                handle.cancel()
+        if self._timeout is not None:
+            self._timeout.cancel()
+            self._timeout = None
         self._close()
 
-    def _ask(self) -> None:
-        check = self._target.check
-        spread = check.interval * check.jitter / 100
-        self._timer = self._loop.call_later(check.interval + random.uniform(-spread, spread), self._ask)
-        self._finish_late()
+    def ask(self) -> None:
+        """Ask once. A probe whose answer is still awaited has failed."""
+        if self._timeout is not None:
+            self._late()
         self._sent = self._loop.time()
         self._number = random.getrandbits(16)
         try:
@@ -62,21 +57,16 @@ class UdpProbe:
         except OSError as err:
             self._result(f"could not be asked: {err.strerror}")
             return
-        self._timeout = self._loop.call_later(check.timeout, self._late)
-
-    def _finish_late(self) -> None:
-        """A probe whose answer is still awaited has failed: with jitter the next may begin before its time-out."""
-        if self._timeout is not None:
-            self._late()
+        self._timeout = self._loop.call_later(self.target.check.timeout, self._late)
 
     def _connection(self) -> socket.socket:
         if self._socket is None:
-            family = socket.AF_INET6 if ":" in self._target.address else socket.AF_INET
+            family = socket.AF_INET6 if ":" in self.target.address else socket.AF_INET
             made = socket.socket(family, socket.SOCK_DGRAM)
             try:
                 made.setblocking(False)
-                bind(made, self._target.source)
-                made.connect((self._target.address, self._target.port))
+                bind(made, self.target.source)
+                made.connect((self.target.address, self.target.port))
             except OSError:
                 made.close()
                 raise
@@ -106,13 +96,14 @@ class UdpProbe:
                 self._result(self._question.judge(data))
 
     def _late(self) -> None:
-        self._result(f"no answer within {self._target.check.timeout:g} s")
+        self._result(f"no answer within {self.target.check.timeout:g} s")
 
     def _result(self, why: str) -> None:
         if self._timeout is not None:
             self._timeout.cancel()
             self._timeout = None
         now = self._loop.time()
-        if why:  # the next one by another source port: a way through the network may be broken for one
+        # After a failure by another source port: a way through the network may be broken for one.
+        if why or not self._keep:
             self._close()
-        self._report(self._target, Result(now, why and f"{self._target.name}: {why}", now - self._sent))
+        self._report(self.target, Result(now, why and f"{self.target.name}: {why}", now - self._sent))

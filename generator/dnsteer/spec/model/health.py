@@ -166,9 +166,9 @@ class HealthCheck(Part):
     jitter: Percent = Field(default=10, description="Share of `interval` by which each probe is moved at random.")
     via: Literal["datapath", "network"] | None = Field(
         default=None,
-        description="The path of the probes. `datapath`: to the VIP, through the bridge, as clients' queries go; needs "
-        "`switch.probe`, and forwarding by the switch itself. `network`: to the backend's own address. Left out: `datapath` "
-        "where it is possible.",
+        description="The path of the probes. `datapath`: to each VIP of the pool, through the bridge, as clients' queries "
+        "go; needs `switch.probe`, and forwarding by the switch itself; not for `command`. `network`: to the backend's own "
+        "address. Left out: `datapath` where it is possible.",
     )
 
 

@@ -1,0 +1,76 @@
+"""Connections to a target by TCP and TLS, and DNS queries by them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from dnsteer.agent.probes.targets import Target
+from dnsteer.agent.probes.udp import bind
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+def trusting(*protocols: str) -> ssl.SSLContext:
+    """A backend is asked by its address: its certificate, which is for the service's name, is not verified."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    if protocols:
+        context.set_alpn_protocols(protocols)
+    return context
+
+
+def client_socket(target: Target, kind: socket.SocketKind) -> socket.socket:
+    """A socket of that kind for the target, by one of its source ports. Raises OSError."""
+    made = socket.socket(socket.AF_INET6 if ":" in target.address else socket.AF_INET, kind)
+    try:
+        made.setblocking(False)
+        bind(made, target.source)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+@asynccontextmanager
+async def connected(target: Target, tls: ssl.SSLContext | None) -> AsyncIterator[Connection]:
+    """Connect. The connection is reset in the end, so that its port can be used again at once. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    made = client_socket(target, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await loop.sock_connect(made, (target.address, target.port))
+        reader, writer = await asyncio.open_connection(sock=made, ssl=tls, server_hostname="" if tls else None)
+    except BaseException:
+        made.close()
+        raise
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+
+
+_TLS = trusting()
+
+
+async def ask_tcp(target: Target, query: bytes) -> bytes:
+    """Ask by TCP (RFC 1035, 4.2.2). Raises OSError, EOFError."""
+    async with connected(target, None) as connection:
+        return await _framed(connection, query)
+
+
+async def ask_tls(target: Target, query: bytes) -> bytes:
+    """Ask by TLS (RFC 7858). Raises OSError, EOFError."""
+    async with connected(target, _TLS) as connection:
+        return await _framed(connection, query)
+
+
+async def _framed(connection: Connection, query: bytes) -> bytes:
+    reader, writer = connection
+    writer.write(len(query).to_bytes(2, "big") + query)
+    return await reader.readexactly(int.from_bytes(await reader.readexactly(2), "big"))

@@ -1,0 +1,46 @@
+"""Probes of every service, as `check` proves them: both families, by DSR and by NAT, to the backend that the port names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dnsteer.proof.check import check
+from dnsteer.proof.reference.packets import Reference
+from dnsteer.proof.reference.wire import parse
+from dnsteer.proof.traffic.vectors import vectors
+from dnsteer.spec.loaded import Loaded
+from tests.unit.spec_text import changed, load
+
+HEALTH = Path(__file__).parents[2] / "examples" / "health.yaml"
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Loaded:
+    text = changed(
+        ("    backends:", "    slots: 8\n    backends:"), ("    slow_start: 10s\n  resolvers:\n", "    slow_start: 10s\n"
+         "  resolvers:\n    slots: 8\n"), text=HEALTH.read_text(),
+    )  # fmt: skip
+    return load(text.replace("services: [dns]", "services: [dns, dot, doq, doh]"))
+
+
+def test_each_service_is_probed(loaded: Loaded) -> None:
+    """Each address, protocol and port gets a probe that must reach a backend, and the backend's answer must come back."""
+    reference = Reference(loaded.spec)
+    made = [(v, reference.expect(v.port, v.data)) for v in vectors(loaded.spec, reference) if v.kind == "probe"]
+    asked = {
+        (packet.destination, packet.protocol, packet.dport)
+        for vector, expectation in made
+        if vector.name.startswith("probe of ") and expectation.options and (packet := parse(vector.data)).sport >= 32784
+    }
+    assert asked == set(reference.services)
+    assert len(asked) == 2 * 2 * 5  # two VIPs, two families; udp/53, tcp/53, tcp/853, udp/853, tcp/443
+    answers = [v.name for v, e in made if v.name.startswith("answer to probe of ") and " from an" not in v.name
+               and " to another" not in v.name and e.options]  # fmt: skip
+    assert len(answers) >= len(asked)
+
+
+def test_the_switch_leads_them(loaded: Loaded) -> None:
+    report = check(loaded)
+    assert report.ok, report.failures[:1]

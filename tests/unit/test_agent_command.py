@@ -1,0 +1,98 @@
+"""Commands as health checks: whatever they do, they end within the time-out, with all that they have started."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.unit.agent_probing import LONG, SHORT, probed, target_of
+
+LATE = f"no answer within {SHORT:g} s"
+
+
+def said_of(*command: str, timeout: float = LONG) -> list[str]:
+    return probed(lambda _: target_of("command", 53, timeout, command=list(command)))
+
+
+@pytest.mark.parametrize(
+    ("script", "timeout", "why"),
+    [
+        ("exit 0", LONG, ""),
+        ("echo fine", LONG, ""),
+        ("exit 3", LONG, "/bin/sh ended with 3"),
+        ("echo 'it is down'; echo more; exit 3", LONG, "/bin/sh ended with 3: it is down"),
+        ("echo 'it is down' >&2; exit 3", LONG, "/bin/sh ended with 3: it is down"),
+        ("printf 'a\\033[31mb\\377'; exit 3", LONG, "/bin/sh ended with 3: a?[31mb\ufffd"),
+        ("head -c 60000 /dev/zero | tr '\\0' x; exit 3", LONG, "/bin/sh ended with 3: " + "x" * 178),
+        ("kill -9 $$", LONG, "/bin/sh ended with -9"),
+        ("exec sleep 1000", SHORT, LATE),
+        ("trap '' TERM INT HUP; while :; do sleep 1000; done", SHORT, LATE),
+        ("exec head -c 1000000000 /dev/zero", 1.0, "/bin/sh printed more than 64 KiB"),
+        ("exec yes", 1.0, "/bin/sh printed more than 64 KiB"),
+        ("read line && exit 4; exit 0", LONG, ""),
+        ("sleep 1000 & exit 0", LONG, ""),
+        ("sleep 1000 & exit 3", LONG, "/bin/sh ended with 3"),
+    ],
+)
+def test_commands(script: str, timeout: float, why: str) -> None:
+    assert said_of("/bin/sh", "-c", script, timeout=timeout) == [why, why]
+
+
+def test_commands_that_cannot_be_run(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("")
+    assert said_of("/nowhere") == ["/nowhere cannot be run: No such file or directory"] * 2
+    assert said_of(str(tmp_path / "plain")) == [f"{tmp_path}/plain cannot be run: Permission denied"] * 2
+    assert said_of("/bin/sh\0") == ["/bin/sh? cannot be run: embedded null byte"] * 2
+
+
+def test_words_are_replaced(tmp_path: Path) -> None:
+    said = said_of("/bin/sh", "-c", "echo $1; exit 1", "", "{address} {port} {pool} {backend} {other}")
+    assert said == ["/bin/sh ended with 1: 127.0.0.1 53 p b {other}"] * 2
+
+
+@pytest.mark.parametrize("end", ["exit 0", "exit 1", "sleep 1000"])
+def test_children_end_with_their_command(end: str, tmp_path: Path) -> None:
+    """Children in the background, and theirs, that ignore signals; one has closed the command's output."""
+    pids = tmp_path / "pids"
+    script = (
+        f"(trap '' TERM INT HUP; (sleep 1000 & echo $! >>{pids}; wait) & echo $! >>{pids}; wait) & echo $! >>{pids}\n"
+        f"sleep 1000 >/dev/null 2>&1 & echo $! >>{pids}\n"
+        f"while [ $(wc -l <{pids}) -lt 4 ]; do sleep 0.01; done; {end}"
+    )
+    probed(lambda _: target_of("command", 53, 2.0, command=["/bin/sh", "-c", script]), times=1)
+    known = [int(pid) for pid in pids.read_text().split()]
+    assert len(known) == 4
+    deadline = time.monotonic() + 10
+    while running := [pid for pid in known if _runs(pid)]:
+        assert time.monotonic() < deadline, running
+        time.sleep(0.02)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z" and os.getpgid(pid) != os.getpgid(0)
+
+
+def test_no_zombies() -> None:
+    said_of("/bin/sh", "-c", "sleep 1000", timeout=SHORT)
+    time.sleep(0.2)
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    states = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in children]
+    assert "Z" not in states
+
+
+def test_the_agent_may_open_as_many_files_as_it_can() -> None:
+    script = (
+        "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (64, 4096)); from dnsteer.cli.agent import allow_files; "
+        "allow_files(); print(r.getrlimit(r.RLIMIT_NOFILE))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout == "(4096, 4096)\n", done.stderr

@@ -1,0 +1,248 @@
+"""What is asked: every VIP of a pool, by the path of its clients, at a cost that does not grow with their number."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from dnsteer.agent.health import CheckState
+from dnsteer.agent.probes.targets import Source, Target, rounds, targets
+from dnsteer.agent.probes.turns import MOST_OTHERS, Turns
+from dnsteer.spec.derived import PROBE_PORTS
+from dnsteer.tables.slot import probe_numbers
+from tests.unit.spec_text import load
+
+SPEC = """\
+apiVersion: dnsteer/v1
+switch:
+  flavor: ovs-netdev
+  bridge: br-dns
+  mac: 02:00:00:00:00:53
+  uplinks:
+    p0: {next_hop: 02:00:00:00:00:fe}
+  probe: {addresses: [192.0.2.9/24, '2001:db8::9/64']}
+pools:
+  ns:
+    backends:
+      - {name: a, ipv4: 192.0.2.11, ipv6: '2001:db8::11', mac: '02:00:00:00:01:01'}
+      - {name: b, ipv4: 192.0.2.12, ipv6: '2001:db8::12', mac: '02:00:00:00:01:02'}
+    health: [HEALTH]
+  other:
+    backends:
+      - {name: c, ipv4: 192.0.2.13, mac: '02:00:00:00:01:03'}
+vips:
+  one:
+    addresses: [198.51.100.1, '2001:db8:1::1', 198.51.100.2]
+    services: [dns, dot, doq, doh]
+    pool: ns
+  two:
+    addresses: [198.51.100.3]
+    services: [dns]
+    pool: ns
+  three:
+    addresses: [198.51.100.4]
+    services: [{protocol: udp, port: 5353}, {protocol: tcp, port: 5353}]
+    pool: ns
+  elsewhere:
+    addresses: [198.51.100.5]
+    services: [dns]
+    pool: other
+"""
+ONE = ["198.51.100.1", "198.51.100.2", "2001:db8:1::1"]
+
+
+def asked(health: str, text: str = SPEC) -> list[Target]:
+    return list(targets(load(text.replace("HEALTH", health)).spec))
+
+
+@pytest.mark.parametrize(
+    ("health", "addresses", "port"),
+    [
+        ("{check: dns, port: 53}", [*ONE, "198.51.100.3"], 53),
+        ("{check: tcp, port: 53}", [*ONE, "198.51.100.3"], 53),
+        ("{check: tls}", ONE, 853),
+        ("{check: quic}", ONE, 853),
+        ("{check: https}", ONE, 443),
+        ("{check: dns, port: 5353}", ["198.51.100.4"], 5353),
+    ],
+)
+def test_each_vip_is_asked_by_the_service_that_speaks_it(health: str, addresses: list[str], port: int) -> None:
+    found = [t for t in asked(health) if t.backend == "b" and t.source is not None]
+    assert sorted(t.address for t in found) == sorted(addresses)
+    assert {t.port for t in found} == {port}
+    pool = load(SPEC.replace("HEALTH", health)).spec.pools["ns"]
+    first = PROBE_PORTS * probe_numbers(pool)["b"]
+    for target in found:
+        assert target.source == Source(
+            "2001:db8::9" if ":" in target.address else "192.0.2.9", range(first, first + PROBE_PORTS)
+        )
+    assert len({t.key for t in asked(health)}) == len(asked(health))
+
+
+def test_a_vip_without_the_port_of_the_check_is_asked_by_its_own() -> None:
+    assert {(t.address, t.port) for t in asked("{check: dns}") if t.backend == "a"} == {
+        *((address, 53) for address in [*ONE, "198.51.100.3"]), ("198.51.100.4", 5353),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "health",
+    [
+        "{check: tls, port: 8853}",
+        "{check: https, port: 44}",
+        "{check: quic, via: network}",
+        "{check: command, command: [x]}",
+    ],
+)
+def test_without_such_a_service_the_backend_itself_is_asked(health: str) -> None:
+    found = asked(health)
+    assert [(t.backend, t.address, t.source) for t in found] == [
+        ("a", "192.0.2.11", None), ("a", "2001:db8::11", None), ("b", "192.0.2.12", None), ("b", "2001:db8::12", None),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 5, 16, 17])
+def test_checks_share_the_ports_of_a_backend(number: int) -> None:
+    """Else two checks of one VIP could have the same source port, and one of them would get both answers."""
+    found = {
+        t.number: t.source.ports for t in asked(", ".join(["{check: dns}"] * number)) if t.backend == "a" and t.source
+    }
+    ports = [port for each in found.values() for port in each]
+    assert len(found) == number and all(found.values())
+    assert len(set(ports)) == PROBE_PORTS and len({port // PROBE_PORTS for port in ports}) == 1
+    assert (len(ports) == len(set(ports))) == (number <= PROBE_PORTS)
+
+
+def test_a_reason_names_the_vip() -> None:
+    names = {t.name for t in asked("{check: quic}")}
+    assert names == {
+        "quic 198.51.100.1:853 (VIP one) through the bridge", "quic 198.51.100.2:853 (VIP one) through the bridge",
+        "quic [2001:db8:1::1]:853 (VIP one) through the bridge",
+    }  # fmt: skip
+    assert "dns 198.51.100.3:53 (VIP two) through the bridge" in {t.name for t in asked("{check: dns}")}
+    assert asked("{check: dns, via: network}")[0].name == "dns 192.0.2.11:53"
+
+
+def test_one_round_for_each_backend_check_and_family() -> None:
+    groups = rounds(asked("{check: dns}, {check: tls}"))
+    assert [len(group) for group in groups] == [4, 1, 4, 1, 2, 1, 2, 1]
+    assert groups[0][0].address == "198.51.100.1"
+
+
+class Asked:
+    """A probe that counts."""
+
+    def __init__(self, target: Target, said: list[str]) -> None:
+        self.target, self._said = target, said
+
+    def ask(self) -> None:
+        self._said.append(self.target.address)
+
+    def stop(self) -> None:
+        self._said.append("stop")
+
+
+class Clock(asyncio.SelectorEventLoop):
+    """A loop whose timers the test runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+
+    def call_later(self, delay, callback, *args, context=None):  # type: ignore[no-untyped-def]
+        self.timers.append((delay, callback))
+        return super().call_later(3600, callback)
+
+    def step(self) -> None:
+        _, callback = self.timers.pop(0)
+        callback()
+
+
+class Round:
+    """The VIPs of one backend, what is known of them, and who is asked at each interval."""
+
+    def __init__(self, number: int, **check: str) -> None:
+        health = ", ".join(["check: dns", *(f"{k}: {v}" for k, v in check.items())])
+        first = next(t for t in asked(f"{{{health}}}"))
+        self.names = [str(i) for i in range(number)]
+        self.said: list[str] = []
+        made = [Target(**{**first.__dict__, "address": name}) for name in self.names]
+        self.keys = {t.address: t.key for t in made}
+        self.states = {t.key: CheckState() for t in made}
+        self.clock = Clock()
+        self.turns = Turns([Asked(t, self.said) for t in made], self.states, self.clock)
+        self.turns.start(0.5)
+        assert [delay for delay, _ in self.clock.timers] == [0.5]
+
+    def step(self) -> list[str]:
+        self.said.clear()
+        self.clock.step()
+        return sorted(self.said)
+
+    def fails(self, name: str, streak: int = 0, healthy: bool = False) -> None:
+        self.states[self.keys[name]] = CheckState(healthy=healthy, streak=streak)
+
+    def close(self) -> None:
+        self.turns.stop()
+        self.clock.close()
+
+
+@pytest.mark.parametrize(("number", "each"), [(1, 1), (2, 2), (3, 2), (50, 2)])
+def test_the_first_is_asked_each_time_and_the_others_by_turns(number: int, each: int) -> None:
+    of = Round(number)
+    for _ in range(3):
+        counts = Counter[str]()
+        for _ in range(max(1, number - 1)):
+            said = of.step()
+            assert len(said) == each and "0" in said
+            counts.update(said)
+        assert set(counts) == set(of.names) and all(counts[name] == 1 for name in of.names[1:])
+    of.close()
+
+
+def test_those_that_failed_are_asked_each_time() -> None:
+    of = Round(10)
+    of.fails("4", streak=1, healthy=True)  # one failure, which the next probe must confirm
+    of.fails("7")
+    for _ in range(20):
+        assert {"0", "4", "7"} <= set(of.step())
+    of.fails("4", healthy=True)
+    of.fails("7", streak=2)  # answers again, and is healthy with one more
+    assert "7" in of.step()
+    of.close()
+
+
+def test_however_many_fail_the_cost_has_a_limit_and_each_is_asked() -> None:
+    of = Round(50)
+    for name in of.names[1:]:
+        of.fails(name)
+    seen = set[str]()
+    for _ in range(20):
+        said = of.step()
+        assert len(said) == 1 + MOST_OTHERS
+        seen |= set(said)
+    assert seen == set(of.names)
+    of.close()
+
+
+def test_a_backend_that_is_dead_is_asked_no_more_than_one_that_is_well() -> None:
+    of = Round(50)
+    for name in of.names:
+        of.fails(name)
+    assert [len(of.step()) for _ in range(5)] == [2] * 5
+    of.fails("0", streak=1)
+    assert len(of.step()) == 1 + MOST_OTHERS, "the first answers again"
+    of.close()
+
+
+def test_each_probe_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the jitter, the next one does not begin before the time-out."""
+    monkeypatch.setattr("random.uniform", lambda low, high: low)
+    of = Round(1, interval="1s", timeout="800ms", jitter="100%")
+    of.step()
+    assert of.clock.timers[0][0] == 0.8
+    of.close()
+    assert of.said == ["0", "stop"]
