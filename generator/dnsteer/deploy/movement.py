@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.slots.membership import Membership
-from dnsteer.slots.owners import no_backend, owners_of
+from dnsteer.slots.owners import known_owners_of, no_backend
 
 if TYPE_CHECKING:
     from dnsteer.spec.model.spec import Spec
@@ -93,7 +93,7 @@ def moves(before: Assignment, after: Assignment) -> list[Move]:
                 why = "its number of slots or its selection changes"
                 out.append(Move(members.pool, members.title, members.slots, why=why, who=_who(members)))
                 continue
-            transfers = _transfers(owners_of(earlier, was), owners_of(members, becomes))
+            transfers = _transfers(known_owners_of(earlier, was), known_owners_of(members, becomes))
             if transfers:
                 title = members.title if len(members.title) >= len(earlier.title) else earlier.title
                 out.append(Move(members.pool, title, members.slots, transfers, who=_who(members)))

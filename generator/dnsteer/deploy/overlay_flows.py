@@ -8,7 +8,7 @@ from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import Group, flow_lines, groups_of, render_table
 from dnsteer.slots.maintenance import Overlay, marker
 from dnsteer.slots.membership import Membership
-from dnsteer.slots.owners import owners_of
+from dnsteer.slots.owners import known_owners_of
 from dnsteer.switch.state import AppliedState
 from dnsteer.tables.cookies import Category, cookie
 from dnsteer.tables.order import PIPELINE
@@ -23,7 +23,7 @@ def overlay_flows(
     pipeline = Subject(cookie(Category.PIPELINE, 0), "pipeline", (), 0)
     plan = Plan("", "", "", pipeline, state.digest, marker(state.digest, overlay))
     for members in pools:
-        owners = owners_of(members, overlay.of(members.pool))
+        owners = known_owners_of(members, overlay.of(members.pool))
         if members.selection != "dp-hash":
             plan.rows.add([SlotTable(members, owners)])
         elif owners:

@@ -13,13 +13,14 @@ from dnsteer.slots.weights import Weights, base_table, in_force, reweighted
 
 def owners_of(members: Membership, maintenance: Sequence[Maintenance]) -> tuple[str, ...]:
     """Return the backend's name for each slot of a pool; empty when no backend is left and the pool then drops."""
-    return _owners_of(members, tuple(maintenance))
-
-
-@lru_cache(maxsize=128)  # a change looks at the same before and after again and again
-def _owners_of(members: Membership, maintenance: tuple[Maintenance, ...]) -> tuple[str, ...]:
     drop = members.on_all_down == "drop"
     return owners(members.weights, members.slots, members.down, maintenance, drop=drop)
+
+
+@lru_cache(maxsize=128)
+def known_owners_of(members: Membership, maintenance: tuple[Maintenance, ...]) -> tuple[str, ...]:
+    """The same, remembered: a change looks at the same before and after several times."""
+    return owners_of(members, maintenance)
 
 
 def owners(
