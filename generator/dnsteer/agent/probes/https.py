@@ -47,7 +47,9 @@ async def _post(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, auth
     received, body = 0, bytearray()
     while received < _MOST:
         writer.write(http.data_to_send())
-        await asyncio.sleep(0)  # what has come already is read without waiting, and hundreds of small frames take their time
+        await asyncio.sleep(
+            0
+        )  # what has come already is read without waiting, and hundreds of small frames take their time
         data = await reader.read(_CHUNK)
         if not data:
             raise EOFError

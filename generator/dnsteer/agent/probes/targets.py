@@ -69,7 +69,8 @@ def targets(spec: Spec) -> Iterator[Target]:
     probe = spec.switch.probe
     for pool_name, pool in spec.pools.items():
         numbers = probe_numbers(pool) if pool.health and probe is not None else {}
-        for number, check in enumerate(pool.health or ()):
+        checks = pool.health or []
+        for number, check in enumerate(checks):
             limits = Thresholds(check.rise, check.fall, pool.hold_max)
             vips = _services(spec, pool_name, check) if probe is not None and check.via != "network" else {}
             for backend in pool.backends:
@@ -79,7 +80,7 @@ def targets(spec: Spec) -> Iterator[Target]:
                         continue
                     if family in vips and probe is not None and (own := _own_address(probe, backend, family)):
                         first = derived.PROBE_PORTS * numbers[backend.name]
-                        of_check = slice(number % derived.PROBE_PORTS, None, min(derived.PROBE_PORTS, len(pool.health)))
+                        of_check = slice(number % derived.PROBE_PORTS, None, min(derived.PROBE_PORTS, len(checks)))
                         source = Source(own, range(first, first + derived.PROBE_PORTS)[of_check])
                         for vip_address, (vip, port) in vips[family].items():
                             yield Target(pool_name, backend.name, number, vip_address, port, check, limits, source, vip)
