@@ -101,6 +101,7 @@ class UdpProbe:
                     self._close()
             elif self._question.is_answer(data, self._number):
                 self._result(self._question.judge(data))
+                return  # there is hardly more, and the loop calls again if there is
 
     def _late(self) -> None:
         self._result(f"no answer within {self.target.check.timeout:g} s")
