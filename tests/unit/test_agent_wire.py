@@ -8,9 +8,11 @@ import socket
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dnsteer.agent.health import Result
 from dnsteer.agent.probes.question import Question
 from dnsteer.agent.probes.udp import UdpProbe
 from tests.unit.agent_probing import (
@@ -143,6 +145,42 @@ def test_few_datagrams_are_read_at_a_time() -> None:
 
     asyncio.run(run())
     assert sum(turns) == 100 and max(turns) <= 16
+
+
+def test_a_flood_without_a_query_is_shut_out() -> None:
+    """What comes while nothing is awaited costs the agent a little, and not for long; the next probe asks as ever."""
+
+    async def run() -> tuple[int, int]:
+        loop = asyncio.get_running_loop()
+        results: asyncio.Queue[Result] = asyncio.Queue()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
+            own.bind(("127.0.0.1", 0))
+            own.setblocking(False)
+            target = target_of("dns", own.getsockname()[1])
+            probe = UdpProbe(target, Question(target.check.query), lambda _, result: results.put_nowait(result), loop)
+
+            async def asked() -> Any:
+                probe.ask()
+                query, peer = await loop.sock_recvfrom(own, 65535)
+                own.sendto(answer(query), peer)
+                assert (await results.get()).good
+                return peer
+
+            first = await asked()
+            sent = 0
+            while sent < 3000 and f":{first[1]:04X} " in Path("/proc/net/udp").read_text():
+                for _ in range(50):
+                    own.sendto(b"anything", first)
+                sent += 50
+                await asyncio.sleep(0.002)
+            with suppress(ConnectionRefusedError, BlockingIOError):
+                own.recv(1)  # the error: nobody listens there any more
+            await asked()
+            probe.stop()
+        return sent, results.qsize()
+
+    sent, left = asyncio.run(run())
+    assert 1000 <= sent < 3000 and not left
 
 
 async def read_query(reader: asyncio.StreamReader) -> bytes:

@@ -66,7 +66,7 @@ def observe(state: CheckState, result: Result, limits: Thresholds) -> CheckState
     """Return the state after one more result."""
     why = result.why or state.why
     if result.good == state.healthy:
-        return replace(state, streak=0, why=why)
+        return replace(state, streak=0, why=why) if state.streak or why != state.why else state
     streak = state.streak + 1
     if state.healthy:
         return _fallen(state, result, limits) if streak >= limits.fall else replace(state, streak=streak, why=why)

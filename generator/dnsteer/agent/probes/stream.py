@@ -45,8 +45,11 @@ class StreamProbe:
 
     async def _run(self) -> None:
         why = await self._ask()
-        self._task = None
-        self._result(why)
+        if (
+            self._task is asyncio.current_task()
+        ):  # else it was cancelled, which asyncio.wait_for of Python 3.11 may forget
+            self._task = None
+            self._result(why)
 
     def _result(self, why: str) -> None:
         now = self._loop.time()

@@ -60,13 +60,12 @@ class Turns:
         # Not before the time-out, whatever the jitter: each probe has its full time.
         pause = max(check.timeout, check.interval + random.uniform(-spread, spread))
         self._timer = self._loop.call_later(pause, self._next)
-        for probe in (*self._others_due(), self._first):
+        for probe in self._others_due() if self._others else ():
             probe.ask()
+        self._first.ask()
 
     def _others_due(self) -> list[Probe]:
         """The other VIP that was not asked for longest, and those that failed lately."""
-        if not self._others:
-            return []
         due = [self._others[0]]
         if self._states[self._first.target.key].answers:
             failed = (p for p in islice(self._others, 1, None) if not self._states[p.target.key].steady)

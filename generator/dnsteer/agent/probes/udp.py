@@ -14,6 +14,8 @@ from dnsteer.agent.probes.targets import Source, Target
 _LARGEST = 65535
 _MOST_AT_ONCE = 16
 """Datagrams that are read before others get their turn: a backend that floods gets no more."""
+_MOST_UNASKED = 1000
+"""Datagrams that are read while no answer is awaited. With more the socket is closed until the next probe."""
 
 Report = Callable[[Target, Result], None]
 """Takes the result of each probe."""
@@ -36,6 +38,7 @@ class UdpProbe:
         self._socket: socket.socket | None = None
         self._number = 0
         self._sent = 0.0
+        self._unasked = 0
         self._timeout: asyncio.TimerHandle | None = None
 
     def stop(self) -> None:
@@ -49,7 +52,7 @@ class UdpProbe:
         """Ask once. A probe whose answer is still awaited has failed."""
         if self._timeout is not None:
             self._late()
-        self._sent = self._loop.time()
+        self._sent, self._unasked = self._loop.time(), 0
         self._number = random.getrandbits(16)
         try:
             connection = self._connection()
@@ -92,8 +95,13 @@ class UdpProbe:
                 if self._timeout is not None:
                     self._result(f"does not answer: {err.strerror}")
                 return
-            if self._timeout is not None and self._question.is_answer(data, self._number):
+            if self._timeout is None:
+                self._unasked += 1
+                if self._unasked > _MOST_UNASKED:
+                    self._close()
+            elif self._question.is_answer(data, self._number):
                 self._result(self._question.judge(data))
+                return  # there is hardly more, and the loop calls again if there is
 
     def _late(self) -> None:
         self._result(f"no answer within {self.target.check.timeout:g} s")
