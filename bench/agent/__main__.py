@@ -47,7 +47,7 @@ def measure(rounds: int, order: random.Random, folder: Path) -> dict[str, Any]:
             subprocess.run(apply, check=True, stdout=sys.stderr, env=environment())
             prefer(state)
             seen: dict[str, dict[str, list[dict[str, Any]]]] = {}
-            with Campaign(state, loaded.spec, folder, say) as campaign:
+            with Campaign(state, loaded.spec, folder) as campaign:
                 number = 0
                 for turn in range(rounds):
                     for name in order.sample(list(FAULTS), len(FAULTS)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -42,8 +42,8 @@ _WAYS = ("agent", "dnsdist")
 class Campaign:
     """Runs in a lab whose spec is applied. As a context manager the programs end with the block."""
 
-    def __init__(self, lab: LabState, spec: Spec, folder: Path, say: Callable[[str], None]) -> None:
-        self._lab, self._say = lab, say
+    def __init__(self, lab: LabState, spec: Spec, folder: Path) -> None:
+        self._lab = lab
         self._slots = slots_of(spec, spec.pools[POOL], "ipv4")
         self._addresses = {server(n + 1): address(n + 1) for n in range(len(lab.servers))}
         self.collateral = {"asked": 0, "lost": 0, "errors": 0}
@@ -58,7 +58,7 @@ class Campaign:
             self._streams = {way: stack.enter_context(Helper(lab, "bench.agent.stream")) for way in (*_WAYS, "others")}
             self._agent.waits_for(lambda text: "targets" in text, 10.0)
             for own in self._addresses.values():  # dnsdist begins with all of them down
-                self._dnsdist.waits_for(lambda text, own=own: dnsdist.marks(text, own) == "up", 10.0)  # type: ignore[misc]
+                self._dnsdist.waits_for(lambda text, own=own: dnsdist.marks(text, own) == "up", 10.0)
             self._names = self._hashed_names()
             self._stack = stack.pop_all()
 
