@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -150,6 +151,37 @@ def _cpu(running: Agent) -> float:
     """Seconds of CPU time that the agent has taken."""
     fields = Path(f"/proc/{running.process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_tables_of_another_version_are_left_alone(
+    switch: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch.expected += ENDED
+    monkeypatch.setattr("dnsteer.deploy.goal.__version__", "99.0")
+    assert on(switch)("apply", spec_file(tmp_path, LARGE)).code == 0
+    with agent(switch, tmp_path) as running:
+        running.waits_for("dnsteer 99.0 made the tables; apply the spec to have them watched")
+        _stays_damaged(switch, running)
+
+
+def test_an_overlay_of_a_newer_version_is_left_alone(switch: Switch, tmp_path: Path) -> None:
+    switch.expected += ENDED
+    assert on(switch)("apply", spec_file(tmp_path, LARGE)).code == 0
+    entry = {"pool": "direct", "backend": "a", "kind": "asleep", "since": "2026-01-01T00:00:00+00:00", "by": "x"}
+    with agent(switch, tmp_path) as running:
+        text = json.dumps(json.dumps([entry]))
+        switch.vsctl("set", "Bridge", BRIDGE, f"external_ids:dnsteer-overlay={text}")
+        running.waits_for("the switch stays as it is: external_ids:dnsteer-overlay of bridge br-dns")
+        assert "asleep" in running.said()
+        _stays_damaged(switch, running)
+
+
+def _stays_damaged(switch: Switch, running: Agent) -> None:
+    switch.ofctl("del-flows", "table=5,arp,arp_tpa=10.53.0.1")
+    before = switch.tables()
+    time.sleep(1)
+    assert switch.tables() == before
+    assert "repaired" not in running.said()
 
 
 def test_two_agents_one_acts(switch: Switch, tmp_path: Path) -> None:

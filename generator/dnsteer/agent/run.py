@@ -81,6 +81,8 @@ class Agent:
         """When maintenance was advanced last."""
         self._overlay = NO_OVERLAY
         self._panics: set[str] = set()
+        self._differences = 0
+        """Flows, groups and settings that were not as applied."""
         self._known: set[str] = set()
         """Warnings and flows of others that were named."""
         self._trouble: dict[str, str] = {}
@@ -103,7 +105,7 @@ class Agent:
                         if acts:
                             await self._act(work, loop)
                         self._works("the switch")
-                        systemd.notify("READY=1", "WATCHDOG=1")
+                        systemd.notify("READY=1", "WATCHDOG=1", f"STATUS={self._summary()}")
                     except (SwitchError, PermissionError) as err:
                         self._looks.failed(loop.time())
                         self._fails("the switch", f"the switch stays as it is: {err}")
@@ -213,6 +215,7 @@ class Agent:
     def _report_look(self, found: Look, repair: bool) -> None:
         if found.strange:
             self._fails("the version", f"dnsteer {found.strange} made the tables; apply the spec to have them watched")
+        self._differences += found.flows + found.settings
         for words in found.words:
             self._say(f"{'repaired' if repair else 'not as applied'}: {words}")
         known, self._known = self._known, {*found.warnings, *found.foreign}
@@ -279,6 +282,16 @@ class Agent:
         if change.moves or change.repaired or len(change.before.entries) != len(change.after.entries):
             for line in change.words():
                 self._say(line)
+
+    def _summary(self) -> str:
+        """What `systemctl status` shows."""
+        if self._world is None:
+            return "standing by"
+        ill = sum(not state.healthy for state in self._health.states.values())
+        return (
+            f"state {self._world.number}: {len(self._world.targets)} targets, {ill} of them unhealthy; "
+            f"{self._differences} differences {'repaired' if self._world.spec.switch.repair == 'on' else 'reported'}"
+        )
 
     def _fails(self, what: str, said: str) -> None:
         if self._trouble.get(what) != said:
