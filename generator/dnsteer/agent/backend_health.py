@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from dnsteer.agent.health import CheckState, Result, observe
-from dnsteer.agent.probes.targets import Key, Target
+from dnsteer.agent.probes.targets import Key, Target, slots_name
 from dnsteer.slots.maintenance import Overlay
 
 
@@ -14,17 +14,22 @@ class Health:
 
     def __init__(self) -> None:
         self.states: dict[Key, CheckState] = {}
-        self._by_pool: dict[str, list[Target]] = {}
+        self._by_slots: dict[str, list[Target]] = {}
 
     def adopt(self, targets: Iterable[Target], overlay: Overlay, time: float) -> None:
         """Know these targets from now on. Backends that the record has as unhealthy begin so, all new ones as healthy."""
-        out = {(entry.pool, entry.backend): entry for entry in overlay if entry.kind == "health" and not entry.returns}
-        known, self.states, self._by_pool = self.states, {}, {}
+        out = {
+            (slots_name(entry.pool, entry.service), entry.backend): entry
+            for entry in overlay
+            if entry.kind == "health" and not entry.returns
+        }
+        known, self.states, self._by_slots = self.states, {}, {}
         for target in targets:
-            entry = out.get((target.pool, target.backend))
+            entry = next((out[key] for name in target.slots if (key := (name, target.backend)) in out), None)
             begins = CheckState(since=time) if entry is None else CheckState(False, why=entry.note, since=time)
             self.states[target.key] = known.get(target.key, begins)
-            self._by_pool.setdefault(target.pool, []).append(target)
+            for name in target.slots:
+                self._by_slots.setdefault(name, []).append(target)
 
     def add(self, target: Target, result: Result) -> bool:
         """Add a result; return whether the check changed its state."""
@@ -35,10 +40,10 @@ class Health:
         self.states[target.key] = after
         return after.healthy != before.healthy
 
-    def unhealthy(self, pool: str) -> Mapping[str, str]:
-        """The unhealthy backends of a pool, each with its last failure."""
+    def unhealthy(self, slots: str) -> Mapping[str, str]:
+        """The backends that are unhealthy for a pool's slots (`slots_name`), each with its last failure."""
         out: dict[str, str] = {}
-        for target in self._by_pool.get(pool, ()):
+        for target in self._by_slots.get(slots, ()):
             state = self.states[target.key]
             if not state.healthy:
                 out.setdefault(target.backend, state.why)

@@ -20,7 +20,8 @@ class PoolRules:
     """What decides for a pool. *backends* are those with a weight that the spec does not have down.
 
     *panic* is a share, 0 to 1; *slow_start* is in seconds. *standby* are the backends of the pool's backup with the weights
-    that they join with while fewer than *below* of its own are in service.
+    that they join with while fewer than *below* of its own are in service. *service* is the only one with these
+    rules, such as `853/tcp`; empty: all that have no slots of their own.
     """
 
     pool: str
@@ -29,6 +30,7 @@ class PoolRules:
     slow_start: float
     standby: Mapping[str, int] = field(default_factory=dict)
     below: int = 0
+    service: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,8 @@ def decide(
     failure, unless more would be out than may be. Maintenance by people is left alone: a backend that they have out does
     not count for the panic threshold.
     """
-    ours = {entry.backend: entry for entry in overlay if entry.kind == "health" and entry.backend in rules.backends}
+    health = [entry for entry in overlay if entry.kind == "health" and entry.service == rules.service]
+    ours = {entry.backend: entry for entry in health if entry.backend in rules.backends}
     by_people = {entry.backend for entry in overlay if entry.kind in ("drain", "down")}
     counted = [name for name in rules.backends if name not in by_people]
     most = rules.panic * len(counted)
@@ -68,7 +71,7 @@ def decide(
         out.append(entry)
     for name, why in unhealthy.items():
         if name in rules.backends and name not in ours:
-            out.append(Maintenance(rules.pool, name, "health", _stamp(now), by, why))
+            out.append(Maintenance(rules.pool, name, "health", _stamp(now), by, why, service=rules.service))
             fails = True
     recovered = [entry for entry in out if entry.backend not in unhealthy]
     while recovered and sum(entry.backend in counted for entry in out) > most:

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from dnsteer.agent.backup import decide_with_backup
 from dnsteer.agent.decide import Decision, PoolRules
+from dnsteer.agent.probes.targets import slots_name
 from dnsteer.deploy.backends import Change, Edit, change_overlay
 from dnsteer.deploy.caller import operator_name
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -35,9 +36,9 @@ def carry_out(
     rules: Sequence[PoolRules],
     unhealthy: Mapping[str, Mapping[str, str]],
 ) -> Effect:
-    """Decide for the pools of *rules* on the overlay as it is under the lock, and change the switch.
+    """Decide by *rules* on the overlay as it is under the lock, and change the switch.
 
-    *number* is the state that the rules are of. Raises SwitchError.
+    *number* is the state that the rules are of; *unhealthy* backends are by the names of slots. Raises SwitchError.
     """
     decisions: dict[str, Decision] = {}
 
@@ -45,9 +46,8 @@ def carry_out(
         if state.number != number:
             raise _OutdatedError
         for pool in rules:
-            decisions[pool.pool] = decide_with_backup(
-                pool, overlay.of(pool.pool), unhealthy[pool.pool], operator_name(), time
-            )
+            name = slots_name(pool.pool, pool.service)
+            decisions[name] = decide_with_backup(pool, overlay.of(pool.pool), unhealthy[name], operator_name(), time)
         return merged(overlay, decisions)
 
     checked: Edit = edit
@@ -59,9 +59,9 @@ def carry_out(
 
 def merged(overlay: Overlay, decisions: Mapping[str, Decision]) -> Overlay:
     """Return the overlay with the entries that were decided; those that stay keep their place."""
-    wanted = {(entry.name, entry.kind): entry for d in decisions.values() for entry in d.entries}
-    ours = [e for e in overlay if e.kind in ("health", "backup") and e.pool in decisions]
-    gone = [e for e in ours if (e.name, e.kind) not in wanted]
+    wanted = {(entry.name, entry.kind, entry.service): entry for d in decisions.values() for entry in d.entries}
+    ours = [e for e in overlay if e.kind in ("health", "backup") and slots_name(e.pool, e.service) in decisions]
+    gone = [e for e in ours if (e.name, e.kind, e.service) not in wanted]
     out = overlay.without(gone)
     for entry in wanted.values():
         out = out.put(entry)

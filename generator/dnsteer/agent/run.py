@@ -72,9 +72,9 @@ class Agent:
         self._looks = LookTimes()
         self._wake = asyncio.Event()
         self._due: set[str] = set()
-        """Pools to decide about now."""
+        """Names of slots to decide about now (`slots_name`)."""
         self._under_way: set[str] = set()
-        """Pools with a backend that is coming back."""
+        """Names of slots with a backend that is coming back."""
         self._timed = False
         """Whether maintenance ends or advances now."""
         self._stepped = 0.0
@@ -184,7 +184,7 @@ class Agent:
     async def _carry_out(self, work: Work, world: World) -> None:
         due, self._due = self._due, set()
         rules = [world.rules[pool] for pool in due if pool in world.rules]
-        unhealthy = {pool.pool: dict(self._health.unhealthy(pool.pool)) for pool in rules}
+        unhealthy = {name: dict(self._health.unhealthy(name)) for name in due if name in world.rules}
         try:
             effect = await work(partial(carry_out, self._switch, world.bridge, world.number, rules, unhealthy))
         except BaseException:
@@ -258,8 +258,9 @@ class Agent:
             state = self._health.states[target.key]
             word = "healthy" if state.healthy else "unhealthy"
             why = "" if state.healthy else f": {state.why}"
-            self._say(f"{target.pool}/{target.backend} is {word}{why}")
-            self._due.add(target.pool)
+            about = f" ({', '.join(target.services)})" if any(target.services) else ""
+            self._say(f"{target.pool}/{target.backend} is {word}{about}{why}")
+            self._due.update(target.slots)
             self._wake.set()
 
     def _report(self, effect: Effect) -> None:

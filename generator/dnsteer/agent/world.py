@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dnsteer.agent.decide import PoolRules
-from dnsteer.agent.probes.targets import Target, targets
+from dnsteer.agent.probes.targets import Target, slots_name, targets
 from dnsteer.deploy.recorded import spec_of
 from dnsteer.spec.backups import standby_weights
+from dnsteer.spec.checked_services import own_slots
 from dnsteer.spec.model.spec import Spec, State
 from dnsteer.switch.session import Session
 from dnsteer.switch.state import BridgeRecord
@@ -15,7 +16,8 @@ from dnsteer.switch.state import BridgeRecord
 
 @dataclass(frozen=True)
 class World:
-    """State *number* of *bridge*, with what its spec says about health. *rules* are by pool, of pools with checks only."""
+    """State *number* of *bridge*, with what its spec says about health. *rules* are by the names of slots, of
+    pools with checks only."""
 
     bridge: str
     number: int
@@ -28,15 +30,17 @@ def read_world(session: Session, record: BridgeRecord) -> World:
     """Read the state that is applied. Raises SwitchError."""
     spec = spec_of(session.state(record, record.number))
     rules = {
-        name: PoolRules(
+        slots_name(name, service): PoolRules(
             name,
             tuple(b.name for b in pool.backends if b.weight and b.state is State.UP),
             pool.panic / 100,
             pool.slow_start,
-            standby_weights(spec, pool),
-            pool.backup.below if pool.backup else 0,
+            standby_weights(spec, pool) if not service else {},
+            pool.backup.below if pool.backup and not service else 0,
+            service,
         )
         for name, pool in spec.pools.items()
         if pool.health
+        for service in ("", *own_slots(spec, name))
     }
     return World(record.bridge, record.number, spec, rules, tuple(targets(spec)))

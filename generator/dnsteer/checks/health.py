@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
+from dnsteer.spec.checked_services import checked_services, service_name
+from dnsteer.spec.derived import endpoints
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.model.health import CheckKind, HealthCheck
 from dnsteer.spec.model.probe import Probe
@@ -24,6 +26,8 @@ def check_health(scope: Scope) -> Iterator[Finding]:
             path: Path = ("pools", name, "health", i)
             path = path if path in scope.doc.lines else path[:-1]  # a single check, written without a list
             yield from _check(scope, path, check)
+            if check.per == "service":
+                yield from _per_service(scope, path, name, check)
             if check.via == "datapath":
                 yield from _through_bridge(scope, path, name, pool, check)
         if pool.health and probe is not None and len(pool.backends) > derived.MAX_PROBED:
@@ -54,6 +58,28 @@ def _check(scope: Scope, path: Path, check: HealthCheck) -> Iterator[Finding]:
         yield scope.finding(
             (*path, "query", "expect", "serial_at_least"), f"serial_at_least for type {check.query.type}",
             "type: SOA", "only SOA records have a serial",
+        )  # fmt: skip
+
+
+def _per_service(scope: Scope, path: Path, name: str, check: HealthCheck) -> Iterator[Finding]:
+    pool = scope.spec.pools[name]
+    if check.check is CheckKind.COMMAND:
+        yield scope.finding(
+            (*path, "per"), '"service" with check: command', "per: backend",
+            "a command tells nothing about which service fails; leave per out",
+        )  # fmt: skip
+    elif any(MODES[v.forwarding].uses_extension(pool) for v in scope.spec.vips.values() if v.pool == name):
+        yield scope.finding(
+            (*path, "per"), '"service" for a pool that the extension forwards', "per: backend",
+            "the extension has one set of slots for all services of a pool; leave per out",
+        )  # fmt: skip
+    elif not checked_services(scope.spec, name, check):
+        vips = [vip for vip in scope.spec.vips.values() if vip.pool == name]
+        services = {service_name(e.protocol.value, e.port) for vip in vips for e in endpoints(vip)}
+        yield scope.finding(
+            (*path, "per"), f'"service" with check: {check.check.value}, which is about no service of the pool\'s VIPs',
+            f"a check of one of {', '.join(sorted(services))}" if services else "a VIP that uses the pool",
+            "add the service to a VIP, or leave per out",
         )  # fmt: skip
 
 

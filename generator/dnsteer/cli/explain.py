@@ -196,7 +196,8 @@ def _explain_query(loaded: Loaded, live: Live | None, query: _Query, uplink: str
     path = explain_query(loaded, client, sport, vip, port, Protocol(protocol), ingress, overlay)
     pool = next((v.pool for v in loaded.spec.vips.values() if vip in v.addresses), "")
     # Another backend's weight may have taken the slot.
-    outages = [a for a in overlay.of(pool) if a.backend == path.base_backend or a.weight is not None]
+    about = [a for a in overlay.of(pool) if a.service in ("", f"{port}/{protocol}")]
+    outages = [a for a in about if a.backend == path.base_backend or a.weight is not None]
     if json:
         own_out = [asdict(outage) for outage in outages]
         print_json({"view": _view_json(live), **path.as_json(), "own_out": own_out, **spec_warnings(loaded)})

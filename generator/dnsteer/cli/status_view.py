@@ -156,7 +156,8 @@ def _maintenance(title: str, out: Sequence[Maintenance], width: int) -> Table:
 
 def _command(a: Maintenance) -> str:
     if a.weight is None:
-        return f"{a.kind} --over {a.over:g}s" if a.over and not a.returns else a.kind
+        kind = f"{a.kind} ({a.service})" if a.service else a.kind
+        return f"{kind} --over {a.over:g}s" if a.over and not a.returns else kind
     command = f"{a.kind} {a.weight}" + (f" --over {a.over:g}s" if a.over else "")
     if a.returns:
         return f"{command}, {(DRAINED - a.gone) / DRAINED:.0%} back"

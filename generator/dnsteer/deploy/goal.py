@@ -13,7 +13,9 @@ from dnsteer.deploy.target_switch import expire, stamp
 from dnsteer.deploy.wanted import Wanted
 from dnsteer.plan.applied_slots import keep_slots, notes
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
+from dnsteer.spec.checked_services import own_slots
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.model.spec import Spec
 from dnsteer.switch.session import Session
 from dnsteer.switch.state import AppliedState, BridgeRecord, DamagedError
 from dnsteer.switch.tools import SwitchError
@@ -75,7 +77,9 @@ def set_goal(
     current = expire(before, time)
     # Whoever is not in the spec has ended, and a weight that it gives by itself; those who are out have None.
     weights = {(name, b.name): b.weight for name, pool in loaded.spec.pools.items() for b in pool.backends}
-    ended = tuple(a for a in current if weights.get((a.pool, a.backend), a.weight) == a.weight)
+    ended = tuple(
+        a for a in current if weights.get((a.pool, a.backend), a.weight) == a.weight or _is_unchecked(loaded.spec, a)
+    )
     returned = tuple(a for a in asked.returned if weights[a.pool, a.backend] != a.weight)
     return Goal(
         loaded, current.without(ended).put_by_start(returned), record, applied, system, switch_name,
@@ -83,6 +87,13 @@ def set_goal(
         returned=returned, warnings=asked.warnings, notes=kept,
         waits=record.waits if record else session.waits(),
     )  # fmt: skip
+
+
+def _is_unchecked(spec: Spec, entry: Maintenance) -> bool:
+    """Whether the agent took a backend out, and the spec has no check any more that would bring it back."""
+    if entry.kind != "health":
+        return False
+    return not spec.pools[entry.pool].health or entry.service not in ("", *own_slots(spec, entry.pool))
 
 
 def new_state(goal: Goal, wanted: Wanted) -> AppliedState:

@@ -27,7 +27,7 @@ def altered(before: Overlay, after: Overlay) -> list[str]:
     """Return changed times, paces and notes of entries that stay."""
     out = []
     for new in after:
-        old = before.find(new.pool, new.backend, new.kind)
+        old = before.find(new.pool, new.backend, new.kind, new.service)
         if old is not None and (what := ", ".join(_fields(old, new))):
             out.append(f"{old.title}: {what}")
     return out

@@ -31,6 +31,7 @@ class Maintenance:
     duration of a change in seconds, 0 for at once. *gone* is its progress, in thousandths of the slots that it moves.
     *paced* is set when the duration was changed: the time at which it would have begun at the new pace. *returns* is set
     when slots go back over *over* seconds, as those of a backend that is healthy again: the time at which that began.
+    *service* is the only service that an unhealthy backend is out of, such as `853/tcp`; empty: all of the pool's.
     *weight* is the weight that was given, None for a backend that is out. *was* is the weight before, where it is not the
     spec's.
     """
@@ -48,6 +49,7 @@ class Maintenance:
     returns: str = ""
     weight: int | None = None
     was: int | None = None
+    service: str = ""
 
     @property
     def name(self) -> str:
@@ -57,7 +59,8 @@ class Maintenance:
     @property
     def state(self) -> str:
         """What the backend is: `drained`, `at weight 5`."""
-        return STATE_WORDS[self.kind] + ("" if self.weight is None else f" {self.weight}")
+        about = f" ({self.service})" if self.service else ""
+        return STATE_WORDS[self.kind] + ("" if self.weight is None else f" {self.weight}") + about
 
     @property
     def title(self) -> str:
@@ -120,13 +123,14 @@ class Overlay:
         """Return the entries of a pool."""
         return self._by_pool.get(pool, ())
 
-    def find(self, pool: str, backend: str, kind: Kind) -> Maintenance | None:
+    def find(self, pool: str, backend: str, kind: Kind, service: str = "") -> Maintenance | None:
         """Return the entry of that kind for a backend, or None."""
-        return next((a for a in self.of(pool) if a.backend == backend and a.kind == kind), None)
+        wanted = backend, kind, service
+        return next((a for a in self.of(pool) if (a.backend, a.kind, a.service) == wanted), None)
 
     def put(self, entry: Maintenance) -> Overlay:
-        """Return the overlay with *entry* in place of the one for the same backend and kind, else at the end."""
-        found = self.find(entry.pool, entry.backend, entry.kind)
+        """Return the overlay with *entry* in place of the one for the same backend, kind and service, else at the end."""
+        found = self.find(entry.pool, entry.backend, entry.kind, entry.service)
         if found is None:
             return Overlay((*self.entries, entry))
         return Overlay(tuple(entry if a is found else a for a in self.entries))
@@ -151,7 +155,8 @@ class Overlay:
         One that has just begun is part of it: it has moved no slot, but later entries are computed as if it were done.
         """
         return json.dumps([
-            [a.pool, a.backend, a.gone, *([] if a.weight is None else [a.weight, a.was])] for a in self.entries
+            [a.pool, a.backend, a.gone, *([] if a.weight is None else [a.weight, a.was]), *filter(None, [a.service])]
+            for a in self.entries
         ])  # fmt: skip
 
     def to_json(self) -> str:
@@ -179,6 +184,7 @@ def _slim(entry: Maintenance) -> dict[str, Any]:
 
 _DEFAULTS: dict[str, Any] = {
     "note": "", "until": "", "over": 0, "gone": DRAINED, "paced": "", "returns": "", "weight": None, "was": None,
+    "service": "",
 }  # fmt: skip
 _TYPES: dict[str, tuple[type, ...]] = {"over": (int, float), "gone": (int,), "weight": (int,), "was": (int,)}
 

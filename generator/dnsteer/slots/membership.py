@@ -18,7 +18,8 @@ class Member(NamedTuple):
 class Membership(NamedTuple):
     """A pool, or a pool in one family where its families have different backends.
 
-    *number* is the pool's number in the tables, *title* what messages call it.
+    *number* is the pool's number in the tables, *title* what messages call it. *service* is the only service that has these
+    slots, such as `853/tcp`; empty: all that have none of their own.
     """
 
     pool: str
@@ -28,6 +29,7 @@ class Membership(NamedTuple):
     slots: int
     on_all_down: str
     members: tuple[Member, ...]
+    service: str = ""
 
     @property
     def weights(self) -> dict[str, int]:
@@ -42,17 +44,19 @@ class Membership(NamedTuple):
 
 def to_value(memberships: Sequence[Membership]) -> list[Any]:
     """Return the memberships as a JSON value."""
-    return [[*m[:-1], [list(member) for member in m.members]] for m in memberships]
+    return [[*m[:6], [list(member) for member in m.members], *filter(None, [m.service])] for m in memberships]
 
 
 def from_value(value: Any) -> list[Membership]:
     """Parse the result of `to_value`. Raises ValueError or TypeError for anything else."""
     out = []
-    for pool, title, number, selection, slots, on_all_down, members in value:
-        texts, numbers = (pool, title, selection, on_all_down), (number, slots)
+    for pool, title, number, selection, slots, on_all_down, members, *service in value:
+        texts, numbers = (pool, title, selection, on_all_down, *service), (number, slots)
         if not all(isinstance(t, str) for t in texts) or not all(isinstance(n, int) for n in numbers):
             raise ValueError(f"not a pool: {pool!r}")
-        out.append(Membership(pool, title, number, selection, slots, on_all_down, tuple(map(_member, members))))
+        out.append(
+            Membership(pool, title, number, selection, slots, on_all_down, tuple(map(_member, members)), *service)
+        )
     return out
 
 

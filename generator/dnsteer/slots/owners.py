@@ -13,8 +13,8 @@ from dnsteer.slots.weights import Weights, base_table, in_force, reweighted
 
 def owners_of(members: Membership, maintenance: Sequence[Maintenance]) -> tuple[str, ...]:
     """Return the backend's name for each slot of a pool; empty when no backend is left and the pool then drops."""
-    drop = members.on_all_down == "drop"
-    return owners(members.weights, members.slots, members.down, maintenance, drop=drop)
+    drop, here = members.on_all_down == "drop", [a for a in maintenance if a.service in ("", members.service)]
+    return owners(members.weights, members.slots, members.down, here, drop=drop)
 
 
 @lru_cache(maxsize=128)

@@ -13,7 +13,7 @@ from dnsteer.spec import derived
 from dnsteer.spec.document import Document
 from dnsteer.spec.errors import Finding
 from dnsteer.spec.model.part import Part
-from dnsteer.spec.model.spec import Selection, Spec
+from dnsteer.spec.model.spec import Pool, Selection, Spec
 
 _ABOUT: dict[str, Any] = {"lint": True, "switch": {"hardware", "link_gbps", "bringup"}}
 """Keys that change no flow."""
@@ -51,6 +51,14 @@ def _defaults_of(part: Part, keys: Iterable[str]) -> set[str]:
     return {key for key in keys if getattr(part, key) == type(part).model_fields[key].default}
 
 
+def _about_the_agent(pool: Pool) -> dict[str, Any]:
+    """What of a pool does not count: keys for the agent that have their defaults."""
+    about: dict[str, Any] = dict.fromkeys(_defaults_of(pool, _AGENT), True)
+    if pool.health and all(check.per == "backend" for check in pool.health):
+        about["health"] = {"__all__": {"per"}}
+    return about
+
+
 def with_slots(spec: Spec, slots: Mapping[str, int | None]) -> Spec:
     """The same with other numbers of slots, by pool."""
     if not slots:
@@ -76,5 +84,5 @@ def digest(spec: Spec, kept: Mapping[str, int] = MappingProxyType({})) -> str:
         about = {**_ABOUT, "switch": {*_ABOUT["switch"], "vlans"}}
     # Likewise for the agent's keys.
     about = {**about, "switch": {*about["switch"], *_defaults_of(spec.switch, _AGENT_OF_SWITCH)}}
-    about = {**about, "pools": {name: _defaults_of(pool, _AGENT) for name, pool in spec.pools.items()}}
+    about = {**about, "pools": {name: _about_the_agent(pool) for name, pool in spec.pools.items()}}
     return hashlib.sha256(with_slots(spec, numbers).model_dump_json(exclude=about).encode()).hexdigest()

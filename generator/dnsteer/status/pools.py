@@ -81,7 +81,8 @@ def view_pools(members: Iterable[Membership], overlay: Overlay | None, rates: Ra
 
 
 def _pool(pool: Membership, overlay: Overlay | None, rates: Rates, now: datetime) -> PoolView:
-    maintenance = overlay.of(pool.pool) if overlay is not None else ()
+    entries = overlay.of(pool.pool) if overlay is not None else ()
+    maintenance = [a for a in entries if a.service in ("", pool.service)]
     given = {a.backend: a for a in maintenance if a.weight is not None}
     weights = weights_in_the_end(pool.weights, list(given.values()))
     own = quotas(weights, pool.slots) if any(weights.values()) else {}

@@ -11,6 +11,7 @@ from dnsteer.slots.maintenance import Overlay
 from dnsteer.slots.membership import Member, Membership
 from dnsteer.slots.owners import owners_of
 from dnsteer.spec import derived
+from dnsteer.spec.checked_services import own_slots
 from dnsteer.spec.errors import Path
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.families import ANY, FAMILIES, Family, Reach
@@ -78,11 +79,17 @@ class Context:
         """The numbers that register `pool` holds, by the key of the pool's slots (`slots_key`)."""
         either = {vip.pool for vip in self.spec.vips.values() if ANY in self._reached(vip)}
         keys = (
-            slots_key(name, pool, to)
+            slots_key(name, pool, to, service)
             for name, pool in self.spec.pools.items()
             for to in ((*FAMILIES, ANY) if name in either else FAMILIES)
+            for service in ("", *own_slots(self.spec, name))
         )
         return number_names(keys, 16)
+
+    def pool_number(self, name: str, reached: Reach, service: str) -> int:
+        """Return the number of the slots by which a pool serves a service, such as `853/tcp`."""
+        own = self.once(f"own slots of {name}", lambda: own_slots(self.spec, name))
+        return self.pool_numbers[slots_key(name, self.spec.pools[name], reached, service if service in own else "")]
 
     @cached_property
     def vips(self) -> dict[str, int]:
@@ -112,10 +119,11 @@ class Context:
         found: dict[str, PoolSlots] = {}
         for name, pool in self.spec.pools.items():
             ways = [(to, mode) for to in (*FAMILIES, ANY) for mode in Forwarding if (name, to, mode) in used]
-            for key in dict.fromkeys(slots_key(name, pool, to) for to, _ in ways):
-                own = tuple(way for way in ways if slots_key(name, pool, way[0]) == key)
-                members = self._members(name, key, own[0][0])
-                found[key] = PoolSlots(pool, members, owners_of(members, self.overlay.of(name)), own)
+            for service in ("", *own_slots(self.spec, name)):
+                for key in dict.fromkeys(slots_key(name, pool, to, service) for to, _ in ways):
+                    own = tuple(way for way in ways if slots_key(name, pool, way[0], service) == key)
+                    members = self._members(name, key, own[0][0], service)
+                    found[key] = PoolSlots(pool, members, owners_of(members, self.overlay.of(name)), own)
         return found
 
     def subject(self, category: Category, number: int, title: str, path: Path) -> Subject:
@@ -140,11 +148,14 @@ class Context:
     def _reached(self, vip: Vip) -> set[Reach]:
         return {self.modes[vip.forwarding].reach(derived.family_of(a)) for a in vip.addresses}
 
-    def _members(self, name: str, key: str, reached: Reach) -> Membership:
+    def _members(self, name: str, key: str, reached: Reach, service: str) -> Membership:
         pool = self.spec.pools[name]
+        one = key in (name, f"{name}:{service}") or reached == ANY
+        title = f"pool {name}" if one else f"pool {name} {_WORD[reached]}"
         return Membership(
             pool=name,
-            title=f"pool {name}" if key == name or reached == ANY else f"pool {name} {_WORD[reached]}",
+            title=f"{title} ({service})" if service else title,
+            service=service,
             number=self.pool_numbers[key],
             selection=pool.selection.value,
             slots=derived.slot_count(self.spec, pool),
@@ -156,10 +167,14 @@ class Context:
         )
 
 
-def slots_key(name: str, pool: Pool, reached: str) -> str:
-    """Return the key of a pool's slots: its name, or `NAME/FAMILY` if its families have different backends."""
+def slots_key(name: str, pool: Pool, reached: str, service: str = "") -> str:
+    """Return the key of a pool's slots: its name, or `NAME/FAMILY` if its families have different backends.
+
+    Those of one *service* have it after a colon.
+    """
     same = all(b.ipv4 is not None and b.ipv6 is not None for b in pool.backends)
-    return name if same else f"{name}/{reached}"
+    key = name if same else f"{name}/{reached}"
+    return f"{key}:{service}" if service else key
 
 
 def _extension_ports(switch: Switch) -> list[str]:

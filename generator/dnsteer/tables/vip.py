@@ -39,7 +39,7 @@ class ServiceRow(NamedTuple):
 def rows(ctx: Context) -> Iterator[ServiceRow]:
     """Yield a row for every service of every address of every VIP."""
     from dnsteer.spec import derived  # here, since the quick verbs do without it
-    from dnsteer.tables.context import slots_key  # here, since the quick verbs do without it
+    from dnsteer.spec.checked_services import service_name
 
     for name, vip in ctx.spec.vips.items():
         pool, mode = ctx.spec.pools[vip.pool], ctx.modes[vip.forwarding]
@@ -48,8 +48,8 @@ def rows(ctx: Context) -> Iterator[ServiceRow]:
         endpoints = [(e, e.protocol.value) for e in derived.endpoints(vip)]
         for address in vip.addresses:
             family, text = derived.family_of(address), str(address)
-            number = ctx.pool_numbers[slots_key(vip.pool, pool, mode.reach(family))]
             for e, protocol in endpoints:
+                number = ctx.pool_number(vip.pool, mode.reach(family), service_name(protocol, e.port))
                 subject = ctx.subject(
                     Category.SERVICE,
                     ctx.vips[f"{name}/{text}/{protocol}/{e.port}"],

@@ -8,17 +8,12 @@ from dataclasses import dataclass
 from dnsteer.agent.health import Thresholds
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
+from dnsteer.spec.checked_services import SPOKEN, checked_services, service_name
 from dnsteer.spec.model.families import FAMILIES, Family
-from dnsteer.spec.model.health import CheckKind, HealthCheck
+from dnsteer.spec.model.health import HealthCheck
 from dnsteer.spec.model.probe import Probe
-from dnsteer.spec.model.spec import Backend, Protocol, Spec
+from dnsteer.spec.model.spec import Backend, Spec
 from dnsteer.tables.slot import probe_numbers
-
-_DEFAULT_PORTS = {CheckKind.DNS: 53, CheckKind.TCP: 53, CheckKind.TLS: 853, CheckKind.QUIC: 853, CheckKind.HTTPS: 443}
-_SPOKEN = {
-    CheckKind.DNS: (Protocol.UDP, "dns"), CheckKind.TCP: (Protocol.TCP, "dns"), CheckKind.TLS: (Protocol.TCP, "dot"),
-    CheckKind.QUIC: (Protocol.UDP, "doq"), CheckKind.HTTPS: (Protocol.TCP, "doh"),
-}  # fmt: skip
 
 Key = tuple[str, str, int, str]
 
@@ -50,6 +45,8 @@ class Target:
     thresholds: Thresholds
     source: Source | None = None
     vip: str = ""
+    services: tuple[str, ...] = ("",)
+    """The services that a failure takes the backend out of, such as `853/tcp`; the empty one stands for all."""
 
     @property
     def key(self) -> Key:
@@ -57,11 +54,21 @@ class Target:
         return self.pool, self.backend, self.number, self.address
 
     @property
+    def slots(self) -> list[str]:
+        """The names of the slots that it decides about (`slots_name`)."""
+        return [slots_name(self.pool, service) for service in self.services]
+
+    @property
     def name(self) -> str:
         """The check as messages call it."""
         where = f"[{self.address}]" if ":" in self.address else self.address
         way = f" (VIP {self.vip}) through the bridge" if self.source else ""
         return f"{self.check.check.value} {where}:{self.port}{way}"
+
+
+def slots_name(pool: str, service: str = "") -> str:
+    """Return what messages call a pool's slots: `POOL`, or `POOL (853/tcp)` for those that one service has for itself."""
+    return f"{pool} ({service})" if service else pool
 
 
 def targets(spec: Spec) -> Iterator[Target]:
@@ -72,6 +79,7 @@ def targets(spec: Spec) -> Iterator[Target]:
         checks = pool.health or []
         for number, check in enumerate(checks):
             limits = Thresholds(check.rise, check.fall, pool.hold_max)
+            per = tuple(checked_services(spec, pool_name, check)) if check.per == "service" else ("",)
             vips = _services(spec, pool_name, check) if probe is not None and check.via != "network" else {}
             for backend in pool.backends:
                 for family in FAMILIES:
@@ -83,10 +91,12 @@ def targets(spec: Spec) -> Iterator[Target]:
                         of_check = slice(number % derived.PROBE_PORTS, None, min(derived.PROBE_PORTS, len(checks)))
                         source = Source(own, range(first, first + derived.PROBE_PORTS)[of_check])
                         for vip_address, (vip, port) in vips[family].items():
-                            yield Target(pool_name, backend.name, number, vip_address, port, check, limits, source, vip)
+                            yield Target(
+                                pool_name, backend.name, number, vip_address, port, check, limits, source, vip, per
+                            )
                     else:
-                        port = check.port or _DEFAULT_PORTS.get(check.check, 0)
-                        yield Target(pool_name, backend.name, number, str(address), port, check, limits)
+                        port = check.port or SPOKEN.get(check.check, (None, "", 0))[2]
+                        yield Target(pool_name, backend.name, number, str(address), port, check, limits, services=per)
 
 
 def rounds(of: Iterable[Target]) -> list[list[Target]]:
@@ -100,11 +110,12 @@ def rounds(of: Iterable[Target]) -> list[list[Target]]:
 def _services(spec: Spec, pool: str, check: HealthCheck) -> dict[Family, dict[str, tuple[str, int]]]:
     """By family, the addresses of the pool that the check can ask through the bridge, each with its VIP and first port."""
     found: dict[Family, dict[str, tuple[str, int]]] = {}
+    checked = checked_services(spec, pool, check)
     for name, vip in spec.vips.items():
         if vip.pool != pool or MODES[vip.forwarding].uses_extension(spec.pools[pool]):
             continue
         for e in derived.endpoints(vip):
-            if (e.protocol, derived.spoken(e)) == _SPOKEN.get(check.check) and check.port in (None, e.port):
+            if service_name(e.protocol.value, e.port) in checked:
                 for address in vip.addresses:
                     found.setdefault(derived.family_of(address), {}).setdefault(str(address), (name, e.port))
     return found

@@ -22,6 +22,7 @@ from dnsteer.proof.reference.wire import TCP, UDP
 from dnsteer.spec.model.spec import Forwarding, Pool, Protocol, Spec, State, Vip
 
 _NUMBERS = {Protocol.UDP: UDP, Protocol.TCP: TCP}
+_WORDS = {UDP: "udp", TCP: "tcp"}
 _SHORTHANDS: dict[str, tuple[tuple[int, int], ...]] = {
     "dns": ((UDP, 53), (TCP, 53)),
     "dot": ((TCP, 853),),
@@ -66,17 +67,20 @@ def services_of(
     out: defaultdict[str, list[PoolOutage]] = defaultdict(list)
     for outage in outages:
         out[outage.pool].append(outage)
-    tables: dict[tuple[str, Forwarding, int], tuple[list[Target], tuple[str, ...], tuple[Target, ...]]] = {}
+    tables: dict[tuple[str, Forwarding, int, str], tuple[list[Target], tuple[str, ...], tuple[Target, ...]]] = {}
     for name, vip in spec.vips.items():
         pool, mode = spec.pools[vip.pool], modes[vip.forwarding]
         selection = SELECTIONS[pool.selection]
         for address in vip.addresses:
-            key = vip.pool, vip.forwarding, address.version
-            if key not in tables:
-                reached = targets(pool, mode, address.version)
-                tables[key] = reached, *_slots(spec, pool, reached, out[vip.pool])
-            reached, base, slots = tables[key]
             for endpoint in endpoints(vip):
+                about = f"{endpoint.port}/{_WORDS[endpoint.protocol]}"
+                concerned = [outage for outage in out[vip.pool] if outage.service in ("", about)]
+                only = about if any(outage.service for outage in concerned) else ""
+                key = vip.pool, vip.forwarding, address.version, only
+                if key not in tables:
+                    reached = targets(pool, mode, address.version)
+                    tables[key] = reached, *_slots(spec, pool, reached, concerned)
+                reached, base, slots = tables[key]
                 yield Service(
                     name, address.packed, *endpoint, mode, selection, selection.hash_fields(pool),
                     vip.fragments == "restore", slots, base, tuple(dict.fromkeys(slots)),

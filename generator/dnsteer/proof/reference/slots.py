@@ -50,11 +50,15 @@ class Outage(Protocol):
 
 
 class PoolOutage(Outage, Protocol):
-    """An outage that also has the name of the pool."""
+    """An outage that also has the name of the pool, and of the service that it is about, such as `853/tcp`; empty: all."""
 
     @property
     def pool(self) -> str:
         """The pool's name."""
+
+    @property
+    def service(self) -> str:
+        """The service."""
 
 
 def number_of_slots(switch: Switch, pool: Pool) -> int:

@@ -164,6 +164,11 @@ class HealthCheck(Part):
     rise: Count = Field(default=3, description="Good probes in a row after which a backend is healthy again.")
     fall: Count = Field(default=2, description="Failed probes in a row after which a backend is unhealthy.")
     jitter: Percent = Field(default=10, description="Share of `interval` by which each probe is moved at random.")
+    per: Literal["backend", "service"] = Field(
+        default="backend",
+        description="What a failing check takes a backend out of. `backend`: the pool. `service`: only the service that is "
+        "asked, such as 853/tcp; the VIPs' other services keep the backend. Such a service has slots of its own.",
+    )
     via: Literal["datapath", "network"] | None = Field(
         default=None,
         description="The path of the probes. `datapath`: to each VIP of the pool, through the bridge, as clients' queries "
