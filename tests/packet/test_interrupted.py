@@ -203,7 +203,7 @@ def before(name: str, owner: object) -> Callable[[pytest.MonkeyPatch, Callable[[
 MOMENTS = {
     "before the tables are read": before("refuse_foreign", br),
     "before the bridge is changed": before("set_up", br),
-    "while the switch follows": before("_tables_of_ports_that_are_ready", ports),
+    "while the switch follows": before("_wait_for_ports_and_dump", ports),
     "before the bundle": before("bundle", OpenFlow),
     "before the record": before("finish", br),
 }

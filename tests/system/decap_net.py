@@ -161,7 +161,8 @@ def build_network(server: str, wire: str, client: str) -> None:
     for version, length in ((4, 24), (6, 64)):
         run(["ip", "-n", server, "address", "add", f"{SERVER[version]}/{length}", "dev", "eth0",
              *(["nodad"] if version == 6 else [])])  # fmt: skip
-        run(["ip", "-n", server, "address", "add", VIP[version], "dev", "lo"])
+        # Without nodad an IPv6 address is tentative for a moment, on the loopback too, and nobody can bind it.
+        run(["ip", "-n", server, "address", "add", VIP[version], "dev", "lo", *(["nodad"] if version == 6 else [])])
     run(["ip", "-n", server, "link", "set", "eth0", "up"])
     for version in (4, 6):
         run(["ip", "-n", server, "neighbor", "add", BALANCER[version], "lladdr", BALANCER_MAC, "dev", "eth0"])
