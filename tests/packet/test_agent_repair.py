@@ -15,7 +15,7 @@ from tests.packet.agents import Agent, agent, wait
 from tests.packet.command import SLOW, fresh, on, spec_file
 from tests.packet.switches import BRIDGE, LARGE, Switch
 
-ENDED = ["Connection reset by peer", "connection dropped", *SLOW]
+ENDED = ["Connection reset by peer", "connection dropped", "Broken pipe", *SLOW]
 """What the switch says of a monitor that ends with its agent."""
 EXPECTED = ["connection dropped", "could not open network device", "Broken pipe"]
 

@@ -128,7 +128,9 @@ def test_a_change_that_is_killed_is_made_or_not(kind: str, switch: Switch) -> No
     assert (seen[2].ports, seen[2].tables, seen[2].overlay) == (seen[0].ports, seen[0].tables, NO_OVERLAY)
     assert seen[1].tables != seen[0].tables
     now, draw, within, early, made, begun = seen[2], random.Random(f"{kind} {KILLS}"), min(lasted), 0, 0, 0
-    for i in range(KILLS):
+    for i in range(4 * KILLS):
+        if i >= KILLS and early >= KILLS / 4 and begun >= KILLS / 20 and 0 < made < i:
+            break  # else, on a machine that is busy, the moments were none yet
         wanted = next(s for s in seen if s.tables != now.tables)
         killed = killed_after(draw.uniform(0, 1) * within, verb(switch, kind, now))
         within *= 1.1 if killed else 0.9  # others use the machine too: as long as makes half of the kills early
@@ -142,7 +144,6 @@ def test_a_change_that_is_killed_is_made_or_not(kind: str, switch: Switch) -> No
         spec = next(s for s in SPECS if digest(s.spec) == after.spec)
         assert verify(spec, switch.database) == [], i
         now = after
-    # Else the moments were no moments.
     assert early >= KILLS / 4
     assert begun >= KILLS / 20
-    assert 0 < made < KILLS
+    assert 0 < made < i
