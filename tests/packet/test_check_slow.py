@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,15 +39,23 @@ def stop_for(switch: Harness, seconds: float) -> None:
 
 def stop_until_it_warns(switch: Harness) -> None:
     """Stop it while it has packets to work at; it does not warn when it slept just then."""
+    stat = Path(f"/proc/{switch.switch._processes['ovs-vswitchd'].pid}/stat")
     for nth in range(20):
         if any("Unreasonably long" in line for line in switch.switch.complaints()):
             return
         strangers = [
             f"0{nth % 8}aa{number:08x}" + "00" * 54 for number in range(2, 402, 4)
         ]  # a megaflow each, and dropped
-        switch.switch.appctl("netdev-dummy/receive", "p0", *strangers)
-        switch._sent += len(strangers)
+        putting = threading.Thread(
+            target=switch.switch.appctl, args=("netdev-dummy/receive", "p0", *strangers), daemon=True
+        )
+        putting.start()
+        until = time.monotonic() + 1
+        while stat.read_text().rpartition(")")[2].split()[0] != "R" and time.monotonic() < until:
+            pass
         stop_for(switch, 1.1)
+        putting.join()
+        switch._sent += len(strangers)
         switch._settle()
     raise AssertionError("the switch did not warn")
 

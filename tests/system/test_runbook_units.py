@@ -57,18 +57,6 @@ def play(host: Site, **variables: object) -> Played:
     )  # fmt: skip
 
 
-def test_the_agent_runs_where_it_is_wanted(host: Site) -> None:
-    agent = {"dnsteer-agent.service.enabled", "dnsteer-agent.service.active"}
-
-    def there() -> set[str]:
-        return {p.name for p in (host.folder / "state").glob("dnsteer-agent.*")}
-
-    for wanted, expected in (("true", agent), ("true", agent), ("false", set())):
-        played = play(host, dnsteer_agent=wanted)
-        assert played.code == 0, played.output
-        assert there() == expected
-
-
 def test_units_replace_those_of_earlier_versions(host: Site) -> None:
     """The timer had another name once; left alone it would end maintenance a second time."""
     units, state = host.folder / "units", host.folder / "state"
@@ -78,7 +66,7 @@ def test_units_replace_those_of_earlier_versions(host: Site) -> None:
     for name in ("enabled", "active"):
         (state / f"dnsteer-due.timer.{name}").touch()
 
-    first, second = play(host), play(host)
+    first, second = play(host, dnsteer_agent=True), play(host, dnsteer_agent=True)
     assert (first.code, second.code) == (0, 0), first.output + second.output
     installed = {str(p.relative_to(units)) for p in units.rglob("*") if p.is_file()}
     assert installed == {
@@ -87,5 +75,9 @@ def test_units_replace_those_of_earlier_versions(host: Site) -> None:
     }  # fmt: skip
     assert {p.name for p in state.glob("*.*")} == {
         "dnsteer-reconcile.timer.enabled", "dnsteer-reconcile.timer.active", "dnsteer-restore.service.enabled",
+        "dnsteer-agent.service.enabled", "dnsteer-agent.service.active",
     }  # fmt: skip
     assert second.changed("localhost") == 0, second.output
+    third = play(host)
+    assert third.code == 0, third.output
+    assert not list(state.glob("dnsteer-agent.*"))
