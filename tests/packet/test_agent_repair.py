@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dnsteer.deploy.target_switch import TargetSwitch
 from tests.packet.agents import Agent, agent, wait
 from tests.packet.command import SLOW, fresh, on, spec_file
 from tests.packet.switches import BRIDGE, LARGE, Switch
@@ -97,6 +98,17 @@ def test_a_flow_of_others_in_the_place_of_ours_is_left_and_named(shared: Switch,
     assert any("cookie=0x77" in flow for flow in shared.flows())
     shared.ofctl("del-flows", "cookie=0x77/-1")
     wait(lambda: on(shared)("verify", spec).code == 0, lambda: watched.said())
+
+
+def test_a_change_of_others_that_does_not_end_is_said(shared: Switch, watched: Agent) -> None:
+    before = shared.tables()
+    with TargetSwitch(shared.database).session() as session:
+        session.lock(BRIDGE)
+        shared.ofctl("del-flows", "table=5,arp,arp_tpa=10.53.0.1")
+        watched.waits_for(f"not compared with the record: another dnsteer is changing bridge {BRIDGE}")
+        assert shared.tables() != before
+    watched.waits_for("\ncompared with the record again")
+    wait(lambda: shared.tables() == before, watched.said)
 
 
 def test_people_s_verbs_are_no_damage(shared: Switch, watched: Agent, spec: Path) -> None:

@@ -42,6 +42,8 @@ TICK = 1.0
 """Seconds between two readings of the record, and between two steps of what is under way."""
 _NAMED = 3
 """Flows of others that are named one by one."""
+_LONG = 5.0
+"""Seconds that others may be changing the bridge, before it is said that the agent cannot look at it."""
 
 Say = Callable[[str], None]
 CarryOut = Callable[[TargetSwitch, Request, Channel], int]
@@ -70,6 +72,8 @@ class Agent:
         self._world: World | None = None
         self._probes: list[Turns] = []
         self._looks = LookTimes()
+        self._busy_since: float | None = None
+        """When others began to change the bridge, which puts looks off."""
         self._wake = asyncio.Event()
         self._due: set[str] = set()
         """Names of slots to decide about now (`slots_name`)."""
@@ -102,6 +106,8 @@ class Agent:
                         if acts and watcher is None and self._world is not None:
                             watcher = loop.create_task(watch(self._switch, self._world.bridge))
                             await self._listen(self._world.bridge)
+                        if watcher is not None and watcher.done():
+                            watcher.result()  # it ends by a defect alone: better a new agent than one that sees nothing
                         if acts:
                             await self._act(work, loop)
                         self._works("the switch")
@@ -202,12 +208,17 @@ class Agent:
         try:
             await work(partial(network.set_up, world.spec))
             found = await work(partial(look, self._switch, world.bridge, repair=repair, progress=self._say))
-        except BusyError:
+        except BusyError as err:
             self._looks.failed(loop.time())
+            self._busy_since = began if self._busy_since is None else self._busy_since
+            if loop.time() - self._busy_since > _LONG:
+                self._fails("the lock", f"not compared with the record: {err}")
             return
         except (SwitchError, PermissionError):
             self._looks.failed(loop.time())
             raise
+        self._busy_since = None
+        self._works("the lock", "compared with the record again")
         differed = bool(found.words)
         self._looks.done(events, began, loop.time(), differed=differed)
         self._report_look(found, repair)

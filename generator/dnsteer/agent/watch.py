@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from dnsteer.agent.held_switch import HeldSwitch
@@ -15,6 +15,8 @@ _AGAIN = 0.2
 """Seconds until a monitor that ended is started again."""
 _ASK = 0.7
 """Seconds between two questions about what is not announced."""
+_UNANSWERED = 5
+"""Seconds after which a question is given up, and asked again."""
 _PORTS_TOO = "1"
 """The length of packets to the controller, of which there are none; without it there are no messages about ports either."""
 _MOST = 1 << 18
@@ -41,7 +43,7 @@ async def _unannounced(switch: HeldSwitch, bridge: str) -> None:
         wanted = switch.memory.wanted
         for command in ("get-frags", *(["dump-groups"] if wanted is not None and wanted.groups else [])):
             with suppress(SwitchError, OSError):
-                async with _ovs_ofctl(switch, bridge, command) as printed:
+                async with _ovs_ofctl(switch, bridge, command, options=[f"--timeout={_UNANSWERED}"]) as printed:
                     found = await printed.read()
                 if found != before.setdefault(command, found):
                     before[command] = found
@@ -55,11 +57,13 @@ async def _follow(switch: HeldSwitch, bridge: str) -> None:
 
 
 @asynccontextmanager
-async def _ovs_ofctl(switch: HeldSwitch, bridge: str, *command: str) -> AsyncIterator[asyncio.StreamReader]:
+async def _ovs_ofctl(
+    switch: HeldSwitch, bridge: str, *command: str, options: Sequence[str] = ()
+) -> AsyncIterator[asyncio.StreamReader]:
     """Run ovs-ofctl for the time of the context. Yields what it prints."""
     process = await asyncio.create_subprocess_exec(
         program("ovs-ofctl"),
-        *switch.client(bridge).arguments(*command),
+        *switch.client(bridge).arguments(*command, options=options),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,  # where monitor prints its events, at once
