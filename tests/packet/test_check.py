@@ -212,7 +212,7 @@ def break_flows(
     original = switch.lines_of
     touched: list[Flow] = []
 
-    def broken(plan: Plan) -> list[str]:
+    def broken(plan: Plan, **_: bool) -> list[str]:
         flows = []
         for flow in map(parse_flow, original(plan)):
             if touches(flow):
@@ -253,7 +253,7 @@ def test_a_failure_says_whether_bytes_or_port_are_wrong(
     monkeypatch: pytest.MonkeyPatch, example: str, old: str, new: str, problem: str, shown: str
 ) -> None:
     original = switch.lines_of
-    monkeypatch.setattr(switch, "lines_of", lambda plan: [line.replace(old, new) for line in original(plan)])
+    monkeypatch.setattr(switch, "lines_of", lambda plan, **_: [line.replace(old, new) for line in original(plan)])
     report = check(load_spec(ROOT / "examples" / f"{example}.yaml"))
     assert any(f.problem == problem and shown in "".join(f.detail) for f in report.failures), report.failures[:1]
 
@@ -273,7 +273,7 @@ def test_a_failure_names_the_lines_of_the_spec(
 ) -> None:
     """Of its VIP, for queries and answers, and of the backend that a query should have reached."""
     original, loaded = switch.lines_of, load_spec(ROOT / "examples" / f"{example}.yaml")
-    monkeypatch.setattr(switch, "lines_of", lambda plan: [line.replace(old, new) for line in original(plan)])
+    monkeypatch.setattr(switch, "lines_of", lambda plan, **_: [line.replace(old, new) for line in original(plan)])
     report = check(loaded)
     assert report.failures
     for failure in report.failures:
@@ -312,7 +312,7 @@ def test_a_failure_names_the_lines_of_the_spec(
 def test_flows_that_a_switch_cannot_hold_say_why(monkeypatch: pytest.MonkeyPatch, added: str, why: str) -> None:
     """Whoever edits a template reads what is wrong with it, and not that of one of 100,000 flows something differs."""
     original = switch.lines_of
-    monkeypatch.setattr(switch, "lines_of", lambda plan: [*original(plan), f"cookie=0xd453010000000001{added}"])
+    monkeypatch.setattr(switch, "lines_of", lambda plan, **_: [*original(plan), f"cookie=0xd453010000000001{added}"])
     with pytest.raises(SwitchError, match=why):
         check(load_spec(ROOT / "examples" / "quickstart.yaml"))
 

@@ -125,7 +125,7 @@ def test_broken_flows_are_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> No
     original = switch.lines_of
     touched: list[Flow] = []
 
-    def broken(plan: Any) -> list[str]:
+    def broken(plan: Any, **_: bool) -> list[str]:
         out = []
         for flow in map(parse_flow, original(plan)):
             if touches(flow):
@@ -258,7 +258,7 @@ def test_a_program_that_dies_is_told_and_leaves_nothing() -> None:
 def test_packets_that_loop_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     original = switch.lines_of
 
-    def looping(plan: Any) -> list[str]:
+    def looping(plan: Any, **_: bool) -> list[str]:
         flows = [flow for flow in map(parse_flow, original(plan)) if not of_table("extension")(flow)]
         back = replace(flows[0], table=58, priority=9, match="in_port=ext-out", actions="output:ext-in")
         return [flow.line() for flow in [*flows, back]]

@@ -21,14 +21,12 @@ from dnsteer.modes.base import Mode
 from dnsteer.modes.dsr import Dsr
 from dnsteer.plan.build import build_plan
 from dnsteer.render.flows import flow_lines, lines_of, render_flows
-from dnsteer.render.template_rows import check_template_rows
 from dnsteer.render.templates import check_own_templates, check_templates, environment, leads_to, resolve, templates_dir
 from dnsteer.spec.errors import DefinitionError
 from dnsteer.spec.model.spec import Forwarding
 from dnsteer.tables.cookies import Category, cookie, number_names
 from dnsteer.tables.order import ORDER, PIPELINE, TABLES, build_pipeline
 from dnsteer.tables.rows import Rows
-from dnsteer.tables.slot import GroupRow
 from dnsteer.tables.table import Register, Table, TemplateError
 
 Order = tuple[tuple[int, Table], ...]
@@ -348,34 +346,6 @@ def test_cookie_layout() -> None:
 def test_a_flow_that_is_misspelt_is_refused_when_it_is_rendered(line: str) -> None:
     with pytest.raises(TemplateError, match=r"tables/acl\.j2: a flow is written cookie=0x"):
         flow_lines(line, "tables/acl.j2")
-
-
-@pytest.mark.parametrize(
-    ("table", "old", "new", "message"),
-    [
-        ("return", ",tp_src={{ r.port }}", ",tp_src={{ r.prot }}", r"return.j2:\d+: TranslatedRow has no prot; did"),
-        ("slot", "g.pool | reg", "g.pol | reg", r"slot.j2:\d+: GroupRow has no pol; did you mean \"pool\""),
-        (
-            "slot",
-            "in probe_slots",
-            "in ()",
-            r"slot.py: uses has 'probe_slots' \(ProbeSlotRow\), and tables/slot.j2 does",
-        ),
-    ],
-)
-def test_fields_of_rows_are_known_where_no_example_leads_to(
-    templates: Path, table: str, old: str, new: str, message: str
-) -> None:
-    check_template_rows(templates)
-    _edit(templates / "tables" / f"{table}.j2", old, new)
-    with pytest.raises(TemplateError, match=message):
-        check_template_rows(templates)
-
-
-def test_rows_cannot_have_the_name_of_what_templates_are_given(templates: Path) -> None:
-    table = replace(PIPELINE.tables["slot"], uses={"plan": GroupRow})
-    with pytest.raises(TemplateError, match=r"slot\.py: rows cannot be called 'plan'"):
-        check_template_rows(templates, (table,))
 
 
 def test_rows_are_read_only_when_all_are_made() -> None:

@@ -169,3 +169,31 @@ def test_a_number_must_do_for_both_families() -> None:
     advised = re.search(r"slots: (\d+)", said.splitlines()[1])
     assert advised is not None
     assert shares(followed(text, int(advised[1]))) == []
+
+
+PROBED = """\
+  probe: {{addresses: [{0}]}}
+pools:
+  farm:
+    health: {1}
+    backends:
+      - {{name: a, ipv4: 10.0.1.1, ipv6: "2001:db8::1", mac: '02:00:00:00:00:01'}}
+      - {{name: b, ipv4: 10.0.2.1, ipv6: "2001:db8::2", mac: '02:00:00:00:00:02'}}
+vips:
+  dns: {{addresses: [192.0.2.1], services: [dns], pool: farm}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("addresses", "health", "found"),
+    [
+        ("10.0.1.9/24", "{}", ["10.0.2.1"]),
+        ("10.0.1.9/24, 10.0.2.9/24", "{}", []),
+        ("10.0.3.9/24", "[{check: tcp}]", ["10.0.1.1", "10.0.2.1"]),
+        ("10.0.3.9/24", "[{check: tcp, via: network}, {check: command, command: [a]}]", []),
+        ("10.0.3.9/24", "[{check: tcp, via: network}, {check: dns}]", ["10.0.1.1", "10.0.2.1"]),
+    ],
+)
+def test_backends_in_no_network_of_the_port_for_probes(addresses: str, health: str, found: list[str]) -> None:
+    warned = [w for w in load(HEAD + PROBED.format(addresses, health)).warnings if "switch.probe" in w.found]
+    assert [w.found.partition(",")[0] for w in warned] == found

@@ -9,6 +9,7 @@ from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.model.families import ANY, FAMILIES
+from dnsteer.spec.model.health import CheckKind
 from dnsteer.spec.model.spec import State
 from dnsteer.spec.model.types import Address
 from dnsteer.spec.scope import Scope
@@ -20,6 +21,7 @@ def warnings(scope: Scope) -> Iterator[Finding]:
     yield from _pools(scope)
     yield from _vips(scope)
     yield from _extension(scope)
+    yield from _probes(scope)
 
 
 def _ports(scope: Scope) -> Iterator[Finding]:
@@ -114,3 +116,26 @@ def _vips(scope: Scope) -> Iterator[Finding]:
                 "one answer for an address", f"echo requests to {others[0]} are answered",
                 "VIPs with echo: false, while another VIP with the same address says true",
             )  # fmt: skip
+
+
+def _probes(scope: Scope) -> Iterator[Finding]:
+    """A backend that is asked through the bridge answers the probe's address, which should be in its own network."""
+    probe = scope.spec.switch.probe
+    if probe is None:
+        return
+    networks = [a.network for a in probe.addresses]
+    for name, pool in scope.spec.pools.items():
+        if all(check.check is CheckKind.COMMAND or check.via == "network" for check in pool.health or ()):
+            continue
+        vips = [vip for vip in scope.spec.vips.values() if vip.pool == name]
+        reached = {MODES[vip.forwarding].reach(derived.family_of(a)) for vip in vips for a in vip.addresses}
+        for i, backend in enumerate(pool.backends):
+            for family in (f for f in FAMILIES if f in reached):
+                address = derived.address_of(backend, family)
+                if address is not None and not any(address in network for network in networks):
+                    yield scope.finding(
+                        ("pools", name, "backends", i, family), f"{address}, in no network of switch.probe.addresses",
+                        "an address of the port for probes in the network of each backend that is asked through the bridge",
+                        "its answers arrive only if its router sends them to the bridge; add one, or say via: network",
+                        "backends in no network of switch.probe.addresses",
+                    )  # fmt: skip

@@ -18,14 +18,14 @@ def register(app: typer.Typer) -> None:
     app.command("weight")(on_switch(weight, through=True))
 
 
-def _whole(text: str) -> int:
+def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) <= MAX_WEIGHT):
         raise typer.BadParameter(f"found {text!r}; expected a whole number from 0 to {MAX_WEIGHT}, as in the spec")
     return int(text)
 
 
 Number = Annotated[
-    int | None, typer.Argument(metavar="N", parser=_whole, help="The weight; 0: no queries.", show_default=False)
+    int | None, typer.Argument(metavar="N", parser=_number, help="The weight; 0: no queries.", show_default=False)
 ]
 Over = Annotated[
     float | None,

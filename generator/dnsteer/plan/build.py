@@ -33,9 +33,9 @@ def build_plan(loaded: Loaded, overlay: Overlay = NO_OVERLAY) -> Plan:
     used = {kind for table in TABLES for kind in table.uses.values()}
     for kind in ctx.rows.kinds():
         if kind not in used:
-            where = f"{kind.__module__.replace('.', '/')}.py"
+            where = f"{kind.__module__.replace('.', '/')}.py: " if kind.__module__ != "builtins" else ""
             raise DefinitionError(
-                f"{where}: rows of type {kind.__name__} are made, and no table has the type in its uses"
+                f"{where}rows of type {kind.__name__} are made, and no table has the type in its uses"
             )
     return Plan(
         bridge=switch.bridge,

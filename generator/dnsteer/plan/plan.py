@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dnsteer.slots.membership import Membership
@@ -47,6 +48,10 @@ class Plan:
         found = self.state if key == self.state.cookie else self.subjects.get(key)
         if found is None and key >> OBJECT_BITS == cookie(Category.SLOT, 0) >> OBJECT_BITS:
             pool, slot = key >> 16 & 0xFFFFFF, key & 0xFFFF
-            tables = [t for t in self.rows.of(SlotTable) if t.members.number == pool and slot < len(t.owners)]
-            return tables[0].subject(slot) if tables else None
+            table = self._slot_tables.get(pool)
+            return table.subject(slot) if table is not None and slot < len(table.owners) else None
         return found
+
+    @cached_property
+    def _slot_tables(self) -> dict[int, SlotTable]:
+        return {table.members.number: table for table in self.rows.of(SlotTable)}

@@ -16,10 +16,12 @@ from dnsteer.proof.traffic.unpredicted_slots import ObservedBackends
 from dnsteer.proof.traffic.vectors import Vector
 from dnsteer.render.templates import about
 from dnsteer.spec.loaded import Loaded
+from dnsteer.tables.order import TABLES
 
 _MACS = 12  # bytes
 _PAYLOAD_END = 16  # bytes; they identify a packet, as payloads are unique and only headers go wrong
 _TRACED_FAILURES = 3
+_TABLE = re.compile(r"( *(\d+)\.)(?= )")
 _COOKIE = re.compile(r"cookie (0x[0-9a-f]+)")
 
 
@@ -117,7 +119,9 @@ class Comparison:
         self._report.add(Failure(vector.name, vector.port, problem, (*detail, *trace)))
 
     def _named(self, line: str) -> str:
-        """A line of a trace, with what its cookie stands for."""
+        """A line of a trace, with the table's name and what its cookie stands for."""
+        if m := _TABLE.match(line):
+            line = f"{m[1]} {next((t.name for t in TABLES if t.number == int(m[2])), '')}{line[m.end() :]}"
         m = _COOKIE.search(line)
         subject = self._harness.plan.subject(int(m[1], 16)) if m else None
         return f"{line}: {about(subject, self._loaded.file)}" if subject is not None else line

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.plan.plan import Plan
+from dnsteer.render.flow_checks import check_flows, shown
+from dnsteer.render.template_lines import place_of
 from dnsteer.render.templates import check_own_templates, leads_to, render
 from dnsteer.tables.order import PIPELINE, TABLES
 from dnsteer.tables.slot import GroupRow
@@ -71,6 +74,7 @@ def parse_flow(line: str) -> Flow:
 
 
 _FLOW = re.compile(r"cookie=0x[0-9a-f]+, table=[0-9]+, priority=[0-9]+(?:,[^ ]+)? actions=[^ ]")
+_GROUPS = "groups/slot.j2"
 _FLAGS = frozenset(["idle_timeout", "hard_timeout", "importance"])
 
 
@@ -97,17 +101,25 @@ def render_flows(plan: Plan, file: str = "spec") -> str:
         leads = ", ".join(f"{n} ({PIPELINE.tables[n].number})" for n in leads_to(table.name)) or "out"
         head = f"# table {table.number} {table.name}: {table.does}; leads to {leads}"
         text = render_table(plan, table, file, masks=masks)
-        flow_lines(text, f"tables/{table.name}.j2")  # what is written must be flows
+        check_flows(plan, table, flow_lines(text, f"tables/{table.name}.j2"))
         parts.append(f"{head}\n{text}")
     return "\n".join(parts)
 
 
-def lines_of(plan: Plan) -> list[str]:
-    """Return all flows of the plan, each as the line that the switch prints."""
+def lines_of(plan: Plan, *, check: bool = False) -> list[str]:
+    """Return all flows of the plan, each as the line that the switch prints.
+
+    With *check* the flows are checked as `check_flows` does, which an installed package needs for no spec.
+    """
     check_own_templates()
-    masks = MaskPolicy(plan)
-    texts = ((render_table(plan, table, notes=False, masks=masks), f"tables/{table.name}.j2") for table in TABLES)
-    return [line for text, file in texts for line in flow_lines(text, file)]
+    masks, found = MaskPolicy(plan), []
+    for table in TABLES:
+        text = render_table(plan, table, notes=False, masks=masks)
+        lines = flow_lines(text, f"tables/{table.name}.j2")
+        if check:
+            check_flows(plan, table, lines)
+        found += lines
+    return found
 
 
 def flows_of(plan: Plan) -> list[Flow]:
@@ -126,15 +138,22 @@ def flow_lines(text: str, file: str = "template") -> list[str]:
         other = next((x for x in lines if x.strip() and x[0] != "#" and not _FLOW.match(x)), None)
         if other is not None:
             raise TemplateError(
-                f"{file}: a flow is written cookie=0x..., table=@NAME, priority=N,MATCH actions=...; this line was "
-                f"rendered: {other}"
+                f"{place_of(file, other)}: a flow is written cookie=0x..., table=@NAME, priority=N,MATCH actions=...; this "
+                f"line was rendered: {shown(other)}"
             )
     return flows
 
 
 def groups_of(plan: Plan) -> list[Group]:
-    """Return all groups of the plan."""
+    """Return all groups of the plan. Raises TemplateError unless their template renders one line for each."""
     rows, lines = plan.rows.of(GroupRow), _render_groups(plan, "spec", notes=False).splitlines()
+    lines = [line for line in lines if line.strip()]
+    for row, line in zip_longest(rows, lines):
+        if row is None or line is None or not line.startswith(f"group_id={row.group},"):
+            expected = f"group_id={row.group},type=..." if row is not None else "no further line"
+            found = f"this line was rendered: {shown(line)}" if line is not None else "no further line was rendered"
+            where = place_of(_GROUPS, line) if line is not None else _GROUPS
+            raise TemplateError(f"{where}: a group is one line; expected {expected}; {found}")
     return [Group(row.group, line) for row, line in zip(rows, lines, strict=True)]
 
 
@@ -144,4 +163,4 @@ def render_groups(plan: Plan, file: str = "spec") -> str:
 
 
 def _render_groups(plan: Plan, file: str, *, notes: bool) -> str:
-    return _render("groups/slot.j2", plan, PIPELINE.tables["slot"], file, notes=notes, masks=None)
+    return _render(_GROUPS, plan, PIPELINE.tables["slot"], file, notes=notes, masks=None)

@@ -24,7 +24,7 @@ from dnsteer.tables.fields import FIELDS, SCRATCH
 from dnsteer.tables.ingress import QUERY
 from dnsteer.tables.order import PIPELINE, Pipeline
 from dnsteer.tables.return_ import PREFIX
-from dnsteer.tables.slot import SlotTable
+from dnsteer.tables.slot import GroupRow, SlotTable
 from dnsteer.tables.subject import Subject
 from dnsteer.tables.table import TemplateError
 
@@ -34,6 +34,8 @@ _LEADS_TO = re.compile(r"(?:goto_table:|[(,]table=|resubmit\(,)@(\w+)")
 _UNNAMED_TABLE = re.compile(r"(?:goto_table:|\btable=|resubmit\(\w*,)(?!@)")
 _FLOW_OF = re.compile(r"^(?:cookie=.*?)?\btable=@(\w+)", re.MULTILINE)
 _NAME = re.compile(r"@(\w+)(?:\.(\w+)|(\[))?")
+_MATCHED = re.compile(r"(?<![.@\w])@(?P<register>\w+)=(?P<value>@(\w+)\.\w+)")
+_SET = re.compile(r"set_field:(?P<value>@(\w+)\.\w+)->@(?P<register>\w+)")
 _UNDEFINED = re.compile(r"'(\w+)' is undefined$")
 _COMMENT = re.compile(r"^# (.*)$", re.MULTILINE)
 
@@ -77,6 +79,8 @@ def resolve(source: str, file: str, pipeline: Pipeline = PIPELINE) -> str:
                 raise fail(m.start(), f"no register or field @{m[1]}")
             return f"{nxm}["
         if register is None:
+            if m[1] in pipeline.tables:
+                raise fail(m.start(), f"@{m[1]} is a table; write goto_table:@{m[1]}")
             raise fail(m.start(), f"no register @{m[1]}", m[1], pipeline.registers)
         return register.field
 
@@ -84,6 +88,10 @@ def resolve(source: str, file: str, pipeline: Pipeline = PIPELINE) -> str:
         raise fail(unnamed.start(), f"{unnamed[0]} without the name of a table: write {unnamed[0]}@NAME")
     # Line breaks stay where they are, so that the lines of errors are those of the file.
     text = _NAME.sub(name, _TO_TABLE.sub(table, source))
+    for named in (*_MATCHED.finditer(source), *_SET.finditer(source)):
+        if named["value"].split(".")[0] != f"@{named['register']}":
+            known = pipeline.registers[named["register"]].values if named["register"] in pipeline.registers else ()
+            raise fail(named.start(), f"{named['value']} is no value of @{named['register']}", named["value"], known)
     if own is not None:
         for flow in _FLOW_OF.finditer(source):
             if flow[1] != own.name:
@@ -108,19 +116,27 @@ def leads_to(table: str, folder: Path | None = None, pipeline: Pipeline = PIPELI
 def check_templates(folder: Path | None = None, pipeline: Pipeline = PIPELINE) -> None:
     """Check all templates against the list of tables, before the first of all tables is rendered.
 
-    Raises TemplateError for what `resolve` refuses, a template without table, a table without template, and a table that
-    nothing leads to.
+    Raises TemplateError for what `resolve` refuses, a template without table, a table without template, a table that nothing
+    leads to, and a register that no template uses.
     """
     folder = folder or templates_dir()
-    reached = {next(iter(pipeline.tables))}
+    reached, named = {next(iter(pipeline.tables))}, set[str]()
     for part in _FLOWS:
         for file in sorted((folder / part).glob("*.j2")):
             if file.stem not in pipeline.tables:
                 where = "add its line to ORDER in dnsteer/tables/order.py"
                 raise TemplateError(f"{part}{file.name}: no table {file.stem}; {where}")
+            if part == "groups/" and GroupRow not in pipeline.tables[file.stem].uses.values():
+                raise TemplateError(
+                    f"{part}{file.name}: table {file.stem} has no GroupRow in its uses, so it has no groups"
+                )
             source = file.read_text()
             resolve(source, f"{part}{file.name}", pipeline)
             reached.update(_LEADS_TO.findall(source))
+            named.update(match[1] for match in _NAME.finditer(source))
+    for register in pipeline.registers:
+        if register not in named and not register.startswith("scratch"):  # which `unwildcard` names
+            raise TemplateError(f"{pipeline.owners[register].file}: no template uses register {register}")
     for table in pipeline.tables.values():
         if not (folder / "tables" / f"{table.name}.j2").exists():
             raise TemplateError(f"table {table.name} has no template tables/{table.name}.j2")

@@ -5,24 +5,39 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 
+from dnsteer.render.flow_checks import shown
 from dnsteer.render.flows import Flow, Group, parse_flow
+from dnsteer.render.template_lines import place_of
 from dnsteer.render.templates import templates_dir
 from dnsteer.switch.openflow import RejectedError, Tables
 from dnsteer.switch.table_changes import changes
 from dnsteer.tables.order import TABLES
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]+")
-_TABLE = re.compile(r"\btable=(\d+)")
+_TABLE = re.compile(r"\btable[=:](\d+)")
+_MEANS = {
+    "OFPBAC_BAD_OUT_GROUP": "it sends to a group that is not there; groups are made from the rows of type GroupRow",
+    "OFPBIC_BAD_TABLE_ID": "it leads back, to itself or to no table",
+}
+"""What errors of OpenFlow mean, where their names do not tell."""
 
 
-def rejected(err: RejectedError) -> str:
+def rejected(err: RejectedError, lines: Iterable[str]) -> str:
     """Say which flow or group Open vSwitch refuses, and the line of its template where that can be found."""
-    table = _TABLE.search(err.what)
+    table, what = _TABLE.search(err.what), shown(err.what)
+    means = next((f" ({text})" for name, text in _MEANS.items() if name in err.reason), "")
+    reason = f"{shown(err.reason)}{means}"
+    if table is None and "group_id=" in err.what:
+        return f"groups/slot.j2: the private switch refuses a group: {reason}: {what}"
     if table is None:
-        which = f": {err.what}" if err.what else ", such as set_field:5->ip_dscp without ip or ipv6 in its match"
-        return f"the private switch refuses what the templates make: {err.reason}{which}"
+        which = f": {what}" if what else ", such as set_field:5->ip_dscp without ip or ipv6 in its match"
+        return f"the private switch refuses what the templates make: {reason}{which}"
     words = [word for word in _WORD.findall(err.reason) if word in err.what]
-    return f"{_template(int(table[1]), words)}: the private switch refuses a flow: {err.reason}: {err.what}"
+    file = _template(int(table[1]), words)
+    same = [x for x in lines if f", table={table[1]}," in x and x.endswith(f" {err.what.rpartition(' ')[2]}")]
+    if ":" not in file and same:
+        file = place_of(file, same[0])
+    return f"{file}: the private switch refuses a flow: {reason}: {what}"
 
 
 def shown_differently(lines: Collection[str], groups: Sequence[Group], tables: Tables) -> str:
@@ -31,16 +46,16 @@ def shown_differently(lines: Collection[str], groups: Sequence[Group], tables: T
     for line in lines:
         other = first.setdefault(parse_flow(line).key, line)
         if other != line:
-            file = _template(parse_flow(line).table, ())
+            file = place_of(_template(parse_flow(line).table, ()), line)
             return f"{file}: two flows of one table have the same priority and match: {other!r} and {line!r}"
     todo = changes(dict.fromkeys(lines), groups, tables)
     for flow in (*todo.add, *todo.replace):
-        shown = _alike(flow, [*tables.flows.values(), *tables.other.values()])
-        if shown is not None:
+        alike = _alike(flow, [*tables.flows.values(), *tables.other.values()])
+        if alike is not None:
             return (
-                f"{_template(flow.table, ())}: the switch shows a flow otherwise than the template spells it, so that it "
-                f"would seem changed after every apply; write it as the switch shows it\n"
-                f"    rendered: {flow.line()}\n    shown:    {shown.line()}"
+                f"{place_of(_template(flow.table, ()), flow.line())}: the switch shows a flow otherwise than the template "
+                f"spells it, so that it would seem changed after every apply; write it as the switch shows it\n"
+                f"    rendered: {flow.line()}\n    shown:    {alike.line()}"
             )
     return f"the private switch shows other flows or groups than were loaded; the first difference: {todo.bundle()[0]}"
 

@@ -82,11 +82,11 @@ class Harness:
         switch.appctl(*min_fragment.setting(min_fragment.SMALLEST, "dummy"))  # as a bring-up and an apply set it
         self.openflow = OpenFlow(f"unix:{switch.dir}/{plan.bridge}.mgmt", switch.env)
         check_template_rows()
-        lines, groups = dict.fromkeys(lines_of(plan)), groups_of(plan)
+        lines, groups = dict.fromkeys(lines_of(plan, check=True)), groups_of(plan)
         try:
             self.openflow.bundle(changes(lines, groups, self.openflow.dump()).bundle())
         except RejectedError as err:
-            raise SwitchError(load_errors.rejected(err)) from None
+            raise SwitchError(load_errors.rejected(err, lines)) from None
         tables = self.openflow.dump(lambda: lines)
         if changes(lines, groups, tables):
             raise SwitchError(load_errors.shown_differently(lines, groups, tables))

@@ -156,7 +156,7 @@ class HealthCheck(Part):
         default=None, description="Port that is asked. Left out: 53, 853 for `tls` and `quic`, 443 for `https`."
     )
     interval: Annotated[float, _duration(0.1, 3600), _text_schema("1s")] = Field(
-        default=1.0, description="Time from one probe of a backend to the next."
+        default=1.0, description="Time from one probe of a backend to the next; a number without a unit is seconds."
     )
     timeout: Annotated[float, _duration(0.01, 60), _text_schema("500ms")] = Field(
         default=0.5, description="Time that an answer may take; at most `interval`."

@@ -1,0 +1,190 @@
+"""The types of what templates name: rows, plan and mask policy, followed through loops, assignments, filters and macros.
+
+A template is rendered for one spec, which may not lead to each of its lines; here all of them are read.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, get_args, get_origin
+
+import jinja2
+from jinja2 import nodes
+
+UNKNOWN: Any = object()
+"""The type of what is not followed; whatever is asked of it is right."""
+_SAME = frozenset(["selectattr", "rejectattr", "sort", "unique", "list", "select", "reject"])
+"""Filters that yield elements of what they are given."""
+_BY_NAME = {"selectattr": 0, "rejectattr": 0, "groupby": 0, "map": None, "sort": None, "unique": None, "sum": None}
+"""Filters that are given the name of a field, and the place of that argument; None: by keyword `attribute` only."""
+
+Scope = dict[str, Any]
+
+
+class Reader:
+    """Reads the syntax tree of one template. *names* are the types of what it is given, *hidden* those of other modules."""
+
+    def __init__(self, environment: jinja2.Environment, names: Scope, hidden: Scope) -> None:
+        self._environment, self._names, self._hidden = environment, names, hidden
+        self._macros: dict[str, nodes.Macro] = {}
+        self.used: set[str] = set()
+        """Names that were given and are read."""
+        self.mistakes: list[tuple[int, str]] = []
+        """Line and text of each mistake."""
+
+    def read(self, tree: nodes.Template) -> None:
+        """Read a template."""
+        self._macros = {macro.name: macro for macro in tree.find_all(nodes.Macro)}
+        self._all(tree.body, dict(self._names))
+
+    def _all(self, body: list[Any], scope: Scope) -> None:
+        for node in body:
+            self._statement(node, scope)
+
+    def _statement(self, node: nodes.Node, scope: Scope) -> None:
+        if isinstance(node, nodes.For):
+            inner = {**scope, "loop": UNKNOWN}
+            self._bind(node.target, _element(self._type(node.iter, scope)), inner)
+            if node.test is not None:
+                self._type(node.test, inner)
+            self._all(node.body, inner)
+            self._all(node.else_, scope)
+        elif isinstance(node, nodes.Assign):
+            self._bind(node.target, self._type(node.node, scope), scope)
+        elif isinstance(node, nodes.If):
+            self._type(node.test, scope)
+            self._all([*node.body, *node.elif_, *node.else_], scope)
+        elif isinstance(node, nodes.Macro):
+            pass  # read where it is called, with the types of its arguments
+        elif isinstance(node, nodes.Expr):
+            self._type(node, scope)
+        else:
+            self._all(list(node.iter_child_nodes()), scope)
+
+    def _bind(self, target: nodes.Node, kind: Any, scope: Scope) -> None:
+        if isinstance(target, nodes.Name):
+            scope[target.name] = kind
+        elif isinstance(target, nodes.Tuple):
+            parts = get_args(kind) if get_origin(kind) is tuple else ()
+            fits = len(parts) == len(target.items) and Ellipsis not in parts
+            for i, item in enumerate(target.items):
+                self._bind(item, parts[i] if fits else UNKNOWN, scope)
+
+    def _type(self, node: nodes.Node, scope: Scope) -> Any:
+        """Return the type of an expression, and note the mistakes in it."""
+        if isinstance(node, nodes.Name):
+            return self._name(node, scope)
+        if isinstance(node, nodes.Getattr):
+            return self._field(self._type(node.node, scope), node.attr, node.lineno)
+        if isinstance(node, nodes.Filter):
+            return self._filtered(node, scope)
+        if isinstance(node, nodes.Call):
+            return self._called(node, scope)
+        children = [self._type(child, scope) for child in node.iter_child_nodes()]
+        return _element(children[0], by_key=True) if isinstance(node, nodes.Getitem) else UNKNOWN
+
+    def _name(self, node: nodes.Name, scope: Scope) -> Any:
+        if node.name in scope:
+            if node.name in self._names:
+                self.used.add(node.name)
+            return scope[node.name]
+        if node.name not in self._environment.globals and node.name not in self._macros:
+            self._mistake(node.lineno, f"nothing is called {node.name} here", node.name, scope)
+        return UNKNOWN
+
+    def _filtered(self, node: nodes.Filter, scope: Scope) -> Any:
+        given = self._type(node.node, scope) if node.node is not None else UNKNOWN
+        for child in [*node.args, *(pair.value for pair in node.kwargs)]:
+            self._type(child, scope)
+        if node.name not in self._environment.filters:
+            self._mistake(node.lineno, f"no filter {node.name}", node.name, self._environment.filters)
+            return UNKNOWN
+        field = UNKNOWN
+        if node.name in _BY_NAME:
+            place = _BY_NAME[node.name]
+            named = [pair.value for pair in node.kwargs if pair.key == "attribute"]
+            named += node.args[place : place + 1] if place is not None else []
+            if named and isinstance(named[0], nodes.Const) and isinstance(named[0].value, str):
+                field = _element(given)
+                for part in named[0].value.split("."):
+                    field = self._field(field, part, node.lineno)
+        if node.name in _SAME:
+            return given
+        if node.name == "map":
+            return list[field]  # type: ignore[valid-type]
+        if node.name == "groupby":
+            return list[tuple[field, given]]  # type: ignore[valid-type]
+        function = inspect.unwrap(self._environment.filters[node.name])
+        taken = self._annotation(function, next(iter(inspect.get_annotations(function)), ""))
+        if {given, taken} == {int, str}:
+            self.mistakes.append(
+                (node.lineno, f"filter {node.name} takes {taken.__name__}, and is given {given.__name__}")
+            )
+        return self._annotation(function, "return")
+
+    def _called(self, node: nodes.Call, scope: Scope) -> Any:
+        given = [self._type(child, scope) for child in node.args]
+        for pair in node.kwargs:
+            self._type(pair.value, scope)
+        macro = self._macros.get(node.node.name) if isinstance(node.node, nodes.Name) else None
+        if macro is None:
+            self._type(node.node, scope)
+            return UNKNOWN
+        names = [arg.name for arg in macro.args]
+        self._all(macro.body, {**self._names, **dict.fromkeys(names, UNKNOWN), **dict(zip(names, given, strict=False))})
+        return UNKNOWN
+
+    def _field(self, kind: Any, name: str, line: int) -> Any:
+        """Return the type of a field, or UNKNOWN, with a mistake if there is none of the name."""
+        if isinstance(kind, types.UnionType) or get_origin(kind) is typing.Union:
+            parts = [part for part in get_args(kind) if part is not types.NoneType]
+            return self._field(parts[0], name, line) if len(parts) == 1 else UNKNOWN
+        owner = get_origin(kind) or kind
+        if not isinstance(owner, type) or owner is object:
+            return UNKNOWN
+        known = {n for n in dir(owner) if not n.startswith("_")}
+        known.update(n for base in owner.__mro__ for n in inspect.get_annotations(base) if not n.startswith("_"))
+        if name not in known:
+            self._mistake(line, f"{owner.__name__} has no {name}", name, known)
+            return UNKNOWN
+        found = inspect.getattr_static(owner, name, None)
+        if isinstance(found, property | cached_property):
+            return self._annotation(found.fget if isinstance(found, property) else found.func, "return")
+        holder = next((base for base in owner.__mro__ if name in inspect.get_annotations(base)), None)
+        return self._annotation(holder, name) if holder is not None else UNKNOWN
+
+    def _annotation(self, holder: Any, name: str) -> Any:
+        """Return the type that an annotation names. What the holder's module imports for a type checker only is hidden."""
+        found = getattr(holder, "__annotations__", {}).get(name, UNKNOWN)
+        found = found.__forward_arg__ if isinstance(found, typing.ForwardRef) else found  # of a NamedTuple
+        if isinstance(found, str):
+            module = sys.modules.get(holder.__module__)
+            try:
+                found = eval(found, {**self._hidden, **vars(module)} if module else {})  # of this package's own code
+            except NameError:
+                return UNKNOWN
+        return UNKNOWN if found is Any else found
+
+    def _mistake(self, line: int, what: str, name: str, known: Any) -> None:
+        from dnsteer.spec.schema_errors import near  # here, since the quick verbs do without
+
+        found = line, f"{what}; {near(name, sorted(known))}"
+        if found not in self.mistakes:
+            self.mistakes.append(found)
+
+
+def _element(kind: Any, *, by_key: bool = False) -> Any:
+    """Return the type of the elements of a list, tuple or iterator; *by_key* also of a mapping's values."""
+    origin, parts = get_origin(kind), [part for part in get_args(kind) if part is not Ellipsis]
+    if not isinstance(origin, type):
+        return UNKNOWN
+    if issubclass(origin, Mapping):
+        return parts[1] if by_key else parts[0]
+    if issubclass(origin, list | Iterator):
+        return parts[0]
+    return parts[0] if issubclass(origin, tuple) and len(set(parts)) == 1 else UNKNOWN

@@ -1,0 +1,109 @@
+"""What templates render must be flows of the plan, each once, with one for all other packets in each table; groups too."""
+
+from __future__ import annotations
+
+import pytest
+
+from dnsteer.checks.load import load_spec
+from dnsteer.plan.build import build_plan
+from dnsteer.proof.harness.load_errors import rejected, shown_differently
+from dnsteer.render import flows
+from dnsteer.render.flow_checks import check_flows
+from dnsteer.render.flows import flow_lines, groups_of, lines_of, render_table
+from dnsteer.render.template_lines import place_of
+from dnsteer.switch.openflow import RejectedError, Tables
+from dnsteer.tables.order import PIPELINE
+from dnsteer.tables.table import TemplateError
+from tests.packet.switches import EXAMPLES, LARGE
+
+PLAN = build_plan(load_spec(EXAMPLES / "quickstart.yaml"))
+FORWARD = PIPELINE.tables["forward"]
+LINES = flow_lines(render_table(PLAN, FORWARD, notes=False))
+
+
+@pytest.mark.parametrize("spec", sorted(EXAMPLES.glob("*.yaml")), ids=lambda p: p.stem)
+def test_flows_of_the_examples(spec: object) -> None:
+    plan = build_plan(load_spec(spec))  # type: ignore[arg-type]
+    assert lines_of(plan, check=True) == lines_of(plan)
+
+
+@pytest.mark.parametrize("cookie", ["0x5", "0xd453080000000005", "0x0"])
+def test_a_cookie_that_nothing_has(cookie: str) -> None:
+    """The switch would take such a flow for somebody else's, and `check` would not compare it."""
+    _, _, rest = LINES[0].partition(",")
+    with pytest.raises(TemplateError) as error:
+        check_flows(PLAN, FORWARD, [f"cookie={cookie},{rest}", *LINES])
+    said = f"cookie {cookie} belongs to nothing of the plan, so the flow would count as somebody else's; write"
+    assert said in str(error.value) and rest in str(error.value)
+
+
+def test_a_flow_that_is_rendered_twice() -> None:
+    with pytest.raises(
+        TemplateError, match=r"^tables/forward\.j2:7: the flow is rendered twice; leave one out, or match"
+    ):
+        check_flows(PLAN, FORWARD, [*LINES, LINES[1]])
+
+
+def test_a_table_without_a_flow_for_all_other_packets() -> None:
+    with pytest.raises(TemplateError, match=r"^tables/forward\.j2: no flow for all other packets; end it with"):
+        check_flows(PLAN, FORWARD, LINES[:-1])
+
+
+def test_the_line_of_the_template() -> None:
+    assert place_of("tables/forward.j2", LINES[0]) == "tables/forward.j2:7"
+    assert place_of("tables/forward.j2", LINES[-1]) == "tables/forward.j2:11"
+    assert place_of("tables/forward.j2", "something else") == "tables/forward.j2"
+    assert place_of("tables/none.j2", LINES[0]) == "tables/none.j2"
+
+
+@pytest.fixture
+def grouped(tmp_path: object) -> flows.Plan:
+    """A plan with a group."""
+    file = tmp_path / "spec.yaml"  # type: ignore[operator]
+    file.write_text(LARGE)
+    return build_plan(load_spec(file))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text + "one more\n", r"groups/slot\.j2: a group is one line; expected no further line; this"),
+        (lambda text: "", r"groups/slot\.j2: a group is one line; expected group_id=\d+,type=\.\.\.; no"),
+        (lambda text: text.replace("group_id=5", "group_id=6"), r"groups/slot\.j2.*expected group_id=5\d+,type.*group_id=6"),
+    ],
+)  # fmt: skip
+def test_groups_are_one_line_each(
+    grouped: flows.Plan, monkeypatch: pytest.MonkeyPatch, change: object, message: str
+) -> None:
+    assert len(groups_of(grouped)) == 1
+    render = flows._render_groups
+    monkeypatch.setattr(flows, "_render_groups", lambda *a, **k: change(render(*a, **k)))  # type: ignore[operator]
+    with pytest.raises(TemplateError, match=message):
+        groups_of(grouped)
+
+
+def test_what_the_switch_refuses() -> None:
+    flow = "ADD table:40 priority=100,reg0=0x1 cookie:0xd453 actions=group:99"
+    line = LINES[0].partition(" actions=")[0] + " actions=group:99"
+    said = rejected(RejectedError("OFPBAC_BAD_OUT_GROUP", flow), [line])
+    assert said.startswith(
+        "tables/forward.j2: the private switch refuses a flow: OFPBAC_BAD_OUT_GROUP (it sends to a group that"
+    )
+    of_ours = rejected(RejectedError("OFPBIC_BAD_TABLE_ID", f"ADD table:40 {LINES[0].rpartition(' ')[2]}"), LINES)
+    assert of_ours.startswith(
+        "tables/forward.j2:7: the private switch refuses a flow: OFPBIC_BAD_TABLE_ID (it leads back"
+    )
+    group = rejected(
+        RejectedError("invalid group type selct", "group add group_id=1,type=selct" + ",bucket=1" * 99), []
+    )
+    assert (
+        group.startswith("groups/slot.j2: the private switch refuses a group: invalid group type selct")
+        and len(group) < 500
+    )
+    assert "set_field:5->ip_dscp without ip" in rejected(RejectedError("a flow writes", ""), [])
+
+
+def test_two_flows_of_one_match() -> None:
+    other = LINES[0].rpartition(" actions=")[0] + " actions=drop"
+    said = shown_differently([LINES[0], other], [], Tables(set()))
+    assert said.startswith("tables/forward.j2: two flows of one table have the same priority and match: ")

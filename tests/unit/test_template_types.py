@@ -1,0 +1,73 @@
+"""Names in templates are those of rows, plan and masks, in lines that no example leads to as well."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dnsteer.render.template_rows import check_template_rows
+from dnsteer.render.templates import templates_dir
+from dnsteer.tables.order import PIPELINE
+from dnsteer.tables.slot import GroupRow
+from dnsteer.tables.table import TemplateError
+
+
+@pytest.fixture
+def templates(tmp_path: Path) -> Path:
+    """A copy of the templates, to be broken."""
+    return Path(shutil.copytree(templates_dir(), tmp_path / "templates"))
+
+
+def _broken(templates: Path, file: str, old: str, new: str) -> str:
+    """What is said of a template with *new* in the place of *old*."""
+    check_template_rows(templates)
+    path = templates / f"{file}.j2"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(TemplateError) as error:
+        check_template_rows(templates)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("tables/return", ",tp_src={{ r.port }}", ",tp_src={{ r.prot }}", '24: TranslatedRow has no prot; did you'),
+        ("tables/slot", "g.pool | reg", "g.pol | reg", '11: GroupRow has no pol; did you mean "pool"?'),
+        ("groups/slot", "g.backends", "g.bakends", '4: GroupRow has no bakends; did you mean "backends"?'),
+        ("tables/slot", "t.members.title", "t.members.titel", '5: Membership has no titel; did you mean "title"?'),
+        ("tables/slot", "t.backends[owner] |", "t.backends[owner].pth |", '5: Subject has no pth; did you mean "path"?'),
+        ("tables/slot", "| numbered", "| numbred", '4: no filter numbred; did you mean "numbered"?'),
+        ("tables/forward", "{{ f.mac }}", "{{ f.mac | reg }}", "7: filter reg takes int, and is given str"),
+        ("tables/forward", "{% set protocol", "{% set g = f %}{{ g.adress }}{% set protocol", '3: ForwardRow has no ad'),
+        ("tables/fragment", 'map(attribute="vip")', 'map(attribute="vipp")', '3: FragmentRow has no vipp; did you mean'),
+        ("tables/fragment", '"family", "equalto"', '"famly", "equalto"', '3: FragmentRow has no famly; did you mean'),
+        ("tables/ingress", 'groupby("came_by")', 'groupby("came_bye")', '32: ExitRow has no came_bye; did you mean'),
+        ("tables/ingress", "{{ probe.mac }}", "{{ plan.macc }}", '28: Plan has no macc; did you mean "mac"?'),
+        ("tables/return", "in masks.native", "in masks.nativ", '5: MaskPolicy has no nativ; did you mean "native"?'),
+        ("tables/return", "cookie={{ r.subject.cookie", "cookie={{ r.subject.cooky", '6: Subject has no cooky; did you'),
+        ("tables/vip", "k.destination", "k.destinatio", '20: Kind has no destinatio; did you mean "destination"?'),
+        ("tables/vip", "plan.extension.ingress", "plan.extension.ingres", '10: Extension has no ingres; did you mean'),
+        ("tables/vip", "if s.slot_bits else", "if bits_of_slot else", "12: nothing is called bits_of_slot here; known"),
+        ("tables/vip", "s.slot_bits else", "slotbits else", "12: nothing is called slotbits here; known here:"),
+        ("tables/forward", "{% endfor %}\n# every", "# every", "10: Unexpected end of template."),
+    ],
+)  # fmt: skip
+def test_what_is_not_there(templates: Path, file: str, old: str, new: str, message: str) -> None:
+    assert _broken(templates, file, old, new).startswith(f"{file}.j2:{message}")
+
+
+def test_rows_that_a_template_does_not_use(templates: Path) -> None:
+    assert _broken(templates, "tables/slot", "in probe_slots", "in ()") == (
+        "dnsteer/tables/slot.py: uses has 'probe_slots' (ProbeSlotRow), and tables/slot.j2 does not use it"
+    )
+
+
+def test_rows_cannot_have_the_name_of_what_templates_are_given(templates: Path) -> None:
+    table = replace(PIPELINE.tables["slot"], uses={"plan": GroupRow})
+    with pytest.raises(TemplateError, match=r"slot\.py: rows cannot be called 'plan'"):
+        check_template_rows(templates, (table,))
