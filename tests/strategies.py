@@ -28,6 +28,7 @@ def spec_values(draw: st.DrawFn, *, extension: bool = True) -> dict[str, Any]:
     extended = extension and draw(st.booleans())
     pools = draw(_pools(uplinks, ports, extended))
     vips = draw(_vips(pools, extended))
+    _add_health(draw, pools, vips)
     switch: dict[str, Any] = {
         "flavor": "ovs-netdev",
         "bridge": "br-dns",
@@ -117,6 +118,31 @@ def _vips(draw: st.DrawFn, pools: dict[str, Any], extended: bool) -> dict[str, A
             "echo": draw(st.booleans()),
         }
     return vips
+
+
+_CHECK_OF = {"dns": "tcp", "dot": "tls", "doq": "quic", "doh": "https"}
+
+
+def _add_health(draw: st.DrawFn, pools: dict[str, Any], vips: dict[str, Any]) -> None:
+    """Give pools health checks, some of one service alone, which then has slots of its own; and the first one a backup."""
+    for name, pool in pools.items():
+        if draw(st.booleans()):
+            continue
+        pool["health"] = [{"check": "dns"}]
+        served = [vip for vip in vips.values() if vip["pool"] == name]
+        words = {word for vip in served for word in vip["services"] if isinstance(word, str)}
+        extended = pool["selection"] in ("client", "spray") or any(v["forwarding"] in ("ipip", "siit") for v in served)
+        if words and not extended and draw(st.booleans()):
+            check = draw(st.sampled_from([_CHECK_OF[word] for word in sorted(words)]))
+            pool["health"].append({"check": check, "per": "service"})
+    own, spare = pools["pool0"], pools.get("pool1", {"backends": []})
+    servers = {b["mac"] for b in own["backends"]} | {b["mac"] for b in spare["backends"]}
+    if "health" in own and len(servers) == len(own["backends"]) + len(spare["backends"]) and spare["backends"]:
+        takers = sum(1 for b in own["backends"] if b["weight"])
+        for number, backend in enumerate(spare["backends"]):
+            backend["name"] = f"spare{number}"
+        own["slots"] = 16
+        own["backup"] = {"pool": "pool1", "below": draw(st.integers(1, takers))}
 
 
 @st.composite
