@@ -47,6 +47,6 @@ def test_what_is_due_is_done_when_there_is_room(disk: Switch, tmp_path: Path) ->
         assert [e["backend"] for e in overlay(disk)] == ["ns1"]
         leave(disk, None)
         wait(lambda: [e["backend"] for e in overlay(disk)] == ["ns3"], running.said)
-        assert "the switch can be reached again" in running.said()
+        running.waits_for("the switch can be reached again")
         wait(lambda: on(disk)("verify", spec).code == 0, running.said)
         assert disk.tables() != before
