@@ -89,7 +89,7 @@ class Agent:
 def agent(state: lab.LabState, tmp_path: Path) -> Iterator[Agent]:
     running = Agent(state, tmp_path / "agent.log")
     try:
-        running.waits_for("state 1, 2 pools with health checks, 16 targets")
+        running.waits_for("state 1, pools with health checks: 2, targets: 16")
         yield running
         assert running.end() == 0, running.said()
     finally:

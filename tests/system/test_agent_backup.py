@@ -59,7 +59,7 @@ def state(tmp_path_factory: pytest.TempPathFactory, no_lab: None) -> Iterator[la
 def running(state: lab.LabState, tmp_path: Path) -> Iterator[Agent]:
     agent = Agent(state, tmp_path / "agent.log")
     try:
-        agent.waits_for("state 1, 1 pools with health checks, 4 targets")
+        agent.waits_for("state 1, pools with health checks: 1, targets: 4")
         yield agent
     finally:
         agent.end()

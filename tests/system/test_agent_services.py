@@ -97,7 +97,7 @@ def running(state: lab.LabState, fronts: object, tmp_path: Path) -> Iterator[Age
     agent = Agent(state, tmp_path / "agent.log")
     try:
         # 3 servers at 2 VIPs by DNS and 1 by two other services, 2 servers at one VIP by three; both families.
-        agent.waits_for("2 pools with health checks, 36 targets")
+        agent.waits_for("pools with health checks: 2, targets: 36")
         becomes(state)
         yield agent
         becomes(state)

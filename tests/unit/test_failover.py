@@ -14,7 +14,7 @@ from dnsteer.lab.failover_report import Failover, Query, add_to_report, print_fa
 
 KILLED, NOTICED, MOVED, STARTED, HEALTHY, WHOLE = TIMES = (100.0, 102.0, 102.1, 105.0, 107.0, 117.0)
 SAID = (
-    "bridge br-dns: state 1, 2 pools with health checks, 16 targets",
+    "bridge br-dns: state 1, pools with health checks: 2, targets: 16",
     "a/ns1 is unhealthy: dns [fd00::1]:53: no answer",
     "128 of 256 slots of pool a move (128 ns1 -> ns2): 50.0 % of its clients",
     "a/ns1 is healthy",

@@ -260,8 +260,8 @@ class Agent:
             turns.start(random.uniform(0, check.interval))  # spread over the interval
             self._probes.append(turns)
         self._say(
-            f"bridge {world.bridge}: state {world.number}, {len(world.rules)} pools with health checks, "
-            f"{len(world.targets)} targets"
+            f"bridge {world.bridge}: state {world.number}, pools with health checks: "
+            f"{len({target.pool for target in world.targets})}, targets: {len(world.targets)}"
         )
 
     def _add(self, target: Target, result: Result) -> None:
