@@ -205,7 +205,7 @@ def write_inventory(folder: Path) -> None:
     }
     common = {
         "ansible_connection": "netns",
-        "ansible_python_interpreter": sys.executable,
+        "ansible_python_interpreter": str(write_interpreter(folder)),
         "ansible_remote_tmp": str(folder / "remote"),
         "dnsteer_bin": str(folder / "dnsteer"),
         "dnsteer_check_bin": str(folder / "dnsteer"),
@@ -238,6 +238,26 @@ def write_command(folder: Path) -> None:
         f'#!/bin/sh\nPYTHONPATH={ROOT / "generator"} exec {sys.executable} -m dnsteer "$@"\n', encoding="ascii"
     )
     command.chmod(0o755)
+
+
+_INTERPRETER = """\
+#!/bin/sh
+exec {python} -c 'import sys, ansible.module_utils.basic
+for name in [n for n, m in sys.modules.items() if n.partition(".")[0] == "ansible" and hasattr(m, "__path__")]:
+    del sys.modules[name]
+exec(compile(sys.stdin.buffer.read(), "<stdin>", "exec"))' "$@"
+"""
+
+
+def write_interpreter(folder: Path) -> Path:
+    """A Python that has loaded what all modules use: from a module's archive it is compiled each time.
+
+    Packages are forgotten, so that they are found in the archive, which has more in them.
+    """
+    interpreter = folder / "python"
+    interpreter.write_text(_INTERPRETER.format(python=sys.executable), encoding="ascii")
+    interpreter.chmod(0o755)
+    return interpreter
 
 
 def make_wheel(folder: Path) -> Path:
