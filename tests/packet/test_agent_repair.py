@@ -69,7 +69,10 @@ def test_it_puts_right(shared: Switch, watched: Agent, spec: Path, what: str) ->
     before, length = shared.tables(), len(watched.said())
     tamper, words = TAMPER[what]
     tamper(shared)
-    wait(lambda: "repaired: " in watched.said()[length:], lambda: f"not repaired: {watched.said()}")
+    wait(
+        lambda: "repaired: " in watched.said()[length:],
+        lambda: f"not repaired: {shared.ofctl('get-frags')} {watched.said()}",
+    )
     wait(lambda: on(shared)("verify", spec).code == 0, lambda: on(shared)("verify", spec).out)
     assert words in watched.said()[length:]
     assert shared.tables() == before
