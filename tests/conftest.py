@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -47,10 +48,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_configure() -> None:
-    """Signals as in a terminal, since whoever runs the suite in the background lets it ignore some; and no width of one."""
+    """Signals as in a terminal, as who runs the suite in the background lets it ignore some; no width; kept bytecode."""
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.dont_write_bytecode = False  # else each worker rewrites the assertions of all tests anew, 5 s of each
     os.environ.pop("COLUMNS", None)  # readline sets it in the environment of the workers
 
 
@@ -112,13 +114,22 @@ LONGEST = (
     "system",
     "tests/system/test_runbook_variables.py",
     *(f"tests/packet/test_{name}.py" for name in (
-        "extension_killed", "lint", "full_disk", "killed", "extension_lossless", "incremental", "extension_control",
-        "remote", "extension", "check_slow", "lint_rests", "capacity_extension", "status_broken", "convergence",
-        "asked_to_end", "check_large", "damage", "drains", "check", "settings", "interrupted",
+        "extension_killed", "extension_lossless", "check", "interrupted", "check_large", "full_disk", "agent_repair",
+        "damage", "agent_control", "killed",
     )),
-    "tests/unit/test_sarif.py",
     "tests/unit/test_vectors.py",
+    "tests/system/test_runbook_proof.py",
+    *(f"tests/packet/test_{name}.py" for name in (
+        "incremental", "lint", "settings", "status_broken", "lint_extension", "drains", "plan_files", "extension", "masks",
+        "asked_to_end", "bringup", "lint_rests", "kept_slots", "convergence", "check_slow", "weights", "plan", "remote",
+        "extension_control", "status",
+    )),
     "tests/system/test_decap.py",
+    "tests/unit/test_masks.py",
+    "tests/system/test_runbook_units.py",
+    "tests/unit/test_cli.py",
+    "tests/unit/test_agent_web.py",
+    "tests/unit/test_sarif.py",
 )  # fmt: skip
 """What takes longest, begun first, so that no core is idle in the end. The order is about speed alone."""
 
