@@ -31,6 +31,7 @@ from dnsteer.deploy.rollback import state_to_roll_back_to
 from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.target import SpecTarget
 from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.deploy.weight_edits import give_weight, take_weight_back
 from dnsteer.lab import names
 from dnsteer.lab.state import LabState
 from dnsteer.slots.maintenance import DRAINED
@@ -56,9 +57,12 @@ def carry_out(step: Step) -> int:
     kind: Absent = "drain" if "drain" in verb else "down"
     over = 2.0 if "--over" in words else 0.0
     if verb in ("undrain", "up"):
-        change_overlay(switch, None, bring_back(name, kind))
-        return 0
-    change = change_overlay(switch, None, take_out(name, kind, over=over))
+        edit = bring_back(name, kind)
+    elif verb == "weight":
+        edit = take_weight_back(name) if "--undo" in words else give_weight(name, int(words[2]), over=over)
+    else:
+        edit = take_out(name, kind, over=over)
+    change = change_overlay(switch, None, edit)
     while any(a.gone < DRAINED for a in change.after):
         time.sleep(0.1)
         change = change_overlay(switch, None, advance)

@@ -93,13 +93,15 @@ class World:
     random: random.Random
     value: dict[str, Any] = field(default_factory=whole)
     out: list[tuple[str, str, Kind]] = field(default_factory=list)
+    weights: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Weights that were given by hand, by pool and backend."""
     states: dict[int, dict[str, Any]] = field(default_factory=dict)
     current: int = 0
 
     def step(self) -> Step:
         """A random step that changes something."""
         kinds = ["weight", "weight", "backend added", "backend removed", "vip added", "vip removed", "drain", "undrain",
-                 "down", "up", "swap", "rollback", "gradual drain"]  # fmt: skip
+                 "down", "up", "swap", "rollback", "gradual drain", "given weight", "weight taken back"]  # fmt: skip
         while True:
             step: Step | None = getattr(self, "_" + self.random.choice(kinds).replace(" ", "_"))()
             if step is not None:
@@ -109,13 +111,20 @@ class World:
         """Note that *step* was carried out and that the switch says it has *state* now."""
         if step.applies is not None:
             self.value = step.applies
-            names = {p: {b["name"] for b in pool["backends"]} for p, pool in self.value["pools"].items()}
-            self.out = [o for o in self.out if o[1] in names[o[0]]]
+            has = {(p, b["name"]): b["weight"] for p, pool in self.value["pools"].items() for b in pool["backends"]}
+            self.out = [o for o in self.out if o[:2] in has]
+            # One that the spec gives as well has ended.
+            self.weights = {key: weight for key, weight in self.weights.items() if has.get(key, weight) != weight}
             self.states[state] = copy.deepcopy(self.value)
             self.current = state
             return
         verb, name = step.words[0], step.words[1]
         pool, backend = name.split("/")
+        if verb == "weight":
+            self.weights.pop((pool, backend), None)
+            if "--undo" not in step.words:
+                self.weights[pool, backend] = int(step.words[2])
+            return
         kind: Kind = "drain" if "drain" in verb else "down"
         self.out = [o for o in self.out if o != (pool, backend, kind)]
         if verb in ("drain", "down"):
@@ -129,6 +138,11 @@ class World:
         """The backend of each slot of a pool."""
         maintenance = [
             Maintenance(p, b, kind, "2026-01-01T00:00:00+00:00", "bench") for p, b, kind in self.out if p == pool
+        ]
+        maintenance += [
+            Maintenance(p, b, "weight", "2026-01-01T00:00:00+00:00", "bench", weight=weight)
+            for (p, b), weight in self.weights.items()
+            if p == pool
         ]
         return slots_of(spec, spec.pools[pool], "ipv4", maintenance)
 
@@ -208,6 +222,18 @@ class World:
 
     def _up(self) -> Step | None:
         return self._bring_back("down", "up")
+
+    def _given_weight(self) -> Step | None:
+        pool, backends = self._some(self.value)
+        backend = self.random.choice(backends)
+        now = self.weights.get((pool, backend["name"]), backend["weight"])
+        weight = self.random.choice([w for w in range(1, _MOST_WEIGHT + 1) if w not in (now, backend["weight"])])
+        over = ("--over", "2s") if self.random.random() < 0.3 else ()
+        return Step("given weight", ("weight", f"{pool}/{backend['name']}", str(weight), *over))
+
+    def _weight_taken_back(self) -> Step | None:
+        given = [f"{p}/{b}" for p, b in self.weights]
+        return Step("weight taken back", ("weight", self.random.choice(given), "--undo")) if given else None
 
     def _swap(self) -> Step | None:
         """Another spec altogether: other backends, weights and guests."""
