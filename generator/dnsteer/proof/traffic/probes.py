@@ -46,7 +46,7 @@ def _probe(senders: Senders, service: Service, backend: Target, port: str, turn:
     uplink = senders.next_uplink()
     client = senders.query_headers(service, uplink)
     label = f"query for {service.label} from the source port of probes of {backend.name} by {uplink}"
-    yield senders.vector(label, uplink, craft.query(replace(client, sport=headers.sport), service.protocol), "query")
+    yield senders.vector(label, uplink, craft.query(replace(client, sport=headers.sport), service.protocol), "probe")
     client = replace(senders.query_headers(service, uplink), to_mac=senders.reference.topology.probe_mac)
     label = f"query for {service.label} to the MAC of probes of {backend.name} by {uplink}"
     yield senders.vector(label, uplink, craft.query(replace(client, sport=headers.sport), service.protocol), "probe")
