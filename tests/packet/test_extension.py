@@ -29,21 +29,17 @@ from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.tools import SwitchError
 from dnsteer.tables.order import PIPELINE
-from dnsteer.tables.slot import probe_numbers
 from tests.packet.command import run
 from tests.unit.extension_cases import SPEC
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ("ipip", "spray", "client-hash", "siit", "everything", "probed")
-PROBE = "  probe: {addresses: [10.0.0.9/24, 10.0.1.9/24, '2001:db8:a::9/64'], uplink: p1}\n"
+NAMES = ("ipip", "spray", "client-hash", "siit", "everything")
 Program = dict[str, Any]
 
 
 def loaded(name: str) -> Loaded:
     if name == "everything":
         return check_document(parse_document("spec.yaml", SPEC))
-    if name == "probed":
-        return check_document(parse_document("spec.yaml", SPEC.replace("  extension:\n", f"{PROBE}  extension:\n")))
     return load_spec(ROOT / "examples" / f"{name}.yaml")
 
 
@@ -83,14 +79,6 @@ def of_table(name: str) -> Callable[[Flow], bool]:
     return lambda flow: flow.table == PIPELINE.tables[name].number and bool(flow.priority)
 
 
-PROBE_MAC = "02:00:00:00:00:51"
-TO_QUERIES = next(
-    flow.actions
-    for flow in map(parse_flow, switch.lines_of(build_plan(loaded("everything"))))
-    if (flow.table, flow.priority) == (0, 200) and "in_port=p0" in flow.match and "00:00:53" in flow.match
-)
-
-
 def to(actions: str) -> Callable[[Flow], Flow]:
     return lambda flow: replace(flow, actions=actions)
 
@@ -128,33 +116,16 @@ FLOWS = {
     "answers of a tunnel's end are forgotten": (
         "everything", lambda f: of_table("return")(f) and "nw_src=192.0.2.1" in f.match, None,
     ),
-    "probes do not go to the extension": (
-        "probed", lambda f: of_table("egress")(f) and "ext-in" in f.actions and PROBE_MAC in f.actions, None,
-    ),
-    "probes go to the extension as queries": (
-        "probed", lambda f: of_table("egress")(f) and "ext-in" in f.actions and PROBE_MAC in f.actions,
-        lambda f: replace(f, actions=f.actions.replace(f"set_field:{PROBE_MAC}->eth_dst,", "")),
-    ),
-    "queries go to the extension as probes": (
-        "probed", lambda f: of_table("egress")(f) and "ext-in" in f.actions and PROBE_MAC not in f.actions,
-        lambda f: replace(f, actions=f"set_field:{PROBE_MAC}->eth_dst,{f.actions}"),
-    ),
-    "queries to the MAC of probes are taken": (
-        "probed", lambda f: f.table == 0 and "in_port=p0" in f.match and PROBE_MAC in f.match and f.match.startswith("ip,"),
-        lambda f: replace(f, actions=TO_QUERIES),
-    ),
-    "translated answers to probes leave as others": (
-        "probed", lambda f: of_table("extension")(f) and PROBE_MAC in f.match, None,
-    ),
-    "a tunnel's end does not answer probes": (
-        "probed", lambda f: of_table("return")(f) and f.priority == 120 and "nw_src=192.0.2.1," in f.match, to("drop"),
-    ),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", FLOWS)
-def test_broken_flows_are_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    name, touches, change = FLOWS[what]
+def with_broken_flows(
+    spec: Loaded,
+    touches: Callable[[Flow], bool],
+    change: Callable[[Flow], Flow] | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Report:
+    """What is said of the spec where some flows are changed, or left out."""
     original = switch.lines_of
     touched: list[Flow] = []
 
@@ -168,31 +139,15 @@ def test_broken_flows_are_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> No
         return out
 
     monkeypatch.setattr(switch, "lines_of", broken)
-    report = check(loaded(name))
-    assert touched
-    assert not report.ok
-
-
-@pytest.mark.parametrize("backend", ["six", "away"])
-def test_a_client_that_chooses_a_backend_by_its_source_port_is_seen(
-    backend: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its queries go to the extension as probes, if they come from the ports of one backend; all others as they should."""
-    spec = loaded("probed")
-    ports = f"tp_src={probe_numbers(spec.spec.pools['far'])[backend] << 4:#x}/0xfff0"
-    original = switch.lines_of
-
-    def broken(plan: Any) -> list[str]:
-        lines = original(plan)
-        right = next(f for f in map(parse_flow, lines) if of_table("egress")(f) and "ext-in" in f.actions)
-        assert PROBE_MAC not in right.actions
-        wrong = f"set_field:{PROBE_MAC}->eth_dst,{right.actions}"
-        return [*lines, replace(right, priority=200, match=f"udp,{right.match},{ports}", actions=wrong).line()]
-
-    monkeypatch.setattr(switch, "lines_of", broken)
     report = check(spec)
-    assert f"from the source port of probes of {backend}" in failures(report)
-    assert not any(failure.vector.startswith("probe of") for failure in report.failures)
+    assert touched
+    return report
+
+
+@pytest.mark.parametrize("what", FLOWS)
+def test_broken_flows_are_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, touches, change = FLOWS[what]
+    assert not with_broken_flows(loaded(name), touches, change, monkeypatch).ok
 
 
 def vip(program: Program, part: str) -> dict[str, Any]:
@@ -207,19 +162,6 @@ def another(program: Program, part: str) -> None:
 
 def backend(program: Program, part: str) -> dict[str, Any]:
     return next(each for each in program["backends"] if part in each["name"])
-
-
-def swap_probes(program: Program, part: str) -> None:
-    """Two backends have each other's number."""
-    probes = vip(program, part)["probes"]
-    one, other, *_ = probes
-    probes[one], probes[other] = probes[other], probes[one]
-
-
-def of_one(program: Program, part: str) -> dict[str, int]:
-    """The probes of a VIP, all of whose numbers are some backend's."""
-    probes: dict[str, int] = vip(program, part)["probes"]
-    return probes
 
 
 PROGRAMS: dict[str, tuple[str, Callable[[Program], object], str]] = {
@@ -258,24 +200,11 @@ PROGRAMS: dict[str, tuple[str, Callable[[Program], object], str]] = {
         "everything", lambda p: vip(p, "192.0.2.5/udp/53").update(hash_fields=["src_ip", "dst_port"]),
         "differ in src_port: all",
     ),
-    "probes of a tunnel's end": ("probed", lambda p: swap_probes(p, "192.0.2.1/udp/53"), "probe of four"),
-    "probes of a translation": ("probed", lambda p: swap_probes(p, "192.0.2.3/tcp/53"), "probe of s1"),
-    "probes of clients": ("probed", lambda p: swap_probes(p, "192.0.2.4/udp/53"), "probe of n1"),
-    "probes of spray": ("probed", lambda p: swap_probes(p, "192.0.2.6/udp/53"), "probe of n1"),
-    "a backend that is down has no probes": (
-        "probed", lambda p: of_one(p, "192.0.2.1/udp/53").pop("far/away/10.0.0.14"), "probe of away",
-    ),
-    "a VIP without a backend has no probes": (
-        "probed", lambda p: p["vips"].remove(vip(p, "192.0.2.9/udp/53")), "probe of g as gone 192.0.2.9",
-    ),
-    "the MAC of probes": ("probed", lambda p: p["probe"].update(mac="02:00:00:00:09:09"), "probe of"),
-    "the address of probes": ("probed", lambda p: p["probe"].update(ipv4="10.0.1.9"), "answer to probe of s1"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", PROGRAMS)
-def test_a_wrong_program_is_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    name, change, problem = PROGRAMS[what]
+def with_wrong_program(spec: Loaded, change: Callable[[Program], object], monkeypatch: pytest.MonkeyPatch) -> Report:
+    """What is said of the spec with a program that is changed."""
     original = extension_process.program_of
 
     def broken(extension: Any) -> Program:
@@ -287,7 +216,13 @@ def test_a_wrong_program_is_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> 
         return program
 
     monkeypatch.setattr(extension_process, "program_of", broken)
-    report = check(loaded(name))
+    return check(spec)
+
+
+@pytest.mark.parametrize("what", PROGRAMS)
+def test_a_wrong_program_is_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, change, problem = PROGRAMS[what]
+    report = with_wrong_program(loaded(name), change, monkeypatch)
     assert not report.ok
     assert problem in failures(report)
 
