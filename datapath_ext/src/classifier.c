@@ -124,6 +124,10 @@ bool classifier_add(struct classifier *classifier, const struct vip *vip, uint32
     put_destination(&mask.outer, &all);
     ports_of(&match)->dst_port = DOCA_HTOBE16(vip->port);
     ports_of(&mask)->dst_port = UINT16_MAX;
+    if (vip->probe != NULL) {
+        memcpy(match.outer.eth.dst_mac, vip->probe->mac, 6);
+        memset(mask.outer.eth.dst_mac, 0xff, 6);
+    }
     meta.u32[1] = DOCA_HTOBE32(id);
     return add(classifier, &match, &mask, &meta, priority, &fwd, entry, fault);
 }

@@ -15,8 +15,16 @@ enum drop_reason {
     DROP_REASONS,
 };
 
-/* Two levels, so that an entry can be put beside the one it replaces: whichever wins, a packet meets one of them. */
-enum { PRIORITY_DROP = 0, PRIORITY_HIGH = 1, PRIORITY_LOW = 2, PRIORITY_DEFAULT = 7 };
+/* Two levels, so that an entry can be put beside the one it replaces: whichever wins, a packet meets one of them. Probes
+ * come before clients' packets, which their entries are a part of. */
+enum {
+    PRIORITY_DROP = 0,
+    PRIORITY_PROBE_HIGH = 1,
+    PRIORITY_PROBE_LOW = 2,
+    PRIORITY_HIGH = 3,
+    PRIORITY_LOW = 4,
+    PRIORITY_DEFAULT = 7
+};
 
 /* Addresses of one network; the length in whole bytes' bits. */
 struct prefix {
@@ -32,7 +40,7 @@ struct classifier {
 
 bool classifier_open(struct classifier *classifier, struct flow_port *port, uint32_t entries, struct fault *fault);
 
-/* Queries of the VIP: they get the service's id in u32[1] and go on to `next`. */
+/* Queries to the VIP, of clients or of probes: they get the service's id in u32[1] and go on to `next`. */
 bool classifier_add(struct classifier *classifier, const struct vip *vip, uint32_t id, uint32_t priority,
                     struct doca_flow_pipe *next, struct doca_flow_pipe_entry **entry, struct fault *fault);
 /* Answers of a backend to clients in the prefix: they get the service's id in pkt_meta. */

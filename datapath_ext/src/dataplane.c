@@ -5,10 +5,11 @@
 
 #include "service.h"
 
-/* Answers of each backend to each VIP, or fewer if there are not so many slots; twice, for VIPs that change. */
+/* Answers of each backend to each VIP and to its probes, or fewer if there are not so many slots; twice, for VIPs that
+ * change. */
 static uint32_t answers_at_most(const struct budgets *budgets)
 {
-    uint64_t pairs = 2ULL * budgets->vips * budgets->backends, slots = 2ULL * budgets->slots;
+    uint64_t pairs = (uint64_t)SERVICES_PER_VIP * budgets->vips * budgets->backends, slots = 2ULL * budgets->slots;
 
     return (uint32_t)(pairs < slots ? pairs : slots);
 }
@@ -23,8 +24,7 @@ bool dataplane_open(struct dataplane *dataplane, const struct program *program, 
     dataplane->answers_most = answers_at_most(&program->budgets);
     if (!flow_up(&dataplane->flow, program, fault))
         return false;
-    /* Twice the VIPs: those that change are there twice for a moment. */
-    if (classifier_open(&dataplane->queries, &ports[PORT_IN], 2 * program->budgets.vips, fault) &&
+    if (classifier_open(&dataplane->queries, &ports[PORT_IN], SERVICES_PER_VIP * program->budgets.vips, fault) &&
         classifier_open(&dataplane->answers, &ports[PORT_OUT], dataplane->answers_most, fault))
         return true;
     dataplane_close(dataplane);
@@ -48,7 +48,7 @@ void dataplane_close(struct dataplane *dataplane)
         struct selector *selector = dataplane->selectors;
 
         dataplane->selectors = selector->next;
-        free(selector);
+        selector_free(selector);
     }
     flow_down(&dataplane->flow);
     memset(dataplane, 0, sizeof(*dataplane));
@@ -135,11 +135,13 @@ static bool build(struct dataplane *dataplane, const struct program *program, st
     for (size_t i = 0; i < program->vip_count; i++) {
         const struct vip *vip = &program->vips[i];
         const struct service *service = find_service(dataplane, vip);
-        bool high = service == NULL || service->priority == PRIORITY_LOW;
+        uint32_t high = vip->probe != NULL ? PRIORITY_PROBE_HIGH : PRIORITY_HIGH;
+        uint32_t low = vip->probe != NULL ? PRIORITY_PROBE_LOW : PRIORITY_LOW;
 
         if (service != NULL && service_updatable(service, vip))
             continue;
-        built[i] = service_build(dataplane, program, vip, high ? PRIORITY_HIGH : PRIORITY_LOW, fault);
+        built[i] = service_build(dataplane, program, vip, service == NULL || service->priority == low ? high : low,
+                                 fault);
         if (built[i] == NULL)
             return fault_about(fault, "vip", vip->name);
     }

@@ -24,7 +24,7 @@ bool engine_open(struct engine *engine, struct program *program, struct fault *f
     (void)clock_gettime(CLOCK_MONOTONIC, &engine->started);
     engine->loaded = engine->started;
     log_event(LOG_INFO, "started", "{s:s, s:s, s:i}", "in", program->in, "out", program->out, "vips",
-              (int)program->vip_count);
+              (int)program->listed);
     return true;
 }
 
@@ -67,7 +67,7 @@ static bool check_ports(const struct engine *engine, const struct program *progr
 
 static void log_load(const struct dataplane *dataplane, const struct program *program)
 {
-    log_event(LOG_INFO, "loaded", "{s:i, s:i, s:i, s:i, s:i, s:i}", "vips", (int)program->vip_count, "added",
+    log_event(LOG_INFO, "loaded", "{s:i, s:i, s:i, s:i, s:i, s:i}", "vips", (int)program->listed, "added",
               (int)dataplane->added, "replaced", (int)dataplane->replaced, "removed", (int)dataplane->removed,
               "slots_updated", (int)dataplane->slots_updated, "backends_updated", (int)dataplane->targets_updated);
 }
@@ -151,7 +151,7 @@ bool engine_drain(struct engine *engine, const char *backend, unsigned *slots, s
         if (drained && !drain_vip(json_object_get(vip, "slots"), backend, slots)) {
             drained = false;
             (void)fault_set(fault, "drain: backend %s is the only one of vip %s", backend,
-                            engine->program->vips[i].name);
+                            json_string_value(json_object_get(vip, "name")));
         }
     program = drained ? program_read(copy, fault) : NULL;
     json_decref(copy);
@@ -170,7 +170,7 @@ void engine_check_ports(struct engine *engine)
             continue;
         engine->present[i] = false; /* the library's port does not come back with the device */
         log_event(LOG_ERROR, "port_gone", "{s:s, s:i, s:s}", "port", port->name, "vips_not_served",
-                  (int)engine->program->vip_count, "first_vip",
+                  (int)engine->program->listed, "first_vip",
                   engine->program->vip_count > 0 ? engine->program->vips[0].name : "");
     }
 }

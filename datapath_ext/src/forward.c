@@ -118,6 +118,6 @@ bool check_backend_address(const struct program *program, const struct vip *vip,
     const struct backend *backend = &program->backends[vip->slots[slot]];
 
     return backend->address.family != 0 ||
-           fault_set(fault, "$.vips[%zu].slots[%u]: found backend %s without an address, expected one with an "
-                     "address (vip %s forwards by %s)", number, slot, backend->name, vip->name, vip->forward->name);
+           fault_set(fault, "$.vips[%zu].%s[%u]: found backend %s without an address, expected one with an "
+                     "address (vip %s forwards by %s)", number, vip->probe != NULL ? "probes" : "slots", slot, backend->name, vip->name, vip->forward->name);
 }

@@ -53,6 +53,18 @@ static bool read_tunnel(struct reader *top, struct program *program)
            read_address(&reader, "ipv6", 6, false, &program->tunnel_ip6) && reader_close(&reader);
 }
 
+/* Programs without probes leave it out. */
+static bool read_probe(struct reader *top, struct program *program)
+{
+    struct reader reader;
+
+    if (json_object_get(top->object, "probe") == NULL)
+        return reader_member(top, "probe", "an object", false) == NULL;
+    program->has_probe = true;
+    return read_object(top, "probe", &reader) && read_mac(&reader, "mac", program->probe.mac) &&
+           read_address(&reader, "ipv4", 4, false, &program->probe.ip4) && reader_close(&reader);
+}
+
 static bool read_budgets(struct reader *top, struct budgets *budgets)
 {
     struct reader reader;
@@ -113,6 +125,7 @@ static bool find_backend(const struct program *program, const char *name, unsign
     return found != NULL;
 }
 
+/* A VIP that only probes reach has none: all of its backends are out of service. */
 static bool read_slots(struct reader *reader, const struct program *program, struct vip *vip)
 {
     static const char expected[] = "an array of backends' names, of a length that is a power of two up to 32768";
@@ -122,6 +135,8 @@ static bool read_slots(struct reader *reader, const struct program *program, str
     if (!read_array(reader, "slots", expected, &array))
         return false;
     count = json_array_size(array);
+    if (count == 0 && json_object_get(reader->object, "probes") != NULL)
+        return true;
     if (count == 0 || count > SLOTS_MAX || (count & (count - 1)) != 0)
         return fault_set(reader->fault, "%s.slots: found %zu slots, expected %s (vip %s)", reader->path, count, expected,
                          vip->name);
@@ -135,6 +150,51 @@ static bool read_slots(struct reader *reader, const struct program *program, str
         (void)snprintf(key, sizeof(key), "slots[%zu]", i);
         if (!find_backend(program, json_string_value(item), &vip->slots[i]))
             return read_refuse(reader, key, item, "the name of a backend");
+    }
+    return true;
+}
+
+static bool refuse_probe(struct reader *reader, const char *name, const json_t *found)
+{
+    char key[2 * NAME_SIZE];
+
+    (void)snprintf(key, sizeof(key), "probes[\"%s\"]", name);
+    return read_refuse(reader, key, found, "a number from 0 to 4095 that no other backend of the VIP has");
+}
+
+/* The VIP as probes ask it: a slot for each backend, found by its number. `probes` has no slots if there are none. */
+static bool read_probes(struct reader *reader, const struct program *program, const struct vip *vip, struct vip *probes)
+{
+    static const char expected[] = "an object: by the name of a backend, its number; and $.probe";
+    json_t *object = json_object_get(reader->object, "probes"), *item;
+    bool taken[PROBE_NUMBERS] = {false};
+    const char *name;
+
+    if (object == NULL)
+        return reader_member(reader, "probes", expected, false) == NULL;
+    if (reader_member(reader, "probes", expected, true) == NULL)
+        return false;
+    if (!json_is_object(object) || json_object_size(object) == 0 || json_object_size(object) > PROBE_NUMBERS ||
+        !program->has_probe)
+        return read_refuse(reader, "probes", object, expected);
+    *probes = *vip;
+    probes->slots = calloc(json_object_size(object), sizeof(*probes->slots));
+    probes->numbers = calloc(json_object_size(object), sizeof(*probes->numbers));
+    probes->slot_count = 0;
+    probes->hash_fields = 0;
+    probes->select = &select_probes;
+    probes->probe = &program->probe;
+    if (probes->slots == NULL || probes->numbers == NULL)
+        return fault_set(reader->fault, "%s.probes: no memory", reader->path);
+    json_object_foreach(object, name, item) {
+        json_int_t number = json_integer_value(item);
+
+        if (!find_backend(program, name, &probes->slots[probes->slot_count]))
+            return fault_set(reader->fault, "%s.probes: found \"%s\", expected names of backends", reader->path, name);
+        if (!json_is_integer(item) || number < 0 || number >= PROBE_NUMBERS || taken[number])
+            return refuse_probe(reader, name, item);
+        taken[number] = true;
+        probes->numbers[probes->slot_count++] = (uint16_t)number;
     }
     return true;
 }
@@ -166,7 +226,7 @@ static bool read_forward(struct reader *reader, const struct forward_ops **forwa
 }
 
 static bool read_vip(const json_t *json, size_t number, const struct program *program, struct vip *vip,
-                     struct fault *fault)
+                     struct vip *probes, struct fault *fault)
 {
     unsigned family, protocol, port;
     struct reader reader;
@@ -182,7 +242,9 @@ static bool read_vip(const json_t *json, size_t number, const struct program *pr
         return fault_about(fault, "vip", vip->name);
     vip->protocol = protocol == 0 ? 17 : 6;
     vip->port = (uint16_t)port;
-    return (read_hash_fields(&reader, vip) && read_slots(&reader, program, vip) && reader_close(&reader)) ||
+    vip->number = number;
+    return (read_hash_fields(&reader, vip) && read_slots(&reader, program, vip) &&
+            read_probes(&reader, program, vip, probes) && reader_close(&reader)) ||
            fault_about(fault, "vip", vip->name);
 }
 
@@ -199,7 +261,7 @@ static bool read_lists(struct reader *reader, struct program *program)
         return fault_set(reader->fault, "$.backends: found %zu backends, expected %d at most", json_array_size(backends),
                          (int)BACKENDS_MAX);
     program->backends = calloc(json_array_size(backends) + 1, sizeof(*program->backends));
-    program->vips = calloc(json_array_size(vips) + 1, sizeof(*program->vips));
+    program->vips = calloc(2 * json_array_size(vips) + 1, sizeof(*program->vips));
     program->backend_numbers = json_object();
     if (program->backends == NULL || program->vips == NULL || program->backend_numbers == NULL)
         return fault_set(reader->fault, "no memory for the program");
@@ -214,9 +276,19 @@ static bool read_lists(struct reader *reader, struct program *program)
         program->backend_count++;
     }
     json_array_foreach(vips, i, item) {
-        program->vip_count++; /* first: what is read of it is to be freed */
-        if (!read_vip(item, i, program, &program->vips[i], reader->fault))
+        struct vip *vip = &program->vips[program->vip_count];
+
+        program->vip_count += 2; /* first: what is read of it is to be freed */
+        if (!read_vip(item, i, program, vip, vip + 1, reader->fault))
             return false;
+        if (vip[1].slot_count == 0)
+            program->vip_count--;
+        if (vip->slot_count == 0) { /* only probes reach it */
+            program->vip_count--;
+            *vip = vip[1];
+            memset(vip + 1, 0, sizeof(*vip));
+        }
+        program->listed++;
     }
     return true;
 }
@@ -227,7 +299,7 @@ static bool read_program(const json_t *json, struct program *program, struct fau
 
     return reader_open(&reader, json, "$", fault) && read_version(&reader) && read_about(&reader) &&
            read_ports(&reader, program) &&
-           read_tunnel(&reader, program) && read_budgets(&reader, &program->budgets) &&
+           read_tunnel(&reader, program) && read_probe(&reader, program) && read_budgets(&reader, &program->budgets) &&
            read_lists(&reader, program) && reader_close(&reader) && program_check(program, fault);
 }
 
@@ -285,8 +357,10 @@ void program_free(struct program *program)
 {
     if (program == NULL)
         return;
-    for (size_t i = 0; i < program->vip_count; i++)
+    for (size_t i = 0; i < program->vip_count; i++) {
         free(program->vips[i].slots);
+        free(program->vips[i].numbers);
+    }
     free(program->vips);
     free(program->backends);
     json_decref(program->backend_numbers);

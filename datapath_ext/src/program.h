@@ -3,13 +3,16 @@
 #define PROGRAM_H_
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "fault.h"
 
 enum { PROGRAM_VERSION = 1, COUNTERS_OWN = 16, SLOTS_MAX = 32768 /* the source port has 15 bits that choose */ };
-enum { BACKENDS_MAX = 1 << 16 };
+/* Of each in the budget: the VIP and its probes, twice, since those that change are there twice for a moment. */
+enum { SERVICES_PER_VIP = 4 };
+enum { BACKENDS_MAX = 1 << 16, PROBE_NUMBERS = 1 << 12 };
 enum { NAME_CHARACTERS = 160, NAME_SIZE = 4 * NAME_CHARACTERS + 1 /* UTF-8 */ };
 
 struct forward_ops;
@@ -34,8 +37,17 @@ struct backend {
     struct address address;
 };
 
+/* Health probes: queries that the bridge marks as such by their destination MAC address. Their source port's upper 12 bits
+ * name the backend. */
+struct probe {
+    uint8_t mac[6];
+    struct address ip4; /* where answers that are translated go */
+};
+
+/* A service, as clients ask it; or, with a `probe`, as probes do: the same address and port, for frames to that MAC address. */
 struct vip {
     const char *name;
+    size_t number; /* in the JSON's list */
     struct address address;
     uint8_t protocol; /* 6 or 17 */
     uint16_t port;
@@ -44,6 +56,8 @@ struct vip {
     const struct forward_ops *forward;
     unsigned slot_count;
     unsigned *slots; /* numbers of backends */
+    const struct probe *probe; /* NULL: clients' queries */
+    uint16_t *numbers;         /* with a probe: what names the backend of each slot */
 };
 
 /* What the ports reserve when they start; a change needs a restart. */
@@ -59,8 +73,11 @@ struct program {
     const char *in, *out; /* devices: where packets come in, and where they leave */
     uint8_t tunnel_mac[6];
     struct address tunnel_ip4, tunnel_ip6;
+    struct probe probe;
+    bool has_probe;
     struct budgets budgets;
-    size_t backend_count, vip_count;
+    size_t backend_count, vip_count; /* those for probes count too */
+    size_t listed;                   /* VIPs in the JSON */
     struct backend *backends;
     json_t *backend_numbers; /* by name */
     struct vip *vips;

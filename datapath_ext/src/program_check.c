@@ -44,13 +44,15 @@ static bool check_vips(const struct program *program, struct fault *fault)
         for (size_t j = 0; j < i; j++) {
             const struct vip *vip = &program->vips[i], *other = &program->vips[j];
 
+            if (vip->number == other->number)
+                continue; /* the VIP, and its probes */
             if (strcmp(vip->name, other->name) == 0)
                 return fault_set(fault, "$.vips[%zu].name: found \"%s\", which vip %zu has too, expected names of their "
-                                 "own", i, vip->name, j);
+                                 "own", vip->number, vip->name, other->number);
             if (same_address(&vip->address, &other->address) && vip->protocol == other->protocol &&
                 vip->port == other->port)
                 return fault_set(fault, "$.vips[%zu]: found the address, protocol and port of vip %s, expected other "
-                                 "ones (vip %s)", i, other->name, vip->name);
+                                 "ones (vip %s)", vip->number, other->name, vip->name);
         }
     return true;
 }
@@ -69,7 +71,7 @@ static bool check_budgets(const struct program *program, struct fault *fault)
         const char *name = program->vips[i].name;
 
         slots += program->vips[i].slot_count;
-        if (!check_budget("vips", i + 1, program->budgets.vips, name, fault) ||
+        if (!check_budget("vips", program->vips[i].number + 1, program->budgets.vips, name, fault) ||
             !check_budget("slots", slots, program->budgets.slots, name, fault))
             return false;
     }
@@ -87,10 +89,10 @@ bool program_check(const struct program *program, struct fault *fault)
     for (size_t i = 0; i < program->vip_count; i++) {
         const struct vip *vip = &program->vips[i];
 
-        if (vip->forward->check_vip != NULL && !vip->forward->check_vip(vip, i, fault))
+        if (vip->forward->check_vip != NULL && !vip->forward->check_vip(vip, vip->number, fault))
             return false;
         for (unsigned slot = 0; slot < vip->slot_count && vip->forward->check_backend != NULL; slot++)
-            if (!vip->forward->check_backend(program, vip, i, slot, fault))
+            if (!vip->forward->check_backend(program, vip, vip->number, slot, fault))
                 return false;
     }
     for (size_t i = 0; i < FORWARD_MODE_COUNT; i++)

@@ -38,15 +38,17 @@ static json_t *ports(const struct engine *engine)
 static json_t *room(const struct dataplane *dataplane)
 {
     const struct budgets *budgets = &dataplane->budgets;
-    unsigned slots = 0, targets = 0;
+    unsigned slots = 0, targets = 0, vips = 0;
     unsigned long counters;
 
-    for (size_t i = 0; i < dataplane->service_count; i++)
+    for (size_t i = 0; i < dataplane->service_count; i++) {
         slots += dataplane->services[i]->slot_count;
+        vips += dataplane->services[i]->vip->probe == NULL;
+    }
     for (const struct target *target = dataplane->targets; target != NULL; target = target->next)
         targets++;
     counters = slots + COUNTERS_OWN;
-    return json_pack("{s:[i,i], s:[i,i], s:[i,i], s:[i,i]}", "vips", (int)dataplane->service_count, (int)budgets->vips,
+    return json_pack("{s:[i,i], s:[i,i], s:[i,i], s:[i,i]}", "vips", (int)vips, (int)budgets->vips,
                      "slots", (int)slots, (int)budgets->slots, "backends", (int)targets, (int)budgets->backends,
                      "counters", (int)counters, (int)budgets->counters);
 }
@@ -56,7 +58,7 @@ json_t *report_status(const struct engine *engine)
     bool good = engine->consistent && engine->present[PORT_IN] && engine->present[PORT_OUT];
 
     return json_pack("{s:b, s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:o, s:o, s:o, s:o}", "ok", 1, "state",
-                     good ? "running" : "degraded", "platform", platform(), "vips", (int)engine->program->vip_count,
+                     good ? "running" : "degraded", "platform", platform(), "vips", (int)engine->program->listed,
                      "loads", (int)engine->loads, "refused", (int)engine->refused, "consistent",
                      (int)engine->consistent, "draining", (int)engine->draining, "up_seconds",
                      seconds_since(&engine->started), "loaded_seconds", seconds_since(&engine->loaded), "ports",
@@ -118,8 +120,11 @@ json_t *report_counters(struct engine *engine, struct fault *fault)
     json_int_t missed = 0;
 
     for (size_t i = 0; i < dataplane->service_count; i++) {
-        json_t *vip = count_vip(dataplane->services[i], fault);
+        json_t *vip;
 
+        if (dataplane->services[i]->vip->probe != NULL)
+            continue; /* no clients' queries */
+        vip = count_vip(dataplane->services[i], fault);
         if (vip == NULL)
             goto release;
         (void)json_array_append_new(vips, vip);
@@ -154,10 +159,13 @@ static json_t *dump_service(const struct service *service)
 
 json_t *report_dump(const struct engine *engine)
 {
-    json_t *services = json_array(), *selectors = json_array(), *targets = json_array();
+    json_t *services = json_array(), *probes = json_array(), *selectors = json_array(), *targets = json_array();
 
-    for (size_t i = 0; i < engine->dataplane.service_count; i++)
-        (void)json_array_append_new(services, dump_service(engine->dataplane.services[i]));
+    for (size_t i = 0; i < engine->dataplane.service_count; i++) {
+        const struct service *service = engine->dataplane.services[i];
+
+        (void)json_array_append_new(service->vip->probe != NULL ? probes : services, dump_service(service));
+    }
     for (const struct selector *s = engine->dataplane.selectors; s != NULL; s = s->next)
         (void)json_array_append_new(selectors, json_pack("{s:s, s:s, s:i, s:i}", "select", s->key.select->name,
                                                          "forward", s->key.forward->name, "slots",
@@ -166,6 +174,6 @@ json_t *report_dump(const struct engine *engine)
         (void)json_array_append_new(targets, json_pack("{s:s, s:s, s:i, s:i, s:I}", "backend", t->name, "forward",
                                                        t->forward->name, "inner", (int)t->inner, "outer",
                                                        (int)t->outer, "mark", (json_int_t)t->mark));
-    return json_pack("{s:b, s:O, s:o, s:o, s:o}", "ok", 1, "program", engine->program->source, "services", services,
-                     "selectors", selectors, "backends", targets);
+    return json_pack("{s:b, s:O, s:o, s:o, s:o, s:o}", "ok", 1, "program", engine->program->source, "services", services,
+                     "probes", probes, "selectors", selectors, "backends", targets);
 }

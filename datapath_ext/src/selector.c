@@ -22,7 +22,8 @@ struct selector_key selector_key_of(const struct vip *vip)
 bool selector_key_same(const struct selector_key *one, const struct selector_key *other)
 {
     return one->select == other->select && one->forward == other->forward && one->family == other->family &&
-           one->fields == other->fields && one->slot_count == other->slot_count && one->protocol == other->protocol;
+           one->fields == other->fields && one->slot_count == other->slot_count && one->protocol == other->protocol &&
+           (one->numbers == NULL || memcmp(one->numbers, other->numbers, one->slot_count * sizeof(*one->numbers)) == 0);
 }
 
 struct doca_flow_header_l4_port *selector_ports(struct doca_flow_match *match, uint8_t protocol)
@@ -92,10 +93,19 @@ struct selector *selector_get(struct selector **all, struct flow_port *port, con
         return NULL;
     }
     selector->key = key;
+    if (key.numbers != NULL) {
+        selector->key.numbers = selector->numbers = calloc(key.slot_count, sizeof(*key.numbers));
+        if (selector->numbers == NULL) {
+            selector_free(selector);
+            (void)fault_set(fault, "no memory for a selector");
+            return NULL;
+        }
+        memcpy(selector->numbers, key.numbers, key.slot_count * sizeof(*key.numbers));
+    }
     if (!create(selector, port, slots, fault) || !fill(selector, port, fault)) {
         if (selector->pipe != NULL)
             pipe_discard(port, &selector->pipe);
-        free(selector);
+        selector_free(selector);
         return NULL;
     }
     selector->users = 1;
@@ -112,5 +122,11 @@ void selector_put(struct selector **all, struct selector *selector)
         all = &(*all)->next;
     *all = selector->next;
     doca_flow_pipe_destroy(selector->pipe);
+    selector_free(selector);
+}
+
+void selector_free(struct selector *selector)
+{
+    free(selector->numbers);
     free(selector);
 }

@@ -17,6 +17,7 @@ struct selector_key {
     const struct forward_ops *forward;
     unsigned family, fields, slot_count;
     uint8_t protocol;
+    const uint16_t *numbers; /* of probes: one per slot, the VIP's or the selector's own */
 };
 
 /* A way to choose a slot. */
@@ -35,6 +36,8 @@ struct select_ops {
 #define SELECT_DECLARE(NAME) extern const struct select_ops select_##NAME;
 SELECTIONS(SELECT_DECLARE)
 #undef SELECT_DECLARE
+/* How probes choose; no word of the program. */
+extern const struct select_ops select_probes;
 
 #define SELECT_COUNT(NAME) +1
 enum { SELECTION_COUNT = SELECTIONS(SELECT_COUNT) };
@@ -47,6 +50,7 @@ struct doca_flow_header_l4_port *selector_ports(struct doca_flow_match *match, u
 
 struct selector {
     struct selector_key key;
+    uint16_t *numbers; /* the key's */
     struct doca_flow_pipe *pipe;
     unsigned users;
     struct selector *next;
@@ -60,5 +64,7 @@ struct selector *selector_get(struct selector **all, struct flow_port *port, con
                               struct doca_flow_pipe *slots, struct fault *fault);
 /* One user less; without users it goes. No entry may point to it any more. */
 void selector_put(struct selector **all, struct selector *selector);
+/* Its memory alone. */
+void selector_free(struct selector *selector);
 
 #endif

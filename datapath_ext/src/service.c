@@ -9,14 +9,16 @@
 bool service_matches(const struct service *service, const struct vip *vip)
 {
     return memcmp(&service->vip->address, &vip->address, sizeof(vip->address)) == 0 &&
-           service->vip->protocol == vip->protocol && service->vip->port == vip->port;
+           service->vip->protocol == vip->protocol && service->vip->port == vip->port &&
+           (service->vip->probe != NULL) == (vip->probe != NULL);
 }
 
 bool service_updatable(const struct service *service, const struct vip *vip)
 {
     struct selector_key key = selector_key_of(vip);
 
-    return service_matches(service, vip) && selector_key_same(&service->selector->key, &key);
+    return service_matches(service, vip) && selector_key_same(&service->selector->key, &key) &&
+           (vip->probe == NULL || memcmp(service->vip->probe, vip->probe, sizeof(*vip->probe)) == 0);
 }
 
 static struct slot_content content_of(const struct dataplane *dataplane, const struct vip *vip,

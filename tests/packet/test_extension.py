@@ -119,9 +119,13 @@ FLOWS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", FLOWS)
-def test_broken_flows_are_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    name, touches, change = FLOWS[what]
+def with_broken_flows(
+    spec: Loaded,
+    touches: Callable[[Flow], bool],
+    change: Callable[[Flow], Flow] | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Report:
+    """What is said of the spec where some flows are changed, or left out."""
     original = switch.lines_of
     touched: list[Flow] = []
 
@@ -135,9 +139,15 @@ def test_broken_flows_are_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> No
         return out
 
     monkeypatch.setattr(switch, "lines_of", broken)
-    report = check(loaded(name))
+    report = check(spec)
     assert touched
-    assert not report.ok
+    return report
+
+
+@pytest.mark.parametrize("what", FLOWS)
+def test_broken_flows_are_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, touches, change = FLOWS[what]
+    assert not with_broken_flows(loaded(name), touches, change, monkeypatch).ok
 
 
 def vip(program: Program, part: str) -> dict[str, Any]:
@@ -193,9 +203,8 @@ PROGRAMS: dict[str, tuple[str, Callable[[Program], object], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", PROGRAMS)
-def test_a_wrong_program_is_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    name, change, problem = PROGRAMS[what]
+def with_wrong_program(spec: Loaded, change: Callable[[Program], object], monkeypatch: pytest.MonkeyPatch) -> Report:
+    """What is said of the spec with a program that is changed."""
     original = extension_process.program_of
 
     def broken(extension: Any) -> Program:
@@ -207,7 +216,13 @@ def test_a_wrong_program_is_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> 
         return program
 
     monkeypatch.setattr(extension_process, "program_of", broken)
-    report = check(loaded(name))
+    return check(spec)
+
+
+@pytest.mark.parametrize("what", PROGRAMS)
+def test_a_wrong_program_is_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, change, problem = PROGRAMS[what]
+    report = with_wrong_program(loaded(name), change, monkeypatch)
     assert not report.ok
     assert problem in failures(report)
 

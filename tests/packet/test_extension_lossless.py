@@ -61,8 +61,12 @@ ALL_MOVED = edited(
     ("mac: '02:00:00:00:01:03'}", "mac: '02:00:00:00:11:03', port: vf1}"),
     ("pool: sprayed}", "pool: near}"),
 )  # fmt: skip
+PROBE = ("  extension:\n", "  probe: {addresses: [10.53.0.9/24, '2001:db8:53::9/64']}\n  extension:\n")
 SPECS = {
     "base": BASE,
+    "probed": BASE.replace(*PROBE),
+    "siit, probed": SIIT.replace(*PROBE),
+    "siit, probed, with other backends": SIIT.replace(*PROBE).replace("x1,", "y1,").replace("53::11", "53::21"),
     "weights": edited((F2, F2.replace("}", ", weight: 5}"))),
     "backend behind another port": edited((F3, F3 + "      " + F4)),
     "backends swapped": edited((F3, F4)),
@@ -79,6 +83,7 @@ SPECS = {
     "other address of a backend": edited(("192.0.2.12,", "192.0.2.112,"), ("'02:00:00:00:01:02'", "'02:00:00:00:01:42'")),
 }  # fmt: skip
 PAIRS = [("base", name) for name in SPECS if name != "base"] + [
+    ("siit", "siit, probed"), ("siit, probed", "siit, probed, with other backends"), ("siit, probed", "no extension"),
     ("siit", "siit with other backends"), ("siit", "siit with a backend renamed"), ("siit", "no extension"),
     ("siit with other backends", "siit with a backend renamed"),
     ("all backends elsewhere", "backends swapped"), ("all backends elsewhere", "no extension"),

@@ -22,10 +22,14 @@ from tests.unit.commands import ROOT, in_process
 EXTENDED = ("client-hash", "ipip", "siit", "spray")
 
 
+PROBE = "  probe: {addresses: [192.0.2.9/24, '2001:db8::9/64']}\n  extension:\n"
+
+
+@pytest.mark.parametrize("probed", [False, True], ids=["", "probed"])
 @pytest.mark.parametrize("example", EXTENDED)
-def test_the_program_takes_what_is_said(example: str) -> None:
+def test_the_program_takes_what_is_said(example: str, probed: bool) -> None:
     """Selectors, slots and tunnels, as the program on the model counts them."""
-    part = build_plan(load_spec(ROOT / "examples" / f"{example}.yaml")).extension
+    part = build_plan(changed(example, *([("  extension:\n", PROBE)] if probed else []))).extension
     assert part is not None
     with ExtensionProcess(part) as process:
         status, dump = process.ask(command="status"), process.ask(command="dump")
@@ -38,7 +42,9 @@ def test_the_program_takes_what_is_said(example: str) -> None:
     slots = sum(sum(n) for name, n in pipes.items() if name.startswith("slots-"))
     ends = sum(sum(n) for name, n in pipes.items() if name in ("encap4", "encap6", "translated"))
     assert (slots, ends, counters_of(part)) == (used["slots"][0], used["backends"][0], used["counters"][0])
-    assert pipes["classifier (queries)"] == [used["vips"][0] + 6]
+    assert pipes["classifier (queries)"] == [used["vips"][0] * (1 + probed) + 6]
+    assert sum(len(service["slots"]) for service in dump["probes"]) == sum(len(s.probes) for s in part.services)
+    assert bool(dump["probes"]) == probed
 
 
 @pytest.mark.parametrize("example", EXTENDED)

@@ -104,6 +104,70 @@ def test_without_such_a_service_the_backend_itself_is_asked(health: str) -> None
     ]  # fmt: skip
 
 
+EXTENDED = """\
+apiVersion: dnsteer/v1
+switch:
+  flavor: ovs-netdev
+  bridge: br-dns
+  mac: 02:00:00:00:00:53
+  gateways: ['2001:db8::1']
+  uplinks:
+    p0: {next_hop: 02:00:00:00:00:fe}
+  probe: {addresses: [203.0.113.9/24, 192.0.2.9/24, '2001:db8::9/64']}
+  extension: {ingress: {port: ext-in}, egress: {port: ext-out}, ipv4: 192.0.2.2, ipv6: '2001:db8::2'}
+  bringup: {mtu: 1600}
+pools:
+  ns:
+    SELECT
+    backends:
+      - {name: a, ipv4: 192.0.2.11, ipv6: '2001:db8::11', mac: '02:00:00:00:01:01'}
+      - {name: six, ipv6: '2001:db8::12', mac: '02:00:00:00:01:02'}
+    health: {check: dns}
+vips:
+  one: {addresses: [ADDRESSES], services: [{protocol: udp, port: 53}], pool: ns, forwarding: MODE}
+"""
+FOUR, SIX = "198.51.100.1", "2001:db8:1::1"
+
+
+@pytest.mark.parametrize(
+    ("select", "mode", "addresses", "wanted"),
+    [
+        ("", "ipip", [FOUR, SIX], {
+            ("a", FOUR, "192.0.2.9"), ("a", SIX, "2001:db8::9"), ("six", FOUR, "203.0.113.9"), ("six", SIX, "2001:db8::9"),
+        }),
+        ("", "ipip", [FOUR], {
+            ("a", FOUR, "192.0.2.9"), ("a", "2001:db8::11", None), ("six", FOUR, "203.0.113.9"),
+        }),
+        # answers are translated to the first IPv4 address alone
+        ("", "siit", [FOUR], {
+            ("a", FOUR, "203.0.113.9"), ("a", "192.0.2.11", None), ("six", FOUR, "203.0.113.9"),
+        }),
+        ("selection: spray", "dsr", [FOUR, SIX], {
+            ("a", FOUR, "192.0.2.9"), ("a", SIX, "2001:db8::9"), ("six", SIX, "2001:db8::9"),
+        }),
+        ("selection: client", "dsr", [FOUR], {
+            ("a", FOUR, "192.0.2.9"), ("a", "2001:db8::11", None), ("six", "2001:db8::12", None),
+        }),
+    ],
+)  # fmt: skip
+def test_vips_of_the_extension_are_asked(
+    select: str, mode: str, addresses: list[str], wanted: set[tuple[str, str, str | None]]
+) -> None:
+    """Also in a family in which a backend has no address; what no VIP reaches is asked at its own addresses."""
+    text = EXTENDED.replace("SELECT", select).replace("MODE", mode)
+    found = list(targets(load(text.replace("ADDRESSES", ", ".join(f"'{a}'" for a in addresses))).spec))
+    assert {(t.backend, t.address, t.source and t.source.address) for t in found} == wanted
+    assert len(found) == len(wanted)
+
+
+def test_without_an_address_for_translated_answers_the_backend_itself_is_asked() -> None:
+    text = EXTENDED.replace("SELECT", "").replace("MODE", "siit").replace("ADDRESSES", FOUR)
+    found = targets(load(text.replace("203.0.113.9/24, 192.0.2.9/24, ", "")).spec)
+    assert {(t.backend, t.address, t.source) for t in found} == {
+        ("a", "192.0.2.11", None), ("a", "2001:db8::11", None), ("six", "2001:db8::12", None),
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("number", [1, 2, 3, 5, 16, 17])
 def test_checks_share_the_ports_of_a_backend(number: int) -> None:
     """Else two checks of one VIP could have the same source port, and one of them would get both answers."""

@@ -21,7 +21,7 @@ from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.families import Reach
 from dnsteer.tables.egress import EgressRow
 from dnsteer.tables.extension import ExitRow
-from dnsteer.tables.slot import SlotTable
+from dnsteer.tables.slot import SlotTable, probe_numbers
 from tests.unit.extension_cases import SPEC
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,6 +72,52 @@ def test_exits_are_by_mac_where_there_are_several_places() -> None:
 def test_one_exit_where_there_is_one_place(name: str) -> None:
     exits = [(row.came_by, row.mac, row.port) for row in exits_of(example(name))]
     assert exits == [("ext-out", "", "p0")] + ([("ext-in", "", "p0")] if name == "siit" else [])
+
+
+PROBE = "  probe: {addresses: ['2001:db8:a::9/64', 10.0.0.9/24, 10.0.1.9/24]}\n  extension:\n"
+PROBED = SPEC.replace("  extension:\n", PROBE)
+
+
+def test_every_backend_is_probed_with_or_without_slots() -> None:
+    extension = extension_of(load(PROBED))
+    jsonschema.validate(program_of(extension), SCHEMA)
+    plain, probed = program_of(ALL), program_of(extension)
+    assert probed["probe"] == {"mac": "02:00:00:00:00:51", "ipv4": "10.0.0.9"}
+    by_name = {vip["name"]: vip for vip in probed["vips"]}
+    assert {name for name in by_name if not by_name[name]["slots"]} == by_name.keys() - {
+        v["name"] for v in plain["vips"]
+    }
+    assert {name.split("/")[0] for name in by_name.keys() - {v["name"] for v in plain["vips"]}} == {"gone", "lost"}
+    for name, service in {s.name: s for s in extension.services}.items():
+        pool = EVERYTHING.spec.pools[EVERYTHING.spec.vips[name.split("/")[0]].pool]
+        numbers = probe_numbers(pool)
+        found = {target.split("/")[1]: number for target, number in by_name[name]["probes"].items()}
+        assert found.items() <= numbers.items()
+        assert {target.split("/")[1] for target in service.slots} <= found.keys()
+    assert {n.split("/")[1] for n in by_name["tunnels/192.0.2.1/udp/53"]["probes"]} == {"four", "six", "both", "away"}
+    assert {n.split("/")[1] for n in by_name["translated/192.0.2.3/udp/53"]["probes"]} == {"s1", "s2", "s3"}
+
+
+def test_without_a_port_for_probes_the_program_is_as_before() -> None:
+    with_probes, plain = program_of(extension_of(load(PROBED))), program_of(ALL)
+    stripped = [{k: v for k, v in vip.items() if k != "probes"} for vip in with_probes["vips"] if vip["slots"]]
+    assert stripped == plain["vips"]
+    assert {k: v for k, v in with_probes.items() if k not in ("probe", "vips")} == {
+        k: v for k, v in plain.items() if k != "vips"
+    }
+    assert "probe" not in program_text(ALL, "x")
+
+
+def test_probes_that_could_get_no_answer_are_left_out() -> None:
+    program = program_of(extension_of(load(PROBED.replace(", 10.0.0.9/24, 10.0.1.9/24", ""))))
+    assert program["probe"] == {"mac": "02:00:00:00:00:51"}
+    assert {v["forward"] for v in program["vips"] if "probes" not in v} == {"siit"}
+    assert {v["forward"] for v in program["vips"] if "probes" in v} == {"l2", "ipip"}
+
+
+def test_translated_answers_to_probes_leave_by_their_port() -> None:
+    found = [(e.mac, e.port, e.priority) for e in exits_of(load(PROBED)) if e.came_by == "ext-in"]
+    assert found == [("", "p1", 100), ("02:00:00:00:00:51", "probe0", 105)]
 
 
 def test_translated_answers_leave_by_the_first_next_hop() -> None:

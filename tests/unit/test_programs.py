@@ -81,6 +81,33 @@ def test_translated_answers_still_come_through() -> None:
     assert [v["name"] for v in both.program["vips"]] == ["u"]
 
 
+def test_what_only_the_old_one_serves_is_not_probed() -> None:
+    probed = program(
+        vip("one", "198.51.100.1", A, B, probes={A["name"]: 2049, B["name"]: 3000}),
+        vip("away", "198.51.100.7", probes={A["name"]: 2049}),
+        backends=(A, B), tunnel=TUNNEL, probe={"mac": "02:00:00:00:00:51"},
+    )  # fmt: skip
+    both = program_diff.combine(probed, TWO)
+    assert both.program == program_diff.combine(ONE, TWO).program
+    assert "probes" in probed["vips"][0]
+    assert program_diff.same(program_diff.combine(ONE, probed).program, probed)
+
+
+def test_probes_that_differ() -> None:
+    have = program(vip("one", "198.51.100.1", A, B, probes={A["name"]: 2049}), backends=(A, B), probe={"mac": "02::1"})
+    want = program(
+        vip("one", "198.51.100.1", A, B, probes={A["name"]: 2050, B["name"]: 9}),
+        backends=(A, B),
+        probe={"mac": "02::2"},
+    )
+    assert not program_diff.same(have, want)
+    assert [d.detail for d in program_diff.program_differences(have, want)] == [
+        f"differs in the probes of {A['name']}, {B['name']}", "mac=02::1, should be mac=02::2",
+    ]  # fmt: skip
+    plain = program(vip("one", "198.51.100.1", A, B), backends=(A, B))
+    assert [d.name for d in program_diff.program_differences(have, plain)] == ["one", "probe"]
+
+
 def test_names_that_are_taken() -> None:
     new = program(vip("one", "198.51.100.9", A), backends=(A,), tunnel=TUNNEL)
     both = program_diff.combine(ONE, new).program

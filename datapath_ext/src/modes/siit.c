@@ -13,9 +13,12 @@
 
 static bool check_vip(const struct vip *vip, size_t number, struct fault *fault)
 {
-    return vip->address.family == 4 ||
-           fault_set(fault, "$.vips[%zu].address: found an IPv6 address, expected an IPv4 address (vip %s forwards by "
-                     "siit)", number, vip->name);
+    if (vip->address.family != 4)
+        return fault_set(fault, "$.vips[%zu].address: found an IPv6 address, expected an IPv4 address (vip %s forwards by "
+                         "siit)", number, vip->name);
+    return vip->probe == NULL || vip->probe->ip4.family != 0 ||
+           fault_set(fault, "$.probe.ipv4: found none, expected the address to which answers to probes are translated "
+                     "(vip %s forwards by siit)", vip->name);
 }
 
 static bool check_backend(const struct program *program, const struct vip *vip, size_t number, unsigned slot,
@@ -26,13 +29,14 @@ static bool check_backend(const struct program *program, const struct vip *vip, 
     if (!check_backend_address(program, vip, number, slot, fault))
         return false;
     return backend->address.family == 6 ||
-           fault_set(fault, "$.vips[%zu].slots[%u]: found backend %s with an IPv4 address, expected an IPv6 address "
-                     "(vip %s forwards by siit)", number, slot, backend->name, vip->name);
+           fault_set(fault, "$.vips[%zu].%s[%u]: found backend %s with an IPv4 address, expected an IPv6 address "
+                     "(vip %s forwards by siit)", number, vip->probe != NULL ? "probes" : "slots", slot, backend->name, vip->name);
 }
 
 static bool same_answers(const struct vip *one, const struct vip *other)
 {
-    return other->forward == &forward_siit && one->port == other->port && one->protocol == other->protocol;
+    return other->forward == &forward_siit && one->port == other->port && one->protocol == other->protocol &&
+           (one->probe != NULL) == (other->probe != NULL);
 }
 
 /* An answer from a backend must lead back to one VIP: after translation nothing else tells them apart. `owners` has room
@@ -49,8 +53,9 @@ static bool check_answers_of(const struct program *program, size_t first, size_t
             size_t *owner = &owners[vip->slots[slot]];
 
             if (*owner != 0 && *owner != i + 1)
-                return fault_set(fault, "$.vips[%zu].slots: found backend %s, which answers for vip %s from the same "
-                                 "port too, expected backends of its own (vip %s)", i,
+                return fault_set(fault, "$.vips[%zu].%s: found backend %s, which answers for vip %s from the same "
+                                 "port too, expected backends of its own (vip %s)", vip->number,
+                                 vip->probe != NULL ? "probes" : "slots",
                                  program->backends[vip->slots[slot]].name, program->vips[*owner - 1].name, vip->name);
             *owner = i + 1;
         }
@@ -99,14 +104,15 @@ static bool open_list(struct flow_port *port, enum doca_flow_l3_type from, struc
 }
 
 /* Behind the translation: the mark is the key, u32[0..2] are gone. */
-static bool open_rewrite(struct flow_port *port, struct doca_flow_actions *template, uint32_t entries,
-                         uint16_t leave_by, const char *name, struct doca_flow_pipe **pipe, struct fault *fault)
+static bool open_rewrite(struct flow_port *port, struct doca_flow_actions *template, struct doca_flow_actions *other,
+                         uint32_t entries, uint16_t leave_by, const char *name, struct doca_flow_pipe **pipe,
+                         struct fault *fault)
 {
     struct doca_flow_match match = {0}, mask = {.meta = {.pkt_meta = UINT32_MAX}};
     struct doca_flow_fwd fwd = fwd_port(leave_by), drop = fwd_drop();
     struct pipe_spec spec = {.name = name, .type = DOCA_FLOW_PIPE_BASIC, .miss_counter = true, .entries = entries,
-                             .match = &match, .mask = &mask, .templates = {template}, .template_count = 1,
-                             .fwd = &fwd, .miss = &drop};
+                             .match = &match, .mask = &mask, .templates = {template, other},
+                             .template_count = other != NULL ? 2 : 1, .fwd = &fwd, .miss = &drop};
 
     return pipe_create(port, &spec, pipe, fault);
 }
@@ -116,7 +122,7 @@ static bool open_pipes(struct forward_pipes *pipes, struct flow *flow, const str
 {
     struct flow_port *in = &flow->ports[PORT_IN], *out = &flow->ports[PORT_OUT];
     struct address all4 = {.family = 4}, all6 = {.family = 6};
-    struct doca_flow_actions query = {0}, answer = {0};
+    struct doca_flow_actions query = {0}, answer = {0}, to_probe = {0};
     struct doca_flow_pipe **pipe = pipes->pipes;
 
     if (budgets->backends == 0)
@@ -127,12 +133,15 @@ static bool open_pipes(struct forward_pipes *pipes, struct flow *flow, const str
     memset(query.outer.eth.dst_mac, 0xff, 6);
     put_destination(&query.outer, &all6);
     put_source(&answer.outer, &all4);
+    put_source(&to_probe.outer, &all4);
+    memset(to_probe.outer.eth.dst_mac, 0xff, 6);
     return (pipe[SIIT_TRANSLATED] != NULL ||
-            open_rewrite(in, &query, budgets->backends, PORT_OUT, "translated", &pipe[SIIT_TRANSLATED], fault)) &&
+            open_rewrite(in, &query, NULL, budgets->backends, PORT_OUT, "translated", &pipe[SIIT_TRANSLATED], fault)) &&
            (pipe[SIIT_TO_IP6] != NULL ||
             open_list(in, DOCA_FLOW_L3_TYPE_IP4, pipe[SIIT_TRANSLATED], &pipe[SIIT_TO_IP6], fault)) &&
            (pipe[SIIT_ANSWERS] != NULL ||
-            open_rewrite(out, &answer, 2 * budgets->vips, PORT_IN, "answers", &pipe[SIIT_ANSWERS], fault)) &&
+            open_rewrite(out, &answer, &to_probe, SERVICES_PER_VIP * budgets->vips, PORT_IN, "answers",
+                          &pipe[SIIT_ANSWERS], fault)) &&
            (pipe[SIIT_TO_IP4] != NULL ||
             open_list(out, DOCA_FLOW_L3_TYPE_IP6, pipe[SIIT_ANSWERS], &pipe[SIIT_TO_IP4], fault));
 }

@@ -12,7 +12,7 @@ static const struct forward_pipes *pipes_of(const struct dataplane *dataplane)
     return &dataplane->forwarding[forward_number(&forward_siit)];
 }
 
-/* Answers that are let in for this service come from its VIP. */
+/* Answers that are let in for this service come from its VIP; those to probes go to the MAC address of probes. */
 static bool add_source(struct dataplane *dataplane, struct service *service, const struct vip *vip,
                        struct fault *fault)
 {
@@ -21,8 +21,10 @@ static bool add_source(struct dataplane *dataplane, struct service *service, con
     struct doca_flow_actions actions = {0};
 
     put_source(&actions.outer, &vip->address);
-    return flow_queued(out, compat_basic_add(pipes_of(dataplane)->pipes[SIIT_ANSWERS], &match, 0, &actions, out,
-                                             &service->source), fault, "adding the source of answers");
+    if (vip->probe != NULL)
+        memcpy(actions.outer.eth.dst_mac, vip->probe->mac, 6);
+    return flow_queued(out, compat_basic_add(pipes_of(dataplane)->pipes[SIIT_ANSWERS], &match, vip->probe != NULL ? 1 : 0,
+                                             &actions, out, &service->source), fault, "adding the source of answers");
 }
 
 static struct answer *find(const struct service *service, const struct address *backend)
@@ -81,11 +83,15 @@ static bool add(struct dataplane *dataplane, struct service *service, const stru
                 const struct address *backend, struct fault *fault)
 {
     /* Only to clients that a translation made: the low 32 bits of other addresses belong to no client. */
-    static const struct prefix clients = {.address = {.family = 6, .bytes = {0x00, 0x64, 0xff, 0x9b}}, .length = 96};
+    struct prefix clients = {.address = {.family = 6, .bytes = {0x00, 0x64, 0xff, 0x9b}}, .length = 96};
     struct doca_flow_fwd fwd = fwd_list(pipes_of(dataplane)->pipes[SIIT_TO_IP4]);
     struct answer *answer;
     bool done;
 
+    if (vip->probe != NULL) {
+        memcpy(&clients.address.bytes[12], vip->probe->ip4.bytes, 4);
+        clients.length = 128;
+    }
     if (!make_room(dataplane, fault))
         return false;
     answer = calloc(1, sizeof(*answer));
@@ -120,7 +126,7 @@ static bool may_come(const struct program *program, const struct vip *vip, const
         const struct vip *other = &program->vips[i];
 
         if (other == vip || other->forward != &forward_siit || other->port != vip->port ||
-            other->protocol != vip->protocol)
+            other->protocol != vip->protocol || (other->probe != NULL) != (vip->probe != NULL))
             continue;
         for (unsigned slot = 0; slot < other->slot_count; slot++)
             if (other->slots[slot] == number)

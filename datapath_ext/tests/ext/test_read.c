@@ -42,7 +42,7 @@ static const struct change changes[] = {
     {"l2-slots", "version", NULL, "$.version: found nothing, expected 1"},
     {"l2-slots", "version", "2", "$.version: found 2, expected 1, the only version that this program knows"},
     {"l2-slots", "version", "\"1\"", "$.version: found \"1\", expected 1, the only version that this program knows"},
-    {"l2-slots", "extra", "true", "$.extra: found an unknown member, expected one of version, about, ports, tunnel, budgets, "
+    {"l2-slots", "extra", "true", "$.extra: found an unknown member, expected one of version, about, ports, tunnel, probe, budgets, "
                                   "backends, vips"},
     {"l2-slots", "ports", "[]", "$.ports: found [], expected an object"},
     {"l2-slots", "ports/in", "\"\"", "$.ports.in: found \"\", expected a name of 1 to 160 characters"},

@@ -122,15 +122,18 @@ def _addresses(scope: Scope, part: Extension) -> Iterator[Finding]:
 def _budgets(scope: Scope, part: Extension, through: list[tuple[str, Vip, Pool]]) -> Iterator[Finding]:
     """What is rendered must fit, and the largest service a second time: it is there twice while it changes."""
     services = slots = largest = 0
+    probed = scope.spec.switch.probe is not None
     ends: set[tuple[str, str, int]] = set()
     for _, vip, pool in through:
         count, each = len(list(derived.endpoints(vip))) * len(vip.addresses), derived.slot_count(scope.spec, pool)
+        each += len(pool.backends) if probed else 0
         services, slots, largest = services + count, slots + count * each, max(largest, each)
         if MODES[vip.forwarding].by_extension:
             ends |= {(vip.pool, b.name, a.version) for b in pool.backends for a in vip.addresses}
+    kinds = " and backends that are probed" if probed else ""
     for key, needed, why in (
         ("vips", services + 1, f"{services} services, and one that changes"),
-        ("slots", slots + largest, f"{slots} slots, and a service of {largest} that changes"),
+        ("slots", slots + largest, f"{slots} slots{kinds}, and a service of {largest} that changes"),
         ("backends", len(ends), f"{len(ends)} tunnels and translations"),
     ):
         most = getattr(part.budgets, key)

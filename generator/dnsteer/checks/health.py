@@ -94,11 +94,6 @@ def _through_bridge(scope: Scope, path: Path, name: str, pool: Pool, check: Heal
             (*path, "via"), '"datapath" with check: command', "check: dns, tcp, tls, https or quic",
             "a command asks by source ports of its own, which name no backend; leave via out",
         )  # fmt: skip
-    elif all(MODES[v.forwarding].uses_extension(pool) for v in scope.spec.vips.values() if v.pool == name):
-        yield scope.finding(
-            (*path, "via"), '"datapath" for a pool that only the extension forwards', "via: network",
-            "the extension chooses the backend by itself, so that no probe can name one",
-        )  # fmt: skip
 
 
 def _probe(scope: Scope, probe: Probe) -> Iterator[Finding]:

@@ -99,7 +99,7 @@ def program_differences(have: Program, want: Program) -> Iterator[ProgramDiffere
             "changed", None, f"backend {name}", f"is {_at(is_at.get(name))}, should be {_at(at.get(name))}"
         )
     was, should = _plain(have), _plain(want)
-    for part in ("version", "ports", "budgets", "tunnel"):
+    for part in ("version", "ports", "budgets", "tunnel", "probe"):
         if was.get(part) != should.get(part):
             yield ProgramDifference(
                 "changed", None, part, f"{_shown(was.get(part))}, should be {_shown(should.get(part))}"
@@ -119,6 +119,11 @@ def _of_vip(
     for field in ("select", "hash_fields", "forward"):
         if {**now, **_hashed(now)}.get(field) != {**want, **_hashed(want)}.get(field):
             yield f"{field} is {_shown(now.get(field))}, should be {_shown(want.get(field))}"
+    probed, to_probe = now.get("probes", {}), want.get("probes", {})
+    if probed != to_probe:
+        names = sorted(n for n in {**probed, **to_probe} if probed.get(n) != to_probe.get(n))
+        shown = ", ".join(names[:_MOST_SLOTS]) + (", ..." if len(names) > _MOST_SLOTS else "")
+        yield f"differs in the probes of {shown}"
     if len(now["slots"]) != len(want["slots"]):
         yield f"has {len(now['slots'])} slots, should have {len(want['slots'])}"
         return
@@ -150,10 +155,11 @@ class CombinedProgram:
 def combine(old: Program, new: Program, unserved: Collection[Key] = ()) -> CombinedProgram:
     """Combine the *new* program with the VIPs that only the *old* one has, and their backends.
 
-    *unserved* are VIPs that are no longer served. Translated answers of their old backends still pass.
+    *unserved* are VIPs that are no longer served. Translated answers of their old backends still pass. What only the old
+    program serves is not probed any more.
     """
     here = {key_of(v) for v in new["vips"]}
-    kept = [v for v in old["vips"] if key_of(v) not in here and key_of(v) not in unserved]
+    kept = [_unprobed(v) for v in old["vips"] if v["slots"] and key_of(v) not in here and key_of(v) not in unserved]
     backends = {b["name"]: b for b in new["backends"]}
     homes = {_address(b["address"]): b["name"] for b in new["backends"] if b.get("address")}
     names: dict[str, str] = {}
@@ -181,6 +187,12 @@ def combine(old: Program, new: Program, unserved: Collection[Key] = ()) -> Combi
     if len(vips) > len(new["vips"]) and old.get("tunnel"):
         program["tunnel"] = {**old["tunnel"], **new.get("tunnel", {})}
     return CombinedProgram(program, tuple(left_out))
+
+
+def _unprobed(vip: ProgramVip) -> ProgramVip:
+    out = vip.copy()
+    out.pop("probes", None)
+    return out
 
 
 def _unused(name: str, *taken: Iterable[str]) -> str:

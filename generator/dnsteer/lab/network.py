@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dnsteer.lab import names
 from dnsteer.lab.command import netns_exec, run
 from dnsteer.lab.topology import CLIENT_MTU, Client, Host, Topology
-from dnsteer.spec.derived import probe_uplink
+from dnsteer.spec.derived import probe_mac, probe_uplink
 from dnsteer.spec.model.types import Address
 
 _SYSCTLS = (
@@ -199,15 +199,19 @@ class _Network:
                 rules.append(f"rule add from {vip} table {_STRAIGHT_TABLE}")
 
     def _probes(self, host: Host) -> None:
-        """Routes to the addresses of the agent's probes, which are in the network of the servers."""
+        """Routes to the addresses of the agent's probes, which are in the network of the servers, or answered as the VIP."""
         switch = self.topology.spec.switch
         if switch.probe is None:
             return
         uplink = probe_uplink(switch, switch.probe)
         device = host.device(uplink if uplink in host.segments else host.segments[0])
         families = {a.version for server in host.servers for a in server.addresses}
-        for own in (a.ip for a in switch.probe.addresses if a.version in families):
+        answered = families | {vip.version for vip in host.straight}
+        for own in (a.ip for a in switch.probe.addresses if a.version in answered):
             self.setup[host.namespace].append(f"{_route(own)} dev {device}")
+            if own.version not in families:  # as in _direct_return
+                mac = probe_mac(switch, switch.probe)
+                self.setup[host.namespace].append(f"neigh replace {own} lladdr {mac} nud permanent dev {device}")
             if host.passes and host.straight:
                 self.setup[host.namespace].append(f"{_route(own)} dev {device} table {_STRAIGHT_TABLE}")
 

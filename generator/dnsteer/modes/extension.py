@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dnsteer.spec.model.families import Family
 
@@ -24,7 +24,10 @@ class Target:
 
 @dataclass(frozen=True)
 class ExtendedService:
-    """A service that the extension serves. *slots* has the name of each slot's target; empty if no backend is left."""
+    """A service that the extension serves. *slots* has the name of each slot's target; empty if no backend is left.
+
+    *probes* has the number of each target for probes (`probe_numbers`); empty without a port for probes.
+    """
 
     name: str
     address: str
@@ -35,6 +38,12 @@ class ExtendedService:
     hash_fields: tuple[str, ...]
     forward: str
     slots: tuple[str, ...]
+    probes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def reached(self) -> tuple[str, ...]:
+        """The names of the targets that its packets reach, each once."""
+        return tuple(dict.fromkeys((*self.slots, *self.probes)))
 
 
 Targets = Mapping[str, Target]

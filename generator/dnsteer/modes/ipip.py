@@ -27,7 +27,7 @@ class Ipip(OwnsVip):
     def pipes(self, services: Sequence[ExtendedService], targets: Targets) -> Iterator[Pipe]:
         """Yield an encapsulation pipe for each outer family, and one that passes packets that need no tunnel."""
         for family in FAMILIES:
-            ends = {(t, s.family) for s in services for t in s.slots if targets[t].family == family}
+            ends = {(t, s.family) for s in services for t in s.reached if targets[t].family == family}
             yield Pipe(f"encap{family[-1]}", len(ends))
         yield Pipe("plain", 1)
 

@@ -31,9 +31,9 @@ class Siit(Mode):
     def pipes(self, services: Sequence[ExtendedService], targets: Targets) -> Iterator[Pipe]:
         """Yield two pipes for queries (new header, backend's address) and two for answers (new header, VIP's address)."""
         yield Pipe("to-ipv6", 1)
-        yield Pipe("translated", len({(t, s.family) for s in services for t in s.slots}))
+        yield Pipe("translated", len({(t, s.family) for s in services for t in s.reached}))
         yield Pipe("to-ipv4", 1)
-        yield Pipe("answers", len(services))
+        yield Pipe("answers", sum(bool(s.slots) + bool(s.probes) for s in services))
 
     def stages(self, families: Collection[Family]) -> tuple[str, ...]:
         """Return the two pipes of a query."""

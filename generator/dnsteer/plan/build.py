@@ -76,7 +76,7 @@ def _probe_return_rows(ctx: Context) -> Iterator[ProbeReturnRow]:
     """Yield a row for each address of VIPs whose backends answer as the VIP; those of NAT have their usual rows."""
     seen = set()
     for name, vip in ctx.spec.vips.items():
-        if not MODES[vip.forwarding].owns_vip or ctx.uses_extension(vip):
+        if not MODES[vip.forwarding].owns_vip:
             continue
         for i, address in enumerate(vip.addresses):
             if address in seen:

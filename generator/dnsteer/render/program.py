@@ -6,14 +6,22 @@ import json
 
 from dnsteer.modes.extension import ExtendedService
 from dnsteer.plan.extension.program import Extension
-from dnsteer.plan.extension.program_format import HashFields, Program, ProgramVip, ReachedAt, TunnelSources
+from dnsteer.plan.extension.program_format import (
+    HashFields,
+    ProbeAddress,
+    Probed,
+    Program,
+    ProgramVip,
+    ReachedAt,
+    TunnelSources,
+)
 
 VERSION = 1
 """Version of the format, which the extension checks."""
 
 
 def program_of(extension: Extension) -> Program:
-    """Return the program. Services of a pool without backends are left out: the extension drops unknown packets."""
+    """Return the program. Services that reach no backend are left out: the extension drops unknown packets."""
     program: Program = {
         "version": VERSION,
         "ports": {"in": extension.ingress.device, "out": extension.egress.device},
@@ -22,7 +30,7 @@ def program_of(extension: Extension) -> Program:
             {"name": t.name, "mac": t.mac, **(ReachedAt(address=t.address) if t.address else ReachedAt())}
             for t in extension.targets.values()
         ],
-        "vips": [_vip(service) for service in extension.services if service.slots],
+        "vips": [_vip(service) for service in extension.services if service.reached],
     }
     if extension.ipv4 or extension.ipv6:
         sources = TunnelSources()
@@ -31,6 +39,9 @@ def program_of(extension: Extension) -> Program:
         if extension.ipv6:
             sources["ipv6"] = extension.ipv6
         program["tunnel"] = {"mac": extension.mac, **sources}
+    if extension.probe_mac:
+        address = ProbeAddress(ipv4=extension.probe_ipv4) if extension.probe_ipv4 else ProbeAddress()
+        program["probe"] = {"mac": extension.probe_mac, **address}
     return program
 
 
@@ -54,4 +65,5 @@ def _vip(service: ExtendedService) -> ProgramVip:
         **(HashFields(hash_fields=list(service.hash_fields)) if service.hash_fields else HashFields()),
         "forward": service.forward,
         "slots": list(service.slots),
+        **(Probed(probes=dict(service.probes)) if service.probes else Probed()),
     }

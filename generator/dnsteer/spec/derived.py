@@ -121,6 +121,11 @@ def probe_mac(switch: Switch, probe: Probe) -> str:
     return probe.mac or f"{switch.mac[:-2]}{int(switch.mac[-2:], 16) ^ 2:02x}"
 
 
+def translated_probe(probe: Probe) -> str:
+    """The first IPv4 address of probes, from which VIPs are probed whose answers are translated; empty for none."""
+    return next((str(a.ip) for a in probe.addresses if a.ip.version == 4), "")
+
+
 def probe_uplink(switch: Switch, probe: Probe) -> str:
     """The uplink by which probes reach backends without a port."""
     return probe.uplink or next(iter(switch.uplinks))

@@ -33,12 +33,16 @@ class EgressRow(NamedTuple):
 
 
 class ProbeEgressRow(NamedTuple):
-    """Output of probes with port number *out* in the register to the port *name*."""
+    """Output of probes with port number *out* in the register to the port *name*.
+
+    To the extension they go with the MAC address of probes as their destination, *to_mac*: it knows them by that, since the
+    bridge takes queries only to its own MAC address."""
 
     subject: Subject
     out: int
     name: str
     set_source: bool
+    to_mac: str
 
 
 def rows(ctx: Context) -> Iterator[EgressRow | ProbeEgressRow]:
@@ -105,7 +109,11 @@ def _probes(ctx: Context) -> Iterator[ProbeEgressRow]:
     for out in dict.fromkeys(row.out for row in ctx.rows.of(ForwardRow)):
         name = derived.probe_uplink(switch, switch.probe) if out == OUT_SAME else ports[out].name
         subject = next(port.subject for port in ports.values() if port.name == name)
-        yield ProbeEgressRow(subject, out, name, set_source=name in switch.uplinks)
+        yield ProbeEgressRow(subject, out, name, set_source=name in switch.uplinks, to_mac="")
+    part = switch.extension
+    if part is not None and any(row.extended for row in ctx.rows.of(ServiceRow)):
+        name, mac = part.ingress.port, derived.probe_mac(switch, switch.probe)
+        yield ProbeEgressRow(extension_subject(ctx), ctx.ports[name], name, set_source=True, to_mac=mac)
 
 
 TABLE = Table(

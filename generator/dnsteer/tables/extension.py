@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 
 class ExitRow(NamedTuple):
-    """The output port of frames that the extension returns by port *came_by*: those for *mac*, or all if it is empty."""
+    """The output port of frames that the extension returns by port *came_by*: those for *mac*; empty: all others."""
 
     subject: Subject
     came_by: str
     mac: str
     port: str
+    priority: int = 100
 
 
 def subject(ctx: Context) -> Subject:
@@ -45,6 +46,16 @@ def rows(ctx: Context) -> Iterator[ExitRow]:
     yield from _to_backends(ctx, part)
     if ctx.rows.of(TranslatedRow):
         yield ExitRow(subject(ctx), part.ingress.port, "", answers_leave_by(ctx.spec.switch))
+        yield from _to_probes(ctx, part)
+
+
+def _to_probes(ctx: Context, part: Extension) -> Iterator[ExitRow]:
+    from dnsteer.spec import derived  # here, since the quick verbs do without it
+
+    switch = ctx.spec.switch
+    if switch.probe is not None:
+        mac = derived.probe_mac(switch, switch.probe)
+        yield ExitRow(subject(ctx), part.ingress.port, mac, switch.probe.port, priority=105)
 
 
 def _to_backends(ctx: Context, part: Extension) -> Iterator[ExitRow]:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from dnsteer.agent.health import Thresholds
 from dnsteer.modes import MODES
+from dnsteer.modes.base import Mode
 from dnsteer.spec import derived
 from dnsteer.spec.checked_services import SPOKEN, checked_services, service_name
-from dnsteer.spec.model.families import FAMILIES, Family
+from dnsteer.spec.model.families import ANY, FAMILIES, Family
 from dnsteer.spec.model.health import HealthCheck
 from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.spec import Backend, Spec
@@ -80,21 +81,23 @@ def targets(spec: Spec) -> Iterator[Target]:
         for number, check in enumerate(checks):
             limits = Thresholds(check.rise, check.fall, pool.hold_max)
             per = tuple(checked_services(spec, pool_name, check)) if check.per == "service" else ("",)
-            vips = _services(spec, pool_name, check) if probe is not None and check.via != "network" else {}
+            vips = _services(spec, pool_name, check) if probe is not None and check.via != "network" else []
             for backend in pool.backends:
+                asked: set[Family] = set()
+                for way in vips:
+                    end, own = way.end_at(backend), _own_address(probe, way, backend) if probe is not None else ""
+                    if end is None or not own:
+                        continue
+                    asked.add(end)
+                    first = derived.PROBE_PORTS * numbers[backend.name]
+                    of_check = slice(number % derived.PROBE_PORTS, None, min(derived.PROBE_PORTS, len(checks)))
+                    source = Source(own, range(first, first + derived.PROBE_PORTS)[of_check])
+                    yield Target(
+                        pool_name, backend.name, number, way.address, way.port, check, limits, source, way.vip, per
+                    )
                 for family in FAMILIES:
                     address = derived.address_of(backend, family)
-                    if address is None:
-                        continue
-                    if family in vips and probe is not None and (own := _own_address(probe, backend, family)):
-                        first = derived.PROBE_PORTS * numbers[backend.name]
-                        of_check = slice(number % derived.PROBE_PORTS, None, min(derived.PROBE_PORTS, len(checks)))
-                        source = Source(own, range(first, first + derived.PROBE_PORTS)[of_check])
-                        for vip_address, (vip, port) in vips[family].items():
-                            yield Target(
-                                pool_name, backend.name, number, vip_address, port, check, limits, source, vip, per
-                            )
-                    else:
+                    if address is not None and family not in asked:
                         port = check.port or SPOKEN.get(check.check, (None, "", 0))[2]
                         yield Target(pool_name, backend.name, number, str(address), port, check, limits, services=per)
 
@@ -107,22 +110,45 @@ def rounds(of: Iterable[Target]) -> list[list[Target]]:
     return list(found.values())
 
 
-def _services(spec: Spec, pool: str, check: HealthCheck) -> dict[Family, dict[str, tuple[str, int]]]:
-    """By family, the addresses of the pool that the check can ask through the bridge, each with its VIP and first port."""
-    found: dict[Family, dict[str, tuple[str, int]]] = {}
+@dataclass(frozen=True)
+class _Way:
+    """An address of a VIP that a check can ask through the bridge."""
+
+    address: str
+    family: Family
+    port: int
+    vip: str
+    mode: Mode
+
+    def end_at(self, backend: Backend) -> Family | None:
+        """The family of the backend's address that is reached so; None if it has none."""
+        reach = self.mode.reach(self.family)
+        families = [
+            f for f in ((self.family, *FAMILIES) if reach == ANY else (reach,)) if derived.address_of(backend, f)
+        ]
+        return families[0] if families else None
+
+
+def _services(spec: Spec, pool: str, check: HealthCheck) -> list[_Way]:
+    """The addresses of the pool that the check can ask through the bridge, each with its VIP and first port, IPv4 first."""
+    found: dict[str, _Way] = {}
     checked = checked_services(spec, pool, check)
     for name, vip in spec.vips.items():
-        if vip.pool != pool or MODES[vip.forwarding].uses_extension(spec.pools[pool]):
+        if vip.pool != pool:
             continue
         for e in derived.endpoints(vip):
             if service_name(e.protocol.value, e.port) in checked:
                 for address in vip.addresses:
-                    found.setdefault(derived.family_of(address), {}).setdefault(str(address), (name, e.port))
-    return found
+                    way = _Way(str(address), derived.family_of(address), e.port, name, MODES[vip.forwarding])
+                    found.setdefault(way.address, way)
+    return sorted(found.values(), key=lambda way: FAMILIES.index(way.family))
 
 
-def _own_address(probe: Probe, backend: Backend, family: Family) -> str:
-    """The address that a backend answers directly: that in its network, or else the first of the family; empty for none."""
-    own = [a for a in probe.addresses if derived.family_of(a.ip) == family]
-    near = next((a for a in own if derived.address_of(backend, family) in a.network), own[0] if own else None)
+def _own_address(probe: Probe, way: _Way, backend: Backend) -> str:
+    """The address that a backend answers: that in its network, or else the first of the family; empty for none."""
+    if way.mode.translates:
+        return derived.translated_probe(probe)
+    own = [a for a in probe.addresses if derived.family_of(a.ip) == way.family]
+    at = derived.address_of(backend, way.family)
+    near = next((a for a in own if at is not None and at in a.network), own[0] if own else None)
     return str(near.ip) if near is not None else ""

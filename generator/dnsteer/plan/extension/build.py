@@ -12,6 +12,7 @@ from dnsteer.spec.model.spec import Pool, Selection, Vip
 from dnsteer.tables.context import Context, slots_key
 from dnsteer.tables.extension import answers_leave_by, subject
 from dnsteer.tables.return_ import TranslatedRow
+from dnsteer.tables.slot import probe_numbers
 
 OWN_COUNTERS = 16
 """Counters that the program needs for itself (datapath_ext/program.schema.json)."""
@@ -35,6 +36,9 @@ def extension_of(ctx: Context) -> Extension | None:
         (switch.uplinks[answers_leave_by(switch)].next_hop or "") if translated else "",
         translated,
     )
+    if switch.probe is not None:
+        extension.probe_mac = derived.probe_mac(switch, switch.probe)
+        extension.probe_ipv4 = derived.translated_probe(switch.probe)
     names: dict[str, str] = {}
     for name, vip in ctx.spec.vips.items():
         pool = ctx.spec.pools[vip.pool]
@@ -44,16 +48,25 @@ def extension_of(ctx: Context) -> Extension | None:
                 targets = _targets(extension, names, vip, pool, family)
                 slots = ctx.pools[slots_key(vip.pool, pool, MODES[vip.forwarding].reach(family))]
                 served = tuple(targets[owner] for owner in slots.owners)
+                probes = _probes(extension, vip, pool, targets)
                 extension.services += [
                     ExtendedService(
                         f"{name}/{address}/{e.protocol.value}/{e.port}", str(address), family, e.protocol.value, e.port,
                         SELECT[pool.selection.value],
                         tuple(derived.hash_fields(pool)) if pool.selection is Selection.CLIENT else (),
-                        MODES[vip.forwarding].program, served,
+                        MODES[vip.forwarding].program, served, probes,
                     )
                     for e in derived.endpoints(vip)
                 ]  # fmt: skip
     return extension
+
+
+def _probes(extension: Extension, vip: Vip, pool: Pool, targets: dict[str, str]) -> dict[str, int]:
+    """The number of each target for probes; none where nothing is probed, or answers could not be translated."""
+    if not extension.probe_mac or (MODES[vip.forwarding].translates and not extension.probe_ipv4):
+        return {}
+    numbers = probe_numbers(pool)
+    return {target: numbers[backend] for backend, target in targets.items()}
 
 
 def _port(ctx: Context, port: ExtensionPort) -> ExtensionPortRow:

@@ -40,24 +40,27 @@ class Passage:
 def pipes_of(extension: Extension) -> tuple[Pipe, ...]:
     """All pipes that a program of this plan has."""
     services = [s for s in extension.services if s.slots]
-    answers = {(s.name, t) for s in services if BY_PROGRAM[s.forward].translates for t in s.slots}
+    probed = [s for s in extension.services if s.probes]
+    answers = [(s.name, t) for s in services if BY_PROGRAM[s.forward].translates for t in set(s.slots)]
+    answers += [(s.name, t) for s in probed if BY_PROGRAM[s.forward].translates for t in s.probes]
     out = [
-        Pipe("classifier (queries)", len(services) + DROP_ENTRIES),
+        Pipe("classifier (queries)", len(services) + len(probed) + DROP_ENTRIES),
         Pipe("classifier (answers)", len(answers) + DROP_ENTRIES),
     ]
-    out += [
-        Pipe(name, slots) for name, slots in {_selector(s): (selector_name(s), len(s.slots)) for s in services}.values()
-    ]
-    used = {f: [s for s in services if s.forward == f] for f in sorted({s.forward for s in services})}
-    out += [Pipe(f"slots-{forward}", sum(len(s.slots) for s in own)) for forward, own in used.items()]
+    selectors = {_selector(s): Pipe(selector_name(s), len(s.slots)) for s in services}
+    selectors |= {_probe_selector(s): Pipe(f"probes{len(s.probes)}-{s.forward}", len(s.probes)) for s in probed}
+    out += selectors.values()
+    reached = [s for s in extension.services if s.reached]
+    used = {f: [s for s in reached if s.forward == f] for f in sorted({s.forward for s in reached})}
+    out += [Pipe(f"slots-{forward}", sum(map(_slots, own))) for forward, own in used.items()]
     for forward, own in used.items():
         out += BY_PROGRAM[forward].pipes(own, extension.targets)
     return tuple(out)
 
 
 def counters_of(extension: Extension) -> int:
-    """Counters in use: one for each slot, and the program's own."""
-    return sum(len(s.slots) for s in extension.services) + OWN_COUNTERS
+    """Counters in use: one for each slot and each backend that is probed, and the program's own."""
+    return sum(map(_slots, extension.services)) + OWN_COUNTERS
 
 
 def entries(pipes: Iterable[Pipe]) -> int:
@@ -74,7 +77,7 @@ def queries_through(extension: Extension, service: ExtendedService) -> Passage:
     """Return the path of a service's queries, the longest if backends differ."""
     mode, targets = BY_PROGRAM[service.forward], [extension.targets[name] for name in service.slots]
     way = ("classifier", selector_name(service), f"slots-{service.forward}", *mode.stages({t.family for t in targets}))
-    if not mode.tunnels and any(BY_PROGRAM[s.forward].tunnels and s.slots for s in extension.services):
+    if not mode.tunnels and any(BY_PROGRAM[s.forward].tunnels and s.reached for s in extension.services):
         way += ("encap4", "encap6", "plain")  # what needs no tunnel passes the pipes of those that do, and misses them
     grows = [mode.added_bytes(target) for target in targets]
     own = 1 + 2 * len(service.slots) + (len(set(service.slots)) if mode.by_extension else 0)
@@ -86,6 +89,14 @@ def answers_through(service: ExtendedService) -> Passage:
     way = ("classifier", "to-ipv4", "answers")
     own = len(set(service.slots)) + 1
     return Passage(way, _REWRITES_OF_ANSWERS, own, IPV4_HEADER - IPV6_HEADER, IPV4_HEADER - IPV6_HEADER)
+
+
+def _slots(service: ExtendedService) -> int:
+    return len(service.slots) + len(service.probes)
+
+
+def _probe_selector(service: ExtendedService) -> tuple[object, ...]:
+    return "probes", service.forward, tuple(service.probes.values()), service.protocol
 
 
 def _selector(service: ExtendedService) -> tuple[object, ...]:

@@ -21,7 +21,7 @@ class ExtensionPortRow:
 @dataclass
 class Extension:
     """All of it. *mac*, *ipv4* and *ipv6* are the sources of tunnels; *answers_to* is the MAC that
-    *translated* answers leave to."""
+    *translated* answers leave to. Probes are frames to *probe_mac*, and translated answers to them go to *probe_ipv4*."""
 
     subject: Subject
     ingress: ExtensionPortRow
@@ -32,6 +32,8 @@ class Extension:
     budgets: dict[str, int]
     answers_to: str
     translated: list[TranslatedRow]
+    probe_mac: str = ""
+    probe_ipv4: str = ""
     targets: dict[str, Target] = field(default_factory=dict)
     services: list[ExtendedService] = field(default_factory=list)
 

@@ -24,8 +24,14 @@ class HashFields(TypedDict, total=False):
     hash_fields: list[str]
 
 
-class ProgramVip(HashFields):
-    """A service of a VIP's address. *slots* are names of backends."""
+class Probed(TypedDict, total=False):
+    """What VIPs that are probed have: the upper 12 bits of the source port of probes, by the name of a backend."""
+
+    probes: dict[str, int]
+
+
+class ProgramVip(HashFields, Probed):
+    """A service of a VIP's address. *slots* are names of backends; there are none if only probes reach it."""
 
     name: str
     family: str
@@ -50,11 +56,24 @@ class ProgramTunnel(TunnelSources):
     mac: str
 
 
+class ProbeAddress(TypedDict, total=False):
+    """The IPv4 address of probes, to which answers are translated."""
+
+    ipv4: str
+
+
+class ProgramProbe(ProbeAddress):
+    """The MAC address that frames with probes go to."""
+
+    mac: str
+
+
 class OptionalParts(TypedDict, total=False):
     """What a program can do without. *about* says what it was made from."""
 
     about: str
     tunnel: ProgramTunnel
+    probe: ProgramProbe
 
 
 class Program(OptionalParts):

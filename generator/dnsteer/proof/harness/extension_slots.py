@@ -21,7 +21,7 @@ def slot_problems(reference: Reference, dump: Mapping[str, Any]) -> Iterator[tup
     slots = {each["vip"]: [slot["backend"] for slot in each["slots"]] for each in dump["services"]}
     for vip in program["vips"]:
         key = ip_address(vip["address"]).packed, _PROTOCOL_NUMBERS[vip["protocol"]], vip["port"]
-        held[key] = vip, slots[vip["name"]]
+        held[key] = vip, slots.get(vip["name"], [])
     for key, service in reference.services.items():
         if not service.by_extension:
             continue
@@ -32,8 +32,9 @@ def slot_problems(reference: Reference, dump: Mapping[str, Any]) -> Iterator[tup
         if tuple(vip.get("hash_fields", ())) != service.hash_fields:
             yield service.label, f"the extension's program hashes {vip.get('hash_fields')}"
         yield from _slots(service, [backends[name] for name in names])
-    for vip, _ in held.values():
-        yield vip["name"], "the extension's program has it, but the spec has no such service"
+    for key, (vip, names) in held.items():
+        if names or key not in reference.unserved:  # which only probes reach
+            yield vip["name"], "the extension's program has it, but the spec has no such service"
 
 
 def _slots(service: Service, found: list[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:

@@ -48,6 +48,14 @@ class ExtensionReference:
         hash_key = service.selection.hash_key(packet, service)
         return Expectation(frozenset(f for f, _ in backends), why, hash_key=hash_key, backends=backends)
 
+    def probe(self, packet: Packet, service: Service, target: Target) -> Expectation:
+        """Return what must leave for a probe of a backend, which the source port names and no slot."""
+        problem = header_damage(packet) or service.mode.why_refused(packet)
+        if problem:
+            return dropped(f"probe of {service.label}, which the extension drops: {problem}")
+        why = f"probe of {service.label}: backend {target.name}, by the extension"
+        return Expectation(frozenset(self._delivered(packet, service, target)), why, backend=target.name)
+
     def _delivered(self, packet: Packet, service: Service, target: Target) -> list[Frame]:
         port = target.port or self._uplink
         return [Frame(port, data) for data in service.mode.query(packet, service, target, self._topology.mac)]
@@ -58,6 +66,8 @@ class ExtensionReference:
             leave = self._topology.first_exit()
             if not self._gives_answers or leave is None:
                 return dropped("from the extension, which has no answers to send")
+            if self._topology.probe_port is not None and data[:6] == self._topology.probe_mac:
+                return sure(self._topology.probe_port, data, "an answer to a probe from the extension")
             return sure(leave.uplink, data, "an answer from the extension")
         ports = set(self._backend_ports.values())
         leaves = ports.pop() if len(ports) == 1 else self._backend_ports.get(data[:6])

@@ -130,7 +130,10 @@ class Reference:
         return Expectation(self._forwarded(port, packet, service, target), why, slot, target.name)
 
     def _probe(self, packet: Packet) -> Expectation:
-        """A probe goes to the backend that its source port names, and else where a query of a client goes."""
+        """A probe goes to the backend that its source port names.
+
+        Where it names none, it goes where a query of a client goes; the extension drops it.
+        """
         found = self.probes.target_of(packet)
         uplink = self.topology.probe_uplink
         if found is None:
@@ -140,9 +143,11 @@ class Reference:
                 return dropped("from the port for probes, but no probe")
             service = self.services.get((packet.destination, packet.protocol, packet.dport))
             if service is not None and service.by_extension:
-                return dropped("a probe of a service of the extension")
+                return dropped("a probe of a service of the extension, whose source port names no backend")
             return self._query(uplink, packet)
         service, target = found
+        if service.by_extension:
+            return self.extension.probe(packet, service, target)
         why = f"probe of {service.label}: backend {target.name}"
         return Expectation(self._forwarded(uplink, packet, service, target), why, backend=target.name)
 

@@ -48,8 +48,8 @@ class ProbeReference:
 
     def add(self, service: Service, pool: str, targets: Sequence[Target]) -> None:
         """Know a service of a pool, and the backends that its queries can reach."""
-        if service.by_extension:
-            return
+        if service.mode.by_extension and service.mode.rewrites_answers and self._topology.translated_probe is None:
+            return  # answers could not come back
         ports = self._first_ports[pool]
         self._services[service.key] = service, {ports[target.name]: target for target in targets}
         if not service.mode.rewrites_answers:

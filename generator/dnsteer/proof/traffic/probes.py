@@ -43,13 +43,23 @@ def _probe(senders: Senders, service: Service, backend: Target, port: str, turn:
     name = f"probe of {backend.name} as {service.label} by {port}"
     query = craft.query(headers, service.protocol)
     yield senders.vector(name, port, query, "probe")
+    uplink = senders.next_uplink()
+    client = senders.query_headers(service, uplink)
+    label = f"query for {service.label} from the source port of probes of {backend.name} by {uplink}"
+    yield senders.vector(label, uplink, craft.query(replace(client, sport=headers.sport), service.protocol), "probe")
+    client = replace(senders.query_headers(service, uplink), to_mac=senders.reference.topology.probe_mac)
+    label = f"query for {service.label} to the MAC of probes of {backend.name} by {uplink}"
+    yield senders.vector(label, uplink, craft.query(replace(client, sport=headers.sport), service.protocol), "probe")
     yield from _answers(senders, service, backend, headers.sport, name)
 
 
 def _answers(senders: Senders, service: Service, backend: Target, sport: int, name: str) -> Iterator[Vector]:
     topology = senders.reference.topology
     own = next((a for a in topology.probe_addresses if len(a) == len(service.address)), None)
-    if own is None or service.by_extension:
+    if own is None:
+        return
+    if service.mode.by_extension and service.mode.rewrites_answers:
+        yield from _translated(senders, service, backend, sport, name)
         return
     query = senders.query_headers(service, senders.uplinks[0])
     rewrites = service.mode.rewrites_answers
@@ -74,6 +84,36 @@ def _answers(senders: Senders, service: Service, backend: Target, sport: int, na
     unknown = senders.clients.unused_address(service.version)
     yield senders.vector(f"answer to {name} from an unknown address", ingress, frame(source=unknown), "probe")
     yield senders.vector(f"answer to {name} to another address", ingress, frame(destination=unknown), "probe")
+
+
+def _translated(senders: Senders, service: Service, backend: Target, sport: int, name: str) -> Iterator[Vector]:
+    """The answer that the extension translates, and what resembles it."""
+    own = senders.reference.topology.translated_probe
+    if own is None:
+        return
+    query = senders.query_headers(service, senders.uplinks[0])
+    answer = replace(
+        query,
+        to_mac=senders.gateway_mac,
+        from_mac=backend.mac,
+        source=backend.address,
+        destination=service.mode.client_as_served(own),
+        sport=service.port,
+        dport=sport,
+    )
+    other = own[:-1] + bytes((own[-1] ^ 1,))
+    for label, headers in (
+        (f"answer to {name}", answer),
+        (
+            f"answer to {name} to a neighbouring address",
+            replace(answer, destination=service.mode.client_as_served(other)),
+        ),
+        (f"answer to {name} from an unknown address", replace(answer, source=senders.clients.unused_address(6))),
+        (f"answer to {name} to the MAC of probes", replace(answer, to_mac=senders.reference.topology.probe_mac)),
+    ):
+        message = craft.dns_message(headers.serial, service.protocol, answer=True)
+        ingress = backend.port or senders.next_uplink()
+        yield senders.vector(label, ingress, craft.segment(headers, service.protocol, message), "probe")
 
 
 def _others(senders: Senders, port: str) -> Iterator[Vector]:

@@ -172,8 +172,8 @@ class HealthCheck(Part):
     via: Literal["datapath", "network"] | None = Field(
         default=None,
         description="The path of the probes. `datapath`: to each VIP of the pool, through the bridge, as clients' queries "
-        "go; needs `switch.probe`, and forwarding by the switch itself; not for `command`. `network`: to the backend's own "
-        "address. Left out: `datapath` where it is possible.",
+        "go; needs `switch.probe`; not for `command`. `network`: to the backend's own address. Left out: `datapath` where "
+        "it is possible.",
     )
 
 

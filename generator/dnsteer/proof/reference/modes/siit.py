@@ -44,12 +44,15 @@ class Siit(Mode):
         super().__init__(topology)
         self._services: dict[tuple[bytes, int, int], Service | None] = {}
         """Keyed by a backend's address, protocol and port. None: the backend holds no slot."""
+        self._probed: dict[tuple[bytes, int, int], Service] = {}
+        """The services by the same key, of backends with and without a slot."""
 
     def add(self, service: Service, targets: Sequence[Target]) -> None:
         """Record which service the answers of each backend belong to."""
         for target in targets:
             key = target.address, service.protocol, service.port
             known = self._services.setdefault(key, None)
+            self._probed[key] = service
             if target not in service.owners:
                 continue
             if known is not None and known.address != service.address:
@@ -76,7 +79,7 @@ class Siit(Mode):
         return frozenset((_with_header(packet, target.mac + from_mac, IPV6, header, source + target.address),))
 
     def answer(self, packet: Packet, ingress: str) -> Expectation | None:
-        """Expect the answer at the first uplink with a next hop, whichever port it came in by."""
+        """Expect the answer at the first uplink with a next hop, wherever it came in; to a probe, at its port."""
         if packet.destination[: len(NAT64_PREFIX)] != NAT64_PREFIX or len(packet.destination) != 16:
             return None
         if packet.fragment is not Fragment.NONE:
@@ -85,19 +88,23 @@ class Siit(Mode):
         key = packet.source, packet.protocol, packet.sport
         if key not in self._services:
             return None
-        service = self._services[key]
+        client = packet.destination[len(NAT64_PREFIX) :]
+        to_probe = client == self.topology.translated_probe
+        service = self._probed[key] if to_probe else self._services[key]
         if service is None:
             return dropped("an answer to translate, of a backend that has no slot")
-        why = f"answer for {service.label}"
+        why = f"answer {'to a probe of' if to_probe else 'for'} {service.label}"
         leave = self.topology.first_exit()
         problem = header_damage(packet) or self.why_refused(packet) or ("" if leave else "no uplink has a next hop")
         if problem or leave is None:
             return dropped(f"{why}, which the extension drops: {problem}")
-        client = packet.destination[len(NAT64_PREFIX) :]
         traffic_class = int.from_bytes(packet.data[packet.l3 : packet.l3 + 2], "big") >> 4 & 0xFF
         header = ipv4_header(traffic_class, packet.end - packet.l4, packet.protocol, service.address, client)
-        data = _with_header(packet, leave.next_hop + self.topology.mac, IPV4, header, service.address + client)
-        return sure(leave.uplink, data, f"{why} to {ip_address(client)}, translated by the extension")
+        to_mac = self.topology.probe_mac if to_probe else leave.next_hop
+        data = _with_header(packet, to_mac + self.topology.mac, IPV4, header, service.address + client)
+        out = self.topology.probe_port if to_probe else leave.uplink
+        assert out is not None
+        return sure(out, data, f"{why} to {ip_address(client)}, translated by the extension")
 
     def client_as_served(self, client: bytes) -> bytes:
         """Return the client's IPv4 address mapped into NAT64_PREFIX."""
