@@ -73,7 +73,7 @@ def test_a_client_that_chooses_a_backend_by_its_source_port_is_seen(
     ports = f"tp_src={probe_numbers(LOADED.spec.pools['far'])[backend] << 4:#x}/0xfff0"
     original = switch.lines_of
 
-    def broken(plan: Any) -> list[str]:
+    def broken(plan: Any, **_: bool) -> list[str]:
         lines = original(plan)
         right = next(f for f in map(parse_flow, lines) if of_table("egress")(f) and "ext-in" in f.actions)
         assert PROBE_MAC not in right.actions

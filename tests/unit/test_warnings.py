@@ -197,3 +197,12 @@ vips:
 def test_backends_in_no_network_of_the_port_for_probes(addresses: str, health: str, found: list[str]) -> None:
     warned = [w for w in load(HEAD + PROBED.format(addresses, health)).warnings if "switch.probe" in w.found]
     assert [w.found.partition(",")[0] for w in warned] == found
+
+
+def test_backends_of_tunnels_may_be_anywhere() -> None:
+    text = HEAD + PROBED.format("10.0.3.9/24", "{}")
+    text = text.replace("pool: farm}", "pool: farm, forwarding: ipip}").replace(
+        "pools:\n",
+        "  extension: {ingress: {port: ei}, egress: {port: eo}, ipv4: 10.9.0.1, ipv6: '2001:db8:9::1'}\npools:\n",
+    )
+    assert not [w for w in load(text).warnings if "switch.probe" in w.found]

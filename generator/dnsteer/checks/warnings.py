@@ -128,7 +128,9 @@ def _probes(scope: Scope) -> Iterator[Finding]:
         if all(check.check is CheckKind.COMMAND or check.via == "network" for check in pool.health or ()):
             continue
         vips = [vip for vip in scope.spec.vips.values() if vip.pool == name]
-        reached = {MODES[vip.forwarding].reach(derived.family_of(a)) for vip in vips for a in vip.addresses}
+        ways = [(MODES[vip.forwarding], derived.family_of(a)) for vip in vips for a in vip.addresses]
+        # In tunnels they may be anywhere, and translated answers go by a route.
+        reached = {mode.reach(family) for mode, family in ways if not (mode.tunnels or mode.translates)}
         for i, backend in enumerate(pool.backends):
             for family in (f for f in FAMILIES if f in reached):
                 address = derived.address_of(backend, family)
