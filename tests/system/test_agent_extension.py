@@ -48,7 +48,7 @@ def watched(name: str, addresses: str, tmp_path: Path, **changes: str) -> Iterat
         assert done.returncode == 0, done
         running = Agent(state, tmp_path / "agent.log")
         try:
-            running.waits_for("state 1, 1 pools with health checks")
+            running.waits_for("state 1, pools with health checks: 1")
             yield state, running, loaded
             assert running.end() == 0, running.said()
         finally:
