@@ -251,10 +251,10 @@ def pipeline_page() -> str:
     out.append("## Tables\n\n| number | name | matches | does | leads to |\n|---|---|---|---|---|")
     for t in TABLES:
         out.append(f"| {t.number} | {t.name} | {t.matches} | {t.does} | {', '.join(leads_to(t.name)) or 'out'} |")
-    out.append("\n## Registers\n\n| register | name | bits | live in tables | meaning |\n|---|---|---|---|---|")
+    out.append("\n## Registers\n\n| register | name | live in tables | meaning |\n|---|---|---|---|")
     for r in sorted(PIPELINE.registers.values(), key=lambda r: r.number):
         out.append(
-            f"| {r.field} | {r.name} | {r.bits[0]}..{r.bits[1]} | {PIPELINE.owners[r.name].name} to {r.until} | {r.meaning}{_modes() if r.name == 'mode' else ''} |"
+            f"| {r.field} | {r.name} | {PIPELINE.owners[r.name].name} to {r.until} | {r.meaning}{_modes() if r.name == 'mode' else ''} |"
         )
     out.append(
         f"\n## Cookies and groups\n\nBits 48 to 63 of a cookie are the tag `0x{COOKIE_TAG:x}` (mask `0x{COOKIE_MASK:x}`): flows "

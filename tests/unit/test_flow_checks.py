@@ -37,11 +37,18 @@ def test_a_cookie_that_nothing_has(cookie: str) -> None:
     assert said in str(error.value) and rest in str(error.value)
 
 
-def test_a_flow_that_is_rendered_twice() -> None:
+@pytest.mark.parametrize("actions", ["", ",goto_table:60"])
+def test_two_flows_with_one_match(actions: str) -> None:
+    with pytest.raises(TemplateError, match=r"^tables/forward\.j2(:7)?: two flows have the same priority and match"):
+        check_flows(PLAN, FORWARD, [*LINES, LINES[1] + actions])
+
+
+def test_a_group_that_no_row_makes() -> None:
+    line = LINES[0].partition(" actions=")[0].replace("reg0=0x", "reg0=0x9") + " actions=group:99"
     with pytest.raises(
-        TemplateError, match=r"^tables/forward\.j2:7: the flow is rendered twice; leave one out, or match"
+        TemplateError, match=r"^tables/forward\.j2: group 99 is not there; groups are made from the rows of"
     ):
-        check_flows(PLAN, FORWARD, [*LINES, LINES[1]])
+        check_flows(PLAN, FORWARD, [*LINES, line])
 
 
 def test_a_table_without_a_flow_for_all_other_packets() -> None:
@@ -107,3 +114,10 @@ def test_two_flows_of_one_match() -> None:
     other = LINES[0].rpartition(" actions=")[0] + " actions=drop"
     said = shown_differently([LINES[0], other], [], Tables(set()))
     assert said.startswith("tables/forward.j2: two flows of one table have the same priority and match: ")
+
+
+@pytest.mark.parametrize("spec", sorted(EXAMPLES.glob("*.yaml")), ids=lambda p: p.stem)
+def test_subjects_are_in_the_spec(spec: object) -> None:
+    loaded = load_spec(spec)  # type: ignore[arg-type]
+    for subject in build_plan(loaded).subjects.values():
+        assert subject.path in loaded.document.lines or subject.path[:-1] in loaded.document.lines, subject

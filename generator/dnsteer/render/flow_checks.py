@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from dnsteer.plan.plan import Plan
 from dnsteer.render.template_lines import place_of
+from dnsteer.tables.slot import GroupRow
 from dnsteer.tables.table import Table, TemplateError
 
 _SHOWN = 300
+_GROUP = re.compile(r"\bgroup:(\d+)")
 
 
 def shown(line: str) -> str:
@@ -20,7 +23,7 @@ def check_flows(plan: Plan, table: Table, lines: Sequence[str]) -> None:
     """Check the rendered flows of a table, one on each line.
 
     Raises TemplateError for a cookie that the plan has no subject for, so that the flow would count as somebody else's; for
-    a flow that occurs twice; and for a table without a flow of priority 0 for all other packets.
+    two flows with one match; for a group that no row makes; and for a table without a flow for all other packets.
     """
     file = f"tables/{table.name}.j2"
     seen: dict[str, str] = {}
@@ -34,13 +37,23 @@ def check_flows(plan: Plan, table: Table, lines: Sequence[str]) -> None:
                 "somebody else's; write cookie={{ ROW.subject.cookie | hex }}, or {{ plan.pipeline.cookie | hex }}: "
                 f"{shown(line)}"
             )
-    if len(set(lines)) != len(lines):
-        known: set[str] = set()
-        twice = next(line for line in lines if line in known or known.add(line))  # type: ignore[func-returns-value]
-        raise TemplateError(
-            f"{place_of(file, twice)}: the flow is rendered twice; leave one out, or match what tells them apart: "
-            f"{shown(twice)}"
-        )
+    known: dict[str, str] = {}
+    for line in lines:
+        key = line[line.index(",") : line.index(" actions=")]  # all but the cookie
+        if key in known:
+            raise TemplateError(
+                f"{place_of(file, line)}: two flows have the same priority and match, so that one would replace the other; "
+                f"leave one out, or match what tells them apart:\n    {shown(known[key])}\n    {shown(line)}"
+            )
+        known[key] = line
+    groups = {row.group for row in plan.rows.of(GroupRow)}
+    for line in lines:
+        for number in _GROUP.findall(line) if "group:" in line else ():
+            if int(number) not in groups:
+                raise TemplateError(
+                    f"{place_of(file, line)}: group {number} is not there; groups are made from the rows of type GroupRow: "
+                    f"{shown(line)}"
+                )
     if not any(", priority=0 actions=" in line for line in lines):
         raise TemplateError(
             f"{file}: no flow for all other packets; end it with cookie={{{{ plan.pipeline.cookie | hex }}}}, "

@@ -15,6 +15,10 @@ from typing import Any, get_args, get_origin
 
 import jinja2
 from jinja2 import nodes
+from jinja2.runtime import LoopContext
+
+from dnsteer.render.templates import unwildcard
+from dnsteer.tables.table import TemplateError
 
 UNKNOWN: Any = object()
 """The type of what is not followed; whatever is asked of it is right."""
@@ -48,7 +52,7 @@ class Reader:
 
     def _statement(self, node: nodes.Node, scope: Scope) -> None:
         if isinstance(node, nodes.For):
-            inner = {**scope, "loop": UNKNOWN}
+            inner = {**scope, "loop": LoopContext}
             self._bind(node.target, _element(self._type(node.iter, scope)), inner)
             if node.test is not None:
                 self._type(node.test, inner)
@@ -72,6 +76,8 @@ class Reader:
         elif isinstance(target, nodes.Tuple):
             parts = get_args(kind) if get_origin(kind) is tuple else ()
             fits = len(parts) == len(target.items) and Ellipsis not in parts
+            if parts and Ellipsis not in parts and not fits:
+                self.mistakes.append((target.lineno, f"{len(target.items)} names for {len(parts)} values"))
             for i, item in enumerate(target.items):
                 self._bind(item, parts[i] if fits else UNKNOWN, scope)
 
@@ -85,6 +91,8 @@ class Reader:
             return self._filtered(node, scope)
         if isinstance(node, nodes.Call):
             return self._called(node, scope)
+        if isinstance(node, nodes.Test) and node.name not in self._environment.tests:
+            self._mistake(node.lineno, f"no test {node.name}", node.name, self._environment.tests)
         children = [self._type(child, scope) for child in node.iter_child_nodes()]
         return _element(children[0], by_key=True) if isinstance(node, nodes.Getitem) else UNKNOWN
 
@@ -121,9 +129,10 @@ class Reader:
             return list[tuple[field, given]]  # type: ignore[valid-type]
         function = inspect.unwrap(self._environment.filters[node.name])
         taken = self._annotation(function, next(iter(inspect.get_annotations(function)), ""))
-        if {given, taken} == {int, str}:
+        found = _plain(given)
+        if isinstance(taken, type) and isinstance(found, type) and not issubclass(found, taken):
             self.mistakes.append(
-                (node.lineno, f"filter {node.name} takes {taken.__name__}, and is given {given.__name__}")
+                (node.lineno, f"filter {node.name} takes {taken.__name__}, and is given {found.__name__}")
             )
         return self._annotation(function, "return")
 
@@ -134,10 +143,20 @@ class Reader:
         macro = self._macros.get(node.node.name) if isinstance(node.node, nodes.Name) else None
         if macro is None:
             self._type(node.node, scope)
+            if isinstance(node.node, nodes.Name) and node.node.name == "unwildcard":
+                self._unwildcarded(node)
             return UNKNOWN
         names = [arg.name for arg in macro.args]
         self._all(macro.body, {**self._names, **dict.fromkeys(names, UNKNOWN), **dict(zip(names, given, strict=False))})
         return UNKNOWN
+
+    def _unwildcarded(self, node: nodes.Call) -> None:
+        for argument in node.args:
+            if isinstance(argument, nodes.Const):
+                try:
+                    unwildcard(argument.value)
+                except TemplateError as err:
+                    self.mistakes.append((argument.lineno, str(err)))
 
     def _field(self, kind: Any, name: str, line: int) -> Any:
         """Return the type of a field, or UNKNOWN, with a mistake if there is none of the name."""
@@ -176,6 +195,16 @@ class Reader:
         found = line, f"{what}; {near(name, sorted(known))}"
         if found not in self.mistakes:
             self.mistakes.append(found)
+
+
+def _plain(kind: Any) -> Any:
+    """Return a type without None, without what it is a container of, and for words the type of a text."""
+    if isinstance(kind, types.UnionType) or get_origin(kind) is typing.Union:
+        parts = [part for part in get_args(kind) if part is not types.NoneType]
+        return _plain(parts[0]) if len(parts) == 1 else UNKNOWN
+    if get_origin(kind) is typing.Literal:
+        return type(get_args(kind)[0])
+    return get_origin(kind) or kind
 
 
 def _element(kind: Any, *, by_key: bool = False) -> Any:

@@ -36,6 +36,7 @@ _FLOW_OF = re.compile(r"^(?:cookie=.*?)?\btable=@(\w+)", re.MULTILINE)
 _NAME = re.compile(r"@(\w+)(?:\.(\w+)|(\[))?")
 _MATCHED = re.compile(r"(?<![.@\w])@(?P<register>\w+)=(?P<value>@(\w+)\.\w+)")
 _SET = re.compile(r"set_field:(?P<value>@(\w+)\.\w+)->@(?P<register>\w+)")
+_RAW_REGISTER = re.compile(r"(?<![@\w.])(?:x{0,2}reg(\d+)|NXM_NX_X{0,2}REG(\d+))\b")
 _UNDEFINED = re.compile(r"'(\w+)' is undefined$")
 _COMMENT = re.compile(r"^# (.*)$", re.MULTILINE)
 
@@ -68,7 +69,11 @@ def resolve(source: str, file: str, pipeline: Pipeline = PIPELINE) -> str:
             owner, until = pipeline.owners[register.name], pipeline.tables[register.until]
             if not owner.number <= own.number <= until.number:
                 live = f"{owner.name} ({owner.number}) to {until.name} ({until.number})"
-                raise fail(m.start(), f"register @{m[1]} in table {own.name} ({own.number}) is live from {live} only")
+                raise fail(
+                    m.start(),
+                    f"register @{m[1]} in table {own.name} ({own.number}) is live from {live} only; "
+                    f"let {owner.file} say until which table it is, or use one that is live here",
+                )
         if m[2]:
             if register is None or m[2] not in register.values:
                 raise fail(m.start(), f"no value {m[0]}", m[2], register.values if register is not None else ())
@@ -76,7 +81,7 @@ def resolve(source: str, file: str, pipeline: Pipeline = PIPELINE) -> str:
         if m[3]:
             nxm = register.nxm if register else FIELDS[m[1]][0] if m[1] in FIELDS else None
             if nxm is None:
-                raise fail(m.start(), f"no register or field @{m[1]}")
+                raise fail(m.start(), f"no register or field @{m[1]}", m[1], [*pipeline.registers, *FIELDS])
             return f"{nxm}["
         if register is None:
             if m[1] in pipeline.tables:
@@ -86,6 +91,9 @@ def resolve(source: str, file: str, pipeline: Pipeline = PIPELINE) -> str:
 
     if unnamed := _UNNAMED_TABLE.search(source):
         raise fail(unnamed.start(), f"{unnamed[0]} without the name of a table: write {unnamed[0]}@NAME")
+    if raw := _RAW_REGISTER.search(source):
+        names = [f"@{r.name}" for r in pipeline.registers.values() if r.number == int(raw[1] or raw[2])]
+        raise fail(raw.start(), f"{raw[0]} without the name of a register; write {' or '.join(names) or '@NAME'}")
     # Line breaks stay where they are, so that the lines of errors are those of the file.
     text = _NAME.sub(name, _TO_TABLE.sub(table, source))
     for named in (*_MATCHED.finditer(source), *_SET.finditer(source)):

@@ -54,7 +54,7 @@ def build_pipeline(order: tuple[tuple[int, Table], ...]) -> Pipeline:
     """Number, check and index tables and registers.
 
     Raises DefinitionError if a number or name occurs twice, tables are not in the order of their numbers, two registers
-    overlap while both are live, or a register exceeds 32 bits or ends before the table that owns it.
+    have one number while both are live, or a register ends before the table that owns it.
     """
     tables = {table.name: replace(table, number=number) for number, table in order}
     for (number, before), (higher, after) in pairwise(order):
@@ -75,9 +75,8 @@ def build_pipeline(order: tuple[tuple[int, Table], ...]) -> Pipeline:
         second = next(t for t, r in owned if registers[twice.name] is r)
         raise DefinitionError(f"{second.file}: register {twice.name} is owned by {first.file} already")
     for i, (owner, one) in enumerate(owned):
-        low, high = one.bits
-        if not (0 <= low <= high <= 31 and 0 <= one.number <= 15):
-            raise DefinitionError(f"{owner.file}: register {one.name} needs a number up to 15 and bits from 0 to 31")
+        if not 0 <= one.number <= 15:
+            raise DefinitionError(f"{owner.file}: register {one.name} has number {one.number}; expected 0 to 15")
         if one.until not in tables:
             raise DefinitionError(
                 f"{owner.file}: register {one.name} is live until {one.until}, and no table has that name"
@@ -87,9 +86,8 @@ def build_pipeline(order: tuple[tuple[int, Table], ...]) -> Pipeline:
                 f"{owner.file}: register {one.name} is live until {one.until}, which packets pass before {owner.name}"
             )
         for begins, other in owned[:i]:
-            share = one.number == other.number and low <= other.bits[1] and other.bits[0] <= high
             ends = min(tables[one.until].number, tables[other.until].number)
-            if share and max(owner.number, begins.number) <= ends:
+            if one.number == other.number and max(owner.number, begins.number) <= ends:
                 other_one = f"{other.name} of table {begins.name}"
                 raise DefinitionError(
                     f"{owner.file}: register {one.name} overlaps {other_one}: both are live in register {one.number}"

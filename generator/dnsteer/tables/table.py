@@ -19,7 +19,7 @@ class TemplateError(DefinitionError):
 
 @dataclass(frozen=True)
 class Register:
-    """A field of the register file, live from the table that owns it to the table *until*. *bits* are inclusive.
+    """A register of 32 bits, live from the table that owns it to the table *until*.
 
     *values* names the values that flows write and match; in templates `@path.query` is the value `query` of `path`.
     """
@@ -28,7 +28,6 @@ class Register:
     number: int
     meaning: str
     until: str
-    bits: tuple[int, int] = (0, 31)
     values: Mapping[str, int] = field(default_factory=dict)
 
     @property
