@@ -49,7 +49,7 @@ def test_all_vlans_are_proven(example: str) -> None:
     assert served.masks == dropped.masks
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=18, deadline=None, suppress_health_check=list(HealthCheck))
 @given(specs())
 def test_random_specs_are_proven(loaded: Loaded) -> None:
     report = check(loaded)

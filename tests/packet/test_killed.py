@@ -1,6 +1,6 @@
 """kill -9 of dnsteer at random moments of each kind of change: after the next verb the switch is one of the two states.
 
-DNSTEER_KILLS says how often each is killed; 20 when it is not set.
+DNSTEER_KILLS says how often each is killed; 14 when it is not set.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dnsteer.switch.state import AppliedState
 from tests.packet.apply_spec import apply
 from tests.packet.switches import LARGE, SMALL, Switch, spec_of
 
-KILLS = int(os.environ.get("DNSTEER_KILLS", "20"))
+KILLS = int(os.environ.get("DNSTEER_KILLS", "14"))
 FORK = multiprocessing.get_context("fork")
 GRACE = 0.2
 # Two specs that differ in ports, VIPs and pools, and a third state for rolling back.

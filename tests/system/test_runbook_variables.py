@@ -113,6 +113,8 @@ TOGETHER: dict[str, tuple[str, ...]] = {
     "rolling-upgrade.yml": ("dnsteer_hook_tasks", "dnsteer_for", "dnsteer_switches"),
 }
 """Further ones that are left out together: different tasks read them, and all of these run, so that none hides another."""
+SIMPLE = {"bringup.yml", "collect-diagnostics.yml", "install.yml"}
+"""Playbooks that read all of their variables at every play: without those of PLAIN is as without all."""
 NO_INDEX = {"dnsteer_pip_options", "dnsteer_environment"}
 """Of install.yml: without them, and with a wheel, it would fetch packages from the network."""
 _weights = cycle((2, 3, 4, 5))
@@ -221,7 +223,8 @@ def omissions() -> Iterator[tuple[str, tuple[str, ...]]]:
     """Each playbook with variables to leave out while the others are given."""
     for playbook, given in sorted(OPTIONAL.items()):
         together = TOGETHER.get(playbook, ())
-        yield from ((playbook, names) for names in (PLAIN[playbook], together) if names)
+        plain = () if playbook in SIMPLE else PLAIN[playbook]
+        yield from ((playbook, names) for names in (plain, together) if names)
         yield from ((playbook, (name,)) for name in given if name not in {*PLAIN[playbook], *together, *NO_INDEX})
 
 

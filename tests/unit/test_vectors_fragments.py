@@ -47,7 +47,8 @@ def checksums_right(data: bytes) -> bool:
 
 @every_spec
 def test_checksums_are_right_coming_and_going(name: str) -> None:
-    for vector, expectation in of_kind(name, "query", "answer", "unusual", "echo"):
+    alike = list(of_kind(name, "query", "answer"))[::4]  # they differ in addresses and ports; scapy is slow
+    for vector, expectation in [*alike, *of_kind(name, "unusual", "echo")]:
         leaving = [as_served(frame.data) for frame in expectation.options]
         packet = parse(vector.data)
         if packet.fragment_header or (packet.ethertype == IPV6 and packet.l4 > packet.l3 + 40):
