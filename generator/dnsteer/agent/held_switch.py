@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.wanted import Wanted
+from dnsteer.render.flows import Flow
 from dnsteer.slots.maintenance import Overlay, marker
 from dnsteer.switch.database import Database
 from dnsteer.switch.session import Session
 from dnsteer.switch.state import AppliedState, BridgeRecord
+from dnsteer.switch.table_changes import Changes
 from dnsteer.switch.tools import UnavailableError
 
 _OF_THE_RECORD = {
@@ -31,7 +33,9 @@ class Memory:
     def __init__(self) -> None:
         self.on_change: Callable[[], None] = lambda: None
         self.events = 0
-        """Times that OpenFlow or OVSDB has said that something changed, or went away."""
+        """Times that OpenFlow or OVSDB has said that something changed, or went away, but for what is *sent*."""
+        self.sent: frozenset[str] = frozenset()
+        """The flows that the last change of slots has sent, as ovs-ofctl monitor prints them."""
         self.seen: tuple[str, int, int] | None = None
         """Bridge, marker and number of events, of the last look at all tables that found them right."""
         self.wanted: Wanted | None = None
@@ -93,9 +97,24 @@ class HeldSwitch(TargetSwitch):
         """Whether the tables were right when last looked at, and no event came since."""
         return self.memory.seen == (bridge, marker, self.memory.events)
 
-    def moved(self, bridge: str, state: AppliedState, overlay: Overlay) -> None:
-        """Know the tables as changed. The events of the change itself lead to another look."""
-        self.memory.seen = bridge, marker(state.digest, overlay), self.memory.events
+    @contextmanager
+    def moving(self, bridge: str, state: AppliedState, overlay: Overlay, todo: Changes) -> Iterator[None]:
+        """Know the tables as changed, without another look. A change that fails leads to one."""
+        memory = self.memory
+        memory.sent = frozenset(map(monitored, (*todo.add, *todo.replace)))
+        try:
+            yield
+        except BaseException:
+            memory.sent = frozenset()
+            memory.notice()
+            raise
+        memory.seen = bridge, marker(state.digest, overlay), memory.events
+
+
+def monitored(flow: Flow) -> str:
+    """A flow as ovs-ofctl monitor prints it after the event: without its priority."""
+    actions = f"actions={flow.actions}" if flow.actions != "drop" else ""
+    return " ".join(filter(None, (f"table={flow.table} cookie=0x{flow.cookie:x}", flow.match, actions)))
 
 
 class _RememberingSession(Session):

@@ -9,7 +9,9 @@ _LATEST = 0.3
 _REGULAR = 30.0
 """Seconds between looks without a change: not everything is announced."""
 _SHARE = 0.2
-"""Share of the time that looks may take where changes do not end; a regular one takes a twentieth of that."""
+"""Share of the time that looks may take where changes do not end."""
+_REGULAR_SHARE = 0.003
+"""Share of the time that regular looks may take: no backend can be taken out meanwhile."""
 _IN_A_ROW = 5
 """Looks in a row that found differences, after which somebody is fighting the agent, and looks are spaced."""
 _SPACED = 1.0
@@ -46,7 +48,7 @@ class LookTimes:
         self._in_a_row = self._in_a_row + 1 if differed else 0
         took = ended - began
         self._earliest = ended + (_SPACED if self._in_a_row >= _IN_A_ROW else took / _SHARE if not differed else 0)
-        self._regular = ended + max(_REGULAR, 20 * took / _SHARE)
+        self._regular = ended + max(_REGULAR, took / _REGULAR_SHARE)
 
     def failed(self, now: float) -> None:
         """A look could not be done."""

@@ -104,7 +104,7 @@ class Agent:
                     try:
                         acts = await self._follow(work, loop)
                         if acts and watcher is None and self._world is not None:
-                            watcher = loop.create_task(watch(self._switch, self._world.bridge))
+                            watcher = loop.create_task(watch(self._switch, self._world.bridge, self._monitor_fails))
                             await self._listen(self._world.bridge)
                         if watcher is not None and watcher.done():
                             watcher.result()  # it ends by a defect alone: better a new agent than one that sees nothing
@@ -304,6 +304,12 @@ class Agent:
             f"state {self._world.number}: {len(self._world.targets)} targets, {ill} of them unhealthy; "
             f"{self._differences} differences {'repaired' if self._world.spec.switch.repair == 'on' else 'reported'}"
         )
+
+    def _monitor_fails(self, why: str) -> None:
+        if why:
+            self._fails("the monitor", f"changes of flows are noticed late, since ovs-ofctl monitor fails: {why}")
+        else:
+            self._works("the monitor", "changes of flows are noticed at once again")
 
     def _fails(self, what: str, said: str) -> None:
         if self._trouble.get(what) != said:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from dnsteer.agent.held_switch import HeldSwitch
@@ -13,6 +14,8 @@ from dnsteer.switch.tools import SwitchError, program
 
 _AGAIN = 0.2
 """Seconds until a monitor that ended is started again."""
+_TRIES = 10
+"""Times in a row that the monitor failed, after which it is said. A switch that is started again takes a second or two."""
 _ASK = 0.7
 """Seconds between two questions about what is not announced."""
 _UNANSWERED = 5.0
@@ -20,17 +23,29 @@ _UNANSWERED = 5.0
 _PORTS_TOO = "1"
 """The length of packets to the controller, of which there are none; without it there are no messages about ports either."""
 _MOST = 1 << 18
+_EVENT = re.compile(r"\w+_FLOW_MONITOR reply| event=(?:ADDED|MODIFIED) (.*)")
+"""Where a message begins, or a flow that was added or got other actions."""
 
 
-async def watch(switch: HeldSwitch, bridge: str) -> None:
-    """Tell the memory about every change, until cancelled. The first notice is that the monitor works."""
-    await asyncio.gather(_flows(switch, bridge), _unannounced(switch, bridge))
+async def watch(switch: HeldSwitch, bridge: str, failing: Callable[[str], None]) -> None:
+    """Tell the memory about every change, until cancelled. The first notice is that the monitor works.
+
+    *failing* gets why it does not, empty once it does.
+    """
+    await asyncio.gather(_flows(switch, bridge, failing), _unannounced(switch, bridge))
 
 
-async def _flows(switch: HeldSwitch, bridge: str) -> None:
+async def _flows(switch: HeldSwitch, bridge: str, failing: Callable[[str], None]) -> None:
+    tries = 0
     while True:
-        with suppress(SwitchError, OSError):
-            await _follow(switch, bridge)
+        why = ""
+        try:
+            why = await _follow(switch, bridge, failing)
+        except (SwitchError, OSError) as err:
+            why = str(err)
+        tries = tries + 1 if why else 0
+        if tries >= _TRIES:
+            failing(why)
         switch.memory.notice()
         await asyncio.sleep(_AGAIN)
 
@@ -49,10 +64,26 @@ async def _unannounced(switch: HeldSwitch, bridge: str) -> None:
                     switch.memory.notice()
 
 
-async def _follow(switch: HeldSwitch, bridge: str) -> None:
+async def _follow(switch: HeldSwitch, bridge: str, failing: Callable[[str], None]) -> str:
+    """Follow the monitor until it ends. Return what it said instead of events, if it did."""
+    memory, rest = switch.memory, b""
     async with _monitor(switch, bridge) as events:
-        while await events.read(_MOST):  # which flows they are, a look at the tables tells
-            switch.memory.notice()
+        first = (await events.readline()).decode(errors="replace")
+        if not _EVENT.match(first):
+            return (first + (await events.read(_MOST)).decode(errors="replace")).strip() or "it printed nothing"
+        failing("")
+        memory.notice()
+        while read := await events.read(_MOST):
+            *lines, rest = (rest + read).split(b"\n")
+            if not all(_is_sent(line.decode(errors="replace"), memory.sent) for line in lines):
+                memory.notice()  # what it is, a look at the tables tells
+    return ""
+
+
+def _is_sent(line: str, sent: frozenset[str]) -> bool:
+    """Whether a line of the monitor tells no more than what the agent itself has changed last."""
+    event = _EVENT.match(line)
+    return event is not None and (event[1] is None or event[1] in sent)
 
 
 @asynccontextmanager
@@ -60,7 +91,8 @@ async def _monitor(switch: HeldSwitch, bridge: str) -> AsyncIterator[asyncio.Str
     """Run ovs-ofctl monitor for the time of the context. Yields what it prints."""
     process = await asyncio.create_subprocess_exec(
         program("ovs-ofctl"),
-        *switch.client(bridge).arguments("monitor", _PORTS_TOO, "watch:!initial"),
+        # It needs no control socket, and may not be able to make one: where there is no /run/openvswitch, it would end.
+        *switch.client(bridge).arguments("monitor", _PORTS_TOO, "watch:!initial", options=["--unixctl=none"]),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,  # where it prints its events, at once

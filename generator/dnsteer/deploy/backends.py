@@ -26,7 +26,7 @@ from dnsteer.switch.restart_fence import RestartedError, send_bundle
 from dnsteer.switch.session import Session
 from dnsteer.switch.signals import defer_signals
 from dnsteer.switch.state import AppliedState, BridgeRecord
-from dnsteer.switch.table_changes import changes
+from dnsteer.switch.table_changes import Changes, changes
 from dnsteer.switch.tools import SwitchError, reworded
 from dnsteer.tables.cookies import OBJECT_BITS, Category
 from dnsteer.tables.order import PIPELINE
@@ -202,8 +202,9 @@ def _move_unless_it_differs(
             return "the tables"
     if change.edited:
         try:
-            _move(at, client, change.after, in_tables, have, program)
-            at.switch.moved(at.record.bridge, at.state, change.after)
+            todo = changes(*overlay_flows(at.state, change.after, in_tables), have)
+            with at.switch.moving(at.record.bridge, at.state, change.after, todo):
+                _move(at, client, change.after, todo, program)
         except RestartedError:
             return "the tables"  # they are empty by now, or the fence alone is gone
         return ""
@@ -222,16 +223,8 @@ def _repair(at: _OnSwitch, change: Change, progress: Progress, *, needed: bool) 
         change.warnings.append(f"the extension did not get its program: {applied.away}")
 
 
-def _move(
-    at: _OnSwitch,
-    client: OpenFlow,
-    after: Overlay,
-    touched: Sequence[Membership],
-    have: Tables,
-    program: Handover | None,
-) -> None:
+def _move(at: _OnSwitch, client: OpenFlow, after: Overlay, todo: Changes, program: Handover | None) -> None:
     """Move the slots, first in the extension, which may refuse, and record it."""
-    todo = changes(*overlay_flows(at.state, after, touched), have)
     entry = JournalEntry(at.record.bridge, at.state, after, record=at.record)
     with defer_signals():  # it is short
         begun = begin_or_nothing(at.session, entry)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from dnsteer.switch.tools import SwitchError, UnavailableError, openflow_target
 if TYPE_CHECKING:
     from dnsteer.deploy.wanted import Wanted
     from dnsteer.switch.database import Database
+    from dnsteer.switch.table_changes import Changes
 
 GRACE = 2.0
 """Seconds that the flows of the way back stay for the answers of a NAT backend that leaves. Resolvers wait about as long."""
@@ -66,8 +67,9 @@ class TargetSwitch:
         """Whether it is known, without looking, that the bridge has the tables of *marker* (`slots.maintenance.marker`)."""
         return False
 
-    def moved(self, bridge: str, state: AppliedState, overlay: Overlay) -> None:
-        """Called when the tables of the bridge were changed to another overlay of the state that is applied."""
+    def moving(self, bridge: str, state: AppliedState, overlay: Overlay, todo: Changes) -> AbstractContextManager[None]:
+        """In this context *todo* changes the tables of the bridge to another overlay of the state that is applied."""
+        return nullcontext()
 
 
 class Agreement:

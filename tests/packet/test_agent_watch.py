@@ -1,0 +1,127 @@
+"""What the agent notices of the flows of a switch: all but what it has changed itself, wherever its monitor runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from dnsteer.agent.held_switch import HeldSwitch
+from dnsteer.agent.repair import look
+from dnsteer.agent.watch import watch
+from dnsteer.deploy import backends
+from dnsteer.deploy.overlay_edits import bring_back, take_out
+from dnsteer.switch.tools import SwitchError
+from tests.packet.agents import PATIENCE, agent
+from tests.packet.command import on, spec_file
+from tests.packet.switches import BRIDGE, LARGE, Switch
+from tests.packet.test_agent_repair import ENDED
+
+DRAINED = take_out("direct/a", "drain")
+REST = 0.3
+"""Seconds in which the monitor has told what there was."""
+
+
+def watched(switch: Switch, during: Callable[[HeldSwitch], Awaitable[None]]) -> None:
+    """Run *during* beside a watch of the switch whose first look is done."""
+    held = HeldSwitch(switch.database)
+
+    async def run() -> None:
+        watching = asyncio.create_task(watch(held, BRIDGE, lambda why: None))
+        try:
+            deadline = time.monotonic() + PATIENCE
+            while not held.memory.events:
+                assert time.monotonic() < deadline
+                await asyncio.sleep(0.01)
+            await asyncio.to_thread(look, held, BRIDGE, repair=False, progress=print)
+            await asyncio.sleep(REST)
+            await during(held)
+        finally:
+            watching.cancel()
+            held.memory.close()
+
+    asyncio.run(run())
+
+
+def test_its_own_changes_are_no_news(switch: Switch, tmp_path: Path) -> None:
+    switch.expected += ENDED
+    assert on(switch)("apply", spec_file(tmp_path, LARGE)).code == 0
+
+    async def during(held: HeldSwitch) -> None:
+        before = held.memory.events
+        for edit in (DRAINED, bring_back("direct/a", "drain"), DRAINED):
+            change = await asyncio.to_thread(backends.change_overlay, held, BRIDGE, edit)
+            assert change.moves and not change.repaired
+            await asyncio.sleep(REST)
+            assert held.memory.events == before
+        slot = next(flow for flow in switch.flows() if "table=30" in flow and "reg1=0x2 " in flow)
+        switch.ofctl("mod-flows", f"{slot.partition(', ')[2].partition(' actions=')[0]} actions=drop")
+        await asyncio.sleep(REST)
+        assert held.memory.events > before
+
+    watched(switch, during)
+
+
+def test_a_change_of_its_own_that_fails_is_looked_at(
+    switch: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch.expected += ENDED
+    assert on(switch)("apply", spec_file(tmp_path, LARGE)).code == 0
+    send = backends.send_bundle
+
+    def sent_but_lost(*args: object, **options: object) -> None:
+        send(*args, **options)  # type: ignore[arg-type]
+        raise SwitchError("no answer")
+
+    monkeypatch.setattr(backends, "send_bundle", sent_but_lost)
+
+    async def during(held: HeldSwitch) -> None:
+        before = held.memory.events
+        with pytest.raises(SwitchError, match="no answer"):
+            await asyncio.to_thread(backends.change_overlay, held, BRIDGE, DRAINED)
+        assert held.memory.events > before
+
+    watched(switch, during)
+
+
+def monitors(pid: int) -> list[str]:
+    """PIDs of the monitors of a process."""
+    children = [
+        child for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
+    ]
+    return [c for c in children if b"\0monitor\0" in Path(f"/proc/{c}/cmdline").read_bytes()]
+
+
+def test_no_folder_for_control_sockets_is_needed(
+    switch: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as where /run/openvswitch is missing, or belongs to somebody else: the monitor would begin again and again."""
+    switch.expected += ENDED
+    assert on(switch)("apply", spec_file(tmp_path, LARGE)).code == 0
+    monkeypatch.setenv("OVS_RUNDIR", str(tmp_path / "none"))
+    with agent(switch, tmp_path) as running:
+        time.sleep(REST)
+        first = monitors(running.process.pid)
+        time.sleep(2)
+        assert monitors(running.process.pid) == first != []
+
+
+def test_a_monitor_that_fails_is_said(switch: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    switch.expected += ENDED
+    assert on(switch)("apply", spec_file(tmp_path, LARGE)).code == 0
+    program, broken = tmp_path / "ovs-ofctl", tmp_path / "broken"
+    program.write_text(
+        f'#!/bin/sh\ncase " $* " in *" monitor "*) test ! -e {broken} || {{ echo "ovs-ofctl: no buffer" >&2; exit 1; }};;\n'
+        'esac\nPATH=${PATH#*:} exec ovs-ofctl "$@"\n'
+    )
+    program.chmod(0o755)
+    broken.touch()
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with agent(switch, tmp_path) as running:
+        running.waits_for("changes of flows are noticed late, since ovs-ofctl monitor fails: ovs-ofctl: no buffer\n")
+        broken.unlink()
+        running.waits_for("changes of flows are noticed at once again")
