@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from dnsteer.slots.maintenance import DRAINED, Maintenance
 
@@ -88,16 +88,21 @@ def decide(
 
 
 def returning(entry: Maintenance, slow_start: float, now: datetime) -> Maintenance | None:
-    """Return the entry of a backend that gets its slots back, with its progress; None when it has them all."""
+    """Return the entry of a backend that gets its slots back, with its progress; None when it has them all.
+
+    It is one step at most, however much time has passed: the clock may have been set.
+    """
     began = entry if entry.returns else replace(entry, returns=_stamp(now), over=slow_start)
-    passed = (now - datetime.fromisoformat(began.returns)).total_seconds()
-    if passed < 0:  # the clock was set back: begin again rather than wait for it
-        began, passed = replace(began, returns=_stamp(now)), 0.0
-    if passed >= began.over:
+    if not began.over:
         return None
     steps = max(1, min(STEPS, int(began.over)))
-    done = int(steps * passed / began.over) + 1  # the first step is taken at once
-    return replace(began, gone=DRAINED - DRAINED * done // (steps + 1))
+    taken = -(-(DRAINED - began.gone) * (steps + 1) // DRAINED)
+    passed = (now - datetime.fromisoformat(began.returns)).total_seconds()
+    if passed < 0:  # the clock was set back: go on from here
+        passed = began.over * taken / steps
+        began = replace(began, returns=_stamp(now - timedelta(seconds=passed)))
+    done = min(int(steps * passed / began.over), taken) + 1  # the first step is taken at once
+    return replace(began, gone=DRAINED - DRAINED * done // (steps + 1)) if done <= steps else None
 
 
 def _stamp(time: datetime) -> str:
