@@ -23,8 +23,8 @@ _UNANSWERED = 5.0
 _PORTS_TOO = "1"
 """The length of packets to the controller, of which there are none; without it there are no messages about ports either."""
 _MOST = 1 << 18
-_EVENT = re.compile(r"\w+_FLOW_MONITOR reply| event=(?:ADDED|MODIFIED) (.*)")
-"""Where a message begins, or a flow that was added or got other actions."""
+_EVENT = re.compile(r"\w+_FLOW_MONITOR reply|OFPT_ECHO_REQUEST | event=(?:ADDED|MODIFIED) (.*)")
+"""Where a message begins, one of a quiet minute, or a flow that was added or got other actions."""
 
 
 async def watch(switch: HeldSwitch, bridge: str, failing: Callable[[str], None]) -> None:
