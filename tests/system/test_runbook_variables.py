@@ -141,12 +141,15 @@ class Bench:
     def play(self, playbook: str, given: dict[str, Any]) -> Played:
         """Prepare what the playbook works on, and play it."""
         folder = self.site.folder
+        self.apply(SPEC)
         if playbook == "deploy.yml":
             (folder / "specs" / "dpu-1.yaml").write_text(another())
-        elif playbook not in ("bringup.yml", "install.yml"):
-            self.apply(SPEC)
         if playbook == "rollback.yml":
             self.apply(another())
+        if playbook == "install.yml" and not given.get("dnsteer_wheel"):  # then it must be there
+            there = folder / given.get("dnsteer_venv", "/opt/dnsteer")[1:] / "bin"
+            there.mkdir(parents=True, exist_ok=True)
+            shutil.copy(folder / "dnsteer", there / "dnsteer")
         given = dict(given)
         if given.get("dnsteer_rollback_to"):
             state = self.record().state
