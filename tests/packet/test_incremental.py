@@ -23,6 +23,7 @@ from dnsteer.spec.loaded import Loaded
 from dnsteer.status.verify import verify
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.restart_fence import FENCE
+from tests.packet import command
 from tests.packet.switches import BRIDGE, LARGE, SMALL, Switch, spec_of
 from tests.strategies import specs
 
@@ -83,7 +84,7 @@ def recorded(switch: Switch) -> Overlay:
 
 def fresh(switch: Switch, spec: Loaded, overlay: Overlay = NO_OVERLAY) -> State:
     """The state of a bridge whose tables were empty when the spec with the overlay was applied."""
-    switch.vsctl("--if-exists", "del-br", BRIDGE)
+    command.fresh(switch)
     deploy(spec, target(switch))
     if overlay:
         quoted = overlay.to_json().replace("\\", "\\\\").replace('"', '\\"')

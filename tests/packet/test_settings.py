@@ -37,7 +37,14 @@ from tests.packet.setting_cases import (
 )
 from tests.packet.switches import BRIDGE, LARGE, SMALL, Switch, spec_of, unexpected
 
-EXPECTED = [*SLOW, "sFlow agent", "not supported", "Connection refused", "Connection reset by peer"]
+EXPECTED = [
+    *SLOW,
+    "sFlow agent",
+    "not supported",
+    "Connection refused",
+    "Connection reset by peer",
+    "failed to flow_del",
+]
 
 
 @pytest.fixture(scope="module")

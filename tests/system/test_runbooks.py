@@ -74,8 +74,10 @@ def site(controller: Site, no_lab: None) -> Iterator[Site]:
 
 @pytest.fixture
 def deployed(site: Site) -> Iterator[Site]:
-    """The lab with the quickstart applied, and nobody out before and after."""
+    """The lab with the quickstart applied, the folders of the playbooks, and nobody out before and after."""
     site.apply(QUICKSTART)
+    for host in ("dpu-1", "dpu-2"):
+        (site.folder / f"etc-{host}").mkdir(exist_ok=True)
     yield site
     site.everybody_in()
 
