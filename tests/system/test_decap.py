@@ -108,9 +108,7 @@ def test_a_query_in_a_tunnel_is_answered_without_one(quiet: Net, family: str, si
     before = quiet.counts()
     assert quiet.through(frame) == without_outer(frame, family)
     port = ETHERNET + (20 if inner == 4 else 40) + 2  # others are what hosts say of themselves
-    answer = quiet.wire.receive(
-        lambda f: f[port : port + 2] == (40001).to_bytes(2, "big")
-    )
+    answer = quiet.wire.receive(lambda f: f[port : port + 2] == (40001).to_bytes(2, "big"))
     assert answer[:6].hex(":") == BALANCER_MAC and answer[6:12].hex(":") == SERVER_MAC
     assert answer[12:14] == (b"\x08\x00" if inner == 4 else b"\x86\xdd")
     header = IP(answer[ETHERNET:]) if inner == 4 else IPv6(answer[ETHERNET:])

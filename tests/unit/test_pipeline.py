@@ -225,7 +225,13 @@ def test_nothing_is_rendered_from_templates_that_contradict_the_list(
             "actions={{ unwildcard('ip_prtoo') }}",
             r"tables/state.j2:\d+: no field ip_prtoo; did you mean",
         ),
-        ("actions=drop", "actions={{ 'x' | reg }}", r"tables/state.j2:\d+: ValueError: Unknown format code 'x'"),
+        ("actions=drop", "actions={{ 'x' | reg }}", r"tables/state.j2:\d+: TypeError: 'x' is no value of a register"),
+        ("actions=drop", "actions={{ None | reg }}", r"tables/state.j2:\d+: TypeError: None is no value of a register"),
+        (
+            "actions=drop",
+            "actions={{ plan.extension.subject }}",
+            r"tables/state.j2:\d+: what should have subject is None for this spec; let the lines stand in {% if",
+        ),
     ],
 )
 def test_what_jinja_refuses_is_said_with_its_line(

@@ -5,14 +5,17 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from dnsteer.modes.base import Mode
 from dnsteer.render.template_rows import check_template_rows
 from dnsteer.render.templates import templates_dir
+from dnsteer.spec.errors import DefinitionError
 from dnsteer.tables.order import PIPELINE
 from dnsteer.tables.slot import GroupRow
-from dnsteer.tables.table import TemplateError
+from dnsteer.tables.table import Table, TemplateError, rows_of_modes
 
 
 @pytest.fixture
@@ -60,6 +63,7 @@ def _broken(templates: Path, file: str, old: str, new: str) -> str:
         ("tables/vip", "plan.extension.ingress", "plan.extension.ingres", '10: Extension has no ingres; did you mean'),
         ("tables/vip", "if s.slot_bits else", "if bits_of_slot else", "12: nothing is called bits_of_slot here; known"),
         ("tables/vip", "s.slot_bits else", "slotbits else", "12: nothing is called slotbits here; known here:"),
+        ("tables/forward", "{{ f.mac }}", "{{ f.index }}", "7: ForwardRow has no index; known here: "),
         ("tables/forward", "{% endfor %}\n# every", "# every", "10: Unexpected end of template."),
     ],
 )  # fmt: skip
@@ -77,3 +81,36 @@ def test_rows_cannot_have_the_name_of_what_templates_are_given(templates: Path) 
     table = replace(PIPELINE.tables["slot"], uses={"plan": GroupRow})
     with pytest.raises(TemplateError, match=r"slot\.py: rows cannot be called 'plan'"):
         check_template_rows(templates, (table,))
+
+
+def test_a_table_without_its_template(templates: Path) -> None:
+    (templates / "tables" / "slot.j2").unlink()
+    with pytest.raises(TemplateError, match=r"table slot has no template tables/slot\.j2"):
+        check_template_rows(templates)
+
+
+def test_a_field_of_a_type_that_only_type_checkers_import(templates: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("dnsteer.tables.slot.Membership")
+    said = r"slot\.j2:\d+: SlotTable\.members is a Membership, which only type checkers import; import it for templates too"
+    with pytest.raises(TemplateError, match=said):
+        check_template_rows(templates)
+
+
+class _Denied(NamedTuple):
+    address: str
+
+
+def test_rows_that_nothing_makes_are_refused() -> None:
+    with pytest.raises(
+        DefinitionError, match="table deny uses rows of type _Denied, and nothing makes them: give it rows="
+    ):
+        Table("deny", "", "", uses={"denied": _Denied})
+    assert Table("deny", "", "", uses={"denied": _Denied}, rows=rows_of_modes).uses
+
+
+def test_a_mode_with_a_slip_in_a_name_is_refused() -> None:
+    with pytest.raises(DefinitionError, match='a mode has no translate_ports; did you mean "translates_ports"'):
+        type("Slip", (Mode,), {"translate_ports": True})
+    with pytest.raises(DefinitionError, match='a mode has no returns_rows; did you mean "return_rows"'):
+        type("Slip", (Mode,), {"returns_rows": lambda self: ()})
+    assert type("Fine", (Mode,), {"translates_ports": True, "_own": 1})

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dnsteer.modes.extension import ExtendedService, Pipe, Target, Targets
 from dnsteer.spec import derived
-from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.errors import DefinitionError, Finding, Path
 from dnsteer.spec.model.families import Family, Reach
 from dnsteer.spec.model.spec import Backend, Forwarding, Pool, Protocol, Selection, Switch, Vip
 from dnsteer.spec.model.types import Address
@@ -61,6 +61,17 @@ class Mode(ABC):
     """What makes answers always come back through the switch, in words; empty if they need not."""
     fragments = "direct server return translates no answers, so that fragments of them are never dropped"
     """Why `fragments: drop` has no effect; empty if it has one."""
+
+    def __init_subclass__(cls) -> None:
+        """Refuse what no mode has, since a name with a slip would be a default that stays. Raises DefinitionError."""
+        for name in vars(cls):
+            if not name.startswith("_") and not hasattr(Mode, name) and name not in Mode.__annotations__:
+                from dnsteer.spec.schema_errors import near  # here, since the quick verbs do without
+
+                known = [known for known in dir(Mode) if not known.startswith("_")]
+                raise DefinitionError(
+                    f"{cls.__module__.replace('.', '/')}.py: a mode has no {name}; {near(name, known)}"
+                )
 
     def reach(self, family: Family) -> Reach:
         """Return the family in which a backend needs an address to take queries to *family*; ANY for either family."""

@@ -23,7 +23,7 @@ from dnsteer.render.atomic_files import replace_files
 from dnsteer.render.flows import flow_lines, groups_of, render_flows, render_groups
 from dnsteer.render.program import program_text
 from dnsteer.render.template_rows import check_template_rows
-from dnsteer.render.templates import environment
+from dnsteer.render.templates import environment, render
 from dnsteer.spec.loaded import Loaded
 from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG
 
@@ -126,7 +126,8 @@ def _bridge_script(loaded: Loaded, plan: Plan, file: str) -> str:
     env.filters.setdefault("shell", shlex.quote)
     env.filters.setdefault("ovsdb_string", json.dumps)
     bridge = wanted_bridge(loaded.spec)
-    return env.get_template("files/bridge.sh.j2").render(
+    return render(
+        "files/bridge.sh.j2",
         bridge=bridge,
         file=file,
         flavor=loaded.spec.switch.flavor.value,

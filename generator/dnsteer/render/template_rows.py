@@ -29,6 +29,8 @@ def check_template_rows(folder: Path | None = None, tables: tuple[Table, ...] = 
                     f"{table.file}: rows cannot be called {name!r}, which every template is given already"
                 )
         rows = {name: list[kind] for name, kind in table.uses.items()}  # type: ignore[valid-type]
+        if not (folder / "tables" / f"{table.name}.j2").exists():
+            raise TemplateError(f"table {table.name} has no template tables/{table.name}.j2")
         reader = Reader(environment(), {**GIVEN, **rows}, {"Extension": Extension})
         for part in ("tables", "groups"):
             file = folder / part / f"{table.name}.j2"

@@ -21,7 +21,7 @@ from dnsteer.render.templates import unwildcard
 from dnsteer.tables.table import TemplateError
 
 UNKNOWN: Any = object()
-"""The type of what is not followed; whatever is asked of it is right."""
+"""The type of a value that is not followed: any field of it is accepted."""
 _SAME = frozenset(["selectattr", "rejectattr", "sort", "unique", "list", "select", "reject"])
 """Filters that yield elements of what they are given."""
 _BY_NAME = {"selectattr": 0, "rejectattr": 0, "groupby": 0, "map": None, "sort": None, "unique": None, "sum": None}
@@ -128,13 +128,13 @@ class Reader:
         if node.name == "groupby":
             return list[tuple[field, given]]  # type: ignore[valid-type]
         function = inspect.unwrap(self._environment.filters[node.name])
-        taken = self._annotation(function, next(iter(inspect.get_annotations(function)), ""))
+        taken = self._readable(function, next(iter(inspect.get_annotations(function)), ""))
         found = _plain(given)
         if isinstance(taken, type) and isinstance(found, type) and not issubclass(found, taken):
             self.mistakes.append(
                 (node.lineno, f"filter {node.name} takes {taken.__name__}, and is given {found.__name__}")
             )
-        return self._annotation(function, "return")
+        return self._readable(function, "return")
 
     def _called(self, node: nodes.Call, scope: Scope) -> Any:
         given = [self._type(child, scope) for child in node.args]
@@ -168,25 +168,36 @@ class Reader:
             return UNKNOWN
         known = {n for n in dir(owner) if not n.startswith("_")}
         known.update(n for base in owner.__mro__ for n in inspect.get_annotations(base) if not n.startswith("_"))
+        if issubclass(owner, tuple):  # a row: its fields, and not what any tuple can do
+            known -= {"count", "index"} - set(getattr(owner, "_fields", ()))
         if name not in known:
             self._mistake(line, f"{owner.__name__} has no {name}", name, known)
             return UNKNOWN
         found = inspect.getattr_static(owner, name, None)
         if isinstance(found, property | cached_property):
-            return self._annotation(found.fget if isinstance(found, property) else found.func, "return")
+            return self._readable(found.fget if isinstance(found, property) else found.func, "return")
         holder = next((base for base in owner.__mro__ if name in inspect.get_annotations(base)), None)
-        return self._annotation(holder, name) if holder is not None else UNKNOWN
+        try:
+            return self._annotation(holder, name) if holder is not None else UNKNOWN
+        except NameError as err:
+            unknown = f"{owner.__name__}.{name} is a {err.name}, which only type checkers import"
+            self.mistakes.append((line, f"{unknown}; import it for templates too"))
+            return UNKNOWN
+
+    def _readable(self, holder: Any, name: str) -> Any:
+        """Return the type that an annotation names, UNKNOWN where only a type checker imports it."""
+        try:
+            return self._annotation(holder, name)
+        except NameError:
+            return UNKNOWN
 
     def _annotation(self, holder: Any, name: str) -> Any:
-        """Return the type that an annotation names. What the holder's module imports for a type checker only is hidden."""
+        """Return the type that an annotation names. Raises NameError where only a type checker imports it."""
         found = getattr(holder, "__annotations__", {}).get(name, UNKNOWN)
         found = found.__forward_arg__ if isinstance(found, typing.ForwardRef) else found  # of a NamedTuple
         if isinstance(found, str):
             module = sys.modules.get(holder.__module__)
-            try:
-                found = eval(found, {**self._hidden, **vars(module)} if module else {})  # of this package's own code
-            except NameError:
-                return UNKNOWN
+            found = eval(found, {**self._hidden, **vars(module)} if module else {})  # of this package's own code
         return UNKNOWN if found is Any else found
 
     def _mistake(self, line: int, what: str, name: str, known: Any) -> None:
@@ -198,7 +209,7 @@ class Reader:
 
 
 def _plain(kind: Any) -> Any:
-    """Return a type without None, without what it is a container of, and for words the type of a text."""
+    """Return the bare type: without None, without the types of its elements, and str for a Literal of strings."""
     if isinstance(kind, types.UnionType) or get_origin(kind) is typing.Union:
         parts = [part for part in get_args(kind) if part is not types.NoneType]
         return _plain(parts[0]) if len(parts) == 1 else UNKNOWN

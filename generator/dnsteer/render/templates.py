@@ -141,15 +141,15 @@ def check_templates(folder: Path | None = None, pipeline: Pipeline = PIPELINE) -
             source = file.read_text()
             resolve(source, f"{part}{file.name}", pipeline)
             reached.update(_LEADS_TO.findall(source))
-            named.update(match[1] for match in _NAME.finditer(source))
-    for register in pipeline.registers:
-        if register not in named and not register.startswith("scratch"):  # which `unwildcard` names
-            raise TemplateError(f"{pipeline.owners[register].file}: no template uses register {register}")
+            named.update(match[1] for match in _NAME.finditer(_TO_TABLE.sub("", source)))
     for table in pipeline.tables.values():
         if not (folder / "tables" / f"{table.name}.j2").exists():
             raise TemplateError(f"table {table.name} has no template tables/{table.name}.j2")
         if table.reached and table.name not in reached:
             raise TemplateError(f"nothing leads to table {table.name}: no template has goto_table:@{table.name}")
+    for register in pipeline.registers:
+        if register not in named and not register.startswith("scratch"):  # which `unwildcard` names
+            raise TemplateError(f"{pipeline.owners[register].file}: no template uses register {register}")
 
 
 @cache
@@ -213,6 +213,8 @@ def _mistake(err: Exception, given: Iterable[str]) -> str:
         from dnsteer.spec.schema_errors import near
 
         return f"nothing is called {m[1]} here; {near(m[1], sorted(given))}"
+    if isinstance(err, AttributeError) and err.name and err.obj is None:
+        return f"what should have {err.name} is None for this spec; let the lines stand in {{% if ... %}}"
     if isinstance(err, AttributeError) and err.name:
         from dnsteer.spec.schema_errors import near
 
@@ -222,7 +224,9 @@ def _mistake(err: Exception, given: Iterable[str]) -> str:
 
 
 def register_value(value: int) -> str:
-    """Return a register's value as ovs-ofctl prints it."""
+    """Return a register's value as ovs-ofctl prints it. Raises TypeError for what is no number, such as None."""
+    if not isinstance(value, int) or value is True or value is False:
+        raise TypeError(f"{value!r} is no value of a register")
     return f"0x{value:x}" if value else "0"
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from dnsteer.spec.model.families import Reach
 from dnsteer.tables.subject import Subject
-from dnsteer.tables.table import Table
+from dnsteer.tables.table import Table, rows_of_modes
 
 
 class ForwardRow(NamedTuple):
@@ -32,4 +32,5 @@ TABLE = Table(
     matches="forwarding mode, pool and backend",
     does="rewrites the packet for the backend",
     uses={"forwards": ForwardRow},
+    rows=rows_of_modes,
 )

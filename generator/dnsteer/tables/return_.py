@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from dnsteer.spec.model.families import Family
 from dnsteer.tables.subject import Subject
-from dnsteer.tables.table import Table
+from dnsteer.tables.table import Table, rows_of_modes
 
 PREFIX = "64:ff9b::/96"
 """IPv6 prefix under which backends see IPv4 clients (RFC 6052)."""
@@ -107,4 +107,5 @@ TABLE = Table(
         "own_returns": OwnReturnRow,
         "probe_returns": ProbeReturnRow,
     },
+    rows=rows_of_modes,
 )

@@ -52,6 +52,11 @@ def no_rows(_: Context) -> Iterable[object]:
     return ()
 
 
+def rows_of_modes(_: Context) -> Iterable[object]:
+    """Return no rows: for a table whose own types of rows the forwarding modes make."""
+    return ()
+
+
 @dataclass(frozen=True)
 class Table:
     """An OpenFlow table; `order` sets its number.
@@ -70,3 +75,12 @@ class Table:
     number: int = -1
     file: str = field(default_factory=_file_of_caller)
     """The module that makes it."""
+
+    def __post_init__(self) -> None:
+        """Refuse a table that has a type of rows of its own and makes none. Raises DefinitionError."""
+        own = [kind.__name__ for kind in self.uses.values() if f"{kind.__module__.replace('.', '/')}.py" == self.file]
+        if own and self.rows is no_rows:
+            raise DefinitionError(
+                f"{self.file}: table {self.name} uses rows of type {', '.join(own)}, and nothing makes them: give it rows=, "
+                "or rows=rows_of_modes where the forwarding modes make them"
+            )
