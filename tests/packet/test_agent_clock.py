@@ -56,7 +56,7 @@ def clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clock:
 def running(switch: Switch, tmp_path: Path, clock: Clock) -> Iterator[Agent]:
     """An agent that checks the pool `direct`, whose backends come back over 3 s."""
     switch.expected += ENDED
-    check = f"check: command, command: [test, -e, '{tmp_path}/good-{{backend}}'], interval: 300ms, timeout: 250ms"
+    check = f"check: command, command: [test, -e, '{tmp_path}/good-{{backend}}'], interval: 1s, timeout: 900ms"
     health = f"    health: {{{check}, rise: 1, fall: 1}}\n    slow_start: 3s\n    hold_max: 1s\n"
     spec = spec_file(tmp_path, LARGE.replace("  direct:\n", f"  direct:\n{health}"))
     assert on(switch)("apply", spec).code == 0

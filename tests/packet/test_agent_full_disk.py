@@ -30,7 +30,7 @@ def test_what_is_due_is_done_when_there_is_room(disk: Switch, tmp_path: Path) ->
     marks.mkdir()
     for name in ("ns1", "ns2", "ns3"):
         (marks / name).touch()
-    times = "interval: 200ms, timeout: 200ms, fall: 1, rise: 1"
+    times = "interval: 1s, timeout: 900ms, fall: 1, rise: 1"
     check = f"{{check: command, command: [test, -e, '{marks}/{{backend}}'], {times}}}"
     spec = spec_file(tmp_path, FARM.replace("  farm:\n", f"  farm:\n    health: {check}\n"))
     assert on(disk)("apply", spec, "--yes").code == 0
