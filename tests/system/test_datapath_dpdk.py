@@ -125,11 +125,17 @@ def test_packets_leave_as_the_spec_says(rig: Rig, tmp_path: Path, loaded: Loaded
 @root
 @pytest.mark.system
 def test_the_benchmark_measures_what_it_says(rig: Rig, tmp_path: Path) -> None:
-    for seconds in (0.05, 0.2, 0.8):  # other tests want the cores too: a thread that got none forwards nothing
+    longest = 2.0
+    for seconds in (0.05, 0.2, 0.8, longest):  # other tests want the cores too: a thread that got none forwards nothing
         pace = Pace(rounds=1, seconds=seconds, warm=seconds)
         campaign = Campaign(rig, tmp_path / str(seconds), pace, seed=1, say=lambda _: None)
         (tmp_path / str(seconds)).mkdir()
-        rows = campaign.matrix([6], [200])
+        try:
+            rows = campaign.matrix([6], [200])
+        except SwitchError:
+            if seconds == longest:
+                raise
+            continue
         if not campaign.problems:
             break
     assert campaign.problems == []
