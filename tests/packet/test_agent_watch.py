@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,8 @@ def watched(switch: Switch, during: Callable[[HeldSwitch], Awaitable[None]]) -> 
             await during(held)
         finally:
             watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await watching
             held.memory.close()
 
     asyncio.run(run())
