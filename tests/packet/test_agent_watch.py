@@ -45,6 +45,7 @@ def watched(switch: Switch, during: Callable[[HeldSwitch], Awaitable[None]]) -> 
             watching.cancel()
             with suppress(asyncio.CancelledError):
                 await watching
+            await asyncio.sleep(0.1)  # for the pipes of its processes
             held.memory.close()
 
     asyncio.run(run())
