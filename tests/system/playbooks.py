@@ -29,12 +29,11 @@ from dnsteer.slots.maintenance import Kind
 from dnsteer.status.pools import view_pools
 from dnsteer.status.rates import Rates
 from dnsteer.status.record import Reading, read_record
+from tests.system import preloaded
 
 ROOT = Path(__file__).parents[2]
 RUNBOOKS = ROOT / "runbooks"
 QUICKSTART = ROOT / "examples" / "quickstart.yaml"
-ANSIBLE = Path(os.environ.get("DNSTEER_TEST_ANSIBLE") or Path(sys.executable).with_name("ansible-playbook"))
-"""Of this environment; with DNSTEER_TEST_ANSIBLE that of another version."""
 ADDRESSES = "[192.0.2.53, 2001:db8::53]"
 SWITCHES = ("dpu-1", "dpu-2")
 """Two names of the lab's one switch, so that there is one to spare when the canary fails."""
@@ -97,18 +96,12 @@ class Site:
 
     def play(self, playbook: str, *options: str, **variables: Any) -> Played:
         """Run a playbook; *variables* are given with -e."""
-        argv = [
-            str(ANSIBLE),
-            "-i",
-            str(self.folder / "inventory.yml"),
-            str(RUNBOOKS / "playbooks" / playbook),
-            *options,
-        ]
+        argv = [str(self.folder / "ansible-playbook"), "-i", str(self.folder / "inventory.yml")]
+        argv += [str(RUNBOOKS / "playbooks" / playbook), *options]
         argv += ["-e", json.dumps({k: str(v) if isinstance(v, Path) else v for k, v in variables.items()})]
-        home = {"ANSIBLE_CONFIG": str(RUNBOOKS / "ansible.cfg"), "ANSIBLE_HOME": str(self.folder / "ansible"),
-                "ANSIBLE_NOCOLOR": "1"}  # fmt: skip
+        write_script(Path(argv[0]), "ansible-playbook")
         done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False, cwd=self.folder,
-                              env={**os.environ, **home, "LC_ALL": "C.UTF-8", **self.environment})  # fmt: skip
+                              env={**os.environ, "LC_ALL": "C.UTF-8", **self.environment})  # fmt: skip
         return Played(done.returncode, done.stdout + done.stderr)
 
     def apply(self, spec: Path) -> None:
@@ -233,31 +226,20 @@ def write_inventory(folder: Path) -> None:
 
 def write_command(folder: Path) -> None:
     """The command `dnsteer` of this tree."""
-    command = folder / "dnsteer"
-    command.write_text(
-        f'#!/bin/sh\nPYTHONPATH={ROOT / "generator"} exec {sys.executable} -m dnsteer "$@"\n', encoding="ascii"
-    )
-    command.chmod(0o755)
-
-
-_INTERPRETER = """\
-#!/bin/sh
-exec {python} -c 'import sys, ansible.module_utils.basic
-for name in [n for n, m in sys.modules.items() if n.partition(".")[0] == "ansible" and hasattr(m, "__path__")]:
-    del sys.modules[name]
-exec(compile(sys.stdin.buffer.read(), "<stdin>", "exec"))' "$@"
-"""
+    write_script(folder / "dnsteer", "dnsteer")
 
 
 def write_interpreter(folder: Path) -> Path:
-    """A Python that has loaded what all modules use: from a module's archive it is compiled each time.
-
-    Packages are forgotten, so that they are found in the archive, which has more in them.
-    """
+    """A Python that has loaded what all modules use: from a module's archive it is compiled each time."""
     interpreter = folder / "python"
-    interpreter.write_text(_INTERPRETER.format(python=sys.executable), encoding="ascii")
-    interpreter.chmod(0o755)
+    write_script(interpreter, "module")
     return interpreter
+
+
+def write_script(path: Path, program: str) -> None:
+    """A script that runs a program of `preloaded`."""
+    path.write_text(preloaded.script(program), encoding="utf-8")
+    path.chmod(0o755)
 
 
 def make_wheel(folder: Path) -> Path:

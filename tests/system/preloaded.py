@@ -1,0 +1,183 @@
+"""Python programs of the runbooks' tests, each forked from a process that has loaded what such programs need.
+
+A play runs some thirty: ansible-playbook, modules on its hosts, and the command. Without this, half of its time is for
+loading the same Python modules again and again. A program's files, directory, environment and namespaces are those of the
+client that asks for it, which is a script that can be put where the program is looked for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import io
+import marshal
+import os
+import pkgutil
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import traceback
+import types
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_ENVIRONMENT = {
+    "ANSIBLE_CONFIG": str(ROOT / "runbooks" / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8",
+}  # fmt: skip
+"""What ansible-playbook reads when it is loaded."""
+_servers: list[subprocess.Popen[bytes]] = []
+_LENGTH = 4
+_NAMESPACES = ("net", "mnt")
+_CLIENT = """\
+#!{python} -IS
+import _socket, array, marshal, os, sys  # not socket, which takes longer to load than all of this
+to = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+to.connect({path!r})
+files = [0, 1, 2, *(os.open(name, os.O_RDONLY) for name in (".", "/proc/self/ns/net", "/proc/self/ns/mnt"))]
+request = marshal.dumps((sys.argv, dict(os.environ)))
+to.sendmsg([len(request).to_bytes({length}, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", files))])
+to.sendall(request)
+sys.exit((to.recv(1) or b"\\xff")[0])
+"""
+
+
+@cache
+def script(program: str) -> str:
+    """A script that runs *program*, a name in PROGRAMS, with its own arguments."""
+    path = _folder() / program
+    argv = [sys.executable, "-m", __name__, program, str(path)]
+    paths = {"ANSIBLE_HOME": str(_folder()), "PYTHONPATH": f"{ROOT / 'generator'}{os.pathsep}{ROOT}"}
+    env = {**os.environ, **_ENVIRONMENT, **paths}
+    server = subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    _servers.append(server)
+    assert server.stdout is not None
+    assert server.stdout.readline() == b"ready\n"
+    return _CLIENT.format(python=sys.executable, path=str(path), length=_LENGTH)
+
+
+def stop_all() -> None:
+    """End what was started here, which also ends with this process."""
+    while _servers:
+        with _servers.pop() as server:
+            server.kill()
+    if script.cache_info().currsize:
+        shutil.rmtree(_folder())
+    script.cache_clear()
+    _folder.cache_clear()
+
+
+@cache
+def _folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="dnsteer-tests-"))
+
+
+def _command() -> None:
+    from dnsteer.cli.main import run
+
+    run()
+
+
+def _load_command() -> Callable[[], None]:
+    import dnsteer
+    from dnsteer.render.templates import check_own_templates
+
+    for module in pkgutil.walk_packages(dnsteer.__path__, "dnsteer."):
+        if not module.name.startswith(("dnsteer.capacity", "dnsteer.__main__")):
+            importlib.import_module(module.name)
+    check_own_templates()
+    return _command
+
+
+def _load_ansible() -> Callable[[], None]:
+    from ansible.cli.playbook import main
+    from ansible.executor import playbook_executor  # noqa: F401
+
+    return lambda: sys.exit(main(sys.argv))
+
+
+def _load_modules() -> Callable[[], None]:
+    import ansible.module_utils.basic  # noqa: F401
+
+    # Packages are forgotten, so that they are found in a module's archive, which has more in them.
+    for name in [n for n, m in sys.modules.items() if n.partition(".")[0] == "ansible" and hasattr(m, "__path__")]:
+        del sys.modules[name]
+    return _module
+
+
+def _module() -> None:
+    """Run the module that is given as standard input."""
+    sys.modules["__main__"] = main = types.ModuleType("__main__")
+    exec(compile(sys.stdin.buffer.read(), "<stdin>", "exec"), main.__dict__)
+
+
+PROGRAMS: Mapping[str, Callable[[], Callable[[], None]]] = {
+    "ansible-playbook": _load_ansible, "dnsteer": _load_command, "module": _load_modules,
+}  # fmt: skip
+"""What loads a program, and returns what runs it."""
+
+
+def _serve(run: Callable[[], None], path: str) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen(100)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        gc.freeze()
+        print("ready", flush=True)
+        while server in select.select([server, sys.stdin], [], [])[0]:  # until the tests end
+            with server.accept()[0] as asked:
+                if not os.fork():
+                    server.close()
+                    _answer(asked, run)
+
+
+def _answer(asked: socket.socket, run: Callable[[], None]) -> None:
+    code = 255
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _become(asked)
+        run()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1 if end.code else 0
+    except BaseException:  # noqa: BLE001 - as the interpreter does
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        asked.send(bytes([code & 0xFF]))
+        os._exit(code)
+
+
+def _become(asked: socket.socket) -> None:
+    """Take over what the client has."""
+    length, files, _flags, _address = socket.recv_fds(asked, _LENGTH, 4 + len(_NAMESPACES))
+    *standard, folder, net, mnt = files
+    for number, file in enumerate(standard):
+        os.dup2(file, number)
+    libc = ctypes.CDLL(None, use_errno=True)
+    for namespace in (net, mnt):
+        if libc.setns(namespace, 0):
+            raise OSError(ctypes.get_errno(), "setns")
+    os.fchdir(folder)
+    for file in files:
+        os.close(file)
+    request = asked.makefile("rb").read(int.from_bytes(length, "big"))
+    argv, environ = marshal.loads(request)
+    sys.argv[:] = argv
+    os.environ.clear()
+    os.environ.update(environ)
+    sys.stdin, sys.stdout, sys.stderr = (
+        io.TextIOWrapper(open(number, mode), line_buffering=number == 2)  # noqa: SIM115, PTH123
+        for number, mode in enumerate(("rb", "wb", "wb"))
+    )
+
+
+if __name__ == "__main__":
+    _serve(PROGRAMS[sys.argv[1]](), sys.argv[2])
