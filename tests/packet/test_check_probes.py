@@ -13,7 +13,8 @@ from dnsteer.proof.traffic.vectors import vectors
 from dnsteer.spec.loaded import Loaded
 from tests.unit.spec_text import changed, load
 
-HEALTH = Path(__file__).parents[2] / "examples" / "health.yaml"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+HEALTH, SIIT = EXAMPLES / "health.yaml", EXAMPLES / "siit.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -44,3 +45,12 @@ def test_each_service_is_probed(loaded: Loaded) -> None:
 def test_the_switch_leads_them(loaded: Loaded) -> None:
     report = check(loaded)
     assert report.ok, report.failures[:1]
+
+
+def test_probes_of_a_vip_that_cannot_be_probed() -> None:
+    """Answers by siit go to an IPv4 address of the port for probes: without one, such probes go as queries of clients do."""
+    text = SIIT.read_text()
+    probe = "  probe:\n    addresses: ['2001:db8:53::9/64']\n"
+    report = check(load(text.replace("  uplinks:\n", f"{probe}  uplinks:\n", 1)))
+    assert report.ok, report.failures[:1]
+    assert report.packets["probe"]

@@ -22,7 +22,7 @@ from dnsteer.plan.plan import Plan
 from dnsteer.render.atomic_files import replace_files
 from dnsteer.render.flows import flow_lines, groups_of, render_flows, render_groups
 from dnsteer.render.program import program_text
-from dnsteer.render.template_rows import check_template_rows
+from dnsteer.render.template_rows import check_own_template_rows
 from dnsteer.render.templates import environment, render
 from dnsteer.spec.loaded import Loaded
 from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG
@@ -39,7 +39,7 @@ _HEAD = 5
 
 def rendered(loaded: Loaded) -> dict[str, str]:
     """Return the files' texts by name. The same spec gives the same bytes."""
-    check_template_rows()
+    check_own_template_rows()
     plan = build_plan(loaded)
     file = Path(loaded.file).name
     head = (

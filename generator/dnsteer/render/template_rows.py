@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,12 @@ from dnsteer.tables.table import Table, TemplateError
 
 GIVEN: dict[str, Any] = {"plan": Plan, "masks": MaskPolicy, "file": str, "notes": bool}
 """What every template of flows is given besides its rows."""
+
+
+@cache
+def check_own_template_rows() -> None:
+    """Check the templates that are used, once in a process. Raises TemplateError."""
+    check_template_rows()
 
 
 def check_template_rows(folder: Path | None = None, tables: tuple[Table, ...] = TABLES) -> None:

@@ -19,7 +19,7 @@ from dnsteer.proof.harness import load_errors
 from dnsteer.proof.harness.extension_process import IN, OUT, ExtensionProcess, Handled
 from dnsteer.proof.reference.packets import Frame
 from dnsteer.render.flows import groups_of, lines_of
-from dnsteer.render.template_rows import check_template_rows
+from dnsteer.render.template_rows import check_own_template_rows
 from dnsteer.switch.megaflows import Counters, Megaflow, read_counters, read_megaflows
 from dnsteer.switch.openflow import OpenFlow, RejectedError
 from dnsteer.switch.private import PrivateSwitch
@@ -81,7 +81,7 @@ class Harness:
         switch.appctl("upcall/set-flow-limit", _KEPT["flow-limit"])
         switch.appctl(*min_fragment.setting(min_fragment.SMALLEST, "dummy"))  # as a bring-up and an apply set it
         self.openflow = OpenFlow(f"unix:{switch.dir}/{plan.bridge}.mgmt", switch.env)
-        check_template_rows()
+        check_own_template_rows()
         lines, groups = dict.fromkeys(lines_of(plan, check=True)), groups_of(plan)
         try:
             self.openflow.bundle(changes(lines, groups, self.openflow.dump()).bundle())

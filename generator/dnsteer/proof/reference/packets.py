@@ -132,7 +132,8 @@ class Reference:
     def _probe(self, packet: Packet) -> Expectation:
         """A probe goes to the backend that its source port names.
 
-        Where it names none, it goes where a query of a client goes; the extension drops it.
+        Where it names none, or the service cannot be probed, it goes where a query of a client goes; the extension drops it
+        for services that can be probed.
         """
         found = self.probes.target_of(packet)
         uplink = self.topology.probe_uplink
@@ -142,7 +143,7 @@ class Reference:
             if packet.protocol not in (UDP, TCP) or packet.fragment is not Fragment.NONE:
                 return dropped("from the port for probes, but no probe")
             service = self.services.get((packet.destination, packet.protocol, packet.dport))
-            if service is not None and service.by_extension:
+            if service is not None and service.by_extension and self.probes.probed(service):
                 return dropped("a probe of a service of the extension, whose source port names no backend")
             return self._query(uplink, packet)
         service, target = found

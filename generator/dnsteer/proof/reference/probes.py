@@ -55,6 +55,10 @@ class ProbeReference:
         if not service.mode.rewrites_answers:
             self._answer_as_vip.add(service.address)
 
+    def probed(self, service: Service) -> bool:
+        """Whether a service can be probed."""
+        return service.key in self._services
+
     def first_port(self, service: Service, target: Target) -> int | None:
         """The first source port of probes of a backend of a service; None for a service that cannot be probed so."""
         _, targets = self._services.get(service.key, (service, {}))
