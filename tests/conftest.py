@@ -18,6 +18,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from dnsteer.lab import command
 from dnsteer.switch import tools
+from tests import own_machine
 from tests.fast_json import FastParser
 
 
@@ -47,8 +48,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if not collection_path.stem.startswith("test_") or quick.get(folder, True) else True
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Signals as in a terminal, as who runs the suite in the background lets it ignore some; no width; kept bytecode."""
+    if hasattr(config, "workerinput") and own_machine.possible():
+        own_machine.enter()
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -108,25 +111,27 @@ def pytest_xdist_auto_num_workers() -> int:
     return 5 * len(os.sched_getaffinity(0)) // 2
 
 
-OWN_NETWORK = ("decap", "lab_topology", "runbook_proof", "runbook_units", "runbook_variables")
-"""System tests with namespaces of their own, or none. All others use the machine's one lab, or change the machine."""
+LABS = (
+    ("extension", "agent_services", "probes", "agent_extension", "shapes", "small_fragments", "failover"),
+    ("runbooks", "lab", "agent", "runbook_probes", "agent_backup", "agent_per_service", "lab_refusals"),
+)
+"""System tests with labs, which measure what is lost: two labs at a time at most, as servers and switches need a core."""
 LONGEST = (
-    "system",
+    "lab 0",
+    "lab 1",
     "tests/system/test_runbook_variables.py",
     *(f"tests/packet/test_{name}.py" for name in (
         "extension_killed", "extension_lossless", "check", "interrupted", "check_large", "full_disk", "agent_repair",
         "damage", "agent_control", "killed",
     )),
     "tests/unit/test_vectors.py",
-    "tests/system/test_runbook_proof.py",
+    *(f"tests/system/test_{name}.py" for name in ("runbook_proof", "decap", "bringup", "datapath_dpdk", "units")),
     *(f"tests/packet/test_{name}.py" for name in (
         "incremental", "lint", "settings", "status_broken", "lint_extension", "drains", "plan_files", "extension", "masks",
         "asked_to_end", "bringup", "lint_rests", "kept_slots", "convergence", "check_slow", "weights", "plan", "remote",
         "extension_control", "status",
     )),
-    "tests/system/test_decap.py",
     "tests/unit/test_masks.py",
-    "tests/system/test_runbook_units.py",
     "tests/unit/test_cli.py",
     "tests/unit/test_agent_web.py",
     "tests/unit/test_sarif.py",
@@ -135,12 +140,16 @@ LONGEST = (
 
 
 def scope_of(nodeid: str) -> str:
-    """Tests of one scope run one after the other: those of a file, and those of the machine."""
+    """Tests of one scope run one after the other: those of a file, and those of some labs."""
     file = nodeid.partition("::")[0]
-    own = Path(file).stem.removeprefix("test_") in OWN_NETWORK
     if file == "tests/unit/test_vectors_fragments.py":
         return "tests/unit/test_vectors.py"  # of the same vectors, which take as long as all their tests
-    return "system" if file.startswith("tests/system/") and not own else file
+    if not file.startswith("tests/system/"):
+        return file
+    if not own_machine.possible():
+        return "lab 0"  # workers share the machine
+    name = Path(file).stem.removeprefix("test_")
+    return next((f"lab {number}" for number, names in enumerate(LABS) if name in names), file)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -21,6 +21,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import traceback
 import types
 from collections.abc import Callable, Mapping
@@ -32,6 +33,7 @@ _ENVIRONMENT = {
     "ANSIBLE_CONFIG": str(ROOT / "runbooks" / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8",
 }  # fmt: skip
 """What ansible-playbook reads when it is loaded."""
+_lock = threading.Lock()
 _servers: list[subprocess.Popen[bytes]] = []
 _LENGTH = 4
 _NAMESPACES = ("net", "mnt")
@@ -48,9 +50,14 @@ sys.exit((to.recv(1) or b"\\xff")[0])
 """
 
 
-@cache
 def script(program: str) -> str:
     """A script that runs *program*, a name in PROGRAMS, with its own arguments."""
+    with _lock:
+        return _script(program)
+
+
+@cache
+def _script(program: str) -> str:
     path = _folder() / program
     argv = [sys.executable, "-m", __name__, program, str(path)]
     paths = {"ANSIBLE_HOME": str(_folder()), "PYTHONPATH": f"{ROOT / 'generator'}{os.pathsep}{ROOT}"}
@@ -67,9 +74,9 @@ def stop_all() -> None:
     while _servers:
         with _servers.pop() as server:
             server.kill()
-    if script.cache_info().currsize:
+    if _script.cache_info().currsize:
         shutil.rmtree(_folder())
-    script.cache_clear()
+    _script.cache_clear()
     _folder.cache_clear()
 
 

@@ -31,6 +31,7 @@ from dnsteer.lab.direct import direct_path
 from dnsteer.plan.slot_shares import slots_of
 from dnsteer.spec import derived
 from dnsteer.spec.loaded import Loaded
+from tests import own_machine
 
 pytestmark = pytest.mark.system
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart.yaml"
@@ -304,10 +305,9 @@ def test_the_lab_runs_before_others(state: lab.LabState) -> None:
     assert prefer(state) > 0  # as the fixture has
     # The process that serves, not only the one that the pidfile names.
     here = {(Path("/run/netns") / p.namespace).stat().st_ino for p in state.processes if p.program == "nsd"}
-    found = [t for t in Path("/proc").glob("[0-9]*/comm") if t.read_text() == "nsd: server 1\n"]
-    serving = [t for t in found if (t.parent / "ns" / "net").stat().st_ino in here]
+    serving = [pid for pid in running("-x", "nsd: server 1") if Path(f"/proc/{pid}/ns/net").stat().st_ino in here]
     assert len(serving) >= 4
-    assert {niceness(int(t.parent.name)) for t in serving} == {SERVING}
+    assert {niceness(pid) for pid in serving} == {SERVING}
     switch = next(p.pid for p in state.processes if p.program == "ovs-vswitchd")
     threads = [int(t.name) for t in Path(f"/proc/{switch}/task").iterdir()]
     assert len(threads) > 1
@@ -330,8 +330,9 @@ def test_a_load_runs_before_others_when_asked(state: lab.LabState) -> None:
 
 
 def running(how: str, name: str) -> list[int]:
-    """The processes that pgrep finds by name."""
-    return [int(pid) for pid in subprocess.run(["pgrep", how, name], stdout=subprocess.PIPE, check=True).stdout.split()]
+    """The processes of this machine that pgrep finds by name."""
+    found = subprocess.run(["pgrep", how, name], stdout=subprocess.PIPE, check=True).stdout.split()
+    return [int(pid) for pid in found if own_machine.has(int(pid))]
 
 
 def niceness(thread: int) -> int:

@@ -108,9 +108,9 @@ def _greeted(sock: socket.socket, path: Path) -> _Lines | None:
     try:
         sock.connect(str(path))
         hello = lines.next()
-    except (FileNotFoundError, ConnectionRefusedError, PermissionError):
-        return None  # one that was killed left its socket
-    except (OSError, EOFError, ValueError):
+    except (FileNotFoundError, ConnectionRefusedError, ConnectionResetError, EOFError, PermissionError):
+        return None  # one that was killed left its socket, which a child of its last moment may still hold open
+    except (OSError, ValueError):
         _note(f"the agent at {path} does not answer; this is done without it")
         return None
     if "error" in hello:
