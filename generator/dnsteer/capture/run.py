@@ -29,6 +29,8 @@ from dnsteer.switch.tools import SwitchError, UnavailableError
 
 _HELD_BACK = 0.02
 """Seconds after which what one mirror put out is taken to have been read, so that packets are in the order of time."""
+_PARTING = 2.0
+"""Seconds to wait for a switch that may not run any more. It follows the database when it does."""
 _NOT_ON_DOCA = (
     "capture does not work with flavor ovs-doca: a mirror to a port of the CPU was never tried on it. Mirror to the "
     "representor of a host function instead, and run tcpdump in the host: docs/capture.md says how"
@@ -80,8 +82,7 @@ def capture(
     for warning in live.warnings:
         say(f"warning: {warning}")
     selection = select(live.loaded.spec, wanted.what)
-    if live.loaded.spec.switch.flavor is Flavor.OVS_DOCA:
-        raise SwitchError(_NOT_ON_DOCA)
+    refuse_flavor(live.loaded.spec.switch.flavor)
     if selection.extended:
         say("the extension serves it: packets are seen as they come in and leave, not between bridge and extension")
     with ExitStack() as stack:
@@ -106,6 +107,12 @@ def capture(
                 _read(readers, selection, sink, until, wanted.count, counts)
             finally:
                 counts.dropped = sum(reader.dropped() for reader in readers)
+
+
+def refuse_flavor(flavor: Flavor) -> None:
+    """Raise SwitchError where a flavor cannot, with what to do instead."""
+    if flavor is Flavor.OVS_DOCA:
+        raise SwitchError(_NOT_ON_DOCA)
 
 
 def _agree(offloads: bool, selection: Selection, wanted: Wanted, confirm: Confirm | None) -> None:
@@ -133,13 +140,12 @@ def _mirrors(
     kind = "internal" if folder is None else "dummy"
     options = {} if folder is None else {direction: f"unix:{folder / direction}" for direction in DIRECTIONS}
     try:
-        session.add_ports(record, note, kind, options)
+        session.mirror(record, note, selection.ports, kind, options, snaplen)
         for reader, port in zip(readers, session.wait_for_ports(record.bridge), strict=True):
             if folder is None:
                 prepare(port)
             reader.start(port.name)
-        session.add_mirrors(record, selection.ports, snaplen)
-        if not session.wait_for_switch():
+        if not session.wait_for_switch(session.timeout):
             raise UnavailableError(f"ovs-vswitchd did not make the mirrors within {session.timeout:g} s")
         yield
     finally:
@@ -155,10 +161,10 @@ def _end(switch: TargetSwitch, session: CaptureSession, bridge: str) -> None:
         except SwitchError:
             with CaptureSession(switch.remote, switch.timeout) as again:
                 again.end(bridge)
-                again.wait_for_switch()
+                again.wait_for_switch(_PARTING)
             return
         with suppress(SwitchError):
-            session.wait_for_switch()
+            session.wait_for_switch(_PARTING)
     except SwitchError as err:
         raise type(err)(
             f"{err}; the mirrors of the capture may still be there: dnsteer reconcile removes them"

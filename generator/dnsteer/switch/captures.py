@@ -140,29 +140,51 @@ class CaptureSession(Session):
         row = found["rows"][0]
         return _set(row["iface_types"]), dict(row["other_config"][1])
 
-    def add_ports(self, record: BridgeRecord, capture: Capture, kind: str, options: Mapping[str, str]) -> None:
-        """Note the capture on the bridge and add its ports, of the interface type *kind*. *options* are by direction."""
+    def mirror(
+        self, record: BridgeRecord, capture: Capture, ports: Sequence[str], kind: str, options: Mapping[str, str],
+        snaplen: int | None = None,
+    ) -> None:  # fmt: skip
+        """Note the capture on the bridge, and mirror what comes in and goes out by *ports*, shortened to *snaplen* bytes.
+
+        The mirrors lead to ports of the interface type *kind*, with *options* by direction. All of it is one transaction:
+        Open vSwitch 3.1.0 changes the datapath flows that it has for a new port, but not for a mirror.
+        """
+        rows = self._ports(record, ports)
         ops: list[dict[str, Any]] = []
-        for direction in DIRECTIONS:
-            name = port_name(record.bridge, direction)
+        for direction, column in zip(DIRECTIONS, ("select_src_port", "select_dst_port"), strict=True):
+            name, interface, port = port_name(record.bridge, direction), f"i_{direction}", f"p_{direction}"
             # Internal ports get the smallest MTU of the bridge, which would drop the copies of longer frames.
-            row = {"name": name, "type": kind, "mtu_request": 65_000}
+            row: dict[str, Any] = {"name": name, "type": kind, "mtu_request": 65_000}
             if kind != "internal":
                 row = {"name": name, "type": kind, "options": map_of({"stream": options[direction]})}
-            ops += [
-                {"op": "insert", "table": "Interface", "row": row, "uuid-name": f"i_{direction}"},
-                {
-                    "op": "insert", "table": "Port", "uuid-name": f"p_{direction}",
-                    "row": {
-                        "name": name, "interfaces": ["named-uuid", f"i_{direction}"],
-                        "external_ids": map_of({CAPTURE_KEY: "port"}),
-                    },
-                },
-            ]  # fmt: skip
-        ports = ["set", [["named-uuid", f"p_{direction}"] for direction in DIRECTIONS]]
+            ops.append({"op": "insert", "table": "Interface", "row": row, "uuid-name": interface})
+            row = {"name": name, "interfaces": ["named-uuid", interface], "external_ids": map_of({CAPTURE_KEY: "port"})}
+            ops.append({"op": "insert", "table": "Port", "row": row, "uuid-name": port})
+            row = {
+                "name": f"dnsteer-capture-{direction}", column: ["set", rows], "output_port": ["named-uuid", port],
+                "external_ids": map_of({CAPTURE_KEY: "mirror"}),
+            }  # fmt: skip
+            if snaplen is not None:
+                row["snaplen"] = snaplen
+            ops.append({"op": "insert", "table": "Mirror", "row": row, "uuid-name": f"m_{direction}"})
+
+        def both(letter: str) -> list[Any]:
+            return ["set", [["named-uuid", f"{letter}_{direction}"] for direction in DIRECTIONS]]
+
         note = map_of({CAPTURE_KEY: json.dumps(asdict(capture))})
-        change = mutation("Bridge", record.uuid, ["ports", "insert", ports], ["external_ids", "insert", note])
-        self._change(*ops, change)
+        change = [["ports", "insert", both("p")], ["mirrors", "insert", both("m")], ["external_ids", "insert", note]]
+        self._change(*ops, mutation("Bridge", record.uuid, *change))
+
+    def _ports(self, record: BridgeRecord, ports: Sequence[str]) -> list[Any]:
+        """The rows of ports. Raises SwitchError where there is none."""
+        picked = [
+            {"op": "select", "table": "Port", "where": [["name", "==", name]], "columns": ["_uuid"]} for name in ports
+        ]
+        found = dict(zip(ports, (reply["rows"] for reply in self._transact(*picked)), strict=True))
+        lost = [name for name, rows in found.items() if not rows]
+        if lost:
+            raise SwitchError(f"bridge {record.bridge} has no port {', '.join(lost)}; see: dnsteer verify")
+        return [rows[0]["_uuid"] for rows in found.values()]
 
     def wait_for_ports(self, bridge: str) -> list[OutputPort]:
         """Wait until the switch has opened the ports. Raises SwitchError with its reason if it cannot."""
@@ -186,33 +208,6 @@ class CaptureSession(Session):
         return {
             k: (v[1][0] if v[1] else None) if isinstance(v, list) else v for k, v in row.items() if v != ["set", []]
         }
-
-    def add_mirrors(self, record: BridgeRecord, ports: Sequence[str], snaplen: int | None) -> None:
-        """Mirror packets that come in and go out by *ports*, shortened to *snaplen* bytes if given."""
-        names = [*ports, *(port_name(record.bridge, direction) for direction in DIRECTIONS)]
-        picked = [
-            {"op": "select", "table": "Port", "where": [["name", "==", name]], "columns": ["_uuid"]} for name in names
-        ]
-        rows = {
-            name: reply["rows"][0]["_uuid"]
-            for name, reply in zip(names, self._transact(*picked), strict=True)
-            if reply["rows"]
-        }
-        lost = [name for name in names if name not in rows]
-        if lost:
-            raise SwitchError(f"bridge {record.bridge} has no port {', '.join(lost)}; see: dnsteer verify")
-        ops: list[dict[str, Any]] = []
-        for direction, column in zip(DIRECTIONS, ("select_src_port", "select_dst_port"), strict=True):
-            row: dict[str, Any] = {
-                "name": f"dnsteer-capture-{direction}", column: ["set", [rows[name] for name in ports]],
-                "output_port": rows[port_name(record.bridge, direction)],
-                "external_ids": map_of({CAPTURE_KEY: "mirror"}),
-            }  # fmt: skip
-            if snaplen is not None:
-                row["snaplen"] = snaplen
-            ops.append({"op": "insert", "table": "Mirror", "row": row, "uuid-name": f"m_{direction}"})
-        mirrors = ["set", [["named-uuid", f"m_{direction}"] for direction in DIRECTIONS]]
-        self._change(*ops, mutation("Bridge", record.uuid, ["mirrors", "insert", mirrors]))
 
     def end(self, bridge: str) -> bool:
         """Remove the mirrors and ports of the bridge's capture, and its note. Return whether there were any."""
@@ -242,10 +237,10 @@ class CaptureSession(Session):
         )  # fmt: skip
         return True
 
-    def wait_for_switch(self) -> bool:
-        """Wait until the switch has followed all changes. Return whether it has within the timeout."""
+    def wait_for_switch(self, timeout: float) -> bool:
+        """Wait until the switch has followed all changes. Return whether it has within *timeout* seconds."""
         columns = ["cur_cfg", "next_cfg"]
-        deadline, wanted = time.monotonic() + self.timeout, None
+        deadline, wanted = time.monotonic() + timeout, None
         while True:
             (found,) = self._transact({"op": "select", "table": "Open_vSwitch", "where": [], "columns": columns})
             row = found["rows"][0]
