@@ -155,6 +155,24 @@ def test_a_killed_capture_leaves_nothing_after_reconcile(devices: Switch) -> Non
         time.sleep(0.05)
 
 
+def test_without_the_right_to_read_packets_nothing_is_mirrored(devices: Switch) -> None:
+    words = [
+        "setpriv",
+        "--bounding-set=-net_raw",
+        sys.executable,
+        "-m",
+        "dnsteer",
+        "capture",
+        "dns",
+        "--db",
+        devices.database,
+    ]
+    process = in_namespace(*words)
+    _, said = process.communicate(timeout=20)
+    assert (process.returncode, "run as root" in said) == (77, True), said
+    assert none_left(devices)
+
+
 def test_it_is_refused_where_the_devices_are_not(devices: Switch) -> None:
     done = on(devices)("capture", "dns", "--for", "5s")
     assert (done.code, done.out) == (1, "")

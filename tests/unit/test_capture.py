@@ -264,6 +264,6 @@ def test_names_of_ports_differ_and_fit() -> None:
 
 def test_a_capture_says_until_when() -> None:
     note = Capture("VIP dns", "ann@a", 7, "2026-11-23T22:00:00+01:00")
-    assert note.text == "capture of VIP dns by ann@a (process 7) until 21:00:00 UTC"
+    assert note.text == "capture of VIP dns by ann@a (process 7) until 2026-11-23 21:00:00 UTC"
     assert Capture("x", "y", 1, "").overdue
     assert "an unknown time" in Capture("x", "y", 1, "junk").text

@@ -188,14 +188,14 @@ class Agent:
         if self._timed:
             self._timed, self._stepped = False, loop.time()
             self._report_change(await work(partial(change_overlay, self._switch, world.bridge, advance)))
+        if self._looks.due_in(self._memory.events, loop.time()) <= 0:
+            await self._look(work, world, loop)
         if self._captured is not None:
             switch = self._switch
             left = await work(partial(remove_left, switch.remote, switch.timeout, self._captured))
             if left is not None:
                 self._say(f"removed the mirrors that were left: {left.text}")
             self._captured = None
-        if self._looks.due_in(self._memory.events, loop.time()) <= 0:
-            await self._look(work, world, loop)
 
     async def _carry_out(self, work: Work, world: World) -> None:
         due, self._due = self._due, set()

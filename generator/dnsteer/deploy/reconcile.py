@@ -50,9 +50,12 @@ def reconcile(
 def _reconcile_bridge(switch: TargetSwitch, bridge: str, done: Reconciled, dry_run: bool, progress: Progress) -> None:
     with switch.session() as session:
         record = session.record_of(bridge)
-    left = remove_left(switch.remote, switch.timeout, record, dry_run=dry_run)
-    if left is not None:
-        done.captures.append((bridge, left.text))
+    try:
+        left = remove_left(switch.remote, switch.timeout, record, dry_run=dry_run)
+    except SwitchError as err:  # no reason to leave backends as they are
+        done.failed.append(err)
+    else:
+        done.captures += [(bridge, left.text)] if left is not None else []
     if not record.number:
         return
     # A daemon that its own monitor restarted has no flows, and nobody else notices.
