@@ -327,6 +327,18 @@ def test_one_that_hangs_is_named_and_removed_when_it_is_overdue(applied: Switch,
     assert is_clean(applied)
 
 
+def test_mirrors_go_in_time_when_nobody_reads_what_it_writes(applied: Switch) -> None:
+    process = start(applied, "dns", "--for", "1s")
+    try:
+        send(applied, *[QUERY] * 400)  # two lines each, of more than 100 characters: more than a pipe holds
+        wait(lambda: is_clean(applied), lambda: "it is still there")
+        assert process.poll() is None
+    finally:
+        out, _ = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert len(out.splitlines()) > 400
+
+
 def test_a_damaged_note_is_no_obstacle(applied: Switch) -> None:
     applied.vsctl("set", "Bridge", BRIDGE, "external_ids:dnsteer-capture=junk")
     assert "overdue" in on(applied)("status", "--no-rates").out

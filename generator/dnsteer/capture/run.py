@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import selectors
+import threading
 import time
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -29,6 +31,8 @@ from dnsteer.switch.tools import SwitchError, UnavailableError
 
 _HELD_BACK = 0.02
 """Seconds after which what one mirror put out is taken to have been read, so that packets are in the order of time."""
+_PATIENCE = 5.0
+"""Seconds that a capture may be late before its mirrors are removed all the same."""
 _PARTING = 2.0
 """Seconds to wait for a switch that may not run any more. It follows the database when it does."""
 _NOT_ON_DOCA = (
@@ -99,7 +103,7 @@ def capture(
         record = session.record_of(live.bridge)
         ends = now() + timedelta(seconds=wanted.seconds)
         note = Capture(selection.title, operator_name(), os.getpid(), stamp(ends))
-        with _mirrors(switch, session, record, note, selection, readers, folder, wanted.snaplen):
+        with _mirrors(switch, session, record, note, selection, readers, folder, wanted):
             until = time.monotonic() + wanted.seconds
             sink.begin()
             say(f"{live.bridge}: {note.text}, mirroring {', '.join(selection.ports)}")
@@ -134,13 +138,17 @@ def _reader(direction: str, selection: Selection, folder: Path | None, timeout: 
 @contextmanager
 def _mirrors(
     switch: TargetSwitch, session: CaptureSession, record: BridgeRecord, note: Capture, selection: Selection,
-    readers: Sequence[Reader], folder: Path | None, snaplen: int | None,
+    readers: Sequence[Reader], folder: Path | None, wanted: Wanted,
 ) -> Iterator[None]:  # fmt: skip
     """Make ports and mirrors, and remove them at the end of the block."""
     kind = "internal" if folder is None else "dummy"
     options = {} if folder is None else {direction: f"unix:{folder / direction}" for direction in DIRECTIONS}
+    # Whoever writes to a pipe may wait for ever; the switch does not wait with him.
+    late = threading.Timer(wanted.seconds + _PATIENCE, _end_late, (switch, record.bridge))
+    late.daemon = True
     try:
-        session.mirror(record, note, selection.ports, kind, options, snaplen)
+        late.start()
+        session.mirror(record, note, selection.ports, kind, options, wanted.snaplen)
         for reader, port in zip(readers, session.wait_for_ports(record.bridge), strict=True):
             if folder is None:
                 prepare(port)
@@ -149,6 +157,7 @@ def _mirrors(
             raise UnavailableError(f"ovs-vswitchd did not make the mirrors within {session.timeout:g} s")
         yield
     finally:
+        late.cancel()
         with defer_signals():
             _end(switch, session, record.bridge)
 
@@ -171,6 +180,11 @@ def _end(switch: TargetSwitch, session: CaptureSession, bridge: str) -> None:
         ) from None
 
 
+def _end_late(switch: TargetSwitch, bridge: str) -> None:
+    with suppress(SwitchError, OSError), CaptureSession(switch.remote, switch.timeout) as session:
+        session.end(bridge)
+
+
 def _read(
     readers: Sequence[Reader], selection: Selection, sink: Sink, until: float, count: int | None, counts: Counts
 ) -> None:
@@ -184,12 +198,17 @@ def _read(
             waiting.select(max(0.0, min(left, _HELD_BACK) if held else left))
             # What one mirror has is read before all that the other has of that time, so the youngest wait a turn.
             edge = time.time_ns()
-            for reader in readers:
-                held += reader.read()
-            held.sort(key=lambda packet: packet.time)
             ended = left <= 0
-            while held and (ended or held[0].time < edge):
-                packet = held.pop(0)
+            for reader in readers:
+                try:
+                    held += reader.read()
+                except SwitchError:
+                    if not ended:
+                        raise
+            held.sort(key=lambda packet: packet.time)
+            number = len(held) if ended else bisect_left(held, edge, key=lambda packet: packet.time)
+            ready, held = held[:number], held[number:]
+            for packet in ready:
                 if not selection.takes(packet.data):
                     counts.others += 1
                     continue

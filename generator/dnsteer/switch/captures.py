@@ -20,7 +20,7 @@ from dnsteer.switch.tools import SwitchError, UnavailableError
 
 DIRECTIONS = ("in", "out")
 """What a mirror copies: packets as they come in by the ports, or as they go out."""
-_OVERDUE = timedelta(seconds=5)
+_OVERDUE = timedelta(seconds=15)
 """Time that a capture has for its end. One that still has the lock then was stopped (SIGSTOP), or hangs."""
 _LOOK = 0.01
 _OLDEST = datetime.min.replace(tzinfo=timezone.utc)
@@ -127,8 +127,8 @@ class CaptureSession(Session):
         while not self.hold(bridge):
             found = capture_of(self.record_of(bridge))
             if time.monotonic() > deadline:
-                other = f"{found.text} is under way" if found else "another capture is beginning"
-                raise BusyError(f"bridge {bridge}: {other}; there is one at a time")
+                other = f"{found.text} is under way" if found else "another capture begins or ends"
+                raise BusyError(f"bridge {bridge}: {other}; there can be one at a time")
             time.sleep(_LOOK)
         if capture_of(self.record_of(bridge)) is not None:
             self.end(bridge)
