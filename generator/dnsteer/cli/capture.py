@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from dnsteer.cli.output import err, out
-from dnsteer.cli.running_switch import Bridge, Yes, confirm, on_switch, seconds
+from dnsteer.cli.running_switch import Bridge, confirm, on_switch, seconds
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.spec.errors import escape
 
@@ -26,7 +26,9 @@ def _time(text: str) -> float:
     return value
 
 
-Lasts = Annotated[float, typer.Option("--for", metavar="TIME", parser=_time, help="How long, such as 30s or 5m.")]
+Lasts = Annotated[
+    float, typer.Option("--for", metavar="TIME", parser=_time, help="How long, such as 30s or 5m; at most 10m.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -50,7 +52,7 @@ def capture(
         typer.Option("-s", "--snaplen", metavar="BYTES", min=_SNAPLEN[0], max=_SNAPLEN[1], help="Shorten packets to this."),
     ] = None,
     bridge: Bridge = None,
-    yes: Yes = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, even where hardware forwards.")] = False,
 ) -> None:  # fmt: skip
     """Capture the packets of a VIP or backend as they enter and leave the bridge, by mirrors that end by themselves.
 
