@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import selectors
+import shutil
 import threading
 import time
 from bisect import bisect_left
@@ -12,7 +13,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Protocol
 
 from dnsteer.capture.device import prepare
@@ -26,6 +26,7 @@ from dnsteer.spec.model.spec import Flavor
 from dnsteer.status.live import read_live
 from dnsteer.switch.captures import DIRECTIONS, Capture, CaptureSession
 from dnsteer.switch.signals import defer_signals
+from dnsteer.switch.stale_directories import new_directory
 from dnsteer.switch.state import BridgeRecord
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
@@ -95,7 +96,7 @@ def capture(
         types, config = session.facts()
         _agree(config.get("hw-offload") == "true", selection, wanted, confirm)
         dummy = "dummy" in types  # only a switch of tests and checks has it
-        folder = Path(stack.enter_context(TemporaryDirectory(prefix="dnsteer-"))) if dummy else None
+        folder = stack.enter_context(_sockets()) if dummy else None
         readers = [_reader(direction, selection, folder, switch.timeout) for direction in DIRECTIONS]
         for reader in readers:
             stack.callback(reader.close)
@@ -127,6 +128,18 @@ def _agree(offloads: bool, selection: Selection, wanted: Wanted, confirm: Confir
             "are lost if it cannot forward as many"
         )
         confirm([reason], [f"{ports} would be mirrored for {wanted.seconds:g} s"])
+
+
+@contextmanager
+def _sockets() -> Iterator[Path]:
+    """A directory for the sockets of a switch without devices. A killed capture's goes as that of a private switch."""
+    folder, held = new_directory()
+    try:
+        yield folder
+    finally:
+        if held is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(held)
 
 
 def _reader(direction: str, selection: Selection, folder: Path | None, timeout: float) -> Reader:
