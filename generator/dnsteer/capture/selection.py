@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from ipaddress import IPv6Network
 
 from dnsteer.capture.frames import TCP, UDP, Packet, read
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
-from dnsteer.spec.model.spec import Backend, Forwarding, Pool, Protocol, Spec, Vip
+from dnsteer.spec.model.spec import Backend, Pool, Protocol, Spec, Vip
 from dnsteer.spec.model.types import Address
 from dnsteer.spec.schema_errors import near
 from dnsteer.switch.tools import SwitchError
-from dnsteer.tables.return_ import PREFIX
 
 _NUMBERS = {Protocol.TCP: TCP, Protocol.UDP: UDP}
-_TRANSLATED = IPv6Network(PREFIX).network_address.packed[:12]
 
 
 @dataclass(frozen=True)
@@ -99,58 +96,41 @@ def _of_vip(spec: Spec, name: str, vip: Vip) -> Selection:
     backends = [b for _, each in _serving(spec, vip.pool, pool) for b in each.backends]
     behind = dict.fromkeys(b.port for b in backends if b.port is not None)
     out = Selection(f"VIP {name}", tuple(dict.fromkeys([*spec.switch.uplinks, *behind])))
-    mode = MODES[vip.forwarding]
-    out.extended = mode.uses_extension(pool)
-    out.addresses |= {address.packed for address in vip.addresses}
-    for endpoint in derived.endpoints(vip):
-        for address in vip.addresses:
+    out.extended = MODES[vip.forwarding].uses_extension(pool)
+    for address in vip.addresses:
+        out.addresses.add(address.packed)
+        for endpoint in derived.endpoints(vip):
             out.add(endpoint.protocol, address, endpoint.port)
     for backend in backends:
-        _add_translated(out, vip, backend)
-    part = spec.switch.extension
-    if vip.forwarding is Forwarding.IPIP and part is not None:
-        out.addresses |= {source.packed for source in (part.ipv4, part.ipv6) if source is not None}
+        _add_backend(out, spec, vip, backend)
     return out
 
 
 def _of_backend(spec: Spec, pool: str, backend: Backend) -> Selection:
     ports = (backend.port,) if backend.port is not None else tuple(spec.switch.uplinks)
     out = Selection(f"backend {pool}/{backend.name}", ports)
-    own = [address for address in (backend.ipv4, backend.ipv6) if address is not None]
     for vip in spec.vips.values():
-        if pool not in [name for name, _ in _serving(spec, vip.pool, spec.pools[vip.pool])]:
-            continue
-        out.extended |= MODES[vip.forwarding].uses_extension(spec.pools[vip.pool])
-        _add_translated(out, vip, backend)
-        if vip.forwarding is Forwarding.DSR:
-            told = [Condition(mac=bytes.fromhex(backend.mac.replace(":", "")))]
-            out.addresses |= {address.packed for address in vip.addresses}
-        elif vip.forwarding is Forwarding.IPIP:
-            told = [Condition(tunnel=address.packed) for address in own]
-            out.addresses |= {address.packed for address in own}
-        else:
-            continue
-        for endpoint in derived.endpoints(vip):
-            for address in vip.addresses:
-                for condition in told:
-                    out.add(endpoint.protocol, address, endpoint.port, condition)
+        if pool in [name for name, _ in _serving(spec, vip.pool, spec.pools[vip.pool])]:
+            out.extended |= MODES[vip.forwarding].uses_extension(spec.pools[vip.pool])
+            _add_backend(out, spec, vip, backend)
     return out
 
 
-def _add_translated(out: Selection, vip: Vip, backend: Backend) -> None:
-    """Add the packets of a VIP that have the address of a backend in place of the VIP's."""
-    if vip.forwarding is Forwarding.NAT:
-        families = {derived.family_of(address) for address in vip.addresses}
-        own = [a for a in (derived.address_of(backend, f) for f in families) if a is not None]
-        condition = ANY
-    elif vip.forwarding is Forwarding.SIIT and backend.ipv6 is not None:
-        own, condition = [backend.ipv6], Condition(peer=_TRANSLATED)
-    else:
-        return
-    out.addresses |= {address.packed for address in own}
-    for endpoint in derived.endpoints(vip):
-        for address in own:
-            out.add(endpoint.protocol, address, endpoint.target_port, condition)
+def _add_backend(out: Selection, spec: Spec, vip: Vip, backend: Backend) -> None:
+    """Add the packets of a VIP between the switch and a backend."""
+    for address in vip.addresses:
+        end = MODES[vip.forwarding].backend_end(backend, address)
+        if end is None:
+            continue
+        condition = Condition(
+            bytes.fromhex(end.mac.replace(":", "")), end.client, end.tunnel.packed if end.tunnel is not None else b""
+        )
+        for endpoint in derived.endpoints(vip):
+            out.add(endpoint.protocol, end.address, endpoint.target_port, condition)
+        out.addresses.add((end.tunnel or end.address).packed)
+        part = spec.switch.extension
+        if end.tunnel is not None and part is not None:  # where ICMP errors about the tunnel go
+            out.addresses |= {source.packed for source in (part.ipv4, part.ipv6) if source is not None}
 
 
 def _serving(spec: Spec, name: str, pool: Pool) -> Iterator[tuple[str, Pool]]:
