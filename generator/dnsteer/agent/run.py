@@ -35,6 +35,7 @@ from dnsteer.deploy.overlay_edits import advance
 from dnsteer.deploy.target_switch import TargetSwitch, now
 from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
 from dnsteer.spec.model.health import CheckKind
+from dnsteer.switch.captures import capture_of, remove_left
 from dnsteer.switch.state import BridgeRecord, BusyError
 from dnsteer.switch.tools import SwitchError
 
@@ -81,6 +82,8 @@ class Agent:
         """Names of slots with a backend that is coming back."""
         self._timed = False
         """Whether maintenance ends or advances now."""
+        self._captured: BridgeRecord | None = None
+        """The record with a capture, while there is one."""
         self._stepped = 0.0
         """When maintenance was advanced last."""
         self._overlay = NO_OVERLAY
@@ -165,6 +168,7 @@ class Agent:
         elif record.overlay != self._overlay:  # whom people take out counts for backups
             self._due |= {name for name, rules in self._world.rules.items() if rules.standby}
         self._overlay = record.overlay
+        self._captured = record if capture_of(record) is not None else None
         self._timed = any(entry.expired(now()) or entry.advanced(now()) != entry for entry in record.overlay)
         self._timed = self._timed and loop.time() >= self._stepped + TICK
         return True
@@ -186,6 +190,12 @@ class Agent:
             self._report_change(await work(partial(change_overlay, self._switch, world.bridge, advance)))
         if self._looks.due_in(self._memory.events, loop.time()) <= 0:
             await self._look(work, world, loop)
+        if self._captured is not None:
+            switch = self._switch
+            left = await work(partial(remove_left, switch.remote, switch.timeout, self._captured))
+            if left is not None:
+                self._say(f"removed the mirrors that were left: {left.text}")
+            self._captured = None
 
     async def _carry_out(self, work: Work, world: World) -> None:
         due, self._due = self._due, set()

@@ -87,7 +87,8 @@ def up(
 
 
 def reconcile(switch: TargetSwitch, bridge: Bridge = None, dry_run: DryRun = False, json: Json = False) -> None:
-    """End maintenance whose time is over, advance gradual drains, and restore tables that a restart of ovs-vswitchd emptied.
+    """End maintenance whose time is over, advance gradual drains, and restore tables that a restart of ovs-vswitchd emptied;
+    remove mirrors that a killed capture has left.
     For a timer: prints nothing when there is nothing to do.
     """
     from dnsteer.deploy.reconcile import reconcile as run_reconcile
@@ -99,6 +100,7 @@ def reconcile(switch: TargetSwitch, bridge: Bridge = None, dry_run: DryRun = Fal
             "changed": done.changed,
             "restored": done.restored,
             "loaded": done.loaded,
+            "captures": [name for name, _ in done.captures],
             "changes": [c.as_json() for c in done.changes],
         }
         error = {"error": str(failed)} if failed else {}
@@ -112,6 +114,9 @@ def reconcile(switch: TargetSwitch, bridge: Bridge = None, dry_run: DryRun = Fal
     for name in done.loaded:
         what = "would get" if dry_run else "has"
         out.print(f"{name}: the extension did not have the recorded program and {what} it again")
+    for name, what in done.captures:
+        gone = "would be" if dry_run else "are"
+        out.print(escape(f"{name}: the {what} has ended; its mirrors were left and {gone} removed"))
     for change in done.changes:
         report_change(change, "", dry_run, json, "")
     if failed:

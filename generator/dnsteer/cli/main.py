@@ -36,7 +36,7 @@ _GROUPS = {
     },
     "Operate": {
         "status": "status", "drain": "backends", "undrain": "backends", "down": "backends", "up": "backends",
-        "weight": "weight", "reconcile": "backends", "probes": "probes", "agent": "agent",
+        "weight": "weight", "reconcile": "backends", "probes": "probes", "capture": "capture", "agent": "agent",
     },
     "Hardware": {"bringup": "bringup", "capacity": "capacity"},
     "Lab": {"lab": "lab"},

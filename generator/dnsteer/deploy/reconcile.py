@@ -1,4 +1,5 @@
-"""For a timer: end expired maintenance, advance gradual drains, restore tables that a restart has emptied."""
+"""For a timer: end expired maintenance, advance gradual drains, restore tables that a restart has emptied, and remove the
+mirrors that a capture has left."""
 
 from __future__ import annotations
 
@@ -7,22 +8,25 @@ from dataclasses import dataclass, field
 from dnsteer.deploy.backends import Change, change_overlay
 from dnsteer.deploy.overlay_edits import advance
 from dnsteer.deploy.target_switch import Progress, TargetSwitch, silent
+from dnsteer.switch.captures import remove_left
 from dnsteer.switch.tools import SwitchError
 
 
 @dataclass
 class Reconciled:
-    """What was or would be done: changed overlays, bridges that were restored, failures."""
+    """What was or would be done: changed overlays, bridges that were restored, captures that left mirrors, failures."""
 
     changes: list[Change] = field(default_factory=list)
     restored: list[str] = field(default_factory=list)
     loaded: list[str] = field(default_factory=list)
+    captures: list[tuple[str, str]] = field(default_factory=list)
+    """Bridges with the captures whose mirrors were removed, in words."""
     failed: list[SwitchError] = field(default_factory=list)
 
     @property
     def changed(self) -> bool:
         """Whether anything was to be done."""
-        return bool(self.changes or self.restored or self.loaded)
+        return bool(self.changes or self.restored or self.loaded or self.captures)
 
 
 def reconcile(
@@ -46,6 +50,12 @@ def reconcile(
 def _reconcile_bridge(switch: TargetSwitch, bridge: str, done: Reconciled, dry_run: bool, progress: Progress) -> None:
     with switch.session() as session:
         record = session.record_of(bridge)
+    try:
+        left = remove_left(switch.remote, switch.timeout, record, dry_run=dry_run)
+    except SwitchError as err:  # no reason to leave backends as they are
+        done.failed.append(err)
+    else:
+        done.captures += [(bridge, left.text)] if left is not None else []
     if not record.number:
         return
     # A daemon that its own monitor restarted has no flows, and nobody else notices.

@@ -48,6 +48,10 @@ def by_word(modes: Iterable[Mode]) -> dict[Forwarding, Mode]:
             raise DefinitionError(
                 f"forwarding mode {mode.word.value} has forward_rows, and no number for register mode"
             )
+        if type(mode).backend_end is Mode.backend_end:
+            raise DefinitionError(
+                f"forwarding mode {mode.word.value} has no backend_end: by what a backend's packets are told"
+            )
     return found
 
 

@@ -30,6 +30,19 @@ class NamedVip(NamedTuple):
     pool: Pool
 
 
+class BackendEnd(NamedTuple):
+    """The backend's end of packets between the switch and a backend.
+
+    *address* is in the innermost IP header. Where that is not the backend's own, *mac* or *tunnel*, the address at which a
+    tunnel ends, tells whose the packet is. *client* are the first bytes that addresses of clients have there.
+    """
+
+    address: Address
+    mac: str = ""
+    tunnel: Address | None = None
+    client: bytes = b""
+
+
 class Mode(ABC):
     """A forwarding mode, with defaults. One object of each subclass serves all VIPs."""
 
@@ -123,6 +136,10 @@ class Mode(ABC):
     def return_rows(self, ctx: Context, name: str, vip: Vip, address: Address) -> Iterator[ReturnRow]:
         """Yield the rows of table return for answers of a VIP's address."""
         return iter(())
+
+    def backend_end(self, backend: Backend, address: Address) -> BackendEnd | None:
+        """Return by what packets of a VIP's *address* at a backend are told; None if it gets none. Each mode has its own."""
+        raise NotImplementedError
 
     def target(self, backend: Backend, family: Family) -> str:
         """Return the address by which the extension reaches a backend for queries in *family*; empty: by its MAC address."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dnsteer.modes.base import OwnsVip, forward_row
+from dnsteer.modes.base import BackendEnd, OwnsVip, forward_row
 from dnsteer.spec import derived
 from dnsteer.spec.model.families import ANY, Reach
-from dnsteer.spec.model.spec import Forwarding
+from dnsteer.spec.model.spec import Backend, Forwarding
+from dnsteer.spec.model.types import Address
 from dnsteer.tables.context import Context, PoolSlots
 from dnsteer.tables.forward import ForwardRow
 
@@ -20,6 +21,10 @@ class Dsr(OwnsVip):
     program = "l2"
     changed_by = "direct server return"
     by_mac = True
+
+    def backend_end(self, backend: Backend, address: Address) -> BackendEnd:
+        """Return the VIP's address at the backend's MAC address."""
+        return BackendEnd(address, mac=backend.mac)
 
     def forward_rows(self, ctx: Context, slots: PoolSlots, index: int, reached: Reach) -> Iterator[ForwardRow]:
         """Yield the row that sets the MAC address, only for the first family in which the backend is reached."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from dnsteer.modes.base import NamedVip, OwnsVip
+from dnsteer.modes.base import BackendEnd, NamedVip, OwnsVip
 from dnsteer.modes.extension import ExtendedService, Pipe, Target, Targets
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding
 from dnsteer.spec.model.families import ANY, FAMILIES, Family, Reach
 from dnsteer.spec.model.spec import Backend, Forwarding, Pool, Vip
+from dnsteer.spec.model.types import Address
 from dnsteer.spec.scope import Scope
 
 _INNER: dict[Family, int] = {"ipv4": 4, "ipv6": 41}
@@ -42,6 +43,11 @@ class Ipip(OwnsVip):
     def added_bytes(self, target: Target) -> int:
         """The outer header."""
         return derived.IPV4_HEADER if target.family == "ipv4" else derived.IPV6_HEADER
+
+    def backend_end(self, backend: Backend, address: Address) -> BackendEnd | None:
+        """Return the VIP's address in a tunnel to the backend."""
+        end = derived.tunnel_end(backend, derived.family_of(address))
+        return BackendEnd(address, tunnel=end) if end is not None else None
 
     def reach(self, family: Family) -> Reach:
         """Return ANY: a tunnel of either family carries both."""

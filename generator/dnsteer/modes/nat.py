@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dnsteer.modes.base import Mode, NamedVip, backend_addresses, forward_row, return_numbers
+from dnsteer.modes.base import BackendEnd, Mode, NamedVip, backend_addresses, forward_row, return_numbers
 from dnsteer.modes.nat_conflicts import check_nat
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.model.families import ANY, Reach
-from dnsteer.spec.model.spec import Forwarding, Protocol, Vip
+from dnsteer.spec.model.spec import Backend, Forwarding, Protocol, Vip
 from dnsteer.spec.model.types import Address
 from dnsteer.spec.scope import Scope
 from dnsteer.tables.context import Context, PoolSlots
@@ -31,6 +31,11 @@ class Nat(Mode):
     def check(self, scope: Scope, vips: Sequence[NamedVip]) -> Iterator[Finding]:
         """Report backends whose answers cannot be attributed to one VIP."""
         return check_nat(scope, vips)
+
+    def backend_end(self, backend: Backend, address: Address) -> BackendEnd | None:
+        """Return the backend's address in the family of *address*."""
+        own = derived.address_of(backend, derived.family_of(address))
+        return BackendEnd(own) if own is not None else None
 
     def forward_rows(self, ctx: Context, slots: PoolSlots, index: int, reached: Reach) -> Iterator[ForwardRow]:
         """Yield the row that sets the destination MAC and IP address, for each family that the backend has."""

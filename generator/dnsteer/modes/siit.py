@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from ipaddress import IPv6Network
 
-from dnsteer.modes.base import PROTOCOL_NUMBERS, Mode, NamedVip
+from dnsteer.modes.base import PROTOCOL_NUMBERS, BackendEnd, Mode, NamedVip
 from dnsteer.modes.extension import ExtendedService, Pipe, Target, Targets
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
@@ -14,7 +15,9 @@ from dnsteer.spec.model.types import Address
 from dnsteer.spec.scope import Scope
 from dnsteer.tables.context import Context
 from dnsteer.tables.cookies import OBJECT_BITS, Category, number_names
-from dnsteer.tables.return_ import TranslatedRow
+from dnsteer.tables.return_ import PREFIX, TranslatedRow
+
+_PREFIX = IPv6Network(PREFIX).network_address.packed[:12]
 
 
 class Siit(Mode):
@@ -46,6 +49,10 @@ class Siit(Mode):
     def added_bytes(self, target: Target) -> int:
         """Return the difference in bytes between an IPv6 and an IPv4 header."""
         return derived.IPV6_HEADER - derived.IPV4_HEADER
+
+    def backend_end(self, backend: Backend, address: Address) -> BackendEnd | None:
+        """Return the backend's IPv6 address, and the prefix of clients."""
+        return BackendEnd(backend.ipv6, client=_PREFIX) if backend.ipv6 is not None else None
 
     def reach(self, family: Family) -> Reach:
         """Return IPv6: backends need an IPv6 address."""

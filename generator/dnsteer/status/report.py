@@ -14,6 +14,7 @@ from dnsteer.status.pools import PoolView, backups_in_use, view_pools
 from dnsteer.status.rates import Rates, between
 from dnsteer.status.record import Reading, read_record
 from dnsteer.status.vips import VipView, view_vips
+from dnsteer.switch.captures import capture_warning
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.settings import WAITS as KIND_WAITS
 from dnsteer.switch.state import STATE_KEY
@@ -213,7 +214,7 @@ class Observer:
             key, again, _ = self._drift
             if key == reading.same_as and time.monotonic() < again:
                 return
-        from dnsteer.status.verify import verify
+        from dnsteer.status.verify import CAPTURED, verify
 
         start = time.monotonic()
         self._drift = None
@@ -230,7 +231,7 @@ class Observer:
         took = time.monotonic() - start
         again = time.monotonic() + max(_VERIFY_AGAIN, took * _VERIFY_SHARE)
         # What was cut off is told of its own.
-        told = ("interrupted", "extension away", "extension degraded", KIND_WAITS)
+        told = ("interrupted", "extension away", "extension degraded", CAPTURED, KIND_WAITS)
         self._drift = reading.same_as, again, [d for d in found if d.kind not in told]
 
     def _load(self, reading: Reading) -> Loaded | None:
@@ -273,6 +274,9 @@ class Observer:
                 if a.expired(time_now)
             ]
         self._look_at_extension(status)
+        captured = capture_warning(reading.record)
+        if captured:
+            status.warnings.append(f"bridge {reading.record.bridge}: {captured}")
         if reading.record.waits:
             status.warnings.append(WAITS)
         if not reading.record.ids.get(STATE_KEY) and not reading.cut_off:

@@ -16,6 +16,7 @@ from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.spec.loaded import Loaded
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
+from dnsteer.switch.captures import capture_warning
 from dnsteer.switch.fragment_limit import Tracker
 from dnsteer.switch.openflow import OpenFlow, Tables
 from dnsteer.switch.session import Session
@@ -32,6 +33,8 @@ _BUCKET = re.compile(r"bucket=bucket_id:(\d+),(.*?)(?=,bucket=|$)")
 _TABLE_NAMES = {t.number: t.name for t in PIPELINE.tables.values()}
 _MOST_SLOTS = 16
 _TRIES = 5
+CAPTURED = "capture"
+"""The kind of what is said of a capture."""
 _PATIENCE = 5.0
 """Seconds for the extension: that it is stuck is only one of the differences."""
 
@@ -86,7 +89,7 @@ def _drift(
     want = wanted_bridge(loaded.spec)
     with db.Database(remote, timeout) as base:
         have, config = base.bridge(plan.bridge), base.config()
-    drift = [*_other_switch(loaded, record), *_bridge_drift(loaded, have), *_interrupted(record)]
+    drift = [*_other_switch(loaded, record), *_bridge_drift(loaded, have), *_interrupted(record), *_captured(record)]
     if plan.extension is not None and plan.extension.services:
         drift += _program_drift(loaded, plan, extension, timeout)
     if have is None:
@@ -159,6 +162,12 @@ def _interrupted(record: BridgeRecord | None) -> Iterator[Drift]:
     if record is not None and record.pending is not None:
         detail = "a change is pending; the next command that changes the switch, or dnsteer restore, settles it"
         yield Drift("interrupted", f"bridge {record.bridge}", detail)
+
+
+def _captured(record: BridgeRecord | None) -> Iterator[Drift]:
+    said = capture_warning(record) if record is not None else ""
+    if record is not None and said:
+        yield Drift(CAPTURED, f"bridge {record.bridge}", said, warns=True)
 
 
 def _fragment_drift(loaded: Loaded, plan: Plan, remote: str, timeout: float) -> Iterator[Drift]:

@@ -18,7 +18,7 @@ from ovsdbapp.schema.open_vswitch import impl_idl
 
 from dnsteer.switch.rpc import Rpc, hang_up, parse_remote
 from dnsteer.switch.settings import REFERRED, Place, columns_of, read_row
-from dnsteer.switch.state import OWNER_KEY
+from dnsteer.switch.state import CAPTURE_KEY, OWNER_KEY
 from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 
 DEFAULT_DB = "unix:/var/run/openvswitch/db.sock"
@@ -66,6 +66,8 @@ class Interface:
     settings: Mapping[str, str] = field(default_factory=dict)
     mac: str = ""
     """The MAC address that OVSDB gives it; empty where it has its own."""
+    of_capture: bool = False
+    """Whether a capture has made it, for as long as it runs."""
 
     @property
     def is_open(self) -> bool:
@@ -313,6 +315,7 @@ def _bridge(row: Any) -> Bridge:
             iface.ifindex == [0] and iface.link_state == ["down"] and iface.mac_in_use in ([], [_NO_MAC]),
             {**read_row(port, Place.PORT), **read_row(iface, Place.INTERFACE)},
             iface.mac[0] if iface.mac else "",
+            CAPTURE_KEY in port.external_ids,
         )
         for port in row.ports
         for iface in port.interfaces

@@ -193,7 +193,7 @@ class Session:
 
         It is a lock of the server's, so that it holds between machines, and goes when its holder is killed.
         """
-        name = _lock_name("", bridge)
+        name = lock_name("", bridge)
         deadline = time.monotonic() + self.timeout
         # Not waiting in the server's queue, which would tell by a message of its own: asking again is simpler.
         while not self._rpc.call("lock", [name], self.timeout)["locked"]:
@@ -205,7 +205,7 @@ class Session:
 
     def claim(self, bridge: str) -> bool:
         """Take the lock that the agent of a bridge has, until this connection ends, if it is free. Return whether it was."""
-        name = _lock_name("agent_", bridge)
+        name = lock_name("agent_", bridge)
         if self._rpc.call("lock", [name], self.timeout)["locked"]:
             return True
         self._rpc.call("unlock", [name], self.timeout)
@@ -222,10 +222,10 @@ class Session:
         if not state.number:
             state = replace(state, number=self._next(record))
             place = _place(state.number)
-            row = {"external_ids": _map(state.to_ids())}
+            row = {"external_ids": map_of(state.to_ids())}
             ops = [
                 {"op": "insert", "table": "Flow_Table", "row": row, "uuid-name": "state"},
-                _mutate(
+                mutation(
                     "Bridge", record.uuid,
                     ["flow_tables", "delete", ["set", [place]]],
                     ["flow_tables", "insert", ["map", [[place, ["named-uuid", "state"]]]]],
@@ -256,15 +256,18 @@ class Session:
             }  # fmt: skip
         ops = [_set_ids(record.uuid, {**ids, PENDING_KEY: pending.to_json() if more_to_do else ""})]
         if name and name != record.name:
-            named = ["external_ids", "delete", ["set", [NAME_KEY]]], ["external_ids", "insert", _map({NAME_KEY: name})]
-            ops.append(_mutate("Open_vSwitch", record.system, *named))
+            named = (
+                ["external_ids", "delete", ["set", [NAME_KEY]]],
+                ["external_ids", "insert", map_of({NAME_KEY: name})],
+            )
+            ops.append(mutation("Open_vSwitch", record.system, *named))
         self._write(record, *ops, _DURABLY)
 
     def take_back(self, record: BridgeRecord) -> None:
         """Drop the pending change of *record*, and the new state that it would have led to."""
         pending, ops = record.pending, []
         if pending is not None and pending.number > record.number:
-            ops.append(_mutate("Bridge", record.uuid, ["flow_tables", "delete", ["set", [_place(pending.number)]]]))
+            ops.append(mutation("Bridge", record.uuid, ["flow_tables", "delete", ["set", [_place(pending.number)]]]))
         self._write(record, *ops, _set_ids(record.uuid, {PENDING_KEY: ""}))
 
     def let_wait(self, wait: bool) -> None:
@@ -272,7 +275,7 @@ class Session:
         key = "flow-restore-wait"
         changes: list[list[Any]] = [["other_config", "delete", ["set", [key]]]]
         if wait:
-            changes.append(["other_config", "insert", _map({key: "true"})])
+            changes.append(["other_config", "insert", map_of({key: "true"})])
         self._transact({"op": "mutate", "table": "Open_vSwitch", "where": [], "mutations": changes})
 
     def _next(self, record: BridgeRecord) -> int:
@@ -309,7 +312,8 @@ class Session:
         return list(results[len(guard) : len(guard) + len(operations)])
 
 
-def _lock_name(kind: str, bridge: str) -> str:
+def lock_name(kind: str, bridge: str) -> str:
+    """The name of a lock of a bridge's."""
     return f"dnsteer_{kind}{bridge.encode().hex()}"  # only letters, digits and _ are allowed
 
 
@@ -317,7 +321,8 @@ def _place(number: int) -> int:
     return _FIRST + number % _RING
 
 
-def _map(ids: Mapping[str, str]) -> list[Any]:
+def map_of(ids: Mapping[str, str]) -> list[Any]:
+    """A map as OVSDB takes it."""
     return ["map", [[k, v] for k, v in ids.items()]]
 
 
@@ -330,13 +335,14 @@ def _ids_of(reply: dict[str, Any]) -> dict[str, str]:
     return dict(reply["rows"][0]["external_ids"][1]) if reply["rows"] else {}
 
 
-def _mutate(table: str, uuid: str, *mutations: list[Any]) -> dict[str, Any]:
+def mutation(table: str, uuid: str, *mutations: list[Any]) -> dict[str, Any]:
+    """An operation that changes one row."""
     return {"op": "mutate", "table": table, "where": [["_uuid", "==", ["uuid", uuid]]], "mutations": list(mutations)}
 
 
 def _set_ids(uuid: str, ids: Mapping[str, str]) -> dict[str, Any]:
     """Set external_ids of the bridge; an empty value takes its key away."""
     kept = {k: v for k, v in ids.items() if v}
-    return _mutate(
-        "Bridge", uuid, ["external_ids", "delete", ["set", list(ids)]], ["external_ids", "insert", _map(kept)]
+    return mutation(
+        "Bridge", uuid, ["external_ids", "delete", ["set", list(ids)]], ["external_ids", "insert", map_of(kept)]
     )

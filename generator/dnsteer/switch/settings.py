@@ -15,6 +15,7 @@ from dnsteer.plan.bridge import WantedBridge
 from dnsteer.plan.plan import Plan
 from dnsteer.plan.sizes import flow_limit, sizes_of
 from dnsteer.spec.model.spec import Flavor, Spec
+from dnsteer.switch.state import CAPTURE_KEY
 from dnsteer.tables.order import PIPELINE
 
 if TYPE_CHECKING:
@@ -208,8 +209,8 @@ def columns_of(place: Place) -> list[str]:
 
 
 REFERRED = {
-    "Mirror": ["name"], "NetFlow": ["targets"], "sFlow": ["targets"], "IPFIX": ["targets"], "Controller": ["target"],
-    "QoS": ["type"],
+    "Mirror": ["name", "external_ids"], "NetFlow": ["targets"], "sFlow": ["targets"], "IPFIX": ["targets"],
+    "Controller": ["target"], "QoS": ["type"],
 }  # fmt: skip
 """Tables of OVSDB whose rows are named by a column."""
 
@@ -229,7 +230,7 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (list, tuple)):
-        return ", ".join(map(_text, value))
+        return ", ".join(_text(each) for each in value if CAPTURE_KEY not in getattr(each, "external_ids", ()))
     if isinstance(value, (str, int)):
         return str(value)
     return next((_text(getattr(value, name)) for name in _NAMED if hasattr(value, name)), "set")
@@ -326,9 +327,14 @@ def _values(setting: Setting, seen: Seen) -> Iterator[tuple[str, str]]:
 
 
 def _others(seen: Seen) -> list[str]:
-    """Return ports of the bridge that are not in the spec. Those with dnsteer's mark are differences by themselves."""
+    """Return ports of the bridge that are not in the spec. Those with dnsteer's mark are differences by themselves.
+
+    What `capture` makes for its time is named as such (captures.capture_warning).
+    """
     wanted = {p.name for p in seen.want.ports} | {seen.have.name}
-    return sorted(name for name, now in seen.have.ports.items() if name not in wanted and not now.ours)
+    return sorted(
+        name for name, now in seen.have.ports.items() if name not in wanted and not (now.ours or now.of_capture)
+    )
 
 
 def repair_settings(seen: Seen, base: db.Database, ofctl: Callable[..., str]) -> bool:

@@ -21,6 +21,8 @@ DIGEST_KEY, VERSION_KEY, TIME_KEY = "dnsteer-spec", "dnsteer-version", "dnsteer-
 STATE_KEY, OVERLAY_KEY, PENDING_KEY = "dnsteer-state", "dnsteer-overlay", "dnsteer-pending"
 EXTENSION_KEY = "dnsteer-extension"
 """external_ids key of the bridge: the state that is applied has VIPs that the extension serves."""
+CAPTURE_KEY = "dnsteer-capture"
+"""external_ids key of the bridge, and of the ports and mirrors that a capture makes for its time."""
 NAME_KEY = "dnsteer-switch"
 """external_ids key of the table Open_vSwitch: the switch's name."""
 

@@ -1,0 +1,90 @@
+"""Read from a frame what tells whose packet it is: addresses, ports, and the packet that it carries or quotes."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+TCP, UDP = 6, 17
+_VLAN = (0x8100, 0x88A8)
+_IPV4, _IPV6 = 0x0800, 0x86DD
+_TUNNELS = (4, 41)
+_ICMP, _ICMPV6 = 1, 58
+_ERRORS = {_ICMP: (3, 4, 5, 11, 12), _ICMPV6: (1, 2, 3, 4)}
+_OPTIONS = (0, 43, 60)  # hop-by-hop, routing, destination options
+_FRAGMENT = 44
+_MOST_HEADERS = 8
+
+
+@dataclass(frozen=True)
+class Packet:
+    """An IP packet. Addresses are 4 or 16 bytes; without ports where it has none, as later fragments.
+
+    *inner* is the packet in a tunnel, or the one that an ICMP error is about; *quoted* tells which. *payload* is the offset
+    in the frame of what follows the addresses and options.
+    """
+
+    source_mac: bytes
+    destination_mac: bytes
+    protocol: int
+    source: bytes
+    destination: bytes
+    payload: int
+    later: bool = False
+    source_port: int | None = None
+    destination_port: int | None = None
+    inner: Packet | None = None
+    quoted: bool = False
+
+
+def read(frame: bytes) -> Packet | None:
+    """Read an Ethernet frame; None if it has no IP packet that can be read."""
+    try:
+        at, kind = 14, int.from_bytes(frame[12:14], "big")
+        while kind in _VLAN:
+            kind, at = int.from_bytes(frame[at + 2 : at + 4], "big"), at + 4
+        return _network(frame, at, 0) if kind in (_IPV4, _IPV6) else None
+    except (struct.error, IndexError):
+        return None
+
+
+def _network(frame: bytes, at: int, depth: int) -> Packet | None:
+    version = frame[at] >> 4
+    later = False
+    if version == 4:
+        fragment, protocol = struct.unpack_from("!H", frame, at + 6)[0], frame[at + 9]
+        source, destination = struct.unpack_from("4s4s", frame, at + 12)
+        later, at = bool(fragment & 0x1FFF), at + 4 * (frame[at] & 15)
+    elif version == 6:
+        protocol = frame[at + 6]
+        source, destination = struct.unpack_from("16s16s", frame, at + 8)
+        at += 40
+        for _ in range(_MOST_HEADERS):
+            if protocol == _FRAGMENT and not later:
+                later = bool(struct.unpack_from("!H", frame, at + 2)[0] & 0xFFF8)
+                protocol, at = frame[at], at + 8
+            elif protocol in _OPTIONS and not later:
+                protocol, at = frame[at], at + 8 * (frame[at + 1] + 1)
+            else:
+                break
+    else:
+        return None
+    source_port = destination_port = inner = None
+    quoted = False
+    if not later and protocol in (TCP, UDP) and len(frame) >= at + 4:
+        source_port, destination_port = struct.unpack_from("!HH", frame, at)
+    elif not later and depth == 0 and len(frame) > at:
+        if protocol in _TUNNELS:
+            inner = _inner(frame, at)
+        elif frame[at] in _ERRORS.get(protocol, ()):
+            inner, quoted = _inner(frame, at + 8), True
+    return Packet(
+        frame[6:12], frame[:6], protocol, source, destination, at, later, source_port, destination_port, inner, quoted
+    )
+
+
+def _inner(frame: bytes, at: int) -> Packet | None:
+    try:
+        return _network(frame, at, 1)
+    except (struct.error, IndexError):
+        return None

@@ -1,0 +1,182 @@
+"""Read the packets that a mirror puts out: from a network device, or from a port of a switch without devices."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+import struct
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from dnsteer.capture.kernel_filter import Instruction, attach
+from dnsteer.switch.tools import SwitchError
+
+MOST_READ = 4096
+"""Packets that are read in one turn."""
+LARGEST = 1 << 17
+_BUFFER = 64 << 20
+_SOL_PACKET, _AUXDATA, _STATISTICS, _IGNORE_OUTGOING = 263, 8, 6, 23
+_SO_RCVBUFFORCE, _SO_TIMESTAMPNS = 33, 35
+_ALL_PROTOCOLS = 3
+_TAGGED, _TAG_KIND = 1 << 4, 1 << 6
+_AUX = struct.Struct("IIIHHHH")  # struct tpacket_auxdata: status, len, snaplen, mac, net, vlan_tci, vlan_tpid
+_TIME = struct.Struct("qq")
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A packet: its time in nanoseconds since 1970, direction (in or out), bytes, and length before it was shortened."""
+
+    time: int
+    direction: str
+    data: bytes
+    length: int
+
+
+class Reader(Protocol):
+    """Reads the packets of one mirror."""
+
+    def fileno(self) -> int:
+        """For waiting."""
+
+    def start(self, port: str) -> None:
+        """Begin to read what leaves by *port*, which is open. Raises SwitchError."""
+
+    def read(self) -> list[Captured]:
+        """Return the packets that are there, at most MOST_READ. Raises SwitchError when the port is gone."""
+
+    def dropped(self) -> int:
+        """Return how many packets were lost since there was no room for them."""
+
+    def close(self) -> None:
+        """End."""
+
+
+class DeviceReader:
+    """Reads from a network device of this machine. Raises PermissionError without the right to (CAP_NET_RAW)."""
+
+    def __init__(self, direction: str, kernel_filter: Collection[Instruction]) -> None:
+        self._direction = direction
+        try:
+            self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)  # bound to nothing, it receives nothing
+        except PermissionError as err:
+            raise PermissionError(err.errno, "the right to read packets is missing", "capture") from None
+        self._socket.setblocking(False)
+        attach(self._socket, kernel_filter)
+        for level, option in (
+            (_SOL_PACKET, _AUXDATA), (_SOL_PACKET, _IGNORE_OUTGOING), (socket.SOL_SOCKET, _SO_TIMESTAMPNS),
+        ):  # fmt: skip
+            self._socket.setsockopt(level, option, 1)
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
+        except PermissionError:  # as large as the machine allows then
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+        self._dropped = 0
+
+    def fileno(self) -> int:
+        """The socket."""
+        return self._socket.fileno()
+
+    def start(self, port: str) -> None:
+        """Bind to the port's device."""
+        try:
+            self._socket.bind((port, _ALL_PROTOCOLS))
+        except OSError as err:
+            raise SwitchError(f"{port}: {err.strerror}") from None
+
+    def read(self) -> list[Captured]:
+        """Return the packets that are there."""
+        out: list[Captured] = []
+        while len(out) < MOST_READ:
+            try:
+                data, more, _, _ = self._socket.recvmsg(LARGEST, 256)
+            except BlockingIOError:
+                break
+            except OSError as err:
+                if err.errno in (errno.ENETDOWN, errno.ENODEV, errno.ENXIO):
+                    raise SwitchError("the port of the mirror is gone or down; the capture ends") from None
+                raise
+            out.append(self._captured(data, more))
+        return out
+
+    def _captured(self, data: bytes, more: list[tuple[int, int, bytes]]) -> Captured:
+        stamp, length = 0, len(data)
+        for level, kind, value in more:
+            if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
+                seconds, rest = _TIME.unpack_from(value)
+                stamp = seconds * 10**9 + rest
+            elif level == _SOL_PACKET and kind == _AUXDATA:
+                status, length, _, _, _, tag, tag_kind = _AUX.unpack_from(value)
+                if status & _TAGGED:  # which the kernel has taken off
+                    kind_of_tag = tag_kind if status & _TAG_KIND else 0x8100
+                    data, length = data[:12] + struct.pack("!HH", kind_of_tag, tag) + data[12:], length + 4
+        return Captured(stamp or time.time_ns(), self._direction, data, length)
+
+    def dropped(self) -> int:
+        """Return the kernel's count."""
+        with contextlib.suppress(OSError):
+            _, dropped = struct.unpack("II", self._socket.getsockopt(_SOL_PACKET, _STATISTICS, 8))
+            self._dropped += dropped  # reading sets the kernel's count back
+        return self._dropped
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+
+class StreamReader:
+    """Reads from a port of type dummy, of a switch without devices: its frames come by a stream, each after its length."""
+
+    def __init__(self, direction: str, path: Path, timeout: float) -> None:
+        self._direction = direction
+        self._timeout = timeout
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(str(path))
+        self._listening.listen()
+        self._socket = self._listening
+        self._rest = b""
+
+    def fileno(self) -> int:
+        """The socket."""
+        return self._socket.fileno()
+
+    def start(self, port: str) -> None:
+        """Wait until the switch has connected."""
+        self._listening.settimeout(self._timeout)
+        try:
+            self._socket, _ = self._listening.accept()
+        except TimeoutError:
+            raise SwitchError(f"the switch did not connect its port {port} within {self._timeout:g} s") from None
+        self._socket.setblocking(False)
+
+    def read(self) -> list[Captured]:
+        """Return the frames that are there."""
+        try:
+            data = self._socket.recv(1 << 20)
+        except BlockingIOError:
+            return []
+        if not data:
+            raise SwitchError("the port of the mirror is gone; the capture ends")
+        self._rest += data
+        out, at = list[Captured](), 0
+        while len(self._rest) >= at + 2:
+            end = at + 2 + int.from_bytes(self._rest[at : at + 2], "big")
+            if len(self._rest) < end:
+                break
+            out.append(Captured(time.time_ns(), self._direction, self._rest[at + 2 : end], end - at - 2))
+            at = end
+        self._rest = self._rest[at:]
+        return out
+
+    def dropped(self) -> int:
+        """Return nothing: what such a switch drops it does not count."""
+        return 0
+
+    def close(self) -> None:
+        """Close the sockets."""
+        self._socket.close()
+        self._listening.close()

@@ -1,0 +1,140 @@
+"""Which packets are those of a VIP or of a backend: from the spec alone, for every forwarding mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from dnsteer.capture.frames import TCP, UDP, Packet, read
+from dnsteer.modes import MODES
+from dnsteer.spec import derived
+from dnsteer.spec.model.spec import Backend, Pool, Protocol, Spec, Vip
+from dnsteer.spec.model.types import Address
+from dnsteer.spec.schema_errors import near
+from dnsteer.switch.tools import SwitchError
+
+_NUMBERS = {Protocol.TCP: TCP, Protocol.UDP: UDP}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What must hold besides protocol, address and port; empty: nothing.
+
+    *mac* is that of the same end, *peer* the first bytes of the other end's address, *tunnel* where the tunnel leads.
+    """
+
+    mac: bytes = b""
+    peer: bytes = b""
+    tunnel: bytes = b""
+
+
+ANY = Condition()
+
+
+@dataclass
+class Selection:
+    """The packets of a VIP or backend (*title*). *ports* of the bridge are those that they pass.
+
+    *addresses* are those that the outer IP header of each packet has one of. *extended*: the extension serves it.
+    """
+
+    title: str
+    ports: tuple[str, ...]
+    extended: bool = False
+    addresses: set[bytes] = field(default_factory=set)
+    _ends: dict[tuple[int, bytes], dict[int, list[Condition]]] = field(default_factory=dict)
+
+    def add(self, protocol: Protocol, address: Address, port: int, condition: Condition = ANY) -> None:
+        """Count packets from and to this protocol, address and port."""
+        ports = self._ends.setdefault((_NUMBERS[protocol], address.packed), {})
+        ports.setdefault(port, []).append(condition)
+
+    def takes(self, frame: bytes) -> bool:
+        """Whether a frame is one of them; also fragments, tunnelled packets, and ICMP errors about them."""
+        packet = read(frame)
+        return packet is not None and self._has(packet, packet, b"")
+
+    def _has(self, packet: Packet, outer: Packet, tunnel: bytes) -> bool:
+        if packet.inner is not None:
+            return self._has(packet.inner, outer, b"" if packet.quoted else packet.destination)
+        return self._end(
+            packet, packet.source, packet.source_port, packet.destination, outer.source_mac, tunnel
+        ) or self._end(
+            packet, packet.destination, packet.destination_port, packet.source, outer.destination_mac, tunnel
+        )
+
+    def _end(self, packet: Packet, address: bytes, port: int | None, peer: bytes, mac: bytes, tunnel: bytes) -> bool:
+        ports = self._ends.get((packet.protocol, address))
+        if ports is None:
+            return False
+        found = ports.get(port, ()) if port is not None else [c for each in ports.values() for c in each]
+        return any(
+            mac.startswith(c.mac) and peer.startswith(c.peer) and (not c.tunnel or tunnel == c.tunnel) for c in found
+        )
+
+
+def select(spec: Spec, name: str) -> Selection:
+    """The packets of the VIP or POOL/BACKEND *name*. Raises SwitchError if there is none."""
+    pool, slash, backend = name.partition("/")
+    if not slash:
+        if name not in spec.vips:
+            raise SwitchError(
+                f"found {name!r}; expected a VIP or POOL/BACKEND of the applied spec: {near(name, spec.vips)}"
+            )
+        return _of_vip(spec, name, spec.vips[name])
+    if pool not in spec.pools:
+        raise SwitchError(f"found the pool {pool!r}; expected one of the applied spec: {near(pool, spec.pools)}")
+    for found in spec.pools[pool].backends:
+        if found.name == backend:
+            return _of_backend(spec, pool, found)
+    names = [found.name for found in spec.pools[pool].backends]
+    raise SwitchError(f"found {backend!r}; expected a backend of pool {pool}: {near(backend, names)}")
+
+
+def _of_vip(spec: Spec, name: str, vip: Vip) -> Selection:
+    pool = spec.pools[vip.pool]
+    backends = [b for _, each in _serving(spec, vip.pool, pool) for b in each.backends]
+    behind = dict.fromkeys(b.port for b in backends if b.port is not None)
+    out = Selection(f"VIP {name}", tuple(dict.fromkeys([*spec.switch.uplinks, *behind])))
+    out.extended = MODES[vip.forwarding].uses_extension(pool)
+    for address in vip.addresses:
+        out.addresses.add(address.packed)
+        for endpoint in derived.endpoints(vip):
+            out.add(endpoint.protocol, address, endpoint.port)
+    for backend in backends:
+        _add_backend(out, spec, vip, backend)
+    return out
+
+
+def _of_backend(spec: Spec, pool: str, backend: Backend) -> Selection:
+    ports = (backend.port,) if backend.port is not None else tuple(spec.switch.uplinks)
+    out = Selection(f"backend {pool}/{backend.name}", ports)
+    for vip in spec.vips.values():
+        if pool in [name for name, _ in _serving(spec, vip.pool, spec.pools[vip.pool])]:
+            out.extended |= MODES[vip.forwarding].uses_extension(spec.pools[vip.pool])
+            _add_backend(out, spec, vip, backend)
+    return out
+
+
+def _add_backend(out: Selection, spec: Spec, vip: Vip, backend: Backend) -> None:
+    """Add the packets of a VIP between the switch and a backend."""
+    for address in vip.addresses:
+        end = MODES[vip.forwarding].backend_end(backend, address)
+        if end is None:
+            continue
+        condition = Condition(
+            bytes.fromhex(end.mac.replace(":", "")), end.client, end.tunnel.packed if end.tunnel is not None else b""
+        )
+        for endpoint in derived.endpoints(vip):
+            out.add(endpoint.protocol, end.address, endpoint.target_port, condition)
+        out.addresses.add((end.tunnel or end.address).packed)
+        part = spec.switch.extension
+        if end.tunnel is not None and part is not None:  # where ICMP errors about the tunnel go
+            out.addresses |= {source.packed for source in (part.ipv4, part.ipv6) if source is not None}
+
+
+def _serving(spec: Spec, name: str, pool: Pool) -> Iterator[tuple[str, Pool]]:
+    """The pool and its backup, whose backends may serve the pool's VIPs too."""
+    yield name, pool
+    if pool.backup is not None:
+        yield pool.backup.pool, spec.pools[pool.backup.pool]
