@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 Type = Literal["counter", "gauge", "histogram"]
 Row = Literal["Traffic", "Backends", "Health checks", "State", "Ports", "Datapath", "Agent"]
+ROWS: tuple[Row, ...] = get_args(Row)
+"""Parts of the page and of the dashboard, in order."""
 BRIDGE = "bridge"
 """A label that every metric has."""
 APPLIED = "a spec is applied"

@@ -101,7 +101,9 @@ def application(pages: Pages) -> Starlette:
     async def index(_: Request) -> Response:
         return PlainTextResponse(TEXT, headers=_HEADERS)
 
-    return Starlette(routes=[Route("/metrics", metrics), Route("/", index)])
+    app = Starlette(routes=[Route("/metrics", metrics), Route("/", index)])
+    app.router.redirect_slashes = False  # what is not there is 404
+    return app
 
 
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
@@ -12,13 +13,21 @@ class Reading(NamedTuple):
     """A counter as the switch has it: its values, such as packets and bytes, and its age in seconds if that is known."""
 
     values: tuple[int, ...]
-    age: float = 0.0
+    age: float | None = None
+
+
+_SURELY, _SLACK = 0.9, 0.1
+"""Ages and times are not read at once: a counter is new if it is younger than this share of the time, less these seconds."""
 
 
 class Totals(Generic[Label]):
-    """Sums of counters by label. A counter that is younger, or smaller, than before has begun again at 0."""
+    """Sums of counters by label. A counter that is smaller, or younger, than it can be has begun again at 0.
 
-    def __init__(self) -> None:
+    *clock* counts seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._at = clock, clock()
         self._last: dict[Hashable, Reading] = {}
         self._sums: dict[Label, list[int]] = {}
 
@@ -28,6 +37,7 @@ class Totals(Generic[Label]):
         *label_of* returns what a place counts for, None for nothing.
         """
         now: dict[Hashable, Reading] = {}
+        passed, self._at = self._clock() - self._at, self._clock()
         for place, reading in readings:
             now[place] = reading
             label = label_of(place)
@@ -35,7 +45,7 @@ class Totals(Generic[Label]):
                 continue
             before = self._last.get(place)
             values = reading.values
-            if before is not None and not _began_again(before, reading):
+            if before is not None and not _began_again(before, reading, passed):
                 values = tuple(n - was for n, was in zip(values, before.values, strict=True))
             sums = self._sums.get(label)
             if not sums:
@@ -59,5 +69,9 @@ class Totals(Generic[Label]):
         return self._sums
 
 
-def _began_again(before: Reading, after: Reading) -> bool:
-    return after.age < before.age or any(n < was for n, was in zip(after.values, before.values, strict=True))
+def _began_again(before: Reading, after: Reading, passed: float) -> bool:
+    if any(n < was for n, was in zip(after.values, before.values, strict=True)):
+        return True
+    if before.age is None or after.age is None:
+        return False
+    return after.age < before.age or after.age < passed * _SURELY - _SLACK
