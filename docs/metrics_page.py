@@ -31,7 +31,7 @@ rule_files: [dnsteer.rules.yml]    # ovs/monitoring/
 ## What a reading does
 
 Counters are read when somebody scrapes: from the tables vip and forward, the flows that drop, and the ports. A reading that is less than a second old is shared, so ten
-scrapers cost as much as one. The table of slots, by far the largest, is never read, and no lock is taken. Slots and states are computed from the record, which the agent reads
+scrapers cost as much as one; that of a large spec is shared for 20 times as long as it took, at most 10 s. The table of slots, by far the largest, is never read, and no lock is taken. Slots and states are computed from the record, which the agent reads
 each second. When the switch is away, counters stay as they were and `dnsteer_switch_up` is 0. An agent that stands by for another one tells of itself alone.
 
 Counters of OpenFlow begin again at 0 when a flow is replaced or the switch restarts; those here go on. What passed between the last reading and that moment is not

@@ -1,6 +1,7 @@
 """/metrics over HTTP, inside the agent's event loop; the switch is read in a thread of its own.
 
-Ten scrapers cost as much as one: a reading that is less than a second old, or under way, is shared.
+Ten scrapers cost as much as one: a reading that is less than a second old, or under way, is shared. That of a large spec is
+shared for longer, so that readings take a small share of the time however often somebody scrapes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from hypercorn.asyncio import serve
@@ -25,8 +27,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-SHARED = 1.0
-"""Seconds for which a reading is shared."""
+SHARED, LONGEST = 1.0, 10.0
+"""Seconds for which a reading is shared, at least and at most: Prometheus scrapes every 15 s, where nothing else is set."""
+SHARE = 0.05
+"""Share of the time that readings may take, within these bounds."""
 AGAIN = 5.0
 """Seconds until an address that is in use is tried again."""
 _SWITCH_INTERVAL = 0.0005
@@ -48,8 +52,9 @@ class Source(Protocol):
 class _Reading:
     """A reading of all metrics, with the pages that were made of it by content type."""
 
-    began: float
     metrics: asyncio.Future[list[Metric]]
+    until: float | None = None
+    """Until when it is shared; None while it is under way."""
     pages: dict[str, asyncio.Future[bytes]] = field(default_factory=dict)
 
 
@@ -66,14 +71,19 @@ class Pages:
         encode, kind = choose_encoder(accept)
         loop = asyncio.get_running_loop()
         reading = self._reading
-        if reading is None or (reading.metrics.done() and self._clock() >= reading.began + SHARED):
-            metrics = loop.run_in_executor(self._thread, self._source.collect)
-            reading = self._reading = _Reading(self._clock(), metrics)
+        if reading is None or (reading.until is not None and self._clock() >= reading.until):
+            began = self._clock()
+            reading = self._reading = _Reading(loop.run_in_executor(self._thread, self._source.collect))
+            reading.metrics.add_done_callback(partial(self._done, reading, began))
         metrics_now = await asyncio.shield(reading.metrics)
         made = reading.pages.get(kind)
         if made is None:
             made = reading.pages[kind] = loop.run_in_executor(self._thread, encode, _Held(metrics_now))
         return await asyncio.shield(made), kind
+
+    def _done(self, reading: _Reading, began: float, _: object) -> None:
+        now = self._clock()
+        reading.until = now + min(max(SHARED, (now - began) / SHARE), LONGEST)
 
     def close(self) -> None:
         """End the thread, once it is done with what it reads."""
