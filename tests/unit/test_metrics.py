@@ -232,6 +232,19 @@ def test_results_of_checks_go_on_over_an_apply_and_those_that_are_gone_are_forgo
     assert 'dnsteer_check_results_total{backend="ns1",check="dns",outcome="bad",pool="farm"} 0.0' in text
 
 
+def test_a_panic_goes_on_over_an_apply_and_is_counted_once() -> None:
+    metrics = adopted(CHECK)
+    metrics.panicked("farm", panics=True)
+    metrics.adopted(Known("br0", None, None), [CHECK])  # type: ignore[arg-type]
+    for line, panics in (("1.0", False), ("0.0", True)):
+        assert f'dnsteer_pool_panic{{pool="farm"}} {line}' in text_of(metrics)
+        assert 'dnsteer_agent_panics_total{pool="farm"} 1.0' in text_of(metrics)
+        if not panics:
+            metrics.panicked("farm", panics=False)
+    metrics.adopted(Known("br0", None, None), [])  # type: ignore[arg-type]
+    assert "farm" not in text_of(metrics)
+
+
 def test_changes_are_counted_by_kind_and_not_what_was_there_at_the_start() -> None:
     metrics = AgentMetrics()
     entry = Maintenance("farm", "ns1", "drain", "2026-01-01T00:00:00+00:00", "me")

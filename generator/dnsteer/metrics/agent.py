@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -33,6 +34,7 @@ class AgentMetrics(Recorder):
         self._number = 0
         self._unhealthy: Tally[Check] = Tally()
         self._seen: set[Check] = set()
+        self._panicking: set[str] = set()
         self._results = self._make("dnsteer_check_results_total", Counter)
         self._answers = self._make("dnsteer_check_duration_seconds", Histogram)
         self._healthy = self._make("dnsteer_check_healthy", Gauge)
@@ -82,7 +84,7 @@ class AgentMetrics(Recorder):
             metric.clear()
         for check in every:
             self._healthy.labels(*check).set(1)
-            self._panic.labels(check[0]).set(0)
+            self._panic.labels(check[0]).set(check[0] in self._panicking)
         self._forget(set(every))
 
     def _forget(self, checks: set[Check]) -> None:
@@ -92,6 +94,9 @@ class AgentMetrics(Recorder):
                 self._results.remove(*check, outcome)
         for answers in {_answers(check) for check in self._seen} - {_answers(check) for check in checks}:
             self._answers.remove(*answers)
+        for pool in {check[0] for check in self._seen} - {check[0] for check in checks}:
+            with suppress(KeyError):  # of most there is none
+                self._panics.remove(pool)
         for check in checks - self._seen:
             for outcome in ("good", "bad"):
                 self._results.labels(*check, outcome)
@@ -129,7 +134,10 @@ class AgentMetrics(Recorder):
         """See Recorder."""
         self._panic.labels(pool).set(panics)
         if panics:
+            self._panicking.add(pool)
             self._panics.labels(pool).inc()
+        else:
+            self._panicking.discard(pool)
 
     def moved(self, slots: int) -> None:
         """See Recorder."""

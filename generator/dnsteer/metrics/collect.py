@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Hashable, Iterator
+from contextlib import suppress
 from datetime import datetime
 
 from prometheus_client import Metric, ProcessCollector
@@ -264,8 +265,9 @@ def _as_recorded(client: OpenFlow, record: BridgeRecord | None) -> bool:
     found = client.marker()
     if record is None:
         return False
-    pending = record.pending
-    return found in (record.marker, pending.marker if pending is not None else None)
+    with suppress(DamagedError):
+        return found == record.marker or (record.pending is not None and found == record.pending.marker)
+    return False
 
 
 def _pending(record: BridgeRecord) -> bool:
