@@ -118,7 +118,7 @@ class Collector:
             self._labels = known, _labels_of(known)
             self._flows.keep(set(self._labels[1].values()))
         places = self._labels[1]
-        sample = counters.take(client)
+        sample = counters.take(client, idle=False)  # a counter that is not there begins at 0
         dropped = client.ofctl("dump-flows", _PIPELINE, "--stats")
         ports = client.ofctl("dump-ports", names=True)
 

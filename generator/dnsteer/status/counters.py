@@ -29,6 +29,7 @@ _FLOW = re.compile(
     r".*?priority=\d+,(\S+) actions="
 )
 _SERVICE = re.compile(r"(udp|tcp)6?,(?:nw|ipv6)_dst=([0-9a-f.:]+),tp_dst=(\d+)\Z")
+_IDLE = " n_packets=0,"
 _SUM = re.compile(r"\bpacket_count=(\d+)")
 _LOOK = 0.05
 ROUND = 0.6
@@ -71,11 +72,12 @@ Sample = Mapping[tuple[Key, str], Count]
 """The counters by what they count and the flow's match: a backend has a flow for each way to forward to it."""
 
 
-def take(client: OpenFlow) -> Sample:
-    """All counters now. Raises as OpenFlow does."""
+def take(client: OpenFlow, *, idle: bool = True) -> Sample:
+    """All counters now; without *idle* only those that are not 0, which is quicker. Raises as OpenFlow does."""
     found: dict[tuple[Key, str], Count] = {}
     for table in (_VIP, _FORWARD):
-        found.update(read(client.ofctl("dump-flows", f"table={table}", "--stats")))
+        text = client.ofctl("dump-flows", f"table={table}", "--stats")
+        found.update(read(text if idle else "\n".join(line for line in text.splitlines() if _IDLE not in line)))
     return found
 
 
