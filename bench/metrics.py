@@ -22,7 +22,6 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -129,32 +128,29 @@ def agent(database: str) -> Iterator[tuple[int, str]]:
             process.terminate()
 
 
-class Scraper:
-    """Scrapes each second until it ends, and keeps how long each took."""
+SCRAPER = """
+import json, sys, time, urllib.request
+began, n = time.monotonic(), 0
+while True:
+    now = time.monotonic()
+    body = urllib.request.urlopen(sys.argv[1], timeout=60).read()
+    print(json.dumps([time.monotonic() - now, len(body)]), flush=True)
+    n += 1
+    time.sleep(max(0.0, began + n - time.monotonic()))
+"""
+"""Scrapes each second, in a process of its own: the load must not wait for it."""
 
-    def __init__(self, url: str) -> None:
-        self._url, self._ends = url, threading.Event()
-        self.took: list[float] = []
-        self.size = self.series = 0
-        self._thread = threading.Thread(target=self._run)
 
-    def __enter__(self) -> Scraper:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ends.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        began = time.monotonic()
-        while not self._ends.is_set():
-            now = time.monotonic()
-            with urllib.request.urlopen(self._url, timeout=_PATIENCE) as answer:
-                body = answer.read()
-            self.took.append(time.monotonic() - now)
-            self.size, self.series = len(body), sum(line[:1] != b"#" for line in body.splitlines())
-            self._ends.wait(max(0.0, began + len(self.took) - time.monotonic()))
+@contextmanager
+def scraper(url: str, found: list[tuple[float, int]]) -> Iterator[None]:
+    """Scrapes for the time of the context; *found* gets the seconds and bytes of each."""
+    with subprocess.Popen([sys.executable, "-c", SCRAPER, url], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+            assert process.stdout is not None
+            found += [tuple(json.loads(line)) for line in process.stdout if line.endswith("\n")]
 
 
 def measure(rounds: int, seconds: float, folder: Path, order: random.Random) -> dict[str, Any]:
@@ -172,8 +168,7 @@ def measure(rounds: int, seconds: float, folder: Path, order: random.Random) -> 
         while not path.exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         found: dict[str, list[dict[str, float]]] = {"without": [], "with": []}
-        took: list[float] = []
-        size = series = 0
+        scrapes: list[tuple[float, int]] = []
         with agent(switch.database) as (pid, at):
             load = Load(path, queries)
             load.run(seconds)  # the datapath learns its flows, and the agent compares the switch for the first time
@@ -183,15 +178,15 @@ def measure(rounds: int, seconds: float, folder: Path, order: random.Random) -> 
                 for way in order.sample(["without", "with"], 2):
                     before, busy = cpu_of(stat.read_text()), cpu_of(datapath.read_text())
                     if way == "with":
-                        with Scraper(at) as scraper:
+                        with scraper(at, scrapes):
                             one = load.run(seconds)
-                        took, size, series = took + scraper.took, scraper.size, scraper.series
                     else:
                         one = load.run(seconds)
                     one["agent_cpu_share"] = (cpu_of(stat.read_text()) - before) / seconds
                     one["switch_cpu_us"] = 1e6 * (cpu_of(datapath.read_text()) - busy) / one["sent"]
                     found[way].append(one)
             load.close()
+    took = [seconds for seconds, _ in scrapes]
     medians = {way: statistics.median(one["per_second"] for one in each) for way, each in found.items()}
     pairs = [a["per_second"] / b["per_second"] for a, b in zip(found["with"], found["without"], strict=True)]
     return {
@@ -210,7 +205,7 @@ def measure(rounds: int, seconds: float, folder: Path, order: random.Random) -> 
         "fewer_queries_percent": round(100 * (1 - statistics.median(pairs)), 2),
         "scrapes": {
             "number": len(took), "median_s": round(statistics.median(took), 3), "most_s": round(max(took), 3),
-            "bytes": size, "series": series,
+            "bytes": scrapes[-1][1],
         },
     }  # fmt: skip
 
