@@ -6,7 +6,7 @@ SPEC ?= examples/quickstart.yaml
 DB := unix:/run/dnsteer-lab/db.sock
 DURATION ?= 600
 
-.PHONY: help setup extension demo test test-quick lint fmt docs golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-agent bench-agent-effect bench-agent-flap bench-agent-killed ext fuzz-ext valgrind-ext coverage-ext wheel clean
+.PHONY: help setup extension demo test test-quick lint fmt docs golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics ext fuzz-ext valgrind-ext coverage-ext wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
@@ -88,6 +88,9 @@ bench-agent-flap: setup ## the agent with 1,000 backends of which 100 come and g
 
 bench-agent-effect: setup ## from the agent's decision to the changed flows, among 122,648 (JSON)
 	$(BIN)/python -m bench.agent.effect
+
+bench-metrics: setup ## queries with and without a scrape each second, among 122,648 flows (JSON)
+	$(BIN)/python -m bench.metrics
 
 bench-agent-killed: setup ## kill -9 of the agent at 100 moments, under load and changes (root; JSON)
 	$(BIN)/python -m bench.agent.killed

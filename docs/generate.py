@@ -1,4 +1,4 @@
-"""Write docs/spec.md, pipeline.md and settings.md from the code, and the outputs of commands in README.md and other pages.
+"""Write docs/spec.md, pipeline.md, settings.md, metrics.md and Grafana's dashboard from the code, and outputs of commands in pages.
 
 `--check` writes nothing and fails when a page is stale.
 """
@@ -12,6 +12,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import metrics_page
 import outputs
 import packages
 
@@ -347,8 +348,11 @@ PAGES = {
     "spec.md": spec_page,
     "pipeline.md": pipeline_page,
     "settings.md": settings_page,
+    "metrics.md": lambda: MADE + metrics_page.metrics_page(),
 }
 """The pages that the code makes whole."""
+ELSEWHERE = {"ovs/monitoring/grafana-dashboard.json": metrics_page.dashboard}
+"""Other files that it makes whole."""
 
 
 def pages_with_outputs() -> list[str]:
@@ -362,6 +366,7 @@ def main() -> int:
     """Write the pages and the outputs in the others, or with --check compare them."""
     root, wrong = DOCS.parent, []
     texts = {f"docs/{name}": make() for name, make in PAGES.items()}
+    texts |= {name: make() for name, make in ELSEWHERE.items()}
     with ProcessPoolExecutor(max_workers=2) as pool:
         made = {name: pool.submit(outputs.page, root, name) for name in pages_with_outputs()}
         for name, future in made.items():

@@ -20,12 +20,12 @@ PATIENCE = 15.0
 class Agent:
     """An agent in a process of its own, which may be killed."""
 
-    def __init__(self, switch: Switch, log: Path) -> None:
+    def __init__(self, switch: Switch, log: Path, *options: str) -> None:
         self.log = log
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p or "." for p in sys.path)}
         with log.open("w") as file:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "dnsteer", "agent", "--db", switch.database],
+                [sys.executable, "-m", "dnsteer", "agent", "--db", switch.database, *options],
                 stderr=file, stdout=file, env=environment,
             )  # fmt: skip
 
@@ -46,10 +46,10 @@ class Agent:
 
 @contextmanager
 def agent(
-    switch: Switch, folder: Path, ready: str = "pools with health checks", name: str = "agent"
+    switch: Switch, folder: Path, ready: str = "pools with health checks", name: str = "agent", *options: str
 ) -> Iterator[Agent]:
     """A running agent, which must end in order."""
-    running = Agent(switch, folder / f"{name}.log")
+    running = Agent(switch, folder / f"{name}.log", *options)
     try:
         running.waits_for(ready)
         yield running

@@ -30,7 +30,7 @@ OFPST_FLOW reply (OF1.5) (xid=0x2):
 def test_counters_of_services_and_backends_are_read_and_those_of_others_are_not() -> None:
     found = [(key, count) for (key, _), count in read(DUMP)]
     assert found == [
-        (Service("udp", ip_address("192.0.2.53"), 53), Count(17, 3.05)),
+        (Service("udp", ip_address("192.0.2.53"), 53), Count(17, 3.05, 9)),
         (Service("tcp", V6, 853), Count(4, 3.05)),
         (NS1, Count(5, 9.0)),
         (NS1, Count(2, 9.0)),

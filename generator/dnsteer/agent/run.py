@@ -33,6 +33,7 @@ from dnsteer.agent.world import World, read_world
 from dnsteer.deploy.backends import Change, change_overlay
 from dnsteer.deploy.overlay_edits import advance
 from dnsteer.deploy.target_switch import TargetSwitch, now
+from dnsteer.metrics.recorder import Known, Recorder
 from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
 from dnsteer.spec.model.health import CheckKind
 from dnsteer.switch.captures import capture_of, remove_left
@@ -60,10 +61,16 @@ class Work(Protocol):
 
 
 class Agent:
-    """The agent of one bridge. *say* gets a line about whatever it does; *carry_out* does verbs for others."""
+    """The agent of one bridge. *say* gets a line about whatever it does; *carry_out* does verbs for others.
 
-    def __init__(self, switch: TargetSwitch, bridge: str | None, say: Say, carry_out: CarryOut) -> None:
+    *recorder* is told of all work.
+    """
+
+    def __init__(
+        self, switch: TargetSwitch, bridge: str | None, say: Say, carry_out: CarryOut, recorder: Recorder | None = None
+    ) -> None:
         self._say = say
+        self._recorder = recorder or Recorder()
         self._carry_out_verb = carry_out
         self._control: Control | None = None
         self._memory = Memory()
@@ -78,6 +85,8 @@ class Agent:
         self._wake = asyncio.Event()
         self._due: set[str] = set()
         """Names of slots to decide about now (`slots_name`)."""
+        self._changed: float | None = None
+        """When health changed first of what is due."""
         self._under_way: set[str] = set()
         """Names of slots with a backend that is coming back."""
         self._timed = False
@@ -104,6 +113,7 @@ class Agent:
             work = partial(loop.run_in_executor, worker)
             try:
                 while True:
+                    began = loop.time()
                     try:
                         acts = await self._follow(work, loop)
                         if acts and watcher is None and self._world is not None:
@@ -117,8 +127,10 @@ class Agent:
                         systemd.notify("READY=1", "WATCHDOG=1", f"STATUS={self._summary()}")
                     except (SwitchError, PermissionError) as err:
                         self._looks.failed(loop.time())
+                        self._recorder.failed()
                         self._fails("the switch", f"the switch stays as it is: {err}")
                         systemd.notify("WATCHDOG=1", f"STATUS={err}")
+                    self._recorder.took("loop", loop.time() - began)
                     await self._rest(loop)
             finally:
                 if watcher is not None:
@@ -159,6 +171,7 @@ class Agent:
         if self._due and self._claim.held:
             return True  # what is due comes first
         record = await work(self._claim.record)
+        self._recorder.bridge_is(record.bridge, held=self._claim.held)
         if not self._claim.held:
             self._fails("the claim", f"another agent works on bridge {record.bridge}; standing by")
             return False
@@ -169,6 +182,7 @@ class Agent:
             self._due |= {name for name, rules in self._world.rules.items() if rules.standby}
         self._overlay = record.overlay
         self._captured = record if capture_of(record) is not None else None
+        self._recorder.followed(record)
         self._timed = any(entry.expired(now()) or entry.advanced(now()) != entry for entry in record.overlay)
         self._timed = self._timed and loop.time() >= self._stepped + TICK
         return True
@@ -184,7 +198,7 @@ class Agent:
         world = self._world
         assert world is not None
         if self._due:
-            await self._carry_out(work, world)
+            await self._carry_out(work, world, loop)
         if self._timed:
             self._timed, self._stepped = False, loop.time()
             self._report_change(await work(partial(change_overlay, self._switch, world.bridge, advance)))
@@ -197,8 +211,12 @@ class Agent:
                 self._say(f"removed the mirrors that were left: {left.text}")
             self._captured = None
 
-    async def _carry_out(self, work: Work, world: World) -> None:
+    async def _carry_out(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
         due, self._due = self._due, set()
+        began = loop.time()
+        if self._changed is not None:
+            self._recorder.took("decision_wait", began - self._changed)
+            self._changed = None
         rules = [world.rules[pool] for pool in due if pool in world.rules]
         unhealthy = {name: dict(self._health.unhealthy(name)) for name in due if name in world.rules}
         try:
@@ -206,6 +224,7 @@ class Agent:
         except BaseException:
             self._due |= due
             raise
+        self._recorder.took("effect", loop.time() - began)
         if effect.outdated:
             self._due |= due
             self._world = None
@@ -230,6 +249,8 @@ class Agent:
         self._busy_since = None
         self._works("the lock", "compared with the record again")
         differed = bool(found.words)
+        self._recorder.took("look", loop.time() - began)
+        self._recorder.looked(found.flows, found.settings, len(found.foreign), repaired=repair)
         self._looks.done(events, began, loop.time(), differed=differed)
         self._report_look(found, repair)
 
@@ -255,6 +276,10 @@ class Agent:
         self._world = world
         self._health.adopt(world.targets, overlay, loop.time())
         self._due |= set(world.rules)
+        self._recorder.adopted(Known(world.bridge, world.state, world.spec), (target.label for target in world.targets))
+        for target in world.targets:
+            if not self._health.states[target.key].healthy:
+                self._recorder.turned(target.label, healthy=False)
         questions: dict[str, Question] = {}
         self._probes = []
         for group in rounds(world.targets):
@@ -275,8 +300,11 @@ class Agent:
         )
 
     def _add(self, target: Target, result: Result) -> None:
+        self._recorder.checked(target.label, result.took, good=result.good)
         if self._health.add(target, result):
             state = self._health.states[target.key]
+            self._recorder.turned(target.label, healthy=state.healthy)
+            self._changed = self._changed or asyncio.get_running_loop().time()
             word = "healthy" if state.healthy else "unhealthy"
             why = "" if state.healthy else f": {state.why}"
             about = f" ({', '.join(target.services)})" if any(target.services) else ""
@@ -292,15 +320,25 @@ class Agent:
                 self._under_way.discard(pool)
             if decision.panics and pool not in self._panics:
                 self._panics.add(pool)
+                self._panic(pool, panics=True)
                 names = ", ".join(self._health.unhealthy(pool))
                 self._say(f"PANIC: pool {pool}: too many backends are unhealthy ({names}); all stay in service")
             elif not decision.panics and pool in self._panics:
                 self._panics.discard(pool)
+                self._panic(pool, panics=False)
                 self._say(f"pool {pool}: the panic is over")
         if effect.change is not None:
             self._report_change(effect.change)
 
+    def _panic(self, slots: str, *, panics: bool) -> None:
+        """Tell of a pool's panic, by the name of its slots. One of several services is a panic of the pool."""
+        pool = self._world.rules[slots].pool if self._world is not None and slots in self._world.rules else slots
+        others = [name for name in self._panics if self._world and name in self._world.rules]
+        still = any(self._world.rules[name].pool == pool for name in others) if self._world is not None else False
+        self._recorder.panicked(pool, panics=panics or still)
+
     def _report_change(self, change: Change) -> None:
+        self._recorder.moved(sum(move.moved for move in change.moves))
         if change.moves or change.repaired or len(change.before.entries) != len(change.after.entries):
             for line in change.words():
                 self._say(line)

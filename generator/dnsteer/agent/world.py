@@ -11,24 +11,26 @@ from dnsteer.spec.backups import standby_weights
 from dnsteer.spec.checked_services import own_slots
 from dnsteer.spec.model.spec import Spec, State
 from dnsteer.switch.session import Session
-from dnsteer.switch.state import BridgeRecord
+from dnsteer.switch.state import AppliedState, BridgeRecord
 
 
 @dataclass(frozen=True)
 class World:
     """State *number* of *bridge*, with what its spec says about health. *rules* are by the names of slots, of
-    pools with checks only."""
+    pools with checks only; *state* is the state as recorded."""
 
     bridge: str
     number: int
     spec: Spec
     rules: dict[str, PoolRules]
     targets: tuple[Target, ...]
+    state: AppliedState
 
 
 def read_world(session: Session, record: BridgeRecord) -> World:
     """Read the state that is applied. Raises SwitchError."""
-    spec = spec_of(session.state(record, record.number))
+    state = session.state(record, record.number)
+    spec = spec_of(state)
     rules = {
         slots_name(name, service): PoolRules(
             name,
@@ -43,4 +45,4 @@ def read_world(session: Session, record: BridgeRecord) -> World:
         if pool.health
         for service in ("", *own_slots(spec, name))
     }
-    return World(record.bridge, record.number, spec, rules, tuple(targets(spec)))
+    return World(record.bridge, record.number, spec, rules, tuple(targets(spec)), state)

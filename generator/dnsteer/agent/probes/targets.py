@@ -60,6 +60,11 @@ class Target:
         return [slots_name(self.pool, service) for service in self.services]
 
     @property
+    def label(self) -> tuple[str, str, str]:
+        """Pool, backend and kind of check, as metrics have them."""
+        return self.pool, self.backend, self.check.check.value
+
+    @property
     def name(self) -> str:
         """The check as messages call it."""
         where = f"[{self.address}]" if ":" in self.address else self.address

@@ -1,0 +1,1 @@
+"""Prometheus metrics of a switch and its agent: what each is, how it is read, and the server of /metrics."""

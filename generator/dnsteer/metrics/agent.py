@@ -1,0 +1,173 @@
+"""What the agent knows of its own work, as metrics. Needs prometheus_client."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.metrics import MetricWrapperBase
+
+from dnsteer import __version__
+from dnsteer.metrics.families import BY_NAME
+from dnsteer.metrics.family import Family
+from dnsteer.metrics.recorder import Check, Duration, Known, Recorder
+from dnsteer.slots.maintenance import NO_OVERLAY, STATE_WORDS, Overlay
+from dnsteer.switch.state import BridgeRecord, DamagedError
+
+_KINDS = {"counter": Counter, "gauge": Gauge, "histogram": Histogram}
+_M = TypeVar("_M", bound=MetricWrapperBase)
+
+
+class AgentMetrics(Recorder):
+    """The agent's own metrics in *registry*, without the label `bridge`, and what it knows of the switch."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.bridge = ""
+        self.known: Known | None = None
+        """None while the agent stands by: another one tells of the switch then."""
+        self.record: BridgeRecord | None = None
+        self._overlay = NO_OVERLAY
+        self._number = 0
+        self._unhealthy: Tally[Check] = Tally()
+        self._seen: set[Check] = set()
+        self._panicking: set[str] = set()
+        self._results = self._make("dnsteer_check_results_total", Counter)
+        self._answers = self._make("dnsteer_check_duration_seconds", Histogram)
+        self._healthy = self._make("dnsteer_check_healthy", Gauge)
+        self._panic = self._make("dnsteer_pool_panic", Gauge)
+        self._panics = self._make("dnsteer_agent_panics_total", Counter)
+        self._changes = self._make("dnsteer_changes_total", Counter)
+        self._differences = self._make("dnsteer_drift_differences", Gauge)
+        self._found = self._make("dnsteer_drift_found_total", Counter)
+        self._repaired = self._make("dnsteer_drift_repaired_total", Counter)
+        self._foreign = self._make("dnsteer_foreign_flows", Gauge)
+        self._held = self._make("dnsteer_agent_claim_held", Gauge)
+        self._targets = self._make("dnsteer_agent_targets", Gauge)
+        self._moved = self._make("dnsteer_agent_slots_moved_total", Counter)
+        self._errors = self._make("dnsteer_agent_switch_errors_total", Counter)
+        self._times = {
+            what: self._make(f"dnsteer_agent_{what}_seconds", Histogram)
+            for what in ("decision_wait", "effect_duration", "loop_duration", "look_duration")
+        }
+        self._make("dnsteer_agent_info", Gauge).labels(__version__).set(1)
+        for kind in ("apply", *STATE_WORDS):
+            self._changes.labels(kind)
+        for kind in ("flows", "settings"):
+            self._found.labels(kind)
+            self._repaired.labels(kind)
+
+    def _make(self, name: str, kind: type[_M]) -> _M:
+        family: Family = BY_NAME[name]
+        if _KINDS[family.type] is not kind:
+            raise TypeError(f"{name} is a {family.type}")
+        more: dict[str, Any] = {"buckets": family.buckets} if family.buckets else {}
+        return kind(family.base, family.help, family.labels, registry=self.registry, **more)
+
+    def bridge_is(self, name: str, *, held: bool) -> None:
+        """See Recorder."""
+        self.bridge = name
+        self._held.set(held)
+        if not held:
+            self.known = self.record = None
+
+    def adopted(self, known: Known, checks: Iterable[Check]) -> None:
+        """See Recorder."""
+        every = list(checks)
+        self.known = known
+        self._targets.set(len(every))
+        self._unhealthy = Tally()
+        for metric in (self._healthy, self._panic):
+            metric.clear()
+        for check in every:
+            self._healthy.labels(*check).set(1)
+            self._panic.labels(check[0]).set(check[0] in self._panicking)
+        self._forget(set(every))
+
+    def _forget(self, checks: set[Check]) -> None:
+        """Forget the results of checks that are gone, so that the number of series stays bounded."""
+        for check in self._seen - checks:
+            for outcome in ("good", "bad"):
+                self._results.remove(*check, outcome)
+        for answers in {_answers(check) for check in self._seen} - {_answers(check) for check in checks}:
+            self._answers.remove(*answers)
+        for pool in {check[0] for check in self._seen} - {check[0] for check in checks}:
+            with suppress(KeyError):  # of most there is none
+                self._panics.remove(pool)
+        for check in checks - self._seen:
+            for outcome in ("good", "bad"):
+                self._results.labels(*check, outcome)
+            self._answers.labels(*_answers(check))
+        self._seen = checks
+
+    def followed(self, record: BridgeRecord) -> None:
+        """See Recorder."""
+        try:
+            number, overlay = record.number, record.overlay
+        except DamagedError:
+            return
+        if self.record is not None:
+            if number != self._number:
+                self._changes.labels("apply").inc()
+            for kind in _altered(self._overlay, overlay) if overlay != self._overlay else ():
+                self._changes.labels(kind).inc()
+        self._number, self._overlay, self.record = number, overlay, record
+
+    def checked(self, check: Check, took: float, *, good: bool) -> None:
+        """See Recorder."""
+        if check not in self._seen:
+            return  # of a state that is no longer applied
+        self._results.labels(*check, "good" if good else "bad").inc()
+        self._answers.labels(*_answers(check)).observe(took)
+
+    def turned(self, check: Check, *, healthy: bool) -> None:
+        """See Recorder."""
+        if check not in self._seen:
+            return
+        self._unhealthy[check] = max(0, self._unhealthy[check] + (-1 if healthy else 1))
+        self._healthy.labels(*check).set(not self._unhealthy[check])
+
+    def panicked(self, pool: str, *, panics: bool) -> None:
+        """See Recorder."""
+        self._panic.labels(pool).set(panics)
+        if panics:
+            self._panicking.add(pool)
+            self._panics.labels(pool).inc()
+        else:
+            self._panicking.discard(pool)
+
+    def moved(self, slots: int) -> None:
+        """See Recorder."""
+        self._moved.inc(slots)
+
+    def looked(self, flows: int, settings: int, foreign: int, *, repaired: bool) -> None:
+        """See Recorder."""
+        self._differences.set(0 if repaired else flows + settings)
+        self._foreign.set(foreign)
+        for kind, found in (("flows", flows), ("settings", settings)):
+            self._found.labels(kind).inc(found)
+            if repaired:
+                self._repaired.labels(kind).inc(found)
+
+    def took(self, what: Duration, seconds: float) -> None:
+        """See Recorder."""
+        self._times[what if what == "decision_wait" else f"{what}_duration"].observe(seconds)
+
+    def failed(self) -> None:
+        """See Recorder."""
+        self._errors.inc()
+
+
+def _answers(check: Check) -> tuple[str, str]:
+    """Pool and kind of a check: its labels without the backend."""
+    return check[0], check[2]
+
+
+def _altered(before: Overlay, after: Overlay) -> Iterable[str]:
+    """The kind of each entry that is only in one of them, or another one in both."""
+    was = {(a.name, a.kind, a.service): a for a in before}
+    now = {(a.name, a.kind, a.service): a for a in after}
+    return [key[1] for key in {**was, **now} if was.get(key) != now.get(key)]

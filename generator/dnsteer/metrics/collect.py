@@ -1,0 +1,291 @@
+"""One reading of a switch for /metrics: its counters, and the record as the agent knows it.
+
+The table of slots, by far the largest, is never read: slots are computed from the record. Flows that drop all have one
+cookie, by which the switch finds them without a walk through its tables.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Hashable, Iterator
+from contextlib import suppress
+from datetime import datetime
+
+from prometheus_client import Metric, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.samples import Sample
+
+from dnsteer.deploy.target_switch import TargetSwitch, now
+from dnsteer.metrics.agent import AgentMetrics
+from dnsteer.metrics.datapath import Datapath, DatapathReader
+from dnsteer.metrics.families import BY_NAME
+from dnsteer.metrics.family import BRIDGE
+from dnsteer.metrics.ports import read_ports
+from dnsteer.metrics.recorder import Known
+from dnsteer.metrics.totals import Reading, Totals
+from dnsteer.plan.bridge import wanted_bridge
+from dnsteer.slots.maintenance import STATE_WORDS, Overlay
+from dnsteer.spec import derived
+from dnsteer.spec.checked_services import service_name
+from dnsteer.status import counters
+from dnsteer.status.pools import BackendView, PoolView, view_pools
+from dnsteer.status.rates import Rates
+from dnsteer.switch.openflow import OpenFlow
+from dnsteer.switch.state import BridgeRecord, DamagedError
+from dnsteer.switch.tools import SwitchError
+from dnsteer.switch.unixctl import Unixctl, control_socket
+from dnsteer.tables.cookies import Category, cookie
+from dnsteer.tables.order import TABLES
+from dnsteer.tables.vip import TRANSPORT
+
+TIMEOUT = 5.0
+"""Seconds that the switch may take to answer: less than Prometheus waits."""
+_MOST_REASON = 120
+"""Characters of a reason."""
+REASONS = {
+    "ingress": "not for the bridge",
+    "neighbor": "address not answered for",
+    "advertise": "advertisement not sent",
+    "echo": "not an echo request",
+    "protect": "port or protocol of no service",
+    "vip": "no such service",
+    "slot": "no backend in service",
+    "forward": "no way to the backend",
+    "return": "not an answer of a backend",
+    "fragment": "fragment not translated",
+    "extension": "not a port of the extension",
+    "egress": "no port to leave by",
+    "state": "no packet comes here",
+}
+"""Why a packet is dropped in each table, for all of its flows that drop."""
+_NUMBERS = {table.number: table.name for table in TABLES}
+_PIPELINE = f"cookie=0x{cookie(Category.PIPELINE, 0):x}/-1"
+_DROP = re.compile(r"duration=([0-9.]+)s, table=(\d+), n_packets=(\d+), n_bytes=(\d+), .*?(priority=\S+) actions=(.*)")
+_FORWARDS = re.compile(r"goto_table|output|IN_PORT|group:|ct\(|resubmit|controller", re.I)
+_TRAFFIC = {
+    "service": ("dnsteer_service_packets_total", "dnsteer_service_bytes_total"),
+    "backend": ("dnsteer_backend_packets_total", "dnsteer_backend_bytes_total"),
+    "drop": ("dnsteer_dropped_packets_total", "dnsteer_dropped_bytes_total"),
+}
+Label = tuple[str, ...]
+"""What a total is of: a word of _TRAFFIC, then the values of the labels."""
+
+
+class Collector:
+    """Reads the switch, in whichever thread calls `collect`, one at a time."""
+
+    def __init__(self, switch: TargetSwitch, agent: AgentMetrics) -> None:
+        self._switch = TargetSwitch(switch.remote, switch.openflow, min(switch.timeout, TIMEOUT), switch.extension)
+        self._agent = agent
+        self._datapath = DatapathReader()
+        self._flows: Totals[Label] = Totals()
+        self._ports: Totals[tuple[str, str]] = Totals()
+        self._lookups: Totals[str] = Totals()
+        self._seen = Datapath()
+        self._labels: tuple[Known | None, dict[Hashable, Label]] = (None, {})
+        self._pools: tuple[Known | None, Overlay | None, list[PoolView]] = (None, None, [])
+        self._process = ProcessCollector(registry=None)
+
+    def collect(self) -> list[Metric]:
+        """All metrics now. What cannot be read is as it was; `dnsteer_switch_up` says so."""
+        began = time.monotonic()
+        bridge, known, record = self._agent.bridge, self._agent.known, self._agent.record
+        made = _Made(bridge)
+        up, recorded = False, False
+        if bridge:
+            try:
+                client = self._switch.client(bridge)
+                recorded = _as_recorded(client, record)
+                if known is not None:
+                    self._read_flows(client, known)
+                up = True
+            except (SwitchError, OSError):
+                pass
+        if known is not None and record is not None:
+            self._read_datapath(known)
+            self._add_traffic(made)
+            self._add_state(made, known, record)
+            if up:
+                made.add("dnsteer_tables_as_recorded", (), recorded)
+        made.add("dnsteer_switch_up", (), up)
+        made.add("dnsteer_reading_duration_seconds", (), time.monotonic() - began)
+        own = [_with_bridge(metric, bridge) for metric in self._agent.registry.collect()]
+        return [*made.metrics.values(), *own, *self._process.collect()]
+
+    def _read_flows(self, client: OpenFlow, known: Known) -> None:
+        if self._labels[0] is not known:
+            self._labels = known, _labels_of(known)
+            self._flows.keep(set(self._labels[1].values()))
+        places = self._labels[1]
+        sample = counters.take(client, idle=False)  # a counter that is not there begins at 0
+        dropped = client.ofctl("dump-flows", _PIPELINE, "--stats")
+        ports = client.ofctl("dump-ports", names=True)
+
+        def readings() -> Iterator[tuple[Hashable, Reading]]:
+            for place, count in sample.items():
+                yield place, Reading((count.packets, count.bytes), count.age)
+            yield from read_drops(dropped)
+
+        self._flows.add(readings(), lambda place: places.get(place[0] if isinstance(place, tuple) else place))
+        own = known.spec.switch
+        names = {*own.uplinks, *own.ports}
+        found = [((name, counter), Reading((value,))) for name, counter, value in read_ports(ports) if name in names]
+        self._ports.keep([place for place, _ in found])
+        self._ports.add(found, lambda place: place)  # type: ignore[arg-type, return-value]
+
+    def _read_datapath(self, known: Known) -> None:
+        """Read what there is; without a control socket here, nothing."""
+        kind = wanted_bridge(known.spec).datapath_type or "system"
+        try:
+            with Unixctl(control_socket(self._switch.remote), self._switch.timeout) as switch:
+                self._seen = self._datapath.read(switch, kind)
+        except (SwitchError, OSError):
+            self._seen = Datapath()
+            return
+        self._lookups.add(((name, Reading((n,))) for name, n in self._seen.counters.items()), str)
+
+    def _add_traffic(self, made: _Made) -> None:
+        for label in self._labels[1].values():
+            for name, value in zip(_TRAFFIC[label[0]], self._flows.of(label, 2), strict=True):
+                made.add(name, label[1:], value, once=True)
+        for (port, counter), sums in self._ports.sums.items():
+            made.add(f"dnsteer_port_{counter}_total", (port,), sums[0] if sums else 0)
+        for name, (value, *_) in self._lookups.sums.items():
+            made.add(f"dnsteer_datapath_{name}_total", (), value)
+        for name, gauge in self._seen.gauges.items():
+            made.add(f"dnsteer_datapath_{name}", (), gauge)
+        for mask, packets in self._seen.mask_packets.items():
+            made.add("dnsteer_datapath_mask_packets", (mask,), packets)
+
+    def _add_state(self, made: _Made, known: Known, record: BridgeRecord) -> None:
+        try:
+            overlay = record.overlay
+        except DamagedError:
+            return
+        if self._pools[0] is not known or self._pools[1] != overlay:
+            self._pools = known, overlay, view_pools(known.state.members, overlay, Rates(), now())
+        for pool in self._pools[2]:
+            _add_pool(made, pool)
+        used = {entry.pool for entry in overlay if entry.kind == "backup"}
+        for name in known.spec.pools:
+            made.add("dnsteer_pool_backup_in_use", (name,), name in used)
+        for kind in STATE_WORDS:
+            made.add("dnsteer_maintenance_entries", (kind,), sum(entry.kind == kind for entry in overlay))
+        applied = _seconds(known.state.time)
+        began = [_seconds(entry.returns or entry.since) for entry in overlay]
+        made.add("dnsteer_state_number", (), known.state.number)
+        made.add("dnsteer_state_applied_timestamp_seconds", (), applied)
+        made.add("dnsteer_last_change_timestamp_seconds", (), max([applied, *began]))
+        made.add("dnsteer_change_pending", (), _pending(record))
+        made.add("dnsteer_flow_restore_wait", (), record.waits)
+
+
+class _Made:
+    """Metrics as they are made, each with the label `bridge`."""
+
+    def __init__(self, bridge: str) -> None:
+        self._bridge = bridge
+        self.metrics: dict[str, Metric] = {}
+        self._there: set[tuple[str, Label]] = set()
+
+    def add(self, name: str, labels: Label, value: float, *, once: bool = False) -> None:
+        """Add a series of a family; with *once* only the first time that it is."""
+        if once:
+            if (name, labels) in self._there:
+                return
+            self._there.add((name, labels))
+        metric = self.metrics.get(name)
+        if metric is None:
+            family = BY_NAME[name]
+            kind = CounterMetricFamily if family.type == "counter" else GaugeMetricFamily
+            metric = self.metrics[name] = kind(family.base, family.help)
+        names = BY_NAME[name].labels
+        both = {BRIDGE: self._bridge, **dict(zip(names, labels, strict=True))}
+        metric.samples.append(Sample(name, both, float(value)))
+
+
+def read_drops(text: str) -> Iterator[tuple[Hashable, Reading]]:
+    """The counters of all flows that drop, in what ovs-ofctl printed of those with the pipeline's cookie."""
+    for line in text.splitlines():
+        m = _DROP.search(line)
+        if m is not None and int(m[2]) in _NUMBERS and not _FORWARDS.search(m[6]):
+            place = (_NUMBERS[int(m[2])],)
+            yield (*place, m[5]), Reading((int(m[3]), int(m[4])), float(m[1]))
+
+
+def _labels_of(known: Known) -> dict[Hashable, Label]:
+    """What each flow counts for, by what it matches; for drops the name of the table."""
+    found: dict[Hashable, Label] = {name: ("drop", name, REASONS[name]) for name in _NUMBERS.values()}
+    for name, vip in known.spec.vips.items():
+        for end in derived.endpoints(vip):
+            label = ("service", name, service_name(end.protocol.value, end.port), vip.pool)
+            for address in vip.addresses:
+                found[counters.Service(end.protocol.value, address, end.port)] = label
+    for pool in known.state.members:
+        for member in pool.members:
+            for protocol in TRANSPORT:
+                key = counters.BackendKey(pool.number, member.number, protocol)
+                found[key] = ("backend", pool.pool, member.name, protocol)
+    return found
+
+
+def _add_pool(made: _Made, pool: PoolView) -> None:
+    serving = 0
+    for backend in pool.backends:
+        labels = (pool.name, pool.title, backend.name)
+        serves = backend.state == "up" and bool(backend.slots)
+        serving += serves and backend.weight > 0
+        made.add("dnsteer_backend_in_service", labels, serves)
+        made.add("dnsteer_backend_slots", labels, backend.slots or 0)
+        made.add("dnsteer_backend_own_slots", labels, backend.own)
+        made.add("dnsteer_backend_weight", labels, backend.weight)
+        out = _out(backend)
+        if out is not None:
+            made.add("dnsteer_backend_out_info", (*labels, *out), 1)
+    weighted = sum(backend.weight > 0 for backend in pool.backends)
+    made.add("dnsteer_pool_slots", (pool.name, pool.title), pool.slots)
+    made.add("dnsteer_pool_backends", (pool.name, pool.title), weighted)
+    made.add("dnsteer_pool_backends_in_service", (pool.name, pool.title), serving)
+
+
+def _out(backend: BackendView) -> tuple[str, str] | None:
+    """State and reason of a backend that is not as the spec has it."""
+    if backend.state != "up":
+        note = backend.entry.note if backend.entry else "down in the spec" if backend.in_spec else ""
+        return backend.state, note[:_MOST_REASON]
+    if backend.given is not None:
+        note = f"weight {backend.given.weight}" + (f": {backend.given.note}" if backend.given.note else "")
+        return backend.given.kind, note[:_MOST_REASON]
+    return None
+
+
+def _as_recorded(client: OpenFlow, record: BridgeRecord | None) -> bool:
+    """Whether the tables carry the record's number, or that of the change that is under way. Raises SwitchError."""
+    found = client.marker()
+    if record is None:
+        return False
+    with suppress(DamagedError):
+        return found == record.marker or (record.pending is not None and found == record.pending.marker)
+    return False
+
+
+def _pending(record: BridgeRecord) -> bool:
+    try:
+        return record.pending is not None
+    except DamagedError:
+        return True
+
+
+def _seconds(time: str) -> float:
+    return datetime.fromisoformat(time).timestamp()
+
+
+def _with_bridge(metric: Metric, bridge: str) -> Metric:
+    """An agent's metric with the label that all have, without the times at which its series began."""
+    metric.samples = [
+        sample._replace(labels={BRIDGE: bridge, **sample.labels})
+        for sample in metric.samples
+        if not sample.name.endswith("_created")
+    ]
+    return metric

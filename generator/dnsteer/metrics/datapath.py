@@ -1,0 +1,132 @@
+"""What ovs-vswitchd tells of its datapath: megaflows, masks, hits, upcalls, recirculations, and what is in hardware."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from dnsteer.switch.masks import show
+from dnsteer.switch.megaflows import read_counters, read_megaflow
+from dnsteer.switch.tools import SwitchError
+
+MOST_DUMPED = 2000
+"""Megaflows up to which they are dumped: reading more takes CPU time that packets need."""
+_DUMP_AGAIN = 60.0
+"""Seconds between two dumps."""
+MOST_MASKS = 32
+_LOOKUPS = re.compile(r"lookups: hit:(\d+) missed:(\d+) lost:(\d+)")
+_FLOWS = re.compile(r"^  flows: (\d+)", re.M)
+_MASKS = re.compile(r"masks: hit:(\d+) total:(\d+)")
+_LIMIT = re.compile(r"flows +:.*\(limit (\d+)\)")
+_REVALIDATION = re.compile(r"dump duration : (\d+)ms")
+_PER_HIT = re.compile(r"avg\. subtable lookups per megaflow hit: ([\d.]+)")
+_MEGAFLOW_HITS = re.compile(r"megaflow hits: (\d+)")
+_PACKETS = re.compile(r"packets:(\d+)")
+
+
+class Commands(Protocol):
+    """The control socket of an ovs-vswitchd."""
+
+    def run(self, command: str, *args: str) -> str:
+        """Run a command and return its output. Raises SwitchError."""
+
+
+@dataclass
+class Datapath:
+    """A reading: counters and gauges by the end of their names, after `dnsteer_datapath_`; packets by mask, if dumped."""
+
+    counters: dict[str, int] = field(default_factory=dict)
+    gauges: dict[str, float] = field(default_factory=dict)
+    mask_packets: dict[str, int] = field(default_factory=dict)
+
+
+class DatapathReader:
+    """Reads the datapath of a *kind*, `netdev` or `system`. *clock* counts seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._dumped: tuple[float, dict[str, float], dict[str, int]] | None = None
+
+    def read(self, switch: Commands, kind: str) -> Datapath:
+        """Read it. What this version of the switch does not tell is left out. Raises SwitchError."""
+        found = Datapath()
+        shown = _section(switch.run("dpctl/show"), kind)
+        if m := _LOOKUPS.search(shown):
+            found.counters.update(zip(("hits", "upcalls", "lost"), map(int, m.groups()), strict=True))
+        if m := _FLOWS.search(shown):
+            found.gauges["megaflows"] = int(m[1])
+        if m := _MASKS.search(shown):
+            found.counters["mask_lookups"] = int(m[1])
+            found.gauges["masks"] = int(m[2])
+            packets = found.counters.get("hits", 0)
+            if packets:
+                found.gauges["packets_lookups_ratio"] = int(m[1]) / packets
+        upcalls = _section(switch.run("upcall/show"), kind)
+        if m := _LIMIT.search(upcalls):
+            found.gauges["megaflows_limit"] = int(m[1])
+        if m := _REVALIDATION.search(upcalls):
+            found.gauges["revalidation_seconds"] = int(m[1]) / 1000
+        if kind == "netdev":
+            with suppress(SwitchError):
+                self._read_threads(switch.run("dpif-netdev/pmd-stats-show"), found)
+        self._dump(switch, kind, found)
+        return found
+
+    @staticmethod
+    def _read_threads(text: str, found: Datapath) -> None:
+        found.counters["recirculations"] = read_counters(text).recirculations
+        pairs = zip(_PER_HIT.findall(text), _MEGAFLOW_HITS.findall(text), strict=False)
+        threads = [(float(each), int(hits)) for each, hits in pairs]
+        if total := sum(hits for _, hits in threads):
+            found.gauges["packets_lookups_ratio"] = sum(each * hits for each, hits in threads) / total
+
+    def _dump(self, switch: Commands, kind: str, found: Datapath) -> None:
+        """Add what only a dump of all megaflows tells, at most once in _DUMP_AGAIN seconds."""
+        if found.gauges.get("megaflows", 0) > MOST_DUMPED:
+            self._dumped = None
+            return
+        if self._dumped is None or self._clock() >= self._dumped[0] + _DUMP_AGAIN:
+            text = switch.run("dpctl/dump-flows", "-m", _name(switch.run("dpctl/dump-dps"), kind))
+            self._dumped = (self._clock(), *_read_dump(text))
+        found.gauges = {**self._dumped[1], **found.gauges}
+        found.mask_packets = self._dumped[2]
+
+
+def _read_dump(text: str) -> tuple[dict[str, float], dict[str, int]]:
+    """Gauges, and packets by mask."""
+    packets: Counter[str] = Counter()
+    offloaded = 0
+    for line in _megaflow_lines(text):
+        m = _PACKETS.search(line)
+        packets[show(read_megaflow(line).mask)] += int(m[1]) if m else 0
+        offloaded += "offloaded:yes" in line
+    return {"masks": len(packets), "megaflows_offloaded": offloaded}, dict(packets.most_common(MOST_MASKS))
+
+
+def _megaflow_lines(text: str) -> Iterator[str]:
+    return (line for line in text.splitlines() if "recirc_id(" in line)
+
+
+def _section(text: str, kind: str) -> str:
+    """The part of a datapath of that kind: lines that are indented below its name."""
+    lines: list[str] = []
+    inside = False
+    for line in text.splitlines():
+        if line and not line.startswith(" "):
+            inside = line.startswith(f"{kind}@")
+        elif inside:
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def _name(text: str, kind: str) -> str:
+    """The name of the datapath of that kind. Raises SwitchError if there is none."""
+    found = next((line.strip() for line in text.splitlines() if line.startswith(f"{kind}@")), None)
+    if found is None:
+        raise SwitchError(f"there is no datapath of the kind {kind}")
+    return found

@@ -1,0 +1,17 @@
+"""Every metric, defined once: /metrics, docs/metrics.md and the Grafana dashboard are made from this list.
+
+Names keep to Prometheus's conventions: base units, `_total` for counters, `_info` for labels that are a value.
+"""
+
+from __future__ import annotations
+
+from dnsteer.metrics.agent_families import AGENT
+from dnsteer.metrics.family import Family
+from dnsteer.metrics.pool_families import POOLS
+from dnsteer.metrics.switch_families import SWITCH
+from dnsteer.metrics.traffic_families import TRAFFIC
+
+FAMILIES: tuple[Family, ...] = (*TRAFFIC, *POOLS, *SWITCH, *AGENT)
+BY_NAME = {family.name: family for family in FAMILIES}
+SERIES = {series: family for family in FAMILIES for series in family.series}
+"""The family of each name that a query may have."""

@@ -1,0 +1,57 @@
+"""What the agent tells of its work. This one keeps nothing: that of metrics/agent.py does, where metrics are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from dnsteer.spec.model.spec import Spec
+from dnsteer.switch.state import AppliedState, BridgeRecord
+
+Check = tuple[str, str, str]
+"""Pool, backend and kind of check."""
+Duration = Literal["decision_wait", "effect", "loop", "look"]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the agent works with: its bridge, the state that is applied and its spec."""
+
+    bridge: str
+    state: AppliedState
+    spec: Spec
+
+
+class Recorder:
+    """Takes notice of what the agent does, on its event loop."""
+
+    def bridge_is(self, name: str, *, held: bool) -> None:
+        """The agent is that of this bridge, and acts or stands by."""
+
+    def adopted(self, known: Known, checks: Iterable[Check]) -> None:
+        """Another state is applied, with these checks, one for each target."""
+
+    def followed(self, record: BridgeRecord) -> None:
+        """The record was read."""
+
+    def checked(self, check: Check, took: float, *, good: bool) -> None:
+        """A check of a backend has a result after *took* seconds."""
+
+    def turned(self, check: Check, *, healthy: bool) -> None:
+        """A target has become healthy or unhealthy."""
+
+    def panicked(self, pool: str, *, panics: bool) -> None:
+        """A pool went into panic, or out of it."""
+
+    def moved(self, slots: int) -> None:
+        """The agent has moved so many slots."""
+
+    def looked(self, flows: int, settings: int, foreign: int, *, repaired: bool) -> None:
+        """A look at the switch has found so many differences and flows of others."""
+
+    def took(self, what: Duration, seconds: float) -> None:
+        """Something took so long."""
+
+    def failed(self) -> None:
+        """Something could not be done on the switch."""

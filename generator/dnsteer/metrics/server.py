@@ -1,0 +1,180 @@
+"""/metrics over HTTP, inside the agent's event loop; the switch is read in a thread of its own.
+
+Ten scrapers cost as much as one: a reading that is less than a second old, or under way, is shared. That of a large spec is
+shared for longer, so that readings take a small share of the time however often somebody scrapes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+from hypercorn.asyncio import serve
+from hypercorn.config import Config
+from prometheus_client import Metric
+from prometheus_client.exposition import choose_encoder
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+SHARED, LONGEST = 1.0, 10.0
+"""Seconds for which a reading is shared, at least and at most: Prometheus scrapes every 15 s, where nothing else is set."""
+SHARE = 0.05
+"""Share of the time that readings may take, within these bounds."""
+AGAIN = 5.0
+"""Seconds until an address that is in use is tried again."""
+_SWITCH_INTERVAL = 0.0005
+"""Seconds after which Python's threads take turns: its usual 5 ms would delay a decision by many times that."""
+TEXT = """dnsteer agent
+
+/metrics  counters and states of the switch and of this agent, for Prometheus
+"""
+
+
+class Source(Protocol):
+    """Reads all metrics."""
+
+    def collect(self) -> list[Metric]:
+        """All metrics now."""
+
+
+@dataclass
+class _Reading:
+    """A reading of all metrics, with the pages that were made of it by content type."""
+
+    metrics: asyncio.Future[list[Metric]]
+    until: float | None = None
+    """Until when it is shared; None while it is under way."""
+    pages: dict[str, asyncio.Future[bytes]] = field(default_factory=dict)
+
+
+class Pages:
+    """The pages of /metrics. *source* is read in the one thread that this has, until `close`."""
+
+    def __init__(self, source: Source, clock: Callable[[], float] = time.monotonic) -> None:
+        self._source, self._clock = source, clock
+        self._thread = ThreadPoolExecutor(1, "metrics")
+        self._reading: _Reading | None = None
+
+    async def page(self, accept: str) -> tuple[bytes, str]:
+        """The page in the format that is asked for, and its content type."""
+        encode, kind = choose_encoder(accept)
+        loop = asyncio.get_running_loop()
+        reading = self._reading
+        if reading is None or (reading.until is not None and self._clock() >= reading.until):
+            began = self._clock()
+            reading = self._reading = _Reading(loop.run_in_executor(self._thread, self._source.collect))
+            reading.metrics.add_done_callback(partial(self._done, reading, began))
+        metrics_now = await asyncio.shield(reading.metrics)
+        made = reading.pages.get(kind)
+        if made is None:
+            made = reading.pages[kind] = loop.run_in_executor(self._thread, encode, _Held(metrics_now))
+        return await asyncio.shield(made), kind
+
+    def _done(self, reading: _Reading, began: float, _: object) -> None:
+        now = self._clock()
+        reading.until = now + min(max(SHARED, (now - began) / SHARE), LONGEST)
+
+    def close(self) -> None:
+        """End the thread, once it is done with what it reads."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+class _Held:
+    """Metrics that were read, as the library wants them."""
+
+    def __init__(self, metrics: list[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics."""
+        return iter(self._metrics)
+
+
+def application(pages: Pages) -> Starlette:
+    """The application: `/` and `/metrics`, GET and HEAD only."""
+
+    async def metrics(request: Request) -> Response:
+        body, kind = await pages.page(",".join(request.headers.getlist("accept")))
+        return Response(body, media_type=None, headers={"content-type": kind, **_HEADERS})
+
+    async def index(_: Request) -> Response:
+        return PlainTextResponse(TEXT, headers=_HEADERS)
+
+    app = Starlette(routes=[Route("/metrics", metrics), Route("/", index)])
+    app.router.redirect_slashes = False  # what is not there is 404
+    return app
+
+
+_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that is bound to the address. Raises OSError."""
+    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        return sock
+    except BaseException:
+        sock.close()
+        raise
+
+
+async def serve_metrics(host: str, port: int, source: Source, say: Callable[[str], None]) -> None:
+    """Serve until cancelled. An address that cannot be had is said once, and tried again: health checks matter more."""
+    sys.setswitchinterval(_SWITCH_INTERVAL)
+    at = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    said = ""
+    while True:
+        try:
+            sock = bind(host, port)
+            break
+        except OSError as err:
+            why = f"no metrics at {at} yet, tried again every {AGAIN:g} s: {err.strerror}"
+            if why != said:
+                said = why
+                say(why)
+            await asyncio.sleep(AGAIN)
+    number = sock.getsockname()[1]
+    say(f"metrics at http://{at.rpartition(':')[0]}:{number}/metrics")
+    pages = Pages(source)
+    ending = asyncio.Event()
+    app: Any = application(pages)
+    serving = asyncio.create_task(serve(app, _config(sock.detach()), shutdown_trigger=ending.wait))
+    try:
+        await asyncio.shield(serving)
+    finally:
+        ending.set()
+        pages.close()
+        with suppress(asyncio.CancelledError, Exception):
+            await serving
+
+
+def _config(descriptor: int) -> Config:
+    """Hypercorn's settings: no banner, no log lines, and no connection that is kept without a use."""
+    quiet = logging.getLogger("dnsteer.metrics")
+    quiet.addHandler(logging.NullHandler())
+    quiet.propagate = False
+    config = Config()
+    config.bind = [f"fd://{descriptor}"]
+    config.include_server_header = False
+    config.accesslog = None
+    config.errorlog = quiet
+    config.read_timeout = 10
+    config.keep_alive_timeout = 75
+    config.h11_max_incomplete_size = 16 * 1024
+    config.backlog = 64
+    config.graceful_timeout = 0.5
+    config.shutdown_timeout = 1
+    return config

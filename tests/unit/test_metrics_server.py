@@ -1,0 +1,105 @@
+"""Pages of metrics: shared readings, formats, names with odd characters, and a source that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+from prometheus_client import Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from dnsteer.metrics.server import LONGEST, Pages
+from tests.packet.scraping import OPENMETRICS
+
+ODD = 'a "b" \\ c\n<script> ü 漢'
+
+
+class Source:
+    """Counts its readings. *clock* is what the pages have; a reading takes *takes* seconds of it."""
+
+    def __init__(self, takes: float = 0.0) -> None:
+        self.readings, self.now, self.takes = 0, 0.0, takes
+        self.fails = False
+        self.goes = threading.Event()
+        self.goes.set()
+
+    def clock(self) -> float:
+        return self.now
+
+    def collect(self) -> list[Metric]:
+        assert self.goes.wait(10)
+        self.readings += 1
+        self.now += self.takes
+        if self.fails:
+            raise RuntimeError("a defect")
+        metric = GaugeMetricFamily("dnsteer_example", "An example.", labels=["vip"])
+        metric.add_metric([ODD], self.readings)
+        return [metric]
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(work, 20))
+
+
+async def number(pages: Pages, accept: str = "") -> float:
+    body, _ = await pages.page(accept)
+    read = read_openmetrics if accept == OPENMETRICS else text_string_to_metric_families
+    (sample,) = [sample for family in read(body.decode()) for sample in family.samples]
+    assert sample.labels == {"vip": ODD}
+    return float(sample.value)
+
+
+@pytest.mark.parametrize(("takes", "kept"), [(0.0, 1.0), (0.02, 1.0), (0.2, 4.0), (3.0, LONGEST)])
+def test_a_reading_is_shared_for_as_long_as_it_is_worth(takes: float, kept: float) -> None:
+    async def work() -> None:
+        source = Source(takes)
+        pages = Pages(source, source.clock)
+        assert await asyncio.gather(*(number(pages) for _ in range(10))) == [1.0] * 10
+        read = source.now
+        source.now = read + kept - 0.01
+        assert await number(pages, OPENMETRICS) == 1
+        source.now = read + kept
+        assert await number(pages, OPENMETRICS) == 2
+        pages.close()
+
+    run(work())
+
+
+def test_who_comes_while_a_reading_is_under_way_gets_it_and_who_leaves_does_not_end_it() -> None:
+    async def work() -> None:
+        source = Source()
+        source.goes.clear()
+        pages = Pages(source, source.clock)
+        first, second = (asyncio.create_task(number(pages)) for _ in range(2))
+        await asyncio.sleep(0.01)
+        first.cancel()
+        source.now = 100
+        third = asyncio.create_task(number(pages))
+        await asyncio.sleep(0.01)
+        began = time.monotonic()
+        source.goes.set()
+        assert (await second, await third) == (1, 1)
+        assert time.monotonic() - began < 5
+        pages.close()
+
+    run(work())
+
+
+def test_a_reading_that_fails_is_tried_again_later() -> None:
+    async def work() -> None:
+        source = Source()
+        source.fails = True
+        pages = Pages(source, source.clock)
+        with pytest.raises(RuntimeError):
+            await number(pages)
+        source.fails, source.now = False, 1.0
+        assert await number(pages) == 2
+        pages.close()
+
+    run(work())

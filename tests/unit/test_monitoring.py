@@ -1,0 +1,144 @@
+"""Alert rules and the dashboard: they use only what is served, and every alert has a fault that it is tried with."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dnsteer.cli.main import application
+from dnsteer.metrics.families import FAMILIES, SERIES
+from tests.unit.test_docs import options
+
+ROOT = Path(__file__).resolve().parents[2]
+RULES = ROOT / "ovs" / "monitoring" / "dnsteer.rules.yml"
+ALERTS = ROOT / "tests" / "monitoring" / "alerts.yml"
+DASHBOARD = ROOT / "ovs" / "monitoring" / "grafana-dashboard.json"
+_NAME = re.compile(r"(?<![\w:\"$])(?:[a-z]+:)?dnsteer_\w+(?::\w+)?")
+_SELECTED = re.compile(r"((?:[a-z]+:)?dnsteer_\w+(?::\w+)?)\{([^}]*)\}")
+_BY = re.compile(r"\bby \(([^)]*)\)")
+COMMON = {"instance", "job", "le"}
+
+
+def rules() -> list[dict[str, Any]]:
+    groups = yaml.safe_load(RULES.read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+ALL = {rule["alert"]: rule for rule in rules() if "alert" in rule}
+RECORDED = {rule["record"]: rule for rule in rules() if "record" in rule}
+
+
+def labels_of(name: str) -> set[str]:
+    """The labels of a series that a query may name."""
+    if name in RECORDED:
+        found = _BY.search(RECORDED[name]["expr"])
+        assert found is not None, name
+        return set(found[1].split(", "))
+    assert name in SERIES, f"no metric of that name: {name}"
+    return {*SERIES[name].all_labels, *COMMON}
+
+
+def refuse_unknown(expression: str) -> None:
+    names = set(_NAME.findall(expression))
+    assert names or "up{" in expression, expression
+    every = set[str]().union(*(labels_of(name) for name in names), {"job"} if "up{" in expression else set())
+    for name, matchers in _SELECTED.findall(expression):
+        for label in re.findall(r"(\w+)\s*[=!]~?\"", matchers):
+            assert label in labels_of(name), f"{name} has no label {label}"
+    for by in _BY.findall(expression):
+        assert {label.strip() for label in by.split(",")} <= every, expression
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda r: r.get("alert") or r["record"])
+def test_rules_use_what_is_served(rule: dict[str, Any]) -> None:
+    refuse_unknown(rule["expr"])
+
+
+@pytest.mark.parametrize(
+    "wrong", ["rate(dnsteer_nothing_total[5m])", 'dnsteer_switch_up{vip="a"}', "sum by (vip) (dnsteer_switch_up)"]
+)
+def test_what_is_not_served_is_noticed(wrong: str) -> None:
+    with pytest.raises(AssertionError):
+        refuse_unknown(wrong)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_alerts_say_how_bad_it_is_and_how_to_look_further(name: str) -> None:
+    alert = ALL[name]
+    assert alert["labels"]["severity"] in ("info", "warning", "critical")
+    assert set(alert["annotations"]) == {"summary", "description"}
+    verbs = re.findall(r"\bdnsteer ([a-z]+)((?: --[a-z-]+)*)", alert["annotations"]["description"])
+    verbs = [(verb, given) for verb, given in verbs if verb not in ("make",)]
+    assert verbs or "systemctl" in alert["annotations"]["description"]
+    for verb, given in verbs:
+        assert verb in options(), f"no verb {verb}"
+        assert set(given.split()) <= options()[verb]
+    assert application() is not None
+
+
+def test_every_alert_is_tried_firing_and_silent() -> None:
+    tests = yaml.safe_load(ALERTS.read_text())["tests"]
+    fires, silent, healthy = set(), set(), set()
+    for test in tests:
+        for case in test["alert_rule_test"]:
+            (fires if case["exp_alerts"] else silent).add(case["alertname"])
+            if test["name"] == "nothing is wrong":
+                healthy.add(case["alertname"])
+        for series in test["input_series"]:
+            name, _, matchers = series["series"].partition("{")
+            if name != "up":
+                assert set(re.findall(r"(\w+)=\"", matchers)) <= labels_of(name), series
+    assert fires == silent == healthy == set(ALL)
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool (Debian's package prometheus)")
+def test_promtool_agrees() -> None:
+    for argv in (["check", "rules", str(RULES)], ["test", "rules", str(ALERTS)]):
+        done = subprocess.run(["promtool", *argv], capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_dashboard_is_sound() -> None:
+    board = json.loads(DASHBOARD.read_text())
+    panels = board["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    names = [variable["name"] for variable in board["templating"]["list"]]
+    assert names == ["datasource", "bridge", "vip", "pool"]
+    for variable in board["templating"]["list"][1:]:
+        found = re.fullmatch(r"label_values\((\w+)(\{[^}]*\})?, (\w+)\)", variable["query"])
+        assert found is not None and found[3] in labels_of(found[1])
+    for panel in panels:
+        place = panel["gridPos"]
+        assert place["x"] >= 0 and place["x"] + place["w"] <= 24 and place["h"] > 0
+        for target in panel.get("targets", []):
+            expression = target["expr"].replace("[$__rate_interval]", "[5m]")
+            refuse_unknown(expression)
+            assert set(re.findall(r"\$(\w+)", expression)) <= set(names)
+            assert target["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+    for one, other in combinations([panel["gridPos"] for panel in panels], 2):
+        apart = (
+            one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+            or one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
+        )  # fmt: skip
+        assert apart, (one, other)
+    drawn = sum(family.panel is not None for family in FAMILIES)
+    assert len([panel for panel in panels if panel["type"] != "row"]) == drawn > 30
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool (Debian's package prometheus)")
+def test_prometheus_parses_the_queries_of_the_dashboard(tmp_path: Path) -> None:
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    found = [t["expr"].replace("$__rate_interval", "5m") for panel in panels for t in panel.get("targets", [])]
+    file = tmp_path / "rules.yml"
+    named = [{"record": f"panel:n{i}", "expr": expression} for i, expression in enumerate(found)]
+    file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": named}]}))
+    done = subprocess.run(["promtool", "check", "rules", file], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
