@@ -145,7 +145,8 @@ def _any_answers(senders: Senders, responder: Responder) -> NamedFrames:
     headers = senders.answer_headers(responder, sport)
     error = ICMP(type=3, code=3) if responder.version == 4 else ICMPv6DestUnreach(code=4)
     original = IP if responder.version == 4 else IPv6
-    data = craft.scapy_frame(headers, error / Raw(bytes(original() / UDP(sport=headers.dport, dport=sport))))
+    query = original(src=address_text(headers.destination), dst=address_text(headers.source))
+    data = craft.scapy_frame(headers, error / Raw(bytes(query / UDP(sport=headers.dport, dport=sport))))
     yield f"ICMP error {label} by {port}", port, data
 
 
