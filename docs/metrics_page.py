@@ -35,7 +35,7 @@ scrapers cost as much as one; that of a large spec is shared for 20 times as lon
 each second. When the switch is away, counters stay as they were and `dnsteer_switch_up` is 0. An agent that stands by for another one tells of itself alone.
 
 Counters of OpenFlow begin again at 0 when a flow is replaced or the switch restarts; those here go on. What passed between the last reading and that moment is not
-counted. VIPs that the extension serves are not counted here (`dnsteer status` shows them).
+counted. VIPs that the extension serves are counted where the bridge hands them to it, and their backends by the extension itself.
 
 Packets of UDP services are queries: `sum(rate(dnsteer_service_packets_total{service=~".*/udp"}[5m]))` is queries a second.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,9 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.extension import handover, program_diff
 from dnsteer.extension.client import ExtensionClient
 from dnsteer.extension.handover import FlowStages, Handover
+from dnsteer.metrics.agent import AgentMetrics
+from dnsteer.metrics.collect import Collector
+from dnsteer.metrics.recorder import Known
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness.extension_process import ExtensionProcess
 from dnsteer.status.verify import verify
@@ -233,3 +237,48 @@ def test_a_mistake_would_be_seen(
         with pytest.raises(AssertionError):
             change(*crossing, SPECS[one], SPECS[other], patch)
     assert crossing[0].lost
+
+
+def test_metrics_count_what_the_extension_forwards(crossing: tuple[Crossing, Relay]) -> None:
+    """Its backends and drops as it counts them, its services as the bridge does; also while it is away, and after that."""
+    packets, relay = crossing
+    first = spec_of(captured(BASE, packets.folder, PORTS))
+    target = TargetSwitch(packets.switch.database, extension=str(relay.path))
+    deploy(SpecTarget(first), target, Options(grace=0))
+    with target.session() as session:
+        record = session.record_of("br-dns")
+        known = Known("br-dns", session.state(record, record.number), first.spec)
+    agent = AgentMetrics()
+    agent.bridge_is("br-dns", held=True)
+    agent.adopted(known, ())
+    agent.followed(record)
+
+    def counted(by: Collector) -> Counter[str]:
+        found = Counter[str]()
+        for sample in (sample for metric in by.collect() for sample in metric.samples):
+            pool = sample.labels.get("pool", "")
+            if sample.name.startswith("dnsteer_extension") or pool in ("far", "sprayed"):
+                found[sample.name] += int(sample.value)
+        return found
+
+    collector, served = Collector(target, agent), 0
+    gone = Collector(replace(target, extension=str(packets.folder / "nobody.sock")), agent)
+    before = counted(collector)
+    for _ in range(2):
+        packets.watch(first, first)
+        earlier = packets.process.ask(command="counters")
+        packets.moment("counted")
+        revalidated(packets.switch)
+        later = packets.process.ask(command="counters")
+        served += sum(a["packets"] - b["packets"] for a, b in zip(later["vips"], earlier["vips"], strict=True))
+        after = counted(collector) - before
+        assert served > 0
+        assert after["dnsteer_backend_packets_total"] == after["dnsteer_service_packets_total"] == served
+        assert after["dnsteer_backend_bytes_total"] > 40 * served
+    packets.process.run([("in", b"\0" * 60)] * 3)
+    now = counted(collector) - before
+    assert now["dnsteer_extension_dropped_packets_total"] == 3
+    assert now["dnsteer_backend_packets_total"] == served
+    assert before["dnsteer_extension_up"] == 1
+    away = counted(gone)
+    assert away["dnsteer_extension_up"] == 0 and not away["dnsteer_backend_packets_total"]

@@ -28,7 +28,7 @@ from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.slots.maintenance import STATE_WORDS, Overlay
 from dnsteer.spec import derived
 from dnsteer.spec.checked_services import service_name
-from dnsteer.status import counters
+from dnsteer.status import counters, extension
 from dnsteer.status.pools import BackendView, PoolView, view_pools
 from dnsteer.status.rates import Rates
 from dnsteer.switch.openflow import OpenFlow
@@ -82,6 +82,10 @@ class Collector:
         self._flows: Totals[Label] = Totals()
         self._ports: Totals[tuple[str, str]] = Totals()
         self._lookups: Totals[str] = Totals()
+        self._extension_drops: Totals[tuple[str, str]] = Totals()
+        self._extension_up = False
+        self._behind: counters.Sample = {}
+        """What the extension counted when it was asked last."""
         self._seen = Datapath()
         self._labels: tuple[Known | None, dict[Hashable, Label]] = (None, {})
         self._pools: tuple[Known | None, Overlay | None, list[PoolView]] = (None, None, [])
@@ -97,8 +101,8 @@ class Collector:
             try:
                 client = self._switch.client(bridge)
                 recorded = _as_recorded(client, record)
-                if known is not None:
-                    self._read_flows(client, known)
+                if known is not None and record is not None:
+                    self._read_flows(client, known, record.extended)
                 up = True
             except (SwitchError, OSError):
                 pass
@@ -106,6 +110,8 @@ class Collector:
             self._read_datapath(known)
             self._add_traffic(made)
             self._add_state(made, known, record)
+            if record.extended:
+                made.add("dnsteer_extension_up", (), self._extension_up)
             if up:
                 made.add("dnsteer_tables_as_recorded", (), recorded)
         made.add("dnsteer_switch_up", (), up)
@@ -113,18 +119,22 @@ class Collector:
         own = [_with_bridge(metric, bridge) for metric in self._agent.registry.collect()]
         return [*made.metrics.values(), *own, *self._process.collect()]
 
-    def _read_flows(self, client: OpenFlow, known: Known) -> None:
+    def _read_flows(self, client: OpenFlow, known: Known, extended: bool) -> None:
         if self._labels[0] is not known:
             self._labels = known, _labels_of(known)
             self._flows.keep(set(self._labels[1].values()))
         places = self._labels[1]
         sample = counters.take(client, idle=False)  # a counter that is not there begins at 0
+        if extended:
+            self._read_extension(known)
         dropped = client.ofctl("dump-flows", _PIPELINE, "--stats")
         ports = client.ofctl("dump-ports", names=True)
 
         def readings() -> Iterator[tuple[Hashable, Reading]]:
             for place, count in sample.items():
                 yield place, Reading((count.packets, count.bytes), count.age)
+            for place, count in self._behind.items() if extended else ():
+                yield place, Reading((count.packets, count.bytes))
             yield from read_drops(dropped)
 
         self._flows.add(readings(), lambda place: places.get(place[0] if isinstance(place, tuple) else place))
@@ -133,6 +143,19 @@ class Collector:
         found = [((name, counter), Reading((value,))) for name, counter, value in read_ports(ports) if name in names]
         self._ports.keep([place for place, _ in found])
         self._ports.add(found, lambda place: place)  # type: ignore[arg-type, return-value]
+
+    def _read_extension(self, known: Known) -> None:
+        """Read what only the extension counts: its backends and drops. While it is away they stay as they were."""
+        behind, drops = extension.take(self._switch, known.spec, known.state.members)
+        self._extension_up = bool(drops)
+        if not drops:
+            return
+        self._behind = behind
+        sides = {side: found for side, found in drops.items() if isinstance(found, dict)}
+        self._extension_drops.add(
+            (((side, reason), Reading((n,))) for side, found in sides.items() for reason, n in found.items()),
+            lambda place: place,  # type: ignore[arg-type, return-value]
+        )
 
     def _read_datapath(self, known: Known) -> None:
         """Read what there is; without a control socket here, nothing."""
@@ -151,6 +174,8 @@ class Collector:
                 made.add(name, label[1:], value, once=True)
         for (port, counter), sums in self._ports.sums.items():
             made.add(f"dnsteer_port_{counter}_total", (port,), sums[0] if sums else 0)
+        for place, (value, *_) in self._extension_drops.sums.items():
+            made.add("dnsteer_extension_dropped_packets_total", place, value)
         for name, (value, *_) in self._lookups.sums.items():
             made.add(f"dnsteer_datapath_{name}_total", (), value)
         for name, gauge in self._seen.gauges.items():

@@ -16,6 +16,7 @@ APPLIED = "a spec is applied"
 ALWAYS = "always"
 """When one is there that the agent knows by itself, also while the switch is away."""
 CHECKS = "a pool has health checks"
+EXTENDED = "the extension serves VIPs"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dnsteer.metrics.family import ALWAYS, BRIDGE, Family, Panel
+from dnsteer.metrics.family import ALWAYS, BRIDGE, EXTENDED, Family, Panel
 
 _NETDEV = "the flavor has the userspace datapath"
 _KERNEL = "the flavor has the kernel's datapath"
@@ -48,6 +48,14 @@ SWITCH: tuple[Family, ...] = (
         ("kind",),
         "5",
         panel=Panel("Maintenance", by=("kind",)),
+    ),
+    Family(
+        "dnsteer_extension_up",
+        "gauge",
+        "State",
+        "Whether the extension answers (its counters stay as they were while it does not).",
+        when=EXTENDED,
+        panel=Panel("Extension answers", draw="stat"),
     ),
     Family(
         "dnsteer_change_pending",

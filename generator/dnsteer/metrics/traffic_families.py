@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dnsteer.metrics.family import Family, Panel
+from dnsteer.metrics.family import EXTENDED, Family, Panel
 
 _SERVICE = ("vip", "service", "pool")
 _SERVICES = "services of all VIPs"
@@ -61,6 +61,16 @@ TRAFFIC: tuple[Family, ...] = (
         panel=Panel("Drops by reason", "pps", ("table", "reason")),
     ),
     Family("dnsteer_dropped_bytes_total", "counter", "Traffic", "Bytes of these packets.", _DROP, _TABLES),
+    Family(
+        "dnsteer_extension_dropped_packets_total",
+        "counter",
+        "Traffic",
+        "Packets that the extension drops, by the port that they come in by (in: queries, out: answers) and why.",
+        ("direction", "reason"),
+        "reasons of the extension (about 10)",
+        when=EXTENDED,
+        panel=Panel("Drops of the extension", "pps", ("direction", "reason")),
+    ),
     *(
         Family(
             f"dnsteer_port_{way}_{what}_total",

@@ -108,7 +108,7 @@ def _counts(
         name, _, rest = service["name"].partition("/")
         address, _, end = rest.partition("/")
         protocol, vip = end.partition("/")[0], spec.vips.get(name)
-        yield (ExtendedServiceKey(service["name"], protocol), ""), Count(service["packets"], age)
+        yield (ExtendedServiceKey(service["name"], protocol), ""), Count(service["packets"], age, service["bytes"])
         if vip is None:
             continue
         reached = MODES[vip.forwarding].reach("ipv6" if ":" in address else "ipv4")
@@ -119,4 +119,5 @@ def _counts(
             backend = target.split("/")[1] if "/" in target else target
             if pool is not None and backend in numbers:
                 place = f"{service['name']} to {target}"
-                yield (BackendKey(pool.number, numbers[backend], protocol), place), Count(count["packets"], age)
+                key = BackendKey(pool.number, numbers[backend], protocol)
+                yield (key, place), Count(count["packets"], age, count["bytes"])
