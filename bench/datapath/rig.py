@@ -23,6 +23,8 @@ _IDLE = "net_null{n},no-rx=1"
 _MOST_WAIT = 0.01
 _TRIES = 5
 _PATIENCE = 10.0
+_QUIET = 0.5
+"""Seconds without a packet after which no more come: the thread may get no core for a while."""
 
 
 class Rig:
@@ -137,15 +139,16 @@ class Rig:
         self._forget()
         self._clear()
         self.device(PORTS[0], arguments)
-        deadline, last = time.monotonic() + patience, -1
+        deadline, last, came = time.monotonic() + patience, 0, time.monotonic()
         while True:
             time.sleep(0.1)
             counters = self.counters()
-            if counters.received == last > 0:
+            if counters.received != last:
+                last, came = counters.received, time.monotonic()
+            elif last and time.monotonic() > came + _QUIET:
                 return counters
             if time.monotonic() > deadline:
                 raise SwitchError(f"OVS-DPDK did not take all packets of {arguments} within {patience:g} s")
-            last = counters.received
 
     def hurry(self) -> None:
         """Let nothing else run on the forwarding thread's core while it wants to (the kernel leaves others 5 %)."""

@@ -52,9 +52,10 @@ And:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A folder with examples/ and docs/."""
+    """A folder with examples/ and what generated files are in."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     (tmp_path / "docs").mkdir()
+    (tmp_path / "ovs" / "monitoring").mkdir(parents=True)
     shutil.copy(ROOT / "docs" / "architecture.md", tmp_path / "docs")
     return tmp_path
 
