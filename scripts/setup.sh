@@ -53,8 +53,9 @@ if [ -n "$missing$wanted" ]; then
     done
 fi
 
+# The Python of the packages above: another one that comes first in PATH may be built without optimisation, a fifth slower.
 if [ ! -x .venv/bin/python ]; then
-    "${PYTHON:-python3}" -m venv .venv
+    "${PYTHON:-/usr/bin/python3}" -m venv .venv
 fi
 if ! cksum pyproject.toml | cmp -s - .venv/ready; then
     .venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
