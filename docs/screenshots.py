@@ -70,7 +70,8 @@ RATES = {"192.0.2.53": 900, "192.0.2.54": 120, "198.51.100.53": 400, "198.51.100
 def spec(resolvers: int = 12) -> str:
     """The spec of the pictures."""
     lines = [
-        f"      - {{name: res{n}, ipv4: 192.0.2.{100 + n}, ipv6: '2001:db8::{100 + n}', mac: '02:00:00:00:02:{n:02x}'}}" for n in range(1, resolvers + 1)
+        f"      - {{name: res{n}, ipv4: 192.0.2.{100 + n}, ipv6: '2001:db8::{100 + n}', mac: '02:00:00:00:02:{n:02x}'}}"
+        for n in range(1, resolvers + 1)
     ]
     return SPEC.replace("RESOLVERS", "\n".join(lines))
 
@@ -160,7 +161,9 @@ def play(scene: Scene, seconds: float) -> None:
     time.sleep(seconds / 2)
 
 
-def shoot(url: str, folder: Path, names: Sequence[str] = tuple(PAGES), sizes: Sequence[str] = tuple(SIZES)) -> list[Path]:
+def shoot(
+    url: str, folder: Path, names: Sequence[str] = tuple(PAGES), sizes: Sequence[str] = tuple(SIZES)
+) -> list[Path]:
     """Take pictures of pages, light and dark."""
     made = []
     with sync_playwright() as play_, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:

@@ -90,7 +90,7 @@ def _switch(seen: Seen, reached: Reached, now: datetime, options: str) -> Iterat
         yield Item("critical", "The switch does not answer", text,
                    (Command("To see what is wrong", dnsteer("status", options)), start))  # fmt: skip
     if seen.stands_by:
-        text = f"Another agent works on bridge {seen.bridge}; this one takes over when that one ends, and shows nothing until then."
+        text = f"Another agent works on bridge {seen.bridge}. This one shows nothing until it takes over."
         yield Item("note", "This agent stands by", text)
         return
     record = seen.record

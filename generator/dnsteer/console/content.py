@@ -1,7 +1,8 @@
-"""The pages: their parts as HTML, the numbers in them, and pages as a whole. Templates are in pages/, all of them escaped."""
+"""The pages: their parts as HTML, the numbers in them, and pages as a whole. The templates, all escaped, are in pages/."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,16 +92,16 @@ class Pages:
         more = _PAGES[name](picture, desk, key) if name in _PAGES else _pool_page(picture, key)
         counts = count(picture.items)
         return self._env.get_template(f"{name}.html").render(
-            page=name, key=key, picture=picture, seen=picture.seen, parts=_Safe(parts), numbers=values, since=version,
-            counts=counts, **more,
+            page=name, key=key, picture=picture, seen=picture.seen, parts=_Safe(parts, values), numbers=values,
+            since=version, counts=counts, **more,
         )  # fmt: skip
 
-    def _common(self, picture: Picture, items: Sequence[Item]) -> dict[str, str]:
-        return {"attention": str(self._macros.attention(items, picture))}
+    def _common(self, items: Sequence[Item], *, own_page: bool = False) -> dict[str, str]:
+        return {"attention": str(self._macros.attention(items, own_page))}
 
     def _overview(self, picture: Picture) -> Content:
         side = picture.side
-        parts = {**self._common(picture, picture.items), "switch": str(self._macros.switch(picture, picture.seen))}
+        parts = {**self._common(picture.items), "switch": str(self._macros.switch(picture, picture.seen))}
         if side is None:
             return Content("nothing", parts)
         key = picture.pools, picture.seen.failing
@@ -120,7 +121,7 @@ class Pages:
 
     def _pools_list(self, picture: Picture) -> Content:
         side = picture.side
-        parts = self._common(picture, ())
+        parts = self._common(())
         if side is None:
             return Content("nothing", parts)
         rows = {f"pool-{n}": str(self._macros.health([v], picture.seen)) for n, v in enumerate(picture.pools)}
@@ -131,7 +132,7 @@ class Pages:
         side = picture.side
         assert side is not None
         items = [item for item in picture.items if item.pool == name]
-        parts, values = self._common(picture, items), dict[str, Any]()
+        parts, values = self._common(items, own_page=True), dict[str, Any]()
         views = _pools(picture)[name]
         for n, view in enumerate(views):
             pool_parts(self._macros, n, view, picture, desk, parts, values)
@@ -141,7 +142,7 @@ class Pages:
         overlay = picture.side.overlay if picture.side is not None else Overlay()
         current = picture.side.known.state.number if picture.side is not None else 0
         parts = {
-            **self._common(picture, ()),
+            **self._common(()),
             "maintenance": str(self._macros.maintenance(overlay, picture)),
             "seen": str(self._macros.changes_seen(desk.log.changes, picture.seen)),
             "states": str(self._macros.states(states, current, DamagedError)),
@@ -150,13 +151,17 @@ class Pages:
 
 
 class _Safe:
-    """Parts that are HTML already, by name."""
+    """Parts that are HTML already, by name. Numbers that they leave out, as these change more often, are filled in."""
 
-    def __init__(self, parts: Mapping[str, str]) -> None:
-        self._parts = parts
+    def __init__(self, parts: Mapping[str, str], values: Mapping[str, Any]) -> None:
+        self._parts, self._values = parts, values
 
     def __getitem__(self, name: str) -> str:
-        return Markup(self._parts[name])  # made by our own templates, which escape
+        filled = _LEFT_OUT.sub(lambda m: m[1] + numbers.number(self._values.get(m[2])), self._parts[name])
+        return Markup(filled)  # made by our own templates, which escape
+
+
+_LEFT_OUT = re.compile(r'(data-number="([\w-]+)">)' + numbers.UNKNOWN)
 
 
 def _places(values: Sequence[int], wanted: int) -> list[int]:

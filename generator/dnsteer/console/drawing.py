@@ -30,10 +30,12 @@ def columns(slots: int) -> int:
     return 1 << ((slots - 1).bit_length() + 1) // 2 if slots > 1 else 1
 
 
-def cells(slots: Iterable[int], wide: int) -> str:
-    """The path of some cells."""
-    side = CELL - GAP
-    return "".join(f"M{slot % wide * CELL} {slot // wide * CELL}h{side}v{side}h-{side}z" for slot in slots)
+def cells(slots: Iterable[int], wide: int, inset: float = 0) -> str:
+    """The path of some cells, or of frames *inset* from their edges."""
+    side = f"{CELL - GAP - 2 * inset:g}"
+    return "".join(
+        f"M{slot % wide * CELL + inset:g} {slot // wide * CELL + inset:g}h{side}v{side}h-{side}z" for slot in slots
+    )
 
 
 def strokes(slots: Iterable[int], wide: int, variant: int) -> str:
@@ -109,7 +111,7 @@ def slot_map(owners: Sequence[str], numbers: Mapping[str, int], moved: Iterable[
             n = numbers.get(name, 0)
             x, y = slot % wide * CELL + middle, slot // wide * CELL + middle
             labels.append(Label(x, y, str(n) if n else "\N{MULTIPLICATION SIGN}", f"l{colour(n)}"))
-    return SlotMap(wide, -(-len(owners) // wide), shapes, tuple(labels), cells(sorted(moved), wide))
+    return SlotMap(wide, -(-len(owners) // wide), shapes, tuple(labels), cells(sorted(moved), wide, 0.65))
 
 
 def heat(rates: Sequence[float | None]) -> list[int]:

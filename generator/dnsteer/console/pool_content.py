@@ -25,7 +25,7 @@ class Row:
 
     number: int
     view: BackendView
-    addresses: str
+    addresses: tuple[str, ...]
     slots: str
     share: float
     past: tuple[Segment, ...]
@@ -58,11 +58,10 @@ def pool_parts(
     parts[f"moved-{n}"] = str(macros.moved(change, _ways(change), view, picture.seen))
     weights = dict(weights_in_the_end(members.weights, [a for a in side.overlay.of(view.name) if a.weight is not None]))
     begin, end = _span(picture, desk, view)
-    parts[f"backends-{n}"] = str(
-        macros.backends(
-            _rows(view, picture, desk, owners, begin, end), view, weights, sum(weights.values()), begin, end
-        )
-    )
+    rows = _rows(view, picture, desk, owners, begin, end)
+    whole = sum(weights.values())
+    most = max([row.share for row in rows] + ([max(weights.values()) / whole] if whole else []), default=0.0)
+    parts[f"backends-{n}"] = str(macros.backends(n, rows, view, weights, whole, most, begin, end))
     for backend in view.backends:
         for letter, unit in (("q", "queries"), ("p", "packets")):
             rate = picture.rates.get(("backend", view.name, backend.name, unit))
@@ -93,7 +92,7 @@ def _rows(
         turns = list(desk.log.turns.get((view.title, backend.name), ()))
         rows.append(
             Row(
-                number, backend, ", ".join(addresses), ranges(held.get(backend.name, ())),
+                number, backend, tuple(addresses), ranges(held.get(backend.name, ())),
                 len(held.get(backend.name, ())) / view.slots, tuple(segments(turns, begin, end)),
                 "; ".join(whys.values()),
             )

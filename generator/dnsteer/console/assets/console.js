@@ -57,21 +57,32 @@ function draw() {
   }
 }
 
-const targets = new Map();
-for (const element of document.querySelectorAll("[data-number]")) {
-  const name = element.dataset.number;
-  targets.set(name, [...(targets.get(name) ?? []), element]);
+let targets = new Map();
+function find() {
+  targets = new Map();
+  for (const element of document.querySelectorAll("[data-number]")) {
+    const name = element.dataset.number;
+    targets.set(name, [...(targets.get(name) ?? []), element]);
+  }
 }
+find();
 
 function update(data) {
+  let found = false;
   for (const [name, html] of Object.entries(data.parts)) {
     const part = document.getElementById(name);
     if (part === null) continue;
     const at = part.contains(document.activeElement) ? document.activeElement.className.baseVal : null;
+    const texts = new Map([...part.querySelectorAll("[data-number]")].map((e) => [e.dataset.number, e.textContent]));
     part.innerHTML = html;
+    for (const element of part.querySelectorAll("[data-number]")) {
+      element.textContent = texts.get(element.dataset.number) ?? number(values[element.dataset.number]);
+      found = true;
+    }
     part.dispatchEvent(new CustomEvent("part", { bubbles: true, detail: name }));
     if (at) part.querySelector(`svg.${at.split(" ")[0]}[tabindex]`)?.focus();
   }
+  if (found) find();
   for (const [name, value] of Object.entries(data.numbers)) {
     values[name] = value;
     if (Array.isArray(value)) continue;
