@@ -47,7 +47,7 @@ Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Guard:
-    """Refuses what does not come from a browser of this machine, and more than MOST_REQUESTS; adds HEADERS to all answers."""
+    """Refuses what is not for this machine by name, and more than MOST_REQUESTS at once; adds HEADERS to all answers."""
 
     def __init__(self, app: Asgi, host: str) -> None:
         self._app = app
