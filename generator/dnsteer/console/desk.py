@@ -45,12 +45,16 @@ class Desk:
         self.traffic = Series()
         self.options = options
         self._reached = Reached()
+        self._read_at: float | None = None
         self._pools: tuple[Side | None, Sequence[PoolView]] = (None, ())
         self.slots: dict[str, Series] = {}
         """Packets of each slot, by the title of the pool; of pools that are looked at alone."""
 
     def read(self, metrics: Iterable[Metric], time: float) -> None:
         """Take in a reading, *time* seconds on the clock of the rates."""
+        if time == self._read_at:
+            return  # a reading that was shared
+        self._read_at = time
         totals: dict[Hashable, float] = {}
         up: bool | None = None
         as_recorded: bool | None = None

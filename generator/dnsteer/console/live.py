@@ -45,8 +45,8 @@ T = TypeVar("T")
 class Readings(Protocol):
     """The readings of metrics, shared with /metrics."""
 
-    async def reading(self) -> list[Metric]:
-        """All metrics now."""
+    async def reading(self) -> tuple[list[Metric], float]:
+        """All metrics, and when they were read, in seconds."""
 
 
 class FullError(Exception):
@@ -153,12 +153,12 @@ class Live:
         loop = asyncio.get_running_loop()
         while True:
             began, cpu = time.monotonic(), time.process_time()
-            metrics = await self._readings.reading()
+            metrics, at = await self._readings.reading()
             watched = [
                 t.key.removeprefix("pool/") for t in self._topics.values() if t.watchers and t.key[:5] == "pool/"
             ]
             slots = await loop.run_in_executor(self._reader, partial(self._read_slots, self._recorder.seen(), watched))
-            await self._work(self._desk.read, metrics, began)
+            await self._work(self._desk.read, metrics, at)
             await self._work(self._desk.read_slots, slots, began)
             self._changed.set()
             cost = time.process_time() - cpu  # of the whole process: rather too much than too little

@@ -100,7 +100,8 @@ class ConsoleRecorder(AgentMetrics):
     def adopted(self, known: Known, checks: Iterable[Check]) -> None:
         """See Recorder."""
         super().adopted(known, checks)
-        self._whys, self._in_panic = {}, set()
+        self._whys = {}
+        self._in_panic &= known.spec.pools.keys()
         self.changed()
 
     def followed(self, record: BridgeRecord) -> None:

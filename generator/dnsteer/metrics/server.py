@@ -39,8 +39,6 @@ TEXT = """dnsteer agent
 
 /metrics  counters and states of the switch and of this agent, for Prometheus
 """
-
-
 Say = Callable[[str], None]
 
 
@@ -58,6 +56,8 @@ class _Reading:
     metrics: asyncio.Future[list[Metric]]
     until: float | None = None
     """Until when it is shared; None while it is under way."""
+    ended: float = 0.0
+    """When it was done, in seconds on the clock of *until*."""
     pages: dict[str, asyncio.Future[bytes]] = field(default_factory=dict)
 
 
@@ -79,9 +79,11 @@ class Pages:
             reading.metrics.add_done_callback(partial(self._done, reading, began))
         return reading
 
-    async def reading(self) -> list[Metric]:
-        """All metrics, as `page` has them."""
-        return await asyncio.shield(self._shared().metrics)
+    async def reading(self) -> tuple[list[Metric], float]:
+        """All metrics, as `page` has them, and when they were read, in seconds on the clock."""
+        reading = self._shared()
+        metrics = await asyncio.shield(reading.metrics)
+        return metrics, reading.ended
 
     async def page(self, accept: str) -> tuple[bytes, str]:
         """The page in the format that is asked for, and its content type."""
@@ -95,7 +97,7 @@ class Pages:
         return await asyncio.shield(made), kind
 
     def _done(self, reading: _Reading, began: float, _: object) -> None:
-        now = self._clock()
+        reading.ended = now = self._clock()
         reading.until = now + min(max(SHARED, (now - began) / SHARE), LONGEST)
 
     def close(self) -> None:
