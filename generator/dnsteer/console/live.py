@@ -225,15 +225,19 @@ class Live:
 
     async def page(self, key: str) -> str:
         """The page as it is now. Raises NoPageError."""
+        return (await self._made(key)).page[1]
+
+    async def _made(self, key: str) -> Topic:
+        """A page that is up to date. Raises NoPageError."""
         if self._picture is None or self._changed.is_set():
             await self._refresh()
         assert self._picture is not None
         topic = self._topics.get(key)
         if topic is None:
             await self._work(self._pages.check, key, self._picture)
-            topic = self._topics[key] = Topic(key)
-            self._forget()
+            topic = self._topics.setdefault(key, Topic(key))
         topic.used = time.monotonic()
+        self._forget()
         await self._update(topic)
         if topic.shape == "gone":
             raise NoPageError(key)
@@ -242,7 +246,7 @@ class Live:
             numbers = {name: value for name, (_, value) in topic.numbers.items()}
             made = await self._work(self._pages.page, *args, numbers, f"{self.epoch}.{topic.version}", self._desk)
             topic.page = topic.version, made
-        return topic.page[1]
+        return topic
 
     def _forget(self) -> None:
         idle = sorted((t for t in self._topics.values() if not t.watchers), key=lambda t: t.used)
@@ -253,8 +257,7 @@ class Live:
         """What changes on a page after a version, as server-sent events. Raises NoPageError and FullError at once."""
         if self.watchers >= MOST_STREAMS:
             raise FullError
-        await self.page(key)
-        return self._follow(self._topics[key], _version(since, self.epoch))
+        return self._follow(await self._made(key), _version(since, self.epoch))
 
     async def _follow(self, topic: Topic, version: int) -> AsyncIterator[bytes]:
         if self.watchers >= MOST_STREAMS:

@@ -48,12 +48,12 @@ def pool_parts(
     """Add the parts and numbers of one pool, the *n*th on the page."""
     side = picture.side
     assert side is not None
-    owners = owners_of(side, view.title)
+    owners = owners_of(side, view.title) or ("",) * view.slots  # it drops
     own = owners_of(side, view.title, everybody=True)
     numbers = {backend.name: at for at, backend in enumerate(view.backends, 1)}
     change = desk.log.pools.get(view.title)
     members = next(m for m in side.known.state.members if m.title == view.title)
-    drawn = slot_map(owners or ("",) * view.slots, numbers, change.moved if change else ())
+    drawn = slot_map(owners, numbers, change.moved if change else ())
     parts[f"map-{n}"] = str(macros.slots(drawn, view, owners, own, numbers))
     parts[f"moved-{n}"] = str(macros.moved(change, _ways(change), view, picture.seen))
     weights = dict(weights_in_the_end(members.weights, [a for a in side.overlay.of(view.name) if a.weight is not None]))
