@@ -98,6 +98,10 @@ class Console:
         return b"# metrics\n", "text/plain"
 
     async def reading(self) -> tuple[list[Metric], float]:
+        """As the pages of /metrics have it."""
+        return self._metrics(), self.seconds
+
+    def _metrics(self) -> list[Metric]:
         """Packets so far, by VIP and service."""
         services = CounterMetricFamily("dnsteer_service_packets", "", labels=("vip", "service", "pool"))
         for (vip, service), n in self.packets.items():
@@ -105,15 +109,14 @@ class Console:
         found: list[Metric] = [services, GaugeMetricFamily("dnsteer_switch_up", "", value=self.up)]
         if self.as_recorded is not None:
             found.append(GaugeMetricFamily("dnsteer_tables_as_recorded", "", value=self.as_recorded))
-        return found, self.seconds
+        return found
 
     def reads(self, seconds: float = 2.0, **packets: float) -> None:
         """Read counters that have grown by so many packets a second of DNS by UDP."""
         self.seconds += seconds
         for vip, rate in packets.items():
             self.packets[vip, "53/udp"] = self.packets.get((vip, "53/udp"), 0.0) + rate * seconds
-        metrics, at = asyncio.run(self.reading())
-        self.live._desk.read(metrics, at)
+        self.live._desk.read(self._metrics(), self.seconds)
 
     def passes(self, seconds: float) -> None:
         """Let time pass."""

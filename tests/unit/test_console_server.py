@@ -158,7 +158,7 @@ def test_only_what_changed_is_sent() -> None:
         console.packets["dns", "53/udp"] = 1.0
         again = Events(await of.stream("overview", version))
         late = Events(await of.stream("overview", since(page)))
-        kind, data, _ = await late.next()
+        kind, data, _ = await late.next("update")
         assert kind == "update" and "vip-0" in data["parts"], "one that was away gets all that it missed"
         for each in (events, again, late):
             await each.end()
@@ -174,7 +174,7 @@ def test_a_page_of_another_agent_or_of_another_spec_is_read_again() -> None:
         page = await of.page("overview")
         for version in ("", "1.1", "x", f"{of.epoch}.-1", f"{of.epoch}.{'9' * 30}"):
             events = Events(await of.stream("overview", version))
-            assert (await events.next())[0] == "reload", version
+            assert (await events.next("reload"))[0] == "reload", version
             await events.end()
         events = Events(await of.stream("overview", since(page)))
         console.recorder.adopted(known(number=2), [])
@@ -204,7 +204,7 @@ def test_so_many_browsers_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(of: Live) -> None:
         streams = [Events(await of.stream("overview", "")) for _ in range(2)]
         for each in streams:
-            await each.next()
+            await each.next("reload")
         assert of.watchers == 2
         with pytest.raises(FullError):
             await of.stream("overview", "")

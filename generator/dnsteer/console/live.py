@@ -266,7 +266,7 @@ class Live:
         self._topics[topic.key] = topic
         self._looked.set()
         try:
-            yield b"retry: 2000\n\n"
+            yield b"retry: 2000\nevent: beat\ndata: {}\n\n"  # it is connected
             while True:
                 if topic.version > version:
                     message = topic.since(version, self.epoch)
