@@ -121,6 +121,7 @@ class Live:
         self._versions = count(1)
         self._states: States = States()
         self._picture: Picture | None = None
+        self._ended = False
         self.epoch = int(recorder.started.timestamp() * 1000)
 
     @property
@@ -147,6 +148,12 @@ class Live:
                 await reading
             for thread in (self._thread, self._reader):
                 thread.shutdown(wait=False, cancel_futures=True)
+
+    async def end(self) -> None:
+        """End all streams: the server would cut them off."""
+        self._ended = True
+        async with self._sent:
+            self._sent.notify_all()
 
     async def _read(self) -> None:
         """Read counters again and again."""
@@ -267,7 +274,7 @@ class Live:
         self._looked.set()
         try:
             yield b"retry: 2000\nevent: beat\ndata: {}\n\n"  # it is connected
-            while True:
+            while not self._ended:
                 if topic.version > version:
                     message = topic.since(version, self.epoch)
                     version = topic.version
@@ -282,7 +289,7 @@ class Live:
 
         async def newer() -> None:
             async with self._sent:
-                await self._sent.wait_for(lambda: topic.version > version)
+                await self._sent.wait_for(lambda: self._ended or topic.version > version)
 
         try:
             await asyncio.wait_for(newer(), BEAT)

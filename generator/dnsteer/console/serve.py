@@ -28,6 +28,7 @@ async def serve_console(
         for task in done:
             task.result()
     finally:
+        await live.end()
         for task in (running, serving):
             task.cancel()
         for task in (running, serving):
