@@ -13,13 +13,16 @@ from typing import Any
 import pytest
 from bench.specs import many_vips
 
+from dnsteer.console.slot_counters import read_slots
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.metrics.server import serve_application
+from dnsteer.status import counters
 from tests.packet.agents import Agent, agent, wait
 from tests.packet.browser import SIZES, chromium, opened
 from tests.packet.command import SLOW, fresh, on, spec_file
 from tests.packet.scraping import get
 from tests.packet.status_cases import insert_by_start
-from tests.packet.switches import LARGE, Switch
+from tests.packet.switches import BRIDGE, LARGE, Switch
 from tests.unit.console_cases import Console, entry, known
 
 EXPECTED = ["Connection reset by peer", "connection dropped", "Broken pipe", *SLOW]
@@ -188,6 +191,26 @@ def test_packets_of_slots_and_rates_come_live(served: tuple[Agent, str], shared:
         finally:
             ends.set()
             sender.join()
+
+
+def test_packets_are_counted_by_slot(shared: Switch, served: tuple[Agent, str]) -> None:
+    target = TargetSwitch(shared.database)
+    with target.session() as session:
+        record = session.record_of(None)
+        pools = {m.title: m for m in session.state(record, record.number).members}
+    client = target.client(BRIDGE)
+    for title, address, slots in (("pool direct", "198.51.100.54", 32), ("pool hashed", "198.51.100.53", 16)):
+        before: dict[int, int] = {}
+        while before != (before := read_slots(client, pools[title])):
+            counters.wait_for_round(client)  # packets of earlier tests are counted late
+        assert sorted(before) == list(range(slots)), title
+        insert_by_start(shared, address, udp=40, tcp=0)
+        wait(
+            lambda: sum(read_slots(client, pools[title]).values()) == sum(before.values()) + 40,  # noqa: B023
+            lambda: f"{before} {read_slots(client, pools[title])}",  # noqa: B023
+        )
+        grown = [slot for slot, n in read_slots(client, pools[title]).items() if n > before[slot]]
+        assert len(grown) > 4, "of 40 source ports"
 
 
 def test_a_tab_in_the_background_has_no_connection(served: tuple[Agent, str], browser: Any) -> None:

@@ -94,6 +94,7 @@ def test_a_panic_names_who_fails_and_why() -> None:
     assert level == "critical" and "Pool farm: panic" in text
     assert "ns1: ns1 says SERVFAIL; ns2: ns2 says SERVFAIL" in text
     assert command.startswith("kdig @192.0.2.11")
+    assert console.get().count('<strong class="word bad">panic</strong>') == 1
     pool = Console(known())
     pool.recorder.turned(("farm", "ns1", "dns"), healthy=False, why="late")
     assert '<span class="state failing">failing</span>' in pool.get("/pools/farm")

@@ -84,7 +84,8 @@ def test_only_reading_is_allowed(method: str) -> None:
     for path in ("/", "/pools/farm", "/events", "/metrics", "/none"):
         answer = console.ask(path, method)
         assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD"), path
-    assert console.ask("/", "HEAD").status_code == 200
+    for path in ("/", "/events?page=overview", "/metrics"):
+        assert console.ask(path, "HEAD").status_code == 200
 
 
 def test_files_are_not_sent_twice_and_there_are_no_others() -> None:
@@ -180,6 +181,21 @@ def test_a_page_of_another_agent_or_of_another_spec_is_read_again() -> None:
         console.recorder.adopted(known(number=2), [])
         console.recorder.followed(record(2))
         assert (await events.next("reload"))[0] == "reload"
+        await events.end()
+
+    live(console, test)
+
+
+def test_a_panic_is_sent_though_nothing_moves() -> None:
+    console = Console(known())
+
+    async def test(of: Live) -> None:
+        events = Events(await of.stream("overview", since(await of.page("overview"))))
+        console.recorder.panicked("farm", panics=True)
+        data: Any = {"parts": {}}
+        while "vip-0" not in data["parts"]:
+            _, data, _ = await events.next("update")
+        assert "panic" in data["parts"]["vip-0"]
         await events.end()
 
     live(console, test)

@@ -60,7 +60,8 @@ class Guard:
             await self._app(scope, receive, send)
             return
         if scope["type"] != "http":
-            return  # no WebSockets
+            await send({"type": "websocket.close"})  # there are none
+            return
 
         async def with_headers(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
@@ -109,6 +110,8 @@ def application(live: Live, metrics: Callable[[str], Awaitable[tuple[bytes, str]
             return PlainTextResponse("there is no such pool\n", 404)
 
     async def events(request: Request) -> Response:
+        if request.method == "HEAD":
+            return Response(media_type="text/event-stream")
         since = request.headers.get("last-event-id") or request.query_params.get("since", "")
         try:
             stream = await live.stream(request.query_params.get("page", ""), since)

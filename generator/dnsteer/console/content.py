@@ -104,7 +104,7 @@ class Pages:
         parts = {**self._common(picture.items), "switch": str(self._macros.switch(picture, picture.seen))}
         if side is None:
             return Content("nothing", parts)
-        key = picture.pools, picture.seen.failing
+        key = picture.pools, picture.seen.panics
         if self._vips[0] is None or self._vips[0] != key:
             pools = _pools(picture)
             html = {name: str(self._macros.health(pools.get(name, []), picture.seen)) for name in pools}

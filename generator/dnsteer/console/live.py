@@ -133,6 +133,7 @@ class Live:
         """Work until cancelled."""
         self._recorder.changed = self._changed.set
         reading = asyncio.create_task(self._read())
+        reading.add_done_callback(lambda _: self._changed.set())
         try:
             while True:
                 await self._changed.wait()

@@ -18,7 +18,7 @@ _POOL = PIPELINE.registers["pool"].field
 def read_slots(client: OpenFlow, pool: Membership) -> dict[int, int]:
     """Packets so far by slot, of those that the switch counts. Raises as OpenFlow does."""
     if pool.selection == "dp-hash":
-        text = client.ofctl("dump-group-stats", str(GROUP_BASE + pool.number))
+        text = client.ofctl("dump-group-stats", f"group_id={GROUP_BASE + pool.number}")
         return {int(slot): int(packets) for slot, packets in _BUCKET.findall(text)}
     first = cookie(Category.SLOT, pool.number << 16)
     text = client.ofctl("dump-flows", f"table={_TABLE},{_POOL}={pool.number}", "--stats")
