@@ -32,21 +32,22 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
-def agent(database: str, folder: Path) -> Iterator[tuple[int, str]]:
-    """An agent with a console: its process, and its address and port."""
+def agent(database: str, folder: Path, *options: str) -> Iterator[tuple[int, str]]:
+    """An agent: its process, and with --console its address and port."""
     log = folder / "agent.log"
-    argv = [sys.executable, "-m", "dnsteer", "agent", "--db", database, "--console", "127.0.0.1:0"]
+    argv = [sys.executable, "-m", "dnsteer", "agent", "--db", database, *options]
     with log.open("w") as file:
         process = subprocess.Popen(argv, stderr=file)
     try:
         deadline = time.monotonic() + 60
-        while (
-            not (found := re.search(r"console at http://(\S+)/\n", log.read_text())) or "state 1" not in log.read_text()
+        found = None
+        while "state 1" not in log.read_text() or (
+            options and not (found := re.search(r"console at http://(\S+)/\n", log.read_text()))
         ):
             if time.monotonic() > deadline:
                 raise SystemExit(log.read_text())
             time.sleep(0.1)
-        yield process.pid, found[1]
+        yield process.pid, found[1] if found is not None else ""
     finally:
         process.terminate()
         process.wait(30)
@@ -122,7 +123,12 @@ def measure(text: str, vips: int, pages: dict[str, str], seconds: float) -> dict
         (folder / "spec.yaml").write_text(text)
         argv = [sys.executable, "-m", "dnsteer", "apply", str(folder / "spec.yaml"), "--db", switch.database]
         subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
-        with agent(switch.database, folder) as (pid, at), queries(switch, vips):
+        with agent(switch.database, folder) as (pid, _), queries(switch, vips):
+            time.sleep(12)
+            before = cpu(pid)
+            time.sleep(seconds)
+            report["no console"] = {"cpu_percent": round(100 * (cpu(pid) - before) / seconds, 2)}
+        with agent(switch.database, folder, "--console", "127.0.0.1:0") as (pid, at), queries(switch, vips):
             time.sleep(12)  # the first look at the switch and the first reading
             for page, path in pages.items():
                 for number in (0, 1, 10) if page == "overview" else (1, 10):
