@@ -249,7 +249,6 @@ def test_first_paint_with_a_thousand_vips(browser: Any, record_property: Any) ->
     try:
         wait(lambda: said, lambda: "it does not serve")
         url = said[0].split()[-1]
-        get(url)
         with opened(browser, url) as page:
             assert page.locator(".tile").count() == 1000
             paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime") / 1000

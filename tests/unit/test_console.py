@@ -253,3 +253,39 @@ def test_changes_that_the_agent_saw() -> None:
     assert "drain of farm/ns1 ends" in rows[1]
     assert "farm/ns1 is draining" in rows[2] and "8 of 32 slots of pool farm move" in rows[2]
     assert "2026-01-02 03:04:35 to 2026-01-02 03:05:35" in rows[2]
+
+
+def test_overdue_maintenance_is_there_once() -> None:
+    page = Console(known(), entry("ns1", until=START.isoformat()), entry("ns2")).get()
+    assert [level for level, _, _ in items(page)] == ["warning", "note"]
+
+
+def test_slots_that_came_back_within_a_change_have_not_moved() -> None:
+    console = Console(known())
+    for gone in (500, 250):
+        console.recorder.followed(record(1, entry("ns1", gone=gone, over=60.0)))
+    page = console.get("/pools/farm")
+    assert "2 of 32 slots moved" in page, "a quarter of the 8 that it had"
+    assert page.count('data-owners="') == 1
+    owners = re.findall(r'data-owners="([^"]*)"', page)[0].split()
+    assert owners.count("1") == 6
+
+
+def test_own_backends_are_those_when_all_are_in() -> None:
+    down = SPEC.replace("'02:00:00:00:01:03'}", "'02:00:00:00:01:03', state: down}")
+    page = Console(known(down), entry("ns1", "weight", weight=0)).get("/pools/farm")
+    owners, own = (re.findall(rf'data-{name}="([^"]*)"', page)[0].split() for name in ("owners", "own"))
+    assert set(owners) == {"2"}
+    assert (own.count("1"), own.count("3")) == (0, 11), (
+        "a weight that was given counts, a backend that is down does not"
+    )
+
+
+def test_a_reading_that_is_shared_counts_once() -> None:
+    console = Console(known())
+    for _ in range(3):
+        console.reads(dns=100.0)
+    before = console.live._desk.traffic.rates()
+    console.reads(seconds=0)
+    assert console.live._desk.traffic.rates() == before
+    assert len(console.live._desk.traffic._samples) == 3
