@@ -162,9 +162,13 @@ def play(scene: Scene, seconds: float) -> None:
 
 
 def shoot(
-    url: str, folder: Path, names: Sequence[str] = tuple(PAGES), sizes: Sequence[str] = tuple(SIZES)
+    url: str,
+    folder: Path,
+    names: Sequence[str] = tuple(PAGES),
+    sizes: Sequence[str] = tuple(SIZES),
+    schemes: Sequence[str] = ("light", "dark"),
 ) -> list[Path]:
-    """Take pictures of pages, light and dark."""
+    """Take pictures of pages."""
     made = []
     with sync_playwright() as play_, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         browser = play_.chromium.launch_persistent_context(
@@ -174,7 +178,7 @@ def shoot(
         page.on("console", lambda m: sys.stderr.write(f"{m.type}: {m.text}\n"))
         for size in sizes:
             page.set_viewport_size({"width": SIZES[size][0], "height": SIZES[size][1]})
-            for scheme in ("light", "dark"):
+            for scheme in schemes:
                 page.emulate_media(color_scheme=scheme)
                 for name in names:
                     page.goto(url + PAGES[name])
@@ -204,8 +208,8 @@ def main() -> None:
                 if options.all:
                     shoot(scene.url, options.output)
                 else:
-                    shoot(scene.url, options.output, ("overview", "pool", "changes"), ("desk",))
-                    shoot(scene.url, options.output, ("overview",), ("phone",))
+                    shoot(scene.url, options.output, ("overview", "pool", "changes"), ("desk",), ("light",))
+                    shoot(scene.url, options.output, ("pool",), ("wall",), ("dark",))
         finally:
             scene.end()
             sys.stderr.write((Path(folder) / "agent.log").read_text())
