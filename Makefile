@@ -6,7 +6,7 @@ SPEC ?= examples/quickstart.yaml
 DB := unix:/run/dnsteer-lab/db.sock
 DURATION ?= 600
 
-.PHONY: help setup extension demo test test-quick lint fmt docs golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics ext fuzz-ext valgrind-ext coverage-ext wheel clean
+.PHONY: help setup extension demo test test-quick lint fmt docs golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics ext fuzz-ext valgrind-ext coverage-ext wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
@@ -79,6 +79,9 @@ bench-datapath: setup ## cycles per packet and Mpps of the pipelines on OVS-DPDK
 
 bench-ext: extension ## the extension: each mode under load, one socket, many clients, changes, its program by itself (root; JSON)
 	$(BIN)/python -m bench.extension
+
+bench-console: setup ## CPU time of the agent with browsers at its console, at 4 and 1,000 VIPs (JSON)
+	$(BIN)/python -m bench.console
 
 bench-agent: setup ## faults of name servers under load, with the agent and beside it dnsdist (root, dnsdist, nftables; JSON)
 	$(BIN)/python -m bench.agent

@@ -12,6 +12,8 @@ packages="$packages dpdk openvswitch-switch-dpdk librte-mempool-ring23 librte-ne
 packages="$packages meson ninja-build gcc libc6-dev pkg-config libjansson-dev libcmocka-dev valgrind"
 # The program of backends that takes packets out of tunnels, in datapath_ext/decap.
 packages="$packages clang libclang-rt-14-dev libbpf-dev linux-libc-dev"
+# Tests of the web console look at it in a browser (350 MB installed, a minute); without it they are skipped.
+[ -z "${DNSTEER_BROWSER:-}" ] || packages="$packages chromium"
 
 # What only some tests need, which are skipped without it (prometheus: 23 MB to fetch, 10 s). The first set-up tries it.
 optional="prometheus"

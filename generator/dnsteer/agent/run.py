@@ -127,7 +127,7 @@ class Agent:
                         systemd.notify("READY=1", "WATCHDOG=1", f"STATUS={self._summary()}")
                     except (SwitchError, PermissionError) as err:
                         self._looks.failed(loop.time())
-                        self._recorder.failed()
+                        self._recorder.failed(str(err))
                         self._fails("the switch", f"the switch stays as it is: {err}")
                         systemd.notify("WATCHDOG=1", f"STATUS={err}")
                     self._recorder.took("loop", loop.time() - began)
@@ -278,8 +278,9 @@ class Agent:
         self._due |= set(world.rules)
         self._recorder.adopted(Known(world.bridge, world.state, world.spec), (target.label for target in world.targets))
         for target in world.targets:
-            if not self._health.states[target.key].healthy:
-                self._recorder.turned(target.label, healthy=False)
+            state = self._health.states[target.key]
+            if not state.healthy:
+                self._recorder.turned(target.label, healthy=False, why=state.why)
         questions: dict[str, Question] = {}
         self._probes = []
         for group in rounds(world.targets):
@@ -303,7 +304,7 @@ class Agent:
         self._recorder.checked(target.label, result.took, good=result.good)
         if self._health.add(target, result):
             state = self._health.states[target.key]
-            self._recorder.turned(target.label, healthy=state.healthy)
+            self._recorder.turned(target.label, healthy=state.healthy, why=state.why)
             self._changed = self._changed or asyncio.get_running_loop().time()
             word = "healthy" if state.healthy else "unhealthy"
             why = "" if state.healthy else f": {state.why}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -50,6 +51,16 @@ def _checked(text: str | None) -> str | None:
     return text
 
 
+def _local(text: str | None) -> str | None:
+    at = _address(text or "")
+    if at is not None and not ip_address(at[0]).is_loopback:
+        raise typer.BadParameter(
+            f"found {text!r}; expected a loopback address such as 127.0.0.1:9853: the console has no TLS and no tokens yet. "
+            f"From elsewhere: ssh -L {at[1]}:127.0.0.1:{at[1]} to this machine"
+        )
+    return text
+
+
 Metrics = Annotated[
     str | None,
     typer.Option(
@@ -57,9 +68,16 @@ Metrics = Annotated[
         help="Serve metrics for Prometheus there, such as 127.0.0.1:9853 or [::1]:9853. There is no authentication.",
     ),
 ]  # fmt: skip
+Console = Annotated[
+    str | None,
+    typer.Option(
+        "--console", metavar="ADDRESS:PORT", envvar="DNSTEER_CONSOLE", callback=_local,
+        help="Serve the web console there, with /metrics; a loopback address. It may be the same as that of --metrics.",
+    ),
+]  # fmt: skip
 
 
-def agent(switch: TargetSwitch, bridge: Bridge = None, metrics: Metrics = None) -> None:
+def agent(switch: TargetSwitch, bridge: Bridge = None, metrics: Metrics = None, console: Console = None) -> None:
     """Probe the backends of the applied spec, and take those that fail out of service, until stopped."""
     try:
         from dnsteer.agent.run import Agent
@@ -68,8 +86,7 @@ def agent(switch: TargetSwitch, bridge: Bridge = None, metrics: Metrics = None) 
         if err.name != "dns":
             raise
         fail("the agent needs dnspython: pip install 'dnsteer[agent]'", Exit.UNAVAILABLE)
-    at = _address(metrics or "")
-    recorder, serving = _metrics(switch, *at) if at is not None else (None, None)
+    recorder, serving, close = _served(switch, bridge, _address(metrics or ""), _address(console or ""))
 
     async def run() -> None:
         task = asyncio.current_task()
@@ -77,40 +94,65 @@ def agent(switch: TargetSwitch, bridge: Bridge = None, metrics: Metrics = None) 
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, task.cancel)
-        server = loop.create_task(serving()) if serving is not None else None
-        if server is not None:
+        servers = [loop.create_task(serve()) for serve in serving]
+        for server in servers:
             server.add_done_callback(_said_if_failed)
         try:
             await Agent(switch, bridge, _say, carry_out, recorder).run()
         except asyncio.CancelledError:
             _say("ends; the switch stays as it is")
         finally:
-            if server is not None:
+            for server in servers:
                 server.cancel()
-                await asyncio.wait([server])
+            if servers:
+                await asyncio.wait(servers)
+            close()
 
     allow_files()
     asyncio.run(run())
 
 
-def _metrics(switch: TargetSwitch, host: str, port: int) -> tuple[Recorder, Callable[[], Coroutine[Any, Any, None]]]:
-    """What the agent tells of its work, and what serves it. Imported here: no other verb needs it."""
+Serve = Callable[[], Coroutine[Any, Any, None]]
+At = tuple[str, int]
+
+
+def _served(
+    switch: TargetSwitch, bridge: str | None, metrics: At | None, console: At | None
+) -> tuple[Recorder | None, list[Serve], Callable[[], None]]:
+    """What the agent tells of its work, what serves it, and what ends that. Imported here: no other verb needs it."""
+    if metrics is None and console is None:
+        return None, [], lambda: None
     try:
+        from dnsteer.console.recorder import ConsoleRecorder
+        from dnsteer.console.serve import serve_console
         from dnsteer.metrics.agent import AgentMetrics
         from dnsteer.metrics.collect import Collector
-        from dnsteer.metrics.server import serve_metrics
+        from dnsteer.metrics.server import Pages, serve_metrics
     except ModuleNotFoundError as err:
         if err.name not in ("hypercorn", "prometheus_client", "starlette"):
             raise
-        fail(f"--metrics needs {err.name}: pip install 'dnsteer[agent]'", Exit.UNAVAILABLE)
-    recorder = AgentMetrics()
-    return recorder, partial(serve_metrics, host, port, Collector(switch, recorder), _say)
+        fail(
+            f"{'--console' if console else '--metrics'} needs {err.name}: pip install 'dnsteer[agent]'",
+            Exit.UNAVAILABLE,
+        )
+    if console is None:
+        assert metrics is not None
+        told = AgentMetrics()
+        pages = Pages(Collector(switch, told))
+        return told, [partial(serve_metrics, *metrics, pages, _say)], pages.close
+    recorder = ConsoleRecorder()
+    pages = Pages(Collector(switch, recorder))
+    options = shlex.join(["--bridge", bridge]) if bridge is not None else ""
+    serving: list[Serve] = [partial(serve_console, *console, pages, recorder, switch, _say, options)]
+    if metrics is not None and metrics != console:
+        serving.append(partial(serve_metrics, *metrics, pages, _say))
+    return recorder, serving, pages.close
 
 
 def _said_if_failed(server: asyncio.Task[None]) -> None:
-    """Say that metrics are gone: health checks go on without."""
+    """Say that nothing is served any more: health checks go on without."""
     if not server.cancelled() and (error := server.exception()) is not None:
-        _say(f"metrics are not served any more: {error!r}")
+        _say(f"metrics or the console are not served any more: {error!r}")
 
 
 def allow_files() -> None:

@@ -123,7 +123,7 @@ class AgentMetrics(Recorder):
         self._results.labels(*check, "good" if good else "bad").inc()
         self._answers.labels(*_answers(check)).observe(took)
 
-    def turned(self, check: Check, *, healthy: bool) -> None:
+    def turned(self, check: Check, *, healthy: bool, why: str = "") -> None:
         """See Recorder."""
         if check not in self._seen:
             return
@@ -156,7 +156,7 @@ class AgentMetrics(Recorder):
         """See Recorder."""
         self._times[what if what == "decision_wait" else f"{what}_duration"].observe(seconds)
 
-    def failed(self) -> None:
+    def failed(self, why: str = "") -> None:
         """See Recorder."""
         self._errors.inc()
 

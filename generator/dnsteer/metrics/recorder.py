@@ -38,8 +38,8 @@ class Recorder:
     def checked(self, check: Check, took: float, *, good: bool) -> None:
         """A check of a backend has a result after *took* seconds."""
 
-    def turned(self, check: Check, *, healthy: bool) -> None:
-        """A target has become healthy or unhealthy."""
+    def turned(self, check: Check, *, healthy: bool, why: str = "") -> None:
+        """A target has become healthy, or unhealthy, and why."""
 
     def panicked(self, pool: str, *, panics: bool) -> None:
         """A pool went into panic, or out of it."""
@@ -53,5 +53,5 @@ class Recorder:
     def took(self, what: Duration, seconds: float) -> None:
         """Something took so long."""
 
-    def failed(self) -> None:
-        """Something could not be done on the switch."""
+    def failed(self, why: str = "") -> None:
+        """Something could not be done on the switch, and why."""

@@ -39,6 +39,7 @@ TEXT = """dnsteer agent
 
 /metrics  counters and states of the switch and of this agent, for Prometheus
 """
+Say = Callable[[str], None]
 
 
 class Source(Protocol):
@@ -55,6 +56,8 @@ class _Reading:
     metrics: asyncio.Future[list[Metric]]
     until: float | None = None
     """Until when it is shared; None while it is under way."""
+    ended: float = 0.0
+    """When it was done, in seconds on the clock of *until*."""
     pages: dict[str, asyncio.Future[bytes]] = field(default_factory=dict)
 
 
@@ -66,15 +69,27 @@ class Pages:
         self._thread = ThreadPoolExecutor(1, "metrics")
         self._reading: _Reading | None = None
 
+    def _shared(self) -> _Reading:
+        """The reading that is less than SHARED old, or under way, or else one that begins now."""
+        reading = self._reading
+        if reading is None or (reading.until is not None and self._clock() >= reading.until):
+            began = self._clock()
+            loop = asyncio.get_running_loop()
+            reading = self._reading = _Reading(loop.run_in_executor(self._thread, self._source.collect))
+            reading.metrics.add_done_callback(partial(self._done, reading, began))
+        return reading
+
+    async def reading(self) -> tuple[list[Metric], float]:
+        """All metrics, as `page` has them, and when they were read, in seconds on the clock."""
+        reading = self._shared()
+        metrics = await asyncio.shield(reading.metrics)
+        return metrics, reading.ended
+
     async def page(self, accept: str) -> tuple[bytes, str]:
         """The page in the format that is asked for, and its content type."""
         encode, kind = choose_encoder(accept)
         loop = asyncio.get_running_loop()
-        reading = self._reading
-        if reading is None or (reading.until is not None and self._clock() >= reading.until):
-            began = self._clock()
-            reading = self._reading = _Reading(loop.run_in_executor(self._thread, self._source.collect))
-            reading.metrics.add_done_callback(partial(self._done, reading, began))
+        reading = self._shared()
         metrics_now = await asyncio.shield(reading.metrics)
         made = reading.pages.get(kind)
         if made is None:
@@ -82,7 +97,7 @@ class Pages:
         return await asyncio.shield(made), kind
 
     def _done(self, reading: _Reading, began: float, _: object) -> None:
-        now = self._clock()
+        reading.ended = now = self._clock()
         reading.until = now + min(max(SHARED, (now - began) / SHARE), LONGEST)
 
     def close(self) -> None:
@@ -131,8 +146,16 @@ def bind(host: str, port: int) -> socket.socket:
         raise
 
 
-async def serve_metrics(host: str, port: int, source: Source, say: Callable[[str], None]) -> None:
-    """Serve until cancelled. An address that cannot be had is said once, and tried again: health checks matter more."""
+async def serve_metrics(host: str, port: int, pages: Pages, say: Say) -> None:
+    """Serve /metrics until cancelled, as `serve_application` does."""
+    await serve_application(host, port, application(pages), say, "metrics", "/metrics")
+
+
+async def serve_application(host: str, port: int, app: Any, say: Say, what: str, path: str, **settings: Any) -> None:
+    """Serve until cancelled. An address that cannot be had is said once, and tried again: health checks matter more.
+
+    *what* is at *path*; *settings* are Hypercorn's, where they differ from those of metrics.
+    """
     sys.setswitchinterval(_SWITCH_INTERVAL)
     at = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     said = ""
@@ -141,22 +164,22 @@ async def serve_metrics(host: str, port: int, source: Source, say: Callable[[str
             sock = bind(host, port)
             break
         except OSError as err:
-            why = f"no metrics at {at} yet, tried again every {AGAIN:g} s: {err.strerror}"
+            why = f"no {what} at {at} yet, tried again every {AGAIN:g} s: {err.strerror}"
             if why != said:
                 said = why
                 say(why)
             await asyncio.sleep(AGAIN)
     number = sock.getsockname()[1]
-    say(f"metrics at http://{at.rpartition(':')[0]}:{number}/metrics")
-    pages = Pages(source)
+    say(f"{what} at http://{at.rpartition(':')[0]}:{number}{path}")
     ending = asyncio.Event()
-    app: Any = application(pages)
-    serving = asyncio.create_task(serve(app, _config(sock.detach()), shutdown_trigger=ending.wait))
+    config = _config(sock.detach())
+    for name, value in settings.items():
+        setattr(config, name, value)
+    serving = asyncio.create_task(serve(app, config, shutdown_trigger=ending.wait))
     try:
         await asyncio.shield(serving)
     finally:
         ending.set()
-        pages.close()
         with suppress(asyncio.CancelledError, Exception):
             await serving
 

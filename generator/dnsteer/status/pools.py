@@ -136,3 +136,12 @@ def backups_in_use(overlay: Overlay) -> list[str]:
         leave = "; they leave, since enough are back" if all(a.returns for a in entries) else ""
         out.append(f"pool {pool}: its backup is in use since {since} ({first.note}): {names}{leave}")
     return out
+
+
+def overdue(overlay: Overlay, now: datetime) -> list[str]:
+    """Warnings about maintenance that should have ended."""
+    return [
+        f"{a.name} was to be {a.state} only until {a.until}, and still is; run dnsteer reconcile"
+        for a in overlay
+        if a.expired(now)
+    ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dnsteer.deploy import movement
 from dnsteer.deploy.target_switch import WAITS, TargetSwitch, now
 from dnsteer.status import counters
-from dnsteer.status.pools import PoolView, backups_in_use, view_pools
+from dnsteer.status.pools import PoolView, backups_in_use, overdue, view_pools
 from dnsteer.status.rates import Rates, between
 from dnsteer.status.record import Reading, read_record
 from dnsteer.status.vips import VipView, view_vips
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dnsteer.status.extension import ExtensionView
     from dnsteer.status.verify import Drift
 
+TABLES_DIFFER = "the tables differ from the record; dnsteer restore loads the recorded tables"
 MOST_DRIFT = 10
 """Differences that are shown; all are counted."""
 _VERIFY_AGAIN = 10.0
@@ -268,11 +269,7 @@ class Observer:
         if reading.overlay is not None:
             status.warnings += movement.pools_without_backends(movement.Assignment(members, reading.overlay))
             status.warnings += backups_in_use(reading.overlay)
-            status.warnings += [
-                f"{a.name} was to be {a.state} only until {a.until}, and still is; run dnsteer reconcile"
-                for a in reading.overlay
-                if a.expired(time_now)
-            ]
+            status.warnings += overdue(reading.overlay, time_now)
         self._look_at_extension(status)
         captured = capture_warning(reading.record)
         if captured:
@@ -282,7 +279,7 @@ class Observer:
         if not reading.record.ids.get(STATE_KEY) and not reading.cut_off:
             status.errors.append("the record has no state: apply the spec with this version of dnsteer")
         if tables_match == "other" and not reading.cut_off:
-            status.warnings.append("the tables differ from the record; dnsteer restore loads the recorded tables")
+            status.warnings.append(TABLES_DIFFER)
         return status
 
     def _look_at_extension(self, status: Status) -> None:

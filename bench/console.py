@@ -1,0 +1,171 @@
+"""CPU time of the agent with 0, 1 and 10 browsers at its console, at 4 and at 1,000 VIPs, each with queries. Prints JSON.
+
+A browser is a connection that reads the events of one page; all VIPs have queries, so all rates change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import resource
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+
+from bench.machine import machine
+from bench.specs import many_vips
+from dnsteer.switch.private import PrivateSwitch
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def agent(database: str, folder: Path, *options: str) -> Iterator[tuple[int, str]]:
+    """An agent: its process, and with --console its address and port."""
+    log = folder / "agent.log"
+    argv = [sys.executable, "-m", "dnsteer", "agent", "--db", database, *options]
+    with log.open("w") as file:
+        process = subprocess.Popen(argv, stderr=file)
+    try:
+        deadline = time.monotonic() + 60
+        found = None
+        while "state 1" not in log.read_text() or (
+            options and not (found := re.search(r"console at http://(\S+)/\n", log.read_text()))
+        ):
+            if time.monotonic() > deadline:
+                raise SystemExit(log.read_text())
+            time.sleep(0.1)
+        yield process.pid, found[1] if found is not None else ""
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@contextmanager
+def queries(switch: PrivateSwitch, vips: int, most: int = 200) -> Iterator[None]:
+    """Queries for all VIPs by turns, at most so many in each tenth of a second."""
+    ends = threading.Event()
+    frames = []
+    for v in range(vips):
+        address = f"172.{16 + v // 65536}.{v // 256 % 256}.{v % 256}"
+        head = Ether(src="02:00:00:00:00:fe", dst="02:00:00:00:00:53") / IP(src="198.18.0.1", dst=address)
+        frames.append(bytes(head / UDP(sport=20000 + v, dport=53)).hex())
+
+    def send() -> None:
+        at = 0
+        while not ends.wait(0.1):
+            some = [frames[(at + n) % vips] for n in range(min(most, 8 * vips))]
+            at += len(some)
+            switch.appctl("netdev-dummy/receive", "p0", *some)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        thread.join()
+
+
+class Browser:
+    """Reads a page, then its events."""
+
+    def __init__(self, at: str, path: str, page: str) -> None:
+        began = time.monotonic()
+        with urllib.request.urlopen(f"http://{at}{path}", timeout=30) as answer:
+            text = answer.read()
+        self.page_seconds, self.page_bytes = time.monotonic() - began, len(text)
+        since = re.search(rb'data-since="([^"]*)"', text)
+        assert since is not None
+        host, port = at.split(":")
+        self._socket = socket.create_connection((host, int(port)))
+        self._socket.sendall(
+            f"GET /events?page={page}&since={since[1].decode()} HTTP/1.1\r\nHost: {at}\r\n\r\n".encode()
+        )
+        self.bytes = 0
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self) -> None:
+        while some := self._socket.recv(1 << 16):
+            self.bytes += len(some)
+
+    def close(self) -> None:
+        """Go away."""
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._socket.close()
+
+
+def cpu(pid: int) -> float:
+    """Seconds of CPU time that a process has used, with the programs that it ran and that ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / TICKS
+
+
+def measure(text: str, vips: int, pages: dict[str, str], seconds: float) -> dict[str, object]:
+    """The share of a core that the agent uses, in per cent, by the number of browsers, and what they are sent."""
+    report: dict[str, object] = {}
+    with tempfile.TemporaryDirectory() as name, PrivateSwitch() as switch:
+        folder = Path(name)
+        (folder / "spec.yaml").write_text(text)
+        argv = [sys.executable, "-m", "dnsteer", "apply", str(folder / "spec.yaml"), "--db", switch.database]
+        subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+        with agent(switch.database, folder) as (pid, _), queries(switch, vips):
+            time.sleep(12)
+            before = cpu(pid)
+            time.sleep(seconds)
+            report["no console"] = {"cpu_percent": round(100 * (cpu(pid) - before) / seconds, 2)}
+        with agent(switch.database, folder, "--console", "127.0.0.1:0") as (pid, at), queries(switch, vips):
+            time.sleep(12)  # the first look at the switch and the first reading
+            for page, path in pages.items():
+                for number in (0, 1, 10) if page == "overview" else (1, 10):
+                    browsers = [Browser(at, path, page) for _ in range(number)]
+                    time.sleep(3)
+                    before, sent, began = cpu(pid), sum(b.bytes for b in browsers), time.monotonic()
+                    time.sleep(seconds)
+                    passed = time.monotonic() - began
+                    report[f"{page} {number}"] = {
+                        "cpu_percent": round(100 * (cpu(pid) - before) / passed, 2),
+                        "kilobytes_a_second_each": round(
+                            (sum(b.bytes for b in browsers) - sent) / passed / 1000 / max(1, number), 2
+                        ),
+                        **({"page_seconds": round(min(b.page_seconds for b in browsers), 3),
+                            "page_kilobytes": round(browsers[0].page_bytes / 1000)} if browsers else {}),
+                    }  # fmt: skip
+                    for browser in browsers:
+                        browser.close()
+    return report
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--vips", type=int, default=1000)
+    options = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    few, pages = many_vips(4, pools=1, backends=5), {"overview": "/", "pool/pool0": "/pools/pool0"}
+    report = {
+        "machine": machine(),
+        "4 vips": measure(few, 4, pages, options.seconds),
+        f"{options.vips} vips": measure(many_vips(options.vips), options.vips, pages, options.seconds),
+    }
+    json.dump(report, sys.stdout, indent=2)
+    sys.stdout.write("\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+"""Pictures of the console for docs/console.md: a private switch with packets, an agent beside it, and Chromium.
+
+Needs the extra `dev` and Chromium; takes about two minutes. `python docs/screenshots.py [-o FOLDER] [--seconds N]`
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.l2 import Ether
+
+from dnsteer.switch.private import PrivateSwitch
+
+ROOT = Path(__file__).resolve().parents[1]
+CHROMIUM = "/usr/bin/chromium"
+ARGUMENTS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+SIZES = {"phone": (375, 800), "desk": (1280, 800), "wall": (1920, 1080)}
+PAGES = {"overview": "/", "pool": "/pools/authoritative", "pools": "/pools", "changes": "/changes"}
+SPEC = """\
+apiVersion: dnsteer/v1
+switch:
+  name: dpu-1
+  flavor: ovs-netdev
+  bridge: br-dns
+  mac: 02:00:00:00:00:53
+  uplinks:
+    p0:
+pools:
+  authoritative:
+    slots: 64
+    health: {check: command, command: [test, -e, 'up/{backend}'], interval: 1s, timeout: 900ms, fall: 1, rise: 1}
+    slow_start: 10s
+    backends:
+      - {name: ns1, ipv4: 192.0.2.11, ipv6: '2001:db8::11', mac: '02:00:00:00:01:01'}
+      - {name: ns2, ipv4: 192.0.2.12, ipv6: '2001:db8::12', mac: '02:00:00:00:01:02', weight: 2}
+      - {name: ns3, ipv4: 192.0.2.13, ipv6: '2001:db8::13', mac: '02:00:00:00:01:03', weight: 2}
+      - {name: ns4, ipv4: 192.0.2.14, ipv6: '2001:db8::14', mac: '02:00:00:00:01:04', weight: 3}
+      - {name: ns5, ipv4: 192.0.2.15, ipv6: '2001:db8::15', mac: '02:00:00:00:01:05', weight: 2}
+  resolvers:
+    slots: 256
+    health: {check: command, command: [test, -e, 'up/{backend}'], interval: 1s, timeout: 900ms, fall: 1, rise: 1}
+    backends:
+RESOLVERS
+vips:
+  dns: {addresses: [192.0.2.53, '2001:db8::53'], services: [dns, dot], pool: authoritative}
+  secondary: {addresses: [192.0.2.54, '2001:db8::54'], services: [dns], pool: authoritative}
+  resolver-1: {addresses: [198.51.100.53, '2001:db8:1::53'], services: [dns, dot, doh], pool: resolvers}
+  resolver-2: {addresses: [198.51.100.54], services: [dns], pool: resolvers}
+"""
+RATES = {"192.0.2.53": 900, "192.0.2.54": 120, "198.51.100.53": 400, "198.51.100.54": 30}
+"""Packets a second, on average."""
+
+
+def spec(resolvers: int = 12) -> str:
+    """The spec of the pictures."""
+    lines = [
+        f"      - {{name: res{n}, ipv4: 192.0.2.{100 + n}, ipv6: '2001:db8::{100 + n}', mac: '02:00:00:00:02:{n:02x}'}}"
+        for n in range(1, resolvers + 1)
+    ]
+    return SPEC.replace("RESOLVERS", "\n".join(lines))
+
+
+def frames(address: str, count: int, first: int) -> list[str]:
+    """Packets to port 53, each from a source port of its own; every tenth by TCP."""
+    head = Ether(src="02:00:00:00:00:fe", dst="02:00:00:00:00:53") / IP(src="198.18.0.1", dst=address)
+    kinds = [TCP if n % 10 == 9 else UDP for n in range(count)]
+    ports = (1024 + (first + n) * 7919 % 60000 for n in range(count))
+    return [bytes(head / kind(sport=port, dport=53)).hex() for kind, port in zip(kinds, ports, strict=True)]
+
+
+@contextmanager
+def packets(switch: PrivateSwitch, rates: dict[str, int] = RATES) -> Iterator[None]:
+    """Packets to VIPs, in waves of a minute."""
+    ends = threading.Event()
+
+    def send() -> None:
+        rounds, begun = 0, time.monotonic()
+        while not ends.wait(max(0.0, begun + rounds / 5 - time.monotonic())):
+            for n, (address, rate) in enumerate(rates.items()):
+                wave = 1 + 0.4 * math.sin(rounds / 5 / 60 * 2 * math.pi + n)
+                switch.appctl("netdev-dummy/receive", "p0", *frames(address, int(rate * wave / 5), rounds * 31 % 5000))
+            rounds += 1
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        thread.join()
+
+
+class Scene:
+    """A private switch with the spec applied, and an agent that serves the console. Everything is in *folder*."""
+
+    def __init__(self, switch: PrivateSwitch, folder: Path, text: str, *options: str) -> None:
+        self.switch, self.folder = switch, folder
+        (folder / "up").mkdir(exist_ok=True)
+        (folder / "dns.yaml").write_text(text)
+        for name in re.findall(r"\{name: (\w+)", text):
+            (folder / "up" / name).touch()
+        self.env = {**os.environ, "PYTHONPATH": str(ROOT / "generator"), "SUDO_USER": "alice", "USER": "alice"}
+        self.run("apply", "dns.yaml", "--yes", "--note", "first state")
+        self._log = folder / "agent.log"
+        with self._log.open("w") as log:
+            self.agent = subprocess.Popen(
+                [sys.executable, "-m", "dnsteer", "agent", "--db", switch.database, "--console", "127.0.0.1:0", *options],
+                cwd=folder, env=self.env, stderr=log,
+            )  # fmt: skip
+        self.url = self._wait(r"console at (http://[^ ]+)/\n")[1]
+        self._wait("pools with health checks")
+
+    def _wait(self, pattern: str) -> re.Match[str]:
+        deadline = time.monotonic() + 20
+        while (found := re.search(pattern, self._log.read_text())) is None:
+            if time.monotonic() > deadline or self.agent.poll() is not None:
+                raise RuntimeError(self._log.read_text())
+            time.sleep(0.05)
+        return found
+
+    def run(self, verb: str, *args: str) -> None:
+        """Run dnsteer on the switch."""
+        argv = [sys.executable, "-m", "dnsteer", verb, *args, "--db", self.switch.database]
+        done = subprocess.run(argv, cwd=self.folder, env=self.env, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(done.stderr + done.stdout)
+
+    def end(self) -> None:
+        """End the agent."""
+        self.agent.terminate()
+        self.agent.wait(20)
+
+
+def play(scene: Scene, seconds: float) -> None:
+    """What the pictures show: a spec changed, a backend that fails, two that people took out; then time passes."""
+    text = (scene.folder / "dns.yaml").read_text()
+    (scene.folder / "dns.yaml").write_text(text.replace("weight: 3", "weight: 4"))
+    scene.run("apply", "dns.yaml", "--yes", "--note", "ns4 got more memory")
+    scene.run("weight", "authoritative/ns1", "2", "--note", "tried with more load")
+    time.sleep(seconds / 2)
+    (scene.folder / "up" / "res7").unlink()
+    scene.run("drain", "authoritative/ns2", "--note", "kernel upgrade, CHG-4711", "--for", "2h")
+    time.sleep(2)
+    (scene.folder / "up" / "ns3").unlink()
+    time.sleep(seconds / 2)
+
+
+def shoot(
+    url: str,
+    folder: Path,
+    names: Sequence[str] = tuple(PAGES),
+    sizes: Sequence[str] = tuple(SIZES),
+    schemes: Sequence[str] = ("light", "dark"),
+) -> list[Path]:
+    """Take pictures of pages."""
+    made = []
+    with sync_playwright() as play_, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        browser = play_.chromium.launch_persistent_context(
+            profile, executable_path=CHROMIUM, headless=True, args=list(ARGUMENTS)
+        )
+        page = browser.new_page()
+        page.on("console", lambda m: sys.stderr.write(f"{m.type}: {m.text}\n"))
+        for size in sizes:
+            page.set_viewport_size({"width": SIZES[size][0], "height": SIZES[size][1]})
+            for scheme in schemes:
+                page.emulate_media(color_scheme=scheme)
+                for name in names:
+                    page.goto(url + PAGES[name])
+                    page.wait_for_selector("#link[data-state=live]")
+                    if name == "pool":
+                        page.wait_for_selector("svg.heat path.h5[d^=M]")
+                    path = folder / f"{name}-{size}-{scheme}.png"
+                    page.screenshot(path=path, full_page=True)
+                    made.append(path)
+        browser.close()
+    return made
+
+
+def main() -> None:
+    """Make the pictures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("-o", "--output", type=Path, default=ROOT / "docs" / "console")
+    parser.add_argument("--seconds", type=float, default=90)
+    parser.add_argument("--all", action="store_true", help="all pages at all sizes, not only those of the page")
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    with PrivateSwitch() as switch, tempfile.TemporaryDirectory() as folder:
+        scene = Scene(switch, Path(folder), spec())
+        try:
+            with packets(switch):
+                play(scene, options.seconds)
+                if options.all:
+                    shoot(scene.url, options.output)
+                else:
+                    shoot(scene.url, options.output, ("overview", "pool", "changes"), ("desk",), ("light",))
+                    shoot(scene.url, options.output, ("pool",), ("wall",), ("dark",))
+        finally:
+            scene.end()
+            sys.stderr.write((Path(folder) / "agent.log").read_text())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+// Keeps a page up to date by server-sent events: parts of it as HTML that the agent made and escaped, and numbers.
+import { watchSlots } from "./slots.js";
+
+const page = document.body.dataset.page;
+const link = document.getElementById("link");
+const QUIET = 12000; // ms: the agent says something every 5 s
+const AGAIN = 3000;
+let since = document.body.dataset.since;
+let source = null;
+let heard = Date.now();
+let lost = null;
+let retry = 0;
+const values = {};
+
+function clock(time) {
+  return time.toISOString().slice(11, 19);
+}
+
+function say(state, text) {
+  if (link.dataset.state !== state || link.textContent !== text) {
+    link.dataset.state = state;
+    link.textContent = text;
+  }
+}
+
+// As `number` in numbers.py.
+export function number(value) {
+  if (value === null || value === undefined) return "–";
+  const digits = (v) => (v < 9.995 ? v.toFixed(2) : v < 99.95 ? v.toFixed(1) : v.toFixed(0));
+  if (value >= 999500) return `${digits(value / 1e6)} M`;
+  if (value >= 999.5) return `${digits(value / 1e3)} k`;
+  return value < 0.05 ? "0" : value < 99.95 ? digits(value) : value.toFixed(0);
+}
+
+const STEP = 5000, POINTS = 60;
+const lines = new Map();
+for (const svg of document.querySelectorAll("[data-line]")) {
+  const past = svg.dataset.past.split(" ").slice(0, POINTS).map((text) => (text === "" ? null : Number(text)));
+  lines.set(svg.dataset.line, { polyline: svg.firstElementChild, past });
+}
+let drawn = Date.now();
+
+function draw() {
+  const now = Date.now();
+  const steps = Math.min(POINTS, Math.floor((now - drawn) / STEP));
+  drawn += steps * STEP;
+  if (now - drawn > STEP) drawn = now;
+  for (const [name, line] of lines) {
+    const value = name in values ? values[name] : line.past.at(-1);
+    for (let n = 0; n < steps; n++) line.past.push(value);
+    line.past.splice(0, line.past.length - POINTS);
+    if (!steps && line.past.at(-1) === value) continue;
+    line.past[POINTS - 1] = value;
+    const most = Math.max(...line.past) || 1;
+    const points = line.past.map((rate, x) => (rate === null ? "" : `${x},${(23 - (22 * rate) / most).toFixed(1)}`));
+    line.polyline.setAttribute("points", points.join(" "));
+  }
+}
+
+let targets = new Map();
+function find() {
+  targets = new Map();
+  for (const element of document.querySelectorAll("[data-number]")) {
+    const name = element.dataset.number;
+    targets.set(name, [...(targets.get(name) ?? []), element]);
+  }
+}
+find();
+
+function update(data) {
+  let found = false;
+  for (const [name, html] of Object.entries(data.parts)) {
+    const part = document.getElementById(name);
+    if (part === null) continue;
+    const at = part.contains(document.activeElement) ? document.activeElement.className.baseVal : null;
+    const texts = new Map([...part.querySelectorAll("[data-number]")].map((e) => [e.dataset.number, e.textContent]));
+    part.innerHTML = html;
+    for (const element of part.querySelectorAll("[data-number]")) {
+      element.textContent = texts.get(element.dataset.number) ?? number(values[element.dataset.number]);
+      found = true;
+    }
+    part.dispatchEvent(new CustomEvent("part", { bubbles: true, detail: name }));
+    if (at) part.querySelector(`svg.${at.split(" ")[0]}[tabindex]`)?.focus();
+  }
+  if (found) find();
+  for (const [name, value] of Object.entries(data.numbers)) {
+    values[name] = value;
+    if (Array.isArray(value)) continue;
+    for (const element of targets.get(name) ?? []) {
+      const text = number(value);
+      if (element.textContent !== text) element.textContent = text;
+    }
+  }
+  draw();
+}
+
+function listened(event) {
+  heard = Date.now();
+  lost = null;
+  if (event.lastEventId) since = event.lastEventId;
+  say("live", `Live ${clock(new Date())} UTC`);
+}
+
+function connect() {
+  clearTimeout(retry);
+  source?.close();
+  source = new EventSource(`/events?page=${encodeURIComponent(page)}&since=${encodeURIComponent(since)}`);
+  heard = Date.now();
+  source.addEventListener("update", (event) => {
+    listened(event);
+    update(JSON.parse(event.data));
+  });
+  source.addEventListener("beat", listened);
+  source.addEventListener("reload", () => location.reload());
+  source.addEventListener("error", away);
+}
+
+function away() {
+  lost = lost ?? new Date(heard);
+  say("away", `Not connected since ${clock(lost)} UTC`);
+  clearTimeout(retry);
+  source?.close();
+  if (!document.hidden) retry = setTimeout(connect, AGAIN);
+}
+
+setInterval(() => {
+  if (!document.hidden && source !== null && Date.now() - heard > QUIET) away();
+}, 2000);
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) {
+    source?.close();
+    source = null;
+    clearTimeout(retry);
+    say("still", `Paused ${clock(new Date())} UTC`);
+  } else connect();
+});
+addEventListener("pagehide", () => source?.close());
+addEventListener("pageshow", (event) => event.persisted && connect());
+
+const filter = document.getElementById("filter");
+if (filter !== null) {
+  filter.parentElement.hidden = false;
+  filter.addEventListener("input", () => {
+    const wanted = filter.value.trim().toLowerCase();
+    for (const tile of document.querySelectorAll(".tile")) tile.hidden = !tile.dataset.find.toLowerCase().includes(wanted);
+  });
+}
+
+watchSlots((name) => values[name], number);
+if (!document.hidden) connect();

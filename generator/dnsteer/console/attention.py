@@ -1,0 +1,235 @@
+"""What needs attention, most urgent first, each with the commands that show or mend it: the warnings of `dnsteer status`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from dnsteer.console.numbers import moment
+from dnsteer.console.recorder import Seen, Side
+from dnsteer.deploy.movement import Assignment, pools_without_backends
+from dnsteer.deploy.target_switch import WAITS
+from dnsteer.slots.maintenance import Maintenance
+from dnsteer.spec.derived import address_of
+from dnsteer.spec.model.families import FAMILIES
+from dnsteer.spec.model.health import CheckKind, HealthCheck
+from dnsteer.spec.model.spec import Backend
+from dnsteer.status.pools import backups_in_use, overdue
+from dnsteer.status.report import TABLES_DIFFER
+
+MOST_BACKENDS = 20
+"""Unhealthy backends that are listed one by one."""
+_NAMED = 8
+_PATIENCE = 5.0
+"""Seconds that a change may take before it counts as cut off."""
+
+Level = Literal["critical", "warning", "note"]
+"""critical: queries are lost or may be. warning: less is in service than should be. note: what people did on purpose."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command line, and what it is for: `To mend it`."""
+
+    purpose: str
+    line: str
+
+
+@dataclass(frozen=True)
+class Item:
+    """Something that needs attention. *pool* is the name of the pool that it is about, empty for none."""
+
+    level: Level
+    title: str
+    detail: str = ""
+    commands: tuple[Command, ...] = ()
+    pool: str = ""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Whether the last reading of counters got what it asked for, and whether the tables carry the record's number.
+
+    None where there was no reading, or no tables to ask.
+    """
+
+    up: bool | None = None
+    as_recorded: bool | None = None
+
+
+def attention(seen: Seen, reached: Reached, now: datetime, options: str = "") -> list[Item]:
+    """All items. *options* are added to each command of dnsteer, such as `--bridge br-dns`."""
+    found = [*_switch(seen, reached, now, options)]
+    if seen.now is not None:
+        found += [*_pools(seen, seen.now, options), *_maintenance(seen.now, now, options)]
+    order = ("critical", "warning", "note")
+    return sorted(found, key=lambda item: order.index(item.level))
+
+
+def dnsteer(verb: str, options: str, *more: str) -> str:
+    """A command of dnsteer."""
+    return " ".join(filter(None, ["dnsteer", verb, *map(shlex.quote, more), options]))
+
+
+def _mend(verb: str, options: str, *more: str) -> tuple[Command, ...]:
+    return (Command("To mend it", dnsteer(verb, options, *more)),)
+
+
+def _switch(seen: Seen, reached: Reached, now: datetime, options: str) -> Iterator[Item]:
+    start = Command("If it is stopped", "systemctl start openvswitch-switch")
+    if seen.trouble:
+        since = f" Since {moment(seen.troubled)} UTC." if seen.troubled else ""
+        text = f"{seen.trouble}.{since} The switch stays as it is; backends that fail stay in service."
+        yield Item("critical", "The agent cannot work on the switch", text,
+                   (Command("To see what is wrong", dnsteer("status", options)), start))  # fmt: skip
+    elif reached.up is False:
+        text = "It did not answer when its counters were read; rates are those of the last answer."
+        yield Item("critical", "The switch does not answer", text,
+                   (Command("To see what is wrong", dnsteer("status", options)), start))  # fmt: skip
+    if seen.stands_by:
+        text = f"Another agent works on bridge {seen.bridge}. This one shows nothing until it takes over."
+        yield Item("note", "This agent stands by", text)
+        return
+    record = seen.record
+    pending = seen.pending is not None and (now - seen.pending).total_seconds() > _PATIENCE
+    if record is not None and record.waits:
+        yield Item("critical", "The switch does not forward", WAITS, _mend("restore", options))
+    if pending and seen.pending is not None:
+        text = (
+            f"A change of bridge {seen.bridge} is pending since {moment(seen.pending)} UTC; "
+            "the next command that changes the switch settles it."
+        )
+        yield Item("critical", "A change was interrupted", text, _mend("reconcile", options))
+    elif reached.as_recorded is False and record is not None:
+        yield Item(
+            "critical",
+            "Packets may take other paths than recorded",
+            f"{_sentence(TABLES_DIFFER)}",
+            _mend("restore", options),
+        )
+    drift = seen.drift
+    if not drift.repaired and drift.flows + drift.settings:
+        text = (
+            f"{_many(drift.flows, 'flow or group', 'flows and groups')} and {_many(drift.settings, 'setting', 'settings')} "
+            "differ from what was applied, and the spec has repair: report."
+        )
+        yield Item("critical", "The switch is not as applied", text, _mend("restore", options))
+    if drift.foreign:
+        bridge = shlex.quote(seen.bridge)
+        show = f"ovs-ofctl -O OpenFlow15 --names dump-flows {bridge}"
+        yield Item("note", f"{_many(drift.foreign, 'flow', 'flows')} of others on the bridge",
+                   "Left as they are.", (Command("To see them", show),))  # fmt: skip
+
+
+def _pools(seen: Seen, side: Side, options: str) -> Iterator[Item]:
+    pools = Assignment(side.known.state.members, side.overlay)
+    for members, text in zip(pools.without_backends(), pools_without_backends(pools), strict=True):
+        entries = [entry for entry in side.overlay.of(members.pool) if entry.kind in ("drain", "down")]
+        verb = _end(entries[-1], options) if entries else ()
+        yield Item("critical", f"{_sentence(members.title)} has no backend", _sentence(text), verb, members.pool)
+    for pool in sorted(seen.panics):
+        names = [name for at, name in seen.failing if at == pool]
+        why = [f"{name}: {next(iter(seen.failing[pool, name].values()))}" for name in names[:_NAMED]]
+        more = f"; and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        text = f"Too many backends are unhealthy, so all stay in service. {'; '.join(why)}{more}"
+        looks = _ask(side, pool, names[0]) if names else ()
+        yield Item("critical", f"Pool {pool}: panic", text, looks, pool)
+    unhealthy = [entry for entry in side.overlay if entry.kind == "health"]
+    for entry in unhealthy[:MOST_BACKENDS]:
+        yield _unhealthy(side, entry, options)
+    if len(unhealthy) > MOST_BACKENDS:
+        text = "They are named on the pages of their pools."
+        yield Item("warning", f"{len(unhealthy) - MOST_BACKENDS} more backends are unhealthy", text)
+    in_use = dict.fromkeys(entry.pool for entry in side.overlay if entry.kind == "backup")
+    for pool, text in zip(in_use, backups_in_use(side.overlay), strict=True):
+        yield Item("warning", f"Pool {pool}: its backup serves", _sentence(text), pool=pool)
+
+
+def _unhealthy(side: Side, entry: Maintenance, options: str) -> Item:
+    about = f" ({entry.service})" if entry.service else ""
+    if entry.returns:
+        title, text = (
+            f"{entry.name}{about} comes back",
+            f"Healthy again since {moment(entry.returns)} UTC; over {entry.over:g} s.",
+        )
+        return Item("note", title, text, pool=entry.pool)
+    keep = Command("To keep it out while it is repaired", dnsteer("drain", options, entry.name))
+    text = f"{entry.note}. Out of service since {moment(entry.since)} UTC; the agent brings it back by itself."
+    return Item(
+        "warning", f"{entry.name} is unhealthy{about}", text, (*_ask(side, entry.pool, entry.backend), keep), entry.pool
+    )
+
+
+def _maintenance(side: Side, now: datetime, options: str) -> Iterator[Item]:
+    late = [entry for entry in side.overlay if entry.expired(now)]
+    for entry, text in zip(late, overdue(side.overlay, now), strict=True):
+        yield Item(
+            "warning", f"{entry.name}: maintenance is overdue", _sentence(text), _mend("reconcile", options), entry.pool
+        )
+    for entry in side.overlay:
+        if entry.kind in ("health", "backup") or entry in late:
+            continue
+        until = f", until {moment(entry.until)} UTC" if entry.until else ""
+        note = f": {entry.note}" if entry.note else ""
+        text = f"By {entry.by} since {moment(entry.since)} UTC{until}{note}"
+        state = (
+            entry.state
+            if entry.weight is not None or entry.gone >= 1000
+            else "returning"
+            if entry.returns
+            else "draining"
+        )
+        yield Item("note", f"{entry.name} is {state}", text, _end(entry, options), entry.pool)
+
+
+def _end(entry: Maintenance, options: str) -> tuple[Command, ...]:
+    """How maintenance by people is ended."""
+    if entry.weight is not None:
+        return (Command("To end it", dnsteer("weight", options, entry.name, "--undo")),)
+    return (Command("To end it", dnsteer("up" if entry.kind == "down" else "undrain", options, entry.name)),)
+
+
+def _ask(side: Side, pool: str, name: str) -> tuple[Command, ...]:
+    """How to ask a backend as its first check does."""
+    spec = side.known.spec.pools.get(pool)
+    backend = next((b for b in spec.backends if b.name == name), None) if spec is not None else None
+    if spec is None or backend is None or not spec.health:
+        return ()
+    line = _question(spec.health[0], backend, pool)
+    return (Command("To ask it", line),) if line else ()
+
+
+_TRANSPORTS = {
+    CheckKind.DNS: (53, []), CheckKind.TCP: (53, ["+tcp"]), CheckKind.TLS: (853, ["+tls"]),
+    CheckKind.HTTPS: (443, ["+https"]), CheckKind.QUIC: (853, ["+quic"]),
+}  # fmt: skip
+
+
+def _question(check: HealthCheck, backend: Backend, pool: str) -> str:
+    address = next((str(a) for a in (address_of(backend, family) for family in FAMILIES) if a is not None), "")
+    if check.check is CheckKind.COMMAND:
+        values = {"address": address, "port": str(check.port or 53), "pool": pool, "backend": backend.name}
+        words = list(check.command)
+        for name, value in values.items():
+            words = [word.replace(f"{{{name}}}", value) for word in words]
+        return shlex.join(words)
+    port, flags = _TRANSPORTS[check.check]
+    return shlex.join(
+        ["kdig", f"@{address}", "-p", str(check.port or port), *flags, check.query.name, check.query.type]
+    )
+
+
+def _many(n: int, one: str, several: str) -> str:
+    return f"{n:,} {one if n == 1 else several}"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def count(items: Sequence[Item]) -> dict[str, int]:
+    """How many there are of each level."""
+    return {level: sum(item.level == level for item in items) for level in ("critical", "warning", "note")}

@@ -1,0 +1,176 @@
+"""What the agent saw change since it started: states applied, maintenance, the slots that each moved. In bounded memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from dnsteer.console.recorder import Side
+from dnsteer.deploy.maintenance_text import altered, begun_and_ended
+from dnsteer.deploy.movement import NO_BACKEND, Assignment, Move, moved_vips, moves
+from dnsteer.slots.maintenance import Maintenance, Overlay
+from dnsteer.slots.owners import known_owners_of
+from dnsteer.status.pools import PoolView
+
+MOST_CHANGES = 200
+MOST_TURNS = 50
+"""States of a backend that are kept."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change that the agent saw: what, by whom and why where that is recorded, and what moved.
+
+    It goes on from *time* until *last*, as a drain that takes a while. *applied* is the number of a new state, 0 for none.
+    """
+
+    time: datetime
+    last: datetime
+    words: tuple[str, ...]
+    by: str = ""
+    note: str = ""
+    applied: int = 0
+    moves: tuple[Move, ...] = ()
+
+
+@dataclass(frozen=True)
+class PoolChange:
+    """The last change of the slots of a pool: *moved* has the backend before and after by slot, all of them at *last*."""
+
+    change: Change
+    last: datetime
+    moved: Mapping[int, tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A backend's state from a time on, and why."""
+
+    time: datetime
+    word: str
+    why: str = ""
+
+
+@dataclass
+class ChangeLog:
+    """The changes, newest first; the last one of each pool, by title; and the states of each backend, by title and name."""
+
+    changes: deque[Change] = field(default_factory=lambda: deque(maxlen=MOST_CHANGES))
+    pools: dict[str, PoolChange] = field(default_factory=dict)
+    turns: dict[tuple[str, str], deque[Turn]] = field(default_factory=dict)
+    _side: Side | None = None
+
+    def add(self, steps: Iterable[Side]) -> None:
+        """Add what the agent saw, in order."""
+        for side in steps:
+            before, self._side = self._side, side
+            if before is not None:
+                self._add(before, side)
+
+    def _add(self, before: Side, after: Side) -> None:
+        applied = after.known.state.number if after.known.state.number != before.known.state.number else 0
+        sides = (
+            Assignment(before.known.state.members, before.overlay),
+            Assignment(after.known.state.members, after.overlay),
+        )
+        change = _change(before, after, applied)
+        moved = moves(*sides)
+        if applied:
+            old, new = before.known.state.vips, after.known.state.vips
+            moved += moved_vips(old, new, {m.pool: m.slots for m in after.known.state.members})
+        if not change.words and self.changes:  # the last one goes on
+            change = replace(self.changes.popleft(), last=after.time)
+            moved = _sum([*change.moves, *moved])
+        change = replace(change, moves=tuple(moved))
+        self.changes.appendleft(change)
+        for title, slots in _by_slot(*sides):
+            known = self.pools.get(title)
+            if known is not None and known.change.time == change.time:
+                slots = {s: way for s, way in _joined(known.moved, slots).items() if way[0] != way[1]}
+            self.pools[title] = PoolChange(change, after.time, slots)
+        titles = {m.title for m in after.known.state.members}
+        self.pools = {title: found for title, found in self.pools.items() if title in titles}
+
+    def turned(
+        self, pools: Sequence[PoolView], failing: Mapping[tuple[str, str], Mapping[str, str]], time: datetime
+    ) -> None:
+        """Take notice of the states of all backends at a time."""
+        there: set[tuple[str, str]] = set()
+        for pool in pools:
+            for backend in pool.backends:
+                key = pool.title, backend.name
+                there.add(key)
+                whys = failing.get((pool.name, backend.name), {})
+                word, why = str(backend.state), backend.entry.note if backend.entry else ""
+                if word == "up" and whys:
+                    word, why = "failing", next(iter(whys.values()))
+                turns = self.turns.setdefault(key, deque(maxlen=MOST_TURNS))
+                if not turns or turns[-1].word != word:
+                    turns.append(Turn(time, word, why))
+        for key in self.turns.keys() - there:
+            del self.turns[key]
+
+
+def _change(before: Side, after: Side, applied: int) -> Change:
+    if applied:
+        state = after.known.state
+        ended = tuple(f"{a.title} ends" for a in state.ended)
+        return Change(after.time, after.time, (f"state {applied} applied", *ended), state.by, state.note, applied)
+    words = [*begun_and_ended(before.overlay, after.overlay), *_returning(before.overlay, after.overlay)]
+    if not words:
+        words = altered(before.overlay, after.overlay)
+    new = [entry for entry in after.overlay if _like(before.overlay, entry) is None]
+    by = ", ".join(dict.fromkeys(entry.by for entry in new))
+    notes = "; ".join(dict.fromkeys(entry.note for entry in new if entry.note))
+    return Change(after.time, after.time, tuple(words), by, notes)
+
+
+def _returning(before: Overlay, after: Overlay) -> Iterable[str]:
+    for entry in after:
+        was = _like(before, entry)
+        if entry.returns and was is not None and not was.returns:
+            yield f"{entry.name} comes back over {entry.over:g} s"
+
+
+def _like(overlay: Overlay, entry: Maintenance) -> Maintenance | None:
+    return overlay.find(entry.pool, entry.backend, entry.kind, entry.service)
+
+
+def _by_slot(before: Assignment, after: Assignment) -> Iterable[tuple[str, dict[int, tuple[str, str]]]]:
+    """Yield the title of each pool whose slots move, with the backend before and after by slot."""
+    earlier = {m.title: m for m in before.pools}
+    for members in after.pools:
+        old = earlier.get(members.title)
+        was, now = before.overlay.of(members.pool), after.overlay.of(members.pool)
+        if (
+            old is None
+            or (old.slots, old.selection) != (members.slots, members.selection)
+            or (old, was) == (members, now)
+        ):
+            continue
+        a, b = known_owners_of(old, was), known_owners_of(members, now)
+        a, b = a or (NO_BACKEND,) * len(b), b or (NO_BACKEND,) * len(a)
+        found = {slot: (x, y) for slot, (x, y) in enumerate(zip(a, b, strict=True)) if x != y}
+        if found:
+            yield members.title, found
+
+
+def _joined(first: Mapping[int, tuple[str, str]], second: Mapping[int, tuple[str, str]]) -> dict[int, tuple[str, str]]:
+    return {**first, **{slot: (first[slot][0] if slot in first else way[0], way[1]) for slot, way in second.items()}}
+
+
+def _sum(found: Iterable[Move]) -> list[Move]:
+    """Moves of one change in several steps, each pool once."""
+    out: dict[str, Move] = {}
+    for move in found:
+        was = out.get(move.title)
+        if was is None:
+            out[move.title] = move
+        else:
+            ways = dict(was.transfers)
+            for way, n in move.transfers.items():
+                ways[way] = ways.get(way, 0) + n
+            out[move.title] = replace(was, transfers=ways)
+    return list(out.values())

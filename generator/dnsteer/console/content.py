@@ -1,0 +1,205 @@
+"""The pages: their parts as HTML, the numbers in them, and pages as a whole. The templates, all escaped, are in pages/."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from dnsteer import __version__
+from dnsteer.console import drawing, numbers
+from dnsteer.console.attention import Item, count
+from dnsteer.console.desk import Desk, Picture
+from dnsteer.console.pool_content import pool_parts
+from dnsteer.slots.maintenance import Overlay
+from dnsteer.status.pools import PoolView
+from dnsteer.switch.state import AppliedState, DamagedError
+
+FOLDER = Path(__file__).parent
+
+
+class NoPageError(Exception):
+    """There is no such page, or not any more."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """What can change on a page: *parts* are HTML and *numbers* values, by name. Another *shape* is another page."""
+
+    shape: str
+    parts: Mapping[str, str] = field(default_factory=dict)
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class States:
+    """The recorded states, newest first, as of the record *key*; *error* is why they could not be read."""
+
+    key: object = None
+    states: tuple[AppliedState | DamagedError, ...] = ()
+    error: str = ""
+
+
+class Pages:
+    """Makes pages. Used by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._env = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(FOLDER / "pages"), autoescape=True, undefined=jinja2.StrictUndefined,
+            trim_blocks=True, lstrip_blocks=True,
+        )  # fmt: skip
+        self._env.filters.update(
+            number=numbers.number, moment=numbers.moment, ranges=numbers.ranges, spark=drawing.spark,
+            colour=drawing.colour, variant=drawing.variant, places=_places,
+        )  # fmt: skip
+        self._env.globals.update(version=__version__, percent=numbers.percent, cells=drawing.cells)
+        self._macros: Any = self._env.get_template("parts.html").module
+        self._vips: tuple[object, dict[str, str]] = (None, {})
+
+    def check(self, key: str, picture: Picture) -> None:
+        """Raise NoPageError if there is no page *key*."""
+        if key not in _PAGES and not (key.startswith("pool/") and key[5:] in _pools(picture)):
+            raise NoPageError(key)
+
+    def content(self, key: str, picture: Picture, desk: Desk, states: States) -> Content:
+        """What can change on a page. Raises NoPageError."""
+        self.check(key, picture)
+        if key == "changes":
+            return self._changes(picture, desk, states)
+        if key == "pools":
+            return self._pools_list(picture)
+        if key.startswith("pool/"):
+            return self._pool(key[5:], picture, desk)
+        return self._overview(picture)
+
+    def page(
+        self,
+        key: str,
+        picture: Picture,
+        shape: str,
+        parts: Mapping[str, str],
+        values: Mapping[str, Any],
+        version: str,
+        desk: Desk,
+    ) -> str:
+        """The page as a whole."""
+        name = "pool" if key.startswith("pool/") else key
+        more = _PAGES[name](picture, desk, key) if name in _PAGES else _pool_page(picture, key)
+        counts = count(picture.items)
+        return self._env.get_template(f"{name}.html").render(
+            page=name, key=key, picture=picture, seen=picture.seen, parts=_Safe(parts, values), numbers=values,
+            since=version, counts=counts, **more,
+        )  # fmt: skip
+
+    def _common(self, items: Sequence[Item], *, own_page: bool = False) -> dict[str, str]:
+        return {"attention": str(self._macros.attention(items, own_page))}
+
+    def _overview(self, picture: Picture) -> Content:
+        side = picture.side
+        parts = {**self._common(picture.items), "switch": str(self._macros.switch(picture, picture.seen))}
+        if side is None:
+            return Content("nothing", parts)
+        key = picture.pools, picture.seen.panics
+        if self._vips[0] is None or self._vips[0] != key:
+            pools = _pools(picture)
+            html = {name: str(self._macros.health(pools.get(name, []), picture.seen)) for name in pools}
+            vips = side.known.spec.vips.values()
+            self._vips = key, {f"vip-{n}": html.get(vip.pool, "") for n, vip in enumerate(vips)}
+        values: dict[str, Any] = {"q": 0.0, "p": 0.0}
+        for n, name in enumerate(side.known.spec.vips):
+            for letter, unit in (("q", "queries"), ("p", "packets")):
+                rate = picture.rates.get(("vip", name, unit))
+                values[f"{letter}{n}"] = numbers.rounded(rate)
+                values[letter] += rate or 0.0
+        values.update({letter: numbers.rounded(values[letter]) for letter in ("q", "p")})
+        return Content(f"{picture.seen.bridge} {side.known.state.number}", {**parts, **self._vips[1]}, values)
+
+    def _pools_list(self, picture: Picture) -> Content:
+        side = picture.side
+        parts = self._common(())
+        if side is None:
+            return Content("nothing", parts)
+        rows = {f"pool-{n}": str(self._macros.health([v], picture.seen)) for n, v in enumerate(picture.pools)}
+        values = {f"q{n}": numbers.rounded(total(picture, v)) for n, v in enumerate(picture.pools)}
+        return Content(f"{picture.seen.bridge} {side.known.state.number}", {**parts, **rows}, values)
+
+    def _pool(self, name: str, picture: Picture, desk: Desk) -> Content:
+        side = picture.side
+        assert side is not None
+        items = [item for item in picture.items if item.pool == name]
+        parts, values = self._common(items, own_page=True), dict[str, Any]()
+        views = _pools(picture)[name]
+        for n, view in enumerate(views):
+            pool_parts(self._macros, n, view, picture, desk, parts, values)
+        return Content(f"{picture.seen.bridge} {side.known.state.number} {len(views)}", parts, values)
+
+    def _changes(self, picture: Picture, desk: Desk, states: States) -> Content:
+        overlay = picture.side.overlay if picture.side is not None else Overlay()
+        current = picture.side.known.state.number if picture.side is not None else 0
+        parts = {
+            **self._common(()),
+            "maintenance": str(self._macros.maintenance(overlay, picture)),
+            "seen": str(self._macros.changes_seen(desk.log.changes, picture.seen)),
+            "states": str(self._macros.states(states, current, DamagedError)),
+        }
+        return Content("changes", parts)
+
+
+class _Safe:
+    """Parts that are HTML already, by name. Numbers that they leave out, as these change more often, are filled in."""
+
+    def __init__(self, parts: Mapping[str, str], values: Mapping[str, Any]) -> None:
+        self._parts, self._values = parts, values
+
+    def __getitem__(self, name: str) -> str:
+        filled = _LEFT_OUT.sub(lambda m: m[1] + numbers.number(self._values.get(m[2])), self._parts[name])
+        return Markup(filled)  # made by our own templates, which escape
+
+
+_LEFT_OUT = re.compile(r'(data-number="([\w-]+)">)' + numbers.UNKNOWN)
+
+
+def _places(values: Sequence[int], wanted: int) -> list[int]:
+    return [place for place, value in enumerate(values) if value == wanted]
+
+
+def total(picture: Picture, view: PoolView, unit: str = "queries") -> float | None:
+    """The rate of all backends of a pool; None where one is not known."""
+    found = [picture.rates.get(("backend", view.name, backend.name, unit)) for backend in view.backends]
+    known = [rate for rate in found if rate is not None]
+    return sum(known) if len(known) == len(found) else None
+
+
+def _pools(picture: Picture) -> dict[str, list[PoolView]]:
+    found: dict[str, list[PoolView]] = {}
+    for view in picture.pools:
+        found.setdefault(view.name, []).append(view)
+    return found
+
+
+def _overview_page(picture: Picture, desk: Desk, key: str) -> dict[str, Any]:
+    vips = picture.side.known.spec.vips if picture.side is not None else {}
+    return {"vips": vips, "lines": desk.traffic.lines([("vip", name, "queries") for name in vips])}
+
+
+def _pool_page(picture: Picture, key: str) -> dict[str, Any]:
+    assert picture.side is not None
+    spec = picture.side.known.spec
+    name = key[5:]
+    return {
+        "name": name,
+        "views": _pools(picture)[name],
+        "vips": [v for v, vip in spec.vips.items() if vip.pool == name],
+    }
+
+
+_PAGES: Mapping[str, Callable[[Picture, Desk, str], dict[str, Any]]] = {
+    "overview": _overview_page,
+    "pools": lambda picture, desk, key: {},
+    "changes": lambda picture, desk, key: {},
+}

@@ -1,0 +1,112 @@
+"""What the pages show, brought together from the agent's work, the readings of metrics and the change log."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from prometheus_client import Metric
+
+from dnsteer.console.attention import Item, Reached, attention
+from dnsteer.console.change_log import ChangeLog
+from dnsteer.console.rates import Series
+from dnsteer.console.recorder import Seen, Side
+from dnsteer.slots.owners import known_owners_of
+from dnsteer.status.pools import PoolView, view_pools
+from dnsteer.status.rates import Rates
+
+Place = tuple[str, ...]
+"""What is counted: ("vip", name, "queries" or "packets") or ("backend", pool, name, "queries" or "packets")."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """All that pages are made of, at a time."""
+
+    time: datetime
+    seen: Seen
+    reached: Reached = field(default_factory=Reached)
+    pools: Sequence[PoolView] = ()
+    items: Sequence[Item] = ()
+    rates: Mapping[Hashable, float | None] = field(default_factory=dict)
+
+    @property
+    def side(self) -> Side | None:
+        """The applied state; None if there is none, or it is not known."""
+        return self.seen.now
+
+
+class Desk:
+    """Keeps the past, and makes the picture of now. Used by one thread at a time."""
+
+    def __init__(self, options: str = "") -> None:
+        self.log = ChangeLog()
+        self.traffic = Series()
+        self.options = options
+        self._reached = Reached()
+        self._read_at: float | None = None
+        self._pools: tuple[Side | None, Sequence[PoolView]] = (None, ())
+        self.slots: dict[str, Series] = {}
+        """Packets of each slot, by the title of the pool; of pools that are looked at alone."""
+
+    def read(self, metrics: Iterable[Metric], time: float) -> None:
+        """Take in a reading, *time* seconds on the clock of the rates."""
+        if time == self._read_at:
+            return  # a reading that was shared
+        self._read_at = time
+        totals: dict[Hashable, float] = {}
+        up: bool | None = None
+        as_recorded: bool | None = None
+        for metric in metrics:
+            if metric.name == "dnsteer_service_packets":
+                for sample in metric.samples:
+                    _add(totals, ("vip", sample.labels["vip"]), sample.value, sample.labels["service"].endswith("/udp"))
+            elif metric.name == "dnsteer_backend_packets":
+                for sample in metric.samples:
+                    labels = sample.labels
+                    place = "backend", labels["pool"], labels["backend"]
+                    _add(totals, place, sample.value, labels["protocol"] == "udp")
+            elif metric.name == "dnsteer_switch_up" and metric.samples:
+                up = bool(metric.samples[0].value)
+            elif metric.name == "dnsteer_tables_as_recorded" and metric.samples:
+                as_recorded = bool(metric.samples[0].value)
+        self._reached = Reached(up, as_recorded)
+        if totals and up:
+            self.traffic.add(time, totals)
+
+    def read_slots(self, found: Mapping[str, Mapping[int, int]], time: float) -> None:
+        """Take in packets by slot of the pools that are looked at, by title; forget the others."""
+        self.slots = {title: self.slots.get(title) or Series(60) for title in found}
+        for title, packets in found.items():
+            if packets:
+                self.slots[title].add(time, {slot: float(n) for slot, n in sorted(packets.items())})
+
+    def picture(self, seen: Seen, steps: Iterable[Side], now: datetime) -> Picture:
+        """The picture of now."""
+        self.log.add(steps)
+        side = seen.now
+        if self._pools[0] is not side:
+            views = view_pools(side.known.state.members, side.overlay, Rates(), now) if side is not None else ()
+            self._pools = side, views
+        pools = self._pools[1]
+        self.log.turned(pools, seen.failing, now)
+        reached = self._reached if side is not None else Reached(self._reached.up)
+        items = attention(seen, reached, now, self.options)
+        return Picture(now, seen, reached, pools, items, self.traffic.rates())
+
+
+def owners_of(side: Side, title: str, *, everybody: bool = False) -> tuple[str, ...]:
+    """The backend of each slot of a pool by its title; with *everybody* when all are in service."""
+    members = next(m for m in side.known.state.members if m.title == title)
+    entries = side.overlay.of(members.pool)
+    if everybody:
+        entries = tuple(entry for entry in entries if entry.weight is not None)
+        members = members._replace(members=tuple(m._replace(down=False) for m in members.members))
+    return known_owners_of(members, entries)
+
+
+def _add(totals: dict[Hashable, float], place: Place, value: float, udp: bool) -> None:
+    for unit, counts in (("queries", udp), ("packets", True)):
+        key = (*place, unit)
+        totals[key] = totals.get(key, 0.0) + (value if counts else 0.0)

@@ -1,0 +1,310 @@
+"""What browsers see, kept up to date: pages are made once for all of them, and only what changed is sent.
+
+All work is done when somebody looks: without browsers there is a reading now and then, for the lines of the last minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import Any, Protocol, TypeVar
+
+from prometheus_client import Metric
+
+from dnsteer.console.content import Content, NoPageError, Pages, States
+from dnsteer.console.desk import Desk, Picture
+from dnsteer.console.recorder import ConsoleRecorder, Seen
+from dnsteer.console.slot_counters import read_slots
+from dnsteer.deploy.target_switch import TargetSwitch, now
+from dnsteer.switch.tools import SwitchError
+
+INTERVAL, IDLE = 2.0, 10.0
+"""Seconds between readings while somebody looks, and while nobody does."""
+SHARE = 0.02
+"""The part of a core that readings may take: where one takes long, they are rarer."""
+BEAT = 5.0
+"""Seconds without a message after which one is sent all the same, so that the browser knows that the agent is there."""
+MOST_STREAMS = 64
+"""Browsers that are served at once."""
+MOST_POOLS = 4
+"""Pools of which the slots are counted at once."""
+_MOST_TOPICS = 64
+_TOGETHER = 0.1
+"""Seconds within which changes are sent together."""
+_TIMEOUT = 5.0
+T = TypeVar("T")
+
+
+class Readings(Protocol):
+    """The readings of metrics, shared with /metrics."""
+
+    async def reading(self) -> tuple[list[Metric], float]:
+        """All metrics, and when they were read, in seconds."""
+
+
+class FullError(Exception):
+    """So many browsers look already that another one is not served."""
+
+
+@dataclass
+class Topic:
+    """One page: its parts and numbers, each with the version at which it changed last."""
+
+    key: str
+    shape: str = ""
+    shaped: int = 0
+    version: int = 0
+    parts: dict[str, tuple[int, str]] = field(default_factory=dict)
+    numbers: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    watchers: int = 0
+    used: float = 0.0
+    page: tuple[int, str] = (-1, "")
+    message: tuple[int, int, bytes] = (-1, -1, b"")
+    picture: object = None
+
+    def update(self, content: Content, version: int) -> None:
+        """Take what is new."""
+        changed = content.shape != self.shape
+        if changed:
+            self.shape, self.shaped, self.parts, self.numbers = content.shape, version, {}, {}
+        for mine, theirs in ((self.parts, content.parts), (self.numbers, content.numbers)):
+            for name, value in theirs.items():
+                known = mine.get(name)
+                if known is None or known[1] != value:
+                    mine[name] = version, value
+                    changed = True
+            for name in mine.keys() - theirs.keys():
+                del mine[name]
+        if changed:
+            self.version = version
+
+    def since(self, version: int, epoch: int) -> bytes:
+        """A message with what is newer than a *version*."""
+        if self.message[:2] != (version, self.version):
+            if version < self.shaped:
+                kind, data = "reload", {}
+            else:
+                kind = "update"
+                data = {
+                    "parts": {name: value for name, (at, value) in self.parts.items() if at > version},
+                    "numbers": {name: value for name, (at, value) in self.numbers.items() if at > version},
+                }
+            text = json.dumps(data, separators=(",", ":"))
+            made = f"id: {epoch}.{self.version}\nevent: {kind}\ndata: {text}\n\n".encode()
+            self.message = version, self.version, made
+        return self.message[2]
+
+
+class Live:
+    """The pages of the console. `run` must run while they are served."""
+
+    def __init__(
+        self, recorder: ConsoleRecorder, readings: Readings, switch: TargetSwitch, pages: Pages, options: str = ""
+    ) -> None:
+        self._recorder, self._readings = recorder, readings
+        self._switch = TargetSwitch(switch.remote, switch.openflow, min(switch.timeout, _TIMEOUT), switch.extension)
+        self._pages = pages
+        self._desk = Desk(options)
+        self._thread = ThreadPoolExecutor(1, "console")
+        self._reader = ThreadPoolExecutor(1, "console-reading")
+        self._topics: dict[str, Topic] = {}
+        self._changed = asyncio.Event()
+        self._looked = asyncio.Event()
+        self._sent = asyncio.Condition()
+        self._versions = count(1)
+        self._states: States = States()
+        self._picture: Picture | None = None
+        self._ended = False
+        self.epoch = int(recorder.started.timestamp() * 1000)
+
+    @property
+    def watchers(self) -> int:
+        """Browsers that are connected."""
+        return sum(topic.watchers for topic in self._topics.values())
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        self._recorder.changed = self._changed.set
+        reading = asyncio.create_task(self._read())
+        reading.add_done_callback(lambda _: self._changed.set())
+        try:
+            while True:
+                await self._changed.wait()
+                await asyncio.sleep(_TOGETHER)
+                self._changed.clear()
+                await self._refresh()
+                if reading.done():
+                    reading.result()
+        finally:
+            self._recorder.changed = lambda: None
+            reading.cancel()
+            with suppress(asyncio.CancelledError):
+                await reading
+            for thread in (self._thread, self._reader):
+                thread.shutdown(wait=False, cancel_futures=True)
+
+    async def end(self) -> None:
+        """End all streams: the server would cut them off."""
+        self._ended = True
+        async with self._sent:
+            self._sent.notify_all()
+
+    async def _read(self) -> None:
+        """Read counters again and again."""
+        loop = asyncio.get_running_loop()
+        while True:
+            began, cpu = time.monotonic(), time.process_time()
+            metrics, at = await self._readings.reading()
+            watched = [
+                t.key.removeprefix("pool/") for t in self._topics.values() if t.watchers and t.key[:5] == "pool/"
+            ]
+            slots = await loop.run_in_executor(self._reader, partial(self._read_slots, self._recorder.seen(), watched))
+            await self._work(self._desk.read, metrics, at)
+            await self._work(self._desk.read_slots, slots, began)
+            self._changed.set()
+            cost = time.process_time() - cpu  # of the whole process: rather too much than too little
+            self._looked.clear()
+            if self.watchers:
+                await asyncio.sleep(max(INTERVAL, min(cost / SHARE, IDLE)))
+            else:
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._looked.wait(), IDLE)
+
+    def _read_slots(self, seen: Seen, pools: list[str]) -> dict[str, dict[int, int]]:
+        """Packets by slot of the pools that are looked at."""
+        if seen.now is None:
+            return {}
+        wanted = [m for m in seen.now.known.state.members if m.pool in pools[:MOST_POOLS]]
+        elsewhere = set(seen.now.known.state.elsewhere)
+        found: dict[str, dict[int, int]] = {}
+        for members in wanted:
+            with suppress(SwitchError, OSError):
+                if members.number not in elsewhere:
+                    found[members.title] = read_slots(self._switch.client(seen.bridge), members)
+        return found
+
+    async def _work(self, do: Callable[..., T], *args: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, do, *args)
+
+    async def _refresh(self) -> None:
+        """Make the picture anew, and what browsers look at."""
+        self._picture = await self._work(self._desk.picture, self._recorder.seen(), self._recorder.steps(), now())
+        for topic in [t for t in self._topics.values() if t.watchers]:
+            await self._update(topic)
+        async with self._sent:
+            self._sent.notify_all()
+
+    async def _update(self, topic: Topic) -> None:
+        picture = self._picture
+        if picture is None or topic.picture is picture:
+            return
+        if topic.key == "changes":
+            await self._read_states(picture.seen)
+        try:
+            content = await self._work(self._pages.content, topic.key, picture, self._desk, self._states)
+        except NoPageError:
+            content = Content("gone")
+        topic.update(content, next(self._versions))
+        topic.picture = picture
+
+    async def _read_states(self, seen: Seen) -> None:
+        """Read the recorded states where they have changed."""
+        record = seen.record
+        key = (
+            (record.bridge, tuple(sorted(record.flow_tables.items())), record.ids.get("dnsteer-state"))
+            if record
+            else None
+        )
+        if key == self._states.key or record is None:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.run_in_executor(self._reader, partial(_states, self._switch, seen))
+            self._states = States(key, tuple(found))
+        except (SwitchError, OSError) as err:
+            self._states = States(None, self._states.states, str(err))
+
+    async def page(self, key: str) -> str:
+        """The page as it is now. Raises NoPageError."""
+        return (await self._made(key)).page[1]
+
+    async def _made(self, key: str) -> Topic:
+        """A page that is up to date. Raises NoPageError."""
+        if self._picture is None or self._changed.is_set():
+            await self._refresh()
+        assert self._picture is not None
+        topic = self._topics.get(key)
+        if topic is None:
+            await self._work(self._pages.check, key, self._picture)
+            topic = self._topics.setdefault(key, Topic(key))
+        topic.used = time.monotonic()
+        self._forget()
+        await self._update(topic)
+        if topic.shape == "gone":
+            raise NoPageError(key)
+        if topic.page[0] != topic.version:
+            args = key, self._picture, topic.shape, {name: value for name, (_, value) in topic.parts.items()}
+            numbers = {name: value for name, (_, value) in topic.numbers.items()}
+            made = await self._work(self._pages.page, *args, numbers, f"{self.epoch}.{topic.version}", self._desk)
+            topic.page = topic.version, made
+        return topic
+
+    def _forget(self) -> None:
+        idle = sorted((t for t in self._topics.values() if not t.watchers), key=lambda t: t.used)
+        for topic in idle[: max(0, len(self._topics) - _MOST_TOPICS)]:
+            del self._topics[topic.key]
+
+    async def stream(self, key: str, since: str) -> AsyncIterator[bytes]:
+        """What changes on a page after a version, as server-sent events. Raises NoPageError and FullError at once."""
+        if self.watchers >= MOST_STREAMS:
+            raise FullError
+        return self._follow(await self._made(key), _version(since, self.epoch))
+
+    async def _follow(self, topic: Topic, version: int) -> AsyncIterator[bytes]:
+        if self.watchers >= MOST_STREAMS:
+            return
+        topic.watchers += 1
+        self._topics[topic.key] = topic
+        self._looked.set()
+        try:
+            yield b"retry: 2000\nevent: beat\ndata: {}\n\n"  # it is connected
+            while not self._ended:
+                if topic.version > version:
+                    message = topic.since(version, self.epoch)
+                    version = topic.version
+                    yield message
+                elif not await self._news(topic, version):
+                    yield b"event: beat\ndata: {}\n\n"
+        finally:
+            topic.watchers -= 1
+
+    async def _news(self, topic: Topic, version: int) -> bool:
+        """Wait until there is something newer; False if there is none for a while."""
+
+        async def newer() -> None:
+            async with self._sent:
+                await self._sent.wait_for(lambda: self._ended or topic.version > version)
+
+        try:
+            await asyncio.wait_for(newer(), BEAT)
+        except asyncio.TimeoutError:
+            return False
+        return True
+
+
+def _states(switch: TargetSwitch, seen: Seen) -> list[Any]:
+    with switch.session() as session:
+        return list(session.states(session.record_of(seen.bridge)))
+
+
+def _version(text: str, epoch: int) -> int:
+    """The version that a browser has; 0 for one of another agent's, so that it reads the page again."""
+    made, _, number = text.partition(".")
+    return int(number) if made == str(epoch) and number.isascii() and number.isdigit() and len(number) < 16 else 0

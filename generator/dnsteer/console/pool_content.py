@@ -1,0 +1,119 @@
+"""What can change on the page of a pool: its slots as a picture, its backends, what moved last, and the past of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from dnsteer.console.change_log import PoolChange
+from dnsteer.console.desk import Desk, Picture, owners_of
+from dnsteer.console.drawing import Segment, heat, segments, slot_map
+from dnsteer.console.numbers import ranges, rounded
+from dnsteer.slots.weights import weights_in_the_end
+from dnsteer.status.pools import BackendView, PoolView
+
+LONGEST = timedelta(hours=24)
+"""The past that is drawn."""
+_STEP = timedelta(seconds=10)
+"""The end of what is drawn is a multiple of this, so that it is not sent anew each time."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A backend in the tables: its number in the legend, and what is drawn and listed of it."""
+
+    number: int
+    view: BackendView
+    addresses: tuple[str, ...]
+    slots: str
+    share: float
+    past: tuple[Segment, ...]
+    failing: str
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Slots that moved from one backend to another."""
+
+    before: str
+    after: str
+    slots: str
+    count: int
+
+
+def pool_parts(
+    macros: Any, n: int, view: PoolView, picture: Picture, desk: Desk, parts: dict[str, str], values: dict[str, Any]
+) -> None:
+    """Add the parts and numbers of one pool, the *n*th on the page."""
+    side = picture.side
+    assert side is not None
+    owners = owners_of(side, view.title) or ("",) * view.slots  # it drops
+    own = owners_of(side, view.title, everybody=True)
+    numbers = {backend.name: at for at, backend in enumerate(view.backends, 1)}
+    change = desk.log.pools.get(view.title)
+    members = next(m for m in side.known.state.members if m.title == view.title)
+    drawn = slot_map(owners, numbers, change.moved if change else ())
+    parts[f"map-{n}"] = str(macros.slots(drawn, view, owners, own, numbers))
+    parts[f"moved-{n}"] = str(macros.moved(change, _ways(change), view, picture.seen))
+    weights = dict(weights_in_the_end(members.weights, [a for a in side.overlay.of(view.name) if a.weight is not None]))
+    begin, end = _span(picture, desk, view)
+    rows = _rows(view, picture, desk, owners, begin, end)
+    whole = sum(weights.values())
+    most = max([row.share for row in rows] + ([max(weights.values()) / whole] if whole else []), default=0.0)
+    parts[f"backends-{n}"] = str(macros.backends(n, rows, view, weights, whole, most, begin, end))
+    for backend in view.backends:
+        for letter, unit in (("q", "queries"), ("p", "packets")):
+            rate = picture.rates.get(("backend", view.name, backend.name, unit))
+            values[f"{letter}-{n}-{numbers[backend.name]}"] = rounded(rate)
+    series = desk.slots.get(view.title)
+    counted = series.rates() if series is not None else {}
+    by_slot = [counted.get(slot) for slot in range(view.slots)] if counted else []
+    parts[f"heat-{n}"] = str(macros.heat(heat(by_slot), drawn.wide, drawn.box, by_slot))
+    values[f"s-{n}"] = [None if rate is None else rounded(rate) for rate in by_slot]
+
+
+def _rows(
+    view: PoolView, picture: Picture, desk: Desk, owners: tuple[str, ...], begin: datetime, end: datetime
+) -> list[Row]:
+    side = picture.side
+    assert side is not None
+    spec = side.known.spec.pools.get(view.name)
+    backup = side.known.spec.pools.get(spec.backup.pool) if spec is not None and spec.backup is not None else None
+    known = {b.name: b for pool in (backup, spec) if pool is not None for b in pool.backends}
+    held: dict[str, list[int]] = {}
+    for slot, name in enumerate(owners):
+        held.setdefault(name, []).append(slot)
+    rows = []
+    for number, backend in enumerate(view.backends, 1):
+        spec_of = known.get(backend.name)
+        addresses = [str(a) for a in (spec_of.ipv4, spec_of.ipv6) if a is not None] if spec_of is not None else []
+        whys = picture.seen.failing.get((view.name, backend.name), {})
+        turns = list(desk.log.turns.get((view.title, backend.name), ()))
+        rows.append(
+            Row(
+                number, backend, tuple(addresses), ranges(held.get(backend.name, ())),
+                len(held.get(backend.name, ())) / view.slots, tuple(segments(turns, begin, end)),
+                "; ".join(whys.values()),
+            )
+        )  # fmt: skip
+    return rows
+
+
+def _span(picture: Picture, desk: Desk, view: PoolView) -> tuple[datetime, datetime]:
+    """The time that is drawn: since the agent saw the pool first, at most LONGEST, to a multiple of _STEP."""
+    now = picture.time
+    first = min(
+        (turns[0].time for (title, _), turns in desk.log.turns.items() if title == view.title and turns), default=now
+    )
+    since = datetime.min.replace(tzinfo=now.tzinfo)
+    end = since + -(-(now - since) // _STEP) * _STEP
+    return max(first, end - LONGEST), end
+
+
+def _ways(change: PoolChange | None) -> list[Moved]:
+    found: dict[tuple[str, str], list[int]] = {}
+    for slot, way in (change.moved if change is not None else {}).items():
+        found.setdefault(way, []).append(slot)
+    order: list[tuple[tuple[str, str], list[int]]] = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
+    return [Moved(a, b, ranges(slots), len(slots)) for (a, b), slots in order]

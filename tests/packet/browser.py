@@ -1,0 +1,55 @@
+"""Chromium for tests: one for all of a module, and pages that note whatever goes wrong in them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHROMIUM = Path("/usr/bin/chromium")
+ARGUMENTS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+SIZES = ((375, 800), (1280, 800), (1920, 1080))
+
+
+@contextmanager
+def chromium(**more: Any) -> Iterator[Any]:
+    """A browser with a profile of its own. Skips the test where there is none."""
+    if not CHROMIUM.exists():
+        pytest.skip(f"no {CHROMIUM}: apt-get install chromium (scripts/setup.sh with DNSTEER_BROWSER=1)")
+    sync = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install 'dnsteer[dev]'")
+    with sync.sync_playwright() as driver, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        browser = driver.chromium.launch_persistent_context(
+            profile, executable_path=str(CHROMIUM), headless=True, args=list(ARGUMENTS), **more
+        )
+        browser.set_default_timeout(15_000)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def opened(browser: Any, url: str, size: tuple[int, int] = SIZES[1], expected: str = "\0") -> Iterator[Any]:
+    """A page, in which nothing but *expected* may go wrong: no error, no breach of its policy, no request to elsewhere."""
+    page = browser.new_page()
+    wrong: list[str] = []
+    page.on("console", lambda m: wrong.append(m.text) if m.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on(
+        "request", lambda r: None if r.url.startswith(url.split("/", 3)[0] + "//127.0.0.1:") else wrong.append(r.url)
+    )
+    try:
+        page.set_viewport_size({"width": size[0], "height": size[1]})
+        page.goto(url)
+        page.wait_for_selector("#link[data-state=live]")
+        yield page
+        assert [words for words in wrong if expected not in words] == []
+    finally:
+        page.close()

@@ -1,0 +1,285 @@
+"""The console of a real agent on a private switch, in a real browser."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench.specs import many_vips
+
+from dnsteer.console.slot_counters import read_slots
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.metrics.server import serve_application
+from dnsteer.status import counters
+from tests.packet.agents import Agent, agent, wait
+from tests.packet.browser import SIZES, chromium, opened
+from tests.packet.command import SLOW, fresh, on, spec_file
+from tests.packet.scraping import get
+from tests.packet.status_cases import insert_by_start
+from tests.packet.switches import BRIDGE, LARGE, Switch
+from tests.unit.console_cases import Console, entry, known
+
+EXPECTED = ["Connection reset by peer", "connection dropped", "Broken pipe", *SLOW]
+PATHS = ("/", "/pools", "/pools/direct", "/pools/hashed", "/changes")
+DIRECT = "  direct:\n    slots: 32\n"
+
+
+def spec(marks: Path) -> str:
+    """The spec LARGE with checks of the pool `direct`, which pass while there is a file."""
+    command = f"[test, -e, '{marks}/{{backend}}']"
+    check = f"{{check: command, command: {command}, interval: 200ms, timeout: 200ms, fall: 1, rise: 1}}"
+    return LARGE.replace(DIRECT, f"{DIRECT}    health: {check}\n    hold_max: 1s\n")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("console")
+    for name in "ac":
+        (made / name).touch()
+    return made
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+def at(running: Agent) -> str:
+    """Where an agent serves its console."""
+    running.waits_for("console at http://")
+    found = re.search(r"console at (http://\S+)/\n", running.said())
+    assert found is not None
+    return found[1]
+
+
+@pytest.fixture(scope="module")
+def served(browser: Any, shared: Switch, folder: Path) -> Iterator[tuple[Agent, str]]:
+    """An agent with a console beside the module's switch, some of its past, and where it serves."""
+    fresh(shared)
+    assert on(shared)("apply", spec_file(folder, spec(folder)), "--yes").code == 0
+    with agent(shared, folder, "pools with health checks: 1", "agent", "--console", "127.0.0.1:0") as running:
+        url = at(running)
+        assert on(shared)("drain", "hashed/a", "--note", "<b>CHG</b> 4711 " + "x" * 200, "--yes").code == 0
+        insert_by_start(shared, "198.51.100.54", udp=40, tcp=10)
+        wait(lambda: "CHG" in get(url)[0], lambda: running.said())
+        yield running, url
+
+
+def overflow(page: Any) -> list[str]:
+    """What is wider than the window, where the page scrolls sideways."""
+    found: list[str] = page.evaluate(
+        """() => {
+          const wide = document.documentElement.clientWidth;
+          if (document.documentElement.scrollWidth <= wide) return [];
+          return [...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().right > wide + 1)
+            .map((e) => e.tagName + "." + e.className).slice(0, 5).concat("scrolls");
+        }"""
+    )
+    return found
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_each_page_fits_each_size_and_nothing_goes_wrong(served: tuple[Agent, str], browser: Any, path: str) -> None:
+    with opened(browser, served[1] + path, SIZES[0]) as page:
+        for width, height in SIZES:
+            page.set_viewport_size({"width": width, "height": height})
+            assert overflow(page) == [], width
+        assert page.locator("h1").count() == 1
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_has_no_serious_finding(served: tuple[Agent, str], browser: Any, scheme: str) -> None:
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="no axe: pip install 'dnsteer[dev]'"
+    ).Axe()
+    with opened(browser, served[1]) as page:
+        page.emulate_media(color_scheme=scheme)
+        for path in PATHS if scheme == "light" else ("/", "/pools/direct"):
+            page.goto(served[1] + path)
+            page.wait_for_selector("#link[data-state=live]")
+            found = axe.run(page).response["violations"]
+            grave = [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")]
+            assert grave == [], path
+
+
+def test_dark_and_light(served: tuple[Agent, str], browser: Any) -> None:
+    with opened(browser, served[1]) as page:
+        grounds = []
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            grounds.append(page.evaluate("getComputedStyle(document.documentElement).backgroundColor"))
+        light, dark = (sum(map(int, re.findall(r"\d+", ground)[:3])) for ground in grounds)
+        assert light > 600 and dark < 150
+
+
+def test_a_backend_that_fails_appears_without_a_reload(
+    served: tuple[Agent, str], browser: Any, folder: Path, record_property: Any
+) -> None:
+    _, url = served
+    with opened(browser, url) as page, opened(browser, f"{url}/pools/direct") as pool:
+        page.evaluate("window.mark = 1")
+        (folder / "c").unlink()
+        began = time.monotonic()
+        try:
+            page.wait_for_selector("#attention >> text=direct/c is unhealthy")
+            took = time.monotonic() - began
+            record_property("seconds until a failure is shown", took)
+            assert took < 5  # on a machine that has nothing else to do: 0.5 to 1.5 s
+            pool.wait_for_selector("#moved-0 >> text=16 of 32 slots moved")
+            assert page.evaluate("window.mark") == 1
+            assert "test ended with 1" in page.inner_text("#attention")
+            assert page.locator(".tile:has(.health.worse)").count() == 2
+            owners = pool.get_attribute("#map-0 svg", "data-owners").split()
+            assert set(owners) == {"1"}
+            assert pool.locator("#map-0 path.moved").get_attribute("d").count("M") == 16
+        finally:
+            (folder / "c").touch()
+        page.wait_for_selector("#attention >> text=direct/c is unhealthy", state="detached")
+        assert page.evaluate("window.mark") == 1
+
+
+def test_a_slot_is_named_under_the_pointer_and_by_the_keyboard(served: tuple[Agent, str], browser: Any) -> None:
+    with opened(browser, f"{served[1]}/pools/direct") as page:
+        picture, readout = page.locator("#map-0 svg"), page.locator(".readout").first
+        names = [("a", "c")[int(n) - 1] for n in picture.get_attribute("data-owners").split()]
+        box = picture.bounding_box()
+        cell = box["width"] / 8.1  # 8 cells of 10 in a box of 81
+        for slot in (0, 9, 31):
+            page.mouse.move(box["x"] + cell * (slot % 8 + 0.6), box["y"] + cell * (slot // 8 + 0.6))
+            assert readout.inner_text().startswith(f"Slot {slot}: {names[slot]}, its own")
+        page.mouse.move(2, 2)
+        assert readout.inner_text().startswith("Point at a slot")
+        picture.focus()
+        for key, slot in (
+            ("ArrowRight", 1),
+            ("ArrowDown", 9),
+            ("ArrowLeft", 8),
+            ("ArrowUp", 0),
+            ("ArrowUp", 0),
+            ("End", 31),
+        ):
+            page.keyboard.press(key)
+            assert readout.inner_text().startswith(f"Slot {slot}: {names[slot]}"), key
+
+
+def test_packets_of_slots_and_rates_come_live(served: tuple[Agent, str], shared: Switch, browser: Any) -> None:
+    with opened(browser, f"{served[1]}/pools/direct") as page, opened(browser, served[1]) as overview:
+        ends = threading.Event()
+
+        def send() -> None:
+            while not ends.wait(0.1):
+                insert_by_start(shared, "198.51.100.54", udp=32, tcp=0)
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        try:
+            page.wait_for_selector("#heat-0 path.h5[d^=M]", state="attached")
+            rate = overview.locator("[data-number=q1]")
+            wait(lambda: rate.inner_text() not in ("0", "\N{EN DASH}"), lambda: rate.inner_text())
+            page.locator("#map-0 svg").focus()
+            wait(
+                lambda: "packets/s" in page.locator(".readout").first.inner_text(),
+                lambda: page.locator(".readout").first.inner_text(),
+            )
+        finally:
+            ends.set()
+            sender.join()
+
+
+def test_packets_are_counted_by_slot(shared: Switch, served: tuple[Agent, str]) -> None:
+    target = TargetSwitch(shared.database)
+    with target.session() as session:
+        record = session.record_of(None)
+        pools = {m.title: m for m in session.state(record, record.number).members}
+    client = target.client(BRIDGE)
+    for title, address, slots in (("pool direct", "198.51.100.54", 32), ("pool hashed", "198.51.100.53", 16)):
+        before: dict[int, int] = {}
+        while before != (before := read_slots(client, pools[title])):
+            counters.wait_for_round(client)  # packets of earlier tests are counted late
+        assert sorted(before) == list(range(slots)), title
+        insert_by_start(shared, address, udp=40, tcp=0)
+        wait(
+            lambda: sum(read_slots(client, pools[title]).values()) == sum(before.values()) + 40,  # noqa: B023
+            lambda: f"{before} {read_slots(client, pools[title])}",  # noqa: B023
+        )
+        grown = [slot for slot, n in read_slots(client, pools[title]).items() if n > before[slot]]
+        assert len(grown) > 4, "of 40 source ports"
+
+
+def test_a_tab_in_the_background_has_no_connection(served: tuple[Agent, str], browser: Any) -> None:
+    with opened(browser, served[1]) as page:
+        hide = "Object.defineProperty(document, 'hidden', {value: %s, configurable: true}); "
+        show = "document.dispatchEvent(new Event('visibilitychange'))"
+        page.evaluate(hide % "true" + show)
+        assert page.inner_text("#link").startswith("Paused")
+        page.evaluate(hide % "false" + show)
+        page.wait_for_selector("#link[data-state=live]")
+
+
+def test_without_javascript_it_is_a_still_picture(served: tuple[Agent, str]) -> None:
+    text = get(f"{served[1]}/")[0]
+    assert text.count('<article class="tile"') == 2
+    assert re.search(r'data-state="still">As of 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC', text)
+    assert "&lt;b&gt;CHG&lt;/b&gt; 4711" in text and "<b>CHG" not in text
+    assert text.count("<path class=") == 0 and get(f"{served[1]}/pools/direct")[0].count("<text") == 32 + 2
+
+
+def test_metrics_are_there_too(served: tuple[Agent, str]) -> None:
+    assert "dnsteer_switch_up" in get(f"{served[1]}/metrics")[0]
+
+
+def test_first_paint_with_a_thousand_vips(browser: Any, record_property: Any) -> None:
+    console = Console(
+        known(many_vips(1000)), *(entry(f"ns{n}", "health", pool=f"pool{n}", note="late") for n in range(9))
+    )
+    for n in range(5):
+        console.reads(**{f"vip{v}": 100.0 + v + n for v in range(1000)})
+    said: list[str] = []
+    loop = asyncio.new_event_loop()
+    serving = loop.create_task(_serve(console, said))
+    thread = threading.Thread(target=loop.run_until_complete, args=[asyncio.wait([serving])])
+    thread.start()
+    try:
+        wait(lambda: said, lambda: "it does not serve")
+        url = said[0].split()[-1]
+        with opened(browser, url) as page:
+            assert page.locator(".tile").count() == 1000
+            paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime") / 1000
+            record_property("seconds until the first paint", paint)
+            assert paint < 3  # on a machine that has nothing else to do: 0.4 s
+            page.fill("#filter", "pool99")
+            assert page.locator(".tile:visible").count() == 10
+    finally:
+        loop.call_soon_threadsafe(serving.cancel)
+        thread.join()
+        loop.close()
+
+
+async def _serve(console: Console, said: list[str]) -> None:
+    running = asyncio.create_task(console.live.run())
+    try:
+        await serve_application("127.0.0.1", 0, console.app, said.append, "console", "/", read_timeout=None)
+    finally:
+        running.cancel()
+
+
+def test_an_agent_that_ends_and_comes_back(
+    shared: Switch, browser: Any, served: tuple[Agent, str], tmp_path: Path
+) -> None:
+    """The last test: it ends the module's agent."""
+    running, url = served
+    with opened(browser, f"{url}/pools/direct", expected="Failed to load resource") as page:
+        page.evaluate("window.mark = 1")
+        assert running.end() == 0, running.said()
+        page.wait_for_selector("#link[data-state=away]")
+        assert re.match(r"Not connected since \d\d:\d\d:\d\d UTC", page.inner_text("#link"))
+        with agent(shared, tmp_path, "pools with health checks", "again", "--console", url.removeprefix("http://")):
+            page.wait_for_selector("#link[data-state=live]")
+            assert page.evaluate("window.mark") is None, "the page of another agent is read again"

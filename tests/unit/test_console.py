@@ -1,0 +1,291 @@
+"""The console's pages with made-up data: what needs attention, empty states, escaping, numbers."""
+
+from __future__ import annotations
+
+import html
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from dnsteer.console import live as live_module
+from dnsteer.deploy.movement import Assignment, pools_without_backends
+from dnsteer.slots.maintenance import Overlay
+from dnsteer.status.pools import backups_in_use, overdue
+from tests.unit.console_cases import SCRIPT, SPEC, START, Console, entry, known, record, renamed
+
+
+@pytest.fixture(autouse=True)
+def at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The console's time is that of the made-up data, a minute later."""
+    monkeypatch.setattr(live_module, "now", lambda: START + timedelta(minutes=1))
+
+
+def items(page: str) -> list[tuple[str, str, str]]:
+    """Level, text and commands of each item that needs attention."""
+    found = []
+    for m in re.finditer(r'<li class="item (\w+)">(.*?)</li>', page, re.S):
+        commands = "; ".join(html.unescape(c) for c in re.findall(r"<code>(.*?)</code>", m[2]))
+        text = html.unescape(re.sub(r"<[^>]+>|\s+", " ", m[2].split('<div class="commands">')[0]))
+        found.append((m[1], " ".join(text.split()), commands))
+    return found
+
+
+def test_all_is_well() -> None:
+    page = Console(known()).get()
+    assert items(page) == []
+    assert "Nothing needs attention." in page
+    assert page.count('<article class="tile"') == 2
+    assert "3 of 3 in service" in page and "1 of 1 in service" in page
+
+
+@pytest.mark.parametrize(
+    ("entries", "more", "level", "says", "command"),
+    [
+        ((entry("ns3", "health", note="no answer within 0.5 s"),), {}, "warning", "farm/ns3 is unhealthy",
+         "kdig @192.0.2.13 -p 53 example.org. SOA; dnsteer drain farm/ns3"),
+        ((entry("ns3", "health", note="x", returns=START.isoformat(), over=30.0, gone=500),), {}, "note",
+         "farm/ns3 comes back", ""),
+        ((entry("ns1", note="CHG-1"),), {}, "note", "farm/ns1 is drained", "dnsteer undrain farm/ns1"),
+        ((entry("ns1", over=600.0, gone=300),), {}, "note", "farm/ns1 is draining", "dnsteer undrain farm/ns1"),
+        ((entry("ns1", "down"),), {}, "note", "farm/ns1 is down", "dnsteer up farm/ns1"),
+        ((entry("ns1", "weight", weight=5),), {}, "note", "farm/ns1 is at weight 5", "dnsteer weight farm/ns1 --undo"),
+        ((entry("ns1", until=START.isoformat()),), {}, "warning", "maintenance is overdue", "dnsteer reconcile"),
+        ((entry("ns1", "backup", weight=1, note="below 2"),), {}, "warning", "Pool farm: its backup serves", ""),
+        ((entry("sp1", pool="spare"),), {}, "critical", "Pool spare has no backend", "dnsteer undrain spare/sp1"),
+        ((), {"waits": True}, "critical", "The switch does not forward", "dnsteer restore"),
+    ],
+)  # fmt: skip
+def test_each_thing_needs_attention(entries: Any, more: Any, level: str, says: str, command: str) -> None:
+    found = items(Console(known(), *entries, **more).get())
+    assert any(item[0] == level and says in item[1] and item[2] == command for item in found), found
+
+
+def test_the_warnings_of_status_are_all_there() -> None:
+    entries = (
+        entry("sp1", pool="spare", until=START.isoformat()),
+        entry("ns1", "backup", weight=1, note="fewer than 2"),
+    )
+    state, overlay = known(), Overlay(entries)
+    time = START + timedelta(minutes=1)
+    said = [
+        *pools_without_backends(Assignment(state.state.members, overlay)), *backups_in_use(overlay), *overdue(overlay, time),
+    ]  # fmt: skip
+    assert len(said) == 3
+    texts = " ".join(text for _, text, _ in items(Console(state, *entries).get()))
+    for warning in said:
+        assert warning[1:] in texts, warning
+
+
+def test_the_most_urgent_comes_first() -> None:
+    entries = (entry("ns1"), entry("ns2", "health", note="no answer"), entry("sp1", pool="spare"))
+    levels = [level for level, _, _ in items(Console(known(), *entries).get())]
+    assert levels == ["critical", "warning", "note", "note"]
+
+
+def test_a_panic_names_who_fails_and_why() -> None:
+    console = Console(known())
+    for name in ("ns1", "ns2"):
+        console.recorder.turned(("farm", name, "dns"), healthy=False, why=f"{name} says SERVFAIL")
+    console.recorder.panicked("farm", panics=True)
+    page = console.get()
+    ((level, text, command),) = items(page)
+    assert level == "critical" and "Pool farm: panic" in text
+    assert "ns1: ns1 says SERVFAIL; ns2: ns2 says SERVFAIL" in text
+    assert command.startswith("kdig @192.0.2.11")
+    assert console.get().count('<strong class="word bad">panic</strong>') == 1
+    pool = Console(known())
+    pool.recorder.turned(("farm", "ns1", "dns"), healthy=False, why="late")
+    assert '<span class="state failing">failing</span>' in pool.get("/pools/farm")
+
+
+def test_of_many_unhealthy_backends_some_are_named() -> None:
+    backends = "".join(
+        f"      - {{name: b{n}, ipv4: 198.51.100.{n}, mac: '02:00:00:00:03:{n:02x}'}}\n" for n in range(1, 41)
+    )
+    text = SPEC.replace("slots: 32", "slots: 64").replace("    backends:\n", f"    backends:\n{backends}", 1)
+    found = items(Console(known(text), *(entry(f"b{n}", "health", note="late") for n in range(1, 41))).get())
+    assert len(found) == 21
+    assert found[-1][1].startswith("warning 20 more backends are unhealthy")
+
+
+def test_drift_that_is_not_repaired_needs_attention() -> None:
+    console = Console(known())
+    console.recorder.looked(3, 1, 2, repaired=False)
+    found = items(console.get())
+    assert [(level, command) for level, _, command in found] == [
+        ("critical", "dnsteer restore"),
+        ("note", "ovs-ofctl -O OpenFlow15 --names dump-flows br-dns"),
+    ]
+    assert "3 flows and groups and 1 setting differ" in found[0][1]
+    repaired = Console(known())
+    repaired.recorder.looked(3, 1, 0, repaired=True)
+    assert items(repaired.get()) == []
+
+
+def test_a_change_needs_attention_when_it_takes_too_long() -> None:
+    console = Console(known(), pending=True)
+    console.recorder._pending = START + timedelta(seconds=58)
+    assert items(console.get()) == []
+    late = Console(known(), pending=True)
+    ((level, text, command),) = items(late.get())
+    assert level == "critical" and "A change was interrupted" in text and command == "dnsteer reconcile"
+
+
+def test_a_switch_that_is_away() -> None:
+    console = Console(known())
+    console.recorder.failed("no OVSDB at unix:/x (No such file)")
+    console.recorder.took("loop", 0.1)
+    page = console.get()
+    ((level, text, command),) = items(page)
+    assert level == "critical" and "no OVSDB at unix:/x (No such file). Since 2026-01-02 03:04:05 UTC" in text
+    assert command == "dnsteer status; systemctl start openvswitch-switch"
+    assert "3 of 3 in service" in page, "what is known stays"
+    console.recorder.failed("no OVSDB at unix:/x (No such file)")
+    console.recorder.took("loop", 0.1)
+    assert console.recorder.seen().trouble
+    console.recorder.took("loop", 0.1)  # a turn in which nothing failed
+    assert not console.recorder.seen().trouble
+
+
+def test_tables_that_differ_and_a_switch_that_does_not_answer() -> None:
+    console = Console(known())
+    console.as_recorded = False
+    console.reads()
+    assert items(console.get())[0][2] == "dnsteer restore"
+    console = Console(known())
+    console.up = False
+    console.reads()
+    assert "The switch does not answer" in items(console.get())[0][1]
+
+
+def test_empty_states() -> None:
+    nothing = Console()
+    for path in ("/", "/pools", "/changes"):
+        nothing.get(path)
+    assert "No spec is applied yet" in nothing.get()
+    standby = Console(known())
+    standby.recorder.bridge_is("br-dns", held=False)
+    page = standby.get()
+    assert "This agent stands by" in page and '<article class="tile"' not in page
+    assert nothing.ask("/pools/farm").status_code == 404
+    unchecked = Console(known(SPEC.replace("    health: {check: dns, query: {name: example.org}}\n", "")))
+    assert "3 of 3 in service" in unchecked.get()
+    assert "no changes since" in unchecked.get("/pools/farm")
+
+
+def test_all_text_is_escaped() -> None:
+    state = renamed(known(note=SCRIPT, by=SCRIPT), "ns3", SCRIPT)
+    entries = (entry(SCRIPT, "health", note=SCRIPT), entry("ns1", note=f'"{SCRIPT}'), entry("ns2", "weight", weight=1))
+    console = Console(state, *entries)
+    console.recorder.turned(("farm", "ns2", "dns"), healthy=False, why=SCRIPT)
+    console.recorder.followed(record(1, *entries[:2]))
+    for path in ("/", "/pools", "/pools/farm", "/changes"):
+        page = console.get(path)
+        assert SCRIPT not in page, path
+        assert page.count("<script") == 1, "the console's own"
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in console.get("/pools/farm")
+    message = console.live._topics["pool/farm"].since(0, 1)
+    assert SCRIPT.encode() not in message
+
+
+def test_no_style_and_no_script_stands_in_a_page() -> None:
+    console = Console(known(), entry("ns1"))
+    for path in ("/", "/pools", "/pools/farm", "/changes"):
+        page = console.get(path)
+        assert not re.search(r"\sstyle=|<style|\son\w+=|javascript:|https?://", page), path
+
+
+def test_rates_are_those_of_the_last_seconds() -> None:
+    console = Console(known())
+    assert '<b data-number="q0">–</b>' in console.get()  # noqa: RUF001
+    console = Console(known())
+    for _ in range(5):
+        console.reads(dns=1234.0, other=0.0)
+    page = console.get()
+    assert '<b data-number="q0">1.23 k</b>' in page and '<b data-number="q1">0</b>' in page
+    points = re.search(r'<polyline points="([^"]+)"', page)
+    assert points is not None and points[1].endswith("59,1.0")
+
+
+def test_the_page_of_a_pool() -> None:
+    console = Console(known())
+    console.live._desk.picture(console.recorder.seen(), console.recorder.steps(), START)
+    console.passes(10)
+    console.recorder.followed(record(1, entry("ns1", note="CHG-1")))
+    page = console.get("/pools/farm")
+    owners, own = (re.findall(rf'data-{name}="([^"]*)"', page)[0].split() for name in ("owners", "own"))
+    assert len(owners) == len(own) == 32
+    assert own.count("1") == 8 and owners.count("1") == 0
+    assert "8 of 32 slots moved (25.0 %)" in page
+    assert "farm/ns1 is drained" in page and "CHG-1" in page
+    assert page.count("<text") == 32 + 3, "a number in each slot, and in the legend"
+    assert 'data-label="Share by weight">25.0 %' in page and 'data-label="Share of slots">0.0 %' in page
+    assert "1 change since" in page
+    moved = re.search(r'<path class="moved" d="([^"]+)"', page)
+    assert moved is not None and moved[1].count("M") == 8
+
+
+def test_no_backend_is_left_and_queries_are_dropped() -> None:
+    text = SPEC.replace("    slots: 16\n", "    slots: 16\n    on_all_down: drop\n")
+    page = Console(known(text), entry("sp1", pool="spare")).get("/pools/spare")
+    assert re.findall(r'data-owners="([^"]*)"', page)[0].split() == ["0"] * 16
+
+
+def test_changes_that_the_agent_saw() -> None:
+    console = Console(known())
+    for entries in (
+        (entry("ns1", gone=0, over=60.0),),
+        (entry("ns1", gone=500, over=60.0),),
+        (entry("ns1", over=60.0),),
+    ):
+        console.passes(30)
+        console.recorder.followed(record(1, *entries))
+    console.recorder.followed(record(1))
+    console.recorder.adopted(known(SPEC.replace("weight: 2", "weight: 3"), number=2, note="more"), [])
+    console.recorder.followed(record(2))
+    page = console.get("/changes")
+    seen = page[page.index('id="seen"') : page.index('id="states"')]
+    rows = [" ".join(re.sub(r"<[^>]+>", " ", row).split()) for row in re.findall(r"<tr>(.*?)</tr>", seen, re.S)[1:]]
+    assert len(rows) == 3, rows
+    assert "state 2 applied" in rows[0] and "more" in rows[0] and "slots of pool farm move" in rows[0]
+    assert "drain of farm/ns1 ends" in rows[1]
+    assert "farm/ns1 is draining" in rows[2] and "8 of 32 slots of pool farm move" in rows[2]
+    assert "2026-01-02 03:04:35 to 2026-01-02 03:05:35" in rows[2]
+
+
+def test_overdue_maintenance_is_there_once() -> None:
+    page = Console(known(), entry("ns1", until=START.isoformat()), entry("ns2")).get()
+    assert [level for level, _, _ in items(page)] == ["warning", "note"]
+
+
+def test_slots_that_came_back_within_a_change_have_not_moved() -> None:
+    console = Console(known())
+    for gone in (500, 250):
+        console.recorder.followed(record(1, entry("ns1", gone=gone, over=60.0)))
+    page = console.get("/pools/farm")
+    assert "2 of 32 slots moved" in page, "a quarter of the 8 that it had"
+    assert page.count('data-owners="') == 1
+    owners = re.findall(r'data-owners="([^"]*)"', page)[0].split()
+    assert owners.count("1") == 6
+
+
+def test_own_backends_are_those_when_all_are_in() -> None:
+    down = SPEC.replace("'02:00:00:00:01:03'}", "'02:00:00:00:01:03', state: down}")
+    page = Console(known(down), entry("ns1", "weight", weight=0)).get("/pools/farm")
+    owners, own = (re.findall(rf'data-{name}="([^"]*)"', page)[0].split() for name in ("owners", "own"))
+    assert set(owners) == {"2"}
+    assert (own.count("1"), own.count("3")) == (0, 11), (
+        "a weight that was given counts, a backend that is down does not"
+    )
+
+
+def test_a_reading_that_is_shared_counts_once() -> None:
+    console = Console(known())
+    for _ in range(3):
+        console.reads(dns=100.0)
+    before = console.live._desk.traffic.rates()
+    console.reads(seconds=0)
+    assert console.live._desk.traffic.rates() == before
+    assert len(console.live._desk.traffic._samples) == 3

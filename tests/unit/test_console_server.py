@@ -1,0 +1,294 @@
+"""The console over HTTP: headers, hosts, methods, limits; events: what is sent, to whom, and when not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from dnsteer.console import app as app_module
+from dnsteer.console import live as live_module
+from dnsteer.console.app import POLICY
+from dnsteer.console.live import FullError, Live
+from dnsteer.console.numbers import number, ranges, rounded
+from dnsteer.console.rates import POINTS, Series
+from tests.unit.commands import in_process
+from tests.unit.console_cases import SCRIPT, Console, entry, known, record
+
+PATHS = (
+    "/",
+    "/pools",
+    "/pools/farm",
+    "/changes",
+    "/metrics",
+    "/assets/console.css",
+    "/assets/console.js",
+    "/none",
+    "/pools/x",
+)
+
+
+def test_every_answer_has_the_headers() -> None:
+    console = Console(known())
+    for path in PATHS:
+        answer = console.ask(path)
+        headers = answer.headers
+        assert headers["content-security-policy"] == POLICY, path
+        assert "unsafe" not in POLICY and POLICY.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["cross-origin-opener-policy"] == headers["cross-origin-resource-policy"] == "same-origin"
+        assert headers["cache-control"] == ("no-cache" if "assets" in path else "no-store"), path
+        assert "server" not in headers and "access-control-allow-origin" not in headers
+        assert answer.status_code == (404 if path in ("/none", "/pools/x") else 200), path
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "127.0.0.1", "[::1]", "localhost:8080", "127.0.0.1:9853", "[::1]:1", "LocalHost"]
+)
+def test_names_of_this_machine(host: str) -> None:
+    assert Console(known()).ask("/", host=host).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:9853",
+        "127.0.0.1.evil.example",
+        "localhost.",
+        "",
+        "127.0.0.2",
+        "[::2]",
+        "a@localhost",
+    ],
+)
+def test_other_names_are_refused(host: str) -> None:
+    console = Console(known())
+    for path in ("/", "/events?page=overview", "/metrics", "/assets/console.js"):
+        assert console.ask(path, host=host).status_code == 421
+
+
+def test_the_bound_address_is_a_name_too() -> None:
+    assert Console(known(), host="127.0.0.2").ask("/", host="127.0.0.2:9853").status_code == 200
+    assert Console(known(), host="::1").ask("/", host="[::1]:9853").status_code == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
+def test_only_reading_is_allowed(method: str) -> None:
+    console = Console(known())
+    for path in ("/", "/pools/farm", "/events", "/metrics", "/none"):
+        answer = console.ask(path, method)
+        assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD"), path
+    for path in ("/", "/events?page=overview", "/metrics"):
+        assert console.ask(path, "HEAD").status_code == 200
+
+
+def test_files_are_not_sent_twice_and_there_are_no_others() -> None:
+    console = Console(known())
+    first = console.ask("/assets/console.css")
+    again = console.ask("/assets/console.css", **{"if-none-match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    for path in ("/assets/", "/assets/..%2fapp.py", "/assets/%2e%2e/app.py", "/assets/console.css/"):
+        assert console.ask(path).status_code == 404, path
+
+
+def test_too_many_requests_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app_module, "MOST_REQUESTS", 0)
+    answer = Console(known()).ask("/")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+
+
+class Events:
+    """What one browser is sent."""
+
+    def __init__(self, stream: AsyncIterator[bytes]) -> None:
+        self._stream = stream
+
+    async def next(self, wanted: str = "") -> tuple[str, Any, str]:
+        """Kind, data and id of the next one, or of the next of a kind."""
+        while True:
+            fields = dict(line.split(": ", 1) for line in (await anext(self._stream)).decode().splitlines() if line)
+            if fields.get("event", "") and wanted in ("", fields["event"]):
+                return fields["event"], json.loads(fields["data"]), fields.get("id", "")
+
+    async def end(self) -> None:
+        """The browser goes away."""
+        await self._stream.aclose()  # type: ignore[attr-defined]
+
+
+def live(console: Console, test: Callable[[Live], Any]) -> None:
+    """Run a test while the console works."""
+
+    async def run_() -> None:
+        running = asyncio.create_task(console.live.run())
+        try:
+            await asyncio.wait_for(test(console.live), 20)
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+            assert running.cancelled(), running.exception()
+
+    asyncio.run(run_())
+
+
+def since(page: str) -> str:
+    """The version of a page."""
+    return page.split('data-since="')[1].split('"')[0]
+
+
+def test_only_what_changed_is_sent() -> None:
+    console = Console(known())
+
+    async def test(of: Live) -> None:
+        page = await of.page("overview")
+        events = Events(await of.stream("overview", since(page)))
+        waits = asyncio.create_task(events.next("update"))
+        await asyncio.sleep(0.3)
+        console.recorder.followed(record(1, entry("ns1", note=SCRIPT)))
+        _, data, version = await waits
+        while "vip-0" not in data["parts"]:  # the first reading came before it
+            _, data, version = await events.next("update")
+        assert "attention" in data["parts"]
+        assert "vip-1" not in data["parts"], "its pool is as it was"
+        assert SCRIPT not in str(data) and "&lt;script&gt;" in data["parts"]["vip-0"]
+        console.packets["dns", "53/udp"] = 1.0
+        again = Events(await of.stream("overview", version))
+        late = Events(await of.stream("overview", since(page)))
+        kind, data, _ = await late.next("update")
+        assert kind == "update" and "vip-0" in data["parts"], "one that was away gets all that it missed"
+        for each in (events, again, late):
+            await each.end()
+        assert of.watchers == 0
+
+    live(console, test)
+
+
+def test_a_page_of_another_agent_or_of_another_spec_is_read_again() -> None:
+    console = Console(known())
+
+    async def test(of: Live) -> None:
+        page = await of.page("overview")
+        for version in ("", "1.1", "x", f"{of.epoch}.-1", f"{of.epoch}.{'9' * 30}"):
+            events = Events(await of.stream("overview", version))
+            assert (await events.next("reload"))[0] == "reload", version
+            await events.end()
+        events = Events(await of.stream("overview", since(page)))
+        console.recorder.adopted(known(number=2), [])
+        console.recorder.followed(record(2))
+        assert (await events.next("reload"))[0] == "reload"
+        await events.end()
+
+    live(console, test)
+
+
+def test_a_panic_is_sent_though_nothing_moves() -> None:
+    console = Console(known())
+
+    async def test(of: Live) -> None:
+        events = Events(await of.stream("overview", since(await of.page("overview"))))
+        console.recorder.panicked("farm", panics=True)
+        data: Any = {"parts": {}}
+        while "vip-0" not in data["parts"]:
+            _, data, _ = await events.next("update")
+        assert "panic" in data["parts"]["vip-0"]
+        await events.end()
+
+    live(console, test)
+
+
+def test_a_silent_stream_says_that_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_module, "BEAT", 0.05)
+    console = Console(known())
+
+    async def test(of: Live) -> None:
+        events = Events(await of.stream("changes", since(await of.page("changes"))))
+        assert (await events.next("beat"))[0] == "beat"
+        await events.end()
+
+    live(console, test)
+
+
+def test_so_many_browsers_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_module, "MOST_STREAMS", 2)
+    console = Console(known())
+
+    async def test(of: Live) -> None:
+        streams = [Events(await of.stream("overview", "")) for _ in range(2)]
+        for each in streams:
+            await each.next("reload")
+        assert of.watchers == 2
+        with pytest.raises(FullError):
+            await of.stream("overview", "")
+        await streams[0].end()
+        third = Events(await of.stream("overview", ""))
+        for each in (streams[1], third):
+            await each.end()
+
+    live(console, test)
+    assert Console(known()).ask("/events?page=none").status_code == 404
+
+
+def test_pages_that_nobody_looks_at_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_module, "_MOST_TOPICS", 2)
+    console = Console(known())
+
+    async def test(of: Live) -> None:
+        for key in ("overview", "pools", "changes", "pool/farm", "pool/spare"):
+            await of.page(key)
+        assert list(of._topics) == ["pool/farm", "pool/spare"]
+
+    live(console, test)
+
+
+def test_series() -> None:
+    series = Series()
+    series.add(0, {"a": 0.0})
+    assert series.rates() == {"a": None}
+    for n in range(1, 400):
+        series.add(n, {"a": 10.0 * n, "b": 5.0 * n} if n >= 200 else {"a": 10.0 * n})
+    assert series.rates() == {"a": 10.0, "b": 5.0}
+    lines = series.lines(["a", "b", "c"])
+    assert lines["a"] == [10.0] * POINTS
+    assert lines["b"][:19] == [None] * 19 and lines["b"][-30:] == [5.0] * 30 and lines["c"] == [None] * POINTS
+    assert len(series._samples) <= 302, "the past is bounded"
+    series.add(400, {"b": 0.0})
+    assert series.rates() == {"b": 0.0}, "a total that is smaller is no rate below 0"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_series_are_equal_whatever_the_order_of_names(seed: int) -> None:
+    names, ordered, shuffled = [f"v{n}" for n in range(50)], Series(), Series()
+    draw = random.Random(seed)
+    for n in range(10):
+        totals = {name: float(n * place) for place, name in enumerate(names)}
+        ordered.add(n, totals)
+        shuffled.add(n, dict(draw.sample(list(totals.items()), len(totals))))
+    assert ordered.rates() == shuffled.rates() == {name: float(place) for place, name in enumerate(names)}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (0.04, "0"), (7.25, "7.25"), (41.23, "41.2"), (412.4, "412"), (999.4, "999"), (999.7, "1.00 k"),
+     (9870, "9.87 k"), (120_400, "120 k"), (1_200_000, "1.20 M"), (None, "\N{EN DASH}")],
+)  # fmt: skip
+def test_numbers(value: float | None, text: str) -> None:
+    assert number(value) == text
+    assert number(rounded(value)) == text
+
+
+def test_ranges() -> None:
+    assert ranges([5, 0, 1, 2, 7, 8]) == "0-2, 5, 7-8"
+    assert ranges([]) == ""
+
+
+@pytest.mark.parametrize("wrong", ["0.0.0.0:9853", "192.0.2.1:9853", "[::]:9853"])
+def test_only_loopback_addresses(wrong: str) -> None:
+    done = in_process("agent", "--console", wrong, "--db", "unix:/nowhere")
+    text = " ".join((done.stderr + done.stdout).replace("│", "").split())
+    assert done.returncode == 64, text
+    assert f"found '{wrong}'; expected a loopback address" in text and "no TLS and no tokens" in text
