@@ -96,3 +96,20 @@ def test_the_agent_may_open_as_many_files_as_it_can() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
     assert done.stdout == "(4096, 4096)\n", done.stderr
+
+
+@pytest.mark.parametrize(("option", "what"), [("--metrics", "metrics"), ("--console", "console and no metrics")])
+def test_the_agent_works_without_what_only_metrics_need(option: str, what: str) -> None:
+    """The unit asks for metrics, and a host may lack the packages after an upgrade; health checks go on all the same."""
+    script = "import sys; sys.modules['prometheus_client'] = None; from dnsteer.cli.main import run; run()"
+    argv = [sys.executable, "-c", script, "agent", option, "127.0.0.1:9853", "--db", "unix:/nonexistent/db.sock"]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            said = [process.stderr.readline(), process.stderr.readline()]
+        finally:
+            process.terminate()
+            process.communicate()
+    assert said[0] == f"no {what}: the package prometheus_client is missing; pip install 'dnsteer[agent]'\n"
+    assert said[1].startswith("the switch stays as it is: ")
+    assert process.returncode == 0

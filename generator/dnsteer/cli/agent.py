@@ -131,10 +131,10 @@ def _served(
     except ModuleNotFoundError as err:
         if err.name not in ("hypercorn", "prometheus_client", "starlette"):
             raise
-        fail(
-            f"{'--console' if console else '--metrics'} needs {err.name}: pip install 'dnsteer[agent]'",
-            Exit.UNAVAILABLE,
-        )
+        # Health checks matter more: the unit asks for metrics, and a host may lack what they need after an upgrade.
+        what = "console and no metrics" if console else "metrics"
+        _say(f"no {what}: the package {err.name} is missing; pip install 'dnsteer[agent]'")
+        return None, [], lambda: None
     if console is None:
         assert metrics is not None
         told = AgentMetrics()
