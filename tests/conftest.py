@@ -16,6 +16,7 @@ import ovs.jsonrpc
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from dnsteer.cli import output
 from dnsteer.lab import command
 from dnsteer.switch import tools
 from tests import own_machine
@@ -98,6 +99,13 @@ def ovsdb_is_read_fast() -> Iterator[None]:
         )  # the original's own methods name its class
         patch.setattr(ovs.jsonrpc, "ovs", SimpleNamespace(**{**vars(ovs), "json": module}))
         yield
+
+
+@pytest.fixture(autouse=True)
+def consoles_are_new() -> None:
+    """The width of a console is that of when it was made, perhaps by another test."""
+    for stream in (output.out, output.err):
+        stream._here = None
 
 
 def pytest_collection_finish() -> None:

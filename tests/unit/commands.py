@@ -37,12 +37,12 @@ def in_process(*args: str, **more: str) -> subprocess.CompletedProcess[str]:
         for name, value in {"COLUMNS": ENV["COLUMNS"], **more}.items():
             patch.setenv(name, value)
         for stream in (output.out, output.err):
-            stream.__dict__.pop("rich", None)  # made anew, with the width of this run
+            stream._here = None  # made anew, with the width of this run
         try:
             code = main._run()
         finally:
             for stream in (output.out, output.err):
-                stream.__dict__.pop("rich", None)
+                stream._here = None
     return subprocess.CompletedProcess(["dnsteer", *args], code, out.getvalue(), err.getvalue())
 
 
