@@ -15,6 +15,7 @@ import pytest
 from dnsteer import __version__
 from dnsteer.cli.main import _GROUPS, application
 from dnsteer.cli.output import Exit, err, out, reporting
+from dnsteer.switch import tools
 from tests.unit.commands import ENV, SPEC, Command, dnsteer, files_of_at_most, shell
 from tests.unit.test_docs import options
 
@@ -180,6 +181,14 @@ def test_completion_of_a_shell_that_is_named(kind: str, command: Command) -> Non
     code, shown, said = command("--show-completion", kind)
     assert (code, said) == (0, "")
     assert "_DNSTEER_COMPLETE=complete_" + kind in shown
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(3, "exit status 3"), (-1, "terminating with signal 1 (Hangup)")]
+)  # fmt: skip
+def test_how_a_program_of_open_vswitch_ended_is_said(code: int, words: str) -> None:
+    """As those programs say it themselves, if they have begun."""
+    assert tools._how_it_ended(code) == words
 
 
 def test_completion_completes(place: Path, command: Command) -> None:

@@ -126,7 +126,7 @@ class Running:
                 f"{self.args[0]} did not finish within {self._timeout:g} s; is Open vSwitch stuck?"
             ) from err
         if self._process.returncode != 0:
-            raise CommandError(self.args, said.strip() or f"exit status {self._process.returncode}")
+            raise CommandError(self.args, said.strip() or _how_it_ended(self._process.returncode))
         self._printed.seek(0)
         return self._printed.read()
 
@@ -159,3 +159,8 @@ def openflow_target(remote: str, bridge: str, override: str | None = None) -> st
     if kind != "unix":
         raise SwitchError(f"for a database at {remote}, say where the bridge's OpenFlow is: --openflow tcp:HOST:PORT")
     return f"unix:{Path(where).absolute().parent / f'{bridge}.mgmt'}"
+
+
+def _how_it_ended(code: int) -> str:
+    """Of a program that said nothing itself."""
+    return f"exit status {code}" if code >= 0 else f"terminating with signal {-code} ({signal.strsignal(-code)})"
