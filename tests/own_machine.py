@@ -8,6 +8,8 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+_root = Path("/")
+"""Where the files of the machine itself are."""
 _NEW_MOUNTS, _NEW_NETWORK = 0x00020000, 0x40000000  # CLONE_NEWNS and CLONE_NEWNET of sched.h
 
 
@@ -19,6 +21,7 @@ def possible() -> bool:
 
 def enter() -> None:
     """Give this thread, and what it starts, a network and a /run of their own. Raises OSError."""
+    global _root
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_NEW_MOUNTS | _NEW_NETWORK):
         raise OSError(ctypes.get_errno(), "unshare")
@@ -30,6 +33,12 @@ def enter() -> None:
     ):
         subprocess.run(argv, check=True)
     Path("/run/lock").mkdir(mode=0o1777)
+    _root = Path(f"/proc/{os.getppid()}/root")  # of the process that gives out the tests
+
+
+def outside(path: Path) -> Path:
+    """A file of the machine itself, for tests that change what workers share, such as its huge pages."""
+    return _root / path.relative_to("/")
 
 
 def has(process: int) -> bool:

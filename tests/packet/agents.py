@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.packet.switches import Switch
+from tests.packet.switches import LARGE, Switch
 
 PATIENCE = 15.0
 """Seconds until something that takes a tenth of one must have happened."""
@@ -65,3 +65,13 @@ def wait(until: Callable[[], object], why: Callable[[], str]) -> None:
     while not until():
         assert time.monotonic() < deadline, why()
         time.sleep(0.05)
+
+
+def checked_by_files(folder: Path, interval: str, timeout: str) -> str:
+    """The spec LARGE, with checks of its pool `direct` that pass while there is a file of the backend's name in *folder*."""
+    direct, command = "  direct:\n    slots: 32\n", f"[test, -e, '{folder}/{{backend}}']"
+    check = f"{{check: command, command: {command}, interval: {interval}, timeout: {timeout}, fall: 1, rise: 1}}"
+    assert direct in LARGE
+    for name in "ac":
+        (folder / name).touch()
+    return LARGE.replace(direct, f"{direct}    health: {check}\n    hold_max: 1s\n")

@@ -13,37 +13,27 @@ import pytest
 
 from dnsteer.metrics.families import FAMILIES, SERIES
 from dnsteer.metrics.family import ALWAYS, APPLIED, CHECKS
-from tests.packet.agents import Agent, agent, wait
+from tests.packet.agents import Agent, agent, checked_by_files, wait
 from tests.packet.command import SLOW, fresh, on, spec_file
 from tests.packet.scraping import METRICS, OPENMETRICS, Scraped, address, get, scrape, value
 from tests.packet.status_cases import insert_by_start
-from tests.packet.switches import BRIDGE, LARGE, Switch, cli
+from tests.packet.switches import BRIDGE, Switch, cli
 
 ENDED = ["Connection reset by peer", "connection dropped", "Broken pipe", *SLOW]
 EXPECTED = ENDED
-DIRECT = "  direct:\n    slots: 32\n"
 ASKED, SERVICE = "198.51.100.54", {"vip": "straight", "service": "53/udp"}
-
-
-def text(marks: Path) -> str:
-    """The spec LARGE with checks of the pool `direct`, which pass while there is a file."""
-    check = f"{{check: command, command: [test, -e, '{marks}/{{backend}}'], interval: 1s, timeout: 900ms, fall: 1, rise: 1}}"
-    return LARGE.replace(DIRECT, f"{DIRECT}    health: {check}\n    hold_max: 1s\n")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("metrics")
-    for name in "ac":
-        (made / name).touch()
-    return made
+    return tmp_path_factory.mktemp("metrics")
 
 
 @pytest.fixture(scope="module")
 def served(shared: Switch, folder: Path) -> Iterator[tuple[Agent, str]]:
     """An agent with metrics beside the module's switch, and where it serves."""
     fresh(shared)
-    assert on(shared)("apply", spec_file(folder, text(folder)), "--yes").code == 0
+    assert on(shared)("apply", spec_file(folder, checked_by_files(folder, "1s", "900ms")), "--yes").code == 0
     with agent(shared, folder, "pools with health checks: 1", "agent", *METRICS) as running:
         yield running, address(running)
 
@@ -114,7 +104,7 @@ def test_totals_go_on_after_an_apply_and_a_restart_of_the_switch(
     assert packets(until(at, lambda now: packets(now) >= first)) == first
     changes = value(scrape(at), "dnsteer_changes_total", kind="apply") or 0
     fewer = folder / "fewer.yaml"
-    fewer.write_text(text(folder).replace("addresses: [198.51.100.54, ", "addresses: ["))
+    fewer.write_text(checked_by_files(folder, "1s", "900ms").replace("addresses: [198.51.100.54, ", "addresses: ["))
     for spec in (fewer, folder / "spec.yaml"):  # the flow is gone, and comes back at 0
         assert on(shared)("apply", spec, "--yes", "--grace", "0").code == 0
         changes += 1

@@ -17,32 +17,21 @@ from dnsteer.console.slot_counters import read_slots
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.metrics.server import serve_application
 from dnsteer.status import counters
-from tests.packet.agents import Agent, agent, wait
+from tests.packet.agents import Agent, agent, checked_by_files, wait
 from tests.packet.browser import SIZES, chromium, opened
 from tests.packet.command import SLOW, fresh, on, spec_file
 from tests.packet.scraping import get
 from tests.packet.status_cases import insert_by_start
-from tests.packet.switches import BRIDGE, LARGE, Switch
+from tests.packet.switches import BRIDGE, Switch
 from tests.unit.console_cases import Console, entry, known
 
 EXPECTED = ["Connection reset by peer", "connection dropped", "Broken pipe", *SLOW]
 PATHS = ("/", "/pools", "/pools/direct", "/pools/hashed", "/changes")
-DIRECT = "  direct:\n    slots: 32\n"
-
-
-def spec(marks: Path) -> str:
-    """The spec LARGE with checks of the pool `direct`, which pass while there is a file."""
-    command = f"[test, -e, '{marks}/{{backend}}']"
-    check = f"{{check: command, command: {command}, interval: 200ms, timeout: 200ms, fall: 1, rise: 1}}"
-    return LARGE.replace(DIRECT, f"{DIRECT}    health: {check}\n    hold_max: 1s\n")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("console")
-    for name in "ac":
-        (made / name).touch()
-    return made
+    return tmp_path_factory.mktemp("console")
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +52,7 @@ def at(running: Agent) -> str:
 def served(browser: Any, shared: Switch, folder: Path) -> Iterator[tuple[Agent, str]]:
     """An agent with a console beside the module's switch, some of its past, and where it serves."""
     fresh(shared)
-    assert on(shared)("apply", spec_file(folder, spec(folder)), "--yes").code == 0
+    assert on(shared)("apply", spec_file(folder, checked_by_files(folder, "200ms", "200ms")), "--yes").code == 0
     with agent(shared, folder, "pools with health checks: 1", "agent", "--console", "127.0.0.1:0") as running:
         url = at(running)
         assert on(shared)("drain", "hashed/a", "--note", "<b>CHG</b> 4711 " + "x" * 200, "--yes").code == 0

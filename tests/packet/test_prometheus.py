@@ -17,11 +17,11 @@ import pytest
 import yaml
 
 from dnsteer.metrics.families import SERIES
-from tests.packet.agents import agent, wait
+from tests.packet.agents import agent, checked_by_files, wait
 from tests.packet.command import SLOW, fresh, on, spec_file
 from tests.packet.scraping import METRICS, address
 from tests.packet.status_cases import insert_by_start
-from tests.packet.switches import LARGE, ROOT, Switch
+from tests.packet.switches import ROOT, Switch
 
 EXPECTED = ["Connection reset by peer", "connection dropped", "Broken pipe", *SLOW]
 RULES = ROOT / "ovs" / "monitoring" / "dnsteer.rules.yml"
@@ -87,11 +87,7 @@ class Prometheus:
 def watched(shared: Switch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     folder = tmp_path_factory.mktemp("prometheus")
     fresh(shared)
-    (folder / "a").touch(), (folder / "c").touch()
-    times = "interval: 1s, timeout: 900ms, fall: 1, rise: 1"
-    check = f"{{check: command, command: [test, -e, '{folder}/{{backend}}'], {times}}}"
-    text = LARGE.replace("  direct:\n", f"  direct:\n    health: {check}\n    hold_max: 1s\n")
-    assert on(shared)("apply", spec_file(folder, text), "--yes").code == 0
+    assert on(shared)("apply", spec_file(folder, checked_by_files(folder, "1s", "900ms")), "--yes").code == 0
     with agent(shared, folder, "pools with health checks: 1", "agent", *METRICS) as running:
         prometheus = Prometheus(address(running), folder)
         try:

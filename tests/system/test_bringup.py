@@ -23,6 +23,7 @@ from scapy.layers.l2 import Ether
 from dnsteer.bringup.memory import buffer_bytes
 from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.tools import SwitchError
+from tests import own_machine
 from tests.packet.switches import cli
 
 PROGRAM = Path("/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk")
@@ -188,7 +189,7 @@ def pages_given(count: int) -> int:
 @pytest.fixture
 def dpdk(tmp_path: Path) -> Iterator[tuple[Real, socket.socket]]:
     """OVS-DPDK with huge pages, and a wire; everything is put back afterwards."""
-    if list(KEPT.glob("hugepages-*")):
+    if list(own_machine.outside(KEPT).glob("hugepages-*")):
         pytest.skip(f"this machine is brought up already ({KEPT}); this test would take that back")
     if not PAGES.exists():
         pytest.skip("this kernel has no huge pages of 2 MB")

@@ -120,7 +120,8 @@ def test_tunnels_are_looked_into() -> None:
         *(True, True, True, False), *(False, True, False, False), *(False, False, True, False),
     ]  # fmt: skip
     assert vip.extended and one.extended and not VIP.extended
-    assert {ip_address(a).packed for a in ("192.0.2.2", "2001:db8::2")} < vip.addresses
+    assert {ip_address(a).packed for a in ("198.51.100.53", "192.0.2.11", "192.0.2.12", "2001:db8::13")} < vip.addresses
+    assert takes(one, ends("192.0.2.1", "192.0.2.2") / ICMP(type=3, code=4) / ends("192.0.2.2", "192.0.2.11") / inner)
 
 
 def test_translated_packets_are_told_by_their_prefix() -> None:

@@ -8,12 +8,15 @@ from dataclasses import replace
 import pytest
 from prometheus_client.exposition import generate_latest
 
+from dnsteer.agent.decide import PoolRules
+from dnsteer.agent.run import Agent
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.metrics.agent import AgentMetrics
 from dnsteer.metrics.collect import REASONS, read_drops
 from dnsteer.metrics.datapath import DatapathReader
 from dnsteer.metrics.families import BY_NAME, FAMILIES
 from dnsteer.metrics.ports import read_ports
-from dnsteer.metrics.recorder import Known
+from dnsteer.metrics.recorder import Known, Recorder
 from dnsteer.metrics.totals import Reading, Totals
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.switch.state import OVERLAY_KEY, STATE_KEY, BridgeRecord
@@ -235,6 +238,7 @@ def test_results_of_checks_go_on_over_an_apply_and_those_that_are_gone_are_forgo
 def test_a_panic_goes_on_over_an_apply_and_is_counted_once() -> None:
     metrics = adopted(CHECK)
     metrics.panicked("farm", panics=True)
+    metrics.panicked("farm", panics=True)  # another of its services
     metrics.adopted(Known("br0", None, None), [CHECK])  # type: ignore[arg-type]
     for line, panics in (("1.0", False), ("0.0", True)):
         assert f'dnsteer_pool_panic{{pool="farm"}} {line}' in text_of(metrics)
@@ -285,3 +289,20 @@ def test_names_keep_to_the_conventions(family: object) -> None:
     assert len(set(f.all_labels)) == len(f.all_labels) and "le" not in f.labels
     if f.panel is not None:
         assert set(f.panel.by) <= set(f.all_labels)
+
+
+def test_one_of_several_services_is_a_panic_of_the_pool() -> None:
+    told: list[tuple[str, bool]] = []
+
+    class Told(Recorder):
+        def panicked(self, pool: str, *, panics: bool) -> None:
+            told.append((pool, panics))
+
+    agent = Agent(TargetSwitch("unix:/nonexistent/db.sock"), None, lambda _: None, lambda *_: 0, Told())
+    rules = {
+        name: PoolRules(pool, ("a", "b"), 0.5, 0) for name, pool in (("udp", "farm"), ("tls", "farm"), ("far", "far"))
+    }
+    for *panicking, ended in (["udp", "tls"], ["udp", "tls", "udp"], ["tls", "udp"], ["far", "tls"]):
+        agent._panics = set(panicking)
+        agent._tell_panic(ended, rules)
+    assert told == [("farm", True), ("farm", True), ("farm", True), ("farm", False)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -18,6 +18,7 @@ from dnsteer.agent import network, systemd
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.claim import Claim
 from dnsteer.agent.control import Channel, Control, Request
+from dnsteer.agent.decide import PoolRules
 from dnsteer.agent.effect import Effect, carry_out
 from dnsteer.agent.health import Result
 from dnsteer.agent.held_switch import HeldSwitch, Memory
@@ -229,7 +230,7 @@ class Agent:
             self._due |= due
             self._world = None
             return
-        self._report(effect)
+        self._report(effect, world.rules)
 
     async def _look(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
         """Look at the whole switch, and say what was found."""
@@ -313,7 +314,7 @@ class Agent:
             self._due.update(target.slots)
             self._wake.set()
 
-    def _report(self, effect: Effect) -> None:
+    def _report(self, effect: Effect, rules: Mapping[str, PoolRules]) -> None:
         for pool, decision in effect.decisions.items():
             if decision.waiting or any(entry.returns for entry in decision.entries):
                 self._under_way.add(pool)
@@ -321,22 +322,20 @@ class Agent:
                 self._under_way.discard(pool)
             if decision.panics and pool not in self._panics:
                 self._panics.add(pool)
-                self._panic(pool, panics=True)
+                self._tell_panic(pool, rules)
                 names = ", ".join(self._health.unhealthy(pool))
                 self._say(f"PANIC: pool {pool}: too many backends are unhealthy ({names}); all stay in service")
             elif not decision.panics and pool in self._panics:
                 self._panics.discard(pool)
-                self._panic(pool, panics=False)
+                self._tell_panic(pool, rules)
                 self._say(f"pool {pool}: the panic is over")
         if effect.change is not None:
             self._report_change(effect.change)
 
-    def _panic(self, slots: str, *, panics: bool) -> None:
-        """Tell of a pool's panic, by the name of its slots. One of several services is a panic of the pool."""
-        pool = self._world.rules[slots].pool if self._world is not None and slots in self._world.rules else slots
-        others = [name for name in self._panics if self._world and name in self._world.rules]
-        still = any(self._world.rules[name].pool == pool for name in others) if self._world is not None else False
-        self._recorder.panicked(pool, panics=panics or still)
+    def _tell_panic(self, slots: str, rules: Mapping[str, PoolRules]) -> None:
+        """Tell whether the pool of these slots is in panic: for one of several services is for the pool."""
+        pool = rules[slots].pool
+        self._recorder.panicked(pool, panics=any(rules[n].pool == pool for n in self._panics if n in rules))
 
     def _report_change(self, change: Change) -> None:
         self._recorder.moved(sum(move.moved for move in change.moves))

@@ -35,7 +35,8 @@ ANY = Condition()
 class Selection:
     """The packets of a VIP or backend (*title*). *ports* of the bridge are those that they pass.
 
-    *addresses* are those that the outer IP header of each packet has one of. *extended*: the extension serves it.
+    *addresses* are those that the outer IP header of each packet has one of, but for ICMP errors. *extended*: the
+    extension serves it.
     """
 
     title: str
@@ -102,7 +103,7 @@ def _of_vip(spec: Spec, name: str, vip: Vip) -> Selection:
         for endpoint in derived.endpoints(vip):
             out.add(endpoint.protocol, address, endpoint.port)
     for backend in backends:
-        _add_backend(out, spec, vip, backend)
+        _add_backend(out, vip, backend)
     return out
 
 
@@ -112,11 +113,11 @@ def _of_backend(spec: Spec, pool: str, backend: Backend) -> Selection:
     for vip in spec.vips.values():
         if pool in [name for name, _ in _serving(spec, vip.pool, spec.pools[vip.pool])]:
             out.extended |= MODES[vip.forwarding].uses_extension(spec.pools[vip.pool])
-            _add_backend(out, spec, vip, backend)
+            _add_backend(out, vip, backend)
     return out
 
 
-def _add_backend(out: Selection, spec: Spec, vip: Vip, backend: Backend) -> None:
+def _add_backend(out: Selection, vip: Vip, backend: Backend) -> None:
     """Add the packets of a VIP between the switch and a backend."""
     for address in vip.addresses:
         end = MODES[vip.forwarding].backend_end(backend, address)
@@ -128,9 +129,6 @@ def _add_backend(out: Selection, spec: Spec, vip: Vip, backend: Backend) -> None
         for endpoint in derived.endpoints(vip):
             out.add(endpoint.protocol, end.address, endpoint.target_port, condition)
         out.addresses.add((end.tunnel or end.address).packed)
-        part = spec.switch.extension
-        if end.tunnel is not None and part is not None:  # where ICMP errors about the tunnel go
-            out.addresses |= {source.packed for source in (part.ipv4, part.ipv6) if source is not None}
 
 
 def _serving(spec: Spec, name: str, pool: Pool) -> Iterator[tuple[str, Pool]]:

@@ -134,8 +134,8 @@ class AgentMetrics(Recorder):
         """See Recorder."""
         self._panic.labels(pool).set(panics)
         if panics:
+            self._panics.labels(pool).inc(pool not in self._panicking)
             self._panicking.add(pool)
-            self._panics.labels(pool).inc()
         else:
             self._panicking.discard(pool)
 
