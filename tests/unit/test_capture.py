@@ -36,9 +36,9 @@ CLIENT, CLIENT6 = "198.51.100.7", "2001:db8:99::7"
 ROUTER, SWITCH, NS1, NS2 = (f"02:00:00:00:{n}" for n in ("00:fe", "00:53", "01:01", "01:02"))
 
 
-def ends(source: str, destination: str) -> Packet:
+def ends(source: str, destination: str, **more: int) -> Packet:
     kind = IPv6 if ":" in source else IP
-    return kind(src=source, dst=destination)
+    return kind(src=source, dst=destination, **more)
 
 
 def udp(source: str, destination: str, sport: int = 4000, dport: int = 53) -> Packet:
@@ -121,7 +121,20 @@ def test_tunnels_are_looked_into() -> None:
     ]  # fmt: skip
     assert vip.extended and one.extended and not VIP.extended
     assert {ip_address(a).packed for a in ("198.51.100.53", "192.0.2.11", "192.0.2.12", "2001:db8::13")} < vip.addresses
-    assert takes(one, ends("192.0.2.1", "192.0.2.2") / ICMP(type=3, code=4) / ends("192.0.2.2", "192.0.2.11") / inner)
+
+
+@pytest.mark.parametrize("size", [14 + 28 + 20 + n for n in (0, 8, 20, 28, 60)])
+def test_errors_about_tunnels_and_fragments_of_them_are_taken(size: int) -> None:
+    spec = load_spec(EXAMPLES / "ipip.yaml").spec
+    vip, one, two = (select(spec, name) for name in ("dns", "authoritative/ns1", "authoritative/ns2"))
+    error = ends("192.0.2.1", "192.0.2.2") / ICMP(type=3, code=4)
+    about = ends("192.0.2.2", "192.0.2.11", proto=4) / udp(CLIENT, "198.51.100.53")
+    frame = bytes(Ether() / error / about)[:size]
+    assert (vip.takes(frame), one.takes(frame), two.takes(frame)) == (True, True, False)
+    later = bytes(Ether() / ends("192.0.2.2", "192.0.2.11", proto=4, frag=185) / Raw(b"x" * 40))
+    assert (vip.takes(later), one.takes(later), two.takes(later)) == (True, True, False)
+    elsewhere = bytes(Ether() / error / ends("192.0.2.2", "192.0.2.99", proto=4) / udp(CLIENT, "198.51.100.99"))[:size]
+    assert not vip.takes(elsewhere) and not one.takes(elsewhere)
 
 
 def test_translated_packets_are_told_by_their_prefix() -> None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 TCP, UDP = 6, 17
 _VLAN = (0x8100, 0x88A8)
 _IPV4, _IPV6 = 0x0800, 0x86DD
-_TUNNELS = (4, 41)
+TUNNELS = (4, 41)
+"""Protocol numbers of IPv4 and IPv6 in an IP packet."""
 _ICMP, _ICMPV6 = 1, 58
 _ERRORS = {_ICMP: (3, 4, 5, 11, 12), _ICMPV6: (1, 2, 3, 4)}
 _OPTIONS = (0, 43, 60)  # hop-by-hop, routing, destination options
@@ -20,8 +21,8 @@ _MOST_HEADERS = 8
 class Packet:
     """An IP packet. Addresses are 4 or 16 bytes; without ports where it has none, as later fragments.
 
-    *inner* is the packet in a tunnel, or the one that an ICMP error is about; *quoted* tells which. *payload* is the offset
-    in the frame of what follows the addresses and options.
+    *inner* is the packet in a tunnel, or the one that an ICMP error is about, itself perhaps a tunnel; *quoted* tells which.
+    *payload* is the offset in the frame of what follows the addresses and options.
     """
 
     source_mac: bytes
@@ -43,12 +44,13 @@ def read(frame: bytes) -> Packet | None:
         at, kind = 14, int.from_bytes(frame[12:14], "big")
         while kind in _VLAN:
             kind, at = int.from_bytes(frame[at + 2 : at + 4], "big"), at + 4
-        return _network(frame, at, 0) if kind in (_IPV4, _IPV6) else None
+        return _network(frame, at) if kind in (_IPV4, _IPV6) else None
     except (struct.error, IndexError):
         return None
 
 
-def _network(frame: bytes, at: int, depth: int) -> Packet | None:
+def _network(frame: bytes, at: int, *, errors: bool = True, tunnels: bool = True) -> Packet | None:
+    """Read an IP packet, and what ICMP *errors* quote and *tunnels* carry."""
     version = frame[at] >> 4
     later = False
     if version == 4:
@@ -73,18 +75,18 @@ def _network(frame: bytes, at: int, depth: int) -> Packet | None:
     quoted = False
     if not later and protocol in (TCP, UDP) and len(frame) >= at + 4:
         source_port, destination_port = struct.unpack_from("!HH", frame, at)
-    elif not later and depth == 0 and len(frame) > at:
-        if protocol in _TUNNELS:
-            inner = _inner(frame, at)
-        elif frame[at] in _ERRORS.get(protocol, ()):
-            inner, quoted = _inner(frame, at + 8), True
+    elif not later and len(frame) > at:
+        if protocol in TUNNELS and tunnels:
+            inner = _inner(frame, at, tunnels=False)
+        elif errors and frame[at] in _ERRORS.get(protocol, ()):
+            inner, quoted = _inner(frame, at + 8, tunnels=True), True
     return Packet(
         frame[6:12], frame[:6], protocol, source, destination, at, later, source_port, destination_port, inner, quoted
     )
 
 
-def _inner(frame: bytes, at: int) -> Packet | None:
+def _inner(frame: bytes, at: int, *, tunnels: bool) -> Packet | None:
     try:
-        return _network(frame, at, 1)
+        return _network(frame, at, errors=False, tunnels=tunnels)
     except (struct.error, IndexError):
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from dnsteer.capture.frames import TCP, UDP, Packet, read
+from dnsteer.capture.frames import TCP, TUNNELS, UDP, Packet, read
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.model.spec import Backend, Pool, Protocol, Spec, Vip
@@ -44,11 +44,14 @@ class Selection:
     extended: bool = False
     addresses: set[bytes] = field(default_factory=set)
     _ends: dict[tuple[int, bytes], dict[int, list[Condition]]] = field(default_factory=dict)
+    _tunnels: set[bytes] = field(default_factory=set)
 
     def add(self, protocol: Protocol, address: Address, port: int, condition: Condition = ANY) -> None:
         """Count packets from and to this protocol, address and port."""
         ports = self._ends.setdefault((_NUMBERS[protocol], address.packed), {})
         ports.setdefault(port, []).append(condition)
+        if condition.tunnel:
+            self._tunnels.add(condition.tunnel)
 
     def takes(self, frame: bytes) -> bool:
         """Whether a frame is one of them; also fragments, tunnelled packets, and ICMP errors about them."""
@@ -58,6 +61,8 @@ class Selection:
     def _has(self, packet: Packet, outer: Packet, tunnel: bytes) -> bool:
         if packet.inner is not None:
             return self._has(packet.inner, outer, b"" if packet.quoted else packet.destination)
+        if packet.protocol in TUNNELS:  # a later fragment, or quoted without what it carries
+            return packet.destination in self._tunnels
         return self._end(
             packet, packet.source, packet.source_port, packet.destination, outer.source_mac, tunnel
         ) or self._end(
