@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from dnsteer.lint.masks.lookups import Lookups
 from dnsteer.lint.masks.mask_sets import MaskSet, contains, masks_in, merged, size
 from dnsteer.lint.masks.walk import Walk, WalkEnd
 from dnsteer.plan.plan import Plan
@@ -82,12 +83,13 @@ def mask_bound(plan: Plan) -> MaskBound:
 
 def bound_of(flows: Iterable[Flow], groups: Iterable[Group] = ()) -> MaskBound:
     """Return the mask bound of flows and groups in ovs-ofctl's syntax. Raises UnknownError as mask_bound does."""
-    rules = list(flows)
+    tables = Lookups(flows)
     buckets = {g.number: _BUCKET.findall(g.text) for g in groups}
     # Releases differ in the number of hash values per group, and so in which groups share a mask: use the larger bound.
-    slot_counts = (hash_values, hash_values_newer) if buckets else (hash_values,)
+    sizes = set(map(len, buckets.values()))
+    slot_counts = {tuple(map(slots, sizes)): slots for slots in (hash_values_newer, hash_values)}
     found = sorted(
-        (_bound(Walk(rules, buckets, hash_slots).run()) for hash_slots in slot_counts), key=lambda b: -b.total
+        (_bound(Walk(tables, buckets, slots).run()) for slots in slot_counts.values()), key=lambda b: -b.total
     )
     return replace(found[0], mask_sets=tuple(dict.fromkeys(mask_set for each in found for mask_set in each.mask_sets)))
 

@@ -13,10 +13,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from dnsteer.lint.masks import fields
 from dnsteer.lint.masks.actions import FlowAction, parse_actions
-from dnsteer.lint.masks.mask_sets import MaskSet, unwildcarded
+from dnsteer.lint.masks.mask_sets import EMPTY, MaskSet, combined, merged, unwildcarded
 from dnsteer.lint.masks.matches import FieldBits, Match, parse_match
 from dnsteer.render.flows import Flow
 from dnsteer.switch.masks import prefix
@@ -38,6 +39,17 @@ class RuleClass:
     values: tuple[tuple[str, FieldBits], ...]
 
 
+class SubtableLookup(NamedTuple):
+    """The flows of a subtable that a packet can match: *hits* have its highest priority, *lower* a lower one.
+
+    *misses*: what a lookup that matches none may unwildcard; empty if it is sure to match.
+    """
+
+    hits: list[RuleClass]
+    lower: list[RuleClass]
+    misses: set[MaskSet]
+
+
 def agree(known: Known, field: str, bits: FieldBits) -> bool:
     """Whether a packet with these *known* fields can match the *bits* of a field."""
     have = known.get(field)
@@ -53,17 +65,14 @@ class Subtable:
 
     def __init__(self, masks: Mapping[str, int], rules: Sequence[Rule], lengths: Mapping[str, Sequence[int]]) -> None:
         self.masks = masks
+        self.unwildcards = unwildcarded(EMPTY, masks)
         self.priority = max(priority for _, priority, _ in rules)
         self._rules = rules
         self._lengths = lengths
         self._stages = sorted({fields.stage(name) for name in masks})
         self._found: dict[tuple[object, ...], list[Rule]] = {}
         self._indices: dict[tuple[str, ...], defaultdict[tuple[int | str, ...], list[Rule]]] = {}
-        self._turns: dict[tuple[object, ...], list[RuleClass]] = {}
-
-    def matching(self, known: Known) -> list[Rule]:
-        """Return the flows that a packet with these known fields can match."""
-        return self._matching(known, fields.STAGES)
+        self._lookups: dict[tuple[object, ...], SubtableLookup] = {}
 
     def _matching(self, known: Known, stage: int) -> list[Rule]:
         names = tuple(n for n in self.masks if n in known and fields.stage(n) <= stage)
@@ -85,63 +94,60 @@ class Subtable:
                 index[tuple(rule[0][n].value for n in names)].append(rule)
         return index
 
-    def rule_classes(self, known: Known, live: frozenset[str]) -> list[RuleClass]:
-        """Return the flows that a packet can match, equivalent ones merged. *live*: fields that later tables match."""
-        names = tuple((n, known[n]) for n in self.masks if n in known)
-        key = (live, *names)
-        rule_classes = self._turns.get(key)
-        if rule_classes is None:
-            distinct = {
-                (priority, actions, tuple((n, b) for n, b in match.items() if n in live))
-                for match, priority, actions in self.matching(known)
-            }
-            rule_classes = [
-                RuleClass(priority, parse_actions(actions), values) for priority, actions, values in distinct
-            ]
-            self._turns[key] = rule_classes
-        return rule_classes
+    def lookup(self, known: Known, live: frozenset[str]) -> SubtableLookup:
+        """Return what a packet can find. *live*: fields that later tables match."""
+        key = (live, *map(known.get, self.masks))
+        found = self._lookups.get(key)
+        if found is None:
+            rule_classes = self._rule_classes(known, live)
+            hits = [each for each in rule_classes if each.priority == self.priority]
+            lower = [each for each in rule_classes if each.priority < self.priority]
+            found = self._lookups[key] = SubtableLookup(hits, lower, merged(self._missed(known)))
+        return found
 
-    def failed(self, known: Known, mask_set: MaskSet) -> set[MaskSet]:
-        """Return what a lookup that misses here may have unwildcarded; empty if the lookup is sure to match."""
-        out: set[MaskSet] = set()
+    def _rule_classes(self, known: Known, live: frozenset[str]) -> list[RuleClass]:
+        """The flows that a packet can match, equivalent ones merged."""
+        distinct = {
+            (priority, actions, tuple((n, b) for n, b in match.items() if n in live))
+            for match, priority, actions in self._matching(known, fields.STAGES)
+        }
+        return [RuleClass(priority, parse_actions(actions), values) for priority, actions, values in distinct]
+
+    def _missed(self, known: Known) -> Iterator[MaskSet]:
+        passed = EMPTY
         certain = True  # whether all fields checked so far are known and so equal a flow's
         for stage in self._stages:
             here = {n: m for n, m in self.masks.items() if fields.stage(n) == stage}
             certain = certain and all(_is_known(known, n, m) for n, m in here.items())
             left = self._matching(known, stage)
             if not (certain and left):
-                out |= self._fails(stage, here, mask_set)
+                yield from (combined(passed, more) for more in self._missed_at(stage, here))
             if not left:
                 break
-            mask_set = unwildcarded(mask_set, here)
-        return out
+            passed = unwildcarded(passed, here)
 
-    def _fails(self, stage: int, here: Mapping[str, int], mask_set: MaskSet) -> set[MaskSet]:
-        out: set[MaskSet] = set()
+    def _missed_at(self, stage: int, here: Mapping[str, int]) -> Iterator[MaskSet]:
         for name in fields.PREFIX_TREES:
             if name in here and _is_prefix(name, here[name]):
                 masks = [prefix(fields.width(name), n) for n in self._lengths[name] if n <= here[name].bit_count()]
-                out.add(unwildcarded(mask_set, {name: masks}))
+                yield unwildcarded(EMPTY, {name: masks})
         ports = {n: m for n, m in here.items() if n in fields.PORTS}
         if stage != self._stages[-1] or not ports:
-            out.add(unwildcarded(mask_set, here))
-            return out
+            yield unwildcarded(EMPTY, here)
+            return
         # Until 3.1 nothing else of the last stage is unwildcarded then; later releases unwildcard the rest of it.
         rest = {n: m for n, m in here.items() if n not in ports}
-        for base in {mask_set, unwildcarded(mask_set, rest)}:
-            out |= self._ports(ports, base)
-        return out
+        for base in {EMPTY, unwildcarded(EMPTY, rest)}:
+            yield from (combined(base, more) for more in _missed_ports(ports))
 
-    def _ports(self, ports: Mapping[str, int], mask_set: MaskSet) -> set[MaskSet]:
-        """Return the sets after a miss in the tree of ports, which treats source and destination port as one number."""
-        source, target = ports.get("tp_src", 0), ports.get("tp_dst", 0)
-        out = set()
-        if source:
-            out.add(unwildcarded(mask_set, {"tp_src": [source & prefix(16, n) for n in range(1, 17)]}))
-        if target:
-            all_source = unwildcarded(mask_set, {"tp_src": source}) if source else mask_set
-            out.add(unwildcarded(all_source, {"tp_dst": [target & prefix(16, n) for n in range(1, 17)]}))
-        return out
+
+def _missed_ports(ports: Mapping[str, int]) -> Iterator[MaskSet]:
+    """What a miss in the tree of ports may unwildcard, which treats source and destination port as one number."""
+    source, target = ports.get("tp_src", 0), ports.get("tp_dst", 0)
+    if source:
+        yield unwildcarded(EMPTY, {"tp_src": [source & prefix(16, n) for n in range(1, 17)]})
+    if target:
+        yield unwildcarded(EMPTY, {"tp_src": source, "tp_dst": [target & prefix(16, n) for n in range(1, 17)]})
 
 
 def _is_known(known: Known, name: str, mask: int) -> bool:

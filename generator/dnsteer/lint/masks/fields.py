@@ -44,6 +44,7 @@ def width(field: str) -> int:
     return {"in_port": 32, "dl_type": 16, "vlan_tci": 16}.get(field) or WIDTHS[field]
 
 
+@cache
 def full_mask(field: str) -> int:
     """Return the mask with all bits of a field."""
     return (1 << width(field)) - 1

@@ -31,6 +31,18 @@ def _unwildcarded(mask_set: MaskSet, more: tuple[tuple[str, tuple[int, ...]], ..
     return frozenset((n, m) for n, m in known.items() if m != _NONE)
 
 
+@lru_cache(maxsize=1 << 16)
+def combined(one: MaskSet, other: MaskSet) -> MaskSet:
+    """Return the set after the bits of both were unwildcarded: each mask of *one* with each of *other*."""
+    if not one or not other:
+        return one or other
+    known = dict(one)
+    for name, masks in other:
+        have = known.get(name)
+        known[name] = masks if have is None else frozenset(a | b for a in have for b in masks)
+    return frozenset(known.items())
+
+
 def size(mask_set: MaskSet) -> int:
     """Return the number of masks in a set."""
     count = 1
@@ -61,7 +73,10 @@ def covers(one: MaskSet, other: MaskSet) -> bool:
 
 def merged(mask_sets: Iterable[MaskSet]) -> set[MaskSet]:
     """Return the sets without those that another covers; more than _MANY sets become one set that covers them all."""
-    found = sorted(set(mask_sets), key=size, reverse=True)
+    distinct = set(mask_sets)
+    if len(distinct) < 2:
+        return distinct
+    found = sorted(distinct, key=size, reverse=True)
     if len(found) > _MANY:
         names = {n for mask_set in found for n, _ in mask_set}
         known = [dict(mask_set) for mask_set in found]

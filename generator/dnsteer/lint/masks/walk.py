@@ -8,8 +8,9 @@ may find masks that no packet creates, but misses none that a packet can create.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache, reduce
 from itertools import product
 
 from dnsteer.lint.masks import fields
@@ -23,11 +24,10 @@ from dnsteer.lint.masks.actions import (
     SetField,
     parse_actions,
 )
-from dnsteer.lint.masks.classifier import ClassifierTable, RuleClass, Subtable
 from dnsteer.lint.masks.fields import ARP, ICMP, ICMPV6, IPV4, IPV6, RARP
-from dnsteer.lint.masks.mask_sets import EMPTY, MaskSet, merged, unwildcarded
+from dnsteer.lint.masks.lookups import Lookups
+from dnsteer.lint.masks.mask_sets import EMPTY, MaskSet, combined, merged, unwildcarded
 from dnsteer.lint.masks.matches import FieldBits
-from dnsteer.render.flows import Flow
 
 _OTHER = -1
 """A value that no flow matches."""
@@ -74,20 +74,10 @@ class WalkEnd:
 class Walk:
     """A walk over all paths through the tables. *hash_slots* maps a number of buckets to the number of hash values."""
 
-    def __init__(
-        self, flows: Iterable[Flow], buckets: Mapping[int, list[str]], hash_slots: Callable[[int], int]
-    ) -> None:
-        by_table: dict[int, list[Flow]] = defaultdict(list)
-        for flow in flows:
-            by_table[flow.table].append(flow)
-        self._tables = {number: ClassifierTable(found) for number, found in by_table.items()}
+    def __init__(self, tables: Lookups, buckets: Mapping[int, list[str]], hash_slots: Callable[[int], int]) -> None:
+        self._tables = tables
         self._buckets = buckets
         self._hash_slots = hash_slots
-        live: set[str] = {"dl_type", "nw_proto", "nw_frag"}
-        self._live: dict[int, frozenset[str]] = {}
-        for number in sorted(self._tables, reverse=True):
-            live |= self._tables[number].matched
-            self._live[number] = frozenset(live)
         self.ends: set[WalkEnd] = set()
         self._visited: set[WalkState] = set()
         self._todo: list[WalkState] = []
@@ -101,14 +91,13 @@ class Walk:
         return self.ends
 
     def _starts(self) -> Iterator[WalkState]:
-        first = min(self._tables)
+        first = self._tables.first
         values: dict[str, set[int | str]] = defaultdict(set)
         partial: set[str] = set()
-        for table in self._tables.values():
-            for name, bits in table.named():
-                values[name].add(bits.value)
-                if bits.mask != fields.full_mask(name):
-                    partial.add(name)
+        for name, bits in self._tables.named():
+            values[name].add(bits.value)
+            if bits.mask != fields.full_mask(name):
+                partial.add(name)
         ports: list[int | str] = [*sorted(map(str, values["in_port"])), ""]
         macs = [None] if "dl_dst" in partial else [*values["dl_dst"], _OTHER]
         vlans = [*values["vlan_tci"], _OTHER] if values["vlan_tci"] else [None]
@@ -133,7 +122,7 @@ class Walk:
     def _state(
         self, kind: PacketKind, table: int, known: Mapping[str, FieldBits], mask_set: MaskSet, recirculated_by: str
     ) -> WalkState:
-        live = self._live.get(table, frozenset())
+        live = self._tables.live(table)
         kept = frozenset((n, b) for n, b in known.items() if n in live)
         return WalkState(kind, table, kept, mask_set, recirculated_by)
 
@@ -146,109 +135,60 @@ class Walk:
         self.ends.add(WalkEnd(state.kind, state.table, state.recirculated_by, _in_datapath(state.kind, mask_set)))
 
     def _step(self, state: WalkState) -> None:
-        table = self._tables.get(state.table)
-        if table is None:
+        if state.table not in self._tables:
             self._end(state, state.mask_set)
             return
         known = dict(state.known)
         if state.kind.fragment:  # flows see the ports of fragments as 0
             known.update({port: FieldBits(0, fields.full_mask(port)) for port in fields.PORTS})
-        later = self._after(state.table)
-        mask_sets, best = {state.mask_set}, -1
-        self._visit(state, table.groups, known, later, mask_sets, best, None)
-
-    def _after(self, table: int) -> frozenset[str]:
-        return next((self._live[n] for n in sorted(self._live) if n > table), frozenset())
-
-    def _visit(
-        self, state: WalkState, groups: list[list[Subtable]], known: dict[str, FieldBits], later: frozenset[str],
-        mask_sets: set[MaskSet], best: int, rule_class: RuleClass | None,
-    ) -> None:  # fmt: skip
-        """Look up in the groups of subtables. *best* is the priority of *rule_class*, the best match so far."""
-        if not groups or groups[0][0].priority <= best:
-            self._found(state, rule_class, mask_sets)
-            return
-        group, rest = groups[0], groups[1:]
-        top = group[0].priority
-        for nth, subtable in enumerate(group):
-            hits = [t for t in subtable.rule_classes(known, later) if t.priority == top]
-            if not hits:
-                continue
-            before = set(mask_sets)
-            for other in (*group[:nth], *group[nth + 1 :]):  # visited before this one, or not
-                before = merged(before | self._passed(other, known, later, before, top))
-            full = merged(unwildcarded(mask_set, subtable.masks) for mask_set in before)
-            for hit in hits:
-                self._found(state, hit, full)
-        # No match with the group's priority: all its subtables are visited, and each may match with a lower priority.
-        branches: list[tuple[set[MaskSet], int, RuleClass | None]] = [(mask_sets, best, rule_class)]
-        for subtable in group:
-            after: list[tuple[set[MaskSet], int, RuleClass | None]] = []
-            lower = [t for t in subtable.rule_classes(known, later) if t.priority < top]
-            for found, priority, chosen in branches:
-                missed = merged(b for mask_set in found for b in subtable.failed(known, mask_set))
-                if missed:
-                    after.append((missed, priority, chosen))
-                for hit in lower:
-                    full = merged(unwildcarded(mask_set, subtable.masks) for mask_set in found)
-                    better = hit.priority > priority
-                    after.append((full, hit.priority if better else priority, hit if better else chosen))
-            branches = after
-        for found, priority, chosen in branches:
-            self._visit(state, rest, known, later, found, priority, chosen)
-
-    def _passed(
-        self, subtable: Subtable, known: dict[str, FieldBits], later: frozenset[str], mask_sets: set[MaskSet], top: int
-    ) -> set[MaskSet]:
-        """Return the mask sets after a lookup in a subtable that yields no better match."""
-        out = {b for mask_set in mask_sets for b in subtable.failed(known, mask_set)}
-        if any(t.priority < top for t in subtable.rule_classes(known, later)):
-            out |= {unwildcarded(mask_set, subtable.masks) for mask_set in mask_sets}
-        return out
-
-    def _found(self, state: WalkState, rule_class: RuleClass | None, mask_sets: set[MaskSet]) -> None:
-        for mask_set in mask_sets:
+        for rule_class, unwildcards in self._tables.lookup(state.table, known).items():
+            mask_sets = merged(combined(state.mask_set, more) for more in unwildcards)
             if rule_class is None:
-                self._end(state, mask_set)
+                for mask_set in mask_sets:
+                    self._end(state, mask_set)
             else:
-                known = {**dict(state.known), **dict(rule_class.values)}
-                self._apply(state, rule_class.actions, known, mask_set)
+                self._apply(state, rule_class.actions, {**dict(state.known), **dict(rule_class.values)}, mask_sets)
 
     def _apply(
-        self, state: WalkState, actions: tuple[FlowAction, ...], known: dict[str, FieldBits], mask_set: MaskSet
+        self, state: WalkState, actions: tuple[FlowAction, ...], known: dict[str, FieldBits], mask_sets: set[MaskSet]
     ) -> None:
         """Follow the actions of a flow."""
-        kind = state.kind
+        unwildcards = EMPTY
         for nth, action in enumerate(actions):
             if isinstance(action, SetField):
-                mask_set = _write(kind, action, known, mask_set)
+                _write(action, known)
+                unwildcards = combined(unwildcards, _unwildcards(state.kind, action))
             elif isinstance(action, MoveBits):
-                mask_set = _move(kind, action, known, mask_set)
-            elif isinstance(action, Output):
-                continue
-            else:
+                if action.source.field in fields.PORTS and state.kind.fragment == 3:
+                    continue  # a later fragment has no ports, so nothing is copied
+                _move(action, known)
+                unwildcards = combined(unwildcards, _unwildcards(state.kind, action))
+            elif not isinstance(action, Output):
                 if nth != len(actions) - 1:
                     raise fields.UnknownError(
                         "a flow goes on after it sent the packet elsewhere, which the model does not cover"
                     )
-                self._follow(state, action, known, mask_set)
+                self._follow(state, action, known, {combined(each, unwildcards) for each in mask_sets})
                 return
-        self._end(state, mask_set)
+        for each in mask_sets:
+            self._end(state, combined(each, unwildcards))
 
     def _follow(
         self,
         state: WalkState,
         action: GotoTable | Conntrack | SelectBucket,
         known: dict[str, FieldBits],
-        mask_set: MaskSet,
+        mask_sets: set[MaskSet],
     ) -> None:
         kind = state.kind
         if isinstance(action, GotoTable):
             if action.table <= state.table:
                 raise fields.UnknownError(f"table {state.table} leads back to {action.table}")
-            self._enqueue(self._state(kind, action.table, known, mask_set, state.recirculated_by))
+            for mask_set in mask_sets:
+                self._enqueue(self._state(kind, action.table, known, mask_set, state.recirculated_by))
             return
-        self._end(state, mask_set)
+        for mask_set in mask_sets:
+            self._end(state, mask_set)
         if isinstance(action, Conntrack):
             kept = {n: b for n, b in known.items() if not (action.rewrites and n in _REWRITTEN)}
             for fragment in _FRAGMENTS:
@@ -262,7 +202,7 @@ class Walk:
         hashed = unwildcarded(EMPTY, {"dp_hash": self._hash_slots(len(buckets)) - 1})
         for bucket in set(buckets):
             chosen = WalkState(kind, state.table, state.known, hashed, "the datapath's hash")
-            self._apply(chosen, parse_actions(bucket), dict(known), hashed)
+            self._apply(chosen, parse_actions(bucket), dict(known), {hashed})
 
 
 _WITH_PROTOCOL = ("nw_src", "nw_dst", "ipv6_src", "ipv6_dst", "ipv6_label", "nw_tos", "nw_ttl")
@@ -282,33 +222,36 @@ def _needs(kind: PacketKind, name: str) -> dict[str, int]:
     return {"nw_proto": 0xFF} if name in fields.PORTS or name == "tcp_flags" else {}
 
 
-def _write(kind: PacketKind, action: SetField, known: dict[str, FieldBits], mask_set: MaskSet) -> MaskSet:
+def _write(action: SetField, known: dict[str, FieldBits]) -> None:
     name, mask = action.field, action.mask
     have = known.get(name)
     if mask == fields.full_mask(name):
         known[name] = FieldBits(action.value, mask)
     elif have is not None and isinstance(have.value, int):
         known[name] = FieldBits(have.value & ~mask | action.value & mask, have.mask | mask)
-    mask_set = unwildcarded(mask_set, {**_needs(kind, name), name: mask})
-    if name in _WITH_PROTOCOL and kind.ethertype in (IPV4, IPV6):
-        mask_set = unwildcarded(mask_set, {"nw_proto": 0xFF})  # in all releases with the fix for CVE-2023-1668
-    if name in fields.PORTS and kind.protocol in (ICMP, ICMPV6):
-        mask_set = unwildcarded(mask_set, dict.fromkeys(fields.PORTS, 0xFF))  # written together in the datapath
-    return mask_set
 
 
-def _move(kind: PacketKind, action: MoveBits, known: dict[str, FieldBits], mask_set: MaskSet) -> MaskSet:
+def _move(action: MoveBits, known: dict[str, FieldBits]) -> None:
     source, target = action.source, action.target
-    if source.field in fields.PORTS and kind.fragment == 3:
-        return mask_set  # a later fragment has no ports, so nothing is copied
     have = known.get(source.field)
     known.pop(target.field, None)
     copied_whole = source.mask == fields.full_mask(source.field) and target.mask == fields.full_mask(target.field)
     if copied_whole and have is not None and have.mask == source.mask:
         known[target.field] = have
-    for place in (source, target):
-        mask_set = unwildcarded(mask_set, {**_needs(kind, place.field), place.field: place.mask})
-    return mask_set
+
+
+@lru_cache(maxsize=1 << 12)
+def _unwildcards(kind: PacketKind, action: SetField | MoveBits) -> MaskSet:
+    """What an action unwildcards that reads or writes fields of a packet."""
+    if isinstance(action, MoveBits):
+        places = (action.source, action.target)
+        return reduce(unwildcarded, ({**_needs(kind, each.field), each.field: each.mask} for each in places), EMPTY)
+    found = unwildcarded(EMPTY, {**_needs(kind, action.field), action.field: action.mask})
+    if action.field in _WITH_PROTOCOL and kind.ethertype in (IPV4, IPV6):
+        found = unwildcarded(found, {"nw_proto": 0xFF})  # in all releases with the fix for CVE-2023-1668
+    if action.field in fields.PORTS and kind.protocol in (ICMP, ICMPV6):
+        found = unwildcarded(found, dict.fromkeys(fields.PORTS, 0xFF))  # written together in the datapath
+    return found
 
 
 def _in_datapath(kind: PacketKind, mask_set: MaskSet) -> MaskSet:
