@@ -6,28 +6,36 @@ SPEC ?= examples/quickstart.yaml
 DB := unix:/run/dnsteer-lab/db.sock
 DURATION ?= 600
 
-.PHONY: help setup extension demo test test-quick lint fmt docs golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics ext fuzz-ext valgrind-ext coverage-ext wheel clean
+.PHONY: help setup packages python extension model demo test test-quick lint fmt docs golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics ext ext-programs fuzz-ext valgrind-ext coverage-ext wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
 
-setup: ## install packages (root) and the Python environment .venv
-	@scripts/setup.sh
+setup: packages python ## install packages (root) and the Python environment .venv
 
-extension: setup ## build the DOCA Flow program on its software model, as check, the lab and the demo use it
+packages:
+	@scripts/packages.sh
+
+python: packages
+	@scripts/python.sh
+
+extension: packages ## build the DOCA Flow program on its software model, as check, the lab and the demo use it
+	@$(MAKE) --no-print-directory -j 2 python model
+
+model: packages
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/extension.sh
 
 demo: extension ## the main job: prove, run in a lab, load with real DNS queries (root)
 	@scripts/demo.sh $(SPEC) $(DB)
 
-test: extension ## lint and all tests (system tests need root)
-	@$(MAKE) -j 2 --output-sync=target lint ext
+test: packages ## lint and all tests (system tests need root)
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint ext
 	$(BIN)/python -m pytest -n auto
 
 test-quick: extension ## for work in progress: unit tests and the most telling packet tests, at most 90 s
 	$(BIN)/python -m pytest -n 3 --quick
 
-lint: extension ## formatting, types, import direction, generated docs and outputs in them, YAML, shell
+lint: python model ## formatting, types, import direction, generated docs and outputs in them, YAML, shell
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -101,10 +109,12 @@ bench-agent-killed: setup ## kill -9 of the agent at 100 moments, under load and
 wheel: setup ## build the wheel and try it in a clean environment
 	scripts/wheel.sh
 
-ext: setup ## build and test the DOCA Flow program and its software model, under sanitizers
+ext: python ext-programs ## build and test the DOCA Flow program and its software model, under sanitizers
+	meson test -C build/ext --no-rebuild --print-errorlogs
+
+ext-programs: packages
 	PATH="$(CURDIR)/$(BIN):$$PATH" meson setup $$([ ! -f build/ext/build.ninja ] || echo --reconfigure) -Db_sanitize=address,undefined build/ext datapath_ext
 	meson compile -C build/ext
-	meson test -C build/ext --print-errorlogs
 
 fuzz-ext: setup ## ten minutes of libFuzzer for each of the extension's four targets
 	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/fuzz-ext.sh

@@ -63,7 +63,7 @@ class DpdkSwitch(PrivateSwitch):
 
     def __init__(self, core: int, *, huge: bool, memory: int = MEMORY, binary: Path = PROGRAM) -> None:
         if not binary.exists():
-            raise UnavailableError(f"{binary} is not there; run scripts/setup.sh, or: apt-get install {PACKAGES}")
+            raise UnavailableError(f"{binary} is not there; run make setup, or: apt-get install {PACKAGES}")
         super().__init__()
         self._binary = str(binary)
         self.env["RUNTIME_DIRECTORY"] = str(self.dir)  # where DPDK has its own sockets and files

@@ -86,7 +86,7 @@ def test_each_page_fits_each_size_and_nothing_goes_wrong(served: tuple[Agent, st
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_has_no_serious_finding(served: tuple[Agent, str], browser: Any, scheme: str) -> None:
     axe = pytest.importorskip(
-        "axe_playwright_python.sync_playwright", reason="no axe: pip install 'dnsteer[dev]'"
+        "axe_playwright_python.sync_playwright", reason="no axe: make setup DNSTEER_BROWSER=1"
     ).Axe()
     with opened(browser, served[1]) as page:
         page.emulate_media(color_scheme=scheme)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Install what dnsteer, its lab and its tests need: Debian packages (root) and a Python environment in .venv.
+# Install the Debian packages that dnsteer, its lab and its tests need (root), and make an empty Python environment in .venv.
 # Packages that are there already are left as they are. Services that come with new packages are neither started nor
 # enabled: dnsteer uses the programs, with daemons of its own, and a system Open vSwitch stays whatever it was.
 set -eu
@@ -32,7 +32,7 @@ wanted=""
 
 if [ -n "$missing$wanted" ]; then
     if [ "$(id -u)" -ne 0 ]; then
-        echo "setup: missing packages:$missing; run as root, or: apt-get install$missing" >&2
+        echo "packages: missing packages:$missing; run as root, or: apt-get install$missing" >&2
         exit 77
     fi
     guard=/usr/sbin/policy-rc.d
@@ -47,7 +47,7 @@ if [ -n "$missing$wanted" ]; then
     [ -z "$missing" ] || apt-get install -y -qq --no-install-recommends $missing >/dev/null
     # shellcheck disable=SC2086
     [ -z "$wanted" ] || apt-get install -y -qq --no-install-recommends $wanted >/dev/null ||
-        echo "setup: not installed:$wanted; the tests that need it are skipped" >&2
+        echo "packages: not installed:$wanted; the tests that need it are skipped" >&2
     for unit in openvswitch-switch nsd dpdk prometheus; do
         case " $missing $wanted " in
         *" $unit "*) systemctl disable --quiet "$unit" 2>/dev/null || true ;;
@@ -56,13 +56,4 @@ if [ -n "$missing$wanted" ]; then
 fi
 
 # The Python of the packages above: another one that comes first in PATH may be built without optimisation, a fifth slower.
-if [ ! -x .venv/bin/python ]; then
-    "${PYTHON:-/usr/bin/python3}" -m venv .venv
-fi
-if ! cksum pyproject.toml | cmp -s - .venv/ready; then
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-    cksum pyproject.toml >.venv/ready
-fi
-# pip compiles what it installs, but dnsteer is used from here. Where Python may not write its bytecode beside the sources
-# (PYTHONDONTWRITEBYTECODE, or another user's checkout), every start would compile all modules again.
-.venv/bin/python -m compileall -q generator/dnsteer
+[ -x .venv/bin/python ] || "${PYTHON:-/usr/bin/python3}" -m venv .venv

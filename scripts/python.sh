@@ -1,0 +1,22 @@
+#!/bin/sh
+# Install the Python packages that dnsteer, its lab and its tests need into .venv, which scripts/packages.sh makes.
+set -eu
+cd "$(dirname "$0")/.."
+
+extras="dev"
+# For tests of the web console, as in scripts/packages.sh.
+[ -z "${DNSTEER_BROWSER:-}" ] || extras="dev,browser"
+sum=$(cksum pyproject.toml)
+
+case "$(cat .venv/ready 2>/dev/null)" in
+"$sum $extras" | "$sum dev,browser") ;;
+*)
+    # Compiled afterwards, on all cores: pip uses one.
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -e ".[$extras]"
+    .venv/bin/python -m compileall -q -j 0 .venv/lib || true # some packages have files for other releases of Python
+    echo "$sum $extras" >.venv/ready
+    ;;
+esac
+# dnsteer is used from here. Where Python may not write its bytecode beside the sources (PYTHONDONTWRITEBYTECODE, or another
+# user's checkout), every start would compile all modules again.
+.venv/bin/python -m compileall -q generator/dnsteer
