@@ -81,18 +81,21 @@ class Comparison:
         self, vector: Vector, want: Expectation, times: int, unexpected: list[Frame], handled: Handled | None
     ) -> None:
         """Report a packet that left too often, changed or not at all. If it left changed, remove it from *unexpected*."""
-        detail = [f"spec:     {place}" for place in spec_lines(self._loaded, vector.data, want)]
-        detail += [f"packet:   {want.why}", f"in:       {vector.port}: {summary(vector.data)}"]
+        found = _with_same_payload(want, unexpected) if times <= 1 else None
+        if found is not None:
+            unexpected.remove(found)
+        if self._report.is_full:
+            self._report.failed += 1
+            return
+        detail = self._detail(vector, want)
         if times > 1:
             problem = f"left {times} times"
         else:
             option = min(want.options, key=lambda frame: frame.port)
             detail.append(f"expected: {option.port}: {summary(option.data)}")
-            found = _with_same_payload(want, unexpected)
             if found is None:
                 problem = "was dropped"
             else:
-                unexpected.remove(found)
                 ports = {each.port for each in want.options if each.data == found.data}
                 right = " or ".join(sorted(ports))
                 problem = f"left by port {found.port}, not {right}" if right else "left with wrong bytes"
@@ -104,11 +107,17 @@ class Comparison:
 
     def _fail_dropped(self, vector: Vector, want: Expectation, left: Frame) -> None:
         """Report a packet that left although it should be dropped, or that left once more."""
+        if self._report.is_full:
+            self._report.failed += 1
+            return
         wanted = "what it should become was seen too" if want.options else "it should be dropped"
-        detail = [f"spec:     {place}" for place in spec_lines(self._loaded, vector.data, want)]
-        detail += [f"packet:   {want.why}", f"in:       {vector.port}: {summary(vector.data)}"]
-        detail.append(f"left:     {left.port}: {summary(left.data)}")
+        detail = [*self._detail(vector, want), f"left:     {left.port}: {summary(left.data)}"]
         self._add(vector, f"left by port {left.port}, and {wanted}", detail)
+
+    def _detail(self, vector: Vector, want: Expectation) -> list[str]:
+        """What is said of every packet that failed."""
+        places = [f"spec:     {place}" for place in spec_lines(self._loaded, vector.data, want)]
+        return [*places, f"packet:   {want.why}", f"in:       {vector.port}: {summary(vector.data)}"]
 
     def _add(self, vector: Vector, problem: str, detail: Sequence[str]) -> None:
         """Add a failure, one of the first with a trace."""

@@ -49,10 +49,15 @@ class Report:
         """Whether no packet failed and the switch logged no complaints."""
         return self.failed == 0 and not self.complaints
 
+    @property
+    def is_full(self) -> bool:
+        """Whether further failures are only counted."""
+        return len(self.failures) >= _MOST_FAILURES
+
     def add(self, failure: Failure) -> None:
         """Count a failure, and keep it if it is one of the first."""
         self.failed += 1
-        if len(self.failures) < _MOST_FAILURES:
+        if not self.is_full:
             self.failures.append(failure)
 
     def include(self, other: Report, covers: str) -> None:

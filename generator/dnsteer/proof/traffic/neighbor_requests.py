@@ -42,11 +42,8 @@ def arp(
     """Return an ARP request for *address* by a new asker behind *port*."""
     _, asker = senders.clients.next(4)
     mac = mac_text(senders.neighbor_mac(port))
-    frame = Ether(dst=to, src=mac)
-    if tag is not None:
-        frame /= tag
     values = {"op": 1, "hwsrc": mac, "psrc": address_text(asker), "pdst": address_text(address), **fields}
-    return bytes(frame / ARP(**values))
+    return bytes(craft.stacked(Ether(dst=to, src=mac), craft.copied(tag), ARP(**values)))
 
 
 def solicitation(
@@ -66,15 +63,16 @@ def solicitation(
     _, asker = senders.clients.next(6)
     mac = mac_text(senders.neighbor_mac(port))
     group = in6_getnsma(address)
-    frame = Ether(dst=to or in6_getnsmac(group), src=mac)
-    if tag is not None:
-        frame /= tag
     header = {"src": "::" if unspecified else address_text(asker), "dst": address_text(group), "hlim": 255}
-    frame /= IPv6(**{**header, **fields})
-    if between is not None:
-        frame /= between
-    frame /= ICMPv6ND_NS(tgt=address_text(address)) if message is None else message
-    return bytes(frame / ICMPv6NDOptSrcLLAddr(lladdr=mac) if option else frame)
+    frame = craft.stacked(
+        Ether(dst=to or in6_getnsmac(group), src=mac),
+        craft.copied(tag),
+        IPv6(**{**header, **fields}),
+        craft.copied(between),
+        ICMPv6ND_NS(tgt=address_text(address)) if message is None else message.copy(),
+        ICMPv6NDOptSrcLLAddr(lladdr=mac) if option else None,
+    )
+    return bytes(frame)
 
 
 def echo(
@@ -95,7 +93,7 @@ def echo(
     kind = ICMP if headers.version == 4 else ICMPv6EchoRequest
     body = {"id": serial & 0xFFFF, "seq": serial >> 16, **(message or {})}
     return craft.scapy_frame(
-        headers, kind(**body) / Raw(craft.filler(serial, length)), tag=tag, between=between, **fields
+        headers, craft.stacked(kind(**body), Raw(craft.filler(serial, length))), tag=tag, between=between, **fields
     )
 
 

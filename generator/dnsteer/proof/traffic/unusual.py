@@ -31,8 +31,8 @@ def _transport(headers: Headers, protocol: int, payload: bytes | None = None, **
         payload = craft.dns_message(headers.serial, protocol)
     ports = {"sport": headers.sport, "dport": headers.dport}
     if protocol == wire.UDP:
-        return UDP(**ports, **fields) / Raw(payload)
-    return TCP(**{"seq": headers.serial, "flags": "PA", **ports, **fields}) / Raw(payload)
+        return craft.stacked(UDP(**ports, **fields), Raw(payload))
+    return craft.stacked(TCP(**{"seq": headers.serial, "flags": "PA", **ports, **fields}), Raw(payload))
 
 
 def _ip_variants(version: int, protocol: int) -> dict[str, Build]:
