@@ -25,6 +25,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
 from dnsteer.proof.harness.extension_process import ExtensionProcess
+from dnsteer.proof.traffic.craft import stacked
 from dnsteer.spec import derived
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Forwarding, Spec
@@ -204,8 +205,8 @@ class Crossing:
         address, protocol, port = end
         kind = UDP if protocol == "udp" else TCP
         network = IPv6(src="2001:db8:9::9", dst=address) if ":" in address else IP(src=CLIENT, dst=address)
-        frame = Ether(src=ROUTER, dst=self._specs[0].switch.mac) / network / kind(sport=source, dport=port)
-        return bytes(frame / Raw(f"query {number:04d}".encode()))
+        frame = Ether(src=ROUTER, dst=self._specs[0].switch.mac)
+        return bytes(stacked(frame, network, kind(sport=source, dport=port), Raw(f"query {number:04d}".encode())))
 
     def _arrive(self, port: str, data: bytes, name: str) -> list[tuple[str, bytes]]:
         """Check that a query came to a backend of its VIP; the answer, where it passes the switch."""
@@ -233,8 +234,10 @@ class Crossing:
         elif packet.dst not in own:
             return []
         kind = UDP if transport.haslayer(UDP) else TCP
-        back = type(packet)(src=packet.dst, dst=packet.src) / kind(sport=transport.dport, dport=transport.sport)
-        answer = Ether(src=backend.mac, dst=derived.gateway_mac(spec.switch)) / back / Raw(b"an answer")
+        answer = stacked(
+            Ether(src=backend.mac, dst=derived.gateway_mac(spec.switch)), type(packet)(src=packet.dst, dst=packet.src),
+            kind(sport=transport.dport, dport=transport.sport), Raw(b"an answer"),
+        )  # fmt: skip
         return [(port, bytes(answer))]
 
     def _put(self, port: str, frames: list[bytes]) -> None:
@@ -274,7 +277,7 @@ def revalidated(switch: PrivateSwitch) -> None:
             done = executor.submit(switch.appctl, "revalidator/wait")
             while not done.done():
                 other.call("version", [], 10)
-                time.sleep(0.005)
+                time.sleep(0.02)
             done.result()
 
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -146,6 +147,7 @@ def test_taken_off(quiet: Net, name: str) -> None:
     assert quiet.counted(before) == {family: 1}
 
 
+@cache
 def left_alone() -> dict[str, tuple[str, bytes]]:
     """Frames that go up as they came: what they count as, and the frame."""
     four, six = tunneled("4in4"), tunneled("6in6")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import cache
 
 from scapy.layers.inet import IP, UDP
 from scapy.layers.inet6 import IPv6
@@ -39,6 +40,7 @@ def query(version: int, payload: bytes = b"question", port: int = 40001, **field
     return ip(version, CLIENT[version], VIP[version], **fields) / UDP(sport=port, dport=53) / Raw(payload)
 
 
+@cache
 def tunneled(family: str, payload: bytes = b"question", **fields: object) -> bytes:
     inner, version = FAMILIES[family]
     return bytes(ethernet() / outer(inner, version, **fields) / query(inner, payload))

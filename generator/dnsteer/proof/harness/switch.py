@@ -142,7 +142,7 @@ class Harness:
         while self.counters().received < self._sent:
             if time.monotonic() > deadline:
                 raise TimedOutError(f"the private switch did not process all packets within {_STUCK:g} s")
-            time.sleep(0.0005)
+            time.sleep(0.001)
 
     def bridge_port(self, program_port: str) -> str:
         """Return the bridge's port that is connected to a port of the extension's program."""
