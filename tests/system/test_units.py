@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -124,7 +125,12 @@ def frame(port: int) -> str:
     return bytes(Ether(src="02:00:00:00:00:fe", dst="02:00:00:00:00:53") / ip).hex()
 
 
-FRAMES = [frame(port) for port in PORTS]
+@cache
+def frames() -> list[str]:
+    """A query from each source port."""
+    return [frame(port) for port in PORTS]
+
+
 BATCH = 64  # a port's queue holds 100
 
 
@@ -154,7 +160,7 @@ def load(switch: Switch) -> Iterator[list[int]]:
                     for turn in itertools.count():
                         if end.wait(0.005):
                             break
-                        some = FRAMES[turn * BATCH % len(FRAMES) :][:BATCH]
+                        some = frames()[turn * BATCH % len(frames()) :][:BATCH]
                         rpc.call("netdev-dummy/receive", ["p0", *some], 5)
                         taken[0] += len(some)
                 finally:
@@ -239,8 +245,8 @@ def test_a_crash_under_load_no_query_goes_astray_and_the_tables_are_whole(applie
 
     capture.unlink()
     switch.vsctl("set", "Interface", "p0", f"options:tx_pcap={capture}")
-    for at in range(0, len(FRAMES), BATCH):
-        switch.appctl("netdev-dummy/receive", "p0", *FRAMES[at : at + BATCH])
+    for at in range(0, len(frames()), BATCH):
+        switch.appctl("netdev-dummy/receive", "p0", *frames()[at : at + BATCH])
         wait_until_sent(capture, at + BATCH)
     assert dict(sent_out(capture)) == owners, "a client has another server than before the crash"
 

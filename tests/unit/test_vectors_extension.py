@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from functools import cache
 
 import pytest
 
@@ -18,8 +19,13 @@ from tests.unit.extension_cases import SPEC
 
 LOADED = check_document(parse_document("spec.yaml", SPEC))
 REFERENCE = Reference(LOADED.spec)
-CHECKED = [(v, REFERENCE.expect(v.port, v.data)) for v in vectors(LOADED.spec, REFERENCE)]
 SAME_FIELDS = "same hash fields as "
+
+
+@cache
+def checked() -> list[tuple[Vector, Expectation]]:
+    """All vectors, and what is expected of each."""
+    return [(v, REFERENCE.expect(v.port, v.data)) for v in vectors(LOADED.spec, REFERENCE)]
 
 
 def values(packet: Packet) -> dict[str, object]:
@@ -30,7 +36,7 @@ def values(packet: Packet) -> dict[str, object]:
 
 def test_every_query_for_a_client_pool_is_sent_again_with_the_same_hash_fields() -> None:
     """It has the fields in common that are hashed, and no other that it could have for its own."""
-    by_name = {v.name: (v, e) for v, e in CHECKED}
+    by_name = {v.name: (v, e) for v, e in checked()}
     seen = Counter[str]()
     for name, (vector, expectation) in by_name.items():
         if not name.startswith(SAME_FIELDS):
@@ -47,8 +53,8 @@ def test_every_query_for_a_client_pool_is_sent_again_with_the_same_hash_fields()
 
 
 def test_these_meet_other_services_and_uplinks() -> None:
-    by_name = {v.name: v for v, _ in CHECKED}
-    pairs = [(by_name[v.name.removeprefix(SAME_FIELDS)], v) for v, _ in CHECKED if v.name.startswith(SAME_FIELDS)]
+    by_name = {v.name: v for v, _ in checked()}
+    pairs = [(by_name[v.name.removeprefix(SAME_FIELDS)], v) for v, _ in checked() if v.name.startswith(SAME_FIELDS)]
     assert all(one.port != other.port for one, other in pairs)
     protocols = Counter((parse(one.data).protocol, parse(other.data).protocol) for one, other in pairs)
     assert set(protocols) == {(6, 6), (6, 17), (17, 6), (17, 17)}
@@ -56,7 +62,7 @@ def test_these_meet_other_services_and_uplinks() -> None:
 
 def test_spreads() -> None:
     found: dict[str, list[Packet]] = defaultdict(list)
-    for vector, expectation in CHECKED:
+    for vector, expectation in checked():
         if vector.spread_group:
             assert len(expectation.options) > 1
             found[vector.spread_group].append(parse(vector.data))
@@ -76,7 +82,7 @@ def test_spreads() -> None:
 def test_values_that_differ_are_scattered(field: str, bits: int) -> None:
     """A CRC of values in a row, which differ in a few bits, may name slots of one backend alone."""
     found: dict[str, list[int]] = defaultdict(list)
-    for vector, _ in CHECKED:
+    for vector, _ in checked():
         if vector.spread_group.endswith(f" that differ in {field}"):
             packet = parse(vector.data)
             found[vector.spread_group].append(
@@ -114,29 +120,29 @@ DROPPED_BY_EXTENSION = [
 
 @pytest.mark.parametrize("words", DROPPED_BY_EXTENSION)
 def test_what_the_extension_does_not_take_is_sent(words: str) -> None:
-    assert any(v.name.startswith(words) for v, _ in CHECKED)
+    assert any(v.name.startswith(words) for v, _ in checked())
 
 
 def test_both_ports_of_the_extension_send_what_it_would_not() -> None:
-    ports = Counter((v.port, bool(e.options)) for v, e in CHECKED if v.port.startswith("ext-"))
+    ports = Counter((v.port, bool(e.options)) for v, e in checked() if v.port.startswith("ext-"))
     assert ports["ext-out", False] > 10  # for nobody
     assert ports["ext-in", True] > 10  # taken for answers
     assert ("ext-out", True) not in ports
 
 
 def test_every_backend_of_a_translated_vip_answers_and_sends_fragments() -> None:
-    names = [v.name for v, _ in CHECKED]
+    names = [v.name for v, _ in checked()]
     for backend in ("s1", "s2", "s3"):
         pieces = [
             n for n in names if n.startswith("large") and "for translated 192.0.2.3" in n and f"from {backend}" in n
         ]
         assert len(pieces) > 3
-    kept = [v.kind for v, _ in CHECKED if "for translated 192.0.2.3" in v.name and v.name.startswith("large")]
+    kept = [v.kind for v, _ in checked() if "for translated 192.0.2.3" in v.name and v.name.startswith("large")]
     assert set(kept) == {"drop"}
 
 
 def test_services_that_nobody_is_left_for_are_asked() -> None:
-    asked = [v.name.split(",")[0] for v, _ in CHECKED if "has no backend left" in v.name]
+    asked = [v.name.split(",")[0] for v, _ in checked() if "has no backend left" in v.name]
     assert asked == [f"query for {service.label}" for service in REFERENCE.unserved.values()]
     assert {service.vip for service in REFERENCE.unserved.values()} == {"gone", "lost"}
 
