@@ -262,6 +262,7 @@ def test_the_demo_reports_what_the_extension_did(name: str, tmp_path: Path, monk
     monkeypatch.setattr(demo, "LEAST_QUERIES", 4000)
     monkeypatch.setattr(demo, "MOST_QUERIES", 8000)
     monkeypatch.setattr(demo, "_CALIBRATION_SECONDS", 0.3)
+    monkeypatch.setattr(client_affinity, "CLIENTS", CLIENTS)
     with running(name) as (loaded, _, _), (tmp_path / "said").open("w") as said:
         report = demo.run(loaded.spec, tmp_path / "report.json", console=Console(file=said, width=200), seconds=1.0)
     assert report.problems == []
