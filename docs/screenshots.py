@@ -1,6 +1,6 @@
 """Pictures of the console for docs/console.md: a private switch with packets, an agent beside it, and Chromium.
 
-Needs the extra `dev` and Chromium; takes about two minutes. `python docs/screenshots.py [-o FOLDER] [--seconds N]`
+Needs the extra `browser` and Chromium; takes about two minutes. `python docs/screenshots.py [-o FOLDER] [--seconds N]`
 """
 
 from __future__ import annotations
