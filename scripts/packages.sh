@@ -32,7 +32,7 @@ wanted=""
 
 if [ -n "$missing$wanted" ]; then
     if [ "$(id -u)" -ne 0 ]; then
-        echo "packages: missing packages:$missing; run as root, or: apt-get install$missing" >&2
+        echo "packages: missing:$missing; run as root, or: apt-get install$missing" >&2
         exit 77
     fi
     guard=/usr/sbin/policy-rc.d

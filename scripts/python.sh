@@ -4,15 +4,15 @@ set -eu
 cd "$(dirname "$0")/.."
 
 extras="dev"
-# For tests of the web console, as in scripts/packages.sh.
-[ -z "${DNSTEER_BROWSER:-}" ] || extras="dev,browser"
+# For tests of the web console, which run wherever there is a browser.
+[ -z "${DNSTEER_BROWSER:-}" ] && [ ! -x /usr/bin/chromium ] || extras="dev,browser"
 sum=$(cksum pyproject.toml)
 
 case "$(cat .venv/ready 2>/dev/null)" in
 "$sum $extras" | "$sum dev,browser") ;;
 *)
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -e ".[$extras]"
-    # Compiled on all cores, where pip uses one; not what nothing or next to nothing of is imported, a third of it.
+    # Compile on all cores, where pip uses one, and skip what is hardly ever imported: a third of all code.
     unused='/(tests|pip|setuptools|mypyc?|ansible_test|scipy|playwright)/'
     .venv/bin/python -m compileall -q -j 0 -x "$unused" .venv/lib || true # some files are for other releases of Python
     echo "$sum $extras" >.venv/ready

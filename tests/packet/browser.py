@@ -22,7 +22,7 @@ SIZES = ((375, 800), (1280, 800), (1920, 1080))
 def chromium(**more: Any) -> Iterator[Any]:
     """A browser with a profile of its own. Skips the test where there is none."""
     if not CHROMIUM.exists():
-        pytest.skip(f"no {CHROMIUM}: apt-get install chromium (make setup DNSTEER_BROWSER=1)")
+        pytest.skip(f"no {CHROMIUM}: make setup DNSTEER_BROWSER=1")
     sync = pytest.importorskip("playwright.sync_api", reason="no playwright: make setup DNSTEER_BROWSER=1")
     with sync.sync_playwright() as driver, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         browser = driver.chromium.launch_persistent_context(

@@ -31,8 +31,6 @@ pytestmark = [
     pytest.mark.root("network namespaces and raw sockets"),
 ]
 EXAMPLES = Path(__file__).parents[2] / "examples"
-CLIENTS = 256
-"""Clients that ask, where the demo has 1,024."""
 
 
 @contextmanager
@@ -212,10 +210,9 @@ def test_a_client_stays_with_its_server() -> None:
             load = traffic.Load(str(target.address), transport=target.endpoint.protocol.value, repeats=1, local=local)
             result, seen = loaded_with(state, load)
             assert sorted(seen.values()) == [0, 0, result.sent], target.label
-            clients = client_affinity.ask_from(state, target, Expectation(loaded.spec, network.server_of), CLIENTS)
+            clients = client_affinity.ask_from(state, target, Expectation(loaded.spec, network.server_of))
             assert clients.problems() == []
-            assert (clients.clients, clients.queries, clients.unanswered) == (CLIENTS, 4 * CLIENTS, 0)
-            assert clients.moved == ()
+            assert (clients.clients, clients.queries, clients.unanswered, clients.moved) == (1024, 4096, 0, ())
             # The service is no part of what is hashed.
             assert of.setdefault(target.address.version, clients.seen) == clients.seen
 
@@ -224,15 +221,13 @@ def test_clients_that_move_and_are_not_spread_are_noticed() -> None:
     with running("client-hash", **{"hash_fields: [src_ip]": "hash_fields: [src_port]"}) as (loaded, network, state):
         target = next(targets_of(loaded.spec, network))
         expected = Expectation(loaded.spec, network.server_of)
-        assert (
-            client_affinity.ask_from(state, target, expected, CLIENTS).problems() == []
-        )  # each time from the same port
-        moving = client_affinity.ask_from(state, replace(target, hash_fields=("src_ip",)), expected, CLIENTS)
-        assert len(moving.moved) > CLIENTS / 2 and any("had several servers" in text for text in moving.problems())
+        assert client_affinity.ask_from(state, target, expected).problems() == []  # each time from the same port
+        moving = client_affinity.ask_from(state, replace(target, hash_fields=("src_ip",)), expected)
+        assert len(moving.moved) > 512 and any("had several servers" in text for text in moving.problems())
     with running("client-hash", **{"hash_fields: [src_ip]": "hash_fields: [dst_ip]"}) as (loaded, network, state):
         target = next(targets_of(loaded.spec, network))
-        all_at_one = client_affinity.ask_from(state, target, expected, CLIENTS)
-        assert not all_at_one.moved and any(f"of {CLIENTS} clients" in text for text in all_at_one.problems())
+        all_at_one = client_affinity.ask_from(state, target, expected)
+        assert not all_at_one.moved and any("of 1024 clients" in text for text in all_at_one.problems())
 
 
 def test_all_at_once_with_backends_behind_uplinks_and_ports() -> None:
@@ -252,8 +247,10 @@ def test_all_at_once_with_backends_behind_uplinks_and_ports() -> None:
         shares_by_source_port(loaded, network, state)
         for target in targets_of(loaded.spec, network):
             if target.selection is Selection.CLIENT:
-                expected = Expectation(loaded.spec, network.server_of)
-                assert client_affinity.ask_from(state, target, expected, CLIENTS).problems() == []
+                assert (
+                    client_affinity.ask_from(state, target, Expectation(loaded.spec, network.server_of)).problems()
+                    == []
+                )
 
 
 @pytest.mark.parametrize("name", ["spray", "client-hash"])
@@ -262,7 +259,6 @@ def test_the_demo_reports_what_the_extension_did(name: str, tmp_path: Path, monk
     monkeypatch.setattr(demo, "LEAST_QUERIES", 4000)
     monkeypatch.setattr(demo, "MOST_QUERIES", 8000)
     monkeypatch.setattr(demo, "_CALIBRATION_SECONDS", 0.3)
-    monkeypatch.setattr(client_affinity, "CLIENTS", CLIENTS)
     with running(name) as (loaded, _, _), (tmp_path / "said").open("w") as said:
         report = demo.run(loaded.spec, tmp_path / "report.json", console=Console(file=said, width=200), seconds=1.0)
     assert report.problems == []

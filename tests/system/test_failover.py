@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,8 +18,6 @@ from dnsteer.spec.model.spec import Spec
 from tests.system.lab_specs import apply_in_lab
 
 pytestmark = [pytest.mark.system, pytest.mark.root("network namespaces and raw sockets")]
-STALL = 0.2
-"""Seconds without a processor in which queries are lost whatever the switch does: checks fail after 0.25 s."""
 HEALTH = Path(__file__).parents[2] / "examples" / "health.yaml"
 
 
@@ -51,23 +48,14 @@ def state(loaded: Loaded, no_lab: None) -> Iterator[lab.LabState]:
         lab.down()
 
 
-def stolen() -> float:
-    """Seconds that the host has kept processors from this machine, all together: `steal` of proc_stat(5)."""
-    return int(Path("/proc/stat").read_text().split(maxsplit=9)[8]) / os.sysconf("SC_CLK_TCK")
-
-
 def test_only_the_clients_of_a_killed_server_notice(
     state: lab.LabState, spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(failover, "QPS", 1000)
     file = tmp_path / "report.json"
     file.write_text('{"ok": true, "queries": 7}')
-    for _ in range(3):
-        before = stolen()
-        with (tmp_path / "said").open("w") as said:
-            report = failover.run(spec, file, console=Console(file=said, width=200))
-        if not report.problems or stolen() - before < STALL:
-            break
+    with (tmp_path / "said").open("w") as said:
+        report = failover.run(spec, file, console=Console(file=said, width=200))
     assert report.problems == []
     assert report.pids and not any(Path(f"/proc/{pid}").exists() for pid in report.pids)
     assert report.own.lost > 0 and report.own.moved == report.own.back == report.own.clients > 0

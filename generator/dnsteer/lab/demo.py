@@ -255,7 +255,7 @@ class _Demo:
         """Queries from many addresses, where the client's address chooses the slot or takes part in it."""
         for target in self.targets:
             if target.selection is Selection.CLIENT:
-                self.clients.append(client_affinity.ask_from(self.lab, target, self.expected, client_affinity.CLIENTS))
+                self.clients.append(client_affinity.ask_from(self.lab, target, self.expected))
 
     def _run(self, target: Target, path: str, load: Load) -> LoadResult:
         with traffic.start_dnsperf(self.lab, load) as running:
