@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 from dnsteer.checks.load import check_document, load_spec
 from dnsteer.plan.plan import Plan
+from dnsteer.proof import report as proof_report
 from dnsteer.proof.check import check
 from dnsteer.proof.harness import switch
 from dnsteer.render.flows import Flow, parse_flow
@@ -236,6 +237,26 @@ def test_broken_flows_are_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> No
     assert touched
     assert not report.ok
     assert report.failures[0].detail
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("priority=100,reg4=0x1,reg5=0 actions=", "priority=100,ip,reg4=0x1,reg5=0 actions=set_field:5->ip_dscp,"),
+        (",tp_dst=53 actions=", " actions="),
+    ],
+    ids=["left with wrong bytes", "left though they should be dropped"],
+)
+def test_failures_that_are_not_kept_are_counted_alike(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
+    original = switch.lines_of
+    monkeypatch.setattr(switch, "lines_of", lambda plan, **_: [line.replace(old, new) for line in original(plan)])
+    loaded = load_spec(ROOT / "examples" / "quickstart.yaml")
+    monkeypatch.setattr(proof_report, "_MOST_FAILURES", 2)
+    some = check(loaded)
+    monkeypatch.setattr(proof_report, "_MOST_FAILURES", 10**6)
+    every = check(loaded)
+    assert len(every.failures) == every.failed == some.failed > len(some.failures) == 2
+    assert [f.vector for f in every.failures[:2]] == [f.vector for f in some.failures]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,15 @@
+"""The network and /run of a worker, and the machine's own outside of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tests import own_machine
+
+
+def test_what_is_outside_is_the_machines_own() -> None:
+    own = "PYTEST_XDIST_WORKER" in os.environ and own_machine.possible()
+    run = Path("/run")
+    assert own_machine.outside(run).samefile(run) is not own
+    assert own_machine.outside(Path("/usr/bin")).samefile("/usr/bin")
