@@ -40,7 +40,7 @@ class Topology:
         self.probe_port = probe.port if probe is not None else None
         self.probe_mac = _probe_mac(switch, probe) if probe is not None else b""
         """MAC address of the port for probes."""
-        self.probe_addresses = frozenset(a.ip.packed for a in probe.addresses) if probe is not None else frozenset()
+        self.probe_addresses = tuple(a.ip.packed for a in probe.addresses) if probe is not None else ()
         ipv4 = [a.ip.packed for a in probe.addresses if a.ip.version == 4] if probe is not None else []
         self.translated_probe = ipv4[0] if ipv4 else None
         """The address of probes whose answers are translated: the first IPv4 address; None: there are no such probes."""

@@ -21,6 +21,7 @@ _AUTHENTICATION = 51
 _SHORTEST = {UDP: 8, TCP: 20, ICMP: 8, ICMPV6: 8}
 CHECKSUM_AT = {UDP: 6, TCP: 16}
 """Offset of the checksum in a transport header, in bytes."""
+_ICMP_CHECKSUM_AT = 2
 _HOPS = 64
 """TTL or hop limit of new headers."""
 
@@ -257,14 +258,15 @@ def patch_checksum(out: bytearray, at: int, old: bytes, new: bytes) -> None:
 
 
 def write_checksums(out: bytearray) -> None:
-    """Compute the checksums of an unfragmented UDP or TCP packet from scratch."""
+    """Compute the checksums of an unfragmented UDP, TCP or ICMP packet from scratch."""
     packet = parse(bytes(out))
     if packet.ethertype == IPV4:
         struct.pack_into("!H", out, packet.l3 + 10, 0)
         struct.pack_into("!H", out, packet.l3 + 10, checksum(bytes(out[packet.l3 : packet.l4])))
-    at = packet.l4 + CHECKSUM_AT[packet.protocol]
+    at = packet.l4 + CHECKSUM_AT.get(packet.protocol, _ICMP_CHECKSUM_AT)
     struct.pack_into("!H", out, at, 0)
-    segment = bytes(out[packet.l4 : packet.end])
-    covered = pseudo_header(packet.source, packet.destination, packet.protocol, len(segment)) + segment
+    covered = segment = bytes(out[packet.l4 : packet.end])
+    if packet.protocol != ICMP:
+        covered = pseudo_header(packet.source, packet.destination, packet.protocol, len(segment)) + segment
     value = checksum(covered)
     struct.pack_into("!H", out, at, 0xFFFF if value == 0 and packet.protocol == UDP else value)

@@ -1,16 +1,17 @@
 """Build the frames that clients and backends send, each of them unique.
 
-Scapy builds one frame and one DNS message of each kind; all others are copies with their own addresses, ports, numbers and
-names, and with new checksums.
+Scapy builds one frame of each layout and one DNS message of each kind; all others are copies with their own addresses,
+ports, numbers and names, and with new checksums.
 """
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from hashlib import shake_128
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Any
 
 from scapy.layers.dns import DNS, DNSQR, DNSRR
 from scapy.layers.inet import IP, TCP, UDP
@@ -27,6 +28,7 @@ _IPV4_CLIENTS = int(IPv4Address("198.18.0.1")), 2**17 - 2
 _IPV4_SPREAD = 50021  # a prime that does not divide the number of addresses: each comes up once
 _IPV6_CLIENTS = int(IPv6Address("2001:2::"))
 _SPREAD = 0x9E3779B97F4A7C15  # odd: multiplying by it permutes the 64-bit numbers, and changes many bits at each step
+_EXAMPLES = {4: ("192.0.2.1", "192.0.2.2"), 6: ("2001:db8::1", "2001:db8::2")}
 _LABEL = "q00000000"
 _QUESTION = f"{_LABEL}.check.dnsteer.example."
 IPV4_FRAGMENT, IPV6_FRAGMENT = 1480, 1232
@@ -100,12 +102,44 @@ class Clients:
         return address
 
 
+class Layout:
+    """The headers of a kind of frame, UDP, TCP or echo, as scapy lays them out; `frame` makes one with its own values."""
+
+    def __init__(self, head: bytes) -> None:
+        packet = wire.parse(head)
+        self._head, self._l3, self._l4 = head, packet.l3, packet.l4
+        self._version, self._protocol = 4 if packet.ethertype == wire.IPV4 else 6, packet.protocol
+
+    def frame(self, headers: Headers, payload: bytes) -> bytes:
+        """Return a frame with these addresses, ports and serial number, and this payload."""
+        l3, l4 = self._l3, self._l4
+        out = bytearray(self._head + payload)
+        out[0:12] = headers.to_mac + headers.from_mac
+        if self._version == 4:
+            struct.pack_into("!HH", out, l3 + 2, len(out) - l3, headers.serial & 0xFFFF)
+            out[l3 + 12 : l3 + 20] = headers.source + headers.destination
+        else:
+            struct.pack_into("!H", out, l3 + 4, len(out) - l3 - 40)
+            out[l3 + 8 : l3 + 40] = headers.source + headers.destination
+        if self._protocol == wire.UDP:
+            struct.pack_into("!HHH", out, l4, headers.sport, headers.dport, len(out) - l4)
+        elif self._protocol == wire.TCP:
+            struct.pack_into("!HHI", out, l4, headers.sport, headers.dport, headers.serial)
+        else:
+            struct.pack_into("!HH", out, l4 + 4, headers.serial & 0xFFFF, headers.serial >> 16)
+        wire.write_checksums(out)
+        return bytes(out)
+
+
+def layout(version: int, transport: Packet, **parts: Any) -> Layout:
+    """The layout that `scapy_frame` gives a frame; *transport* is without payload."""
+    source, destination = (ip_address(text).packed for text in _EXAMPLES[version])
+    return Layout(scapy_frame(Headers(bytes(6), bytes(6), source, destination, 0, 0, 0), transport, **parts))
+
+
 @cache
-def _frame(version: int, protocol: int) -> bytes:
-    ethernet = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
-    network = IP(src="192.0.2.1", dst="192.0.2.2") if version == 4 else IPv6(src="2001:db8::1", dst="2001:db8::2")
-    transport = UDP(sport=1, dport=2) if protocol == wire.UDP else TCP(sport=1, dport=2, flags="PA", window=502)
-    return bytes(ethernet / network / transport)
+def _usual(version: int, protocol: int) -> Layout:
+    return layout(version, UDP() if protocol == wire.UDP else TCP(flags="PA", window=502))
 
 
 @cache
@@ -131,23 +165,7 @@ def filler(serial: int, length: int) -> bytes:
 
 def segment(headers: Headers, protocol: int, payload: bytes) -> bytes:
     """Return a frame with a UDP or TCP packet that is not fragmented."""
-    out = bytearray(_frame(headers.version, protocol) + payload)
-    out[0:12] = headers.to_mac + headers.from_mac
-    if headers.version == 4:
-        l4 = 34
-        struct.pack_into("!HH", out, 16, len(out) - 14, headers.serial & 0xFFFF)
-        out[26:34] = headers.source + headers.destination
-    else:
-        l4 = 54
-        struct.pack_into("!H", out, 18, len(out) - l4)
-        out[22:54] = headers.source + headers.destination
-    struct.pack_into("!HH", out, l4, headers.sport, headers.dport)
-    if protocol == wire.UDP:
-        struct.pack_into("!H", out, l4 + 4, len(out) - l4)
-    else:
-        struct.pack_into("!I", out, l4 + 4, headers.serial)
-    wire.write_checksums(out)
-    return bytes(out)
+    return _usual(headers.version, protocol).frame(headers, payload)
 
 
 def query(headers: Headers, protocol: int) -> bytes:
@@ -168,7 +186,7 @@ def without_checksum(data: bytes) -> bytes:
     return data[:at] + b"\0\0" + data[at + 2 :]
 
 
-@lru_cache(maxsize=16)
+@cache
 def _fragment_headers(version: int, protocol: int, length: int, step: int) -> tuple[bytes, ...]:
     """Ethernet to fragment header of each fragment of *step* bytes, for a transport segment of *length*."""
     ethernet = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 from scapy.layers.inet import ICMP, IPOption_Router_Alert
 from scapy.layers.inet6 import (
@@ -90,11 +91,21 @@ def echo(
     """Return an echo request for *address* at *mac* by a new client behind *port*."""
     serial, client = senders.clients.next(version_of(address))
     headers = Headers(mac, senders.neighbor_mac(port), client, address, 0, 0, serial)
-    kind = ICMP if headers.version == 4 else ICMPv6EchoRequest
-    body = {"id": serial & 0xFFFF, "seq": serial >> 16, **(message or {})}
-    return craft.scapy_frame(
-        headers, craft.stacked(kind(**body), Raw(craft.filler(serial, length))), tag=tag, between=between, **fields
+    kind, payload = tuple((message or {}).items()), craft.filler(serial, length)
+    if not (tag or between or fields):
+        return _plain_echo(headers.version, kind).frame(headers, payload)
+    return craft.layout(headers.version, _echo(headers.version, kind), tag=tag, between=between, **fields).frame(
+        headers, payload
     )
+
+
+def _echo(version: int, fields: tuple[tuple[str, object], ...]) -> Packet:
+    return (ICMP if version == 4 else ICMPv6EchoRequest)(**dict(fields))
+
+
+@cache
+def _plain_echo(version: int, fields: tuple[tuple[str, object], ...]) -> craft.Layout:
+    return craft.layout(version, _echo(version, fields))
 
 
 def _asked_at(senders: Senders) -> Iterator[tuple[bytes, str]]:

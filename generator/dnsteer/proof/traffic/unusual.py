@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 
 from scapy.layers.inet import TCP, UDP, IPOption_Router_Alert
 from scapy.layers.inet6 import IPv6ExtHdrDestOpt, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, PadN
 from scapy.layers.l2 import Dot1Q
-from scapy.packet import Packet, Raw
+from scapy.packet import Packet
 
 from dnsteer.proof.reference import wire
 from dnsteer.proof.reference.service import PROTOCOLS, Service
@@ -26,20 +27,17 @@ _SYN_OPTIONS = [("MSS", 1460), ("SAckOK", b""), ("Timestamp", (1, 0)), ("NOP", N
 Build = Callable[[Headers], bytes]
 
 
-def _transport(headers: Headers, protocol: int, payload: bytes | None = None, **fields: object) -> Packet:
-    if payload is None:
-        payload = craft.dns_message(headers.serial, protocol)
-    ports = {"sport": headers.sport, "dport": headers.dport}
-    if protocol == wire.UDP:
-        return craft.stacked(UDP(**ports, **fields), Raw(payload))
-    return craft.stacked(TCP(**{"seq": headers.serial, "flags": "PA", **ports, **fields}), Raw(payload))
+def _transport(protocol: int, **fields: object) -> Packet:
+    return UDP(**fields) if protocol == wire.UDP else TCP(**{"flags": "PA", **fields})
 
 
-def _ip_variants(version: int, protocol: int) -> dict[str, Build]:
+@cache
+def _ip_variants(version: int, protocol: int) -> Mapping[str, Build]:
     """Frames with unusual Ethernet and IP headers."""
 
     def with_header(**fields: object) -> Build:
-        return lambda headers: craft.scapy_frame(headers, _transport(headers, protocol), **fields)
+        layout = craft.layout(version, _transport(protocol), **fields)
+        return lambda headers: layout.frame(headers, craft.dns_message(headers.serial, protocol))
 
     found = {
         "with a VLAN tag": with_header(tag=Dot1Q(vlan=100, prio=5)),
@@ -67,11 +65,13 @@ def _ip_variants(version: int, protocol: int) -> dict[str, Build]:
     return found
 
 
-def _transport_variants(version: int, protocol: int) -> dict[str, Build]:
+@cache
+def _transport_variants(version: int, protocol: int) -> Mapping[str, Build]:
     """Frames with unusual transport headers and payloads."""
 
     def with_payload(payload: Callable[[Headers], bytes], **fields: object) -> Build:
-        return lambda headers: craft.scapy_frame(headers, _transport(headers, protocol, payload(headers), **fields))
+        layout = craft.layout(version, _transport(protocol, **fields))
+        return lambda headers: layout.frame(headers, payload(headers))
 
     def from_port(port: int) -> Build:
         return lambda headers: craft.query(replace(headers, sport=port), protocol)
