@@ -31,9 +31,7 @@ def dumps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     class Noted(Running):
         def __init__(self, args: Any, **more: Any) -> None:
-            found.append(
-                next(a for a in args if a.startswith(("dump-", "bundle", "get-frags", "mod-port", "set-frags")))
-            )
+            found.append(next(a for a in args if a.startswith(("dump-", "bundle", "show", "mod-port", "set-frags"))))
             super().__init__(args, **more)
 
     monkeypatch.setattr(openflow, "Running", Noted)
@@ -56,7 +54,7 @@ def test_the_switch_is_asked_once(applied: Switch, tmp_path: Path, dumps: list[s
     done = on(applied)("apply", spec_file(tmp_path, OTHER), "--yes")
     assert done.code == 0, done.err
     assert dumps.count("dump-groups") == 1
-    assert dumps[:4] == ["dump-ports-desc", "dump-flows", "dump-groups", "get-frags"]
+    assert dumps[:3] == ["show", "dump-flows", "dump-groups"]
     assert not {"mod-port", "set-frags"} & set(dumps)
     assert as_planned(applied, tmp_path, OTHER)
 
@@ -153,7 +151,7 @@ def test_what_nobody_took_ends_with_the_context(stuck: Switch) -> None:
     with Prefetch(TargetSwitch(stuck.database)) as prefetch:
         prefetch.begin(BRIDGE)
         deadline = time.monotonic() + 5
-        while len(asking(stuck)) < 4 and time.monotonic() < deadline:
+        while len(asking(stuck)) < 3 and time.monotonic() < deadline:
             time.sleep(0.01)  # the last one has begun, and may not be the program yet
-        assert len(asking(stuck)) == 4
+        assert len(asking(stuck)) == 3
     assert asking(stuck) == []

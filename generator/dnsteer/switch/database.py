@@ -146,6 +146,9 @@ class _Idl(connection.OvsdbIdl):  # type: ignore[misc]
         super().__init__(remote, helper)
         self._on_change = on_change
 
+    def cooperative_yield(self) -> None:
+        """Nothing, where the library lets other threads in after each row of the database's contents."""
+
     def notify(self, event: Any, row: Any, updates: Any = None) -> None:
         """Called by the library when a row has changed; *updates* has the old values of the columns that did."""
         super().notify(event, row, updates)

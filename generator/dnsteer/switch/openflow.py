@@ -29,6 +29,7 @@ Key = tuple[int, int, str]
 _PORT = re.compile(r"\s*(\d+|LOCAL)\((.+)\): addr:")
 _PORT_USE = re.compile(r"(\bin_port=|\boutput:)(\w+)")
 _CONFIG = re.compile(r"\s*config:\s*(.*)")
+_FRAGMENTS = re.compile(r"\bfrags=(\S+)")
 _GROUP = re.compile(r"\s*(group_id=(\d+),.*\S)")
 # What stands between table and match in a dump, beyond the priority. Flows of ours have none of it.
 _FLAGS = re.compile(
@@ -221,11 +222,13 @@ class OpenFlow:
             self.end_dump()
 
     @staticmethod
-    def _read(known: set[str], ports: str = "", flows: str = "", groups: str = "", fragments: str = "") -> Tables:
+    def _read(known: set[str], bridge: str = "", flows: str = "", groups: str = "") -> Tables:
         # Not --names: once tables are named, that prints their names as well, and differently from version to version.
-        names, bits = _read_ports(ports)
+        names, bits = _read_ports(bridge)
+        fragments = _FRAGMENTS.search(bridge)
         lines = list(map(str.strip, flows.splitlines()))
-        tables = Tables(known.intersection(lines), bits=bits, fragments=fragments.strip())  # nearly all
+        same = known.intersection(lines)  # nearly all
+        tables = Tables(same, bits=bits, fragments=fragments[1] if fragments else "")
         for line in filterfalse(tables.same.__contains__, lines):
             if "in_port=" in line or "output:" in line:
                 line = _PORT_USE.sub(lambda m: m[1] + names.get(m[2], m[2]), line)
@@ -246,7 +249,7 @@ class OpenFlow:
 
     def _print(self) -> _Printing:
         long = max(self._timeout, 60)  # the switch has answered by then, about its ports
-        wanted = {"dump-ports-desc": self._timeout, "dump-flows": long, "dump-groups": long, "get-frags": long}
+        wanted = {"show": self._timeout, "dump-flows": long, "dump-groups": long}  # the first has ports and fragments
         return _Printing(
             {command: partial(self._start, command, timeout=timeout) for command, timeout in wanted.items()},
             self._result,
