@@ -21,7 +21,7 @@ from dnsteer.cli import output
 from dnsteer.lab import command
 from dnsteer.proof.harness import extension_process
 from dnsteer.switch import private, signals, tools
-from tests import own_machine
+from tests import own_machine, preloaded
 from tests.fast_json import FastParser
 
 
@@ -74,9 +74,9 @@ def programs_start_by_vfork() -> Iterator[None]:
     """Start programs of Open vSwitch, of the lab and of the extension by vfork in this process, which a function run before
     exec forbids.
 
-    A fork copies the page tables of all that the tests have loaded, 300 MB: it takes 14 ms where a vfork takes 1. Daemons get
-    the signal for the end of this process by setpriv instead; short programs end by themselves. Processes that tests fork in
-    order to kill them still ask for such a function.
+    A fork copies the page tables of all that the tests have loaded, 300 MB: it takes 14 ms where a vfork takes 1. Daemons
+    get the signal for the end of this process by setpriv instead; short programs end by themselves. Processes that tests
+    fork in order to kill them still ask for such a function.
     """
     process = os.getpid()
 
@@ -105,6 +105,13 @@ def ovsdb_is_read_fast() -> Iterator[None]:
         )  # the original's own methods name its class
         patch.setattr(ovs.jsonrpc, "ovs", SimpleNamespace(**{**vars(ovs), "json": module}))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def preloaded_programs_end() -> Iterator[None]:
+    """With the tests that use them."""
+    yield
+    preloaded.stop_all()
 
 
 @pytest.fixture(autouse=True)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests import preloaded
 from tests.packet.switches import LARGE, Switch
 
 PATIENCE = 15.0
@@ -22,12 +21,9 @@ class Agent:
 
     def __init__(self, switch: Switch, log: Path, *options: str) -> None:
         self.log = log
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p or "." for p in sys.path)}
         with log.open("w") as file:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "dnsteer", "agent", "--db", switch.database, *options],
-                stderr=file, stdout=file, env=environment,
-            )  # fmt: skip
+            argv = ["agent", "--db", switch.database, *options]
+            self.process = preloaded.Process("dnsteer", argv, file, os.environ)
 
     def said(self) -> str:
         """All that it said."""

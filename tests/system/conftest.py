@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from dnsteer import lab
-from tests.system import preloaded
-
-
-@pytest.fixture(scope="session", autouse=True)
-def preloaded_programs_end() -> Iterator[None]:
-    yield
-    preloaded.stop_all()
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from dnsteer.slots.maintenance import Kind
 from dnsteer.status.pools import view_pools
 from dnsteer.status.rates import Rates
 from dnsteer.status.record import Reading, read_record
-from tests.system import preloaded
+from tests import preloaded
 
 ROOT = Path(__file__).parents[2]
 RUNBOOKS = ROOT / "runbooks"

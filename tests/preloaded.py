@@ -1,13 +1,15 @@
-"""Python programs of the runbooks' tests, each forked from a process that has loaded what such programs need.
+"""Python programs of the tests, each forked from a process that has loaded what such programs need.
 
-A play runs some thirty: ansible-playbook, modules on its hosts, and the command. Without this, half of its time is for
-loading the same Python modules again and again. A program's files, directory, environment and namespaces are those of the
-client that asks for it, which is a script that can be put where the program is looked for.
+A play of a runbook runs some thirty: ansible-playbook, modules on its hosts, and the command, which tests run by
+themselves too. Without this, half of their time is for loading the same Python modules again and again. A program's files,
+directory, environment and namespaces are those of the client that asks for it: a script that can be put where the program
+is looked for, or a `Process`. It is killed when its client is gone.
 """
 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import gc
 import importlib
 import io
@@ -24,40 +26,98 @@ import tempfile
 import threading
 import traceback
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
+from typing import IO
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 _ENVIRONMENT = {
     "ANSIBLE_CONFIG": str(ROOT / "runbooks" / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8",
 }  # fmt: skip
 """What ansible-playbook reads when it is loaded."""
+_F_SETSIG = 10  # of fcntl.h
 _lock = threading.Lock()
 _servers: list[subprocess.Popen[bytes]] = []
 _LENGTH = 4
-_NAMESPACES = ("net", "mnt")
+"""Bytes of a request's length, and of a process id."""
+_FOLDERS = (".", "/proc/self/ns/net", "/proc/self/ns/mnt")
+"""A client's directory and namespaces."""
 _CLIENT = """\
 #!{python} -IS
 import _socket, array, marshal, os, sys  # not socket, which takes longer to load than all of this
 to = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
 to.connect({path!r})
-files = [0, 1, 2, *(os.open(name, os.O_RDONLY) for name in (".", "/proc/self/ns/net", "/proc/self/ns/mnt"))]
+files = [0, 1, 2, *(os.open(name, os.O_RDONLY) for name in {folders!r})]
 request = marshal.dumps((sys.argv, dict(os.environ)))
 to.sendmsg([len(request).to_bytes({length}, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", files))])
 to.sendall(request)
+to.recv({length})
 sys.exit((to.recv(1) or b"\\xff")[0])
 """
 
 
 def script(program: str) -> str:
     """A script that runs *program*, a name in PROGRAMS, with its own arguments."""
+    return _CLIENT.format(python=sys.executable, path=str(server_of(program)), length=_LENGTH, folders=_FOLDERS)
+
+
+def client(program: str) -> Path:
+    """The path of such a script."""
+    path = server_of(program).with_suffix(".client")
+    if not path.exists():
+        path.write_text(script(program), encoding="utf-8")
+        path.chmod(0o755)
+    return path
+
+
+class Process:
+    """A running *program*, with standard output and error in a file. It can be signalled, and waited for."""
+
+    def __init__(self, program: str, args: Sequence[str], output: IO[str], environ: Mapping[str, str]) -> None:
+        self.returncode: int | None = None
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.connect(str(server_of(program)))
+        with open(os.devnull) as nothing, ExitStack() as opened:  # noqa: PTH123
+            files = [nothing.fileno(), output.fileno(), output.fileno()]
+            for name in _FOLDERS:
+                files.append(os.open(name, os.O_RDONLY))
+                opened.callback(os.close, files[-1])
+            request = marshal.dumps(([program, *args], dict(environ)))
+            socket.send_fds(self._socket, [len(request).to_bytes(_LENGTH, "big")], files)
+            self._socket.sendall(request)
+        self.pid = int.from_bytes(self._socket.recv(_LENGTH), "big")
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def poll(self) -> int | None:
+        """The exit code, -9 where something ended it by force; None while it runs."""
+        with suppress(TimeoutError, BlockingIOError):
+            return self.wait(0)
+        return None
+
+    def wait(self, timeout: float) -> int:
+        """Wait for the end; return the exit code as `poll`. Raises TimeoutError."""
+        if self.returncode is None:
+            self._socket.settimeout(timeout)
+            code = self._socket.recv(1)
+            self.returncode = code[0] if code else -signal.SIGKILL
+            self._socket.close()
+        return self.returncode
+
+
+def server_of(program: str) -> Path:
+    """The socket of the process that has loaded *program*, a name in PROGRAMS."""
     with _lock:
-        return _script(program)
+        return _server(program)
 
 
 @cache
-def _script(program: str) -> str:
+def _server(program: str) -> Path:
     path = _folder() / program
     argv = [sys.executable, "-m", __name__, program, str(path)]
     paths = {"ANSIBLE_HOME": str(_folder()), "PYTHONPATH": f"{ROOT / 'generator'}{os.pathsep}{ROOT}"}
@@ -66,7 +126,7 @@ def _script(program: str) -> str:
     _servers.append(server)
     assert server.stdout is not None
     assert server.stdout.readline() == b"ready\n"
-    return _CLIENT.format(python=sys.executable, path=str(path), length=_LENGTH)
+    return path
 
 
 def stop_all() -> None:
@@ -74,9 +134,9 @@ def stop_all() -> None:
     while _servers:
         with _servers.pop() as server:
             server.kill()
-    if _script.cache_info().currsize:
+    if _server.cache_info().currsize:
         shutil.rmtree(_folder())
-    _script.cache_clear()
+    _server.cache_clear()
     _folder.cache_clear()
 
 
@@ -149,6 +209,8 @@ def _answer(asked: socket.socket, run: Callable[[], None]) -> None:
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _become(asked)
+        asked.send(os.getpid().to_bytes(_LENGTH, "big"))
+        _end_with(asked)
         run()
         code = 0
     except SystemExit as end:
@@ -158,13 +220,22 @@ def _answer(asked: socket.socket, run: Callable[[], None]) -> None:
     finally:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        asked.send(bytes([code & 0xFF]))
+        fcntl.fcntl(asked, fcntl.F_SETFL, 0)
+        with suppress(BrokenPipeError):
+            asked.send(bytes([code & 0xFF]))
         os._exit(code)
+
+
+def _end_with(client: socket.socket) -> None:
+    """Have the kernel kill this process when its client is gone: it closes its end, and sends nothing more until then."""
+    fcntl.fcntl(client, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(client, _F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(client, fcntl.F_SETFL, os.O_ASYNC)
 
 
 def _become(asked: socket.socket) -> None:
     """Take over what the client has."""
-    length, files, _flags, _address = socket.recv_fds(asked, _LENGTH, 4 + len(_NAMESPACES))
+    length, files, _flags, _address = socket.recv_fds(asked, _LENGTH, 3 + len(_FOLDERS))
     *standard, folder, net, mnt = files
     for number, file in enumerate(standard):
         os.dup2(file, number)
