@@ -100,7 +100,7 @@ bench-agent-flap: setup ## the agent with 1,000 backends of which 100 come and g
 bench-agent-effect: setup ## from the agent's decision to the changed flows, among 122,648 (JSON)
 	$(BIN)/python -m bench.agent.effect
 
-bench-metrics: setup ## queries with and without a scrape each second, among 122,648 flows (JSON)
+bench-metrics: setup ## queries with and without a scrape each 15 s, among 122,648 flows (JSON)
 	$(BIN)/python -m bench.metrics
 
 bench-agent-killed: setup ## kill -9 of the agent at 100 moments, under load and changes (root; JSON)

@@ -1,10 +1,10 @@
-"""What a scrape each second costs the packets of a switch at full load, with 122,648 flows. No root. Prints JSON.
+"""What scrapes cost the packets of a switch at full load, with 122,648 flows. No root. Prints JSON.
 
-python -m bench.metrics [--rounds 5] [--seconds 10]
+python -m bench.metrics [--rounds 5] [--seconds 30] [--interval 15]
 
 Packets go through a private switch's userspace datapath: a client sends as many as the switch takes, a window at a time, to
 the VIPs of the spec of bench-render, and counts those that come back towards a backend (DSR on one arm). Phases
-with and without a scrape each second alternate; the agent runs in both. On a machine that has other work to do queries a
+with and without a scrape each *interval* (15 s, as Prometheus is mostly set) alternate; the agent runs in both. On a machine that has other work to do queries a
 second mean little; CPU time of the switch for a query still does.
 """
 
@@ -136,15 +136,17 @@ while True:
     body = urllib.request.urlopen(sys.argv[1], timeout=60).read()
     print(json.dumps([time.monotonic() - now, len(body)]), flush=True)
     n += 1
-    time.sleep(max(0.0, began + n - time.monotonic()))
+    time.sleep(max(0.0, began + n * float(sys.argv[2]) - time.monotonic()))
 """
-"""Scrapes each second, in a process of its own: the load must not wait for it."""
+"""Scrapes each so many seconds, in a process of its own: the load must not wait for it."""
 
 
 @contextmanager
-def scraper(url: str, found: list[tuple[float, int]]) -> Iterator[None]:
+def scraper(url: str, interval: float, found: list[tuple[float, int]]) -> Iterator[None]:
     """Scrapes for the time of the context; *found* gets the seconds and bytes of each."""
-    with subprocess.Popen([sys.executable, "-c", SCRAPER, url], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRAPER, url, str(interval)], stdout=subprocess.PIPE, text=True
+    ) as process:
         try:
             yield
         finally:
@@ -153,7 +155,7 @@ def scraper(url: str, found: list[tuple[float, int]]) -> Iterator[None]:
             found += [tuple(json.loads(line)) for line in process.stdout if line.endswith("\n")]
 
 
-def measure(rounds: int, seconds: float, folder: Path, order: random.Random) -> dict[str, Any]:
+def measure(rounds: int, seconds: float, interval: float, folder: Path, order: random.Random) -> dict[str, Any]:
     """So many phases of each kind."""
     file = folder / "metrics.yaml"
     file.write_text(spec())
@@ -178,7 +180,7 @@ def measure(rounds: int, seconds: float, folder: Path, order: random.Random) -> 
                 for way in order.sample(["without", "with"], 2):
                     before, busy = cpu_of(stat.read_text()), cpu_of(datapath.read_text())
                     if way == "with":
-                        with scraper(at, scrapes):
+                        with scraper(at, interval, scrapes):
                             one = load.run(seconds)
                     else:
                         one = load.run(seconds)
@@ -191,6 +193,7 @@ def measure(rounds: int, seconds: float, folder: Path, order: random.Random) -> 
     pairs = [a["per_second"] / b["per_second"] for a, b in zip(found["with"], found["without"], strict=True)]
     return {
         "flows": flows,
+        "interval_s": interval,
         **{
             way: {
                 "queries_per_second": round(medians[way]),
@@ -214,11 +217,12 @@ def main() -> int:
     """Run the benchmark; exit status 1 when a packet was lost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=10, help="of each phase")
+    parser.add_argument("--seconds", type=float, default=30, help="of each phase")
+    parser.add_argument("--interval", type=float, default=15, help="seconds between scrapes")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="dnsteer-") as folder:
-        found = measure(options.rounds, options.seconds, Path(folder), random.Random(options.seed))
+        found = measure(options.rounds, options.seconds, options.interval, Path(folder), random.Random(options.seed))
     json.dump({"machine": machine(), "seed": options.seed, **found}, sys.stdout, indent=2)
     sys.stdout.write("\n")
     return 1 if found["with"]["lost"] or found["without"]["lost"] else 0

@@ -196,6 +196,7 @@ def _serve(run: Callable[[], None], path: str) -> None:
         server.listen(100)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         gc.freeze()
+        gc.set_threshold(100_000, 20, 20)
         print("ready", flush=True)
         while server in select.select([server, sys.stdin], [], [])[0]:  # until the tests end
             with server.accept()[0] as asked:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 
@@ -88,7 +88,8 @@ class Collector:
         """What the extension counted when it was asked last."""
         self._seen = Datapath()
         self._labels: tuple[Known | None, dict[Hashable, Label]] = (None, {})
-        self._pools: tuple[Known | None, Overlay | None, list[PoolView]] = (None, None, [])
+        self._pools: tuple[Known | None, Overlay | None, Mapping[str, Metric]] = (None, None, {})
+        """The metrics of pools and backends, as long as these are what they are: most of the page of a large spec."""
         self._process = ProcessCollector(registry=None)
 
     def collect(self) -> list[Metric]:
@@ -188,10 +189,7 @@ class Collector:
             overlay = record.overlay
         except DamagedError:
             return
-        if self._pools[0] is not known or self._pools[1] != overlay:
-            self._pools = known, overlay, view_pools(known.state.members, overlay, Rates(), now())
-        for pool in self._pools[2]:
-            _add_pool(made, pool)
+        made.metrics.update(self._pool_metrics(known, overlay))
         used = {entry.pool for entry in overlay if entry.kind == "backup"}
         for name in known.spec.pools:
             made.add("dnsteer_pool_backup_in_use", (name,), name in used)
@@ -204,6 +202,14 @@ class Collector:
         made.add("dnsteer_last_change_timestamp_seconds", (), max([applied, *began]))
         made.add("dnsteer_change_pending", (), _pending(record))
         made.add("dnsteer_flow_restore_wait", (), record.waits)
+
+    def _pool_metrics(self, known: Known, overlay: Overlay) -> Mapping[str, Metric]:
+        if self._pools[0] is not known or self._pools[1] != overlay:
+            made = _Made(self._agent.bridge)
+            for pool in view_pools(known.state.members, overlay, Rates(), now()):
+                _add_pool(made, pool)
+            self._pools = known, overlay, made.metrics
+        return self._pools[2]
 
 
 class _Made:

@@ -68,6 +68,8 @@ class Pages:
         self._source, self._clock = source, clock
         self._thread = ThreadPoolExecutor(1, "metrics")
         self._reading: _Reading | None = None
+        self._texts: dict[str, _Texts] = {}
+        """By content type."""
 
     def _shared(self) -> _Reading:
         """The reading that is less than SHARED old, or under way, or else one that begins now."""
@@ -93,7 +95,8 @@ class Pages:
         metrics_now = await asyncio.shield(reading.metrics)
         made = reading.pages.get(kind)
         if made is None:
-            made = reading.pages[kind] = loop.run_in_executor(self._thread, encode, _Held(metrics_now))
+            texts = self._texts.setdefault(kind, _Texts(kind))
+            made = reading.pages[kind] = loop.run_in_executor(self._thread, texts.page, encode, metrics_now)
         return await asyncio.shield(made), kind
 
     def _done(self, reading: _Reading, began: float, _: object) -> None:
@@ -105,15 +108,33 @@ class Pages:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
+@dataclass(frozen=True)
 class _Held:
-    """Metrics that were read, as the library wants them."""
+    """A metric that was read, as the library wants it."""
 
-    def __init__(self, metrics: list[Metric]) -> None:
-        self._metrics = metrics
+    metric: Metric
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics."""
-        return iter(self._metrics)
+        """The metric alone."""
+        yield self.metric
+
+
+class _Texts:
+    """The metrics of the last page in one format. A metric that is the same object again is not encoded again."""
+
+    def __init__(self, kind: str) -> None:
+        self._end = b"# EOF\n" if kind.startswith("application/openmetrics-text") else b""
+        self._last: dict[str, tuple[Metric, bytes]] = {}
+
+    def page(self, encode: Callable[[Any], bytes], metrics: list[Metric]) -> bytes:
+        """The page of these metrics."""
+        last, self._last = self._last, {}
+        for metric in metrics:
+            known = last.get(metric.name)
+            if known is None or known[0] is not metric:
+                known = metric, encode(_Held(metric)).removesuffix(self._end)
+            self._last[metric.name] = known
+        return b"".join(text for _, text in self._last.values()) + self._end
 
 
 def application(pages: Pages) -> Starlette:

@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import filterfalse
+from math import ceil
 from typing import TYPE_CHECKING
 
 from dnsteer.render.flows import Flow, Group, parse_flow
@@ -26,6 +27,8 @@ PROTOCOL = "OpenFlow15"
 Key = tuple[int, int, str]
 """What makes a flow the same flow: table, priority and match."""
 
+_READING = ("show", "dump-flows", "dump-groups", "dump-ports", "dump-ports-desc", "dump-aggregate", "get-frags")
+"""Commands that change nothing, so that one that outlives this process does no harm."""
 _PORT = re.compile(r"\s*(\d+|LOCAL)\((.+)\): addr:")
 _PORT_USE = re.compile(r"(\bin_port=|\boutput:)(\w+)")
 _CONFIG = re.compile(r"\s*config:\s*(.*)")
@@ -130,10 +133,14 @@ class OpenFlow:
     def _start(
         self, *args: str, names: bool = False, stdin: str | None = None, timeout: float | None = None
     ) -> Running:
-        show = "--names" if names else "--no-names"
+        seconds = timeout or self._timeout
+        options = ["--names" if names else "--no-names", "--no-stats"]
+        reads = args[0] in _READING
+        if reads:
+            options.append(f"--timeout={ceil(seconds) + 1}")
         return Running(
-            ["ovs-ofctl", *self.arguments(*args, options=(show, "--no-stats"))],
-            env=self._env, stdin=stdin, timeout=timeout or self._timeout,
+            ["ovs-ofctl", *self.arguments(*args, options=options)],
+            env=self._env, stdin=stdin, timeout=seconds, ends_by_itself=reads,
         )  # fmt: skip
 
     def arguments(self, command: str, *args: str, options: Sequence[str] = ()) -> list[str]:

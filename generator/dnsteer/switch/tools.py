@@ -78,7 +78,8 @@ def schema_file() -> Path:
 class Running:
     """A running program, which gets all of *stdin* or nothing. It ends with its context and with this process.
 
-    *timeout* is how long it may take, in seconds from its start.
+    *timeout* is how long it may take, in seconds from its start. A program that *ends_by_itself* may go on for a while when
+    this process is killed. It starts by vfork, in 1 ms: a fork copies the page tables of an agent, which takes several.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Running:
         env: Mapping[str, str] | None = None,
         stdin: str | None = None,
         timeout: float = 60,
+        ends_by_itself: bool = False,
     ) -> None:
         self.args = args
         self._timeout = timeout
@@ -102,7 +104,8 @@ class Running:
             self._process = subprocess.Popen(
                 argv, stdin=text, stdout=self._printed, stderr=subprocess.PIPE, text=True, errors="replace",
                 env={**os.environ, **(env or {})},
-                preexec_fn=ends_with_parent(signal.SIGKILL, ignore_signals=signals_deferred()),
+                preexec_fn=None if ends_by_itself and not signals_deferred()
+                else ends_with_parent(signal.SIGKILL, ignore_signals=signals_deferred()),
             )  # fmt: skip
 
     def __enter__(self) -> Running:
