@@ -2,10 +2,10 @@
 
 python -m bench.metrics [--rounds 5] [--seconds 30] [--interval 15]
 
-Packets go through a private switch's userspace datapath: a client sends as many as the switch takes, a window at a time, to
-the VIPs of the spec of bench-render, and counts those that come back towards a backend (DSR on one arm). Phases
-with and without a scrape each *interval* (15 s, as Prometheus is mostly set) alternate; the agent runs in both. On a machine that has other work to do queries a
-second mean little; CPU time of the switch for a query still does.
+Packets go through a private switch's userspace datapath: a client sends as many as the switch takes, a window at a time,
+to the VIPs of the spec of bench-render, and counts those that come back towards a backend (DSR on one arm). Phases with
+and without a scrape each *interval* (15 s, as Prometheus is mostly set) alternate; the agent runs in both. On a machine
+that has other work to do queries a second mean little; CPU time of the switch for a query still does.
 """
 
 from __future__ import annotations
