@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dnsteer.cli.output import Exit, Json, Verbose, err, fail, load, out, print_json, spec_warnings, utc
+from dnsteer.cli.output import Exit, Json, Verbose, err, fail, load, out, print_json, spec_warnings
 from dnsteer.cli.running_switch import Bridge, on_switch
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.spec.errors import escape
 
 if TYPE_CHECKING:
     from dnsteer.proof.explain import QueryPath, Step
-    from dnsteer.slots.maintenance import Maintenance
     from dnsteer.spec.loaded import Loaded
     from dnsteer.spec.model.types import Address
     from dnsteer.status.live import Live
@@ -183,6 +182,7 @@ def _parse_query(client: str, vip: str) -> _Query:
 
 
 def _explain_query(loaded: Loaded, live: Live | None, query: _Query, uplink: str | None, json: bool) -> None:
+    from dnsteer.deploy.maintenance_text import concerning, why_not_base
     from dnsteer.proof.explain import explain_query
     from dnsteer.slots.maintenance import NO_OVERLAY
     from dnsteer.spec.model.spec import Protocol
@@ -195,15 +195,13 @@ def _explain_query(loaded: Loaded, live: Live | None, query: _Query, uplink: str
     overlay = live.overlay if live is not None else NO_OVERLAY
     path = explain_query(loaded, client, sport, vip, port, Protocol(protocol), ingress, overlay)
     pool = next((v.pool for v in loaded.spec.vips.values() if vip in v.addresses), "")
-    # Another backend's weight may have taken the slot.
-    about = [a for a in overlay.of(pool) if a.service in ("", f"{port}/{protocol}")]
-    outages = [a for a in about if a.backend == path.base_backend or a.weight is not None]
+    outages = concerning(overlay, pool, f"{port}/{protocol}", path.base_backend)
     if json:
         own_out = [asdict(outage) for outage in outages]
         print_json({"view": _view_json(live), **path.as_json(), "own_out": own_out, **spec_warnings(loaded)})
     else:
         _show_view(loaded, live)
-        _show_path(path, loaded.file, _base_backend(path, outages))
+        _show_path(path, loaded.file, why_not_base(path.base_backend, path.backend, outages))
     if not path.as_expected:
         fail("the packet did not take the path that the spec says; run `dnsteer check`", Exit.ERROR)
 
@@ -224,37 +222,13 @@ def _view_json(live: Live | None) -> dict[str, Any]:
 
 def _show_view(loaded: Loaded, live: Live | None) -> None:
     """Which view it is, since both may be asked for the same query."""
+    from dnsteer.deploy.maintenance_text import percent_gone
+
     if live is None:
         out.print(f"view     the spec {loaded.file}; for the running switch, drains and downs included: --live")
         return
     name = f" of switch {escape(live.name)}" if live.name else ""
-    words = [f"{a.name} {a.state}{_percent_gone(a)}" for a in live.overlay if a.weight is None]
-    given = [f"{a.name} {a.state}{_percent_gone(a)}" for a in live.overlay if a.weight is not None]
+    words = [f"{a.name} {a.state}{percent_gone(a)}" for a in live.overlay if a.weight is None]
+    given = [f"{a.name} {a.state}{percent_gone(a)}" for a in live.overlay if a.weight is not None]
     out_of_it = "; ".join([f"out: {', '.join(words) or 'nobody'}", *([", ".join(given)] if given else [])])
     out.print(f"view     bridge {live.bridge}{name}, which runs {escape(loaded.file)}; {out_of_it}")
-
-
-def _percent_gone(outage: Maintenance) -> str:
-    from dnsteer.slots.maintenance import DRAINED
-
-    if outage.gone >= DRAINED:
-        return ""
-    return f" {outage.gone / 10:g} %" if outage.weight is None else f", {outage.gone / 10:g} % of the way to it,"
-
-
-def _base_backend(path: QueryPath, outages: list[Maintenance]) -> str:
-    """The slot's backend when nobody is out, and why it does not have the slot now; empty where it has."""
-    if path.base_backend is None or path.base_backend == path.backend:
-        return ""
-    reasons = [_outage(a) for a in outages if a.weight is None]
-    given = [f"{a.name} is {_outage(a)}" for a in outages if a.weight is not None]
-    if not reasons and not given:
-        reasons = ["down by the spec (state: down)"]
-    return "; ".join([f"{path.base_backend}{', which is ' if reasons else ''}{'; '.join(reasons)}", *given])
-
-
-def _outage(outage: Maintenance) -> str:
-    until = f", until {utc(outage.until)} UTC" if outage.until else ""
-    note = f": {escape(outage.note)}" if outage.note else ""
-    state = f"{outage.state}{_percent_gone(outage)}"
-    return f"{state} since {utc(outage.since)} UTC{until}, by {escape(outage.by)}{note}"

@@ -11,7 +11,7 @@ from dnsteer.cli.output import Exit, fail, out, print_json, spec_warnings
 
 if TYPE_CHECKING:
     from dnsteer.deploy.target_switch import TargetSwitch
-    from dnsteer.offload.observe import Observation, ObservedFlow
+    from dnsteer.offload.observe import Observation
     from dnsteer.offload.profile import Profile
     from dnsteer.spec.loaded import Loaded
 
@@ -69,16 +69,18 @@ def _as_applied(loaded: Loaded, switch: TargetSwitch, json: bool) -> Loaded:
 
 
 def _show(loaded: Loaded, observation: Observation) -> None:
+    from dnsteer.offload.owners import in_words
+
     bridge = loaded.spec.switch.bridge
     for text in observation.settings:
         out.print(f"setting: {text}")
     for observed in observation.missing[:_MOST]:
-        out.print(f"not in hardware ({observed.actual}): {_whose(observed)}")
+        out.print(f"not in hardware ({observed.actual}): {in_words(observed.owners)}")
         out.print(f"    {observed.flow.text}")
     if len(observation.missing) > _MOST:
         out.print(f"{len(observation.missing) - _MOST} more that should be in hardware (--json)")
     for observed in observation.surprising[:_MOST]:
-        out.print(f"in hardware, though {observation.profile.name} says that it cannot be: {_whose(observed)}")
+        out.print(f"in hardware, though {observation.profile.name} says that it cannot be: {in_words(observed.owners)}")
         out.print(f"    {observed.predicted.why_software}")
     for unreadable_flow in observation.unreadable[:_MOST]:
         out.print(f"cannot be read ({unreadable_flow.problem}): {unreadable_flow.text}")
@@ -121,12 +123,3 @@ def _verdict(observation: Observation) -> str:
     if observation.missing:
         return f"{len(observation.missing)} should be in hardware and are not"
     return f"everything is where {observation.profile.name} says"
-
-
-def _whose(observed: ObservedFlow) -> str:
-    if not observed.owners:
-        return "packets of no service"
-    directions = {"query": "queries", "answer": "answers"}
-    first = observed.owners[0]
-    services = ", ".join(dict.fromkeys(owner.service for owner in observed.owners))
-    return f"{directions[first.direction]} of {first.vip} over {first.family} ({services})"

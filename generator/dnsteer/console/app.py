@@ -19,10 +19,11 @@ from starlette.routing import Route
 
 from dnsteer.console.content import FOLDER, NoPageError
 from dnsteer.console.live import FullError, Live
+from dnsteer.console.path_query import key_of
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; frame-ancestors 'none'; "
-    "base-uri 'none'; form-action 'none'"
+    "base-uri 'none'; form-action 'self'"
 )
 HEADERS = {
     "content-security-policy": POLICY,
@@ -109,6 +110,10 @@ def application(live: Live, metrics: Callable[[str], Awaitable[tuple[bytes, str]
         except NoPageError:
             return PlainTextResponse("there is no such pool\n", 404)
 
+    async def path(request: Request) -> Response:
+        key = key_of(request.query_params)
+        return HTMLResponse(await live.page(key), 400 if live.refused(key) else 200)
+
     async def events(request: Request) -> Response:
         if request.method == "HEAD":
             return Response(media_type="text/event-stream")
@@ -139,7 +144,7 @@ def application(live: Live, metrics: Callable[[str], Awaitable[tuple[bytes, str]
     app = Starlette(
         routes=[
             Route("/", page), Route("/pools", page), Route("/pools/{name}", page), Route("/changes", page),
-            Route("/events", events), Route("/assets/{name}", asset), Route("/metrics", scraped),
+            Route("/path", path), Route("/events", events), Route("/assets/{name}", asset), Route("/metrics", scraped),
         ]
     )  # fmt: skip
     app.router.redirect_slashes = False

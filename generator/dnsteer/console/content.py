@@ -15,6 +15,9 @@ from dnsteer import __version__
 from dnsteer.console import drawing, numbers
 from dnsteer.console.attention import Item, count
 from dnsteer.console.desk import Desk, Picture
+from dnsteer.console.path_content import path_page, path_parts
+from dnsteer.console.path_query import KEY as PATH
+from dnsteer.console.path_query import MOST_LISTED, is_key
 from dnsteer.console.pool_content import pool_parts
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.status.pools import PoolView
@@ -58,17 +61,22 @@ class Pages:
             colour=drawing.colour, variant=drawing.variant, places=_places,
         )  # fmt: skip
         self._env.globals.update(version=__version__, percent=numbers.percent, cells=drawing.cells)
+        self._env.globals.update(most_listed=MOST_LISTED)
         self._macros: Any = self._env.get_template("parts.html").module
+        self._path_macros: Any = self._env.get_template("path_parts.html").module
         self._vips: tuple[object, dict[str, str]] = (None, {})
 
     def check(self, key: str, picture: Picture) -> None:
         """Raise NoPageError if there is no page *key*."""
-        if key not in _PAGES and not (key.startswith("pool/") and key[5:] in _pools(picture)):
+        if key not in _PAGES and not is_key(key) and not (key.startswith("pool/") and key[5:] in _pools(picture)):
             raise NoPageError(key)
 
-    def content(self, key: str, picture: Picture, desk: Desk, states: States) -> Content:
-        """What can change on a page. Raises NoPageError."""
+    def content(self, key: str, picture: Picture, desk: Desk, states: States, read: object = None) -> Content:
+        """What can change on a page; *read* is what was read for it alone. Raises NoPageError."""
         self.check(key, picture)
+        if is_key(key):
+            shape, parts, values = path_parts(self._path_macros, key, picture, read)
+            return Content(shape, {**self._common(()), **parts}, values)
         if key == "changes":
             return self._changes(picture, desk, states)
         if key == "pools":
@@ -88,7 +96,7 @@ class Pages:
         desk: Desk,
     ) -> str:
         """The page as a whole."""
-        name = "pool" if key.startswith("pool/") else key
+        name = "pool" if key.startswith("pool/") else PATH if is_key(key) else key
         more = _PAGES[name](picture, desk, key) if name in _PAGES else _pool_page(picture, key)
         counts = count(picture.items)
         return self._env.get_template(f"{name}.html").render(
@@ -153,6 +161,10 @@ class Pages:
 class _Safe:
     """Parts that are HTML already, by name. Numbers that they leave out, as these change more often, are filled in."""
 
+    def has(self, name: str) -> bool:
+        """Whether the page has that part."""
+        return name in self._parts
+
     def __init__(self, parts: Mapping[str, str], values: Mapping[str, Any]) -> None:
         self._parts, self._values = parts, values
 
@@ -202,4 +214,5 @@ _PAGES: Mapping[str, Callable[[Picture, Desk, str], dict[str, Any]]] = {
     "overview": _overview_page,
     "pools": lambda picture, desk, key: {},
     "changes": lambda picture, desk, key: {},
+    PATH: lambda picture, desk, key: path_page(picture, key),
 }

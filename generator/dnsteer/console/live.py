@@ -20,6 +20,8 @@ from prometheus_client import Metric
 
 from dnsteer.console.content import Content, NoPageError, Pages, States
 from dnsteer.console.desk import Desk, Picture
+from dnsteer.console.on_demand import OnDemand
+from dnsteer.console.path_content import REFUSED
 from dnsteer.console.recorder import ConsoleRecorder, Seen
 from dnsteer.console.slot_counters import read_slots
 from dnsteer.deploy.target_switch import TargetSwitch, now
@@ -114,6 +116,7 @@ class Live:
         self._desk = Desk(options)
         self._thread = ThreadPoolExecutor(1, "console")
         self._reader = ThreadPoolExecutor(1, "console-reading")
+        self._on_demand = OnDemand(self._switch)
         self._topics: dict[str, Topic] = {}
         self._changed = asyncio.Event()
         self._looked = asyncio.Event()
@@ -149,6 +152,7 @@ class Live:
                 await reading
             for thread in (self._thread, self._reader):
                 thread.shutdown(wait=False, cancel_futures=True)
+            self._on_demand.close()
 
     async def end(self) -> None:
         """End all streams: the server would cut them off."""
@@ -207,8 +211,10 @@ class Live:
             return
         if topic.key == "changes":
             await self._read_states(picture.seen)
+        watched = [each.key for each in self._topics.values() if each.watchers]
+        read = await self._on_demand.read(topic.key, picture, watched)
         try:
-            content = await self._work(self._pages.content, topic.key, picture, self._desk, self._states)
+            content = await self._work(self._pages.content, topic.key, picture, self._desk, self._states, read)
         except NoPageError:
             content = Content("gone")
         topic.update(content, next(self._versions))
@@ -234,6 +240,10 @@ class Live:
     async def page(self, key: str) -> str:
         """The page as it is now. Raises NoPageError."""
         return (await self._made(key)).page[1]
+
+    def refused(self, key: str) -> bool:
+        """Whether a page that was made says that it cannot be made of what was asked for."""
+        return key in self._topics and self._topics[key].shape.startswith(REFUSED)
 
     async def _made(self, key: str) -> Topic:
         """A page that is up to date. Raises NoPageError."""

@@ -9,10 +9,12 @@ from math import floor, log10
 UNKNOWN = "\N{EN DASH}"
 
 
-def number(value: float | None) -> str:
-    """A rate in at most five characters and a unit: 0, 7.3, 412, 9.87 k, 1.20 M. A dash where it is unknown."""
+def number(value: float | str | None) -> str:
+    """A rate in at most five characters and a unit: 0, 7.3, 412, 9.87 k, 1.20 M. Text stays; a dash where it is unknown."""
     if value is None:
         return UNKNOWN
+    if isinstance(value, str):
+        return value
     for unit, size in (("M", 1e6), ("k", 1e3)):
         if value >= size * 0.9995:
             return f"{_digits(value / size)} {unit}"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 
 from dnsteer.slots.maintenance import DRAINED, Maintenance, Overlay
+from dnsteer.spec.errors import escape
 
 
 def begun_and_ended(before: Overlay, after: Overlay) -> list[str]:
@@ -44,6 +45,48 @@ def _fields(old: Maintenance, new: Maintenance) -> Iterator[str]:
         yield f"until {_when(old.until)} -> {_when(new.until)}"
     if old.note != new.note:
         yield f"note {old.note!r} -> {new.note!r}"
+
+
+def concerning(overlay: Overlay, pool: str, service: str, base: str | None) -> list[Maintenance]:
+    """Return the entries that may have taken a slot from its *base* backend, for a service such as `53/udp`.
+
+    Another backend's weight may have.
+    """
+    about = [a for a in overlay.of(pool) if a.service in ("", service)]
+    return [a for a in about if a.backend == base or a.weight is not None]
+
+
+def why_not_base(base: str | None, backend: str | None, outages: Sequence[Maintenance]) -> str:
+    """Return a slot's backend when nobody is out, and why it does not have the slot now; empty where it has."""
+    if base is None or base == backend:
+        return ""
+    reasons = [_outage(a) for a in outages if a.weight is None]
+    given = [f"{a.name} is {_outage(a)}" for a in outages if a.weight is not None]
+    if not reasons and not given:
+        reasons = ["down by the spec (state: down)"]
+    return "; ".join([f"{base}{', which is ' if reasons else ''}{'; '.join(reasons)}", *given])
+
+
+def _outage(outage: Maintenance) -> str:
+    until = f", until {_minute(outage.until)} UTC" if outage.until else ""
+    note = f": {escape(outage.note)}" if outage.note else ""
+    since = _minute(outage.since)
+    return f"{outage.state}{percent_gone(outage)} since {since} UTC{until}, by {escape(outage.by)}{note}"
+
+
+def _minute(time: str) -> str:
+    """A recorded time, in UTC, to the minute."""
+    try:
+        return datetime.fromisoformat(time).astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return escape(time)
+
+
+def percent_gone(outage: Maintenance) -> str:
+    """Return how far an entry that has not moved all of its slots is, with a blank in front; else nothing."""
+    if outage.gone >= DRAINED:
+        return ""
+    return f" {outage.gone / 10:g} %" if outage.weight is None else f", {outage.gone / 10:g} % of the way to it,"
 
 
 def _when(time: str) -> str:

@@ -54,36 +54,9 @@ class DatapathReader:
 
     def read(self, switch: Commands, kind: str) -> Datapath:
         """Read it. What this version of the switch does not tell is left out. Raises SwitchError."""
-        found = Datapath()
-        shown = _section(switch.run("dpctl/show"), kind)
-        if m := _LOOKUPS.search(shown):
-            found.counters.update(zip(("hits", "upcalls", "lost"), map(int, m.groups()), strict=True))
-        if m := _FLOWS.search(shown):
-            found.gauges["megaflows"] = int(m[1])
-        if m := _MASKS.search(shown):
-            found.counters["mask_lookups"] = int(m[1])
-            found.gauges["masks"] = int(m[2])
-            packets = found.counters.get("hits", 0)
-            if packets:
-                found.gauges["packets_lookups_ratio"] = int(m[1]) / packets
-        upcalls = _section(switch.run("upcall/show"), kind)
-        if m := _LIMIT.search(upcalls):
-            found.gauges["megaflows_limit"] = int(m[1])
-        if m := _REVALIDATION.search(upcalls):
-            found.gauges["revalidation_seconds"] = int(m[1]) / 1000
-        if kind == "netdev":
-            with suppress(SwitchError):
-                self._read_threads(switch.run("dpif-netdev/pmd-stats-show"), found)
+        found = read_figures(switch, kind)
         self._dump(switch, kind, found)
         return found
-
-    @staticmethod
-    def _read_threads(text: str, found: Datapath) -> None:
-        found.counters["recirculations"] = read_counters(text).recirculations
-        pairs = zip(_PER_HIT.findall(text), _MEGAFLOW_HITS.findall(text), strict=False)
-        threads = [(float(each), int(hits)) for each, hits in pairs]
-        if total := sum(hits for _, hits in threads):
-            found.gauges["packets_lookups_ratio"] = sum(each * hits for each, hits in threads) / total
 
     def _dump(self, switch: Commands, kind: str, found: Datapath) -> None:
         """Add what only a dump of all megaflows tells, at most once in _DUMP_AGAIN seconds."""
@@ -95,6 +68,39 @@ class DatapathReader:
             self._dumped = (self._clock(), *_read_dump(text))
         found.gauges = {**self._dumped[1], **found.gauges}
         found.mask_packets = self._dumped[2]
+
+
+def read_figures(switch: Commands, kind: str) -> Datapath:
+    """Read what the datapath of a *kind* tells without a dump of its megaflows. Raises SwitchError."""
+    found = Datapath()
+    shown = _section(switch.run("dpctl/show"), kind)
+    if m := _LOOKUPS.search(shown):
+        found.counters.update(zip(("hits", "upcalls", "lost"), map(int, m.groups()), strict=True))
+    if m := _FLOWS.search(shown):
+        found.gauges["megaflows"] = int(m[1])
+    if m := _MASKS.search(shown):
+        found.counters["mask_lookups"] = int(m[1])
+        found.gauges["masks"] = int(m[2])
+        packets = found.counters.get("hits", 0)
+        if packets:
+            found.gauges["packets_lookups_ratio"] = int(m[1]) / packets
+    upcalls = _section(switch.run("upcall/show"), kind)
+    if m := _LIMIT.search(upcalls):
+        found.gauges["megaflows_limit"] = int(m[1])
+    if m := _REVALIDATION.search(upcalls):
+        found.gauges["revalidation_seconds"] = int(m[1]) / 1000
+    if kind == "netdev":
+        with suppress(SwitchError):
+            _read_threads(switch.run("dpif-netdev/pmd-stats-show"), found)
+    return found
+
+
+def _read_threads(text: str, found: Datapath) -> None:
+    found.counters["recirculations"] = read_counters(text).recirculations
+    pairs = zip(_PER_HIT.findall(text), _MEGAFLOW_HITS.findall(text), strict=False)
+    threads = [(float(each), int(hits)) for each, hits in pairs]
+    if total := sum(hits for _, hits in threads):
+        found.gauges["packets_lookups_ratio"] = sum(each * hits for each, hits in threads) / total
 
 
 def _read_dump(text: str) -> tuple[dict[str, float], dict[str, int]]:

@@ -116,15 +116,20 @@ class Unreadable:
     problem: str
 
 
-def read_flows(text: str) -> Iterator[DatapathFlow | Unreadable]:
-    """Parse the output of `dpctl/dump-flows` (with or without -m), skipping headings and empty lines."""
+def flow_lines(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each line of a flow in the output of `dpctl/dump-flows`, with the forwarding thread whose flow it is."""
     thread = ""
     for line in text.splitlines():
         heading = _THREAD.match(line)
         if heading:
             thread = heading[1].rstrip(": ")
         elif line.strip() and not line.strip().startswith(_NOT_A_FLOW):
-            yield read_flow(line, thread)
+            yield line, thread
+
+
+def read_flows(text: str) -> Iterator[DatapathFlow | Unreadable]:
+    """Parse the output of `dpctl/dump-flows` (with or without -m), skipping headings and empty lines."""
+    return (read_flow(line, thread) for line, thread in flow_lines(text))
 
 
 def read_flow(line: str, thread: str = "") -> DatapathFlow | Unreadable:

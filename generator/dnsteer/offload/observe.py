@@ -16,6 +16,7 @@ from dnsteer.offload.packet_path import Verdict
 from dnsteer.offload.running_switch import RunningSwitch
 from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.build import build_plan
+from dnsteer.plan.plan import Plan
 from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
@@ -127,6 +128,23 @@ class Observation:
         }
 
 
+class FlowJudge:
+    """Judges the datapath flows of the spec's ports by a profile."""
+
+    def __init__(self, loaded: Loaded, plan: Plan, profile: Profile, running: RunningSwitch) -> None:
+        self.profile = profile
+        self.ports = frozenset(ports_of(loaded.spec.switch))
+        self._owners = Owners(plan)
+        conntrack = running.config.get("hw-offload-ct-size") != "0"
+        self._context = offload_context_of(loaded, plan, conntrack=conntrack)
+
+    def judged(self, found: Iterable[tuple[DatapathFlow, Verdict]]) -> list[ObservedFlow]:
+        """Return flows with whether they are in hardware, judged; those of other ports are left out."""
+        ours = [(flow, actual) for flow, actual in found if _port(flow) in self.ports]
+        whose = self._owners.of(flow for flow, _ in ours)
+        return [ObservedFlow(f, v, judge(f, self.profile, self._context), whose[f]) for f, v in ours]
+
+
 def observe(
     loaded: Loaded, profile: Profile, switch: SwitchCommands, running: RunningSwitch,
     *, wait: Callable[[float], None] = time.sleep,
@@ -136,16 +154,12 @@ def observe(
     Raises SwitchError or UnavailableError if the switch cannot be queried.
     """
     plan = build_plan(loaded)
-    owners = Owners(plan)
-    context = offload_context_of(loaded, plan, conntrack=running.config.get("hw-offload-ct-size") != "0")
-    ports = ports_of(loaded.spec.switch)
+    judge_flows = FlowJudge(loaded, plan, profile, running)
 
     def read() -> tuple[list[ObservedFlow], list[Unreadable]]:
         found = dump(switch, running.datapath)
         bad = [flow for flow, _ in found if isinstance(flow, Unreadable)]
-        ours = [(f, v) for f, v in found if isinstance(f, DatapathFlow) and _port(f) in ports]
-        whose = owners.of(flow for flow, _ in ours)
-        return [ObservedFlow(f, v, judge(f, profile, context), whose[f]) for f, v in ours], bad
+        return judge_flows.judged((f, v) for f, v in found if isinstance(f, DatapathFlow)), bad
 
     flows, unreadable = read()
     if any(o.missing for o in flows):
@@ -159,7 +173,9 @@ def observe(
     extras = {command: _output(switch, command, *args.get(command, ())) for command in EXTRAS if command in known}
     part = plan.extension
     extension_ports = (part.ingress.name, part.egress.name) if part is not None and part.services else ()
-    return Observation(profile, flows, unreadable, extras, list(_settings(loaded, profile, running)), extension_ports)
+    return Observation(
+        profile, flows, unreadable, extras, list(wrong_settings(loaded, profile, running)), extension_ports
+    )
 
 
 def dump(switch: SwitchCommands, datapath: str) -> list[tuple[DatapathFlow | Unreadable, Verdict]]:
@@ -194,7 +210,7 @@ def _port(flow: DatapathFlow) -> str:
     return str(found.value) if found is not None else ""
 
 
-def _settings(loaded: Loaded, profile: Profile, running: RunningSwitch) -> Iterable[str]:
+def wrong_settings(loaded: Loaded, profile: Profile, running: RunningSwitch) -> Iterable[str]:
     """Yield a message for each setting that prevents offload of some or all flows."""
     if not profile.hardware:
         return

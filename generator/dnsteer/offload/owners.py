@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import Literal
@@ -128,6 +128,15 @@ class Owners:
         if source is not None and fragment is not None and fragment.value != "no":
             return self._fragments.get(source, ())
         return ()
+
+
+def in_words(owners: Sequence[Owner]) -> str:
+    """What a datapath flow of these owners carries: `queries of dns over ipv4 (udp/53)`."""
+    if not owners:
+        return "packets of no service"
+    directions = {"query": "queries", "answer": "answers"}
+    services = ", ".join(dict.fromkeys(owner.service for owner in owners))
+    return f"{directions[owners[0].direction]} of {owners[0].vip} over {owners[0].family} ({services})"
 
 
 def _parts(owner: Owner) -> tuple[str, str, Family]:

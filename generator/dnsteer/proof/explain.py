@@ -8,13 +8,9 @@ from dataclasses import asdict, dataclass
 from ipaddress import ip_address
 from typing import Any
 
-from scapy.layers.dns import DNS, DNSQR
-from scapy.layers.inet import IP, TCP, UDP
-from scapy.layers.inet6 import IPv6
-from scapy.layers.l2 import Ether
-
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
+from dnsteer.proof.frames import query_frame
 from dnsteer.proof.harness.extension_process import Handled
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.packet_text import summary
@@ -24,14 +20,12 @@ from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Protocol
 from dnsteer.spec.model.types import Address
+from dnsteer.switch.trace import read_trace
 from dnsteer.tables.cookies import COOKIE_TAG
 from dnsteer.tables.order import PIPELINE
 from dnsteer.tables.subject import Subject
 
-_STEP = re.compile(r"^\s*(\d+)\. (.*)$")
-_COOKIE = re.compile(r"cookie (0x[0-9a-f]+)")
 _TABLE_NAMES = {t.number: t.name for t in PIPELINE.tables.values()}
-_ROUTER_MAC = "02:00:00:00:00:fe"
 _PROTOCOL_NUMBERS = {"udp": wire.UDP, "tcp": wire.TCP}
 
 
@@ -92,15 +86,6 @@ class QueryPath:
         if hop is not None:
             hop["why"], hop["gave"] = hop.pop("reason"), hop.pop("sent")
         return value
-
-
-def query_frame(loaded: Loaded, client: Address, sport: int, vip: Address, port: int, protocol: Protocol) -> bytes:
-    """Return the Ethernet frame of a DNS query as a router sends it to the balancer; over TCP, the SYN."""
-    network = IP(src=str(client), dst=str(vip)) if vip.version == 4 else IPv6(src=str(client), dst=str(vip))
-    head = Ether(src=_ROUTER_MAC, dst=loaded.spec.switch.mac) / network
-    if protocol is Protocol.UDP:
-        return bytes(head / UDP(sport=sport, dport=port) / DNS(rd=1, qd=DNSQR(qname="example.com")))
-    return bytes(head / TCP(sport=sport, dport=port, flags="S"))
 
 
 def explain_query(
@@ -212,25 +197,12 @@ def _held_backend(backends: list[dict[str, Any]], among: Counter[str], data: byt
 def _steps(plan: Plan, harness: Harness, frame: Frame) -> tuple[Step, ...]:
     """Return the flows that a frame matches, from the switch's own trace."""
     number = harness.port_number(frame.port)
-    trace = re.sub(rf"in_port={number}\b", f"in_port={frame.port}", harness.trace(frame.port, frame.data))
+    text = re.sub(rf"in_port={number}\b", f"in_port={frame.port}", harness.trace(frame.port, frame.data))
     out = []
-    for line in trace.splitlines():
-        step = _STEP.match(line)
-        cookie = _COOKIE.search(line)
-        if step is None or cookie is None:
-            continue
-        number = int(cookie[1], 16)
-        subject = plan.subject(number)
-        match = step[2].split(", priority")[0] if not step[2].startswith("priority") else "(any)"
-        out.append(
-            Step(
-                _TABLE_NAMES.get(int(step[1]), step[1]),
-                match,
-                number,
-                subject.title if subject else "not dnsteer's",
-                subject.line if subject else 0,
-            )
-        )
+    for flow in read_trace(text).flows:
+        subject = plan.subject(flow.cookie)
+        about, line = (subject.title, subject.line) if subject else ("not dnsteer's", 0)
+        out.append(Step(_TABLE_NAMES.get(flow.table, str(flow.table)), flow.match, flow.cookie, about, line))
     return tuple(out)
 
 

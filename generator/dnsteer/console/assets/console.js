@@ -26,6 +26,7 @@ function say(state, text) {
 // As `number` in numbers.py.
 export function number(value) {
   if (value === null || value === undefined) return "–";
+  if (typeof value === "string") return value;
   const digits = (v) => (v < 9.995 ? v.toFixed(2) : v < 99.95 ? v.toFixed(1) : v.toFixed(0));
   if (value >= 999500) return `${digits(value / 1e6)} M`;
   if (value >= 999.5) return `${digits(value / 1e3)} k`;

@@ -1,0 +1,130 @@
+"""Paths of queries that are looked at: each traced at most every few seconds, a few of them again and again."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from dnsteer.console.path_query import BadQueryError, query_of
+from dnsteer.console.rates import Series
+from dnsteer.console.recorder import Side
+from dnsteer.console.vswitchd import vswitchd
+from dnsteer.deploy.recorded import load_state
+from dnsteer.deploy.target_switch import TargetSwitch, now
+from dnsteer.plan.build import build_plan
+from dnsteer.plan.plan import Plan
+from dnsteer.status.flow_counts import Bucket, FlowKey, flow_packets, read_buckets
+from dnsteer.status.path import PathTracer, PathView
+from dnsteer.switch.tools import SwitchError
+from dnsteer.tables.cookies import GROUP_BASE
+
+AGAIN = 2.0
+"""Seconds between two traces of one path."""
+MOST_FOLLOWED = 4
+"""Paths that are traced again while somebody looks; further ones are traced once."""
+_KEPT = 64
+
+
+@dataclass(frozen=True)
+class Share:
+    """A backend's part of a group: its buckets, and the packets that these had."""
+
+    backend: str
+    buckets: int
+    packets: int
+
+
+@dataclass
+class PathReading:
+    """A path as it was traced at a *time*; *error* is why it could not be, *bad* what is wrong with what was asked for.
+
+    *packets* are those of the flows so far, *rates* packets a second; both by the flow. *followed*: it is traced again.
+    """
+
+    time: datetime
+    view: PathView | None = None
+    error: str = ""
+    bad: BadQueryError | None = None
+    packets: Mapping[FlowKey, int] = field(default_factory=dict)
+    rates: Mapping[object, float | None] = field(default_factory=dict)
+    shares: Sequence[Share] = ()
+    followed: bool = True
+
+
+@dataclass
+class _Path:
+    reading: PathReading
+    side: Side
+    at: float
+    series: Series = field(default_factory=lambda: Series(60))
+
+
+class PathReader:
+    """Traces paths in a switch. Used by one thread at a time. *clock* counts seconds."""
+
+    def __init__(self, switch: TargetSwitch, clock: Callable[[], float] = time.monotonic) -> None:
+        self._switch, self._clock = switch, clock
+        self._paths: OrderedDict[str, _Path] = OrderedDict()
+        self._tracer: tuple[Side, PathTracer, Plan] | None = None
+
+    def read(self, key: str, side: Side, followed: Collection[str]) -> PathReading:
+        """The path of a page; *followed* are the pages of this kind that somebody looks at, oldest first."""
+        known = self._paths.get(key)
+        if known is not None:
+            known.reading.followed = key not in followed or key in list(followed)[:MOST_FOLLOWED]
+            due = self._clock() >= known.at + AGAIN
+            if not due or (not known.reading.followed and known.side.known is side.known):
+                return known.reading
+        path = known or _Path(PathReading(now()), side, 0.0)
+        path.side, path.at = side, self._clock()
+        path.reading = self._read(key, side, path.series)
+        path.reading.followed = key not in followed or key in list(followed)[:MOST_FOLLOWED]
+        self._paths[key] = path
+        self._paths.move_to_end(key)
+        while len(self._paths) > _KEPT:
+            self._paths.popitem(last=False)
+        return path.reading
+
+    def _read(self, key: str, side: Side, series: Series) -> PathReading:
+        reading = PathReading(now())
+        try:
+            query = query_of(key, side.known.spec)
+        except BadQueryError as err:
+            reading.bad = err
+            return reading
+        try:
+            tracer, plan = self._tracer_of(side)
+            with vswitchd(self._switch) as commands:
+                view = reading.view = tracer.trace(commands, query)
+            client = self._switch.client(side.known.bridge)
+            steps = [*view.way.steps, *(view.answer.steps if view.answer is not None else ())]
+            found = flow_packets(client, ((step.cookie, step.key.table) for step in steps))
+            reading.packets = {step.key: found[step.key] for step in steps if step.key in found}
+            series.add(self._clock(), {key: float(n) for key, n in reading.packets.items()})
+            reading.rates = series.rates()
+            if view.group:
+                reading.shares = _shares(read_buckets(client, view.group), plan, view.group)
+        except (SwitchError, OSError) as err:
+            reading.error = str(err)
+        return reading
+
+    def _tracer_of(self, side: Side) -> tuple[PathTracer, Plan]:
+        """The tracer of what is applied now; remembered, since the plan of a large spec takes a second."""
+        if self._tracer is None or self._tracer[0] is not side:
+            loaded = load_state(side.known.state)
+            plan = build_plan(loaded, side.overlay)
+            self._tracer = side, PathTracer(loaded, plan, side.overlay), plan
+        return self._tracer[1], self._tracer[2]
+
+
+def _shares(buckets: Sequence[Bucket], plan: Plan, group: int) -> list[Share]:
+    """The buckets by backend, in the order of the pool."""
+    members = next((m.members for m in plan.members if m.number == group - GROUP_BASE), ())
+    names = {member.number: member.name for member in members}
+    held: dict[int, list[Bucket]] = {member.number: [] for member in members}
+    for bucket in buckets:
+        held.setdefault(bucket.backend, []).append(bucket)
+    return [Share(names.get(n, f"number {n}"), len(found), sum(b.packets for b in found)) for n, found in held.items()]

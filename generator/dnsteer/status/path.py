@@ -1,0 +1,273 @@
+"""The path of one query through the running switch, by the switch's own trace and its flows' counters. Changes nothing.
+
+What should happen is computed from the record, as `check` and `explain` do; where the switch does something else, it shows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
+from typing import Protocol as Interface
+
+from dnsteer.deploy.maintenance_text import concerning, why_not_base
+from dnsteer.plan.plan import Plan
+from dnsteer.proof.frames import answer_frame, query_frame
+from dnsteer.proof.reference import wire
+from dnsteer.proof.reference.packets import Expectation, Reference, Service
+from dnsteer.proof.reference.topology import packed_mac
+from dnsteer.slots.maintenance import Overlay
+from dnsteer.spec.errors import show_path
+from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.model.spec import Protocol
+from dnsteer.spec.model.types import Address
+from dnsteer.status.flow_counts import FlowKey
+from dnsteer.status.trace_words import in_words
+from dnsteer.switch.trace import Trace, TracedFlow, read_trace
+from dnsteer.tables.cookies import GROUP_BASE, OBJECT_BITS, Category, cookie
+from dnsteer.tables.order import TABLES
+
+_TABLES = {table.number: table for table in TABLES}
+_NUMBERS = {Protocol.UDP: wire.UDP, Protocol.TCP: wire.TCP}
+_OUTPUT = re.compile(r"output:(\S+)\Z")
+_GROUP = re.compile(r"group:(\d+)\Z")
+_SLOT = cookie(Category.SLOT, 0) >> OBJECT_BITS
+_BACKEND = cookie(Category.BACKEND, 0) >> OBJECT_BITS
+
+
+class Commands(Interface):
+    """The control socket of an ovs-vswitchd."""
+
+    def run(self, command: str, *args: str) -> str:
+        """Run a command and return its output. Raises SwitchError."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """One query of a client, that comes in by an uplink."""
+
+    client: Address
+    sport: int
+    vip: Address
+    port: int
+    protocol: Protocol
+    uplink: str
+
+
+@dataclass(frozen=True)
+class Headers:
+    """A packet at a port of the bridge: addresses, ports and TTL (or hop limit)."""
+
+    port: str
+    from_mac: str
+    to_mac: str
+    source: Address
+    destination: Address
+    sport: int
+    dport: int
+    ttl: int
+
+
+@dataclass(frozen=True)
+class PathStep:
+    """A flow that the packet matched.
+
+    *table* is the table's name, *about* the spec object that the cookie stands for, at *path* and *line* of the spec;
+    empty and 0 for a flow that is not dnsteer's. *does* are its actions in words. *key* finds its counters.
+    """
+
+    table: str
+    purpose: str
+    match: str
+    does: tuple[str, ...]
+    cookie: int
+    about: str
+    path: str
+    line: int
+    key: FlowKey
+
+
+@dataclass(frozen=True)
+class Way:
+    """The way of a packet: as it *enters*, the flows that it matches, what *leaves*; *problem*: what is not as recorded."""
+
+    enters: Headers
+    steps: tuple[PathStep, ...]
+    leaves: tuple[Headers, ...]
+    recirculates: bool
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class PathView:
+    """The path of a query, and of the answer to it where that passes the switch.
+
+    *slot* and *backend* are those of the flows that it matched; *why* is what the record says of it, *base* the backend that
+    has the slot when nobody is out and why it does not have it now. *group* is that of a pool whose slot the switch's hash
+    chooses, 0 for none; *extension* is the port by which it leaves to the extension, *chosen_there* whom that chooses.
+    *no_answer* says why there is no *answer*.
+    """
+
+    query: Query
+    way: Way
+    vip: str = ""
+    pool: str = ""
+    selection: str = ""
+    slot: int | None = None
+    slots: int = 0
+    backend: str = ""
+    why: str = ""
+    base: str = ""
+    group: int = 0
+    extension: str = ""
+    chosen_there: str = ""
+    answer: Way | None = None
+    no_answer: str = ""
+    warnings: tuple[str, ...] = field(default=())
+
+
+class PathTracer:
+    """Traces queries in a bridge that should hold the tables of a spec and overlay.
+
+    *plan* is that of both: it says what cookies stand for.
+    """
+
+    def __init__(self, loaded: Loaded, plan: Plan, overlay: Overlay) -> None:
+        self._loaded, self._plan, self._overlay = loaded, plan, overlay
+
+    def trace(self, switch: Commands, query: Query) -> PathView:
+        """Trace a query, and the answer to it. Raises SwitchError or UnavailableError where the switch cannot be asked."""
+        loaded = self._loaded
+        # Of this address alone: the reference makes the slots of each service, and there may be thousands.
+        vips = {name: vip for name, vip in loaded.spec.vips.items() if query.vip in vip.addresses}
+        reference = Reference(loaded.spec.model_copy(update={"vips": vips}), self._overlay)
+        data = query_frame(loaded, query.client, query.sport, query.vip, query.port, query.protocol)
+        expected = reference.expect(query.uplink, data)
+        key = query.vip.packed, _NUMBERS[query.protocol], query.port
+        service = reference.services.get(key) or reference.unserved.get(key)
+        way, found = self._way(switch, query.uplink, data)
+        vip = service.vip if service is not None else next(iter(vips), "")
+        pool = vips[vip].pool if vip else ""
+        view = PathView(query, way, vip, pool, why=expected.why)
+        if service is not None:
+            base = service.base_slots[expected.slot] if service.base_slots and expected.slot is not None else None
+            outages = concerning(self._overlay, pool, f"{query.port}/{query.protocol.value}", base)
+            view = replace(
+                view, selection=loaded.spec.pools[pool].selection.value, slots=len(service.slots),
+                base=why_not_base(base, expected.backend, outages),
+            )  # fmt: skip
+        view = self._chosen(view, found)
+        exit_port = reference.topology.extension_ingress
+        if exit_port is not None and any(each.port == exit_port for each in way.leaves):
+            view = replace(view, extension=exit_port, slot=expected.slot, chosen_there=_chosen_there(expected, service))
+        problem = _problem(way, expected, service, exit_port)
+        view = replace(view, way=replace(way, problem=problem))
+        return self._with_answer(view, switch, reference, service)
+
+    def _way(self, switch: Commands, port: str, data: bytes) -> tuple[Way, Trace]:
+        bridge = self._plan.bridge
+        trace = read_trace(switch.run("ofproto/trace", "--names", bridge, f"in_port={port}", data.hex()))
+        steps = tuple(self._step(flow) for flow in trace.flows)
+        leaves = () if trace.drops or trace.recirculates else tuple(_leaving(trace, port))
+        return Way(headers_of(port, data), steps, leaves, trace.recirculates), trace
+
+    def _step(self, flow: TracedFlow) -> PathStep:
+        table = _TABLES.get(flow.table)
+        subject = self._plan.subject(flow.cookie)
+        return PathStep(
+            table.name if table is not None else str(flow.table), table.does if table is not None else "", flow.match,
+            tuple(in_words(flow.table, flow.actions)), flow.cookie, subject.title if subject else "",
+            show_path(subject.path) if subject else "", subject.line if subject else 0,
+            FlowKey(flow.table, flow.priority, flow.match),
+        )  # fmt: skip
+
+    def _chosen(self, view: PathView, trace: Trace) -> PathView:
+        """Add the slot, the backend or the group of the flows that it matched."""
+        for flow, step in zip(trace.flows, view.way.steps, strict=True):
+            if flow.cookie >> OBJECT_BITS == _SLOT:
+                view = replace(view, slot=flow.cookie & 0xFFFF)
+            if flow.cookie >> OBJECT_BITS == _BACKEND and step.table == "forward":
+                view = replace(view, backend=step.about.removeprefix("backend ").partition(" of ")[0])
+            for action in flow.actions:
+                m = _GROUP.match(action)
+                if m is not None and int(m[1]) > GROUP_BASE:
+                    view = replace(view, group=int(m[1]))
+        return view
+
+    def _with_answer(self, view: PathView, switch: Commands, reference: Reference, service: Service | None) -> PathView:
+        """Trace the answer of the backend that the query goes to, where it passes the switch."""
+        if service is None or not view.way.leaves:
+            if view.group:
+                return replace(view, no_answer="which backend answers is known when the hash has chosen one")
+            return view
+        leaves, topology = view.way.leaves[0], reference.topology
+        if view.extension:
+            return replace(view, no_answer="the extension and the backend answer; their packets are not traced here")
+        if not service.mode.rewrites_answers and leaves.port not in topology.ports:
+            return replace(
+                view, no_answer="the backend answers the client directly: its answer does not pass the switch"
+            )
+        data = answer_frame(
+            topology.gateway_mac, packed_mac(leaves.to_mac), leaves.destination, leaves.source,
+            (leaves.dport, leaves.sport), view.query.protocol,
+        )  # fmt: skip
+        way, _ = self._way(switch, leaves.port, data)
+        problem = _problem(way, reference.expect(leaves.port, data), None, None)
+        return replace(view, answer=replace(way, problem=problem))
+
+
+def headers_of(port: str, data: bytes) -> Headers:
+    """The headers of a frame at a port."""
+    packet = wire.parse(data)
+    ttl = data[packet.l3 + (8 if packet.ethertype == wire.IPV4 else 7)]
+    return Headers(
+        port, data[6:12].hex(":"), data[:6].hex(":"), ip_address(packet.source), ip_address(packet.destination),
+        packet.sport, packet.dport, ttl,
+    )  # fmt: skip
+
+
+def _leaving(trace: Trace, came_by: str) -> Iterable[Headers]:
+    """What leaves, by the ports that flows send it to and its fields in the end."""
+    fields = dict(part.split("=", 1) for part in trace.final.split(",") if "=" in part)
+    source, destination = (fields.get(f"nw_{end}") or fields.get(f"ipv6_{end}", "") for end in ("src", "dst"))
+    if not source or not destination:
+        return
+    for flow in trace.flows:
+        for action in flow.actions:
+            m = _OUTPUT.match(action)
+            if m is not None or action == "IN_PORT":
+                yield Headers(
+                    m[1].strip('"') if m is not None else came_by, fields["dl_src"], fields["dl_dst"],
+                    ip_address(source), ip_address(destination), int(fields["tp_src"]), int(fields["tp_dst"]),
+                    int(fields.get("nw_ttl", 0)),
+                )  # fmt: skip
+
+
+def _chosen_there(expected: Expectation, service: Service | None) -> str:
+    """Whom the extension chooses, by the record: it is a program of its own and is not traced."""
+    if expected.backend is not None:
+        return f"{expected.backend}, by the source port"
+    if service is None or not expected.options:
+        return ""
+    names = ", ".join(owner.name for owner in service.owners)
+    return f"{service.selection.describe(service)}, of {names}"
+
+
+def _problem(way: Way, expected: Expectation, service: Service | None, extension: str | None) -> str:
+    """How a way differs from the record; empty where it does not."""
+    if service is not None and service.by_extension:  # which drops what it cannot forward
+        ports = {each.port for each in way.leaves}
+        return "" if ports == {extension} else f"it should leave to the extension, by port {extension}"
+    if not expected.options:
+        return "it should be dropped" if way.leaves or way.recirculates else ""
+    if way.recirculates:
+        hashed = service is not None and not service.selection.predicts_slot
+        return "" if hashed else "it recirculates, and no flow of this path should"
+    wanted = {headers_of(frame.port, frame.data) for frame in expected.options}
+    if way.leaves and set(way.leaves) <= wanted:
+        return ""
+    first = min(wanted, key=str)
+    backend = f"to {expected.backend} " if expected.backend else ""
+    text = f"it should leave {backend}by port {first.port}, from {first.from_mac} to {first.to_mac}, "
+    return text + f"{first.source} port {first.sport} to {first.destination} port {first.dport}"
