@@ -123,6 +123,7 @@ def _served(
     if metrics is None and console is None:
         return None, [], lambda: None
     try:
+        from dnsteer.cli.prediction import predict
         from dnsteer.console.recorder import ConsoleRecorder
         from dnsteer.console.serve import serve_console
         from dnsteer.metrics.agent import AgentMetrics
@@ -143,7 +144,7 @@ def _served(
     recorder = ConsoleRecorder()
     pages = Pages(Collector(switch, recorder))
     options = shlex.join(["--bridge", bridge]) if bridge is not None else ""
-    serving: list[Serve] = [partial(serve_console, *console, pages, recorder, switch, _say, options)]
+    serving: list[Serve] = [partial(serve_console, *console, pages, recorder, switch, _say, options, predict)]
     if metrics is not None and metrics != console:
         serving.append(partial(serve_metrics, *metrics, pages, _say))
     return recorder, serving, pages.close

@@ -104,7 +104,7 @@ def application(live: Live, metrics: Callable[[str], Awaitable[tuple[bytes, str]
     """The console that is bound to *host*; *metrics* makes the page of /metrics in a format."""
 
     async def page(request: Request) -> Response:
-        key = {"/": "overview", "/pools": "pools", "/changes": "changes"}.get(request.url.path)
+        key = {"/": "overview", "/pools": "pools", "/changes": "changes", "/offload": "offload"}.get(request.url.path)
         try:
             return HTMLResponse(await live.page(key or f"pool/{request.path_params['name']}"))
         except NoPageError:
@@ -144,7 +144,8 @@ def application(live: Live, metrics: Callable[[str], Awaitable[tuple[bytes, str]
     app = Starlette(
         routes=[
             Route("/", page), Route("/pools", page), Route("/pools/{name}", page), Route("/changes", page),
-            Route("/path", path), Route("/events", events), Route("/assets/{name}", asset), Route("/metrics", scraped),
+            Route("/path", path), Route("/offload", page),
+            Route("/events", events), Route("/assets/{name}", asset), Route("/metrics", scraped),
         ]
     )  # fmt: skip
     app.router.redirect_slashes = False

@@ -15,6 +15,8 @@ from dnsteer import __version__
 from dnsteer.console import drawing, numbers
 from dnsteer.console.attention import Item, count
 from dnsteer.console.desk import Desk, Picture
+from dnsteer.console.offload_content import KEY as OFFLOAD
+from dnsteer.console.offload_content import offload_page, offload_parts
 from dnsteer.console.path_content import path_page, path_parts
 from dnsteer.console.path_query import KEY as PATH
 from dnsteer.console.path_query import MOST_LISTED, is_key
@@ -64,6 +66,7 @@ class Pages:
         self._env.globals.update(most_listed=MOST_LISTED)
         self._macros: Any = self._env.get_template("parts.html").module
         self._path_macros: Any = self._env.get_template("path_parts.html").module
+        self._offload_macros: Any = self._env.get_template("offload_parts.html").module
         self._vips: tuple[object, dict[str, str]] = (None, {})
 
     def check(self, key: str, picture: Picture) -> None:
@@ -74,8 +77,11 @@ class Pages:
     def content(self, key: str, picture: Picture, desk: Desk, states: States, read: object = None) -> Content:
         """What can change on a page; *read* is what was read for it alone. Raises NoPageError."""
         self.check(key, picture)
-        if is_key(key):
-            shape, parts, values = path_parts(self._path_macros, key, picture, read)
+        if is_key(key) or key == OFFLOAD:
+            if key == OFFLOAD:
+                shape, parts, values = offload_parts(self._offload_macros, picture, read)
+            else:
+                shape, parts, values = path_parts(self._path_macros, key, picture, read)
             return Content(shape, {**self._common(()), **parts}, values)
         if key == "changes":
             return self._changes(picture, desk, states)
@@ -215,4 +221,5 @@ _PAGES: Mapping[str, Callable[[Picture, Desk, str], dict[str, Any]]] = {
     "pools": lambda picture, desk, key: {},
     "changes": lambda picture, desk, key: {},
     PATH: lambda picture, desk, key: path_page(picture, key),
+    OFFLOAD: lambda picture, desk, key: offload_page(picture, key),
 }

@@ -22,6 +22,7 @@ from dnsteer.console.content import Content, NoPageError, Pages, States
 from dnsteer.console.desk import Desk, Picture
 from dnsteer.console.on_demand import OnDemand
 from dnsteer.console.path_content import REFUSED
+from dnsteer.console.prediction import Predict
 from dnsteer.console.recorder import ConsoleRecorder, Seen
 from dnsteer.console.slot_counters import read_slots
 from dnsteer.deploy.target_switch import TargetSwitch, now
@@ -108,17 +109,18 @@ class Live:
     """The pages of the console. `run` must run while they are served."""
 
     def __init__(
-        self, recorder: ConsoleRecorder, readings: Readings, switch: TargetSwitch, pages: Pages, options: str = ""
-    ) -> None:
+        self, recorder: ConsoleRecorder, readings: Readings, switch: TargetSwitch, pages: Pages, options: str = "",
+        predict: Predict | None = None,
+    ) -> None:  # fmt: skip
         self._recorder, self._readings = recorder, readings
         self._switch = TargetSwitch(switch.remote, switch.openflow, min(switch.timeout, _TIMEOUT), switch.extension)
         self._pages = pages
         self._desk = Desk(options)
         self._thread = ThreadPoolExecutor(1, "console")
         self._reader = ThreadPoolExecutor(1, "console-reading")
-        self._on_demand = OnDemand(self._switch)
         self._topics: dict[str, Topic] = {}
         self._changed = asyncio.Event()
+        self._on_demand = OnDemand(self._switch, self._changed.set, predict)
         self._looked = asyncio.Event()
         self._sent = asyncio.Condition()
         self._versions = count(1)

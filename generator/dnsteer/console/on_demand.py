@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from dnsteer.console.desk import Picture
+from dnsteer.console.offload_content import KEY as OFFLOAD
+from dnsteer.console.offload_reading import OffloadWatch
 from dnsteer.console.path_query import KEY as PATH
 from dnsteer.console.path_reading import PathReader
+from dnsteer.console.prediction import Predict
 from dnsteer.deploy.target_switch import TargetSwitch
 
 
 class OnDemand:
-    """Reads for pages that are looked at."""
+    """Reads for pages that are looked at. *changed* is called on the event loop when there is something new."""
 
-    def __init__(self, switch: TargetSwitch) -> None:
+    def __init__(self, switch: TargetSwitch, changed: Callable[[], None], predict: Predict | None = None) -> None:
+        self._offload = OffloadWatch(switch, changed, predict)
         self._paths = PathReader(switch)
         self._path_thread = ThreadPoolExecutor(1, "console-path")
 
@@ -29,8 +33,9 @@ class OnDemand:
             loop = asyncio.get_running_loop()
             followed = [each for each in watched if each.startswith(f"{PATH}?")]
             return await loop.run_in_executor(self._path_thread, partial(self._paths.read, key, side, followed))
-        return None
+        return await self._offload.look(side) if key == OFFLOAD else None
 
     def close(self) -> None:
         """End the threads, once they are done with what they read."""
+        self._offload.close()
         self._path_thread.shutdown(wait=False, cancel_futures=True)

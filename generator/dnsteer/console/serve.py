@@ -8,6 +8,7 @@ from contextlib import suppress
 from dnsteer.console.app import SERVER, application
 from dnsteer.console.content import Pages
 from dnsteer.console.live import Live
+from dnsteer.console.prediction import Predict
 from dnsteer.console.recorder import ConsoleRecorder
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.metrics.server import Pages as Metrics
@@ -15,10 +16,11 @@ from dnsteer.metrics.server import Say, serve_application
 
 
 async def serve_console(
-    host: str, port: int, metrics: Metrics, recorder: ConsoleRecorder, switch: TargetSwitch, say: Say, options: str = ""
-) -> None:
+    host: str, port: int, metrics: Metrics, recorder: ConsoleRecorder, switch: TargetSwitch, say: Say, options: str = "",
+    predict: Predict | None = None,
+) -> None:  # fmt: skip
     """Serve the console, with /metrics, until cancelled. *options* are those that commands on its pages have."""
-    live = Live(recorder, metrics, switch, Pages(), options)
+    live = Live(recorder, metrics, switch, Pages(), options, predict)
     running = asyncio.create_task(live.run())
     serving = asyncio.create_task(
         serve_application(host, port, application(live, metrics.page, host), say, "console", "/", **SERVER)

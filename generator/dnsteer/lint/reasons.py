@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from dnsteer.offload.capabilities import Limit, LimitName
 from dnsteer.offload.examine import JudgedFlow
-from dnsteer.offload.judge import Reason
-
-_TELLING_VALUES = ("ipv4.frag", "ipv6.frag")
+from dnsteer.offload.judge import Reason, without_value
 
 
 def reasons_of(judged: Iterable[JudgedFlow]) -> tuple[Reason, ...]:
@@ -20,14 +17,6 @@ def reasons_of(judged: Iterable[JudgedFlow]) -> tuple[Reason, ...]:
             general = without_value(reason)
             rank[general] = min(place, rank.get(general, place))
     return tuple(sorted(rank, key=lambda reason: (rank[reason], reason.name, reason.text)))
-
-
-def without_value(reason: Reason) -> Reason:
-    """Return *reason* without the flow's value (`udp.dst=53` becomes `udp.dst`), except where the value is the reason."""
-    name = reason.name.partition("=")[0]
-    if name in _TELLING_VALUES or name == reason.name:
-        return reason
-    return replace(reason, name=name, text=reason.text.replace(reason.name, name, 1))
 
 
 def first_reason(judged: JudgedFlow) -> str:

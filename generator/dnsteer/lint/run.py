@@ -17,13 +17,13 @@ from dnsteer.lint.machine_setup import setup_assumptions
 from dnsteer.lint.mask_count import mask_count
 from dnsteer.lint.masks.bound import MaskBound
 from dnsteer.lint.port_scans import port_scans
-from dnsteer.lint.reasons import first_reason, without_value
+from dnsteer.lint.reasons import first_reason
 from dnsteer.lint.services import service_offload
 from dnsteer.lint.slot_numbers import slot_numbers
 from dnsteer.lint.software import other_traffic, software_flavor, unreadable_flows
 from dnsteer.offload.examine import KINDS, Examination, JudgedFlow
 from dnsteer.offload.extension import program_json
-from dnsteer.offload.judge import Reason
+from dnsteer.offload.judge import Reason, without_value
 from dnsteer.offload.packet_path import PacketPath, Verdict
 from dnsteer.offload.profile import JUDGED_AS, profile
 
@@ -100,8 +100,7 @@ class LintReport:
 
     def source(self, reason: Reason) -> str:
         """Return a reason's source as title and place; its key if the profile does not list it."""
-        source = self.examination.profile.sources.get(reason.source)
-        return f"{source.title}: {source.place}" if source is not None else reason.source
+        return self.examination.profile.cite(reason.source)
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""

@@ -167,6 +167,11 @@ class Profile(Part):
         """Return the entry for the action *name*; other_action if it is not listed."""
         return _find(self.actions, name, self.other_action)
 
+    def cite(self, source: str) -> str:
+        """Return a source's title and place; its key if the profile does not list it."""
+        found = self.sources.get(source)
+        return f"{found.title}: {found.place}" if found is not None else source
+
     def limit(self, name: LimitName) -> int | None:
         """Return the value of a limit; None if the profile has no such limit or its value is unknown."""
         found = self.limits.get(name)

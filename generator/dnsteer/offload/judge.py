@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from dnsteer.offload.capabilities import Case, Certainty, Entry, Limit, LimitName, Outcome, PortKind, Profile
@@ -15,6 +15,7 @@ from dnsteer.switch.megaflow_fields import Field
 _WORST_FIRST: tuple[Verdict, ...] = ("no", "partial", "unknown", "yes")
 _SUREST_FIRST: tuple[Certainty, ...] = ("documented", "source-code", "test-suite", "inferred", "unknown")
 ReasonKind = Literal["match", "action", "limit"]
+_TELLING_VALUES = ("ipv4.frag", "ipv6.frag")
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,14 @@ class Judgement:
             "match_bytes": self.match_bytes,
             "why_software": self.why_software,
         }
+
+
+def without_value(reason: Reason) -> Reason:
+    """Return *reason* without the flow's value (`udp.dst=53` becomes `udp.dst`), except where the value is the reason."""
+    name = reason.name.partition("=")[0]
+    if name in _TELLING_VALUES or name == reason.name:
+        return reason
+    return replace(reason, name=name, text=reason.text.replace(reason.name, name, 1))
 
 
 def join_reasons(reasons: Iterable[Reason]) -> str:

@@ -1,0 +1,128 @@
+"""What can change on the page Offload: datapath flows with their verdicts, masks, and the load against what is predicted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dnsteer.console import numbers
+from dnsteer.console.desk import Picture
+from dnsteer.console.offload_reading import MANY, TOO_MANY, OffloadLook, OffloadView
+from dnsteer.offload.capabilities import Profile
+from dnsteer.offload.judge import Reason, without_value
+from dnsteer.offload.observe import ObservedFlow
+from dnsteer.offload.owners import in_words
+
+KEY = "offload"
+MOST_ROWS = 500
+"""Datapath flows that are shown, the busiest."""
+MOST_MASKS = 100
+_USUAL = ("recirc_id=0", "packet_type=(0,0x0)")
+"""What nearly every flow matches, and says nothing."""
+
+
+@dataclass(frozen=True)
+class FlowRow:
+    """A datapath flow in the table. *place* is the number of its counter on the page."""
+
+    place: int
+    observed: ObservedFlow
+    owner: str
+    match: str
+    actions: str
+    reasons: tuple[tuple[str, str], ...]
+    """Why it is not in hardware, each with its source."""
+    missing: bool
+
+    @property
+    def verdict(self) -> str:
+        """The profile's verdict."""
+        return self.observed.predicted.verdict
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement of the profile that verdicts rest on: its text, source and certainty, and the number of flows."""
+
+    text: str
+    verdict: str
+    source: str
+    certainty: str
+    flows: int
+
+
+def offload_parts(macros: Any, picture: Picture, read: object) -> tuple[str, dict[str, str], dict[str, Any]]:
+    """The shape, parts and numbers of the page."""
+    side = picture.side
+    if side is None or not isinstance(read, OffloadLook):
+        return "nothing", {"totals": str(macros.nothing(picture.seen))}, {}
+    view, values = read.view, _load(picture)
+    flavor = side.known.spec.switch.flavor.value
+    parts = {
+        "read": str(macros.read(view, MANY)),
+        "basis": str(macros.basis(flavor, view)),
+        "load": str(macros.load(view, read.prediction, picture.seen)),
+    }
+    reading = view.reading if view is not None else None
+    if view is None or view.profile is None or reading is None:
+        parts["totals"] = str(macros.unread(view, TOO_MANY))
+        return (
+            f"{picture.seen.bridge} {side.known.state.number}",
+            {**parts, "why": "", "masks": "", "flows": ""},
+            values,
+        )
+    rows = list(_rows(view, view.profile, reading.flows[:MOST_ROWS]))
+    verdicts = Counter(each.predicted.verdict for each in reading.flows)
+    parts["totals"] = str(macros.totals(view, reading, verdicts, any(view.late)))
+    parts["why"] = str(macros.statements(view, list(_statements(view.profile, reading.flows))))
+    parts["masks"] = str(macros.masks(reading.masks[:MOST_MASKS], len(reading.masks), read.prediction))
+    parts["flows"] = str(macros.flows(view, reading, rows))
+    values.update({f"f-{row.place}": f"{row.observed.flow.packets:,}" for row in rows})
+    return f"{picture.seen.bridge} {side.known.state.number}", parts, values
+
+
+def _load(picture: Picture) -> dict[str, Any]:
+    """Queries and packets a second of all VIPs."""
+    values: dict[str, Any] = {}
+    for letter, unit in (("q", "queries"), ("p", "packets")):
+        found = [
+            rate for key, rate in picture.rates.items()
+            if isinstance(key, tuple) and key[0] == "vip" and key[-1] == unit and rate is not None
+        ]  # fmt: skip
+        values[letter] = numbers.rounded(sum(found)) if found else None
+    return values
+
+
+def _rows(view: OffloadView, profile: Profile, flows: Iterable[ObservedFlow]) -> Iterable[FlowRow]:
+    for n, each in enumerate(flows):
+        flow, judgement = each.flow, each.predicted
+        reasons = tuple(dict.fromkeys((r.text or r.name, _cited(profile, r)) for r in judgement.reasons))
+        yield FlowRow(
+            n, each, in_words(each.owners), ", ".join(text for text in map(str, flow.match) if text not in _USUAL),
+            flow.text.partition("actions:")[2].partition(", dp-extra-info")[0], reasons,
+            each.missing and (flow.thread, flow.ufid) in view.late,
+        )  # fmt: skip
+
+
+def _cited(profile: Profile, reason: Reason) -> str:
+    return f"{profile.cite(reason.source)}, {reason.certainty}" if reason.source else reason.certainty
+
+
+def _statements(profile: Profile, flows: Sequence[ObservedFlow]) -> Iterable[Statement]:
+    """The statements that the verdicts rest on, each once: what prevents offload first, then the most common."""
+    found: Counter[Reason] = Counter()
+    for each in flows:
+        said = (*each.predicted.reasons, *each.predicted.remarks)
+        found.update({without_value(reason) for reason in said})
+    order = ("no", "partial", "unknown", "yes")
+    ranked = sorted(found.items(), key=lambda item: (order.index(item[0].verdict), -item[1], item[0].name))
+    for reason, count in ranked:
+        source = profile.cite(reason.source)
+        yield Statement(reason.text or reason.name, reason.verdict, source, reason.certainty, count)
+
+
+def offload_page(picture: Picture, key: str) -> dict[str, Any]:
+    """What the page has beside its parts: nothing."""
+    return {}

@@ -1,0 +1,178 @@
+"""The datapath flows that the page Offload shows: read now and then while somebody looks at it, in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from dnsteer.console.prediction import Predict, Prediction
+from dnsteer.console.recorder import Side
+from dnsteer.console.vswitchd import vswitchd
+from dnsteer.deploy.recorded import load_state
+from dnsteer.deploy.target_switch import TargetSwitch, now
+from dnsteer.metrics.datapath import read_figures
+from dnsteer.metrics.recorder import Known
+from dnsteer.offload.capabilities import Profile
+from dnsteer.offload.observe import FlowJudge, wrong_settings
+from dnsteer.offload.profile import JUDGED_AS, profile
+from dnsteer.offload.reading import OffloadReader, OffloadReading
+from dnsteer.offload.running_switch import RunningSwitch, read_running_switch
+from dnsteer.plan.build import build_plan
+from dnsteer.spec.errors import SpecError
+from dnsteer.spec.loaded import Loaded
+from dnsteer.switch.tools import SwitchError
+
+AGAIN, RARELY = 10.0, 60.0
+"""Seconds between two readings, and where there are many flows."""
+MANY, TOO_MANY = 2_000, 20_000
+"""Datapath flows from which they are read rarely, and from which they are not dumped: that holds the switch up."""
+SHARE = 0.05
+"""The part of a core that readings may take: where one takes long, they are rarer."""
+FIRST = 5.0
+"""Seconds that the page waits for its first reading."""
+
+
+@dataclass(frozen=True)
+class OffloadView:
+    """A reading at a *time*. *error* is why it could not be made.
+
+    *profile* is what the verdicts are of, *judged_as* the flavor that it is of, where the spec's has no hardware. *figures*
+    are those of the datapath by the end of their names in the metrics, *settings* what prevents offload. *again* is the time
+    until the next reading in seconds. *late*: flows that were missing in hardware in the reading before too.
+    """
+
+    time: datetime
+    known: Known
+    profile: Profile | None = None
+    judged_as: str = ""
+    reading: OffloadReading | None = None
+    figures: Mapping[str, float] = field(default_factory=dict)
+    settings: tuple[str, ...] = ()
+    error: str = ""
+    again: float = AGAIN
+    late: frozenset[tuple[str, str]] = frozenset()
+
+
+@dataclass(frozen=True)
+class OffloadLook:
+    """What the page is made of: the last reading, None for none yet, and the prediction, None while it is computed."""
+
+    view: OffloadView | None
+    prediction: Prediction | None
+
+
+class OffloadWatch:
+    """Reads while `look` is called. *changed* is called on the event loop when there is something new."""
+
+    def __init__(
+        self, switch: TargetSwitch, changed: Callable[[], None], predict: Predict | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._switch, self._changed, self._predict, self._clock = switch, changed, predict, clock
+        self._thread = ThreadPoolExecutor(1, "console-offload")
+        self._reader = OffloadReader()
+        self._judge: tuple[Known, str, FlowJudge] | None = None
+        self._loaded: tuple[Known, Loaded] | None = None
+        self._missing: frozenset[tuple[str, str]] = frozenset()
+        self._view: OffloadView | None = None
+        self._due = 0.0
+        self._reading: asyncio.Future[OffloadView] | None = None
+        self._predicted: tuple[Known | None, Prediction | None] = (None, None)
+        self._computing: asyncio.Task[None] | None = None
+
+    async def look(self, side: Side) -> OffloadLook:
+        """The last reading; a new one begins when it is due. Waits a little where there was none yet."""
+        known = side.known
+        stale = self._view is None or self._view.known is not known
+        begins = self._reading is None and (stale or self._clock() >= self._due)
+        if begins:
+            self._begin(known)
+        if begins and stale and self._reading is not None:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(asyncio.shield(self._reading), FIRST)
+        if self._predicted[0] is not known:
+            self._begin_prediction(known)
+        return OffloadLook(self._view, self._predicted[1])
+
+    def _begin(self, known: Known) -> None:
+        loop = asyncio.get_running_loop()
+        self._reading = reading = loop.run_in_executor(self._thread, self._read, known)
+        began = self._clock()
+
+        def done(_: object) -> None:
+            self._reading = None
+            if reading.cancelled() or reading.exception() is not None:
+                self._due = began + AGAIN
+                return
+            self._view = reading.result()
+            self._due = began + self._view.again
+            self._changed()
+
+        reading.add_done_callback(done)
+
+    def _begin_prediction(self, known: Known) -> None:
+        self._predicted = known, None
+        predict = self._predict
+        if predict is None:
+            self._predicted = known, Prediction(why_not="this console has no predictions")
+            return
+        if self._computing is not None:
+            self._computing.cancel()
+        self._computing = asyncio.create_task(self._compute(predict, known))
+
+    async def _compute(self, predict: Predict, known: Known) -> None:
+        found = await predict(known.state)
+        self._predicted = known, found
+        self._changed()
+
+    def _read(self, known: Known) -> OffloadView:
+        """Read the datapath flows, in the thread."""
+        at, cpu = now(), time.thread_time()
+        try:
+            view = self._look(at, known)
+        except (SwitchError, SpecError, OSError) as err:
+            return OffloadView(at, known, error=str(err))
+        again = max(view.again, min((time.thread_time() - cpu) / SHARE, RARELY))
+        return replace(view, again=again)
+
+    def _look(self, at: datetime, known: Known) -> OffloadView:
+        flavor = known.spec.switch.flavor.value
+        judged_as = JUDGED_AS.get(flavor, "")
+        found = profile(judged_as or flavor)
+        running = read_running_switch(self._switch.remote, known.bridge, self._switch.timeout)
+        kind = running.datapath.partition("@")[0]
+        loaded = self._load(known)
+        settings = () if judged_as else tuple(wrong_settings(loaded, found, running))
+        with vswitchd(self._switch) as commands:
+            figures = read_figures(commands, kind).gauges
+            flows = figures.get("megaflows", 0.0)
+            view = OffloadView(at, known, found, judged_as, None, figures, settings)
+            if flows > TOO_MANY:
+                return replace(view, again=RARELY)
+            reading = self._reader.read(commands, running.datapath, self._judge_of(known, loaded, found, running))
+        missing = frozenset((each.flow.thread, each.flow.ufid) for each in reading.flows if each.missing)
+        late, self._missing = missing & self._missing, missing
+        again = RARELY if reading.total + reading.elsewhere > MANY else AGAIN
+        return replace(view, reading=reading, again=again, late=late)
+
+    def _load(self, known: Known) -> Loaded:
+        if self._loaded is None or self._loaded[0] is not known:
+            self._loaded = known, load_state(known.state)
+        return self._loaded[1]
+
+    def _judge_of(self, known: Known, loaded: Loaded, by: Profile, running: RunningSwitch) -> FlowJudge:
+        size = running.config.get("hw-offload-ct-size", "")
+        if self._judge is None or self._judge[0] is not known or self._judge[1] != size:
+            self._judge = known, size, FlowJudge(loaded, build_plan(loaded), by, running)
+        return self._judge[2]
+
+    def close(self) -> None:
+        """End the thread, once it is done with what it reads, and what is computed."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        if self._computing is not None:
+            self._computing.cancel()
