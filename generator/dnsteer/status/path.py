@@ -6,6 +6,7 @@ What should happen is computed from the record, as `check` and `explain` do; whe
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
@@ -250,8 +251,9 @@ def _chosen_there(expected: Expectation, service: Service | None) -> str:
         return f"{expected.backend}, by the source port"
     if service is None or not expected.options:
         return ""
-    names = ", ".join(owner.name for owner in service.owners)
-    return f"{service.selection.describe(service)}, of {names}"
+    held = Counter(target.name for target in service.slots)
+    names = ", ".join(f"{name} has {n}" for name, n in sorted(held.items()))
+    return f"{service.selection.describe(service)}; of {len(service.slots)} slots {names}"
 
 
 def _problem(way: Way, expected: Expectation, service: Service | None, extension: str | None) -> str:
