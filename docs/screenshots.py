@@ -31,12 +31,18 @@ ARGUMENTS = (
     "--disable-component-update", "--disable-sync",
 )  # fmt: skip
 SIZES = {"phone": (375, 800), "desk": (1280, 800), "wall": (1920, 1080)}
-PAGES = {"overview": "/", "pool": "/pools/authoritative", "pools": "/pools", "changes": "/changes"}
+TALLEST = 1600
+"""Pixels of the tallest picture: a table of flows has thousands."""
+PAGES = {
+    "overview": "/", "pool": "/pools/authoritative", "pools": "/pools", "changes": "/changes", "offload": "/offload",
+    "path": "/path?client=198.18.0.1&port=34567&vip=192.0.2.53&service=53/udp",
+}  # fmt: skip
 SPEC = """\
 apiVersion: dnsteer/v1
 switch:
   name: dpu-1
   flavor: ovs-netdev
+  hardware: bluefield-3
   bridge: br-dns
   mac: 02:00:00:00:00:53
   uplinks:
@@ -185,8 +191,14 @@ def shoot(
                     page.wait_for_selector("#link[data-state=live]")
                     if name == "pool":
                         page.wait_for_selector("svg.heat path.h5[d^=M]")
+                    elif name == "path":
+                        page.wait_for_function("document.querySelector('[data-number=r-q-1]').textContent !== '\u2013'")
+                    elif name == "offload":
+                        page.wait_for_selector("#load >> text=redicted")
                     path = folder / f"{name}-{size}-{scheme}.png"
-                    page.screenshot(path=path, full_page=True)
+                    tall = page.evaluate("document.documentElement.scrollHeight")
+                    clip = {"x": 0, "y": 0, "width": SIZES[size][0], "height": min(tall, TALLEST)}
+                    page.screenshot(path=path, full_page=True, clip=clip)
                     made.append(path)
         browser.close()
     return made
@@ -208,7 +220,13 @@ def main() -> None:
                 if options.all:
                     shoot(scene.url, options.output)
                 else:
-                    shoot(scene.url, options.output, ("overview", "pool", "changes"), ("desk",), ("light",))
+                    shoot(
+                        scene.url,
+                        options.output,
+                        ("overview", "pool", "path", "offload", "changes"),
+                        ("desk",),
+                        ("light",),
+                    )
                     shoot(scene.url, options.output, ("pool",), ("wall",), ("dark",))
         finally:
             scene.end()

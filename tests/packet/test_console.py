@@ -26,7 +26,11 @@ from tests.packet.switches import BRIDGE, Switch
 from tests.unit.console_cases import Console, entry, known
 
 EXPECTED = ["Connection reset by peer", "connection dropped", "Broken pipe", *SLOW]
-PATHS = ("/", "/pools", "/pools/direct", "/pools/hashed", "/changes")
+PATHS = (
+    "/", "/pools", "/pools/direct", "/pools/hashed", "/changes", "/offload", "/path",
+    "/path?client=198.51.100.7&port=40000&vip=straight&service=53/udp",
+    "/path?client=2001:db8::7&port=40000&vip=nat&service=53/tcp",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -209,7 +209,7 @@ class Live:
 
     async def _update(self, topic: Topic) -> None:
         picture = self._picture
-        if picture is None or topic.picture is picture:
+        if picture is None or (topic.picture is picture and not self._on_demand.reads(topic.key)):
             return
         if topic.key == "changes":
             await self._read_states(picture.seen)

@@ -106,10 +106,10 @@ class OffloadWatch:
 
         def done(_: object) -> None:
             self._reading = None
-            if reading.cancelled() or reading.exception() is not None:
-                self._due = began + AGAIN
+            if reading.cancelled():
                 return
-            self._view = reading.result()
+            error = reading.exception()
+            self._view = reading.result() if error is None else OffloadView(now(), known, error=repr(error))
             self._due = began + self._view.again
             self._changed()
 

@@ -24,6 +24,11 @@ class OnDemand:
         self._paths = PathReader(switch)
         self._path_thread = ThreadPoolExecutor(1, "console-path")
 
+    @staticmethod
+    def reads(key: str) -> bool:
+        """Whether the page *key* needs a reading of its own, which may be newer than the picture."""
+        return key == OFFLOAD or key.startswith(f"{PATH}?")
+
     async def read(self, key: str, picture: Picture, watched: Sequence[str]) -> object:
         """What the page *key* needs beside the picture; None for nothing. *watched* are all pages that are looked at."""
         side = picture.side

@@ -14,6 +14,7 @@ from dnsteer.console.recorder import Side
 from dnsteer.console.vswitchd import vswitchd
 from dnsteer.deploy.recorded import load_state
 from dnsteer.deploy.target_switch import TargetSwitch, now
+from dnsteer.metrics.recorder import Known
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
 from dnsteer.status.flow_counts import Bucket, FlowKey, flow_packets, read_buckets
@@ -56,9 +57,9 @@ class PathReading:
 
 @dataclass
 class _Path:
-    reading: PathReading
-    side: Side
-    at: float
+    reading: PathReading | None = None
+    known: Known | None = None
+    at: float = 0.0
     series: Series = field(default_factory=lambda: Series(60))
 
 
@@ -72,20 +73,16 @@ class PathReader:
 
     def read(self, key: str, side: Side, followed: Collection[str]) -> PathReading:
         """The path of a page; *followed* are the pages of this kind that somebody looks at, oldest first."""
-        known = self._paths.get(key)
-        if known is not None:
-            known.reading.followed = key not in followed or key in list(followed)[:MOST_FOLLOWED]
-            due = self._clock() >= known.at + AGAIN
-            if not due or (not known.reading.followed and known.side.known is side.known):
-                return known.reading
-        path = known or _Path(PathReading(now()), side, 0.0)
-        path.side, path.at = side, self._clock()
-        path.reading = self._read(key, side, path.series)
-        path.reading.followed = key not in followed or key in list(followed)[:MOST_FOLLOWED]
-        self._paths[key] = path
+        path = self._paths.setdefault(key, _Path())
         self._paths.move_to_end(key)
         while len(self._paths) > _KEPT:
             self._paths.popitem(last=False)
+        again = key not in followed or key in list(followed)[:MOST_FOLLOWED]
+        due = again and self._clock() >= path.at + AGAIN
+        if path.reading is None or due or path.known is not side.known:
+            path.known, path.at = side.known, self._clock()
+            path.reading = self._read(key, side, path.series)
+        path.reading.followed = again
         return path.reading
 
     def _read(self, key: str, side: Side, series: Series) -> PathReading:
