@@ -1,0 +1,166 @@
+"""The page Path without a switch: its form, what a trace says in words, and how often paths are traced."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from bench.specs import many_vips
+
+from dnsteer.console import path_reading
+from dnsteer.console.path_query import KEY, MOST_LISTED, form_of, is_key, key_of, query_of
+from dnsteer.console.path_reading import AGAIN, MOST_FOLLOWED, PathReader, PathReading
+from dnsteer.console.rates import Series
+from dnsteer.console.recorder import Side
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.slots.maintenance import Overlay
+from dnsteer.status.flow_counts import FlowKey, read_flow_packets
+from dnsteer.status.trace_words import in_words
+from dnsteer.switch.trace import read_trace
+from tests.unit.console_cases import START, Console, known
+
+TRACE = """\
+Flow: udp,in_port=p0,vlan_tci=0x0000
+
+bridge("br-dns")
+----------------
+ 0. in_port=p0,vlan_tci=0x0000/0x0fff,dl_dst=02:00:00:00:00:53, priority 200, cookie 0xd453020000006ff4
+    set_field:0x1->reg4
+    goto_table:20
+20. priority 0
+    move:NXM_OF_UDP_SRC[1..5]->NXM_NX_REG1[0..4]
+     -> NXM_NX_REG1[0..4] is now 0xc
+    move:NXM_OF_ETH_SRC[]->NXM_NX_XXREG3[0..47]
+    set_field:02:00:00:00:03:03->eth_dst
+    goto_table:60
+60. No match.
+    drop
+
+Final flow: unchanged
+Megaflow: recirc_id=0,eth,udp,in_port=p0
+Datapath actions: hash(l4(0)),recirc(0x1)
+
+===============================================================================
+recirc(0x1) - resume conntrack with default ct_state=trk|new
+===============================================================================
+
+ 0. ip, priority 1
+    output:9
+
+Final flow: recirc_id=0x1
+Datapath actions: drop
+"""
+
+
+def test_a_trace_is_read_to_the_end_of_its_first_pass() -> None:
+    trace = read_trace(TRACE)
+    assert [(f.table, f.match, f.priority, f.cookie) for f in trace.flows] == [
+        (0, "in_port=p0,vlan_tci=0x0000/0x0fff,dl_dst=02:00:00:00:00:53", 200, 0xD453020000006FF4),
+        (20, "(any)", 0, 0),
+        (60, "(no flow)", 0, 0),
+    ]
+    assert trace.recirculates and not trace.drops and trace.final == "unchanged"
+    assert in_words(0, trace.flows[0].actions) == ["sets path to query", "goes on to table vip"]
+    assert in_words(20, trace.flows[1].actions) == [
+        "sets slot to the source port, bits 1 to 5: 12",
+        "sets destination MAC to 02:00:00:00:03:03",
+        "goes on to table egress",
+    ]
+    assert in_words(60, trace.flows[2].actions) == ["drops the packet"]
+    assert in_words(0, ["ct(commit)", ">> what it is"]) == ["ct(commit)", ">> what it is"], "as it is"
+    assert read_trace("").flows == () and read_trace("").datapath == ""
+
+
+def test_counters_belong_to_flows_by_table_priority_and_match() -> None:
+    text = """\
+ cookie=0xd453010000000000, duration=0.04s, table=vip, n_packets=12, n_bytes=0, idle_age=0, priority=10,ip actions=drop
+ cookie=0xd453010000000000, duration=0.04s, table=30, n_packets=7, n_bytes=0, idle_age=0, priority=0 actions=drop
+ cookie=0x0, duration=0.04s, table=vip, n_packets=3, n_bytes=0, idle_age=0, udp,tp_dst=53 actions=drop
+ cookie=0x0, duration=0.04s, table=vip, n_packets=4, n_bytes=0, idle_timeout=9, priority=9,udp actions=drop
+OFPST_FLOW reply (OF1.5):
+"""
+    assert read_flow_packets(text) == {
+        FlowKey(20, 10, "ip"): 12, FlowKey(30, 0, "(any)"): 7, FlowKey(20, 32768, "udp,tp_dst=53"): 3,
+        FlowKey(20, 9, "udp"): 4,
+    }  # fmt: skip
+
+
+def test_equal_questions_are_one_page() -> None:
+    one = key_of({"vip": "dns", "port": " 7 ", "client": "192.0.2.1", "other": "x", "service": ""})
+    assert one == key_of({"client": "192.0.2.1", "port": "7", "vip": "dns"}) == "path?client=192.0.2.1&port=7&vip=dns"
+    assert is_key(one) and is_key(KEY) and key_of({}) == KEY
+    for wrong in ("pathx", "path?", "path?a=b", f"{one}&", f"{one}&client=2", "path?port=7&client=1", "path?client="):
+        assert not is_key(wrong), wrong
+    assert is_key(key_of({"client": "a&b=c é%"})), "any text goes both ways"
+
+
+def test_what_is_not_said_is_the_first() -> None:
+    spec = known().spec
+    query = query_of("path?client=198.51.100.7&port=7&vip=other", spec)
+    assert (str(query.vip), query.port, query.protocol.value, query.uplink) == ("192.0.2.54", 53, "udp", "p0")
+
+
+def test_of_many_addresses_one_is_typed() -> None:
+    page = Console(known(many_vips(MOST_LISTED + 1))).get("/path")
+    assert '<select name="vip"' not in page and '<input name="vip"' in page and len(page) < 10_000
+    assert form_of(KEY, known().spec).vips == (("192.0.2.53", "dns"), ("192.0.2.54", "other")), "else they are listed"
+
+
+def test_without_a_spec_there_is_a_form_and_no_error() -> None:
+    for path in ("/path", "/path?client=1.2.3.4&port=7"):
+        answer = Console().ask(path)
+        assert answer.status_code == 200 and "No spec is applied yet." in answer.text
+    assert "No spec is applied yet." in Console().get("/offload")
+
+
+def test_a_switch_that_is_away_is_said_on_the_page() -> None:
+    page = Console(known()).get("/path?client=198.51.100.7&port=7&vip=dns")
+    assert "The path cannot be traced" in page and re.search(r"/nowhere|no control socket", page)
+    page = Console(known()).get("/offload")
+    assert "The datapath flows cannot be read" in page
+
+
+class Reader(PathReader):
+    """A reader that counts what it would trace."""
+
+    def __init__(self, clock: list[float]) -> None:
+        super().__init__(TargetSwitch("unix:/nowhere"), lambda: clock[0])
+        self.traced: list[str] = []
+
+    def _read(self, key: str, side: Side, series: Series) -> PathReading:
+        self.traced.append(key)
+        return PathReading(START)
+
+
+def test_a_path_is_traced_so_often_and_no_more() -> None:
+    clock = [100.0]
+    reader, side = Reader(clock), Side(known(), Overlay(), START)
+    for at, count in ((0.0, 1), (0.1, 1), (AGAIN - 0.1, 1), (AGAIN, 2), (AGAIN + 0.1, 2), (2 * AGAIN, 3)):
+        clock[0] = 100.0 + at
+        reader.read("path?a", side, ["path?a"])
+        assert len(reader.traced) == count, at
+    reader.read("path?a", Side(known(), Overlay(), START), ["path?a"])
+    assert len(reader.traced) == 4, "another state"
+
+
+def test_so_many_paths_are_followed() -> None:
+    clock = [100.0]
+    reader, side = Reader(clock), Side(known(), Overlay(), START)
+    keys = [f"path?{n}" for n in range(MOST_FOLLOWED + 2)]
+    for turn in range(3):
+        clock[0] = 100.0 + turn * AGAIN
+        readings: dict[str, Any] = {key: reader.read(key, side, keys) for key in keys}
+    assert [reader.traced.count(key) for key in keys] == [3] * MOST_FOLLOWED + [1, 1]
+    assert [readings[key].followed for key in keys] == [True] * MOST_FOLLOWED + [False] * 2
+    clock[0] += AGAIN
+    reader.read(keys[-1], side, keys[3:])
+    assert reader.traced.count(keys[-1]) == 2, "there is room again"
+
+
+def test_paths_that_nobody_asks_for_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(path_reading, "_KEPT", 3)
+    reader, side = Reader([100.0]), Side(known(), Overlay(), START)
+    for key in "abcdab":
+        reader.read(key, side, ())
+    assert reader.traced == list("abcdab") and len(reader._paths) == 3
