@@ -81,7 +81,7 @@ def test_it_shows_what_verify_says(shared: Switch, spec: Path, console: tuple[Ag
     assert "by the profile ovs-doca-3, which dnsteer lint judges by as well" in said
     assert number(said, "In hardware") == verified["flows"]["yes"] == 0
     assert number(said, "Not in hardware") == number(said, "Flows") == verified["flows"]["no"] > 20
-    assert number(said, "ovs-doca would take") == len(verified["missing"])
+    assert number(said, "Would be offloaded") == len(verified["missing"])
     assert (
         number(said, "Would not") + number(said, "Not published")
         == verified["flows"]["no"] - len(verified["missing"])

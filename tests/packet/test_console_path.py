@@ -65,7 +65,7 @@ def test_it_shows_what_explain_says(shared: Switch, console: str) -> None:
         step["table"] for step in path["steps"]
     ]
     for step in path["steps"]:
-        assert f"Matched {step['match']} priority" in said and step["about"] in said
+        assert f"Match {step['match']} priority" in said and step["about"] in said
     ((port, frame),) = path["out"]
     to_mac = frame.partition(" > ")[2].partition(",")[0]
     assert re.search(rf"Leaves by port {port} MAC \S+ to {to_mac} Address", said)

@@ -60,27 +60,28 @@ def offload_parts(macros: Any, picture: Picture, read: object) -> tuple[str, dic
         return "nothing", {"totals": str(macros.nothing(picture.seen))}, {}
     view, values = read.view, _load(picture)
     flavor = side.known.spec.switch.flavor.value
+    shape = f"{picture.seen.bridge} {side.known.state.number}"
     parts = {
         "read": str(macros.read(view, MANY)),
         "basis": str(macros.basis(flavor, view)),
-        "load": str(macros.load(view, read.prediction, picture.seen)),
+        "load": str(macros.load(view, read.prediction)),
+        "prediction": str(macros.prediction(read.prediction)),
     }
     reading = view.reading if view is not None else None
     if view is None or view.profile is None or reading is None:
         parts["totals"] = str(macros.unread(view, TOO_MANY))
-        return (
-            f"{picture.seen.bridge} {side.known.state.number}",
-            {**parts, "why": "", "masks": "", "flows": ""},
-            values,
-        )
+        return shape, {**parts, **dict.fromkeys(("flows", "mask-total", "masks", "why"), "")}, values
     rows = list(_rows(view, view.profile, reading.flows[:MOST_ROWS]))
+    masks = reading.masks[:MOST_MASKS]
     verdicts = Counter(each.predicted.verdict for each in reading.flows)
-    parts["totals"] = str(macros.totals(view, reading, verdicts, any(view.late)))
-    parts["why"] = str(macros.statements(view, list(_statements(view.profile, reading.flows))))
-    parts["masks"] = str(macros.masks(reading.masks[:MOST_MASKS], len(reading.masks), read.prediction))
+    parts["totals"] = str(macros.totals(view, reading, verdicts))
     parts["flows"] = str(macros.flows(view, reading, rows))
+    parts["mask-total"] = str(macros.mask_total(len(reading.masks), read.prediction))
+    parts["masks"] = str(macros.masks(masks, len(reading.masks)))
+    parts["why"] = str(macros.statements(list(_statements(view.profile, reading.flows))))
     values.update({f"f-{row.place}": f"{row.observed.flow.packets:,}" for row in rows})
-    return f"{picture.seen.bridge} {side.known.state.number}", parts, values
+    values.update({f"m-{n}": f"{mask.packets:,}" for n, mask in enumerate(masks)})
+    return shape, parts, values
 
 
 def _load(picture: Picture) -> dict[str, Any]:

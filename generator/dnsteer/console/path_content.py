@@ -30,6 +30,10 @@ def path_parts(macros: Any, key: str, picture: Picture, read: object) -> tuple[s
         return shape, {**parts, "way": "", "answer": ""}, values
     parts["way"] = str(macros.way(read.view.way, "q", read, side.known.state))
     parts["answer"] = str(macros.answer(read.view, read, side.known.state))
+    whole = sum(share.packets for share in read.shares)
+    for n, share in enumerate(read.shares):
+        values[f"b-{n}"] = f"{share.packets:,}"
+        values[f"s-{n}"] = numbers.percent(share.packets, whole)
     _count(values, "q", read.view.way, read)
     if read.view.answer is not None:
         _count(values, "a", read.view.answer, read)
