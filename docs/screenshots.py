@@ -35,7 +35,7 @@ TALLEST = 1600
 """Pixels of the tallest picture: a table of flows has thousands."""
 PAGES = {
     "overview": "/", "pool": "/pools/authoritative", "pools": "/pools", "changes": "/changes", "offload": "/offload",
-    "path": "/path?client=198.18.0.1&port=34567&vip=192.0.2.53&service=53/udp",
+    "path": "/path?client=198.18.0.1&port=40066&vip=192.0.2.53&service=53/udp",
 }  # fmt: skip
 SPEC = """\
 apiVersion: dnsteer/v1

@@ -18,7 +18,7 @@ from dnsteer.slots.maintenance import Overlay
 from dnsteer.status.flow_counts import FlowKey, read_flow_packets
 from dnsteer.status.trace_words import in_words
 from dnsteer.switch.trace import read_trace
-from tests.unit.console_cases import START, Console, known
+from tests.unit.console_cases import SPEC, START, Console, known
 
 TRACE = """\
 Flow: udp,in_port=p0,vlan_tci=0x0000
@@ -99,6 +99,15 @@ def test_what_is_not_said_is_the_first() -> None:
     spec = known().spec
     query = query_of("path?client=198.51.100.7&port=7&vip=other", spec)
     assert (str(query.vip), query.port, query.protocol.value, query.uplink) == ("192.0.2.54", 53, "udp", "p0")
+
+
+def test_a_vip_by_its_name_is_chosen_in_the_list() -> None:
+    both = SPEC.replace("addresses: [192.0.2.53]", "addresses: [192.0.2.53, '2001:db8::53']")
+    for client, address in (("198.51.100.7", "192.0.2.53"), ("2001:db8::7", "2001:db8::53")):
+        form = form_of(key_of({"client": client, "port": "1", "vip": "dns"}), known(both).spec)
+        assert form.values["vip"] == address
+    page = Console(known(both)).get("/path?client=2001:db8::7&port=7&vip=dns")
+    assert page.count(" selected") == 1 and '<option value="2001:db8::53" selected>' in page
 
 
 def test_of_many_addresses_one_is_typed() -> None:

@@ -11,6 +11,7 @@ from dnsteer.console import numbers
 from dnsteer.console.desk import Picture
 from dnsteer.console.offload_reading import MANY, TOO_MANY, OffloadLook, OffloadView
 from dnsteer.offload.capabilities import Profile
+from dnsteer.offload.datapath_flow import DatapathFlow
 from dnsteer.offload.judge import Reason, without_value
 from dnsteer.offload.observe import ObservedFlow
 from dnsteer.offload.owners import in_words
@@ -101,10 +102,17 @@ def _rows(view: OffloadView, profile: Profile, flows: Iterable[ObservedFlow]) ->
         flow, judgement = each.flow, each.predicted
         reasons = tuple(dict.fromkeys((r.text or r.name, _cited(profile, r)) for r in judgement.reasons))
         yield FlowRow(
-            n, each, in_words(each.owners), ", ".join(text for text in map(str, flow.match) if text not in _USUAL),
+            n, each, in_words(each.owners), ", ".join(_match(flow)),
             flow.text.partition("actions:")[2].partition(", dp-extra-info")[0], reasons,
             each.missing and (flow.thread, flow.ufid) in view.late,
         )  # fmt: skip
+
+
+def _match(flow: DatapathFlow) -> Iterable[str]:
+    for each in flow.match:
+        text = f"eth_type=0x{each.value:04x}" if each.key == "eth_type" and isinstance(each.value, int) else str(each)
+        if text not in _USUAL:
+            yield text
 
 
 def _cited(profile: Profile, reason: Reason) -> str:

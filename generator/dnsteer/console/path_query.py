@@ -70,8 +70,14 @@ def form_of(key: str, spec: Spec | None, error: BadQueryError | None = None) -> 
             vips.setdefault(str(address), []).append(name)
     services = dict.fromkeys(f"{e.port}/{e.protocol.value}" for vip in spec.vips.values() for e in endpoints(vip))
     text, field = (str(error), error.field) if error is not None else ("", "")
+    values = values_of(key)
+    named = spec.vips.get(values.get("vip", ""))
+    if named is not None:  # of which one address is chosen in the list
+        version = 6 if ":" in values.get("client", "") else 4
+        same = [address for address in named.addresses if address.version == version]
+        values["vip"] = str((same or named.addresses)[0])
     listed = tuple((address, ", ".join(names)) for address, names in vips.items())
-    return Form(values_of(key), listed, tuple(services), tuple(spec.switch.uplinks), text, field)
+    return Form(values, listed, tuple(services), tuple(spec.switch.uplinks), text, field)
 
 
 def query_of(key: str, spec: Spec) -> Query:

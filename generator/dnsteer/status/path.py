@@ -200,14 +200,17 @@ class PathTracer:
         """Trace the answer of the backend that the query goes to, where it passes the switch."""
         if service is None or not view.way.leaves:
             if view.group:
-                return replace(view, no_answer="which backend answers is known when the hash has chosen one")
+                return replace(view, no_answer="Which backend answers is known when the hash has chosen one.")
             return view
         leaves, topology = view.way.leaves[0], reference.topology
         if view.extension:
-            return replace(view, no_answer="the extension and the backend answer; their packets are not traced here")
+            return replace(
+                view,
+                no_answer="It comes through the extension or goes to the client directly; it is not traced.",
+            )
         if not service.mode.rewrites_answers and leaves.port not in topology.ports:
             return replace(
-                view, no_answer="the backend answers the client directly: its answer does not pass the switch"
+                view, no_answer="The backend answers the client directly: its answer does not pass the switch."
             )
         data = answer_frame(
             topology.gateway_mac, packed_mac(leaves.to_mac), leaves.destination, leaves.source,

@@ -67,8 +67,8 @@ def _name(table: int, field: str) -> str:
 def _value(table: int, field: str, value: str) -> str:
     """A value, by its name where the register names it."""
     register = _register(table, field)
-    names = {number: name for name, number in register.values.items()} if register is not None else {}
-    return next((name for number, name in names.items() if value == hex(number)), value)
+    names = register.values if register is not None else {}
+    return next((name for name, number in names.items() if value in (str(number), hex(number))), value)
 
 
 def _register(table: int, field: str) -> Register | None:
