@@ -31,8 +31,8 @@ ARGUMENTS = (
     "--disable-component-update", "--disable-sync",
 )  # fmt: skip
 SIZES = {"phone": (375, 800), "desk": (1280, 800), "wall": (1920, 1080)}
-TALLEST = 1600
-"""Pixels of the tallest picture: a table of flows has thousands."""
+TALLEST = {"offload": 1200}
+"""Pixels of a picture at most: a table of flows has thousands."""
 PAGES = {
     "overview": "/", "pool": "/pools/authoritative", "pools": "/pools", "changes": "/changes", "offload": "/offload",
     "path": "/path?client=198.18.0.1&port=40066&vip=192.0.2.53&service=53/udp",
@@ -194,10 +194,10 @@ def shoot(
                     elif name == "path":
                         page.wait_for_function("document.querySelector('[data-number=r-q-1]').textContent !== '\u2013'")
                     elif name == "offload":
-                        page.wait_for_selector("#load >> text=redicted")
+                        page.wait_for_selector("#prediction >> text=redicted", timeout=180_000)
                     path = folder / f"{name}-{size}-{scheme}.png"
                     tall = page.evaluate("document.documentElement.scrollHeight")
-                    clip = {"x": 0, "y": 0, "width": SIZES[size][0], "height": min(tall, TALLEST)}
+                    clip = {"x": 0, "y": 0, "width": SIZES[size][0], "height": min(tall, TALLEST.get(name, tall))}
                     page.screenshot(path=path, full_page=True, clip=clip)
                     made.append(path)
         browser.close()

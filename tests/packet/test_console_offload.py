@@ -23,6 +23,7 @@ from dnsteer.lint.masks.bound import mask_bound
 from dnsteer.metrics.recorder import Known
 from dnsteer.plan.build import build_plan
 from dnsteer.spec.document import parse_document
+from tests.packet import agents
 from tests.packet.agents import Agent, agent, wait
 from tests.packet.command import SLOW, fresh, on, run, spec_file
 from tests.packet.scraping import get
@@ -98,7 +99,8 @@ def test_it_shows_what_verify_says(shared: Switch, spec: Path, console: tuple[Ag
     assert "None of it was measured on that card by dnsteer" in said and "lib/dpdk-offload-doca.c" in said
 
 
-def test_masks_load_and_prediction(console: tuple[Agent, str]) -> None:
+def test_masks_load_and_prediction(console: tuple[Agent, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agents, "PATIENCE", 120)  # it is computed with a low priority
     url = f"{console[1]}/offload"
     bound = mask_bound(build_plan(spec_of(LARGE))).total
     wait(lambda: "being computed" not in get(url)[0], lambda: get(url)[0])

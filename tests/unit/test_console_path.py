@@ -10,7 +10,7 @@ from bench.specs import many_vips
 
 from dnsteer.console import path_reading
 from dnsteer.console.path_query import KEY, MOST_LISTED, form_of, is_key, key_of, query_of
-from dnsteer.console.path_reading import AGAIN, MOST_FOLLOWED, PathReader, PathReading
+from dnsteer.console.path_reading import AGAIN, MOST_FOLLOWED, RARELY, PathReader, PathReading
 from dnsteer.console.rates import Series
 from dnsteer.console.recorder import Side
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -136,9 +136,11 @@ class Reader(PathReader):
     def __init__(self, clock: list[float]) -> None:
         super().__init__(TargetSwitch("unix:/nowhere"), lambda: clock[0])
         self.traced: list[str] = []
+        self.clock, self.takes = clock, 0.0
 
     def _read(self, key: str, side: Side, series: Series) -> PathReading:
         self.traced.append(key)
+        self.clock[0] += self.takes
         return PathReading(START)
 
 
@@ -151,6 +153,17 @@ def test_a_path_is_traced_so_often_and_no_more() -> None:
         assert len(reader.traced) == count, at
     reader.read("path?a", Side(known(), Overlay(), START), ["path?a"])
     assert len(reader.traced) == 4, "another state"
+
+
+@pytest.mark.parametrize(("takes", "again"), [(0.05, AGAIN), (0.3, 6.0), (5.0, RARELY)])
+def test_a_path_that_takes_long_is_traced_more_rarely(takes: float, again: float) -> None:
+    clock = [100.0]
+    reader, side = Reader(clock), Side(known(), Overlay(), START)
+    reader.takes = takes
+    for at, count in ((0.0, 1), (again - 0.01, 1), (again + 0.01, 2)):
+        clock[0] = 100.0 + at
+        reader.read("path?a", side, ["path?a"])
+        assert len(reader.traced) == count, at
 
 
 def test_so_many_paths_are_followed() -> None:

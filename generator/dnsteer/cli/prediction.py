@@ -1,6 +1,6 @@
 """Predictions for the page Offload of the console, in a process of their own.
 
-They take seconds of computing, and health checks in this process come first: the process has the lowest priority.
+They take seconds of computing, and the health checks of the agent come first: the process has a low priority.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 TIMEOUT = 180.0
 """Seconds that a prediction may take."""
-_LOWEST = 19
+_NICENESS = 10
 
 
 async def predict(state: AppliedState) -> Prediction:
@@ -108,7 +108,7 @@ def main() -> None:
     from dnsteer.spec.errors import SpecError
     from dnsteer.switch.tools import SwitchError
 
-    os.nice(_LOWEST)
+    os.nice(_NICENESS)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # in order: the private switch ends too
     try:
         found = predicted(check_document(parse_document(sys.argv[1], sys.stdin.read())))

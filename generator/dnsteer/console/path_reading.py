@@ -22,8 +22,10 @@ from dnsteer.status.path import PathTracer, PathView
 from dnsteer.switch.tools import SwitchError
 from dnsteer.tables.cookies import GROUP_BASE
 
-AGAIN = 2.0
-"""Seconds between two traces of one path."""
+AGAIN, RARELY = 2.0, 10.0
+"""Seconds between two traces of one path, at least, and where one takes long."""
+SHARE = 0.05
+"""The part of the time that the traces of one path may take: where one takes long, they are rarer."""
 MOST_FOLLOWED = 4
 """Paths that are traced again while somebody looks; further ones are traced once."""
 _KEPT = 64
@@ -59,7 +61,7 @@ class PathReading:
 class _Path:
     reading: PathReading | None = None
     known: Known | None = None
-    at: float = 0.0
+    due: float = 0.0
     series: Series = field(default_factory=lambda: Series(60))
 
 
@@ -78,10 +80,11 @@ class PathReader:
         while len(self._paths) > _KEPT:
             self._paths.popitem(last=False)
         again = key not in followed or key in list(followed)[:MOST_FOLLOWED]
-        due = again and self._clock() >= path.at + AGAIN
+        due = again and self._clock() >= path.due
         if path.reading is None or due or path.known is not side.known:
-            path.known, path.at = side.known, self._clock()
+            path.known, began = side.known, self._clock()
             path.reading = self._read(key, side, path.series)
+            path.due = began + max(AGAIN, min((self._clock() - began) / SHARE, RARELY))
         path.reading.followed = again
         return path.reading
 
