@@ -21,7 +21,7 @@ from dnsteer.lint.masks.attack import attack
 from dnsteer.lint.masks.bound import mask_bound
 from dnsteer.lint.masks.observed import ObservedMasks
 from dnsteer.plan.build import build_plan
-from dnsteer.proof.explain import query_frame
+from dnsteer.proof.frames import query_frame
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Frame
 from dnsteer.spec.loaded import Loaded
