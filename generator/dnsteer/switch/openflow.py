@@ -27,7 +27,10 @@ PROTOCOL = "OpenFlow15"
 Key = tuple[int, int, str]
 """What makes a flow the same flow: table, priority and match."""
 
-_READING = ("show", "dump-flows", "dump-groups", "dump-ports", "dump-ports-desc", "dump-aggregate", "get-frags")
+_READING = (
+    "show", "dump-flows", "dump-groups", "dump-ports", "dump-ports-desc", "dump-aggregate", "dump-group-stats",
+    "get-frags",
+)  # fmt: skip
 """Commands that change nothing, so that one that outlives this process does no harm."""
 _PORT = re.compile(r"\s*(\d+|LOCAL)\((.+)\): addr:")
 _PORT_USE = re.compile(r"(\bin_port=|\boutput:)(\w+)")
