@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -151,10 +152,19 @@ async def serve_metrics(host: str, port: int, pages: Pages, say: Say) -> None:
     await serve_application(host, port, application(pages), say, "metrics", "/metrics")
 
 
-async def serve_application(host: str, port: int, app: Any, say: Say, what: str, path: str, **settings: Any) -> None:
+async def serve_application(
+    host: str,
+    port: int,
+    app: Any,
+    say: Say,
+    what: str,
+    path: str,
+    context: ssl.SSLContext | None = None,
+    **settings: Any,
+) -> None:
     """Serve until cancelled. An address that cannot be had is said once, and tried again: health checks matter more.
 
-    *what* is at *path*; *settings* are Hypercorn's, where they differ from those of metrics.
+    *what* is at *path*; with a *context* by TLS. *settings* are Hypercorn's, where they differ from those of metrics.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL)
     at = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -170,9 +180,9 @@ async def serve_application(host: str, port: int, app: Any, say: Say, what: str,
                 say(why)
             await asyncio.sleep(AGAIN)
     number = sock.getsockname()[1]
-    say(f"{what} at http://{at.rpartition(':')[0]}:{number}{path}")
+    say(f"{what} at {'http' if context is None else 'https'}://{at.rpartition(':')[0]}:{number}{path}")
     ending = asyncio.Event()
-    config = _config(sock.detach())
+    config = _config(sock.detach(), context)
     for name, value in settings.items():
         setattr(config, name, value)
     serving = asyncio.create_task(serve(app, config, shutdown_trigger=ending.wait))
@@ -184,12 +194,29 @@ async def serve_application(host: str, port: int, app: Any, say: Say, what: str,
             await serving
 
 
-def _config(descriptor: int) -> Config:
+class _Config(Config):
+    """Hypercorn's settings, with a context of TLS that is made and kept up to date elsewhere."""
+
+    context: ssl.SSLContext | None = None
+
+    @property
+    def ssl_enabled(self) -> bool:
+        """Whether the server speaks TLS."""
+        return self.context is not None
+
+    def create_ssl_context(self) -> ssl.SSLContext | None:
+        """The context."""
+        return self.context
+
+
+def _config(descriptor: int, context: ssl.SSLContext | None) -> Config:
     """Hypercorn's settings: no banner, no log lines, and no connection that is kept without a use."""
     quiet = logging.getLogger("dnsteer.metrics")
     quiet.addHandler(logging.NullHandler())
     quiet.propagate = False
-    config = Config()
+    config = _Config()
+    config.context = context
+    config.ssl_handshake_timeout = 10
     config.bind = [f"fd://{descriptor}"]
     config.include_server_header = False
     config.accesslog = None
