@@ -17,7 +17,7 @@ from tests.packet.switches import BRIDGE, Switch
 
 def make_certificates(folder: Path) -> None:
     """Make two CAs, `ca` and `other`, and certificates: of a server, a client, one that has expired, a stranger, and a web
-    server on the loopback.
+    server on the loopback, `web` and `again`.
     """
 
     def openssl(*args: str) -> None:
@@ -31,9 +31,10 @@ def make_certificates(folder: Path) -> None:
         signer = ["-CA", f"{ca}.pem", "-CAkey", f"{ca}.key", "-CAcreateserial", "-days", str(days)]
         openssl("x509", "-req", "-in", f"{name}.csr", *signer, "-out", f"{name}.pem")
     (folder / "names").write_text("subjectAltName=DNS:localhost,DNS:dpu-1.example.net,IP:127.0.0.1\n")
-    openssl("req", *key, "-subj", "/CN=web", "-keyout", "web.key", "-out", "web.csr")
-    signer = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "90", "-extfile", "names"]
-    openssl("x509", "-req", "-in", "web.csr", *signer, "-out", "web.pem")
+    for name in ("web", "again"):
+        openssl("req", *key, "-subj", "/CN=web", "-keyout", f"{name}.key", "-out", f"{name}.csr")
+        signer = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "90", "-extfile", "names"]
+        openssl("x509", "-req", "-in", f"{name}.csr", *signer, "-out", f"{name}.pem")
     openssl("pkey", "-in", "client.key", "-aes128", "-passout", "pass:secret", "-out", "locked.key")
     (folder / "nonsense.pem").write_text("nothing\n")
 

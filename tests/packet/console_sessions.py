@@ -77,7 +77,11 @@ class Visit:
 
     def change(self, verb: str, about: str, **options: str) -> str:
         """Preview a change, and do it; the page of what came of it."""
-        done = self.confirm(self.preview(verb, about, **options).text)
+        return self.confirm_and_read(self.preview(verb, about, **options).text)
+
+    def confirm_and_read(self, preview: str) -> str:
+        """Do what a preview says; the page of what came of it."""
+        done = self.confirm(preview)
         assert done.status_code == 303, done.text
         return self.get(done.headers["location"]).text
 

@@ -113,13 +113,15 @@ class ConsoleChannel:
     def __init__(self, ending: threading.Event, basis: Basis) -> None:
         self._ending = ending
         self.basis: Basis | None = basis
-        self.said: dict[str, list[str]] = {"out": [], "err": []}
+        self._said: list[tuple[str, str]] = []
 
     def send(self, **message: Any) -> None:
         """Keep what is printed."""
-        for name, text in message.items():
-            if name in self.said:
-                self.said[name].append(str(text))
+        self._said += [(name, str(text)) for name, text in message.items() if name in ("out", "err")]
+
+    def said(self, *streams: str) -> str:
+        """What was printed to these streams, in order."""
+        return "".join(text for name, text in self._said if name in streams)
 
     def ask(self, reasons: list[str], words: list[str]) -> None:
         """Refuse."""
@@ -230,7 +232,7 @@ class Control:
         """Carry out what the console asks for, as what comes by the socket. *options* are those of the connection."""
         if self._ending.is_set() or len(self._clients) + len(self._of_console) >= _AT_ONCE:
             why = "the agent ends" if self._ending.is_set() else f"{_AT_ONCE} verbs are under way; try again"
-            return Outcome(1, err=f"dnsteer: {why}; nothing was changed\n")
+            return Outcome(1, said=f"dnsteer: {why}; nothing was changed\n")
         self._say(f"for {asked.by}: {shlex.join(asked.argv)}")
         basis = Basis(asked.expected)
         channel = ConsoleChannel(self._ending, basis)
@@ -240,7 +242,8 @@ class Control:
         self._of_console.add(done)
         done.add_done_callback(self._of_console.discard)
         code = await asyncio.shield(done)
-        return Outcome(code, "".join(channel.said["out"]), "".join(channel.said["err"]), basis.found, basis.outdated)
+        said = channel.said
+        return Outcome(code, said("out"), said("out", "err"), basis.found, basis.outdated)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

@@ -161,7 +161,7 @@ class Agent:
     async def carry_out(self, asked: Asked) -> Outcome:
         """Carry out a verb that the console asks for, on the switch as the agent has it."""
         if self._control is None:
-            return Outcome(1, err="dnsteer: this agent does not act on the switch; nothing was changed\n")
+            return Outcome(1, said="dnsteer: this agent does not act on the switch; nothing was changed\n")
         switch = self._switch
         extension = switch.extension
         if asked.files and extension is None:  # a spec that was sent names no socket of this machine

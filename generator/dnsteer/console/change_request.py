@@ -21,7 +21,6 @@ VERBS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 MOST_NOTE = 500
 """Characters of a note, as on the command line."""
 _TIME = re.compile(r"\d{1,9}(\.\d{1,3})?[smhd]?")
-_BOX = re.compile(r"^[│╭╰─╮╯ ]*(?:Error)?[│╭╰─╮╯ ]*|[│╮╯ ]+$")
 
 
 class WrongRequestError(Exception):
@@ -94,7 +93,7 @@ def preview_of(outcome: Outcome) -> Preview:
         value = {}
     if not value.get("ok"):
         findings = "\n".join(_finding(each) for each in value.get("errors", ()))
-        return Preview(outcome.found, error=value.get("error") or findings or plain(outcome.err) or "it failed")
+        return Preview(outcome.found, error=value.get("error") or findings or plain(outcome.said) or "it failed")
     words = list(value.get("words", ()))
     words += [each["text"] for key in ("changes", "moves") if "words" not in value for each in value.get(key, ())]
     words += [value["named"]] if value.get("named") else []
@@ -106,9 +105,9 @@ def preview_of(outcome: Outcome) -> Preview:
 
 
 def plain(text: str) -> str:
-    """What a verb said on standard error, without the frame and the advice around wrong usage."""
-    lines = [_BOX.sub("", line) for line in text.splitlines()]
-    return "\n".join(line for line in lines if line and not line.startswith(("Usage:", "Try '")))
+    """What a verb said, without the frame and the advice around wrong usage."""
+    lines = [line.strip("│ ") if line.startswith("│") else line for line in text.splitlines()]
+    return "\n".join(line for line in lines if line and not line.startswith(("Usage:", "Try '", "╭", "╰")))
 
 
 def _finding(value: Mapping[str, Any]) -> str:

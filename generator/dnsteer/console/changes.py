@@ -19,7 +19,7 @@ from dnsteer.console.verbs import CarryOut
 from dnsteer.console.visitor import Visitor
 
 PREVIEW, CONFIRM = "/changes/preview", "/changes/confirm"
-PATIENCE = 3.0
+PATIENCE = 2.0
 """Seconds for which a browser waits for a change; after that a page says that it is under way."""
 OFF = "the applied spec does not allow it: switch.console: {allow_changes: true}"
 _ROLE = "it needs a token of the role change"

@@ -28,7 +28,7 @@ class Run:
     @property
     def said(self) -> str:
         """What the verb said; empty while it is under way."""
-        return self.outcome.out + plain(self.outcome.err) if self.outcome is not None else ""
+        return plain(self.outcome.said) if self.outcome is not None else ""
 
 
 class Runs:
@@ -51,7 +51,7 @@ class Runs:
         try:
             return await self._carry_out(asked)
         except Exception as error:  # noqa: BLE001 - a bug must not leave a page that waits for ever
-            return Outcome(1, err=f"the agent failed to carry this out: {error!r}\n")
+            return Outcome(1, said=f"the agent failed to carry this out: {error!r}\n")
 
     def find(self, name: str) -> Run | None:
         """A change that was begun; None if there is none of that id, or not any more."""
@@ -65,4 +65,4 @@ class Runs:
 
 
 def _end(run: Run, done: asyncio.Task[Outcome]) -> None:
-    run.outcome = Outcome(1, err="the agent ended before it was done\n") if done.cancelled() else done.result()
+    run.outcome = Outcome(1, said="the agent ended before it was done\n") if done.cancelled() else done.result()

@@ -109,7 +109,7 @@ class SpecPages:
         by = f"{visitor.name}@{socket.gethostname()} (console)"
         async with self._plans:
             outcome = await self._carry_out(Asked(("plan", "--", file), by, files={file: spec}))
-        said = outcome.out + plain(outcome.err)
+        said = plain(outcome.said)
         if visitor.role != "change":
             said = masked(said)
         ended = _ENDED.get(outcome.code, "There is no plan; nothing was changed.")

@@ -15,7 +15,7 @@ from dnsteer.deploy.target_switch import now
 from dnsteer.render.atomic_files import naming
 from dnsteer.switch.tools import SwitchError
 
-LOOKS = 5.0
+LOOKS = 2.0
 """Seconds between two looks at the files."""
 SOON = timedelta(days=14)
 """Time before the end of a certificate from which on it is warned of."""

@@ -21,14 +21,16 @@ class Asked:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a verb ended with: its exit code and what it printed. *found* is the fingerprint of the record it worked on.
+    """What a verb ended with: its exit code, its standard output, and all that it *said*, errors included.
+
+    *found* is the fingerprint of the record that it worked on.
 
     *outdated*: nothing was done, since the record is another one than expected.
     """
 
     code: int
     out: str = ""
-    err: str = ""
+    said: str = ""
     found: str = ""
     outdated: bool = False
 
