@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dnsteer.deploy.caller import CALLER
 from dnsteer.slots.maintenance import Overlay
-from dnsteer.switch.state import BridgeRecord
+from dnsteer.switch.state import PENDING_KEY, BridgeRecord
 from dnsteer.switch.tools import SwitchError
 
 OUTDATED = "the switch has changed since the preview; nothing was changed"
@@ -34,7 +34,7 @@ def fingerprint(record: BridgeRecord | None) -> str:
     if record is None:
         return ""
     overlay = Overlay(tuple(done for entry in record.overlay for done in entry.in_the_end))
-    value = [record.uuid, record.number, record.digest, overlay.to_json(), record.pending is not None]
+    value = [record.uuid, record.number, record.digest, overlay.to_json(), record.ids.get(PENDING_KEY, "")]
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
 
