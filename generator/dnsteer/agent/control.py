@@ -35,6 +35,8 @@ _PATIENCE = 10.0
 _ALIVE = 2.0
 """Seconds between two signs of life to a client whose verb takes long."""
 _AT_ONCE = 8
+_OF_CONSOLE = 16
+"""Verbs of the console at once, beside those; a gradual drain is one until its end."""
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -190,7 +192,7 @@ class Control:
         self._path, self._bridge, self._run, self._say = socket_of(remote, bridge), bridge, run, say
         self._server: asyncio.AbstractServer | None = None
         self._ending = threading.Event()
-        self._threads = ThreadPoolExecutor(_AT_ONCE, "verb")
+        self._threads = ThreadPoolExecutor(_AT_ONCE + _OF_CONSOLE, "verb")
         self._clients: set[asyncio.Task[None]] = set()
         self._of_console: set[asyncio.Future[int]] = set()
         self._at_work: dict[asyncio.Task[None], SocketChannel] = {}
@@ -230,8 +232,8 @@ class Control:
 
     async def carry_out(self, asked: Asked, options: Sequence[str]) -> Outcome:
         """Carry out what the console asks for, as what comes by the socket. *options* are those of the connection."""
-        if self._ending.is_set() or len(self._clients) + len(self._of_console) >= _AT_ONCE:
-            why = "the agent ends" if self._ending.is_set() else f"{_AT_ONCE} verbs are under way; try again"
+        if self._ending.is_set() or len(self._of_console) >= _OF_CONSOLE:
+            why = "the agent ends" if self._ending.is_set() else f"{_OF_CONSOLE} verbs are under way; try again"
             return Outcome(1, said=f"dnsteer: {why}; nothing was changed\n")
         self._say(f"for {asked.by}: {shlex.join(asked.argv)}")
         basis = Basis(asked.expected)

@@ -118,12 +118,9 @@ class Access:
             raise FormError(403, "the form is not of this session: open its page again; nothing was changed")
         return visitor, fields
 
-    def sign_in_page(
-        self, request: Request, render: Callable[..., str], wrong: str = "", status: int = 200
-    ) -> Response:
-        """The page with the form for a token."""
-        wanted = _local(request.query_params.get("next", ""))
-        return HTMLResponse(render("sign-in.html", wrong=wrong, next=wanted), status)
+    def sign_in_page(self, wanted: str, render: Callable[..., str], wrong: str = "", status: int = 200) -> Response:
+        """The page with the form for a token, which leads on to the path *wanted*."""
+        return HTMLResponse(render("sign-in.html", wrong=wrong, next=_local(wanted)), status)
 
     async def sign_in(self, request: Request, render: Callable[..., str]) -> Response:
         """Begin a session for a right token, and lead on. Raises FormError."""
@@ -136,7 +133,7 @@ class Access:
         token = self._known(fields.get("token", "").strip())
         if token is None:
             self._failed(request, "a sign-in with a wrong token")
-            return self.sign_in_page(request, render, _WRONG, 403)
+            return self.sign_in_page(fields.get("next", ""), render, _WRONG, 403)
         self._failures.know(_caller(request))
         before = visitor_of(request).session
         if before is not None:

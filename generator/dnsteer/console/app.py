@@ -180,7 +180,7 @@ def application(
 
     async def sign_in(request: Request) -> Response:
         if request.method != "POST":
-            return access.sign_in_page(request, render)
+            return access.sign_in_page(request.query_params.get("next", ""), render)
         try:
             return await access.sign_in(request, render)
         except FormError as error:
