@@ -120,7 +120,7 @@ def test_what_was_previewed_is_done_or_nothing(alice: Visit, shared: Switch) -> 
         assert "Done" in alice.change("undrain", f"farm/{name}")
 
 
-def test_a_gradual_drain_is_under_way_and_ends(alice: Visit, served: tuple[Agent, str], shared: Switch) -> None:
+def test_a_gradual_drain_is_under_way_and_ends(alice: Visit, bob: Visit) -> None:
     done = alice.confirm(alice.preview("drain", "farm/ns1", over="3s").text)
     run = done.headers["location"]
     assert "Under way since" in alice.get(run).text and "data-reload" in alice.get(run).text
@@ -128,6 +128,7 @@ def test_a_gradual_drain_is_under_way_and_ends(alice: Visit, served: tuple[Agent
     assert alice.confirm(preview).status_code == 303
     wait(lambda: "Done" in alice.get(run).text, lambda: alice.get(run).text)
     assert "100 % drained" in alice.get(run).text
+    assert bob.get(run).status_code == alice.get(run + "x").status_code == 404
     for verb, about in (("undrain", "farm/ns1"), ("up", "spare/sp1")):
         assert "Done" in alice.change(verb, about)
 
