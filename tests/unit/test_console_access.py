@@ -12,17 +12,21 @@ import pytest
 
 from dnsteer.console import limits, sessions, tokens
 from dnsteer.console.access import _local
-from dnsteer.console.change_request import WrongRequestError, plain, preview_of, request_of
+from dnsteer.console.change_request import ChangeRequest, Preview, WrongRequestError, plain, preview_of, request_of
+from dnsteer.console.content import Pages
 from dnsteer.console.forms import is_same_origin
 from dnsteer.console.limits import Limit, Rate, caller_of
 from dnsteer.console.masking import masked
-from dnsteer.console.sessions import IDLE, LONGEST, Sessions
+from dnsteer.console.runs import Run
+from dnsteer.console.sessions import IDLE, LONGEST, Session, Sessions
+from dnsteer.console.spec_pages import state_view
 from dnsteer.console.tokens import Token, TokenFile, append_token, digest_of, new_token, read_tokens
 from dnsteer.console.verbs import Outcome
+from dnsteer.console.visitor import Visitor
 from dnsteer.deploy.basis import fingerprint
 from dnsteer.switch.tools import SwitchError
 from tests.unit.commands import in_process
-from tests.unit.console_cases import entry, record
+from tests.unit.console_cases import SCRIPT, START, Console, entry, known, record
 
 HASH = "a" * 64
 
@@ -288,6 +292,33 @@ def test_what_a_preview_found() -> None:
     assert (
         plain("Usage: x\nTry 'y'\n╭─ Error ─╮\n│ a wrong thing  │\n╰──╯\n  indented\n") == "a wrong thing\n  indented"
     )
+
+
+def test_forms_escape_all_text() -> None:
+    pages, began = Pages(), START
+    token = Token("alice", "change", HASH)
+    visitor = Visitor(token, Session(token, 0, 0, SCRIPT))
+    seen = Console(known(), entry("ns1", note=SCRIPT)).recorder.seen()
+    request = ChangeRequest("drain", f"farm/{SCRIPT}", {"note": SCRIPT})
+    preview = Preview(SCRIPT, (SCRIPT,), (SCRIPT,), (SCRIPT,), changed=True)
+    as_recorded = known().state
+    states = [replace(as_recorded, note=SCRIPT, number=n, file=SCRIPT, by=SCRIPT, text=f"{SCRIPT} {n}") for n in (2, 1)]
+    view = state_view(states, 2)
+    assert "not compared in words" in view.words[0] and f"+{SCRIPT} 2" in view.lines
+    run = Run(request, SCRIPT, began, None, Outcome(1, SCRIPT, SCRIPT))  # type: ignore[arg-type]
+    common = {"seen": seen, "visitor": visitor, "page": "changes"}
+    made = [
+        pages.render("preview.html", asked=request, preview=preview, outdated=True, **common),
+        pages.render("preview.html", asked=request, preview=Preview(error=SCRIPT), outdated=False, **common),
+        pages.render("run.html", run=run, said=run.said, **common),
+        pages.render("state.html", view=view, current=1, may_roll_back=True, text=str, **common),
+        pages.render("plan.html", spec=SCRIPT, file=SCRIPT, ended=SCRIPT, said=SCRIPT, code=2, **common),
+        pages.render("sign-in.html", wrong=SCRIPT, next=SCRIPT),
+        pages.fragment("change_backend", visitor, [(SCRIPT, [SCRIPT])]),
+        pages.fragment("no_changes", SCRIPT),
+    ]
+    for page in made:
+        assert SCRIPT not in page and "&lt;script&gt;" in page
 
 
 def test_steps_of_gradual_changes_are_the_same_record() -> None:

@@ -81,7 +81,7 @@ def deploy(
                 bridge = target.find_bridge(session)
                 session.lock(bridge)
                 record = settle_or_replace(switch, session, session.record(bridge), progress)
-                refuse_outdated(record)
+                refuse_outdated(record, again=True)
                 with switch.database() as database:
                     # plan, diff
                     client = read_ahead.client(record) or switch.client(bridge)
