@@ -228,3 +228,13 @@ def test_a_spec_that_does_not_allow_it(alice: Visit, served: tuple[Agent, str], 
     finally:
         assert on(shared)("apply", spec_file(folder, CHANGED), "--yes").code == 0
         wait(lambda: "Change a backend" in alice.get("/pools/farm").text, served[0].said)
+
+
+def test_an_agent_that_ends_leaves_a_drain_as_far_as_it_is(
+    alice: Visit, served: tuple[Agent, str], shared: Switch
+) -> None:
+    """The last test: it ends the module's agent."""
+    run = alice.confirm(alice.preview("drain", "farm/ns1", over="1h").text).headers["location"]
+    assert "Under way since" in alice.get(run).text
+    assert served[0].end() == 0, served[0].said()
+    assert [(entry["backend"], entry["gone"] < 100) for entry in overlay(shared)] == [("ns1", True)]
