@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, MutableMapping
 from contextlib import aclosing
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -119,11 +118,6 @@ def _is_named(host: str, names: Collection[str]) -> bool:
     """Whether a host is one of these names, of which those of certificates may begin with a star for one label."""
     label, dot, rest = host.partition(".")
     return host in names or bool(label and dot and f"*.{rest}" in names)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address is of this machine alone."""
-    return ip_address(host).is_loopback
 
 
 def application(
