@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 
 from dnsteer.console.tokens import append_token, new_token
-from tests.packet.agents import Agent
+from tests.packet.agents import Agent, wait
 
 
 def secrets_in(file: Path, **roles: str) -> dict[str, str]:
@@ -83,6 +83,7 @@ class Visit:
         """Do what a preview says; the page of what came of it."""
         done = self.confirm(preview)
         assert done.status_code == 303, done.text
+        wait(lambda: "Under way since" not in self.get(done.headers["location"]).text, lambda: done.headers["location"])
         return self.get(done.headers["location"]).text
 
 

@@ -121,16 +121,20 @@ def test_what_was_previewed_is_done_or_nothing(alice: Visit, shared: Switch) -> 
 
 
 def test_a_gradual_drain_is_under_way_and_ends(alice: Visit, bob: Visit) -> None:
-    done = alice.confirm(alice.preview("drain", "farm/ns1", over="3s").text)
-    run = done.headers["location"]
-    assert "Under way since" in alice.get(run).text and "data-reload" in alice.get(run).text
+    run = alice.confirm(alice.preview("drain", "farm/ns1", over="20s").text).headers["location"]
+    page = alice.get(run).text
+    assert "Under way since" in page and "data-reload" in page
     preview = alice.preview("down", "spare/sp1").text  # the steps of another pool do not make it another record
     assert alice.confirm(preview).status_code == 303
-    wait(lambda: "Done" in alice.get(run).text, lambda: alice.get(run).text)
-    assert "100 % drained" in alice.get(run).text
     assert bob.get(run).status_code == alice.get(run + "x").status_code == 404
     for verb, about in (("undrain", "farm/ns1"), ("up", "spare/sp1")):
         assert "Done" in alice.change(verb, about)
+    wait(lambda: "Not done" in alice.get(run).text, lambda: alice.get(run).text)
+    assert "it was ended by another command" in alice.get(run).text
+    run = alice.confirm(alice.preview("drain", "farm/ns1", over="1s").text).headers["location"]
+    wait(lambda: "Done" in alice.get(run).text, lambda: alice.get(run).text)
+    assert "100 % drained" in alice.get(run).text
+    assert "Done" in alice.change("undrain", "farm/ns1")
 
 
 def test_a_state_is_compared_and_rolled_back_to(alice: Visit, bob: Visit, shared: Switch) -> None:

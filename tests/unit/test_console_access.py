@@ -24,6 +24,8 @@ from dnsteer.console.tokens import Token, TokenFile, append_token, digest_of, ne
 from dnsteer.console.verbs import Outcome
 from dnsteer.console.visitor import Visitor
 from dnsteer.deploy.basis import fingerprint
+from dnsteer.slots.maintenance import Overlay
+from dnsteer.switch.state import PENDING_KEY, Pending
 from dnsteer.switch.tools import SwitchError
 from tests.unit.commands import in_process
 from tests.unit.console_cases import SCRIPT, START, Console, entry, known, record
@@ -305,7 +307,7 @@ def test_forms_escape_all_text() -> None:
     states = [replace(as_recorded, note=SCRIPT, number=n, file=SCRIPT, by=SCRIPT, text=f"{SCRIPT} {n}") for n in (2, 1)]
     view = state_view(states, 2)
     assert "not compared in words" in view.words[0] and f"+{SCRIPT} 2" in view.lines
-    run = Run(request, SCRIPT, began, None, Outcome(1, SCRIPT, SCRIPT))  # type: ignore[arg-type]
+    run = Run(request, SCRIPT, began, None, Outcome(1, SCRIPT, SCRIPT, outdated=True))  # type: ignore[arg-type]
     common = {"seen": seen, "visitor": visitor, "page": "changes"}
     made = [
         pages.render("preview.html", asked=request, preview=preview, outdated=True, **common),
@@ -329,14 +331,19 @@ def test_steps_of_gradual_changes_are_the_same_record() -> None:
     assert of(half) == of(replace(half, gone=700)) == of(replace(half, gone=1000))
     returning = entry("ns2", "health", gone=400, over=60.0, returns="2026-01-02T03:04:05+00:00")
     assert of(half, returning) == of(half, replace(returning, gone=100)) == of(half)
+    step = Pending(3, "", Overlay((replace(half, gone=600),))).to_json()
+    other = Pending(4, "d", Overlay((half,))).to_json()
+
+    def begun(pending: str) -> str:
+        found = record(3, half)
+        return fingerprint(replace(found, ids={**found.ids, PENDING_KEY: pending}))
+
+    assert begun(step) == of(half), "a step that is being made is a step"
     different = {of(), of(half), of(replace(half, note="x")), of(replace(half, until="2026-01-02T03:04:05+00:00"))}
-    different |= {
-        of(entry("ns2")),
-        of(entry("ns2", "down")),
-        fingerprint(record(4)),
-        fingerprint(record(3, pending=True)),
-    }
+    different |= {of(entry("ns2")), of(entry("ns2", "down")), fingerprint(record(4)), begun(other)}
     assert len(different) == 8
+    with pytest.raises(SwitchError, match="is damaged"):
+        begun("{}")
 
 
 def test_tokens_begin_as_documented() -> None:

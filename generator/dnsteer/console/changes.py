@@ -19,8 +19,8 @@ from dnsteer.console.verbs import CarryOut
 from dnsteer.console.visitor import Visitor
 
 PREVIEW, CONFIRM = "/changes/preview", "/changes/confirm"
-PATIENCE = 2.0
-"""Seconds for which a browser waits for a change; after that a page says that it is under way."""
+PATIENCE, GRADUAL = 10.0, 1.0
+"""Seconds for which a browser waits for a change, and for a gradual one; after that a page says that it is under way."""
 OFF = "the applied spec does not allow it: switch.console: {allow_changes: true}"
 _ROLE = "it needs a token of the role change"
 Render = Callable[..., str]
@@ -73,7 +73,7 @@ class Changes:
         except FormError as error:
             return refused(error)
         name = self._runs.begin(asked, asked.asked(_by(visitor), self._seen().bridge, basis))
-        run = await self._runs.wait(name, PATIENCE)
+        run = await self._runs.wait(name, GRADUAL if "over" in asked.options else PATIENCE)
         if run.outcome is not None and run.outcome.outdated:
             return await self._preview(visitor, asked, outdated=True)
         return RedirectResponse(f"/changes/runs/{name}", 303)

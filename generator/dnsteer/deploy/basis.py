@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dnsteer.deploy.caller import CALLER
 from dnsteer.slots.maintenance import Overlay
-from dnsteer.switch.state import PENDING_KEY, BridgeRecord
+from dnsteer.switch.state import BridgeRecord
 from dnsteer.switch.tools import SwitchError
 
 OUTDATED = "the switch has changed since the preview; nothing was changed"
@@ -27,15 +27,20 @@ class Basis:
 
 
 def fingerprint(record: BridgeRecord | None) -> str:
-    """A hash of what a change depends on: the applied state and all maintenance.
+    """A hash of what a change depends on: the applied state and all maintenance, and what a pending change leads to.
 
     Gradual changes that are under way count as done: their steps, one a second, change no preview. Raises DamagedError.
     """
     if record is None:
         return ""
-    overlay = Overlay(tuple(done for entry in record.overlay for done in entry.in_the_end))
-    value = [record.uuid, record.number, record.digest, overlay.to_json(), record.ids.get(PENDING_KEY, "")]
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()
+    here, pending = _in_the_end(record.number, record.digest, record.overlay), record.pending
+    there = _in_the_end(pending.number, pending.digest, pending.overlay) if pending is not None else here
+    return hashlib.sha256("\n".join([record.uuid, here, *([there] if there != here else [])]).encode()).hexdigest()
+
+
+def _in_the_end(number: int, digest: str, overlay: Overlay) -> str:
+    done = Overlay(tuple(entry for each in overlay for entry in each.in_the_end))
+    return json.dumps([number, digest, done.to_json()])
 
 
 def refuse_outdated(record: BridgeRecord | None, *, again: bool = False) -> None:
