@@ -6,6 +6,7 @@ import asyncio
 import difflib
 import re
 import socket
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ MOST_SPEC = 1 << 20
 """Bytes of a spec that is sent. As a form it may take three times as many."""
 MOST_LINES = 5000
 """Lines of a difference that are shown."""
+MOST_VIEWS = 10
+"""Pages of states that are kept: as many as there are states."""
 FILE = "spec.yaml"
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,80}")
 _ENDED = {0: "Nothing to change: the switch is as this spec says.", 2: "An apply would change the switch as follows."}
@@ -63,6 +66,7 @@ class SpecPages:
         self._carry_out, self._render = carry_out, render
         self._thread = ThreadPoolExecutor(1, "console-specs")
         self._plans = asyncio.Lock()
+        self._views: OrderedDict[tuple[object, ...], StateView] = OrderedDict()
 
     def routes(self) -> list[Route]:
         """The routes of the pages."""
@@ -76,7 +80,7 @@ class SpecPages:
         if number not in [state.number for state in kept]:
             return PlainTextResponse("this state is not recorded, or not any more\n", 404)
         loop = asyncio.get_running_loop()
-        view = await loop.run_in_executor(self._thread, state_view, kept, number)
+        view = await loop.run_in_executor(self._thread, self._view, kept, number)
         current = seen.now.known.state.number if seen.now is not None else 0
         refusal = self._changes.refusal(visitor) if self._changes is not None else "there is no control socket"
         text = _as_is if visitor.role == "change" else masked
@@ -85,6 +89,16 @@ class SpecPages:
             may_roll_back=not refusal and number != current, text=text,
         )  # fmt: skip
         return HTMLResponse(await loop.run_in_executor(self._thread, page))
+
+    def _view(self, states: Sequence[AppliedState], number: int) -> StateView:
+        """As `state_view`, made once: for a large spec it takes most of a second."""
+        key = (number, *((state.number, state.time, state.digest) for state in states if state.number <= number))
+        found = self._views.get(key)
+        if found is None:
+            found = self._views[key] = state_view(states, number)
+            while len(self._views) > MOST_VIEWS:
+                self._views.popitem(last=False)
+        return found
 
     async def _plan_page(self, request: Request) -> Response:
         visitor = visitor_of(request)
