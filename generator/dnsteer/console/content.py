@@ -59,6 +59,7 @@ class Pages:
         )  # fmt: skip
         self._env.globals.update(version=__version__, percent=numbers.percent, cells=drawing.cells)
         self._macros: Any = self._env.get_template("parts.html").module
+        self._forms: Any = self._env.get_template("visitor.html").module
         self._vips: tuple[object, dict[str, str]] = (None, {})
 
     def check(self, key: str, picture: Picture) -> None:
@@ -95,6 +96,14 @@ class Pages:
             page=name, key=key, picture=picture, seen=picture.seen, parts=_Safe(parts, values), numbers=values,
             since=version, counts=counts, **more,
         )  # fmt: skip
+
+    def render(self, name: str, **values: Any) -> str:
+        """A page that is made for one request: a form, or what came of one."""
+        return self._env.get_template(name).render(key="", since="", **values)
+
+    def fragment(self, macro: str, *args: object) -> str:
+        """A part of a page for one visitor alone, from visitor.html."""
+        return str(getattr(self._forms, macro)(*args))
 
     def _common(self, items: Sequence[Item], *, own_page: bool = False) -> dict[str, str]:
         return {"attention": str(self._macros.attention(items, own_page))}
