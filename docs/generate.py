@@ -21,7 +21,7 @@ from dnsteer.modes import MODES
 from dnsteer.plan.build import build_plan
 from dnsteer.render.flows import Flow, flows_of
 from dnsteer.render.templates import leads_to, register_value
-from dnsteer.spec.model import backup, bringup, extension, health, lint, probe, spec
+from dnsteer.spec.model import backup, bringup, console, extension, health, lint, probe, spec
 from dnsteer.switch.settings import SETTINGS
 from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG, GROUP_BASE, GROUP_LAST, OBJECT_BITS, Category
 from dnsteer.tables.ingress import QUERY
@@ -41,6 +41,7 @@ PARTS: tuple[tuple[str, type[Any]], ...] = (
     ("`switch.extension.ingress` and `egress`", extension.ExtensionPort),
     ("`switch.extension.budgets`", extension.Budgets),
     ("`switch.probe`", probe.Probe),
+    ("`switch.console`", console.Console),
     ("`switch.bringup`", bringup.BringUp),
     ("`switch.bringup.hugepages`", bringup.Hugepages),
     ("`switch.bringup.functions[]`", bringup.ScalableFunction),

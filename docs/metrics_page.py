@@ -13,8 +13,8 @@ HEAD = """# Metrics
 `dnsteer agent --metrics 127.0.0.1:9853` serves `/metrics` for Prometheus, in its classic text format and as OpenMetrics. The systemd unit does so by default;
 `DNSTEER_METRICS=ADDRESS:PORT` in `/etc/default/dnsteer` changes the address, and `DNSTEER_METRICS=` turns it off. It needs `pip install 'dnsteer[agent]'`; where packages are missing the agent says so, and works without metrics.
 
-There is no authentication and no TLS. On an address other than a loopback one, whoever reaches it reads names, addresses and the notes of maintenance: fence it (a firewall,
-a network for management), or put a proxy in front. An address that is in use is said and tried again every 5 s; health checks go on meanwhile.
+By default there is no authentication and no TLS. On an address other than a loopback one, whoever reaches it then reads names, addresses and the notes of maintenance: give it the TLS and
+tokens of the console (`--console-tls-cert`, `--console-tls-key`, `--console-tokens`: [console.md](console.md), Security; a token of the role `read` suffices), fence it (a firewall, a network for management), or put a proxy in front. An address that is in use is said and tried again every 5 s; health checks go on meanwhile.
 
 ```yaml
 scrape_configs:

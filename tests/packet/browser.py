@@ -35,9 +35,31 @@ def chromium(**more: Any) -> Iterator[Any]:
             browser.close()
 
 
+def overflow(page: Any) -> list[str]:
+    """What is wider than the window, where the page scrolls sideways."""
+    found: list[str] = page.evaluate(
+        """() => {
+          const wide = document.documentElement.clientWidth;
+          if (document.documentElement.scrollWidth <= wide) return [];
+          return [...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().right > wide + 1)
+            .map((e) => e.tagName + "." + e.className).slice(0, 5).concat("scrolls");
+        }"""
+    )
+    return found
+
+
 @contextmanager
-def opened(browser: Any, url: str, size: tuple[int, int] = SIZES[1], expected: str = "\0") -> Iterator[Any]:
-    """A page, in which nothing but *expected* may go wrong: no error, no breach of its policy, no request to elsewhere."""
+def opened(
+    browser: Any,
+    url: str,
+    size: tuple[int, int] = SIZES[1],
+    expected: str = "\0",
+    ready: str = "#link[data-state=live]",
+) -> Iterator[Any]:
+    """A page, in which nothing but *expected* may go wrong: no error, no breach of its policy, no request to elsewhere.
+
+    It is there when it has *ready*.
+    """
     page = browser.new_page()
     wrong: list[str] = []
     page.on("console", lambda m: wrong.append(m.text) if m.type in ("error", "warning") else None)
@@ -48,7 +70,7 @@ def opened(browser: Any, url: str, size: tuple[int, int] = SIZES[1], expected: s
     try:
         page.set_viewport_size({"width": size[0], "height": size[1]})
         page.goto(url)
-        page.wait_for_selector("#link[data-state=live]")
+        page.wait_for_selector(ready)
         yield page
         assert [words for words in wrong if expected not in words] == []
     finally:

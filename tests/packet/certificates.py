@@ -16,7 +16,9 @@ from tests.packet.switches import BRIDGE, Switch
 
 
 def make_certificates(folder: Path) -> None:
-    """Make two CAs, `ca` and `other`, and certificates: of a server, a client, one that has expired, and a stranger."""
+    """Make two CAs, `ca` and `other`, and certificates: of a server, a client, one that has expired, a stranger, and a web
+    server on the loopback, `web` and `again`.
+    """
 
     def openssl(*args: str) -> None:
         subprocess.run(["openssl", *args], cwd=folder, check=True, capture_output=True, timeout=30)
@@ -27,6 +29,11 @@ def make_certificates(folder: Path) -> None:
     for name, ca, days in (("server", "ca", 2), ("client", "ca", 2), ("expired", "ca", -1), ("stranger", "other", 2)):
         openssl("req", *key, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
         signer = ["-CA", f"{ca}.pem", "-CAkey", f"{ca}.key", "-CAcreateserial", "-days", str(days)]
+        openssl("x509", "-req", "-in", f"{name}.csr", *signer, "-out", f"{name}.pem")
+    (folder / "names").write_text("subjectAltName=DNS:localhost,DNS:dpu-1.example.net,IP:127.0.0.1\n")
+    for name in ("web", "again"):
+        openssl("req", *key, "-subj", "/CN=web", "-keyout", f"{name}.key", "-out", f"{name}.csr")
+        signer = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "90", "-extfile", "names"]
         openssl("x509", "-req", "-in", f"{name}.csr", *signer, "-out", f"{name}.pem")
     openssl("pkey", "-in", "client.key", "-aes128", "-passout", "pass:secret", "-out", "locked.key")
     (folder / "nonsense.pem").write_text("nothing\n")

@@ -18,7 +18,7 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.metrics.server import serve_application
 from dnsteer.status import counters
 from tests.packet.agents import Agent, agent, checked_by_files, wait
-from tests.packet.browser import SIZES, chromium, opened
+from tests.packet.browser import SIZES, chromium, opened, overflow
 from tests.packet.command import SLOW, fresh, on, spec_file
 from tests.packet.scraping import get
 from tests.packet.status_cases import insert_by_start
@@ -63,19 +63,6 @@ def served(browser: Any, shared: Switch, folder: Path) -> Iterator[tuple[Agent, 
         insert_by_start(shared, "198.51.100.54", udp=40, tcp=10)
         wait(lambda: "CHG" in get(url)[0], lambda: running.said())
         yield running, url
-
-
-def overflow(page: Any) -> list[str]:
-    """What is wider than the window, where the page scrolls sideways."""
-    found: list[str] = page.evaluate(
-        """() => {
-          const wide = document.documentElement.clientWidth;
-          if (document.documentElement.scrollWidth <= wide) return [];
-          return [...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().right > wide + 1)
-            .map((e) => e.tagName + "." + e.className).slice(0, 5).concat("scrolls");
-        }"""
-    )
-    return found
 
 
 @pytest.mark.parametrize("path", PATHS)

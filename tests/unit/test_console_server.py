@@ -40,7 +40,7 @@ def test_every_answer_has_the_headers() -> None:
         assert headers["content-security-policy"] == POLICY, path
         assert "unsafe" not in POLICY and POLICY.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
         assert headers["x-content-type-options"] == "nosniff"
-        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["referrer-policy"] == "same-origin"
         assert headers["cross-origin-opener-policy"] == headers["cross-origin-resource-policy"] == "same-origin"
         assert headers["cache-control"] == ("no-cache" if "assets" in path else "no-store"), path
         assert "server" not in headers and "access-control-allow-origin" not in headers
@@ -287,8 +287,9 @@ def test_ranges() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["0.0.0.0:9853", "192.0.2.1:9853", "[::]:9853"])
-def test_only_loopback_addresses(wrong: str) -> None:
+def test_only_loopback_addresses_without_tls_and_tokens(wrong: str) -> None:
     done = in_process("agent", "--console", wrong, "--db", "unix:/nowhere")
     text = " ".join((done.stderr + done.stdout).replace("│", "").split())
     assert done.returncode == 64, text
-    assert f"found '{wrong}'; expected a loopback address" in text and "no TLS and no tokens" in text
+    assert f"found '{wrong}'; expected a loopback address" in text
+    assert "TLS (--console-tls-cert, --console-tls-key) and tokens (--console-tokens)" in text

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
 from collections.abc import Coroutine
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from dnsteer.metrics import server
 from dnsteer.metrics.server import LONGEST, Pages
 from tests.packet.scraping import OPENMETRICS
 
@@ -103,3 +106,29 @@ def test_a_reading_that_fails_is_tried_again_later() -> None:
         pages.close()
 
     run(work())
+
+
+def test_a_listener_has_so_many_connections_and_can_end_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 2)
+    with server.bind("127.0.0.1", 0) as listener, ExitStack() as stack:
+        listener.listen()
+
+        def connect() -> socket.socket:
+            found = stack.enter_context(socket.create_connection(listener.getsockname()[:2], 20))
+            found.settimeout(20)
+            return found
+
+        clients, accepted = [connect(), connect()], [listener.accept()[0] for _ in range(2)]
+        third = connect()
+        with pytest.raises(ConnectionAbortedError):
+            listener.accept()
+        assert third.recv(1) == b"", "it was closed"
+        accepted.pop(0).close()
+        fourth = connect()
+        accepted.append(listener.accept()[0])
+        accepted[-1].sendall(b"x")
+        assert fourth.recv(1) == b"x"
+        listener.cut_off()
+        assert clients[1].recv(1) == fourth.recv(1) == b""
+        for connection in accepted:
+            connection.close()

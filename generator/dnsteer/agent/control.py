@@ -15,14 +15,16 @@ import shlex
 import socket
 import struct
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from dnsteer import __version__
+from dnsteer.console.verbs import Asked, Outcome
+from dnsteer.deploy.basis import Basis
 from dnsteer.switch.control_socket import PROTOCOL, socket_of
 from dnsteer.switch.tools import SwitchError
 
@@ -33,6 +35,8 @@ _PATIENCE = 10.0
 _ALIVE = 2.0
 """Seconds between two signs of life to a client whose verb takes long."""
 _AT_ONCE = 8
+_OF_CONSOLE = 16
+"""Verbs of the console at once, beside those; a gradual drain is one until its end."""
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -87,8 +91,54 @@ def _pairs(value: Any) -> list[Any]:
     return [word for pair in value.items() for word in pair] if isinstance(value, dict) else [None]
 
 
-class Channel:
-    """The client of a request, for the thread that carries it out. Nothing here fails when the client is gone."""
+class Channel(Protocol):
+    """The client of a request, for the thread that carries it out. Nothing here fails when the client is gone.
+
+    *basis* is the record that the client has previewed the request on, where it has.
+    """
+
+    basis: Basis | None
+
+    def send(self, **message: Any) -> None:
+        """Send a message."""
+
+    def ask(self, reasons: list[str], words: list[str]) -> None:
+        """Ask the operator whether to go on. Raises SwitchError when not, or when nobody answers any more."""
+
+    def pause(self, seconds: float) -> None:
+        """Wait so many seconds. Raises SwitchError when the agent ends."""
+
+
+class ConsoleChannel:
+    """Keeps what a verb prints, for a page of the console. Nobody answers questions there: a preview has said them."""
+
+    def __init__(self, ending: threading.Event, basis: Basis) -> None:
+        self._ending = ending
+        self.basis: Basis | None = basis
+        self._said: list[tuple[str, str]] = []
+
+    def send(self, **message: Any) -> None:
+        """Keep what is printed."""
+        self._said += [(name, str(text)) for name, text in message.items() if name in ("out", "err")]
+
+    def said(self, *streams: str) -> str:
+        """What was printed to these streams, in order."""
+        return "".join(text for name, text in self._said if name in streams)
+
+    def ask(self, reasons: list[str], words: list[str]) -> None:
+        """Refuse."""
+        raise SwitchError("\n".join([*reasons, "nothing was changed"]))
+
+    def pause(self, seconds: float) -> None:
+        """See Channel."""
+        if self._ending.wait(seconds):
+            raise SwitchError("the agent ends")
+
+
+class SocketChannel:
+    """A client at the control socket."""
+
+    basis: Basis | None = None
 
     def __init__(self, loop: asyncio.AbstractEventLoop, writer: asyncio.StreamWriter, ending: threading.Event) -> None:
         self._loop, self._writer, self._ending = loop, writer, ending
@@ -142,9 +192,10 @@ class Control:
         self._path, self._bridge, self._run, self._say = socket_of(remote, bridge), bridge, run, say
         self._server: asyncio.AbstractServer | None = None
         self._ending = threading.Event()
-        self._threads = ThreadPoolExecutor(_AT_ONCE, "verb")
+        self._threads = ThreadPoolExecutor(_AT_ONCE + _OF_CONSOLE, "verb")
         self._clients: set[asyncio.Task[None]] = set()
-        self._at_work: dict[asyncio.Task[None], Channel] = {}
+        self._of_console: set[asyncio.Future[int]] = set()
+        self._at_work: dict[asyncio.Task[None], SocketChannel] = {}
         """Clients whose verb is under way."""
 
     async def start(self) -> Path | None:
@@ -176,7 +227,25 @@ class Control:
             else:
                 client.cancel()
         await asyncio.gather(*self._clients, return_exceptions=True)
+        await asyncio.gather(*self._of_console, return_exceptions=True)
         self._threads.shutdown()
+
+    async def carry_out(self, asked: Asked, options: Sequence[str]) -> Outcome:
+        """Carry out what the console asks for, as what comes by the socket. *options* are those of the connection."""
+        if self._ending.is_set() or len(self._of_console) >= _OF_CONSOLE:
+            why = "the agent ends" if self._ending.is_set() else f"{_OF_CONSOLE} verbs are under way; try again"
+            return Outcome(1, said=f"dnsteer: {why}; nothing was changed\n")
+        self._say(f"for {asked.by}: {shlex.join(asked.argv)}")
+        basis = Basis(asked.expected)
+        channel = ConsoleChannel(self._ending, basis)
+        # Options first: what follows `--` in argv would else be taken for arguments.
+        request = Request((asked.argv[0], *options, *asked.argv[1:]), (), asked.by, {}, False, asked.files)
+        done = asyncio.get_running_loop().run_in_executor(self._threads, self._run, request, channel)
+        self._of_console.add(done)
+        done.add_done_callback(self._of_console.discard)
+        code = await asyncio.shield(done)
+        said = channel.said
+        return Outcome(code, said("out"), said("out", "err"), basis.found, basis.outdated)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -195,7 +264,7 @@ class Control:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, task: asyncio.Task[None]
     ) -> None:
         loop = asyncio.get_running_loop()
-        channel = Channel(loop, writer, self._ending)
+        channel = SocketChannel(loop, writer, self._ending)
         try:
             _refuse_others(writer)
             if len(self._clients) > _AT_ONCE:
@@ -236,7 +305,7 @@ async def _line(reader: asyncio.StreamReader) -> bytes:
     return line
 
 
-async def _answers(reader: asyncio.StreamReader, channel: Channel) -> None:
+async def _answers(reader: asyncio.StreamReader, channel: SocketChannel) -> None:
     """Pass on what the client answers, until it is gone."""
     with suppress(OSError, ValueError):
         while line := await reader.readline():

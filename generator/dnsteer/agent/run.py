@@ -31,11 +31,13 @@ from dnsteer.agent.probes.udp import UdpProbe
 from dnsteer.agent.repair import Look, look
 from dnsteer.agent.watch import watch
 from dnsteer.agent.world import World, read_world
+from dnsteer.console.verbs import Asked, Outcome
 from dnsteer.deploy.backends import Change, change_overlay
 from dnsteer.deploy.overlay_edits import advance
 from dnsteer.deploy.target_switch import TargetSwitch, now
 from dnsteer.metrics.recorder import Known, Recorder
 from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
+from dnsteer.spec.model.extension import Extension
 from dnsteer.spec.model.health import CheckKind
 from dnsteer.switch.captures import capture_of, remove_left
 from dnsteer.switch.state import BridgeRecord, BusyError
@@ -146,14 +148,28 @@ class Agent:
                 self._memory.close()
 
     async def _listen(self, bridge: str) -> None:
-        control = Control(self._switch.remote, bridge, partial(self._carry_out_verb, self._switch), self._say)
+        control = self._control = Control(
+            self._switch.remote, bridge, partial(self._carry_out_verb, self._switch), self._say
+        )
         try:
             path = await control.start()
         except OSError as err:
             self._say(f"no control socket, so verbs work by themselves: {err.filename}: {err.strerror}")
             return
-        self._control = control
         self._say(f"control socket {path}" if path is not None else "no control socket: the database is a remote one")
+
+    async def carry_out(self, asked: Asked) -> Outcome:
+        """Carry out a verb that the console asks for, on the switch as the agent has it."""
+        if self._control is None:
+            return Outcome(1, said="dnsteer: this agent does not act on the switch; nothing was changed\n")
+        switch = self._switch
+        extension = switch.extension
+        if asked.files and extension is None:  # a spec that was sent names no socket of this machine
+            applied = self._world.spec.switch.extension if self._world is not None else None
+            extension = applied.control if applied is not None else Extension.model_fields["control"].default
+        named = {"--db": switch.remote, "--openflow": switch.openflow, "--extension": extension}
+        options = [word for name, value in named.items() if value for word in (name, value)]
+        return await self._control.carry_out(asked, options)
 
     async def _rest(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wait for something to do, at most until the next tick."""

@@ -7,19 +7,21 @@ import resource
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Coroutine
-from functools import partial
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dnsteer.cli.console_options import At, ClientCa, Given, Names, TlsCert, TlsKey, Tokens
 from dnsteer.cli.output import Exit, fail
 from dnsteer.cli.running_switch import Bridge, on_switch
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.spec.errors import escape
 
 if TYPE_CHECKING:
+    from dnsteer.agent.run import Agent
     from dnsteer.metrics.recorder import Recorder
 
 
@@ -51,34 +53,31 @@ def _checked(text: str | None) -> str | None:
     return text
 
 
-def _local(text: str | None) -> str | None:
-    at = _address(text or "")
-    if at is not None and not ip_address(at[0]).is_loopback:
-        raise typer.BadParameter(
-            f"found {text!r}; expected a loopback address such as 127.0.0.1:9853: the console has no TLS and no tokens yet. "
-            f"From elsewhere: ssh -L {at[1]}:127.0.0.1:{at[1]} to this machine"
-        )
-    return text
-
-
 Metrics = Annotated[
     str | None,
     typer.Option(
         "--metrics", metavar="ADDRESS:PORT", envvar="DNSTEER_METRICS", callback=_checked,
-        help="Serve metrics for Prometheus there, such as 127.0.0.1:9853 or [::1]:9853. There is no authentication.",
+        help="Serve metrics for Prometheus there, such as 127.0.0.1:9853 or [::1]:9853. The TLS and tokens of the console "
+        "are for it too; without them there is no authentication.",
     ),
 ]  # fmt: skip
 Console = Annotated[
     str | None,
     typer.Option(
-        "--console", metavar="ADDRESS:PORT", envvar="DNSTEER_CONSOLE", callback=_local,
-        help="Serve the web console there, with /metrics; a loopback address. It may be the same as that of --metrics.",
+        "--console", metavar="ADDRESS:PORT", envvar="DNSTEER_CONSOLE", callback=_checked,
+        help="Serve the web console there, with /metrics. It may be the same as that of --metrics. An address that is not a "
+        "loopback one needs TLS and tokens.",
     ),
 ]  # fmt: skip
 
 
-def agent(switch: TargetSwitch, bridge: Bridge = None, metrics: Metrics = None, console: Console = None) -> None:
+def agent(
+    switch: TargetSwitch, bridge: Bridge = None, metrics: Metrics = None, console: Console = None, tls_cert: TlsCert = None,
+    tls_key: TlsKey = None, client_ca: ClientCa = None, tokens: Tokens = None, names: Names = None,
+) -> None:  # fmt: skip
     """Probe the backends of the applied spec, and take those that fail out of service, until stopped."""
+    given = Given(tls_cert, tls_key, client_ca, tokens, names or ())
+    given.check(_address(console or ""))
     try:
         from dnsteer.agent.run import Agent
         from dnsteer.cli.agent_verbs import carry_out
@@ -86,7 +85,8 @@ def agent(switch: TargetSwitch, bridge: Bridge = None, metrics: Metrics = None, 
         if err.name != "dns":
             raise
         fail("the agent needs dnspython: pip install 'dnsteer[agent]'", Exit.UNAVAILABLE)
-    recorder, serving, close = _served(switch, bridge, _address(metrics or ""), _address(console or ""))
+    served = _served(switch, bridge, _address(metrics or ""), _address(console or ""), given)
+    working = Agent(switch, bridge, _say, carry_out, served.recorder)
 
     async def run() -> None:
         task = asyncio.current_task()
@@ -94,11 +94,11 @@ def agent(switch: TargetSwitch, bridge: Bridge = None, metrics: Metrics = None, 
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, task.cancel)
-        servers = [loop.create_task(serve()) for serve in serving]
+        servers = [loop.create_task(serve(working)) for serve in served.serving]
         for server in servers:
             server.add_done_callback(_said_if_failed)
         try:
-            await Agent(switch, bridge, _say, carry_out, recorder).run()
+            await working.run()
         except asyncio.CancelledError:
             _say("ends; the switch stays as it is")
         finally:
@@ -106,48 +106,56 @@ def agent(switch: TargetSwitch, bridge: Bridge = None, metrics: Metrics = None, 
                 server.cancel()
             if servers:
                 await asyncio.wait(servers)
-            close()
+            served.close()
 
     allow_files()
     asyncio.run(run())
 
 
-Serve = Callable[[], Coroutine[Any, Any, None]]
-At = tuple[str, int]
+@dataclass(frozen=True)
+class Served:
+    """What the agent tells of its work, what serves it, and what ends that."""
+
+    recorder: Recorder | None = None
+    serving: Sequence[Callable[[Agent], Coroutine[Any, Any, None]]] = ()
+    close: Callable[[], None] = lambda: None
 
 
-def _served(
-    switch: TargetSwitch, bridge: str | None, metrics: At | None, console: At | None
-) -> tuple[Recorder | None, list[Serve], Callable[[], None]]:
-    """What the agent tells of its work, what serves it, and what ends that. Imported here: no other verb needs it."""
+def _served(switch: TargetSwitch, bridge: str | None, metrics: At | None, console: At | None, given: Given) -> Served:
+    """Prepare what is to be served. Imported here: no other verb needs it. Raises SwitchError and OSError."""
     if metrics is None and console is None:
-        return None, [], lambda: None
+        return Served()
     try:
         from dnsteer.cli.prediction import predict
         from dnsteer.console.recorder import ConsoleRecorder
-        from dnsteer.console.serve import serve_console
+        from dnsteer.console.serve import serve_console, serve_metrics_behind
         from dnsteer.metrics.agent import AgentMetrics
         from dnsteer.metrics.collect import Collector
         from dnsteer.metrics.server import Pages, serve_metrics
     except ModuleNotFoundError as err:
-        if err.name not in ("hypercorn", "prometheus_client", "starlette"):
+        if err.name not in ("cryptography", "hypercorn", "prometheus_client", "starlette"):
             raise
         # Health checks matter more: the unit asks for metrics, and a host may lack what they need after an upgrade.
         what = "console and no metrics" if console else "metrics"
         _say(f"no {what}: the package {err.name} is missing; pip install 'dnsteer[agent]'")
-        return None, [], lambda: None
-    if console is None:
-        assert metrics is not None
-        told = AgentMetrics()
-        pages = Pages(Collector(switch, told))
-        return told, [partial(serve_metrics, *metrics, pages, _say)], pages.close
-    recorder = ConsoleRecorder()
-    pages = Pages(Collector(switch, recorder))
+        return Served()
+    security = given.security(console, _say)
+    told = AgentMetrics() if console is None else ConsoleRecorder()
+    pages = Pages(Collector(switch, told))
     options = shlex.join(["--bridge", bridge]) if bridge is not None else ""
-    serving: list[Serve] = [partial(serve_console, *console, pages, recorder, switch, _say, options, predict)]
+    serving: list[Callable[[Agent], Coroutine[Any, Any, None]]] = []
+    if console is not None and isinstance(told, ConsoleRecorder):
+        at, of = console, told
+        serving.append(
+            lambda agent: serve_console(*at, pages, of, switch, _say, options, security, agent.carry_out, predict)
+        )
     if metrics is not None and metrics != console:
-        serving.append(partial(serve_metrics, *metrics, pages, _say))
-    return recorder, serving, pages.close
+        plain = metrics
+        if given.any:
+            serving.append(lambda _: serve_metrics_behind(*plain, pages, _say, security))
+        else:
+            serving.append(lambda _: serve_metrics(*plain, pages, _say))
+    return Served(told, serving, pages.close)
 
 
 def _said_if_failed(server: asyncio.Task[None]) -> None:

@@ -48,7 +48,7 @@ def carry_out(switch: TargetSwitch, request: Request, channel: Channel) -> int:
     said = {stream: cast("TextIO", _Sent(channel, name, request.terminal)) for stream, name in streams}
     REDIRECTED.set(Redirected(said, request.environ, request.terminal))
     GIVEN.set(request.files)
-    CALLER.set(Caller(request.by, channel.pause))
+    CALLER.set(Caller(request.by, channel.pause, channel.basis))
     ASKED.set(channel.ask)
     HELD.set(switch)
     try:

@@ -37,6 +37,7 @@ _GROUPS = {
     "Operate": {
         "status": "status", "drain": "backends", "undrain": "backends", "down": "backends", "up": "backends",
         "weight": "weight", "reconcile": "backends", "probes": "probes", "capture": "capture", "agent": "agent",
+        "console-token": "console_token",
     },
     "Hardware": {"bringup": "bringup", "capacity": "capacity"},
     "Lab": {"lab": "lab"},

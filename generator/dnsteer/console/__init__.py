@@ -1,1 +1,1 @@
-"""The web console of the agent: read-only pages of the switch's state, its pools and its changes, updated as they change."""
+"""The web console of the agent: pages of the switch's state, its pools and its changes, updated as they change."""

@@ -1,14 +1,14 @@
-"""The console over HTTP: its pages, their events and files, and /metrics. Reads alone, and only for this machine's browsers.
+"""The console over HTTP: its pages, their events and files, and /metrics; for those whom `access` admits.
 
 A page on another site can neither read it (no CORS, same-origin policies), nor frame it, nor reach it by a name of its own
-that leads to this machine (the Host header is checked).
+that leads to this machine (the Host header is checked), nor send it a form (`forms`).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, MutableMapping
-from ipaddress import ip_address
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, MutableMapping
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,15 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from dnsteer.console.access import SIGN_IN, SIGN_OUT, VISITOR, Access, refused, visitor_of
+from dnsteer.console.changes import Changes
 from dnsteer.console.content import FOLDER, NoPageError
+from dnsteer.console.forms import FormError
 from dnsteer.console.live import FullError, Live
 from dnsteer.console.path_query import key_of
+from dnsteer.console.spec_pages import SpecPages
+from dnsteer.console.verbs import CarryOut
+from dnsteer.console.visitor import Visitor
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; frame-ancestors 'none'; "
@@ -29,7 +35,7 @@ HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
@@ -41,6 +47,9 @@ SERVER = {"read_timeout": None, "keep_alive_timeout": 20}
 """Settings of the server: a stream of events has nothing to read. A request that does not end is ended by the second."""
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
+_VISITOR, _TOOLS = "<!--visitor-->", "<!--tools-->"
+"""Places in pages for what is made for one visitor."""
+
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -48,10 +57,15 @@ Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Guard:
-    """Refuses what is not for this machine by name, and more than MOST_REQUESTS at once; adds HEADERS to all answers."""
+    """Refuses what is not for this console by name, more than MOST_REQUESTS at once, and whom *access* does not admit.
 
-    def __init__(self, app: Asgi, host: str) -> None:
-        self._app = app
+    Adds HEADERS to all answers. *names* are those that it answers by besides the machine's own; forms go to *posts* alone.
+    """
+
+    def __init__(
+        self, app: Asgi, host: str, access: Access, names: Callable[[], Collection[str]], posts: Collection[str] = ()
+    ) -> None:
+        self._app, self._access, self._names, self._posts = app, access, names, posts
         self._hosts = {"localhost", "127.0.0.1", "[::1]", f"[{host}]" if ":" in host else host}
         self._busy = 0
 
@@ -74,6 +88,11 @@ class Guard:
         self._busy += 1
         try:
             refusal = self._refusal(scope)
+            if refusal is None:
+                admitted = self._access.admit(scope)
+                if isinstance(admitted, Response):
+                    refusal = admitted
+                scope[VISITOR] = admitted
             await (refusal or self._app)(scope, receive, with_headers)
         finally:
             self._busy -= 1
@@ -82,11 +101,12 @@ class Guard:
         if self._busy > MOST_REQUESTS:
             return PlainTextResponse("too many requests at once\n", 503, {"retry-after": "5"})
         hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
-        if len(hosts) != 1 or _without_port(hosts[0]) not in self._hosts:
-            named = ", ".join(sorted(self._hosts))
+        names = {*self._hosts, *self._names()}
+        if len(hosts) != 1 or not _is_named(_without_port(hosts[0]), names):
+            named = ", ".join(sorted(names))
             return PlainTextResponse(f"the console answers by these names alone: {named}\n", 421)
-        if scope["method"] not in ("GET", "HEAD"):
-            return PlainTextResponse("the console only reads: GET and HEAD\n", 405, {"allow": "GET, HEAD"})
+        if scope["method"] not in ("GET", "HEAD") and (scope["method"] != "POST" or scope["path"] not in self._posts):
+            return PlainTextResponse("there is nothing to do here but GET and HEAD\n", 405, {"allow": "GET, HEAD"})
         return None
 
 
@@ -95,24 +115,43 @@ def _without_port(host: str) -> str:
     return name if colon and port.isascii() and port.isdigit() else host.lower()
 
 
-def is_loopback(host: str) -> bool:
-    """Whether an address is of this machine alone."""
-    return ip_address(host).is_loopback
+def _is_named(host: str, names: Collection[str]) -> bool:
+    """Whether a host is one of these names, of which those of certificates may begin with a star for one label."""
+    label, dot, rest = host.partition(".")
+    return host in names or bool(label and dot and f"*.{rest}" in names)
 
 
-def application(live: Live, metrics: Callable[[str], Awaitable[tuple[bytes, str]]], host: str) -> Guard:
-    """The console that is bound to *host*; *metrics* makes the page of /metrics in a format."""
+def application(
+    live: Live,
+    metrics: Callable[[str], Awaitable[tuple[bytes, str]]],
+    host: str,
+    access: Access | None = None,
+    names: Callable[[], Collection[str]] = frozenset,
+    carry_out: CarryOut | None = None,
+) -> Guard:
+    """The console that is bound to *host*; *metrics* makes the page of /metrics in a format. Without *access* all may read.
+
+    *names* are those that it answers by besides. *carry_out* does verbs, where people can sign in.
+    """
+    access = access or Access(None, lambda _: None)
+    render = live.pages.render
+    changes = Changes(access, live.recorder, carry_out, render) if carry_out is not None else None
+    specs = SpecPages(access, changes, live.states, carry_out, render)
 
     async def page(request: Request) -> Response:
         key = {"/": "overview", "/pools": "pools", "/changes": "changes", "/offload": "offload"}.get(request.url.path)
+        key = key or f"pool/{request.path_params['name']}"
         try:
-            return HTMLResponse(await live.page(key or f"pool/{request.path_params['name']}"))
+            text = await live.page(key)
         except NoPageError:
             return PlainTextResponse("there is no such pool\n", 404)
+        return HTMLResponse(for_visitor(text, key, visitor_of(request), live, changes))
 
     async def path(request: Request) -> Response:
         key = key_of(request.query_params)
-        return HTMLResponse(await live.page(key), 400 if live.refused(key) else 200)
+        text = await live.page(key)
+        status = 400 if live.refused(key) else 200
+        return HTMLResponse(for_visitor(text, key, visitor_of(request), live, changes), status)
 
     async def events(request: Request) -> Response:
         if request.method == "HEAD":
@@ -124,7 +163,7 @@ def application(live: Live, metrics: Callable[[str], Awaitable[tuple[bytes, str]
             return PlainTextResponse("there is no such page\n", 404)
         except FullError:
             return PlainTextResponse("too many browsers look already\n", 503, {"retry-after": "10"})
-        return StreamingResponse(stream, media_type="text/event-stream")
+        return StreamingResponse(_while_valid(stream, access, visitor_of(request)), media_type="text/event-stream")
 
     async def scraped(request: Request) -> Response:
         body, kind = await metrics(",".join(request.headers.getlist("accept")))
@@ -140,16 +179,59 @@ def application(live: Live, metrics: Callable[[str], Awaitable[tuple[bytes, str]
             return Response(status_code=304, headers=headers)
         return Response(body, media_type=None, headers=headers)
 
+    async def sign_in(request: Request) -> Response:
+        if request.method != "POST":
+            return access.sign_in_page(request.query_params.get("next", ""), render)
+        try:
+            return await access.sign_in(request, render)
+        except FormError as error:
+            return refused(error)
+
+    async def sign_out(request: Request) -> Response:
+        try:
+            return await access.sign_out(request)
+        except FormError as error:
+            return refused(error)
+
+    routes = [*specs.routes(), *(changes.routes() if changes is not None else [])]
+    if access.wants_tokens:
+        routes += [Route(SIGN_IN, sign_in, methods=["GET", "POST"]), Route(SIGN_OUT, sign_out, methods=["POST"])]
+    posts = {route.path for route in routes if "POST" in (route.methods or ())} if access.wants_tokens else set()
     files = {path.name: _file(path) for path in sorted((FOLDER / "assets").iterdir())}
     app = Starlette(
         routes=[
             Route("/", page), Route("/pools", page), Route("/pools/{name}", page), Route("/changes", page),
             Route("/path", path), Route("/offload", page),
-            Route("/events", events), Route("/assets/{name}", asset), Route("/metrics", scraped),
+            Route("/events", events), Route("/assets/{name}", asset), Route("/metrics", scraped), *routes,
         ]
     )  # fmt: skip
     app.router.redirect_slashes = False
-    return Guard(app, host)
+    return Guard(app, host, access, names, posts)
+
+
+def for_visitor(text: str, key: str, visitor: Visitor, live: Live, changes: Changes | None) -> str:
+    """A page that is the same for all, with the parts that are for one visitor: who they are, and forms."""
+    pages, tools = live.pages, ""
+    if changes is not None and visitor.session is not None:
+        if key.startswith("pool/"):
+            why = changes.refusal(visitor)
+            if not why:
+                tools = pages.fragment("change_backend", visitor, changes.backends(key[5:]))
+            elif visitor.role == "change":
+                tools = pages.fragment("no_changes", why)
+        elif key == "changes":
+            tools = pages.fragment("plan_link")
+    return text.replace(_VISITOR, pages.fragment("who", visitor)).replace(_TOOLS, tools)
+
+
+async def _while_valid(stream: AsyncIterator[bytes], access: Access, visitor: Visitor) -> AsyncIterator[bytes]:
+    """What is sent, until the session or token is gone: then the page is read again, which leads to sign-in."""
+    async with aclosing(stream):  # type: ignore[type-var]
+        async for message in stream:
+            if not access.is_valid(visitor):
+                yield b"event: reload\ndata: {}\n\n"
+                return
+            yield message
 
 
 def _file(path: Path) -> tuple[bytes, str, str]:

@@ -67,6 +67,7 @@ class Pages:
         self._macros: Any = self._env.get_template("parts.html").module
         self._path_macros: Any = self._env.get_template("path_parts.html").module
         self._offload_macros: Any = self._env.get_template("offload_parts.html").module
+        self._forms: Any = self._env.get_template("visitor.html").module
         self._vips: tuple[object, dict[str, str]] = (None, {})
 
     def check(self, key: str, picture: Picture) -> None:
@@ -109,6 +110,14 @@ class Pages:
             page=name, key=key, picture=picture, seen=picture.seen, parts=_Safe(parts, values), numbers=values,
             since=version, counts=counts, **more,
         )  # fmt: skip
+
+    def render(self, name: str, **values: Any) -> str:
+        """A page that is made for one request: a form, or what came of one."""
+        return self._env.get_template(name).render(key="", since="", **values)
+
+    def fragment(self, macro: str, *args: object) -> str:
+        """A part of a page for one visitor alone, from visitor.html."""
+        return str(getattr(self._forms, macro)(*args))
 
     def _common(self, items: Sequence[Item], *, own_page: bool = False) -> dict[str, str]:
         return {"attention": str(self._macros.attention(items, own_page))}

@@ -112,9 +112,9 @@ class Live:
         self, recorder: ConsoleRecorder, readings: Readings, switch: TargetSwitch, pages: Pages, options: str = "",
         predict: Predict | None = None,
     ) -> None:  # fmt: skip
-        self._recorder, self._readings = recorder, readings
+        self.recorder, self._readings = recorder, readings
         self._switch = TargetSwitch(switch.remote, switch.openflow, min(switch.timeout, _TIMEOUT), switch.extension)
-        self._pages = pages
+        self.pages = pages
         self._desk = Desk(options)
         self._thread = ThreadPoolExecutor(1, "console")
         self._reader = ThreadPoolExecutor(1, "console-reading")
@@ -136,7 +136,7 @@ class Live:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        self._recorder.changed = self._changed.set
+        self.recorder.changed = self._changed.set
         reading = asyncio.create_task(self._read())
         reading.add_done_callback(lambda _: self._changed.set())
         try:
@@ -148,7 +148,7 @@ class Live:
                 if reading.done():
                     reading.result()
         finally:
-            self._recorder.changed = lambda: None
+            self.recorder.changed = lambda: None
             reading.cancel()
             with suppress(asyncio.CancelledError):
                 await reading
@@ -171,7 +171,7 @@ class Live:
             watched = [
                 t.key.removeprefix("pool/") for t in self._topics.values() if t.watchers and t.key[:5] == "pool/"
             ]
-            slots = await loop.run_in_executor(self._reader, partial(self._read_slots, self._recorder.seen(), watched))
+            slots = await loop.run_in_executor(self._reader, partial(self._read_slots, self.recorder.seen(), watched))
             await self._work(self._desk.read, metrics, at)
             await self._work(self._desk.read_slots, slots, began)
             self._changed.set()
@@ -201,7 +201,7 @@ class Live:
 
     async def _refresh(self) -> None:
         """Make the picture anew, and what browsers look at."""
-        self._picture = await self._work(self._desk.picture, self._recorder.seen(), self._recorder.steps(), now())
+        self._picture = await self._work(self._desk.picture, self.recorder.seen(), self.recorder.steps(), now())
         for topic in [t for t in self._topics.values() if t.watchers]:
             await self._update(topic)
         async with self._sent:
@@ -216,7 +216,7 @@ class Live:
         watched = [each.key for each in self._topics.values() if each.watchers]
         read = await self._on_demand.read(topic.key, picture, watched)
         try:
-            content = await self._work(self._pages.content, topic.key, picture, self._desk, self._states, read)
+            content = await self._work(self.pages.content, topic.key, picture, self._desk, self._states, read)
         except NoPageError:
             content = Content("gone")
         topic.update(content, next(self._versions))
@@ -239,6 +239,14 @@ class Live:
         except (SwitchError, OSError) as err:
             self._states = States(None, self._states.states, str(err))
 
+    async def states(self) -> tuple[Seen, States]:
+        """What is known now, and the recorded states."""
+        if self._picture is None or self._changed.is_set():
+            await self._refresh()
+        assert self._picture is not None
+        await self._read_states(self._picture.seen)
+        return self._picture.seen, self._states
+
     async def page(self, key: str) -> str:
         """The page as it is now. Raises NoPageError."""
         return (await self._made(key)).page[1]
@@ -254,7 +262,7 @@ class Live:
         assert self._picture is not None
         topic = self._topics.get(key)
         if topic is None:
-            await self._work(self._pages.check, key, self._picture)
+            await self._work(self.pages.check, key, self._picture)
             topic = self._topics.setdefault(key, Topic(key))
         topic.used = time.monotonic()
         self._forget()
@@ -264,7 +272,7 @@ class Live:
         if topic.page[0] != topic.version:
             args = key, self._picture, topic.shape, {name: value for name, (_, value) in topic.parts.items()}
             numbers = {name: value for name, (_, value) in topic.numbers.items()}
-            made = await self._work(self._pages.page, *args, numbers, f"{self.epoch}.{topic.version}", self._desk)
+            made = await self._work(self.pages.page, *args, numbers, f"{self.epoch}.{topic.version}", self._desk)
             topic.page = topic.version, made
         return topic
 

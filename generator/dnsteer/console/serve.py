@@ -1,38 +1,85 @@
-"""The console in the agent's event loop."""
+"""The console in the agent's event loop, and /metrics with the console's TLS and tokens."""
 
 from __future__ import annotations
 
 import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
 
-from dnsteer.console.app import SERVER, application
+from dnsteer.console.access import Access
+from dnsteer.console.app import SERVER, Guard, application
 from dnsteer.console.content import Pages
 from dnsteer.console.live import Live
 from dnsteer.console.prediction import Predict
 from dnsteer.console.recorder import ConsoleRecorder
+from dnsteer.console.tls import ServerTls
+from dnsteer.console.tokens import TokenFile
+from dnsteer.console.verbs import CarryOut
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.metrics.server import Pages as Metrics
 from dnsteer.metrics.server import Say, serve_application
+from dnsteer.metrics.server import application as metrics_application
+
+
+@dataclass(frozen=True)
+class Security:
+    """Who may reach the console, and how: its tokens, its TLS, and further names that it answers by."""
+
+    tokens: TokenFile | None = None
+    tls: ServerTls | None = None
+    names: Collection[str] = ()
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        """The context of TLS; None without."""
+        return self.tls.context if self.tls is not None else None
+
+    def watches(self) -> list[Coroutine[Any, Any, None]]:
+        """What must run beside the server."""
+        return [self.tls.watch()] if self.tls is not None else []
+
+    def hosts(self) -> Collection[str]:
+        """The names that the console answers by besides the machine's own."""
+        return {*self.names, *(self.tls.names if self.tls is not None else ())}
 
 
 async def serve_console(
     host: str, port: int, metrics: Metrics, recorder: ConsoleRecorder, switch: TargetSwitch, say: Say, options: str = "",
-    predict: Predict | None = None,
+    security: Security = Security(), carry_out: CarryOut | None = None, predict: Predict | None = None,
 ) -> None:  # fmt: skip
     """Serve the console, with /metrics, until cancelled. *options* are those that commands on its pages have."""
     live = Live(recorder, metrics, switch, Pages(), options, predict)
-    running = asyncio.create_task(live.run())
-    serving = asyncio.create_task(
-        serve_application(host, port, application(live, metrics.page, host), say, "console", "/", **SERVER)
-    )
+    # Without tokens nobody can sign in, so there is nobody to change anything.
+    verbs = carry_out if security.tokens is not None else None
+    access = Access(security.tokens, say, secure=security.tls is not None)
+    app = application(live, metrics.page, host, access, security.hosts, verbs)
+    serving = serve_application(host, port, app, say, "console", "/", security.context, **SERVER)
+    await _all([live.run(), serving, *security.watches()], live.end)
+
+
+async def serve_metrics_behind(host: str, port: int, metrics: Metrics, say: Say, security: Security) -> None:
+    """Serve /metrics alone, with the console's TLS and tokens, until cancelled."""
+    access = Access(security.tokens, say, secure=security.tls is not None, browsers=False)
+    app = Guard(metrics_application(metrics), host, access, security.hosts)
+    serving = serve_application(host, port, app, say, "metrics", "/metrics", security.context)
+    await _all([serving, *security.watches()])
+
+
+async def _all(works: Sequence[Coroutine[Any, Any, None]], end: Callable[[], Awaitable[None]] | None = None) -> None:
+    """Work until cancelled, or until one of several works ends; *end* is awaited before the others are cancelled."""
+    tasks = [asyncio.create_task(work) for work in works]
     try:
-        done, _ = await asyncio.wait([running, serving], return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
     finally:
-        await live.end()
-        for task in (running, serving):
+        if end is not None:
+            await end()
+        for task in tasks:
             task.cancel()
-        for task in (running, serving):
+        for task in tasks:
             with suppress(asyncio.CancelledError):
                 await task

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dnsteer import __version__
 from dnsteer.deploy import maintenance_text, movement
+from dnsteer.deploy.basis import refuse_outdated
 from dnsteer.deploy.journal import Begun, JournalEntry, begin_or_nothing, commit, take_back
 from dnsteer.deploy.movement import Assignment
 from dnsteer.deploy.overlay_flows import overlay_flows
@@ -112,6 +113,7 @@ def change_overlay(
         while True:
             if not dry_run:
                 record = _locked(switch, session, record.bridge, progress)
+            refuse_outdated(record)
             if not record.number:
                 raise SwitchError(f"no spec was applied to bridge {record.bridge} by this version; apply one first")
             state = session.state(record, record.number)

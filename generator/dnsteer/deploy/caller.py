@@ -9,14 +9,22 @@ import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dnsteer.deploy.basis import Basis
 
 
 @dataclass(frozen=True)
 class Caller:
-    """The *name* of who asked, as user@host. *pause* waits so many seconds, or raises SwitchError when the agent ends."""
+    """The *name* of who asked, as user@host. *pause* waits so many seconds, or raises SwitchError when the agent ends.
+
+    *basis* is the record that a preview was made on, where there was one.
+    """
 
     name: str
     pause: Callable[[float], None]
+    basis: Basis | None = None
 
 
 CALLER: ContextVar[Caller | None] = ContextVar("caller", default=None)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from dnsteer.deploy.apply import apply_change
+from dnsteer.deploy.basis import refuse_outdated
 from dnsteer.deploy.diff import SwitchDiff, diff_switch
 from dnsteer.deploy.goal import Goal, new_state, set_goal
 from dnsteer.deploy.journal import JournalEntry
@@ -80,6 +81,7 @@ def deploy(
                 bridge = target.find_bridge(session)
                 session.lock(bridge)
                 record = settle_or_replace(switch, session, session.record(bridge), progress)
+                refuse_outdated(record, again=True)
                 with switch.database() as database:
                     # plan, diff
                     client = read_ahead.client(record) or switch.client(bridge)
@@ -116,6 +118,7 @@ def preview(
         bridge = target.find_bridge(session)
         now_recorded = session.record(bridge)
         record = as_settled(switch, now_recorded) if now_recorded is not None else None
+        refuse_outdated(record)
         with switch.database() as database:
             client = read_ahead.client(record) or switch.client(bridge)
             at = _OnSwitch(switch, session, record, database, client)

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 import sys
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -19,7 +21,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from hypercorn.asyncio import serve
-from hypercorn.config import Config
+from hypercorn.config import Config, Sockets
 from prometheus_client import Metric
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
@@ -33,6 +35,8 @@ SHARE = 0.05
 """Share of the time that readings may take, within these bounds."""
 AGAIN = 5.0
 """Seconds until an address that is in use is tried again."""
+MOST_CONNECTIONS = 512
+"""Connections of a listener at once."""
 _SWITCH_INTERVAL = 0.0005
 """Seconds after which Python's threads take turns: its usual 5 ms would delay a decision by many times that."""
 TEXT = """dnsteer agent
@@ -155,9 +159,32 @@ def application(pages: Pages) -> Starlette:
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
-def bind(host: str, port: int) -> socket.socket:
+class Listener(socket.socket):
+    """A listening socket that knows its connections: more than MOST_CONNECTIONS are closed at once."""
+
+    def __init__(self, family: socket.AddressFamily, kind: socket.SocketKind) -> None:
+        super().__init__(family, kind)
+        self._connections: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection. Raises BlockingIOError where there is none, and ConnectionAbortedError for one too many."""
+        connection, address = super().accept()
+        if sum(other.fileno() >= 0 for other in self._connections) >= MOST_CONNECTIONS:
+            connection.close()
+            raise ConnectionAbortedError
+        self._connections.add(connection)
+        return connection, address
+
+    def cut_off(self) -> None:
+        """End the connections. By TLS each would wait up to 30 s for its client to agree."""
+        for connection in self._connections:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+
+def bind(host: str, port: int) -> Listener:
     """A socket that is bound to the address. Raises OSError."""
-    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    sock = Listener(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
@@ -172,10 +199,19 @@ async def serve_metrics(host: str, port: int, pages: Pages, say: Say) -> None:
     await serve_application(host, port, application(pages), say, "metrics", "/metrics")
 
 
-async def serve_application(host: str, port: int, app: Any, say: Say, what: str, path: str, **settings: Any) -> None:
+async def serve_application(
+    host: str,
+    port: int,
+    app: Any,
+    say: Say,
+    what: str,
+    path: str,
+    context: ssl.SSLContext | None = None,
+    **settings: Any,
+) -> None:
     """Serve until cancelled. An address that cannot be had is said once, and tried again: health checks matter more.
 
-    *what* is at *path*; *settings* are Hypercorn's, where they differ from those of metrics.
+    *what* is at *path*; with a *context* by TLS. *settings* are Hypercorn's, where they differ from those of metrics.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL)
     at = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -191,9 +227,9 @@ async def serve_application(host: str, port: int, app: Any, say: Say, what: str,
                 say(why)
             await asyncio.sleep(AGAIN)
     number = sock.getsockname()[1]
-    say(f"{what} at http://{at.rpartition(':')[0]}:{number}{path}")
+    say(f"{what} at {'http' if context is None else 'https'}://{at.rpartition(':')[0]}:{number}{path}")
     ending = asyncio.Event()
-    config = _config(sock.detach())
+    config = _config(sock, context)
     for name, value in settings.items():
         setattr(config, name, value)
     serving = asyncio.create_task(serve(app, config, shutdown_trigger=ending.wait))
@@ -201,17 +237,41 @@ async def serve_application(host: str, port: int, app: Any, say: Say, what: str,
         await asyncio.shield(serving)
     finally:
         ending.set()
+        await asyncio.wait([serving], timeout=config.graceful_timeout)
+        sock.cut_off()
         with suppress(asyncio.CancelledError, Exception):
             await serving
 
 
-def _config(descriptor: int) -> Config:
+class _Config(Config):
+    """Hypercorn's settings, with a context of TLS that is made and kept up to date elsewhere, and a socket of our own."""
+
+    def __init__(self, listener: Listener, context: ssl.SSLContext | None) -> None:
+        super().__init__()
+        self.listener, self.context = listener, context
+
+    def create_sockets(self) -> Sockets:
+        """The socket."""
+        self.listener.setblocking(False)
+        return Sockets([self.listener] if self.context else [], [] if self.context else [self.listener], [])
+
+    @property
+    def ssl_enabled(self) -> bool:
+        """Whether the server speaks TLS."""
+        return self.context is not None
+
+    def create_ssl_context(self) -> ssl.SSLContext | None:
+        """The context."""
+        return self.context
+
+
+def _config(listener: Listener, context: ssl.SSLContext | None) -> Config:
     """Hypercorn's settings: no banner, no log lines, and no connection that is kept without a use."""
     quiet = logging.getLogger("dnsteer.metrics")
     quiet.addHandler(logging.NullHandler())
     quiet.propagate = False
-    config = Config()
-    config.bind = [f"fd://{descriptor}"]
+    config = _Config(listener, context)
+    config.ssl_handshake_timeout = 10
     config.include_server_header = False
     config.accesslog = None
     config.errorlog = quiet

@@ -19,7 +19,7 @@ _ABOUT: dict[str, Any] = {"lint": True, "switch": {"hardware", "link_gbps", "bri
 """Keys that change no flow."""
 _AGENT = ("health", "panic", "slow_start", "hold_max", "backup")
 """Keys of a pool for the agent; where they are left out, the digest is what it was before there were any."""
-_AGENT_OF_SWITCH = ("probe", "repair")
+_AGENT_OF_SWITCH = ("probe", "repair", "console")
 _EARLIER_SLOTS = 1024
 
 

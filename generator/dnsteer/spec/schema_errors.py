@@ -15,6 +15,7 @@ from dnsteer.spec.document import Document
 from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, shorten
 from dnsteer.spec.model.backup import Backup
 from dnsteer.spec.model.bringup import BringUp, Hugepages, ScalableFunction
+from dnsteer.spec.model.console import Console
 from dnsteer.spec.model.extension import Budgets, Extension, ExtensionPort
 from dnsteer.spec.model.health import Expect, HealthCheck, Query
 from dnsteer.spec.model.lint import Accept, Lint
@@ -160,6 +161,7 @@ _TITLES: tuple[tuple[str, type[BaseModel]], ...] = (
     ("switch.bringup.hugepages", Hugepages),
     ("a scalable function", ScalableFunction),
     ("switch.probe", Probe),
+    ("switch.console", Console),
     ("switch.extension", Extension),
     ("a port of the extension", ExtensionPort),
     ("switch.extension.budgets", Budgets),
@@ -185,6 +187,8 @@ def _model_at(path: Path) -> type[BaseModel] | None:
             return ScalableFunction
         case ("switch", "probe"):
             return Probe
+        case ("switch", "console"):
+            return Console
         case ("switch", "extension"):
             return Extension
         case ("switch", "extension", "ingress" | "egress"):

@@ -121,7 +121,15 @@ function away() {
   say("away", `Not connected since ${clock(lost)} UTC`);
   clearTimeout(retry);
   source?.close();
-  if (!document.hidden) retry = setTimeout(connect, AGAIN);
+  if (!document.hidden) retry = setTimeout(again, AGAIN);
+}
+
+// A session that has ended, or an agent that knows of none, leads to the page to sign in.
+async function again() {
+  const options = { method: "HEAD", redirect: "manual", headers: { accept: "text/html" } };
+  const found = await fetch("/pools", options).catch(() => null);
+  if (found?.type === "opaqueredirect") location.reload();
+  else connect();
 }
 
 setInterval(() => {

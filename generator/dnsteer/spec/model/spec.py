@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, Wit
 
 from dnsteer.spec.model.backup import BackupPool
 from dnsteer.spec.model.bringup import BringUp
+from dnsteer.spec.model.console import Console
 from dnsteer.spec.model.device import ByName, Device, MayBeEmpty
 from dnsteer.spec.model.extension import Extension, HashFields
 from dnsteer.spec.model.health import Health, HoldMax, Percent, SlowStart
@@ -208,6 +209,9 @@ class Switch(Part):
         default="on",
         description="What `dnsteer agent` does when flows, groups, ports or settings are not as applied. `on`: puts them "
         "right. `report`: only says so.",
+    )
+    console: Console | None = Field(
+        default=None, description="What the web console of `dnsteer agent` may do. Left out: it only reads."
     )
     bringup: BringUp | None = Field(default=None, description="The machine, for `dnsteer bringup`.")
 

@@ -1,0 +1,196 @@
+"""Who may ask for what: tokens in the request, sessions of browsers that signed in, and neither where none are wanted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+
+from dnsteer.console.forms import MOST_BYTES, FormError, is_of_session, is_same_origin, read_form
+from dnsteer.console.limits import Limit, Rate, caller_of
+from dnsteer.console.sessions import LONGEST, Sessions
+from dnsteer.console.tokens import Token, TokenFile
+from dnsteer.console.visitor import ANYBODY, Visitor
+
+VISITOR = "dnsteer.visitor"
+"""Key of the scope of a request: who asks."""
+SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
+_FAILURES = Rate(10, 10), Rate(60, 60)
+"""Wrong tokens: of one address, and of all together."""
+_POSTS = Rate(30, 30), Rate(120, 120)
+"""Forms: of one session, and of all together."""
+_FOR_PROGRAMS = ("/metrics", "/events")
+_PROGRAMS_ONLY = "send a token: Authorization: Bearer TOKEN\n"
+_HOW = "sign in at /sign-in, or send a token: Authorization: Bearer TOKEN\n"
+_TOO_MANY = "too many wrong tokens; try again later"
+_WRONG = "This is not a token of this console."
+Say = Callable[[str], None]
+
+
+class Access:
+    """Who may ask for what. Without *tokens* anybody may read. *secure*: the server speaks TLS; *browsers*: it has a page
+    to sign in.
+    """
+
+    def __init__(self, tokens: TokenFile | None, say: Say, *, secure: bool = False, browsers: bool = True) -> None:
+        self._tokens, self._say, self._secure, self._browsers = tokens, say, secure, browsers
+        self.sessions = Sessions()
+        self._failures = Limit(*_FAILURES)
+        self._posts = Limit(*_POSTS)
+
+    @property
+    def wants_tokens(self) -> bool:
+        """Whether a token is needed."""
+        return self._tokens is not None
+
+    def admit(self, scope: MutableMapping[str, Any]) -> Visitor | Response:
+        """Who asks; or the answer for those who may not."""
+        if self._tokens is None:
+            return ANYBODY
+        request = Request(scope)
+        given = request.headers.getlist("authorization")
+        if given:
+            return self._by_header(request, given)
+        session = self.sessions.find(request.cookies.get(self._cookie(request), ""))
+        if session is not None and self._tokens.has(session.token):
+            return Visitor(session.token, session)
+        path = scope["path"]
+        if not self._browsers:
+            return PlainTextResponse(_PROGRAMS_ONLY, 401, {"www-authenticate": "Bearer"})
+        if path == SIGN_IN or path.startswith("/assets/"):
+            return ANYBODY
+        if "text/html" in request.headers.get("accept", "") and path not in _FOR_PROGRAMS:
+            wanted = f"?next={quote(path)}" if scope["method"] in ("GET", "HEAD") and path != "/" else ""
+            return RedirectResponse(SIGN_IN + wanted, 303)
+        return PlainTextResponse(_HOW, 401, {"www-authenticate": "Bearer"})
+
+    def is_valid(self, visitor: Visitor) -> bool:
+        """Whether one who was admitted would be now. An open page keeps its session in use."""
+        if self._tokens is None:
+            return True
+        if visitor.token is None or not self._tokens.has(visitor.token):
+            return False
+        return visitor.session is None or self.sessions.is_open(visitor.session)
+
+    def _by_header(self, request: Request, given: list[str]) -> Visitor | Response:
+        kind, _, secret = given[0].partition(" ")
+        wait = self._failures.wait(_caller(request))
+        if wait:
+            return _try_again(_TOO_MANY, wait)
+        token = self._known(secret.strip()) if len(given) == 1 and kind.lower() == "bearer" else None
+        if token is None:
+            self._failed(request, "a wrong token")
+            return PlainTextResponse(_HOW, 401, {"www-authenticate": 'Bearer error="invalid_token"'})
+        self._failures.know(_caller(request))
+        return Visitor(token)
+
+    def _known(self, secret: str) -> Token | None:
+        return self._tokens.find(secret) if self._tokens is not None and 0 < len(secret) <= 512 else None
+
+    def _failed(self, request: Request, what: str) -> None:
+        self._failures.count(_caller(request))
+        self._say(f"console: {what} from {_address(request)}")
+
+    def _cookie(self, request: Request) -> str:
+        """The name of the cookie. With the port, since a browser sends cookies of one host to all of its ports."""
+        port = request.headers.get("host", "").rpartition(":")[2]
+        name = f"dnsteer-{port}" if port.isascii() and port.isdigit() else "dnsteer"
+        return f"__Host-{name}" if self._secure else name
+
+    async def posted(self, request: Request, most: int = MOST_BYTES) -> tuple[Visitor, Mapping[str, str]]:
+        """Who sent a form, and its fields, of at most so many bytes. Raises FormError unless a page of theirs sent it."""
+        visitor = visitor_of(request)
+        if not is_same_origin(request.scope):
+            raise FormError(403, "another site has sent this form; nothing was changed")
+        if visitor.session is None:
+            raise FormError(403, "forms are for browsers that have signed in; nothing was changed")
+        caller = visitor.csrf
+        wait = self._posts.wait(caller)
+        if wait:
+            raise FormError(429, f"too many forms; try again in {math.ceil(wait)} s")
+        self._posts.count(caller)
+        fields = await read_form(request, most)
+        if not is_of_session(fields, visitor.csrf):
+            raise FormError(403, "the form is not of this session: open its page again; nothing was changed")
+        return visitor, fields
+
+    def sign_in_page(self, wanted: str, render: Callable[..., str], wrong: str = "", status: int = 200) -> Response:
+        """The page with the form for a token, which leads on to the path *wanted*."""
+        return HTMLResponse(render("sign-in.html", wrong=wrong, next=_local(wanted)), status)
+
+    async def sign_in(self, request: Request, render: Callable[..., str]) -> Response:
+        """Begin a session for a right token, and lead on. Raises FormError."""
+        if not is_same_origin(request.scope):
+            raise FormError(403, "another site has sent this form")
+        wait = self._failures.wait(_caller(request))
+        if wait:
+            return _try_again(_TOO_MANY, wait)
+        fields = await read_form(request)
+        token = self._known(fields.get("token", "").strip())
+        if token is None:
+            self._failed(request, "a sign-in with a wrong token")
+            return self.sign_in_page(fields.get("next", ""), render, _WRONG, 403)
+        self._failures.know(_caller(request))
+        before = visitor_of(request).session
+        if before is not None:
+            self.sessions.end(before)
+        name = self.sessions.begin(token)
+        self._say(f"console: {token.name} ({token.role}) signed in from {_address(request)}")
+        answer = RedirectResponse(_local(fields.get("next", "")), 303)
+        self._set_cookie(answer, request, name, int(LONGEST))
+        return answer
+
+    async def sign_out(self, request: Request) -> Response:
+        """End the session. Raises FormError."""
+        visitor, _ = await self.posted(request)
+        if visitor.session is not None:
+            self.sessions.end(visitor.session)
+        answer = RedirectResponse(SIGN_IN, 303)
+        self._set_cookie(answer, request, "", 0)
+        return answer
+
+    def _set_cookie(self, answer: Response, request: Request, value: str, seconds: int) -> None:
+        answer.set_cookie(
+            self._cookie(request),
+            value,
+            max_age=seconds,
+            path="/",
+            secure=self._secure,
+            httponly=True,
+            samesite="strict",
+        )
+
+
+def visitor_of(request: Request) -> Visitor:
+    """Who asks, as was found when the request was admitted."""
+    found: Visitor = request.scope[VISITOR]
+    return found
+
+
+def refused(error: FormError) -> Response:
+    """The answer to a form that is refused."""
+    return PlainTextResponse(f"{error}\n", error.status, {"connection": "close"})
+
+
+def _try_again(why: str, seconds: float) -> Response:
+    return PlainTextResponse(f"{why}\n", 429, {"retry-after": str(math.ceil(seconds))})
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client is not None else "an unknown address"
+
+
+def _caller(request: Request) -> str:
+    return caller_of(_address(request))
+
+
+def _local(path: str) -> str:
+    """A path of this console; that of the overview for anything else, such as //elsewhere.example."""
+    wrong = (
+        not path.startswith("/") or path.startswith("//") or "\\" in path or not path.isprintable() or len(path) > 500
+    )
+    return "/" if wrong or path.startswith((SIGN_IN, SIGN_OUT)) else path

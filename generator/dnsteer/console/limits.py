@@ -1,0 +1,79 @@
+"""How often something may be tried, by each of many and by all together; in bounded memory."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address
+
+MOST_KEYS = 4096
+"""Callers that are remembered; the one that tried nothing for longest is forgotten first."""
+
+
+@dataclass
+class _Bucket:
+    left: float
+    at: float
+
+
+@dataclass(frozen=True)
+class Rate:
+    """*burst* at once, and *each* more a minute after that."""
+
+    burst: int
+    each: float
+
+
+class Limit:
+    """How often each caller, and all together, may do something."""
+
+    def __init__(self, each: Rate, all_: Rate, clock: Callable[[], float] = time.monotonic) -> None:
+        self._each, self._all, self._clock = each, all_, clock
+        self._callers: OrderedDict[str, _Bucket] = OrderedDict()
+        self._known: OrderedDict[str, None] = OrderedDict()
+        self._total = _Bucket(all_.burst, clock())
+
+    def wait(self, caller: str) -> float:
+        """Seconds until *caller* may do it again; 0 if now. What others do counts only for callers that are not known."""
+        own = self._callers.get(caller)
+        waits = [0.0 if caller in self._known else self._fill(self._total, self._all)]
+        if own is not None:
+            waits.append(self._fill(own, self._each))
+        return max(waits)
+
+    def count(self, caller: str) -> None:
+        """Count that *caller* has done it."""
+        own = self._callers.setdefault(caller, _Bucket(self._each.burst, self._clock()))
+        self._callers.move_to_end(caller)
+        while len(self._callers) > MOST_KEYS:
+            self._callers.popitem(last=False)
+        for bucket, rate in ((own, self._each), (self._total, self._all)):
+            self._fill(bucket, rate)
+            bucket.left = max(0.0, bucket.left - 1)
+
+    def know(self, caller: str) -> None:
+        """Remember a caller that did it right, so that others cannot shut it out."""
+        self._known[caller] = None
+        self._known.move_to_end(caller)
+        while len(self._known) > MOST_KEYS:
+            self._known.popitem(last=False)
+
+    def _fill(self, bucket: _Bucket, rate: Rate) -> float:
+        """Fill a bucket up to now; seconds until there is one in it."""
+        now = self._clock()
+        bucket.left = min(float(rate.burst), bucket.left + (now - bucket.at) * rate.each / 60)
+        bucket.at = now
+        return 0.0 if bucket.left >= 1 else (1 - bucket.left) * 60 / rate.each
+
+
+def caller_of(address: str) -> str:
+    """What a client is counted as: its address, or the /64 that it is in, of which one host has all."""
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, IPv6Address):
+        return str(found.ipv4_mapped or IPv6Address(int(found) >> 64 << 64))
+    return str(found)

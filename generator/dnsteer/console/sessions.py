@@ -1,0 +1,73 @@
+"""Sessions of browsers: who signed in, in bounded memory of the agent. They end with it."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from dnsteer.console.tokens import Token
+
+MOST_SESSIONS = 256
+"""Sessions at once; the one that was not used for longest makes room for another."""
+LONGEST, IDLE = 12 * 3600.0, 3600.0
+"""Seconds after which a session ends: since it began, and since it was used."""
+
+
+@dataclass
+class Session:
+    """A session: the token that it began with, and the word *csrf* that each form of it carries. Times in seconds."""
+
+    token: Token
+    began: float
+    used: float
+    csrf: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+
+
+class Sessions:
+    """The sessions, by the hash of their id: what is in memory is no id that a browser could show."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._sessions: dict[str, Session] = {}
+
+    def begin(self, token: Token) -> str:
+        """Begin a session, and return its id for the cookie."""
+        self._end_old()
+        if len(self._sessions) >= MOST_SESSIONS:
+            del self._sessions[min(self._sessions, key=lambda key: self._sessions[key].used)]
+        name, now = secrets.token_urlsafe(32), self._clock()
+        self._sessions[_key(name)] = Session(token, now, now)
+        return name
+
+    def find(self, name: str) -> Session | None:
+        """The session of an id, which is used now; None if there is none, or not any more."""
+        self._end_old()
+        session = self._sessions.get(_key(name))
+        if session is not None:
+            session.used = self._clock()
+        return session
+
+    def is_open(self, session: Session) -> bool:
+        """Whether a session that was found before has not ended. An open page counts as a use of it."""
+        self._end_old()
+        known = any(session is other for other in self._sessions.values())
+        if known:
+            session.used = self._clock()
+        return known
+
+    def end(self, session: Session) -> None:
+        """End a session."""
+        self._sessions = {key: other for key, other in self._sessions.items() if other is not session}
+
+    def _end_old(self) -> None:
+        now = self._clock()
+        for key, session in list(self._sessions.items()):
+            if now - session.began >= LONGEST or now - session.used >= IDLE:
+                del self._sessions[key]
+
+
+def _key(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()

@@ -1,0 +1,166 @@
+"""Pages about specs: what a recorded state changed, and what an apply of a spec that is sent would change."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import re
+import socket
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from dnsteer.console.access import Access, refused, visitor_of
+from dnsteer.console.change_request import plain
+from dnsteer.console.changes import Changes
+from dnsteer.console.content import States
+from dnsteer.console.forms import MOST_BYTES, FormError
+from dnsteer.console.masking import masked
+from dnsteer.console.recorder import Seen
+from dnsteer.console.verbs import Asked, CarryOut
+from dnsteer.deploy.recorded import spec_of
+from dnsteer.deploy.spec_differences import compare_specs
+from dnsteer.switch.state import AppliedState
+from dnsteer.switch.tools import SwitchError
+
+PLAN = "/plan"
+MOST_SPEC = 1 << 20
+"""Bytes of a spec that is sent. As a form it may take three times as many."""
+MOST_LINES = 5000
+"""Lines of a difference that are shown."""
+MOST_VIEWS = 10
+"""Pages of states that are kept: as many as there are states."""
+FILE = "spec.yaml"
+_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,80}")
+_ENDED = {0: "Nothing to change: the switch is as this spec says.", 2: "An apply would change the switch as follows."}
+
+
+@dataclass(frozen=True)
+class StateView:
+    """A recorded state: how its spec differs from the one before it, *earlier*, in *words* and as *lines* of a diff.
+
+    Without an earlier one *lines* are those of the spec. *cut* is how many lines more there are.
+    """
+
+    state: AppliedState
+    earlier: AppliedState | None
+    words: tuple[str, ...]
+    lines: tuple[str, ...]
+    cut: int
+
+
+class SpecPages:
+    """The pages. *states* reads the recorded states."""
+
+    def __init__(
+        self, access: Access, changes: Changes | None, states: Callable[[], Awaitable[tuple[Seen, States]]],
+        carry_out: CarryOut | None, render: Callable[..., str],
+    ) -> None:  # fmt: skip
+        self._access, self._changes, self._states = access, changes, states
+        self._carry_out, self._render = carry_out, render
+        self._thread = ThreadPoolExecutor(1, "console-specs")
+        self._plans = asyncio.Lock()
+        self._views: OrderedDict[tuple[object, ...], StateView] = OrderedDict()
+
+    def routes(self) -> list[Route]:
+        """The routes of the pages."""
+        plan = [Route(PLAN, self._plan_page), Route(PLAN, self._plan, methods=["POST"])] if self._carry_out else []
+        return [Route("/changes/{number:int}", self._state), *plan]
+
+    async def _state(self, request: Request) -> Response:
+        visitor, number = visitor_of(request), request.path_params["number"]
+        seen, states = await self._states()
+        kept = [state for state in states.states if isinstance(state, AppliedState)]
+        if number not in [state.number for state in kept]:
+            return PlainTextResponse("this state is not recorded, or not any more\n", 404)
+        loop = asyncio.get_running_loop()
+        view = await loop.run_in_executor(self._thread, self._view, kept, number)
+        current = seen.now.known.state.number if seen.now is not None else 0
+        refusal = self._changes.refusal(visitor) if self._changes is not None else "there is no control socket"
+        text = _as_is if visitor.role == "change" else masked
+        page = partial(
+            self._render, "state.html", seen=seen, visitor=visitor, page="changes", view=view, current=current,
+            may_roll_back=not refusal and number != current, text=text,
+        )  # fmt: skip
+        return HTMLResponse(await loop.run_in_executor(self._thread, page))
+
+    def _view(self, states: Sequence[AppliedState], number: int) -> StateView:
+        """As `state_view`, made once: for a large spec it takes most of a second."""
+        key = (number, *((state.number, state.time, state.digest) for state in states if state.number <= number))
+        found = self._views.get(key)
+        if found is None:
+            found = self._views[key] = state_view(states, number)
+            while len(self._views) > MOST_VIEWS:
+                self._views.popitem(last=False)
+        return found
+
+    async def _plan_page(self, request: Request) -> Response:
+        visitor = visitor_of(request)
+        if visitor.session is None:
+            return PlainTextResponse("plans are for browsers that have signed in\n", 403)
+        seen, _ = await self._states()
+        return HTMLResponse(self._page(visitor, seen))
+
+    async def _plan(self, request: Request) -> Response:
+        try:
+            visitor, fields = await self._access.posted(request, 3 * MOST_SPEC + MOST_BYTES)
+            spec = fields.get("spec", "").replace("\r\n", "\n").encode()
+            if len(spec) > MOST_SPEC:
+                raise FormError(413, f"expected a spec of at most {MOST_SPEC >> 20} MiB")
+            if self._plans.locked():
+                raise FormError(503, "another plan is being made; try again in some seconds")
+        except FormError as error:
+            return refused(error)
+        named = fields.get("file", "")
+        file = named if _FILE.fullmatch(named) else FILE
+        assert self._carry_out is not None
+        by = f"{visitor.name}@{socket.gethostname()} (console)"
+        async with self._plans:
+            outcome = await self._carry_out(Asked(("plan", "--", file), by, files={file: spec}))
+        said = plain(outcome.said)
+        if visitor.role != "change":
+            said = masked(said)
+        ended = _ENDED.get(outcome.code, "There is no plan; nothing was changed.")
+        seen, _ = await self._states()
+        return HTMLResponse(self._page(visitor, seen, spec.decode(), file, ended, said, outcome.code))
+
+    def _page(
+        self,
+        visitor: object,
+        seen: Seen,
+        spec: str = "",
+        file: str = "",
+        ended: str = "",
+        said: str = "",
+        code: int = 0,
+    ) -> str:
+        return self._render(
+            "plan.html", seen=seen, visitor=visitor, page="changes", spec=spec, file=file, ended=ended, said=said,
+            code=code,
+        )  # fmt: skip
+
+
+def _as_is(text: str) -> str:
+    return text
+
+
+def state_view(states: Sequence[AppliedState], number: int) -> StateView:
+    """One of these states, newest first, beside the one before it."""
+    at = next(n for n, state in enumerate(states) if state.number == number)
+    state, earlier = states[at], states[at + 1] if at + 1 < len(states) else None
+    lines = state.text.splitlines()
+    words: tuple[str, ...] = ()
+    if earlier is not None:
+        before, after = (f"{each.file} (state {each.number})" for each in (earlier, state))
+        lines = list(difflib.unified_diff(earlier.text.splitlines(), lines, before, after, lineterm=""))
+        try:
+            words = tuple(difference.text for difference in compare_specs(spec_of(earlier), spec_of(state)))
+        except SwitchError as error:
+            words = (f"not compared in words: {error}",)
+    return StateView(state, earlier, words, tuple(lines[:MOST_LINES]), max(0, len(lines) - MOST_LINES))

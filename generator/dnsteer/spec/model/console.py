@@ -1,0 +1,18 @@
+"""What the spec says about the web console of `dnsteer agent`."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from dnsteer.spec.model.part import Part
+
+
+class Console(Part):
+    """The web console of `dnsteer agent`."""
+
+    allow_changes: bool = Field(
+        default=False,
+        strict=True,
+        description="Whether people who sign in with a token of the role `change` may drain, undrain, take down and bring "
+        "up backends, and roll back, in a browser. `false`: the console only reads.",
+    )

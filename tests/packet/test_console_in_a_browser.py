@@ -1,0 +1,114 @@
+"""Signing in and changing the switch by clicks, in a real browser at a real agent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.packet.agents import agent
+from tests.packet.browser import SIZES, chromium, opened, overflow
+from tests.packet.command import FARM, SLOW, fresh, on, spec_file
+from tests.packet.console_sessions import secrets_in, serves_at
+from tests.packet.maintenance_specs import overlay
+from tests.packet.switches import Switch
+
+EXPECTED = ["Connection reset by peer", "connection dropped", "Broken pipe", *SLOW]
+CHANGED = FARM.replace("  uplinks:", "  console: {allow_changes: true}\n  uplinks:")
+OTHER = CHANGED.replace("weight: 2", "weight: 3").replace("192.0.2.54", "192.0.2.56")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def served(browser: Any, shared: Switch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """Where an agent serves its console, and a token to change. The browser comes first: without one all is skipped."""
+    folder = tmp_path_factory.mktemp("browser")
+    secret = secrets_in(folder / "tokens", alice="change")["alice"]
+    fresh(shared)
+    for text in (OTHER, CHANGED):
+        assert on(shared)("apply", spec_file(folder, text), "--yes").code == 0
+    options = ["--console", "127.0.0.1:0", "--console-tokens", str(folder / "tokens")]
+    with agent(shared, folder, "control socket", "agent", *options) as running:
+        yield serves_at(running), secret
+
+
+@pytest.fixture
+def page(browser: Any, served: tuple[str, str]) -> Iterator[Any]:
+    """A page of somebody who has just signed in, at the pool."""
+    url, secret = served
+    browser.clear_cookies()
+    with opened(browser, f"{url}/pools/farm", ready="input[name=token]") as found:
+        found.fill("input[name=token]", secret)
+        found.click("button.main")
+        found.wait_for_selector("h1:has-text('Pool farm')")
+        found.wait_for_selector("#link[data-state=live]")
+        yield found
+
+
+def looks_right(page: Any, *schemes: str) -> None:
+    """It fits each size, and axe has no serious finding, in light and *schemes*."""
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="no axe: make setup DNSTEER_BROWSER=1"
+    ).Axe()
+    for scheme in (*schemes, "light"):
+        page.emulate_media(color_scheme=scheme)
+        found = axe.run(page).response["violations"]
+        assert [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")] == [], (
+            page.url
+        )
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        assert overflow(page) == [], (page.url, width)
+
+
+def test_a_drain_by_clicks(page: Any, shared: Switch) -> None:
+    tables = shared.tables()
+    looks_right(page)
+    page.select_option("select[name=about]", "farm/ns1")
+    page.fill("input[name=note]", "<script>alert(1)</script>")
+    page.click("button[value=drain]")
+    page.wait_for_selector("h1:has-text('Drain farm/ns1?')")
+    assert "slots of pool farm move" in page.inner_text(".would") and overlay(shared) == []
+    looks_right(page, "dark")
+    page.click("button:has-text('Drain farm/ns1')")
+    page.wait_for_selector("text=Done")
+    looks_right(page)
+    assert [entry["note"] for entry in overlay(shared)] == ["<script>alert(1)</script>"]
+    page.click("main a:has-text('Pool farm')")
+    page.wait_for_selector("option:has-text('farm/ns1 (drained)')", state="attached")
+    page.click("button[value=undrain]")
+    page.click("button:has-text('Undrain farm/ns1')")
+    page.wait_for_selector("text=Done")
+    assert overlay(shared) == [] and shared.tables() == tables
+
+
+def test_a_plan_of_a_file_and_the_page_of_a_state(page: Any, served: tuple[str, str], tmp_path: Path) -> None:
+    page.goto(f"{served[0]}/changes")
+    page.click("text=Plan a spec")
+    page.wait_for_selector("[data-chosen]:not([hidden])")
+    page.set_input_files("input[type=file]", spec_file(tmp_path, OTHER))
+    page.wait_for_function("document.querySelector('textarea').value.startsWith('apiVersion')")
+    page.click("button:has-text('Plan')")
+    page.wait_for_selector("text=An apply would change the switch as follows.")
+    assert "backend farm/ns2: weight 2 -> 3 (spec.yaml:" in page.inner_text("pre")
+    looks_right(page)
+    page.goto(f"{served[0]}/changes/2")
+    assert page.locator(".minus").count() >= 2
+    looks_right(page, "dark")
+
+
+def test_signing_out(page: Any, browser: Any, served: tuple[str, str]) -> None:
+    with opened(browser, f"{served[0]}/") as other:
+        page.click("text=Sign out")
+        other.wait_for_selector("input[name=token]")
+    page.wait_for_selector("input[name=token]")
+    looks_right(page)
+    page.goto(f"{served[0]}/changes")
+    page.wait_for_selector("input[name=token]")
