@@ -192,7 +192,7 @@ def shoot(
                     if name == "pool":
                         page.wait_for_selector("svg.heat path.h5[d^=M]")
                     elif name == "path":
-                        page.wait_for_function("document.querySelector('[data-number=r-q-1]').textContent !== '\u2013'")
+                        page.wait_for_selector('[data-number=r-q-1]:text-matches("[0-9]")')
                     elif name == "offload":
                         page.wait_for_selector("#prediction >> text=redicted", timeout=180_000)
                     path = folder / f"{name}-{size}-{scheme}.png"
