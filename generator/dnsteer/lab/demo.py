@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from itertools import count
 from pathlib import Path
 
@@ -100,6 +101,8 @@ class _Demo:
     moved: list[str] = field(default_factory=list)
     """Messages about runs from one client address that reached several servers, although the client determines the slot."""
     turns: Iterator[int] = field(default_factory=count)
+    first: float | None = None
+    """When the first run began."""
 
     def __post_init__(self) -> None:
         every = list(targets_of(self.spec, self.topology))
@@ -258,10 +261,13 @@ class _Demo:
                 self.clients.append(client_affinity.ask_from(self.lab, target, self.expected))
 
     def _run(self, target: Target, path: str, load: Load) -> LoadResult:
+        now = time.monotonic()
+        began = now - (self.first if self.first is not None else now)
+        self.first = now - began
         with traffic.start_dnsperf(self.lab, load) as running:
             late = not running.done(_RUN_SECONDS)
             result = running.stop() if late else running.wait(0.0)
-        self.runs.append(Run(target.label, path, load, result))
+        self.runs.append(Run(target.label, path, load, result, began))
         return result
 
     def _query_counts(self) -> dict[str, int]:
@@ -277,6 +283,7 @@ class _Demo:
             bridge=self.spec.switch.bridge, runs=self.runs, seen=self.seen, expected=self.expected,
             flows=self.flows, passes=self.passes, one_socket=self.one_socket, clients=self.clients, moved=self.moved,
             extension=counted, left_out=self.left_out, notes=list(self.lab.notes), machine=self.machine,
+            time=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         )  # fmt: skip
 
 

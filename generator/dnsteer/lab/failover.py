@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
 
 from rich.console import Console
@@ -77,6 +78,7 @@ def run(spec: Spec, report_file: Path, *, console: Console) -> Failover:
         pids=pids,
         times=(killed, down, moved, started, up, whole),
         said=lines,
+        time=datetime.now(timezone.utc).isoformat(timespec="seconds"),
     )
     add_to_report(report, report_file)
     print_failover(report, console, report_file)

@@ -1,0 +1,71 @@
+"""The verb `report`: all about a running switch in one HTML file."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dnsteer.cli.output import Exit, err, fail, out
+from dnsteer.cli.running_switch import Bridge, on_switch
+from dnsteer.cli.status import Interval, exit_code
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.report.masking import Part
+
+Output = Annotated[
+    Path, typer.Option("-o", "--output", metavar="FILE", help="The HTML file to write; - for standard output.")
+]
+Without = Annotated[
+    list[Part] | None,
+    typer.Option(
+        "--without",
+        help="Leave out: addresses (IPv4-1, MAC-2 instead), notes, people (who did what), or the spec; repeat for several. "
+        "Without notes or people the spec is left out too, for its comments.",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to the command."""
+    app.command("report")(on_switch(report))
+
+
+def report(
+    switch: TargetSwitch, output: Output, bridge: Bridge = None, interval: Interval = "1s",  # type: ignore[assignment]
+    without: Without = None,
+) -> None:  # fmt: skip
+    """Write all about a switch now to one HTML file, for a ticket: what needs attention, VIPs, pools, drift, datapath, spec.
+
+    Changes nothing, and needs no agent. What cannot be read is named in it. The exit code is that of status.
+    """
+    from dnsteer.render.atomic_files import write_file
+    from dnsteer.report.content import report as make
+    from dnsteer.report.content import summary
+    from dnsteer.report.gather import gather
+
+    standard = output == Path("-")
+    if not standard:
+        _refuse(output)
+    facts = gather(switch, bridge, interval)
+    options = shlex.join(["--bridge", bridge]) if bridge is not None else ""
+    text = make(facts, without or (), options)
+    if standard:
+        out.write(text)
+        out.flush()
+    else:
+        write_file(output, text)
+        out.print(f"{output}: written ({len(text.encode()) / 1000:,.0f} kB); {summary(facts)}")
+    if facts.status is None:
+        err.print(f"dnsteer: {facts.unread[0][1]}")
+        raise typer.Exit(Exit.UNAVAILABLE)
+    raise typer.Exit(exit_code(facts.status))
+
+
+def _refuse(output: Path) -> None:
+    """Exit before the switch is read where the file could not be written after it."""
+    if output.is_dir():
+        fail(f"-o: {output} is a folder; expected a file", Exit.ERROR)
+    if not output.parent.is_dir():
+        fail(f"-o: there is no folder {output.parent}", Exit.ERROR)
