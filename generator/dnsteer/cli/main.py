@@ -35,7 +35,8 @@ _GROUPS = {
         "rollback": "history", "restore": "history",
     },
     "Operate": {
-        "status": "status", "report": "report", "drain": "backends", "undrain": "backends", "down": "backends", "up": "backends",
+        "status": "status", "report": "report",
+        "drain": "backends", "undrain": "backends", "down": "backends", "up": "backends",
         "weight": "weight", "reconcile": "backends", "probes": "probes", "capture": "capture", "agent": "agent",
     },
     "Hardware": {"bringup": "bringup", "capacity": "capacity"},

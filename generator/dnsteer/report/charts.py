@@ -1,4 +1,4 @@
-"""Charts over time as SVG paths, for the template charts.html: stacked bands, lines, and marks at moments. Pure functions."""
+"""Charts over time as SVG paths, for charts.html: stacked bands, lines, and marks at moments. Pure functions."""
 
 from __future__ import annotations
 

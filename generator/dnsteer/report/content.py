@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from dnsteer import __version__
 from dnsteer.console.attention import count
 from dnsteer.console.drawing import SlotMap, slot_map
 from dnsteer.console.numbers import ranges
@@ -70,9 +69,9 @@ def report(facts: Facts, parts: Iterable[Part] = (), options: str = "") -> str:
     found = items(facts, options)
     status = facts.status
     values = {
-        "facts": facts, "status": status, "items": found[:MOST_ITEMS], "more_items": len(found) - MOST_ITEMS, "counts": count(found),
+        "facts": facts, "status": status, "items": found[:MOST_ITEMS], "more_items": len(found) - MOST_ITEMS,
         "left_out": [part.value for part in Part if part in left], "python": platform.python_version(),
-        "dnsteer": __version__, **_switch_values(status, left),
+        **_switch_values(status, left),
     }  # fmt: skip
     return page.make(page.FOLDER, "report.html", values, AddressMask() if Part.ADDRESSES in left else str)
 
@@ -84,7 +83,7 @@ def summary(facts: Facts) -> str:
     return words or "nothing needs attention"
 
 
-def _switch_values(status: Status | None, left: Collection[Part]) -> dict[str, Any]:
+def _switch_values(status: Status | None, left: frozenset[Part]) -> dict[str, Any]:
     if status is None:
         return {"bridge": "", "name": "", "state": None}
     reading = status.reading
@@ -123,7 +122,7 @@ def _masked(facts: Facts, masks: Masks) -> Facts:
             texts = [text.replace(reading.state.file, masks.file(reading.state.file)) for text in texts]
         masked.warnings = texts
     states = [masks.state(each) if isinstance(each, AppliedState) else each for each in facts.states]
-    return replace(facts, status=masked, states=states, by=masks.person(facts.by) if Part.PEOPLE in masks.parts else facts.by)
+    return replace(facts, status=masked, states=states, by=masks.by(facts.by))
 
 
 def _vips(vips: Sequence[VipView]) -> Sequence[VipView]:
@@ -185,7 +184,9 @@ def _section(status: Status, pool: Membership, view: PoolView, vips: int, *, dra
 def _addresses(loaded: Loaded | None, name: str) -> Callable[[str], tuple[str, ...]]:
     """The addresses of a backend of a pool by name, of those of its backup too."""
     pool = loaded.spec.pools.get(name) if loaded is not None else None
-    backup = loaded.spec.pools.get(pool.backup.pool) if loaded is not None and pool is not None and pool.backup else None
+    backup = (
+        loaded.spec.pools.get(pool.backup.pool) if loaded is not None and pool is not None and pool.backup else None
+    )
     known = {b.name: b for each in (backup, pool) if each is not None for b in each.backends}
 
     def of(backend: str) -> tuple[str, ...]:

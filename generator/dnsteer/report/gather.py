@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from dnsteer.offload.observe import Observation
     from dnsteer.spec.loaded import Loaded
 
+_VERSION = re.compile(r"\d+\.\d+\.\S+")
 MOST_DRIFT = 200
 """Differences that are listed; all are counted."""
 _T = TypeVar("_T")
@@ -39,6 +41,8 @@ class Facts:
     status: Status | None = None
     states: list[AppliedState | DamagedError] = field(default_factory=list)
     ovsdb: SwitchFacts | None = None
+    version: str = ""
+    """Open vSwitch's, as the database or ovs-vswitchd says it."""
     datapath: Datapath | None = None
     offload: Observation | None = None
     unread: list[tuple[str, str]] = field(default_factory=list)
@@ -75,17 +79,20 @@ def gather(switch: TargetSwitch, bridge: str | None, interval: float) -> Facts:
     facts.ovsdb = readable(
         "what the database says of the bridge", lambda: read_facts(switch.remote, record.bridge, switch.timeout)
     )
+    facts.version = facts.ovsdb.version if facts.ovsdb is not None else ""
     loaded = status.loaded
     if loaded is None or status.unreachable:
         return facts
-    facts.datapath = readable("the datapath", lambda: _datapath(switch, loaded))
+    facts.datapath = readable("the datapath", lambda: _datapath(switch, loaded, facts))
     if facts.datapath is not None and facts.datapath.gauges.get("megaflows", 0) <= MOST_DUMPED:
         facts.offload = readable("the offload", lambda: _offload(switch, status, loaded))
     return facts
 
 
-def _datapath(switch: TargetSwitch, loaded: Loaded) -> Datapath:
+def _datapath(switch: TargetSwitch, loaded: Loaded, facts: Facts) -> Datapath:
     with Unixctl(control_socket(switch.remote), switch.timeout) as vswitchd:
+        found = _VERSION.search(vswitchd.run("version"))
+        facts.version = facts.version or (found[0] if found else "")
         return DatapathReader().read(vswitchd, wanted_bridge(loaded.spec).datapath_type or "system")
 
 
@@ -101,6 +108,4 @@ def _offload(switch: TargetSwitch, status: Status, loaded: Loaded) -> Observatio
         return None
     running = read_running_switch(switch.remote, status.reading.record.bridge, switch.timeout)
     with Unixctl(control_socket(switch.remote), switch.timeout) as vswitchd:
-        return observe(
-            keep_slots(loaded, state.members), profile(loaded.spec.switch.flavor.value), vswitchd, running
-        )
+        return observe(keep_slots(loaded, state.members), profile(loaded.spec.switch.flavor.value), vswitchd, running)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, replace
 from enum import Enum
 from ipaddress import ip_address
@@ -34,14 +35,14 @@ class AddressMask:
 
     def __init__(self) -> None:
         self._words: dict[str, str] = {}
+        self._numbers: Counter[str] = Counter()
 
     def __call__(self, text: str) -> str:
         """The text without addresses."""
         if ":" in text:
             text = _MAC.sub(lambda m: self._word("MAC", m[0].lower()), text)
-        if "." in text:
-            text = _IPV4.sub(lambda m: self._ip(m[0], m[0]), text)
-        return _COLONS.sub(lambda m: self._ipv6(m[0]), text) if ":" in text else text
+            text = _COLONS.sub(lambda m: self._ipv6(m[0]), text)
+        return _IPV4.sub(lambda m: self._ip(m[0], m[0]), text) if "." in text else text
 
     def _ipv6(self, run: str) -> str:
         """What stands for a run of hexadecimal digits and colons, of which an address is a part, or nothing (a time)."""
@@ -62,7 +63,10 @@ class AddressMask:
     def _word(self, kind: str, address: str) -> str:
         if address in _KEPT:
             return address
-        return self._words.setdefault(address, f"{kind}-{1 + sum(w.startswith(kind) for w in self._words.values())}")
+        if address not in self._words:
+            self._numbers[kind] += 1
+            self._words[address] = f"{kind}-{self._numbers[kind]}"
+        return self._words[address]
 
 
 class PeopleMask:
@@ -87,13 +91,13 @@ class Masks:
         """An entry without them."""
         of_agent = entry.kind in ("health", "backup")
         note = entry.note if of_agent else self._note(entry.note)
-        return replace(entry, note=note, by=self._by(entry.by))
+        return replace(entry, note=note, by=self.by(entry.by))
 
     def state(self, state: AppliedState) -> AppliedState:
         """A state without them; the folder of its file, which may name somebody, goes too."""
         ended = tuple(map(self.entry, state.ended))
         file = self.file(state.file)
-        return replace(state, note=self._note(state.note), by=self._by(state.by), ended=ended, file=file)
+        return replace(state, note=self._note(state.note), by=self.by(state.by), ended=ended, file=file)
 
     def file(self, file: str) -> str:
         """The name of a file."""
@@ -102,5 +106,6 @@ class Masks:
     def _note(self, note: str) -> str:
         return LEFT_OUT if note and Part.NOTES in self.parts else note
 
-    def _by(self, name: str) -> str:
+    def by(self, name: str) -> str:
+        """Who did something."""
         return self.person(name) if Part.PEOPLE in self.parts else name

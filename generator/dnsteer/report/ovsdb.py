@@ -70,7 +70,9 @@ class _Reader:
         ports = sorted(self._rows("Port", row["ports"]), key=lambda port: str(port["name"]))
         for port in ports[:_PORTS]:
             yield f"    Port {port['name']}"
-            more = [f"{name} {_text(port[name])}" for name in ("tag", "trunks", "qos", "vlan_mode") if _set(port.get(name))]
+            more = [
+                f"{name} {_text(port[name])}" for name in ("tag", "trunks", "qos", "vlan_mode") if _set(port.get(name))
+            ]
             if more:
                 yield f"        {', '.join(more)}"
             for interface in self._rows("Interface", port["interfaces"]):
