@@ -106,10 +106,12 @@ def _spawn(
     argv: Sequence[str], started: list[subprocess.Popen[bytes]], passed: socket.socket | None = None
 ) -> subprocess.Popen[bytes]:
     """Start a program in the switch's namespace, in a session of its own, so that it outlives whoever started it."""
+    # Options of the user's other switches are not for this one.
+    environment = {name: value for name, value in python_environment().items() if not name.startswith("DNSTEER_")}
     with LOG.open("ab") as log:
         process = subprocess.Popen(
             netns_exec(names.SWITCH_NAMESPACE, argv), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
-            env=python_environment(), start_new_session=True, pass_fds=[passed.fileno()] if passed is not None else (),
+            env=environment, start_new_session=True, pass_fds=[passed.fileno()] if passed is not None else (),
         )  # fmt: skip
     started.append(process)
     return process

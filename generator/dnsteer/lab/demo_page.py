@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from jinja2 import UndefinedError
+
 from dnsteer.console.drawing import colour
 from dnsteer.lab.errors import LabError
 from dnsteer.render.atomic_files import write_file
@@ -45,9 +47,14 @@ def write_demo_page(figures: Path, file: Path) -> None:
     """Write the page of the figures in a JSON file. Raises LabError when that is none."""
     try:
         measured = json.loads(figures.read_text(encoding="utf-8"))
+        if not isinstance(measured, dict):
+            raise TypeError("not a mapping")
         text = demo_page(measured)
-    except (OSError, ValueError, KeyError, TypeError) as err:
-        raise LabError(f"{figures} has no figures of this version's demo ({type(err).__name__}: {err})") from err
+    except (OSError, ValueError, KeyError, TypeError, UndefinedError) as err:
+        why = f"{type(err).__name__}: {err}"
+        raise LabError(
+            f"{figures} has no figures of this version's demo ({why}): remove it, and measure again"
+        ) from err
     write_file(file, text)
 
 
