@@ -190,6 +190,15 @@ def test_without_a_record_there_is_the_rest() -> None:
     assert "State 1 is damaged" in text and "Bridge br-dns" in text and "cannot be read" in text
 
 
+def test_a_warning_says_what_it_is_about() -> None:
+    given_ = facts()
+    assert given_.status is not None
+    given_.status.warnings = ["switch: other_config:flow-limit is 200: too few", "tables are odd"]
+    text = report(given_)
+    assert "<strong>Switch</strong>" in text and "Other_config:flow-limit is 200: too few" in text
+    assert "<strong>Warning</strong>" in text and "Tables are odd" in text
+
+
 def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(content, "MOST_VIPS", 20)
     monkeypatch.setattr(content, "MOST_BACKENDS", 5 * 16)

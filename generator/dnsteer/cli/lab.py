@@ -88,6 +88,7 @@ def demo(
     from dnsteer.lab import demo as lab_demo
 
     with reporting():
+        _check_page(html)
         loaded = load(spec, verbose=verbose)
         result = lab_demo.run(loaded.spec, report, console=out.rich, seconds=seconds)
         _write_page(report, html)
@@ -101,11 +102,19 @@ def failover(spec: SpecFile, report: Report = _REPORT, html: Html = None, verbos
     from dnsteer.lab import failover as lab_failover
 
     with reporting():
+        _check_page(html)
         loaded = load(spec, verbose=verbose)
         result = lab_failover.run(loaded.spec, report, console=out.rich)
         _write_page(report, html)
     if not result.ok:
         raise typer.Exit(Exit.ERROR)
+
+
+def _check_page(html: Path | None) -> None:
+    if html is not None:
+        from dnsteer.cli.report import refuse_unwritable
+
+        refuse_unwritable("--html", html)
 
 
 def _write_page(report: Path, html: Path | None) -> None:

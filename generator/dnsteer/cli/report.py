@@ -8,11 +8,13 @@ from typing import Annotated
 
 import typer
 
+from dnsteer.cli.agent_client import DEFAULT_DB
 from dnsteer.cli.output import Exit, err, fail, out
 from dnsteer.cli.running_switch import Bridge, on_switch
 from dnsteer.cli.status import Interval, exit_code
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.report.masking import Part
+from dnsteer.switch.rpc import parse_remote
 
 Output = Annotated[
     Path, typer.Option("-o", "--output", metavar="FILE", help="The HTML file to write; - for standard output.")
@@ -47,9 +49,10 @@ def report(
 
     standard = output == Path("-")
     if not standard:
-        _refuse(output)
+        refuse_unwritable("-o", output)
     facts = gather(switch, bridge, interval)
-    options = shlex.join(["--bridge", bridge]) if bridge is not None else ""
+    where = ["--db", switch.remote] if switch.remote != parse_remote(DEFAULT_DB) else []
+    options = shlex.join([*where, *(["--bridge", bridge] if bridge is not None else [])])
     text = make(facts, without or (), options)
     if standard:
         out.write(text)
@@ -63,9 +66,9 @@ def report(
     raise typer.Exit(exit_code(facts.status))
 
 
-def _refuse(output: Path) -> None:
-    """Exit before the switch is read where the file could not be written after it."""
-    if output.is_dir():
-        fail(f"-o: {output} is a folder; expected a file", Exit.ERROR)
-    if not output.parent.is_dir():
-        fail(f"-o: there is no folder {output.parent}", Exit.ERROR)
+def refuse_unwritable(option: str, file: Path) -> None:
+    """Exit before the work where the file that an option names could not be written after it."""
+    if file.is_dir():
+        fail(f"{option}: {file} is a folder; expected a file", Exit.ERROR)
+    if not file.parent.is_dir():
+        fail(f"{option}: there is no folder {file.parent}", Exit.ERROR)

@@ -27,7 +27,7 @@ def items(facts: Facts, options: str = "") -> list[Item]:
     side = _side(status, facts.time)
     found = [*_own(status, options), *attention(_seen(status, side, facts.time), _reached(status), facts.time, options)]
     told = _told(status, side, facts.time)
-    found += [Item("warning", "Warning", _sentence(text)) for text in status.warnings if text not in told]
+    found += [_warning(text) for text in status.warnings if text not in told]
     return sorted(found, key=lambda item: _ORDER.index(item.level))
 
 
@@ -50,6 +50,12 @@ def _own(status: Status, options: str) -> Iterator[Item]:
     if extension is not None and not extension.ok:
         title = "The extension cannot be reached" if extension.away else "The extension is degraded"
         yield Item("critical", title, _sentence(f"{extension.text()}. {' '.join(map(_sentence, extension.warnings))}"))
+
+
+def _warning(text: str) -> Item:
+    """A warning of `dnsteer status`: what it is about, and what is said of it."""
+    about, colon, said = text.partition(": ")
+    return Item("warning", _sentence(about), _sentence(said)) if colon else Item("warning", "Warning", _sentence(text))
 
 
 def _side(status: Status, time: datetime) -> Side | None:
