@@ -30,7 +30,8 @@ def run(target: str, path: str, began: float, qps: float, lost: int = 0) -> dict
 
 
 LOAD: dict[str, Any] = {
-    "ok": True, "problems": [], "time": "2026-01-02T03:04:05+00:00", "bridge": "br-dns", "queries": 36000, "lost": 0,
+    "ok": True, "problems": [], "time": "2026-01-02T03:04:05+00:00", "spec": "quickstart.yaml", "bridge": "br-dns",
+    "queries": 36000, "lost": 0,
     "qps": 9000.0, "direct_qps": 8000.0, "median_pair_ratio": 1.125, "megaflows": 77, "masks": 4, "recirculations": 0,
     "backends": {
         "ns1": {"queries": 9000, "share": 0.25, "expected": 0.25, "by_weight": 0.24, "tolerance": 0.02},

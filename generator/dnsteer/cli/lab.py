@@ -90,7 +90,7 @@ def demo(
     with reporting():
         _check_page(html)
         loaded = load(spec, verbose=verbose)
-        result = lab_demo.run(loaded.spec, report, console=out.rich, seconds=seconds)
+        result = lab_demo.run(loaded.spec, report, console=out.rich, seconds=seconds, file=loaded.file)
         _write_page(report, html)
     if not result.ok:
         raise typer.Exit(Exit.ERROR)
@@ -104,7 +104,7 @@ def failover(spec: SpecFile, report: Report = _REPORT, html: Html = None, verbos
     with reporting():
         _check_page(html)
         loaded = load(spec, verbose=verbose)
-        result = lab_failover.run(loaded.spec, report, console=out.rich)
+        result = lab_failover.run(loaded.spec, report, console=out.rich, file=loaded.file)
         _write_page(report, html)
     if not result.ok:
         raise typer.Exit(Exit.ERROR)

@@ -51,14 +51,14 @@ _CALIBRATION_SECONDS = 1.0
 _MANY_LOST = 100
 
 
-def run(spec: Spec, report_file: Path, *, console: Console, seconds: float = 24.0) -> DemoReport:
-    """Load the VIPs of *spec* for at least *seconds*, write *report_file* and print a summary.
+def run(spec: Spec, report_file: Path, *, console: Console, seconds: float = 24.0, file: str = "") -> DemoReport:
+    """Load the VIPs of *spec*, which is in *file*, for at least *seconds*, write *report_file* and print a summary.
 
     The lab must be up and the spec applied. The report's `ok` says whether nothing was lost and every share is right.
     Raises LabError.
     """
     lab, topology = running_lab(spec)
-    demo = _Demo(spec, lab, topology, seconds)
+    demo = _Demo(spec, lab, topology, seconds, file)
     demo.check_answers()
     demo.load(console)
     if not demo.lost():
@@ -92,6 +92,7 @@ class _Demo:
     lab: LabState
     topology: Topology
     seconds: float
+    file: str
     runs: list[Run] = field(default_factory=list)
     seen: dict[str, int] = field(default_factory=dict)
     flows: list[Megaflow] = field(default_factory=list)
@@ -283,7 +284,7 @@ class _Demo:
             bridge=self.spec.switch.bridge, runs=self.runs, seen=self.seen, expected=self.expected,
             flows=self.flows, passes=self.passes, one_socket=self.one_socket, clients=self.clients, moved=self.moved,
             extension=counted, left_out=self.left_out, notes=list(self.lab.notes), machine=self.machine,
-            time=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            time=datetime.now(timezone.utc).isoformat(timespec="seconds"), file=self.file,
         )  # fmt: skip
 
 

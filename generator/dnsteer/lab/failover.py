@@ -35,8 +35,8 @@ _START, _PATIENCE = 10.0, 30.0
 """Seconds that the agent may take to start, and to notice beyond the times in the spec."""
 
 
-def run(spec: Spec, report_file: Path, *, console: Console) -> Failover:
-    """Run the agent in a running lab whose spec is applied, kill a name server under load, and start it again.
+def run(spec: Spec, report_file: Path, *, console: Console, file: str = "") -> Failover:
+    """Run the agent in a running lab whose spec, in *file*, is applied, kill a name server under load, and start it again.
 
     Prints a summary, and adds it as `agent` to *report_file*. Raises LabError; the report's `ok` says whether anybody lost a
     query who is not a client of that server.
@@ -79,6 +79,7 @@ def run(spec: Spec, report_file: Path, *, console: Console) -> Failover:
         times=(killed, down, moved, started, up, whole),
         said=lines,
         time=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        spec=file,
     )
     add_to_report(report, report_file)
     print_failover(report, console, report_file)

@@ -79,6 +79,8 @@ class Failover:
     timeline: Timeline
     time: str = ""
     """When it ended, ISO 8601."""
+    spec: str = ""
+    """The spec's file."""
 
     @property
     def problems(self) -> list[str]:
@@ -114,8 +116,12 @@ def summed_up(
     times: tuple[float, float, float, float, float, float],
     said: Sequence[str],
     time: str = "",
+    spec: str = "",
 ) -> Failover:
-    """The report. *times* (`time.monotonic`): killed, noticed, moved, started, healthy, whole; *time*: of the clock, now."""
+    """The report. *times* (`time.monotonic`): killed, noticed, moved, started, healthy, whole; *time*: of the clock, now.
+
+    *spec* is the spec's file.
+    """
     killed, noticed, moved, started, healthy, whole = times
     before = {q.flow: q.server for q in queries if q.sent < killed and q.server is not None}  # the last answer counts
     own = [q for q in queries if before.get(q.flow) == server]
@@ -126,7 +132,7 @@ def summed_up(
         _clients(own, before, killed, started, whole), _clients(others, before, killed, started, whole),
         sum(q.server is None for q in queries if q.sent >= started),
         tuple(line for line in said if " is " in line or " slots of pool " in line), round(started - killed, 3),
-        _timeline(queries, killed), time,
+        _timeline(queries, killed), time, spec,
     )  # fmt: skip
 
 

@@ -69,6 +69,8 @@ class DemoReport:
     machine: dict[str, Any]
     time: str = ""
     """When it ended, ISO 8601."""
+    file: str = ""
+    """The spec's."""
 
     @cached_property
     def problems(self) -> list[str]:
@@ -123,6 +125,7 @@ class DemoReport:
             "problems": self.problems,
             "time": self.time,
             "bridge": self.bridge,
+            "spec": self.file,
             "queries": self.queries,
             "lost": sum(r.result.lost for r in self._vip_runs()),
             "qps": round(self.qps("vip"), 1),
