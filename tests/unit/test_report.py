@@ -208,7 +208,7 @@ def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(content, "MOST_SPEC", 1000)
     out = [entry(f"ns{n}", pool=f"pool{p}") for p in (7, 9) for n in range(8)]
     text = report(facts(many_vips(40, pools=10), *out))
-    assert text.count('<svg class="slots"') == 3 and text.count('<table class="backends">') == 5
+    assert text.count('<svg class="slots"') == 3 and text.count('<table class="backends" role="table">') == 5
     assert 'id="pool%20pool7"' in text and 'id="pool%20pool9"' in text, "those with somebody out first"
     assert "and 20 more VIPs" in text and "and 5 more pools" in text
     assert text.count("and 6 more") == 2, "entries, items"
@@ -218,7 +218,7 @@ def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_thousand_vips_make_a_page_of_bounded_size() -> None:
     text = report(facts(many_vips(1000), entry("ns3", pool="pool57")))
     assert 1_000_000 < len(text.encode()) < 3_000_000
-    assert text.count('<svg class="slots"') == 24 and text.count('<table class="backends">') == 100
+    assert text.count('<svg class="slots"') == 24 and text.count('<table class="backends" role="table">') == 100
     assert ">vip999<" in text and "pool57/ns3 is drained" in text
     drawn = text[text.index('id="pool%20pool57"') :].partition("<table")[0]
     assert '<svg class="slots"' in drawn, "first those with somebody out"
