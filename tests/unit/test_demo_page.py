@@ -26,7 +26,16 @@ SAID = (
 def run(target: str, path: str, began: float, qps: float, lost: int = 0) -> dict[str, Any]:
     """A run of dnsperf of 2 s."""
     sent = int(2 * qps)
-    return {"target": target, "path": path, "began": began, "seconds": 2.0, "qps": qps, "sent": sent, "lost": lost}
+    return {
+        "target": target,
+        "path": path,
+        "began": began,
+        "seconds": 2.0,
+        "qps": qps,
+        "sent": sent,
+        "lost": lost,
+        "completed": sent - lost,
+    }
 
 
 LOAD: dict[str, Any] = {
@@ -39,8 +48,9 @@ LOAD: dict[str, Any] = {
     },
     "targets": {"dns IPv4 udp/53": {"qps": 9000.0, "direct_qps": 8000.0}},
     "runs": [
-        run("dns IPv4 udp/53", "direct", 0.0, 8000), run("dns IPv4 udp/53", "vip", 2.0, 9000),
-        run("dns IPv4 udp/53", "vip", 4.0, 9000), run("dns IPv4 udp/53", "sweep", 6.0, 100_000),
+        run("dns IPv4 udp/53", "direct", 0.0, 8000), run("dns IPv4 udp/53", "vip", 2.0, 10000),
+        run("dns IPv4 udp/53", "vip", 4.0, 8000), run("dns IPv4 udp/53", "direct", 6.0, 8000),
+        run("dns IPv4 udp/53", "vip", 8.0, 9000), run("dns IPv4 udp/53", "sweep", 10.0, 100_000),
     ],
     "machine": {
         "cpus": 2, "cpu": "a CPU", "kernel": "6.1", "load_before": 0.1, "openvswitch": "3.1.0", "nsd": "4.6",
@@ -81,10 +91,13 @@ def test_both_parts() -> None:
     Page(text)
     assert "36,000, 0 lost" in text and "9,000 queries/s" in text and "25.00 %" in text and "24.00 %" in text
     lines = re.findall(r'<path class="line (\w+)" d="([^"]*)"/>', text)
-    assert [(css, path.count("M")) for css, path in lines] == [("direct", 1), ("vip", 2)]
-    levels = re.findall(r"M([\d.]+) ([\d.]+)H([\d.]+)", lines[1][1])
-    assert levels[0][2] == levels[1][0] and levels[0][1] == levels[1][1], "one after the other, equally fast"
-    assert float(levels[0][1]) < float(re.findall(r"M[\d.]+ ([\d.]+)H", lines[0][1])[0]), "above the direct path"
+    assert [css for css, _ in lines] == ["direct", "vip"]
+    direct, vip = (
+        [tuple(map(float, point.split())) for point in path.removeprefix("M").split("L")] for _, path in lines
+    )
+    assert len(direct) == len(vip) == 2 and text.count('<circle class="dot ') == 4, "a point for each turn"
+    assert vip[0][1] == vip[1][1] < direct[0][1] == direct[1][1], "9,000 a second each, above 8,000"
+    assert direct[0][0] < vip[0][0] < direct[1][0] < vip[1][0]
     assert len(re.findall(r'<path class="area c\d" d="', text)) == 2 and text.count('class="area lost"') == 2
     assert text.count('<text class="mark-text"') == 6 and "ns1 is killed (process 7)" in text
     assert SAID[0] in text and SAID[1].replace("->", "-&gt;") in text

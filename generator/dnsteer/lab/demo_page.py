@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from dnsteer.console.drawing import colour
 from dnsteer.lab.errors import LabError
 from dnsteer.render.atomic_files import write_file
 from dnsteer.report import charts, page
-from dnsteer.report.charts import Chart, Shape
+from dnsteer.report.charts import Chart, Dot, Shape
 
 _PAGES = Path(__file__).parent / "pages"
 _WIDE, _HIGH, _LOW = 960, 300, 120
@@ -73,26 +74,36 @@ def demo_page(measured: Mapping[str, Any]) -> str:
 
 def _targets(load: Mapping[str, Any]) -> list[Target]:
     runs: list[dict[str, Any]] = [run for run in load["runs"] if run["path"] in ("vip", "direct")]
+    turns = _turns(runs)
     end = max((run["began"] + run["seconds"] for run in runs), default=1.0)
-    most = max((run["qps"] for run in runs), default=1.0)
+    most = max((qps for _, _, _, qps in turns), default=1.0)
     out = []
     for name, rates in load["targets"].items():
-        own = [run for run in runs if run["target"] == name]
         chart, x, y = charts.frame(_SMALL_WIDE, _SMALL_HIGH, (0, end), most, title="seconds")
-        lines = [
-            Shape(path, charts.segments(
-                [(run["began"], run["began"] + run["seconds"], run["qps"]) for run in own if run["path"] == path], x, y
-            ))
-            for path in ("direct", "vip")
-        ]  # fmt: skip
-        by_vip = [run for run in own if run["path"] == "vip"]
+        lines, dots = list[Shape](), list[Dot]()
+        for path in ("direct", "vip"):
+            points = [(middle, qps) for target, by, middle, qps in turns if (target, by) == (name, path)]
+            lines.append(Shape(path, charts.polyline(points, x, y)))
+            dots += charts.dots(points, path, x, y)
+        by_vip = [run for run in runs if (run["target"], run["path"]) == (name, "vip")]
         out.append(
             Target(
                 name, rates["qps"], rates["direct_qps"], sum(run["sent"] for run in by_vip),
-                sum(run["lost"] for run in by_vip), replace(chart, lines=tuple(lines)),
+                sum(run["lost"] for run in by_vip), replace(chart, lines=tuple(lines), dots=tuple(dots)),
             )
         )  # fmt: skip
     return out
+
+
+def _turns(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, float, float]]:
+    """Target, path, middle and rate of each turn: the runs of one path to one target between two of another."""
+    found = []
+    for (target, path), group in groupby(runs, key=lambda run: (run["target"], run["path"])):
+        turn = list(group)
+        seconds = sum(run["seconds"] for run in turn)
+        middle = (turn[0]["began"] + turn[-1]["began"] + turn[-1]["seconds"]) / 2
+        found.append((target, path, middle, sum(run["completed"] for run in turn) / seconds if seconds else 0.0))
+    return found
 
 
 def _backends(load: Mapping[str, Any]) -> Sequence[tuple[int, str, Mapping[str, Any]]]:
@@ -117,9 +128,10 @@ def _failover(agent: Mapping[str, Any]) -> FailoverView:
     most = max((sum(column) for column in zip(*answered.values(), lost, strict=True)), default=1.0)
     chart, x, y = charts.frame(_WIDE, _HIGH, span, most, title="seconds after the kill", marks=len(moments))
     bands = [(colour(n), answered[name]) for n, name in servers]
+    named = [*((str(n), f"l{colour(n)}", answered[name]) for n, name in servers), ("lost", "on-lost", lost)]
     answers = replace(
         chart, areas=tuple(charts.stacked([*bands, ("lost", lost)], edges, x, y)),
-        labels=tuple(charts.band_labels([(n, answered[name]) for n, name in servers], edges, x, y)),
+        labels=tuple(charts.band_labels(named, edges, x, y)),
         marks=charts.marks([at for at, _ in moments], x),
     )  # fmt: skip
     below, x, y = charts.frame(_WIDE, _LOW, span, max(lost, default=0.0), title="seconds after the kill")

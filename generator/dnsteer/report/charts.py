@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
-from dnsteer.console.drawing import colour
 from dnsteer.console.numbers import number
 
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 34
 _MARK_ROWS, _MARK_HIGH = 3, 16
 _LEAST_LABELLED = 11
 """Height of a band that has room for its number."""
+_NEARLY = 0.97
+"""Part of the largest value that the highest tick has at least."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,15 @@ class Shape:
 
 
 @dataclass(frozen=True)
+class Dot:
+    """A point of a line."""
+
+    x: float
+    y: float
+    css: str
+
+
+@dataclass(frozen=True)
 class Mark:
     """A moment: a line down the chart, and its number above it."""
 
@@ -69,6 +79,7 @@ class Chart:
     bottom: float
     areas: tuple[Shape, ...] = ()
     lines: tuple[Shape, ...] = ()
+    dots: tuple[Dot, ...] = ()
     labels: tuple[Label, ...] = ()
     marks: tuple[Mark, ...] = ()
     x_ticks: tuple[Label, ...] = ()
@@ -91,11 +102,11 @@ def frame(
 ) -> tuple[Chart, Scale, Scale]:
     """An empty chart of a *span* of seconds and of values up to *most*, with room for so many *marks*; and its scales."""
     top = TOP + (min(marks, _MARK_ROWS) * _MARK_HIGH if marks else 0)
-    y_values = ticks(0, most or 1, 4)
-    if y_values[-1] < most:
+    y_values = ticks(0, most or 1, 5)
+    if y_values[-1] < most * _NEARLY:
         y_values.append(y_values[-1] + (y_values[-1] - y_values[-2]))
     x = Scale(*span, LEFT, wide - LEFT - RIGHT)
-    y = Scale(0, y_values[-1], high - BOTTOM, -(high - BOTTOM - top))
+    y = Scale(0, max(most, y_values[-1]), high - BOTTOM, -(high - BOTTOM - top))
     x_ticks = tuple(Label(x(value), high - BOTTOM + 14, f"{value:g}") for value in ticks(*span, max(2, wide // 90)))
     y_ticks = tuple(Label(LEFT - 6, y(value), number(value)) for value in y_values)
     chart = Chart(
@@ -131,24 +142,29 @@ def _steps(values: Sequence[float], edges: Sequence[float], x: Scale, y: Scale) 
 
 
 def band_labels(
-    bands: Sequence[tuple[int, Sequence[float]]], edges: Sequence[float], x: Scale, y: Scale
+    bands: Sequence[tuple[str, str, Sequence[float]]], edges: Sequence[float], x: Scale, y: Scale
 ) -> list[Label]:
-    """The number of each band in its first place that is high enough."""
+    """The text of each band (its text, its class, its values) in its first place that is high enough."""
     below = [0.0] * (len(edges) - 1)
     labels = []
-    for n, values in bands:
+    for text, css, values in bands:
         above = [a + b for a, b in zip(below, values, strict=True)]
         places = (i for i in range(1, len(values)) if y(below[i]) - y(above[i]) >= _LEAST_LABELLED)
         at = next(places, None)
         if at is not None:
-            labels.append(Label(x(edges[at]) + 4, (y(below[at]) + y(above[at])) / 2, str(n), f"l{colour(n)}"))
+            labels.append(Label(x(edges[at]) + 4, (y(below[at]) + y(above[at])) / 2, text, css))
         below = above
     return labels
 
 
-def segments(runs: Sequence[tuple[float, float, float]], x: Scale, y: Scale) -> str:
-    """A path of levels: from a time, to a time, at a value."""
-    return "".join(f"M{x(begin)} {y(value)}H{x(end)}" for begin, end, value in runs)
+def polyline(points: Sequence[tuple[float, float]], x: Scale, y: Scale) -> str:
+    """A line from point to point, of times and values."""
+    return "M" + "L".join(f"{x(time)} {y(value)}" for time, value in points) if points else ""
+
+
+def dots(points: Sequence[tuple[float, float]], css: str, x: Scale, y: Scale) -> list[Dot]:
+    """A dot at each point."""
+    return [Dot(x(time), y(value), css) for time, value in points]
 
 
 def marks(moments: Sequence[float], x: Scale) -> tuple[Mark, ...]:
