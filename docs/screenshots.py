@@ -23,6 +23,7 @@ from playwright.sync_api import Page, sync_playwright
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 
+from dnsteer.cli.agent_client import DEFAULT_DB
 from dnsteer.switch.private import PrivateSwitch
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -229,6 +230,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "docs" / "console")
     parser.add_argument("--seconds", type=float, default=90)
+    parser.add_argument("--report", action="store_true", help="only the picture of the report")
     parser.add_argument("--demo", type=Path, metavar="PAGE", help="only the picture of this page of a demo")
     parser.add_argument("--all", action="store_true", help="all pages at all sizes, not only those of the page")
     options = parser.parse_args()
@@ -245,11 +247,13 @@ def main() -> None:
                 play(scene, options.seconds)
                 if options.all:
                     shoot(scene.url, options.output)
-                else:
+                elif not options.report:
                     shoot(scene.url, options.output, ("overview", "pool", "changes"), ("desk",), ("light",))
                     shoot(scene.url, options.output, ("pool",), ("wall",), ("dark",))
                 scene.run("report", "-o", "report.html")
-                shoot_file(scene.folder / "report.html", reports, "report")
+                page = scene.folder / "report.html"
+                page.write_text(page.read_text().replace(switch.database, DEFAULT_DB))  # where a real switch has it
+                shoot_file(page, reports, "report")
         finally:
             scene.end()
             sys.stderr.write((Path(folder) / "agent.log").read_text())

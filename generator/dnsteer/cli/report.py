@@ -8,13 +8,11 @@ from typing import Annotated
 
 import typer
 
-from dnsteer.cli.agent_client import DEFAULT_DB
 from dnsteer.cli.output import Exit, err, fail, out
 from dnsteer.cli.running_switch import Bridge, on_switch
 from dnsteer.cli.status import Interval, exit_code
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.report.masking import Part
-from dnsteer.switch.rpc import parse_remote
 
 Output = Annotated[
     Path, typer.Option("-o", "--output", metavar="FILE", help="The HTML file to write; - for standard output.")
@@ -51,8 +49,7 @@ def report(
     if not standard:
         refuse_unwritable("-o", output)
     facts = gather(switch, bridge, interval)
-    where = ["--db", switch.remote] if switch.remote != parse_remote(DEFAULT_DB) else []
-    options = shlex.join([*where, *(["--bridge", bridge] if bridge is not None else [])])
+    options = shlex.join(["--bridge", bridge]) if bridge is not None else ""
     text = make(facts, without or (), options)
     if standard:
         out.write(text)
