@@ -35,9 +35,9 @@ _GROUPS = {
         "rollback": "history", "restore": "history",
     },
     "Operate": {
-        "status": "status", "report": "report",
-        "drain": "backends", "undrain": "backends", "down": "backends", "up": "backends",
+        "status": "status", "drain": "backends", "undrain": "backends", "down": "backends", "up": "backends",
         "weight": "weight", "reconcile": "backends", "probes": "probes", "capture": "capture", "agent": "agent",
+        "report": "report",
     },
     "Hardware": {"bringup": "bringup", "capacity": "capacity"},
     "Lab": {"lab": "lab"},
