@@ -21,11 +21,13 @@ EXPECTED = ["Connection reset by peer", "connection dropped", "Broken pipe", *SL
 SCRIPT = "<script>alert(1)</script>"
 
 
-def written(switch: Switch, folder: Path, *options: str, code: int = 0) -> str:
-    """The page that the command writes."""
+def written(switch: Switch, folder: Path, *options: str, code: int = 0, said: list[str] | None = None) -> str:
+    """The page that the command writes; *said* gets what it says on standard error."""
     file = folder / "report.html"
     done = on(switch)("report", "-o", file, "--interval", "0.5s", *options)
     assert done.code == code, done.err
+    if said is not None:
+        said.append(done.err)
     text = file.read_text()
     assert done.out.startswith(f"{file}: written ({len(text.encode()) / 1000:,.0f} kB); ")
     Page(text)
@@ -81,7 +83,9 @@ def test_what_differs_is_listed_and_the_exit_code_is_that_of_status(drained: Swi
 
 def test_a_damaged_record_does_not_hide_the_rest(drained: Switch, tmp_path: Path) -> None:
     drained.vsctl("set", "Bridge", BRIDGE, 'external_ids:dnsteer-overlay="[1]"')
-    text = text_of(written(drained, tmp_path, code=1))
+    said: list[str] = []
+    text = text_of(written(drained, tmp_path, code=1, said=said))
+    assert "error: external_ids:dnsteer-overlay of bridge br-dns in OVSDB is damaged" in said[0]
     assert "External_ids:dnsteer-overlay of bridge br-dns in OVSDB is damaged" in text
     assert "The record of it cannot be read." in text and "192.0.2.53" in text and "apiVersion" in text
     drained.vsctl("set", "Bridge", BRIDGE, "external_ids:dnsteer-state=x")
@@ -96,6 +100,7 @@ def test_by_tcp_without_what_only_the_machine_itself_can_read(applied: Switch, t
     openflow = f"unix:{applied.dir}/{BRIDGE}.mgmt"
     done = run("report", "-o", file, "--interval", "0.5s", "--db", remote, "--openflow", openflow)
     assert done.code == 0, done.err
+    assert done.err.startswith("warning: without the datapath: datapath flows are read through ovs-vswitchd's control")
     text = text_of(file.read_text())
     assert "the datapath\ndatapath flows are read through ovs-vswitchd's control socket" in text
     assert f"From\n{remote}\n" in text and "The switch is as the applied spec" in text
@@ -162,7 +167,9 @@ def test_a_switch_that_is_down(switch: Switch, tmp_path: Path) -> None:
     switch.expected = [*GONE, *EXPECTED]
     deployed(switch)
     switch.kill_switch()
-    text = text_of(written(switch, tmp_path, code=69))
+    said: list[str] = []
+    text = text_of(written(switch, tmp_path, code=69, said=said))
+    assert "is ovs-vswitchd running?" in said[0]
     assert "The switch does not answer" in text and "198.51.100.54" in text and "apiVersion" in text
     assert "Bridge br-dns" in text and "change 4711" in text
     switch.stop()

@@ -13,6 +13,7 @@ from dnsteer.cli.running_switch import Bridge, on_switch
 from dnsteer.cli.status import Interval, exit_code
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.report.masking import Part
+from dnsteer.spec.errors import escape
 
 Output = Annotated[
     Path, typer.Option("-o", "--output", metavar="FILE", help="The HTML file to write; - for standard output.")
@@ -57,10 +58,14 @@ def report(
     else:
         write_file(output, text)
         out.print(f"{output}: written ({len(text.encode()) / 1000:,.0f} kB); {summary(facts)}")
-    if facts.status is None:
-        err.print(f"dnsteer: {facts.unread[0][1]}")
-        raise typer.Exit(Exit.UNAVAILABLE)
-    raise typer.Exit(exit_code(facts.status))
+    status = facts.status
+    for what, why in facts.unread if status is not None else ():
+        err.print(f"warning: without {what}: {escape(why)}")
+    if status is None or status.unreachable:
+        fail(status.unreachable if status is not None else facts.unread[0][1], Exit.UNAVAILABLE)
+    for error in status.errors:
+        err.print(f"error: {escape(error)}")
+    raise typer.Exit(exit_code(status))
 
 
 def refuse_unwritable(option: str, file: Path) -> None:
