@@ -38,6 +38,7 @@ _GROUPS = {
         "status": "status", "drain": "backends", "undrain": "backends", "down": "backends", "up": "backends",
         "weight": "weight", "reconcile": "backends", "probes": "probes", "capture": "capture", "agent": "agent",
         "console-token": "console_token",
+        "report": "report",
     },
     "Hardware": {"bringup": "bringup", "capacity": "capacity"},
     "Lab": {"lab": "lab"},

@@ -72,7 +72,7 @@ def status(
         print_json(found.as_json())
     else:
         _print(found)
-    raise typer.Exit(_code(found))
+    raise typer.Exit(exit_code(found))
 
 
 def _print(found: Status) -> None:
@@ -81,7 +81,8 @@ def _print(found: Status) -> None:
     out.rich.print(view(found, out.rich.width), soft_wrap=False)
 
 
-def _code(found: Status) -> Exit:
+def exit_code(found: Status) -> Exit:
+    """The exit code that says how a switch is."""
     if found.unreachable:
         return Exit.UNAVAILABLE
     if found.errors:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Literal
 
 from dnsteer.console.numbers import moment
-from dnsteer.console.recorder import Seen, Side
+from dnsteer.console.seen import Seen, Side
 from dnsteer.deploy.movement import Assignment, pools_without_backends
 from dnsteer.deploy.target_switch import WAITS
 from dnsteer.slots.maintenance import Maintenance

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from dnsteer.console.recorder import Side
+from dnsteer.console.seen import Side
 from dnsteer.deploy.maintenance_text import altered, begun_and_ended
 from dnsteer.deploy.movement import NO_BACKEND, Assignment, Move, moved_vips, moves
 from dnsteer.slots.maintenance import Maintenance, Overlay

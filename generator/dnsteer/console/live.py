@@ -20,7 +20,8 @@ from prometheus_client import Metric
 
 from dnsteer.console.content import Content, NoPageError, Pages, States
 from dnsteer.console.desk import Desk, Picture
-from dnsteer.console.recorder import ConsoleRecorder, Seen
+from dnsteer.console.recorder import ConsoleRecorder
+from dnsteer.console.seen import Seen
 from dnsteer.console.slot_counters import read_slots
 from dnsteer.deploy.target_switch import TargetSwitch, now
 from dnsteer.switch.tools import SwitchError

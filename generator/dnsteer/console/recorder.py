@@ -2,58 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
+from dnsteer.console.seen import Drift, Seen, Side
 from dnsteer.deploy.target_switch import now
 from dnsteer.metrics.agent import AgentMetrics
 from dnsteer.metrics.recorder import Check, Duration, Known
-from dnsteer.slots.maintenance import Overlay
 from dnsteer.switch.state import PENDING_KEY, BridgeRecord, DamagedError
 
 _MOST_STEPS = 1000
 """Steps that wait to be read; older ones are then left out, as the first and the last tell what has changed."""
-
-
-@dataclass(frozen=True)
-class Side:
-    """The applied state and the overlay on it, at a time."""
-
-    known: Known
-    overlay: Overlay
-    time: datetime
-
-
-@dataclass(frozen=True)
-class Drift:
-    """What the last look at the switch found: differences of flows and of settings, and flows of others."""
-
-    flows: int = 0
-    settings: int = 0
-    foreign: int = 0
-    repaired: bool = True
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What the agent knows at a time. *now* is None as long as no state is followed.
-
-    *trouble* is why the agent cannot work on the switch, since *troubled*. *failing* has the reason by pool and backend,
-    and by kind of check. *pending* is since when a change is begun and not ended.
-    """
-
-    started: datetime
-    bridge: str = ""
-    stands_by: bool = False
-    now: Side | None = None
-    record: BridgeRecord | None = None
-    trouble: str = ""
-    troubled: datetime | None = None
-    pending: datetime | None = None
-    drift: Drift = field(default_factory=Drift)
-    panics: frozenset[str] = frozenset()
-    failing: Mapping[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
 
 
 class ConsoleRecorder(AgentMetrics):

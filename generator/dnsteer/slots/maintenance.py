@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any, Literal
 
 Kind = Literal["drain", "down", "health", "weight", "backup"]
@@ -81,7 +81,7 @@ class Maintenance:
         if self.kind in ("health", "backup") or (self.gone >= DRAINED and not self.returns):
             return self
         passed = (now - datetime.fromisoformat(self.returns or self.paced or self.since)).total_seconds()
-        share = DRAINED if passed >= self.over else int(DRAINED * passed / self.over)
+        share = DRAINED if passed >= self.over or not self.over else int(DRAINED * passed / self.over)
         gone = min(self.gone, DRAINED - share) if self.returns else max(self.gone, share)
         return replace(self, gone=gone)
 
@@ -208,8 +208,13 @@ def _entry(item: Any) -> Maintenance:
     ):
         raise ValueError(f"an entry of kind {entry.kind!r} has weight {entry.weight} and was {entry.was}")
     for time in (entry.since, *filter(None, [entry.until, entry.paced, entry.returns])):
-        if datetime.fromisoformat(time).tzinfo is None:
+        moment = datetime.fromisoformat(time)
+        if moment.tzinfo is None:
             raise ValueError(f"the time {time} lacks its offset")
+        try:
+            moment.astimezone(timezone.utc)
+        except OverflowError:
+            raise ValueError(f"the time {time} is out of range") from None
     return entry
 
 
