@@ -15,14 +15,17 @@ import shlex
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dnsteer import __version__
+from dnsteer.deploy.decision import IDS
+from dnsteer.events.event import Say
 from dnsteer.switch.control_socket import PROTOCOL, socket_of
 from dnsteer.switch.tools import SwitchError
 
@@ -33,6 +36,8 @@ _PATIENCE = 10.0
 _ALIVE = 2.0
 """Seconds between two signs of life to a client whose verb takes long."""
 _AT_ONCE = 8
+_QUIET = ("status", "plan")
+"""Verbs that change nothing: that they have ended is not said."""
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -45,7 +50,7 @@ class Request:
     """A verb with its arguments, as on the command line, and options that count more than those among them.
 
     *by* is who asks, *environ* what the client's terminal is like, *terminal* whether its output is one, *files* what the
-    files hold that the arguments name.
+    files hold that the arguments name. *decision* is the id of what it decides, which the agent gives it.
     """
 
     argv: tuple[str, ...]
@@ -54,6 +59,7 @@ class Request:
     environ: Mapping[str, str]
     terminal: bool
     files: Mapping[str, bytes]
+    decision: str = ""
 
     @staticmethod
     def parse(line: bytes) -> Request:
@@ -136,9 +142,9 @@ RunVerb = Callable[[Request, Channel], int]
 
 
 class Control:
-    """The control socket of a bridge's agent. *say* gets a line about each verb."""
+    """The control socket of a bridge's agent. *say* gets an event about each verb."""
 
-    def __init__(self, remote: str, bridge: str, run: RunVerb, say: Callable[[str], None]) -> None:
+    def __init__(self, remote: str, bridge: str, run: RunVerb, say: Say) -> None:
         self._path, self._bridge, self._run, self._say = socket_of(remote, bridge), bridge, run, say
         self._server: asyncio.AbstractServer | None = None
         self._ending = threading.Event()
@@ -201,13 +207,17 @@ class Control:
             if len(self._clients) > _AT_ONCE:
                 raise RefusedError(f"{_AT_ONCE} verbs are under way; try again")
             channel.send(v=PROTOCOL, version=__version__, bridge=self._bridge)
-            request = Request.parse(await _line(reader))
+            request = replace(Request.parse(await _line(reader)), decision=IDS.next())
         except RefusedError as err:
             channel.send(error=str(err))
             await asyncio.sleep(0)
             await writer.drain()
             return
-        self._say(f"for {request.by or 'somebody'}: {shlex.join(request.argv)}")
+        verb, *arguments = request.argv
+        about = {"verb": verb, "by": request.by, "decision": "" if verb in _QUIET else request.decision}
+        text = f"for {request.by or 'somebody'}: {shlex.join(request.argv)}"
+        self._say(text, "verb", **about, arguments=shlex.join(arguments))
+        began = time.monotonic()
         self._at_work[task] = channel
         done = loop.run_in_executor(self._threads, self._run, request, channel)
         answers = loop.create_task(_answers(reader, channel))
@@ -215,7 +225,12 @@ class Control:
             while not done.done():
                 await asyncio.wait([done], timeout=_ALIVE)
                 channel.send(alive=True)
-            channel.send(exit=await done)
+            code = await done
+            if verb not in _QUIET:
+                took = time.monotonic() - began
+                text = f"decision {request.decision}: {verb} has ended with {code} after {took:.3f} s"
+                self._say(text, "verb_ended", **about, exit=code, duration_s=round(took, 6))
+            channel.send(exit=code)
             await asyncio.sleep(0)
             with suppress(OSError):
                 await writer.drain()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import resource
 import shlex
 import signal
@@ -17,9 +18,12 @@ import typer
 from dnsteer.cli.output import Exit, fail
 from dnsteer.cli.running_switch import Bridge, on_switch
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.spec.errors import escape
+from dnsteer.events.formats import Format
+from dnsteer.events.journal import Journal, is_journal
+from dnsteer.events.log import Log
 
 if TYPE_CHECKING:
+    from dnsteer.events.event import Say
     from dnsteer.metrics.recorder import Recorder
 
 
@@ -77,7 +81,20 @@ Console = Annotated[
 ]  # fmt: skip
 
 
-def agent(switch: TargetSwitch, bridge: Bridge = None, metrics: Metrics = None, console: Console = None) -> None:
+LogFormat = Annotated[
+    Format,
+    typer.Option(
+        "--log", envvar="DNSTEER_LOG",
+        help="How lines on standard error are written: text, or with all fields as logfmt or json. Where systemd's journal "
+        "takes them, it gets the fields with either.",
+    ),
+]  # fmt: skip
+
+
+def agent(
+    switch: TargetSwitch, bridge: Bridge = None, metrics: Metrics = None, console: Console = None,
+    log: LogFormat = Format.TEXT,
+) -> None:  # fmt: skip
     """Probe the backends of the applied spec, and take those that fail out of service, until stopped."""
     try:
         from dnsteer.agent.run import Agent
@@ -86,7 +103,10 @@ def agent(switch: TargetSwitch, bridge: Bridge = None, metrics: Metrics = None, 
         if err.name != "dns":
             raise
         fail("the agent needs dnspython: pip install 'dnsteer[agent]'", Exit.UNAVAILABLE)
-    recorder, serving, close = _served(switch, bridge, _address(metrics or ""), _address(console or ""))
+    lines = Log(sys.stderr, log, Journal() if is_journal(sys.stderr) else None)
+    lines.take_over(logging.getLogger())
+    say = lines.say
+    recorder, serving, close = _served(switch, bridge, _address(metrics or ""), _address(console or ""), say)
 
     async def run() -> None:
         task = asyncio.current_task()
@@ -96,11 +116,11 @@ def agent(switch: TargetSwitch, bridge: Bridge = None, metrics: Metrics = None, 
             loop.add_signal_handler(number, task.cancel)
         servers = [loop.create_task(serve()) for serve in serving]
         for server in servers:
-            server.add_done_callback(_said_if_failed)
+            server.add_done_callback(partial(_said_if_failed, say))
         try:
-            await Agent(switch, bridge, _say, carry_out, recorder).run()
+            await Agent(switch, bridge, say, partial(carry_out, say), recorder).run()
         except asyncio.CancelledError:
-            _say("ends; the switch stays as it is")
+            say("ends; the switch stays as it is", "ends")
         finally:
             for server in servers:
                 server.cancel()
@@ -117,7 +137,7 @@ At = tuple[str, int]
 
 
 def _served(
-    switch: TargetSwitch, bridge: str | None, metrics: At | None, console: At | None
+    switch: TargetSwitch, bridge: str | None, metrics: At | None, console: At | None, say: Say
 ) -> tuple[Recorder | None, list[Serve], Callable[[], None]]:
     """What the agent tells of its work, what serves it, and what ends that. Imported here: no other verb needs it."""
     if metrics is None and console is None:
@@ -133,34 +153,39 @@ def _served(
             raise
         # Health checks matter more: the unit asks for metrics, and a host may lack what they need after an upgrade.
         what = "console and no metrics" if console else "metrics"
-        _say(f"no {what}: the package {err.name} is missing; pip install 'dnsteer[agent]'")
+        why = f"the package {err.name} is missing; pip install 'dnsteer[agent]'"
+        say(f"no {what}: {why}", "not_listening", "warning", reason=why)
         return None, [], lambda: None
+
+    def serves(text: str) -> None:
+        """Say where something is served, or why it is not yet."""
+        if text.startswith("no "):
+            say(text, "not_listening", "warning", reason=text.rpartition(": ")[2])
+        else:
+            say(text, "listens", address=text.rpartition(" ")[2])
+
     if console is None:
         assert metrics is not None
         told = AgentMetrics()
         pages = Pages(Collector(switch, told))
-        return told, [partial(serve_metrics, *metrics, pages, _say)], pages.close
+        return told, [partial(serve_metrics, *metrics, pages, serves)], pages.close
     recorder = ConsoleRecorder()
     pages = Pages(Collector(switch, recorder))
     options = shlex.join(["--bridge", bridge]) if bridge is not None else ""
-    serving: list[Serve] = [partial(serve_console, *console, pages, recorder, switch, _say, options)]
+    serving: list[Serve] = [partial(serve_console, *console, pages, recorder, switch, serves, options)]
     if metrics is not None and metrics != console:
-        serving.append(partial(serve_metrics, *metrics, pages, _say))
+        serving.append(partial(serve_metrics, *metrics, pages, serves))
     return recorder, serving, pages.close
 
 
-def _said_if_failed(server: asyncio.Task[None]) -> None:
+def _said_if_failed(say: Say, server: asyncio.Task[None]) -> None:
     """Say that nothing is served any more: health checks go on without."""
     if not server.cancelled() and (error := server.exception()) is not None:
-        _say(f"metrics or the console are not served any more: {error!r}")
+        text = f"metrics or the console are not served any more: {error!r}"
+        say(text, "not_listening", "error", reason=repr(error))
 
 
 def allow_files() -> None:
     """Let this process open as many files as it may: most probes by UDP keep a socket, and the usual limit is 1024."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"{escape(line)}\n")
-    sys.stderr.flush()

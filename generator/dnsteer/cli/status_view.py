@@ -149,9 +149,15 @@ def _maintenance(title: str, out: Sequence[Maintenance], width: int) -> Table:
         until = Text(utc(a.until) if a.until else "")
         if a.expired(moment):
             until.append(" overdue", style="bold red")
-        rows.append((a.name, _command(a), utc(a.since), until, Text(escape(a.by)), Text(escape(a.note))))
-    columns = (title, "by command", "since (UTC)", "until (UTC)", "by", "note")
+        rows.append((a.name, _command(a), utc(a.since), until, Text(escape(a.by)), Text(escape(a.note)), a.decision))
+    columns: tuple[str, ...] = (title, "by command", "since (UTC)", "until (UTC)", "by", "note", "decision")
+    if not any(a.decision for a in out) or sum(_widest(columns, rows)) + 2 * len(columns) > width:
+        columns, rows = columns[:-1], [row[:-1] for row in rows]  # where there is no room it is for --json
     return _table(columns, rows, width, left=columns)
+
+
+def _widest(columns: Sequence[str], rows: Sequence[_Row]) -> list[int]:
+    return [max(len(cell) for cell in column) for column in zip(columns, *rows, strict=True)]
 
 
 def _command(a: Maintenance) -> str:
@@ -219,7 +225,7 @@ def _table(columns: Sequence[str], rows: Sequence[_Row], width: int, left: Seque
             table.add_column(name, overflow="fold")
         else:
             table.add_column(name, justify="right", no_wrap=True)
-    widest = [max(len(cell) for cell in column) for column in zip(columns, *rows, strict=True)]
+    widest = _widest(columns, rows)
     if len(rows) > _MANY and sum(widest) + 2 * len(widest) <= width:
         # Where nothing needs folding, cells of many lines look the same as many rows and take a third of the time.
         rows = [tuple(Text("\n").join(map(_text, column)) for column in zip(*rows, strict=True))]
