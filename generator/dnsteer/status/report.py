@@ -55,6 +55,8 @@ class Status:
     warnings: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     extension: ExtensionView | None = None
+    spec: Spec | None = None
+    """The spec that is applied, where it can be read."""
 
     @property
     def different(self) -> bool:
@@ -264,6 +266,7 @@ class Observer:
         members = reading.state.members if reading.state else ()
         status = Status(reading, unreachable, tables_match, rates, errors=[*reading.damage, *unloadable, *errors])
         status.pools = view_pools(members, reading.overlay, rates, time_now)
+        status.spec = loaded.spec if loaded else None
         status.vips = view_vips(loaded.spec, rates) if loaded else []
         if self._drift is not None:
             drift = [d for d in self._drift[2] if not d.warns]
