@@ -26,7 +26,9 @@ def entry(backend: str, kind: str = "health", decision: str = FIRST, **more: obj
 
 
 def test_ids_sort_by_time_and_never_repeat_or_go_back() -> None:
-    times: Iterator[int] = iter([1_000_000_000_000, 1_000_000_000_000, 1_700_000_000_000, 1_600_000_000_000, 1_700_000_000_001])
+    times: Iterator[int] = iter(
+        [1_000_000_000_000, 1_000_000_000_000, 1_700_000_000_000, 1_600_000_000_000, 1_700_000_000_001]
+    )
     made = Ids(lambda: next(times), lambda bits: (1 << bits) - 1)
     found = [made.next() for _ in range(5)]  # the clock stands still, and is set back
     assert found == sorted(set(found))

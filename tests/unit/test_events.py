@@ -38,7 +38,9 @@ def test_text_is_the_message_alone() -> None:
 
 
 def test_json_and_logfmt_have_all_fields_in_order() -> None:
-    one = event(pool="farm", backend="ns 1", bridge="br", took=0.25, exit=0, services=["853/tcp", "443/tcp"], none=None, no="")
+    one = event(
+        pool="farm", backend="ns 1", bridge="br", took=0.25, exit=0, services=["853/tcp", "443/tcp"], none=None, no=""
+    )
     assert list(json.loads(as_json(one)).items()) == [
         ("time", "2026-01-02T03:04:05.678Z"), ("level", "warning"), ("event", "check"), ("bridge", "br"), ("pool", "farm"),
         ("backend", "ns 1"), ("took", 0.25), ("exit", 0), ("services", ["853/tcp", "443/tcp"]), ("message", "ns1 is late"),

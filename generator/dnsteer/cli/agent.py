@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import resource
 import shlex
 import signal
@@ -19,7 +20,7 @@ from dnsteer.cli.output import Exit, fail
 from dnsteer.cli.running_switch import Bridge, on_switch
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.events.formats import Format
-from dnsteer.events.journal import Journal, is_journal
+from dnsteer.events.journal import SOCKET, Journal, is_journal
 from dnsteer.events.log import Log
 
 if TYPE_CHECKING:
@@ -103,7 +104,8 @@ def agent(
         if err.name != "dns":
             raise
         fail("the agent needs dnspython: pip install 'dnsteer[agent]'", Exit.UNAVAILABLE)
-    lines = Log(sys.stderr, log, Journal() if is_journal(sys.stderr) else None)
+    journal = Journal(os.environ.get("DNSTEER_JOURNAL") or SOCKET) if is_journal(sys.stderr) else None
+    lines = Log(sys.stderr, log, journal)
     lines.take_over(logging.getLogger())
     say = lines.say
     recorder, serving, close = _served(switch, bridge, _address(metrics or ""), _address(console or ""), say)

@@ -160,8 +160,8 @@ def _backends(backends: Sequence[Share], shown: int, width: int) -> RenderableTy
         ])  # fmt: skip
     columns = [
         _Column("backend", 30), _Column("state", 14), _NUMBERS[1],
-        *(_Column(name, 7, right=True) for name in ("packets", "slots", "weight")),
-        _Column("", _BAR, needs=100), _Column("why", 200),
+        *(_Column(name, 7, right=True, needs=n) for name, n in (("packets", 0), ("slots", 48), ("weight", 56))),
+        _Column("", _BAR, needs=100), _Column("why", 200, needs=72),
     ]  # fmt: skip
     return _table(columns, rows, width, _more(len(backends) - shown, "backends"))
 
