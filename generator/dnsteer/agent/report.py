@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from dnsteer.agent.decide import PoolRules
+from dnsteer.agent.probes.targets import slots_name
 from dnsteer.agent.repair import Look
 from dnsteer.agent.world import World
 from dnsteer.deploy.backends import Change
@@ -48,14 +50,16 @@ class Report:
         text = f"{pool}/{backend} is {to}{about}{reason}"
         self.say(text, "check", level, pool=pool, backend=backend, to=to, reason=why, **fields)
 
-    def panic(self, pool: str, backends: list[str], decision: str) -> None:
-        """So many backends of a pool are unhealthy that all stay in service."""
-        text = f"PANIC: pool {pool}: too many backends are unhealthy ({', '.join(backends)}); all stay in service"
-        self.say(text, "panic", "error", pool=pool, backends=backends, decision=decision)
+    def panic(self, rules: PoolRules, backends: list[str], decision: str) -> None:
+        """So many backends of a pool, or of one of its services, are unhealthy that all stay in service."""
+        name = slots_name(rules.pool, rules.service)
+        text = f"PANIC: pool {name}: too many backends are unhealthy ({', '.join(backends)}); all stay in service"
+        self.say(text, "panic", "error", pool=rules.pool, service=rules.service, backends=backends, decision=decision)
 
-    def panic_over(self, pool: str, decision: str) -> None:
+    def panic_over(self, rules: PoolRules, decision: str) -> None:
         """They no longer are."""
-        self.say(f"pool {pool}: the panic is over", "panic_over", pool=pool, decision=decision)
+        text = f"pool {slots_name(rules.pool, rules.service)}: the panic is over"
+        self.say(text, "panic_over", pool=rules.pool, service=rules.service, decision=decision)
 
     def change(self, change: Change, decision: str, seconds: float) -> None:
         """The overlay was changed by a decision; until flows and record have it took so many *seconds*."""

@@ -327,11 +327,11 @@ class Agent:
             if decision.panics and pool not in self._panics:
                 self._panics.add(pool)
                 self._tell_panic(pool, rules, effect.id)
-                self._report.panic(pool, list(self._health.unhealthy(pool)), effect.id)
+                self._report.panic(rules[pool], list(self._health.unhealthy(pool)), effect.id)
             elif not decision.panics and pool in self._panics:
                 self._panics.discard(pool)
                 self._tell_panic(pool, rules, effect.id)
-                self._report.panic_over(pool, effect.id)
+                self._report.panic_over(rules[pool], effect.id)
 
     def _tell_panic(self, slots: str, rules: Mapping[str, PoolRules], decision: str = "") -> None:
         """Tell whether the pool of these slots is in panic: for one of several services is for the pool."""
