@@ -108,7 +108,7 @@ def _datapath(frame: Frame) -> Text:
         limit = f" of {gauges['megaflows_limit']:,.0f}" if "megaflows_limit" in gauges else ""
         words.append(f"{gauges['megaflows']:,.0f}{limit} megaflows")
     if "masks" in gauges:
-        words.append(f"{gauges['masks']:,.0f} masks")
+        words.append(f"{gauges['masks']:,.0f} mask{'s' if gauges['masks'] != 1 else ''}")
     if "upcalls" in rates:
         words.append(f"{shown_rate(rates['upcalls'])} upcalls/s")
         if rates.get("lost"):
