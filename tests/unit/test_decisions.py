@@ -12,10 +12,14 @@ import pytest
 
 from dnsteer.agent.decide import PoolRules, decide
 from dnsteer.agent.held_switch import Memory
+from dnsteer.console.attention import Reached, attention
+from dnsteer.console.change_log import ChangeLog
+from dnsteer.console.recorder import Seen, Side
 from dnsteer.deploy.decision import DECISION, IDS, LENGTH, Ids, deciding, decision_id
 from dnsteer.slots.decisions import decisions_between, is_decided, stamped
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay, marker
 from dnsteer.switch.state import DECISIONS_KEY, OVERLAY_KEY, AppliedState, BridgeRecord, Pending, overlay_ids
+from tests.unit.console_cases import known
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 FIRST, SECOND = "d21gepscbjsy", "d21gepy95vq4"
@@ -168,3 +172,29 @@ def test_the_memory_of_decisions_is_bounded_and_knows_the_last() -> None:
     assert memory.decision_of(NO_OVERLAY) == "last"
     assert memory.decision_of(Overlay((entry("ns199"),))) == "id199"
     assert memory.decision_of(Overlay((entry("ns0"),))) == ""
+
+
+def test_a_change_of_the_console_has_the_decisions_behind_it() -> None:
+    log, of = ChangeLog(), known(number=1, decision="applied")
+    drain = entry("ns1", "drain", over=60.0, gone=0)
+    again = replace(drain, gone=500, decision=SECOND)  # somebody asked for another pace on the way
+    ended = Side(of, NO_OVERLAY, START, "undrained")
+    log.add(
+        [Side(of, NO_OVERLAY, START), Side(of, Overlay((drain,)), START), Side(of, Overlay((again,)), START), ended]
+    )
+    other = known(number=2, decision="another")
+    log.add([Side(other, NO_OVERLAY, START)])
+    assert [change.decisions for change in log.changes] == [("another",), ("undrained",), (FIRST, SECOND)]
+
+
+def test_items_that_need_attention_name_their_decision() -> None:
+    of, ids = known(), {"farm": SECOND}
+    overlay = Overlay(
+        (entry("ns1"), entry("ns2", "drain"), entry("ns3", returns=START.isoformat(), gone=500, over=9.0))
+    )
+    seen = Seen(START, "br-dns", now=Side(of, overlay, START), panics=frozenset(ids), decisions=ids)
+    found = {item.title: item.decision for item in attention(seen, Reached(True, True), START)}
+    assert found == {
+        "Pool farm: panic": SECOND, "farm/ns1 is unhealthy": FIRST, "farm/ns2 is drained": FIRST,
+        "farm/ns3 comes back": FIRST,
+    }  # fmt: skip

@@ -84,7 +84,8 @@ class ChangeLog:
             old, new = before.known.state.vips, after.known.state.vips
             moved += moved_vips(old, new, {m.pool: m.slots for m in after.known.state.members})
         if not change.words and self.changes:  # the last one goes on
-            change = replace(self.changes.popleft(), last=after.time)
+            last, decisions = self.changes.popleft(), change.decisions
+            change = replace(last, last=after.time, decisions=tuple(dict.fromkeys((*last.decisions, *decisions))))
             moved = _sum([*change.moves, *moved])
         change = replace(change, moves=tuple(moved))
         self.changes.appendleft(change)
