@@ -36,8 +36,10 @@ _PATIENCE = 10.0
 _ALIVE = 2.0
 """Seconds between two signs of life to a client whose verb takes long."""
 _AT_ONCE = 8
-_QUIET = ("status", "plan")
-"""Verbs that change nothing: that they have ended is not said."""
+_READ = ("status", "plan")
+"""Verbs that decide nothing."""
+_OFTEN = (*_READ, "reconcile", "due")
+"""Verbs that a timer or a person calls again and again: that they have ended is not said."""
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -214,7 +216,7 @@ class Control:
             await writer.drain()
             return
         verb, *arguments = request.argv
-        about = {"verb": verb, "by": request.by, "decision": "" if verb in _QUIET else request.decision}
+        about = {"verb": verb, "by": request.by, "decision": "" if verb in _READ else request.decision}
         text = f"for {request.by or 'somebody'}: {shlex.join(request.argv)}"
         self._say(text, "verb", **about, arguments=shlex.join(arguments))
         began = time.monotonic()
@@ -226,7 +228,7 @@ class Control:
                 await asyncio.wait([done], timeout=_ALIVE)
                 channel.send(alive=True)
             code = await done
-            if verb not in _QUIET:
+            if verb not in _OFTEN:
                 took = time.monotonic() - began
                 text = f"decision {request.decision}: {verb} has ended with {code} after {took:.3f} s"
                 self._say(text, "verb_ended", **about, exit=code, duration_s=round(took, 6))

@@ -130,15 +130,16 @@ def _decided(before: Overlay, after: Overlay) -> Iterator[tuple[Maintenance, str
         if not is_decided(was, entry):
             continue
         if entry.returns:
-            yield entry, *(("back", "comes back") if entry.kind == "health" else ("backup_out", "leaves"))
+            over = f" over {entry.over:g} s" if entry.over else ""
+            yield entry, *(("back", f"comes back{over}") if entry.kind == "health" else ("backup_out", f"leaves{over}"))
         elif entry.kind == "backup":
             yield entry, "backup_in", f"joins as a backup at weight {entry.weight}"
         elif entry.kind == "health":
             yield entry, "out", "goes out of service"
     for entry in before:
         if same_entry(after, entry) is None and not entry.returns:
-            ended = {"health": ("back", "is back in service"), "backup": ("backup_out", "leaves")}
-            yield entry, *ended.get(entry.kind, ("ended", f"is no longer {entry.state}: its time is over"))
+            ended = {"health": ("back", "comes back"), "backup": ("backup_out", "leaves")}
+            yield entry, *ended.get(entry.kind, ("ended", f"no longer {entry.state}: its time has passed"))
 
 
 def _about(entry: Maintenance) -> str:

@@ -50,7 +50,11 @@ KINDS: tuple[Kind, ...] = (
     Kind("trouble", "something does not work, once until it does: `about` says what", ("about", "reason")),
     Kind("trouble_over", "it works again", ("about",)),
     Kind("verb", "somebody has asked for a verb", ("verb", "arguments", "by", "decision")),
-    Kind("verb_ended", "it has ended; not of `status` and `plan`", ("verb", "by", "exit", "duration_s", "decision")),
+    Kind(
+        "verb_ended",
+        "it has ended; not of `status`, `plan` and `reconcile`",
+        ("verb", "by", "exit", "duration_s", "decision"),
+    ),
     Kind("verb_failed", "a defect of dnsteer: a line of its traceback", ("verb", "decision")),
     Kind("listens", "the control socket, or where metrics or the console are", ("address",)),
     Kind("not_listening", "one of them is not there, and why", ("reason",)),

@@ -105,7 +105,7 @@ def summed_up(
         round(healthy - started, 3), round(whole - started, 3),
         _clients(own, before, killed, started, whole), _clients(others, before, killed, started, whole),
         sum(q.server is None for q in queries if q.sent >= started),
-        tuple(line for line in said if " is " in line or " slots of pool " in line),
+        tuple(line for line in said if " is " in line or " slots of pool " in line or line.startswith("decision ")),
     )  # fmt: skip
 
 
