@@ -14,6 +14,7 @@ import pytest
 from dnsteer.events.event import COMMON, KINDS
 from tests.packet.agents import Agent, agent, wait
 from tests.packet.command import SLOW, fresh, on, spec_file
+from tests.packet.maintenance_specs import make_overdue
 from tests.packet.scraping import OPENMETRICS, get
 from tests.packet.switches import BRIDGE, LARGE, Switch
 from tests.unit.test_events import read_journal, read_logfmt
@@ -167,6 +168,15 @@ def test_a_drain_by_a_person_is_found_too(served: Agent, shared: Switch) -> None
     assert on(shared)("undrain", "hashed/a").code == 0
     undrained = wait_for(served, "verb", verb="undrain")["decision"]
     wait(lambda: undrained in page(served, "/changes"), lambda: page(served, "/changes"))
+
+
+def test_maintenance_whose_time_is_over_ends_by_a_decision(served: Agent, shared: Switch) -> None:
+    assert on(shared)("drain", "hashed/b", "--for", "2h", "--yes").code == 0
+    make_overdue(shared)
+    ended = wait_for(served, "decision", action="ended", backend="b")
+    assert ended["kind"] == "drain"
+    assert wait_for(served, "effect", decision=ended["decision"])["moved"] == 8
+    wait(lambda: ended["decision"] in page(served, "/changes"), lambda: page(served, "/changes"))
 
 
 def test_an_apply_has_one_in_the_history(served: Agent, shared: Switch, folder: Path) -> None:
