@@ -29,7 +29,7 @@ class ConsoleRecorder(AgentMetrics):
         self._failed_now = False
         self._pending: datetime | None = None
         self._drift = Drift()
-        self._in_panic: set[str] = set()
+        self._in_panic: dict[str, str] = {}
         self._whys: dict[Check, str] = {}
         self._stands_by = False
 
@@ -41,7 +41,7 @@ class ConsoleRecorder(AgentMetrics):
         side = None if self._stands_by else self._side
         return Seen(
             self.started, self.bridge, self._stands_by, side, self.record, self._trouble, self._troubled, self._pending,
-            self._drift, frozenset(self._in_panic), failing,
+            self._drift, frozenset(self._in_panic), failing, dict(self._in_panic),
         )  # fmt: skip
 
     def steps(self) -> list[Side]:
@@ -60,12 +60,12 @@ class ConsoleRecorder(AgentMetrics):
         """See Recorder."""
         super().adopted(known, checks)
         self._whys = {}
-        self._in_panic &= known.spec.pools.keys()
+        self._in_panic = {pool: id for pool, id in self._in_panic.items() if pool in known.spec.pools}
         self.changed()
 
-    def followed(self, record: BridgeRecord) -> None:
+    def followed(self, record: BridgeRecord, decision: str = "") -> None:
         """See Recorder."""
-        super().followed(record)
+        super().followed(record, decision)
         known = self.known
         try:
             overlay = record.overlay
@@ -77,7 +77,7 @@ class ConsoleRecorder(AgentMetrics):
         pending = (self._pending or self._clock()) if record.ids.get(PENDING_KEY) else None
         side = self._side
         if side is None or side.known is not known or side.overlay != overlay:
-            self._side = Side(known, overlay, self._clock())
+            self._side = Side(known, overlay, self._clock(), decision)
             self._steps = [*self._steps[-_MOST_STEPS:], self._side]
         if self._side is not side or pending != self._pending:
             self._pending = pending
@@ -92,10 +92,13 @@ class ConsoleRecorder(AgentMetrics):
             self._whys.pop(check, None)
         self.changed()
 
-    def panicked(self, pool: str, *, panics: bool) -> None:
+    def panicked(self, pool: str, *, panics: bool, decision: str = "") -> None:
         """See Recorder."""
-        super().panicked(pool, panics=panics)
-        (self._in_panic.add if panics else self._in_panic.discard)(pool)
+        super().panicked(pool, panics=panics, decision=decision)
+        if panics:
+            self._in_panic.setdefault(pool, decision)
+        else:
+            self._in_panic.pop(pool, None)
         self.changed()
 
     def looked(self, flows: int, settings: int, foreign: int, *, repaired: bool) -> None:
@@ -115,9 +118,9 @@ class ConsoleRecorder(AgentMetrics):
             self._trouble = why
             self.changed()
 
-    def took(self, what: Duration, seconds: float) -> None:
+    def took(self, what: Duration, seconds: float, decision: str = "") -> None:
         """See Recorder. A turn of the loop in which nothing failed ends what troubled it."""
-        super().took(what, seconds)
+        super().took(what, seconds, decision)
         if what != "loop":
             return
         if self._trouble and not self._failed_now:

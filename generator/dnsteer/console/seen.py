@@ -18,6 +18,8 @@ class Side:
     known: Known
     overlay: Overlay
     time: datetime
+    decision: str = ""
+    """The one that led to the overlay last, where that is known."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ class Seen:
     """What the agent knows at a time. *now* is None as long as no state is followed.
 
     *trouble* is why the agent cannot work on the switch, since *troubled*. *failing* has the reason by pool and backend,
-    and by kind of check. *pending* is since when a change is begun and not ended.
+    and by kind of check. *pending* is since when a change is begun and not ended. *decisions* are those behind
+    panics, by pool.
     """
 
     started: datetime
@@ -49,3 +52,4 @@ class Seen:
     drift: Drift = field(default_factory=Drift)
     panics: frozenset[str] = frozenset()
     failing: Mapping[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
+    decisions: Mapping[str, str] = field(default_factory=dict)

@@ -131,8 +131,8 @@ def summed_up(
         round(healthy - started, 3), round(whole - started, 3),
         _clients(own, before, killed, started, whole), _clients(others, before, killed, started, whole),
         sum(q.server is None for q in queries if q.sent >= started),
-        tuple(line for line in said if " is " in line or " slots of pool " in line), round(started - killed, 3),
-        _timeline(queries, killed), time, spec,
+        tuple(line for line in said if " is " in line or " slots of pool " in line or line.startswith("decision ")),
+        round(started - killed, 3), _timeline(queries, killed), time, spec,
     )  # fmt: skip
 
 

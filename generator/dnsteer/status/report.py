@@ -57,6 +57,7 @@ class Status:
     errors: list[str] = field(default_factory=list)
     extension: ExtensionView | None = None
     loaded: Loaded | None = None
+    """The spec that is applied, where it can be read."""
 
     @property
     def different(self) -> bool:
@@ -99,6 +100,7 @@ class Status:
             "state": None if state is None else {
                 "state": state.number, "applied": state.time, "by": state.by, "note": state.note,
                 "spec_file": state.file, "digest": state.digest, "version": state.version,
+                "decision": state.decision or None,
             },
             "reachable": not self.unreachable,
             "reason": self.unreachable or None,
@@ -111,7 +113,10 @@ class Status:
             "vips": [v.as_json() for v in self.vips],
             "pools": [p.as_json() for p in self.pools],
             "overlay": None if overlay is None else [
-                {**asdict(a), "until": a.until or None, "gone": a.gone / 1000, "overdue": a.expired(time_now)}
+                {
+                    **asdict(a), "until": a.until or None, "gone": a.gone / 1000, "overdue": a.expired(time_now),
+                    "decision": a.decision or None,
+                }
                 for a in overlay
             ],
             **({} if self.extension is None else {"extension": self.extension.as_json()}),
