@@ -11,12 +11,14 @@ import pytest
 from bench.specs import many_vips
 from rich.console import Console
 
+from dnsteer.checks.load import check_document
 from dnsteer.cli import top_frame
 from dnsteer.cli.top_frame import Datapath, DatapathWatch, Frame, Sort
 from dnsteer.cli.top_view import Size, top_view
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.spec import derived
+from dnsteer.spec.document import parse_document
 from dnsteer.status.counters import BackendKey, Key, Service
 from dnsteer.status.pools import view_pools
 from dnsteer.status.rates import Rates
@@ -54,7 +56,7 @@ def frame(
                 by_key[BackendKey(pool.number, member.number, protocol)] = rate if protocol == "udp" else 0.0
     overlay, rates = Overlay(entries), Rates(by_key, 2.0)
     reading = Reading(record(1, *entries), overlay, None, False, of.state)
-    status = Status(reading, "", "recorded", rates, spec=of.spec, **more)
+    status = Status(reading, "", "recorded", rates, loaded=check_document(parse_document("farm.yaml", text)), **more)
     status.pools, status.vips = view_pools(of.state.members, overlay, rates, NOW), view_vips(of.spec, rates)
     return Frame(NOW, status, Datapath({"megaflows": 130, "megaflows_limit": 200_000, "masks": 9}, {"upcalls": 12.0}))
 
