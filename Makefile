@@ -25,7 +25,7 @@ extension: packages ## build the DOCA Flow program on its software model, as che
 model: packages
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/extension.sh
 
-demo: extension ## the main job: prove, run in a lab, load with real DNS queries (root)
+demo: extension ## the main job: prove, run in a lab, load with real DNS queries; KEEP=1 keeps the lab and its console (root)
 	@scripts/demo.sh $(SPEC) $(DB)
 
 test: packages ## lint and all tests (system tests need root)

@@ -1,4 +1,4 @@
-"""Write docs/spec.md, pipeline.md, settings.md, metrics.md and Grafana's dashboard from the code, and outputs of commands in pages.
+"""Write docs/spec.md, pipeline.md, settings.md, metrics.md, tables in pages and Grafana's dashboard from the code, and outputs of commands in pages.
 
 `--check` writes nothing and fails when a page is stale.
 """
@@ -12,6 +12,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import events_table
 import metrics_page
 import outputs
 import packages
@@ -338,12 +339,18 @@ def architecture_page() -> str:
     return packages.page((DOCS / "architecture.md").read_text(encoding="utf-8"))
 
 
+def agent_page() -> str:
+    """What people wrote, with its table made anew."""
+    return events_table.page((DOCS / "agent.md").read_text(encoding="utf-8"))
+
+
 def architecture_picture() -> str:
     """The packages in their layers."""
     return packages.picture()
 
 
 PAGES = {
+    "agent.md": agent_page,
     "architecture.md": architecture_page,
     "architecture.svg": architecture_picture,
     "spec.md": spec_page,

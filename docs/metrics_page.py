@@ -39,6 +39,9 @@ counted. VIPs that the extension serves are counted where the bridge hands them 
 
 Packets of UDP services are queries: `sum(rate(dnsteer_service_packets_total{service=~".*/udp"}[5m]))` is queries a second.
 
+In OpenMetrics the histograms of checks, decisions, effects and looks have exemplars: the id of the last [decision](agent.md#7-decisions) whose observation fell into each bucket. Grafana
+links them to the log; Prometheus keeps them with `--enable-feature=exemplar-storage`. That was not tried here.
+
 ## The metrics
 
 All have the label `bridge` besides those that are given. *Series* is how many there can be. Besides these there are the usual `process_...` of the agent's process.

@@ -30,6 +30,7 @@ from io import StringIO
 from pathlib import Path
 
 from dnsteer.cli import main
+from dnsteer.deploy import decision
 from dnsteer.switch.private import PrivateSwitch
 
 WIDTH = 150
@@ -181,6 +182,8 @@ class _Shell:
         self._root = root
         self._began = datetime.now(timezone.utc)
         self._switch: PrivateSwitch | None = None
+        self._made = 0
+        """Commands of dnsteer so far, by which the ids of their decisions are the same each time."""
 
     def __enter__(self) -> _Shell:
         self._folder = Path(tempfile.mkdtemp(prefix="dnsteer-docs-"))
@@ -226,12 +229,15 @@ class _Shell:
             del os.environ[key]
         os.environ.update({"LOGNAME": "root", **(self._environment() if needs else {})})
         sys.argv, socket.gethostname = ["dnsteer", *words], lambda: "vm"  # as tables are as wide as names
+        ids, self._made = decision.IDS.next, self._made + 1
+        decision.IDS.next = lambda: f"d21gepscb{self._made:03}"  # type: ignore[method-assign]
         os.chdir(self._folder)
         try:
             with redirect_stdout(said), redirect_stderr(said):
                 code = main._run()
         finally:
             sys.argv, socket.gethostname = argv, host
+            decision.IDS.next = ids  # type: ignore[method-assign]
             os.chdir(here)
             os.environ.clear()
             os.environ.update(environ)

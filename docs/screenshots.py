@@ -1,6 +1,7 @@
-"""Pictures of the console for docs/console.md: a private switch with packets, an agent beside it, and Chromium.
+"""Pictures for docs/console.md and docs/report.md: a private switch with packets, an agent beside it, and Chromium.
 
-Needs the extra `browser` and Chromium; takes about two minutes. `python docs/screenshots.py [-o FOLDER] [--seconds N]`
+Needs the extra `browser` and Chromium; takes about two minutes. `python docs/screenshots.py [-o FOLDER] [--seconds N]`;
+`--demo PAGE` makes that of docs/lab.md from the page that `make demo` wrote.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Page, sync_playwright
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 
+from dnsteer.cli.agent_client import DEFAULT_DB
 from dnsteer.switch.private import PrivateSwitch
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,6 +33,8 @@ ARGUMENTS = (
     "--disable-component-update", "--disable-sync",
 )  # fmt: skip
 SIZES = {"phone": (375, 800), "desk": (1280, 800), "wall": (1920, 1080)}
+TALL = 1500
+"""Pixels of a report that are shown."""
 TALLEST = {"offload": 1200}
 """Pixels of a picture at most: a table of flows has thousands."""
 PAGES = {
@@ -167,6 +171,19 @@ def play(scene: Scene, seconds: float) -> None:
     time.sleep(seconds / 2)
 
 
+@contextmanager
+def new_page() -> Iterator[Page]:
+    """A page of a browser with a profile of its own."""
+    with sync_playwright() as driver, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        browser = driver.chromium.launch_persistent_context(
+            profile, executable_path=CHROMIUM, headless=True, args=list(ARGUMENTS)
+        )
+        page = browser.new_page()
+        page.on("console", lambda m: sys.stderr.write(f"{m.type}: {m.text}\n"))
+        yield page
+        browser.close()
+
+
 def shoot(
     url: str,
     folder: Path,
@@ -176,12 +193,7 @@ def shoot(
 ) -> list[Path]:
     """Take pictures of pages."""
     made = []
-    with sync_playwright() as play_, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        browser = play_.chromium.launch_persistent_context(
-            profile, executable_path=CHROMIUM, headless=True, args=list(ARGUMENTS)
-        )
-        page = browser.new_page()
-        page.on("console", lambda m: sys.stderr.write(f"{m.type}: {m.text}\n"))
+    with new_page() as page:
         for size in sizes:
             page.set_viewport_size({"width": SIZES[size][0], "height": SIZES[size][1]})
             for scheme in schemes:
@@ -200,8 +212,29 @@ def shoot(
                     clip = {"x": 0, "y": 0, "width": SIZES[size][0], "height": min(tall, TALLEST.get(name, tall))}
                     page.screenshot(path=path, full_page=True, clip=clip)
                     made.append(path)
-        browser.close()
     return made
+
+
+def shoot_file(
+    file: Path,
+    folder: Path,
+    name: str,
+    sizes: Sequence[str] = ("desk",),
+    schemes: Sequence[str] = ("light",),
+    element: str = "",
+) -> None:
+    """Take pictures of a page in a file: of its top, or of an element."""
+    with new_page() as page:
+        for size in sizes:
+            page.set_viewport_size({"width": SIZES[size][0], "height": TALL if not element else SIZES[size][1]})
+            for scheme in schemes:
+                page.emulate_media(color_scheme=scheme)
+                page.goto(file.absolute().as_uri())
+                path = folder / f"{name}-{size}-{scheme}.png"
+                if element:
+                    page.locator(element).screenshot(path=path)
+                else:
+                    page.screenshot(path=path)
 
 
 def main() -> None:
@@ -209,9 +242,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "docs" / "console")
     parser.add_argument("--seconds", type=float, default=90)
+    parser.add_argument("--report", action="store_true", help="only the picture of the report")
+    parser.add_argument("--demo", type=Path, metavar="PAGE", help="only the picture of this page of a demo")
     parser.add_argument("--all", action="store_true", help="all pages at all sizes, not only those of the page")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
+    reports = ROOT / "docs" / "report"
+    reports.mkdir(exist_ok=True)
+    if options.demo is not None:
+        shoot_file(options.demo, reports, "demo", element="section:has(#failover)")
+        return
     with PrivateSwitch() as switch, tempfile.TemporaryDirectory() as folder:
         scene = Scene(switch, Path(folder), spec())
         try:
@@ -219,15 +259,14 @@ def main() -> None:
                 play(scene, options.seconds)
                 if options.all:
                     shoot(scene.url, options.output)
-                else:
-                    shoot(
-                        scene.url,
-                        options.output,
-                        ("overview", "pool", "path", "offload", "changes"),
-                        ("desk",),
-                        ("light",),
-                    )
+                elif not options.report:
+                    names = ("overview", "pool", "path", "offload", "changes")
+                    shoot(scene.url, options.output, names, ("desk",), ("light",))
                     shoot(scene.url, options.output, ("pool",), ("wall",), ("dark",))
+                scene.run("report", "-o", "report.html")
+                page = scene.folder / "report.html"
+                page.write_text(page.read_text().replace(switch.database, DEFAULT_DB))  # where a real switch has it
+                shoot_file(page, reports, "report")
         finally:
             scene.end()
             sys.stderr.write((Path(folder) / "agent.log").read_text())

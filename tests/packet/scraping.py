@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from email.message import Message
@@ -31,6 +32,14 @@ def get(url: str, accept: str = "", method: str = "GET") -> tuple[str, Message]:
     request = urllib.request.Request(url, headers={"Accept": accept}, method=method)
     with urllib.request.urlopen(request, timeout=20) as answer:
         return answer.read().decode(), answer.headers
+
+
+def shows(url: str, text: str) -> bool:
+    """Whether a page has a text. An agent says where it serves a moment before it does."""
+    try:
+        return text in get(url)[0]
+    except urllib.error.URLError:
+        return False
 
 
 def scrape(at: str, accept: str = "") -> Scraped:

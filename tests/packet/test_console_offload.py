@@ -26,7 +26,7 @@ from dnsteer.spec.document import parse_document
 from tests.packet import agents
 from tests.packet.agents import Agent, agent, wait
 from tests.packet.command import SLOW, fresh, on, run, spec_file
-from tests.packet.scraping import get
+from tests.packet.scraping import get, shows
 from tests.packet.status_cases import insert_by_start
 from tests.packet.switches import BRIDGE, LARGE, SMALL, Switch, spec_of
 
@@ -48,7 +48,7 @@ def console(shared: Switch, spec: Path) -> Iterator[tuple[Agent, str]]:
     with agent(shared, spec.parent, "pools with health checks", "agent", "--console", "127.0.0.1:0") as running:
         found = re.search(r"console at (http://\S+)/\n", running.said())
         assert found is not None
-        wait(lambda: "straight" in get(found[1])[0], running.said)
+        wait(lambda: shows(found[1], "straight"), running.said)
         yield running, found[1]
 
 

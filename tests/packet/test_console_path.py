@@ -16,7 +16,7 @@ import pytest
 from dnsteer.console.path_reading import MOST_FOLLOWED
 from tests.packet.agents import agent, wait
 from tests.packet.command import SLOW, fresh, on, spec_file
-from tests.packet.scraping import get
+from tests.packet.scraping import get, shows
 from tests.packet.status_cases import insert_by_start
 from tests.packet.switches import LARGE, Switch
 
@@ -32,7 +32,7 @@ def console(shared: Switch, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with agent(shared, folder, "pools with health checks", "agent", "--console", "127.0.0.1:0") as running:
         found = re.search(r"console at (http://\S+)/\n", running.said())
         assert found is not None
-        wait(lambda: "straight" in get(f"{found[1]}/path")[0], running.said)
+        wait(lambda: shows(f"{found[1]}/path", "straight"), running.said)
         yield found[1]
 
 

@@ -39,7 +39,7 @@ EVERY = {
 }  # fmt: skip
 VERBS: list[tuple[str, ...]] = [
     ("history",), ("history", "--json"), ("show", "current"), ("plan", "SPEC"), ("reconcile",),
-    ("status", "--interval", "0.5s"),
+    ("status", "--interval", "0.5s"), ("report", "-o", "-", "--interval", "0.5s"),
     ("verify", "SPEC"), ("drain", "farm/ns3", "--dry-run"), ("rollback", "--yes", "--dry-run"), ("restore", "--dry-run"),
 ]  # fmt: skip
 CHANGING: list[tuple[str, ...]] = [

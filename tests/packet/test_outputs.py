@@ -56,7 +56,8 @@ def root(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     (tmp_path / "docs").mkdir()
     (tmp_path / "ovs" / "monitoring").mkdir(parents=True)
-    shutil.copy(ROOT / "docs" / "architecture.md", tmp_path / "docs")
+    for name in ("agent.md", "architecture.md"):
+        shutil.copy(ROOT / "docs" / name, tmp_path / "docs")
     return tmp_path
 
 
@@ -76,7 +77,8 @@ def test_outputs_are_those_of_the_commands_and_the_rest_stays(root: Path) -> Non
     assert re.fullmatch(r"    state    1, examples/quickstart.yaml, digest [0-9a-f]{12}", status[1])
     assert status[2].startswith("    applied  2026-11-21 15:07 UTC (7 s ago) by root@vm with dnsteer ")
     assert status[3:] == ["    ...", "    br-dns: not checked for drift"]
-    assert "    authoritative/ns1  drain       2026-11-21 15:07  2026-11-21 18:07  root@vm" in lines
+    drain = "    authoritative/ns1  drain       2026-11-21 15:07  2026-11-21 18:07  root@vm"
+    assert [line for line in lines if line.startswith(drain) and re.fullmatch(r" +d21gepscb\d{3}", line[len(drain) :])]
     assert sum("$.pools.resolvers.backends[0].weight: found" in line for line in lines) == 1
     assert text.endswith(PAGE[PAGE.index("And:") :])
 

@@ -40,7 +40,7 @@ def test_a_switch_as_it_should_be(switch: Switch) -> None:
     assert set(found) == KEYS
     assert (found["bridge"], found["switch"], found["tables"]) == (BRIDGE, "dpu-1", "recorded")
     state = found["state"]
-    assert set(state) == {"state", "applied", "by", "note", "spec_file", "digest", "version"}
+    assert set(state) == {"state", "applied", "by", "note", "spec_file", "digest", "version", "decision"}
     assert (state["state"], state["note"], state["spec_file"]) == (1, "change 4711", "spec.yaml")
     assert abs((datetime.fromisoformat(state["applied"]) - datetime.now(timezone.utc)).total_seconds()) < 30
     assert (found["drift"], found["drift_count"], found["errors"], found["warnings"]) == ([], 0, [], [])

@@ -58,8 +58,13 @@ def shell(script: str) -> subprocess.CompletedProcess[str]:
 def files_of_at_most(size: int) -> Iterator[None]:
     """The system refuses to make a file longer than *size* bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    cached, sys.dont_write_bytecode = (
+        sys.dont_write_bytecode,
+        True,
+    )  # Python would leave half a file, and fail to read it
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        sys.dont_write_bytecode = cached

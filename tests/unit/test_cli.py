@@ -30,6 +30,7 @@ VERBS = [
     "capacity",
     "bringup",
     "status",
+    "report",
     "history",
     "show",
     "explain",
@@ -37,7 +38,7 @@ VERBS = [
     "version",
     "lab",
 ]
-LAB = ["lab up", "lab down", "lab status", "lab demo", "lab failover"]
+LAB = ["lab up", "lab down", "lab status", "lab demo", "lab failover", "lab agent"]
 
 
 @pytest.mark.parametrize("verb", [*VERBS, *LAB])

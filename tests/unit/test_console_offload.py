@@ -15,7 +15,7 @@ from dnsteer.console.content import Pages
 from dnsteer.console.desk import Desk, Picture
 from dnsteer.console.offload_reading import OffloadLook, OffloadView
 from dnsteer.console.prediction import PredictedRate, Prediction
-from dnsteer.console.recorder import Seen, Side
+from dnsteer.console.seen import Seen, Side
 from dnsteer.offload.observe import TYPES, FlowJudge
 from dnsteer.offload.profile import profile
 from dnsteer.offload.reading import OffloadReader, OffloadReading

@@ -12,7 +12,7 @@ from dnsteer.console import path_reading
 from dnsteer.console.path_query import KEY, MOST_LISTED, form_of, is_key, key_of, query_of
 from dnsteer.console.path_reading import AGAIN, MOST_FOLLOWED, RARELY, PathReader, PathReading
 from dnsteer.console.rates import Series
-from dnsteer.console.recorder import Side
+from dnsteer.console.seen import Side
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.status.flow_counts import FlowKey, read_flow_packets

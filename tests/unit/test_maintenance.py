@@ -264,7 +264,7 @@ def test_an_overlay_reads_back_as_it_was_written(maintenance: list[Maintenance])
                 {"kind": "gone"}, {"gone": -1}, {"gone": 1001}, {"gone": 1.5}, {"gone": True}, {"gone": "x"}, {"over": -1},
                 {"over": float("nan")}, {"over": float("inf")}, {"since": "now"}, {"since": "2030-01-01"},
                 {"until": "x"}, {"until": 3}, {"pool": None}, {"backend": []}, {"more": 1}, {"by": {}},
-                {"since": "2030-01-01T00:00:00"},
+                {"since": "2030-01-01T00:00:00"}, {"until": "0001-01-01T00:00:00+14:00"},
             )
         ),
     ],
@@ -283,6 +283,10 @@ def test_maintenance_without_a_time_is_a_value_error() -> None:
 def test_an_overlay_of_brackets_is_a_value_error() -> None:
     with pytest.raises(ValueError, match=r"."):
         Overlay.from_json("[" * 100_000)
+
+
+def test_a_drain_at_once_that_another_clock_has_in_the_future_is_done() -> None:
+    assert out("a", 5, "drain").advanced(START - timedelta(hours=1)).gone == DRAINED
 
 
 @pytest.mark.parametrize(("seconds", "over"), [(-1, False), (0, True), (1, True), (10**8, True)])

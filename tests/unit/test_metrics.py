@@ -295,10 +295,10 @@ def test_one_of_several_services_is_a_panic_of_the_pool() -> None:
     told: list[tuple[str, bool]] = []
 
     class Told(Recorder):
-        def panicked(self, pool: str, *, panics: bool) -> None:
+        def panicked(self, pool: str, *, panics: bool, decision: str = "") -> None:
             told.append((pool, panics))
 
-    agent = Agent(TargetSwitch("unix:/nonexistent/db.sock"), None, lambda _: None, lambda *_: 0, Told())
+    agent = Agent(TargetSwitch("unix:/nonexistent/db.sock"), None, lambda *_, **__: None, lambda *_: 0, Told())
     rules = {
         name: PoolRules(pool, ("a", "b"), 0.5, 0) for name, pool in (("udp", "farm"), ("tls", "farm"), ("far", "far"))
     }

@@ -15,16 +15,19 @@ import shlex
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from dnsteer import __version__
 from dnsteer.console.verbs import Asked, Outcome
 from dnsteer.deploy.basis import Basis
+from dnsteer.deploy.decision import IDS
+from dnsteer.events.event import Say
 from dnsteer.switch.control_socket import PROTOCOL, socket_of
 from dnsteer.switch.tools import SwitchError
 
@@ -37,6 +40,10 @@ _ALIVE = 2.0
 _AT_ONCE = 8
 _OF_CONSOLE = 16
 """Verbs of the console at once, beside those; a gradual drain is one until its end."""
+_READ = ("status", "plan")
+"""Verbs that decide nothing."""
+_OFTEN = (*_READ, "reconcile", "due")
+"""Verbs that a timer or a person calls again and again: that they have ended is not said."""
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -49,7 +56,7 @@ class Request:
     """A verb with its arguments, as on the command line, and options that count more than those among them.
 
     *by* is who asks, *environ* what the client's terminal is like, *terminal* whether its output is one, *files* what the
-    files hold that the arguments name.
+    files hold that the arguments name. *decision* is the id of what it decides, which the agent gives it.
     """
 
     argv: tuple[str, ...]
@@ -58,6 +65,7 @@ class Request:
     environ: Mapping[str, str]
     terminal: bool
     files: Mapping[str, bytes]
+    decision: str = ""
 
     @staticmethod
     def parse(line: bytes) -> Request:
@@ -186,9 +194,9 @@ RunVerb = Callable[[Request, Channel], int]
 
 
 class Control:
-    """The control socket of a bridge's agent. *say* gets a line about each verb."""
+    """The control socket of a bridge's agent. *say* gets an event about each verb."""
 
-    def __init__(self, remote: str, bridge: str, run: RunVerb, say: Callable[[str], None]) -> None:
+    def __init__(self, remote: str, bridge: str, run: RunVerb, say: Say) -> None:
         self._path, self._bridge, self._run, self._say = socket_of(remote, bridge), bridge, run, say
         self._server: asyncio.AbstractServer | None = None
         self._ending = threading.Event()
@@ -235,17 +243,36 @@ class Control:
         if self._ending.is_set() or len(self._of_console) >= _OF_CONSOLE:
             why = "the agent ends" if self._ending.is_set() else f"{_OF_CONSOLE} verbs are under way; try again"
             return Outcome(1, said=f"dnsteer: {why}; nothing was changed\n")
-        self._say(f"for {asked.by}: {shlex.join(asked.argv)}")
         basis = Basis(asked.expected)
         channel = ConsoleChannel(self._ending, basis)
         # Options first: what follows `--` in argv would else be taken for arguments.
-        request = Request((asked.argv[0], *options, *asked.argv[1:]), (), asked.by, {}, False, asked.files)
+        argv = asked.argv[0], *options, *asked.argv[1:]
+        request = Request(argv, (), asked.by, {}, False, asked.files, decision=IDS.next())
+        ended = self._begun(request, asked.argv)
         done = asyncio.get_running_loop().run_in_executor(self._threads, self._run, request, channel)
         self._of_console.add(done)
         done.add_done_callback(self._of_console.discard)
         code = await asyncio.shield(done)
+        ended(code)
         said = channel.said
         return Outcome(code, said("out"), said("out", "err"), basis.found, basis.outdated)
+
+    def _begun(self, request: Request, argv: Sequence[str]) -> Callable[[int], None]:
+        """Say that a verb was asked for, as *argv*; returns what says that it has ended with an exit code."""
+        verb, *arguments = argv
+        reads = verb in _READ or "--dry-run" in arguments
+        about = {"verb": verb, "by": request.by, "decision": "" if reads else request.decision}
+        text = f"for {request.by or 'somebody'}: {shlex.join(argv)}"
+        self._say(text, "verb", **about, arguments=shlex.join(arguments))
+        began = time.monotonic()
+
+        def ended(code: int) -> None:
+            if not reads and verb not in _OFTEN:
+                took = time.monotonic() - began
+                text = f"decision {request.decision}: {verb} has ended with {code} after {took:.3f} s"
+                self._say(text, "verb_ended", **about, exit=code, duration_s=round(took, 6))
+
+        return ended
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -270,13 +297,13 @@ class Control:
             if len(self._clients) > _AT_ONCE:
                 raise RefusedError(f"{_AT_ONCE} verbs are under way; try again")
             channel.send(v=PROTOCOL, version=__version__, bridge=self._bridge)
-            request = Request.parse(await _line(reader))
+            request = replace(Request.parse(await _line(reader)), decision=IDS.next())
         except RefusedError as err:
             channel.send(error=str(err))
             await asyncio.sleep(0)
             await writer.drain()
             return
-        self._say(f"for {request.by or 'somebody'}: {shlex.join(request.argv)}")
+        ended = self._begun(request, request.argv)
         self._at_work[task] = channel
         done = loop.run_in_executor(self._threads, self._run, request, channel)
         answers = loop.create_task(_answers(reader, channel))
@@ -284,7 +311,9 @@ class Control:
             while not done.done():
                 await asyncio.wait([done], timeout=_ALIVE)
                 channel.send(alive=True)
-            channel.send(exit=await done)
+            code = await done
+            ended(code)
+            channel.send(exit=code)
             await asyncio.sleep(0)
             with suppress(OSError):
                 await writer.drain()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dnsteer.agent.backup import decide_with_backup
@@ -11,18 +11,25 @@ from dnsteer.agent.decide import Decision, PoolRules
 from dnsteer.agent.probes.targets import slots_name
 from dnsteer.deploy.backends import Change, Edit, change_overlay
 from dnsteer.deploy.caller import operator_name
+from dnsteer.deploy.decision import IDS, deciding
+from dnsteer.deploy.overlay_edits import advance
 from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.slots.decisions import decisions_between, stamped
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.switch.state import AppliedState
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What was done, with the decision behind it of each pool. *outdated*: another state was applied meanwhile."""
+    """What was done, with the decision behind it of each pool. *outdated*: another state was applied meanwhile.
+
+    *id* is that of the decision; of the earlier one where this is only its next step.
+    """
 
     change: Change | None
     decisions: Mapping[str, Decision]
     outdated: bool = False
+    id: str = ""
 
 
 class _OutdatedError(Exception):
@@ -35,11 +42,14 @@ def carry_out(
     number: int,
     rules: Sequence[PoolRules],
     unhealthy: Mapping[str, Mapping[str, str]],
+    id: str = "",
 ) -> Effect:
     """Decide by *rules* on the overlay as it is under the lock, and change the switch.
 
-    *number* is the state that the rules are of; *unhealthy* backends are by the names of slots. Raises SwitchError.
+    *number* is the state that the rules are of; *unhealthy* backends are by the names of slots. *id* is that of
+    the decision, if it has one already. Raises SwitchError.
     """
+    id = id or IDS.next()
     decisions: dict[str, Decision] = {}
 
     def edit(overlay: Overlay, state: AppliedState, time: datetime) -> Overlay:
@@ -47,14 +57,34 @@ def carry_out(
             raise _OutdatedError
         for pool in rules:
             name = slots_name(pool.pool, pool.service)
-            decisions[name] = decide_with_backup(pool, overlay.of(pool.pool), unhealthy[name], operator_name(), time)
+            found = decide_with_backup(pool, overlay.of(pool.pool), unhealthy[name], operator_name(), time)
+            decisions[name] = replace(found, entries=stamped(found.entries, overlay, id))
         return merged(overlay, decisions)
 
     checked: Edit = edit
     try:
-        return Effect(change_overlay(switch, bridge, checked), decisions)
+        change = _change(switch, bridge, checked, id)
     except _OutdatedError:
         return Effect(None, {}, outdated=True)
+    return Effect(change, decisions, id=id_of(change, id))
+
+
+def carry_on(switch: TargetSwitch, bridge: str) -> Effect:
+    """End maintenance whose time is over, and advance what is gradual. Raises SwitchError."""
+    id = IDS.next()
+    change = _change(switch, bridge, advance, id)
+    return Effect(change, {}, id=id_of(change, id))
+
+
+def _change(switch: TargetSwitch, bridge: str, edit: Edit, id: str) -> Change:
+    with deciding(id):
+        return change_overlay(switch, bridge, edit)
+
+
+def id_of(change: Change, id: str) -> str:
+    """The decision behind a change that was made for *id*: an earlier one where it is the next step of that."""
+    found = decisions_between(change.before, change.after, id)
+    return id if id in found or not found else found[0]
 
 
 def merged(overlay: Overlay, decisions: Mapping[str, Decision]) -> Overlay:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from dnsteer.deploy.decision import DECISION
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.wanted import Wanted
 from dnsteer.render.flows import Flow
@@ -25,6 +26,9 @@ _OF_THE_RECORD = {
     "Open_vSwitch": frozenset({"cur_cfg", "next_cfg"}),
 }
 """Columns that dnsteer itself writes with each change."""
+
+
+_MOST_DECISIONS = 64
 
 
 class Memory:
@@ -44,12 +48,25 @@ class Memory:
         self.state: tuple[str, AppliedState] | None = None
         """The state that was read last, with the UUID of its row, which is written once."""
         self.lock = threading.Lock()
+        self._decisions: dict[Overlay, str] = {}
+        """The decision that led to each of the last overlays: the record says it only of entries that stay."""
 
     def notice(self, table: str = "", columns: frozenset[str] = frozenset()) -> None:
         """Take notice of a change: of a row of OVSDB, or of the bridge's OpenFlow."""
         if not columns or columns - _OF_THE_RECORD.get(table, frozenset()):
             self.events += 1
         self.on_change()
+
+    def decided(self, overlay: Overlay, decision: str) -> None:
+        """A decision leads to an overlay."""
+        self._decisions.pop(overlay, None)
+        self._decisions[overlay] = decision
+        for old in list(self._decisions)[:-_MOST_DECISIONS]:
+            del self._decisions[old]
+
+    def decision_of(self, overlay: Overlay) -> str:
+        """The decision that led to an overlay last; empty if that is not known."""
+        return self._decisions.get(overlay, "")
 
     def close(self) -> None:
         """End the connections."""
@@ -101,6 +118,7 @@ class HeldSwitch(TargetSwitch):
     def moving(self, bridge: str, state: AppliedState, overlay: Overlay, todo: Changes) -> Iterator[None]:
         """Know the tables as changed, without another look. A change that fails leads to one."""
         memory = self.memory
+        memory.decided(overlay, DECISION.get())
         memory.sent = frozenset(map(monitored, (*todo.add, *todo.replace)))
         try:
             yield

@@ -19,7 +19,7 @@ from dnsteer.agent.backend_health import Health
 from dnsteer.agent.claim import Claim
 from dnsteer.agent.control import Channel, Control, Request
 from dnsteer.agent.decide import PoolRules
-from dnsteer.agent.effect import Effect, carry_out
+from dnsteer.agent.effect import Effect, carry_on, carry_out
 from dnsteer.agent.health import Result
 from dnsteer.agent.held_switch import HeldSwitch, Memory
 from dnsteer.agent.look_times import LookTimes
@@ -28,13 +28,14 @@ from dnsteer.agent.probes.stream import StreamProbe, refuse_unavailable
 from dnsteer.agent.probes.targets import Target, rounds
 from dnsteer.agent.probes.turns import Probe, Turns
 from dnsteer.agent.probes.udp import UdpProbe
-from dnsteer.agent.repair import Look, look
+from dnsteer.agent.repair import look
+from dnsteer.agent.report import Report
 from dnsteer.agent.watch import watch
 from dnsteer.agent.world import World, read_world
 from dnsteer.console.verbs import Asked, Outcome
-from dnsteer.deploy.backends import Change, change_overlay
-from dnsteer.deploy.overlay_edits import advance
+from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.target_switch import TargetSwitch, now
+from dnsteer.events.event import Say
 from dnsteer.metrics.recorder import Known, Recorder
 from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
 from dnsteer.spec.model.extension import Extension
@@ -45,12 +46,9 @@ from dnsteer.switch.tools import SwitchError
 
 TICK = 1.0
 """Seconds between two readings of the record, and between two steps of what is under way."""
-_NAMED = 3
-"""Flows of others that are named one by one."""
 _LONG = 5.0
 """Seconds that others may be changing the bridge, before it is said that the agent cannot look at it."""
 
-Say = Callable[[str], None]
 CarryOut = Callable[[TargetSwitch, Request, Channel], int]
 """Carries out a verb of somebody else on the agent's switch, and returns its exit code."""
 T = TypeVar("T")
@@ -64,7 +62,7 @@ class Work(Protocol):
 
 
 class Agent:
-    """The agent of one bridge. *say* gets a line about whatever it does; *carry_out* does verbs for others.
+    """The agent of one bridge. *say* gets an event about whatever it does; *carry_out* does verbs for others.
 
     *recorder* is told of all work.
     """
@@ -72,7 +70,7 @@ class Agent:
     def __init__(
         self, switch: TargetSwitch, bridge: str | None, say: Say, carry_out: CarryOut, recorder: Recorder | None = None
     ) -> None:
-        self._say = say
+        self._report = Report(say)
         self._recorder = recorder or Recorder()
         self._carry_out_verb = carry_out
         self._control: Control | None = None
@@ -90,6 +88,8 @@ class Agent:
         """Names of slots to decide about now (`slots_name`)."""
         self._changed: float | None = None
         """When health changed first of what is due."""
+        self._decision = ""
+        """The id of the decision about what is due, once health has changed."""
         self._under_way: set[str] = set()
         """Names of slots with a backend that is coming back."""
         self._timed = False
@@ -102,10 +102,6 @@ class Agent:
         self._panics: set[str] = set()
         self._differences = 0
         """Flows, groups and settings that were not as applied."""
-        self._known: set[str] = set()
-        """Warnings and flows of others that were named."""
-        self._trouble: dict[str, str] = {}
-        """What does not work, by what it is about, said once."""
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -120,18 +116,20 @@ class Agent:
                     try:
                         acts = await self._follow(work, loop)
                         if acts and watcher is None and self._world is not None:
-                            watcher = loop.create_task(watch(self._switch, self._world.bridge, self._monitor_fails))
+                            watcher = loop.create_task(
+                                watch(self._switch, self._world.bridge, self._report.monitor_fails)
+                            )
                             await self._listen(self._world.bridge)
                         if watcher is not None and watcher.done():
                             watcher.result()  # it ends by a defect alone: better a new agent than one that sees nothing
                         if acts:
                             await self._act(work, loop)
-                        self._works("the switch")
+                        self._report.works("the switch", "the switch can be reached again")
                         systemd.notify("READY=1", "WATCHDOG=1", f"STATUS={self._summary()}")
                     except (SwitchError, PermissionError) as err:
                         self._looks.failed(loop.time())
                         self._recorder.failed(str(err))
-                        self._fails("the switch", f"the switch stays as it is: {err}")
+                        self._report.fails("the switch", f"the switch stays as it is: {err}", "error")
                         systemd.notify("WATCHDOG=1", f"STATUS={err}")
                     self._recorder.took("loop", loop.time() - began)
                     await self._rest(loop)
@@ -149,14 +147,20 @@ class Agent:
 
     async def _listen(self, bridge: str) -> None:
         control = self._control = Control(
-            self._switch.remote, bridge, partial(self._carry_out_verb, self._switch), self._say
+            self._switch.remote, bridge, partial(self._carry_out_verb, self._switch), self._report.say
         )
         try:
             path = await control.start()
         except OSError as err:
-            self._say(f"no control socket, so verbs work by themselves: {err.filename}: {err.strerror}")
+            why = f"{err.filename}: {err.strerror}"
+            text = f"no control socket, so verbs work by themselves: {why}"
+            self._report.say(text, "not_listening", "warning", reason=why)
             return
-        self._say(f"control socket {path}" if path is not None else "no control socket: the database is a remote one")
+        if path is not None:
+            self._report.say(f"control socket {path}", "listens", address=path)
+        else:
+            why = "the database is a remote one"
+            self._report.say(f"no control socket: {why}", "not_listening", reason=why)
 
     async def carry_out(self, asked: Asked) -> Outcome:
         """Carry out a verb that the console asks for, on the switch as the agent has it."""
@@ -189,17 +193,18 @@ class Agent:
             return True  # what is due comes first
         record = await work(self._claim.record)
         self._recorder.bridge_is(record.bridge, held=self._claim.held)
+        self._report.bridge = record.bridge
         if not self._claim.held:
-            self._fails("the claim", f"another agent works on bridge {record.bridge}; standing by")
+            self._report.fails("the claim", f"another agent works on bridge {record.bridge}; standing by", "info")
             return False
-        self._works("the claim", f"this agent now works on bridge {record.bridge}")
+        self._report.works("the claim", f"this agent now works on bridge {record.bridge}")
         if self._world is None or self._world.number != record.number:
             self._adopt(await work(partial(self._read_world, record)), record.overlay, loop)
         elif record.overlay != self._overlay:  # whom people take out counts for backups
             self._due |= {name for name, rules in self._world.rules.items() if rules.standby}
         self._overlay = record.overlay
         self._captured = record if capture_of(record) is not None else None
-        self._recorder.followed(record)
+        self._recorder.followed(record, self._memory.decision_of(record.overlay))
         self._timed = any(entry.expired(now()) or entry.advanced(now()) != entry for entry in record.overlay)
         self._timed = self._timed and loop.time() >= self._stepped + TICK
         return True
@@ -217,75 +222,71 @@ class Agent:
         if self._due:
             await self._carry_out(work, world, loop)
         if self._timed:
-            self._timed, self._stepped = False, loop.time()
-            self._report_change(await work(partial(change_overlay, self._switch, world.bridge, advance)))
+            began = loop.time()
+            self._timed, self._stepped = False, began
+            self._carried_out(await work(partial(carry_on, self._switch, world.bridge)), loop.time() - began)
         if self._looks.due_in(self._memory.events, loop.time()) <= 0:
             await self._look(work, world, loop)
         if self._captured is not None:
             switch = self._switch
             left = await work(partial(remove_left, switch.remote, switch.timeout, self._captured))
             if left is not None:
-                self._say(f"removed the mirrors that were left: {left.text}")
+                text = f"removed the mirrors that were left: {left.text}"
+                self._report.say(text, "mirrors_removed", capture=left.text)
             self._captured = None
 
     async def _carry_out(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
         due, self._due = self._due, set()
+        decision, self._decision = self._decision, ""
         began = loop.time()
         if self._changed is not None:
-            self._recorder.took("decision_wait", began - self._changed)
+            self._recorder.took("decision_wait", began - self._changed, decision)
             self._changed = None
         rules = [world.rules[pool] for pool in due if pool in world.rules]
         unhealthy = {name: dict(self._health.unhealthy(name)) for name in due if name in world.rules}
         try:
-            effect = await work(partial(carry_out, self._switch, world.bridge, world.number, rules, unhealthy))
+            effect = await work(
+                partial(carry_out, self._switch, world.bridge, world.number, rules, unhealthy, decision)
+            )
         except BaseException:
             self._due |= due
+            self._decision = decision
             raise
-        self._recorder.took("effect", loop.time() - began)
+        took = loop.time() - began
+        changed = effect.change is not None and effect.change.changed
+        self._recorder.took("effect", took, effect.id if changed else "")
         if effect.outdated:
             self._due |= due
+            self._decision = decision
             self._world = None
             return
-        self._report(effect, world.rules)
+        self._follow_up(effect, world.rules)
+        self._carried_out(effect, took)
 
     async def _look(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
         """Look at the whole switch, and say what was found."""
         events, began, repair = self._memory.events, loop.time(), world.spec.switch.repair == "on"
         try:
             await work(partial(network.set_up, world.spec))
-            found = await work(partial(look, self._switch, world.bridge, repair=repair, progress=self._say))
+            found = await work(partial(look, self._switch, world.bridge, repair=repair, progress=self._report.say))
         except BusyError as err:
             self._looks.failed(loop.time())
             self._busy_since = began if self._busy_since is None else self._busy_since
             if loop.time() - self._busy_since > _LONG:
-                self._fails("the lock", f"not compared with the record: {err}")
+                self._report.fails("the lock", f"not compared with the record: {err}")
             return
         except (SwitchError, PermissionError):
             self._looks.failed(loop.time())
             raise
         self._busy_since = None
-        self._works("the lock", "compared with the record again")
+        self._report.works("the lock", "compared with the record again")
         differed = bool(found.words)
-        self._recorder.took("look", loop.time() - began)
+        decision = IDS.next() if differed and repair else ""
+        self._recorder.took("look", loop.time() - began, decision)
         self._recorder.looked(found.flows, found.settings, len(found.foreign), repaired=repair)
         self._looks.done(events, began, loop.time(), differed=differed)
-        self._report_look(found, repair)
-
-    def _report_look(self, found: Look, repair: bool) -> None:
-        if found.strange:
-            self._fails("the version", f"dnsteer {found.strange} made the tables; apply the spec to have them watched")
         self._differences += found.flows + found.settings
-        for words in found.words:
-            self._say(f"{'repaired' if repair else 'not as applied'}: {words}")
-        known, self._known = self._known, {*found.warnings, *found.foreign}
-        for warning in found.warnings:
-            if warning not in known:
-                self._say(f"warning: {warning}")
-        new = [line for line in found.foreign if line not in known]
-        for line in new[:_NAMED]:
-            self._say(f"a flow that is not dnsteer's is left as it is: {line}")
-        if len(new) > _NAMED:
-            self._say(f"and {len(new) - _NAMED} more flows that are not dnsteer's")
+        self._report.look(found, repair=repair, decision=decision)
 
     def _adopt(self, world: World, overlay: Overlay, loop: asyncio.AbstractEventLoop) -> None:
         for probe in self._probes:
@@ -312,25 +313,28 @@ class Agent:
             turns = Turns(asked, self._health.states, loop)
             turns.start(random.uniform(0, check.interval))  # spread over the interval
             self._probes.append(turns)
-        self._say(
-            f"bridge {world.bridge}: state {world.number}, pools with health checks: "
-            f"{len({target.pool for target in world.targets})}, targets: {len(world.targets)}"
-        )
+        self._report.adopted(world)
 
     def _add(self, target: Target, result: Result) -> None:
-        self._recorder.checked(target.label, result.took, good=result.good)
-        if self._health.add(target, result):
-            state = self._health.states[target.key]
-            self._recorder.turned(target.label, healthy=state.healthy, why=state.why)
-            self._changed = self._changed or asyncio.get_running_loop().time()
-            word = "healthy" if state.healthy else "unhealthy"
-            why = "" if state.healthy else f": {state.why}"
-            about = f" ({', '.join(target.services)})" if any(target.services) else ""
-            self._say(f"{target.pool}/{target.backend} is {word}{about}{why}")
-            self._due.update(target.slots)
-            self._wake.set()
+        turned = self._health.add(target, result)
+        if turned and not self._decision:
+            self._decision = IDS.next()
+        decision = self._decision if turned else ""
+        self._recorder.checked(target.label, result.took, good=result.good, decision=decision)
+        if not turned:
+            return
+        state = self._health.states[target.key]
+        self._recorder.turned(target.label, healthy=state.healthy, why=state.why)
+        self._changed = self._changed or asyncio.get_running_loop().time()
+        self._report.turned(
+            target.pool, target.backend, "" if state.healthy else state.why, service=[*filter(None, target.services)],
+            check=target.label[2], duration_s=round(result.took, 6), decision=decision,
+        )  # fmt: skip
+        self._due.update(target.slots)
+        self._wake.set()
 
-    def _report(self, effect: Effect, rules: Mapping[str, PoolRules]) -> None:
+    def _follow_up(self, effect: Effect, rules: Mapping[str, PoolRules]) -> None:
+        """Take notice of what goes on, and of panics."""
         for pool, decision in effect.decisions.items():
             if decision.waiting or any(entry.returns for entry in decision.entries):
                 self._under_way.add(pool)
@@ -338,26 +342,23 @@ class Agent:
                 self._under_way.discard(pool)
             if decision.panics and pool not in self._panics:
                 self._panics.add(pool)
-                self._tell_panic(pool, rules)
-                names = ", ".join(self._health.unhealthy(pool))
-                self._say(f"PANIC: pool {pool}: too many backends are unhealthy ({names}); all stay in service")
+                self._tell_panic(pool, rules, effect.id)
+                self._report.panic(rules[pool], list(self._health.unhealthy(pool)), effect.id)
             elif not decision.panics and pool in self._panics:
                 self._panics.discard(pool)
-                self._tell_panic(pool, rules)
-                self._say(f"pool {pool}: the panic is over")
-        if effect.change is not None:
-            self._report_change(effect.change)
+                self._tell_panic(pool, rules, effect.id)
+                self._report.panic_over(rules[pool], effect.id)
 
-    def _tell_panic(self, slots: str, rules: Mapping[str, PoolRules]) -> None:
+    def _tell_panic(self, slots: str, rules: Mapping[str, PoolRules], decision: str = "") -> None:
         """Tell whether the pool of these slots is in panic: for one of several services is for the pool."""
         pool = rules[slots].pool
-        self._recorder.panicked(pool, panics=any(rules[n].pool == pool for n in self._panics if n in rules))
+        panics = any(rules[n].pool == pool for n in self._panics if n in rules)
+        self._recorder.panicked(pool, panics=panics, decision=decision)
 
-    def _report_change(self, change: Change) -> None:
-        self._recorder.moved(sum(move.moved for move in change.moves))
-        if change.moves or change.repaired or len(change.before.entries) != len(change.after.entries):
-            for line in change.words():
-                self._say(line)
+    def _carried_out(self, effect: Effect, seconds: float) -> None:
+        if effect.change is not None:
+            self._recorder.moved(sum(move.moved for move in effect.change.moves))
+            self._report.change(effect.change, effect.id, seconds)
 
     def _summary(self) -> str:
         """What `systemctl status` shows."""
@@ -368,21 +369,6 @@ class Agent:
             f"state {self._world.number}: {len(self._world.targets)} targets, {ill} of them unhealthy; "
             f"{self._differences} differences {'repaired' if self._world.spec.switch.repair == 'on' else 'reported'}"
         )
-
-    def _monitor_fails(self, why: str) -> None:
-        if why:
-            self._fails("the monitor", f"changes of flows are noticed late, since ovs-ofctl monitor fails: {why}")
-        else:
-            self._works("the monitor", "changes of flows are noticed at once again")
-
-    def _fails(self, what: str, said: str) -> None:
-        if self._trouble.get(what) != said:
-            self._trouble[what] = said
-            self._say(said)
-
-    def _works(self, what: str, said: str = "the switch can be reached again") -> None:
-        if self._trouble.pop(what, ""):
-            self._say(said)
 
 
 def _set(loop: asyncio.AbstractEventLoop, wake: asyncio.Event) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import resource
 import shlex
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,10 +21,13 @@ from dnsteer.cli.console_options import At, ClientCa, Given, Names, TlsCert, Tls
 from dnsteer.cli.output import Exit, fail
 from dnsteer.cli.running_switch import Bridge, on_switch
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.spec.errors import escape
+from dnsteer.events.formats import Format
+from dnsteer.events.journal import SOCKET, Journal, is_journal
+from dnsteer.events.log import Log
 
 if TYPE_CHECKING:
     from dnsteer.agent.run import Agent
+    from dnsteer.events.event import Say
     from dnsteer.metrics.recorder import Recorder
 
 
@@ -71,9 +77,20 @@ Console = Annotated[
 ]  # fmt: skip
 
 
+LogFormat = Annotated[
+    Format,
+    typer.Option(
+        "--log", envvar="DNSTEER_LOG",
+        help="How lines on standard error are written: text, or with all fields as logfmt or json. Where systemd's journal "
+        "takes them, it gets the fields with either.",
+    ),
+]  # fmt: skip
+
+
 def agent(
     switch: TargetSwitch, bridge: Bridge = None, metrics: Metrics = None, console: Console = None, tls_cert: TlsCert = None,
     tls_key: TlsKey = None, client_ca: ClientCa = None, tokens: Tokens = None, names: Names = None,
+    log: LogFormat = Format.TEXT,
 ) -> None:  # fmt: skip
     """Probe the backends of the applied spec, and take those that fail out of service, until stopped."""
     given = Given(tls_cert, tls_key, client_ca, tokens, names or ())
@@ -85,8 +102,12 @@ def agent(
         if err.name != "dns":
             raise
         fail("the agent needs dnspython: pip install 'dnsteer[agent]'", Exit.UNAVAILABLE)
-    served = _served(switch, bridge, _address(metrics or ""), _address(console or ""), given)
-    working = Agent(switch, bridge, _say, carry_out, served.recorder)
+    journal = Journal(os.environ.get("DNSTEER_JOURNAL") or SOCKET) if is_journal(sys.stderr) else None
+    lines = Log(sys.stderr, log, journal)
+    lines.take_over(logging.getLogger())
+    say = lines.say
+    served = _served(switch, bridge, _address(metrics or ""), _address(console or ""), given, say)
+    working = Agent(switch, bridge, say, partial(carry_out, say), served.recorder)
 
     async def run() -> None:
         task = asyncio.current_task()
@@ -96,11 +117,11 @@ def agent(
             loop.add_signal_handler(number, task.cancel)
         servers = [loop.create_task(serve(working)) for serve in served.serving]
         for server in servers:
-            server.add_done_callback(_said_if_failed)
+            server.add_done_callback(partial(_said_if_failed, say))
         try:
             await working.run()
         except asyncio.CancelledError:
-            _say("ends; the switch stays as it is")
+            say("ends; the switch stays as it is", "ends")
         finally:
             for server in servers:
                 server.cancel()
@@ -121,7 +142,9 @@ class Served:
     close: Callable[[], None] = lambda: None
 
 
-def _served(switch: TargetSwitch, bridge: str | None, metrics: At | None, console: At | None, given: Given) -> Served:
+def _served(
+    switch: TargetSwitch, bridge: str | None, metrics: At | None, console: At | None, given: Given, say: Say
+) -> Served:
     """Prepare what is to be served. Imported here: no other verb needs it. Raises SwitchError and OSError."""
     if metrics is None and console is None:
         return Served()
@@ -137,9 +160,20 @@ def _served(switch: TargetSwitch, bridge: str | None, metrics: At | None, consol
             raise
         # Health checks matter more: the unit asks for metrics, and a host may lack what they need after an upgrade.
         what = "console and no metrics" if console else "metrics"
-        _say(f"no {what}: the package {err.name} is missing; pip install 'dnsteer[agent]'")
+        why = f"the package {err.name} is missing; pip install 'dnsteer[agent]'"
+        say(f"no {what}: {why}", "not_listening", "warning", reason=why)
         return Served()
-    security = given.security(console, _say)
+
+    def serves(text: str) -> None:
+        """Say where something is served, or why it is not yet; and what the console says of tokens and certificates."""
+        if text.startswith("no "):
+            say(text, "not_listening", "warning", reason=text.rpartition(": ")[2])
+        elif text.startswith("console: "):
+            say(text, "access", "info" if "signed in" in text or "read again" in text else "warning")
+        else:
+            say(text, "listens", address=text.rpartition(" ")[2])
+
+    security = given.security(console, serves)
     told = AgentMetrics() if console is None else ConsoleRecorder()
     pages = Pages(Collector(switch, told))
     options = shlex.join(["--bridge", bridge]) if bridge is not None else ""
@@ -147,29 +181,25 @@ def _served(switch: TargetSwitch, bridge: str | None, metrics: At | None, consol
     if console is not None and isinstance(told, ConsoleRecorder):
         at, of = console, told
         serving.append(
-            lambda agent: serve_console(*at, pages, of, switch, _say, options, security, agent.carry_out, predict)
+            lambda agent: serve_console(*at, pages, of, switch, serves, options, security, agent.carry_out, predict)
         )
     if metrics is not None and metrics != console:
         plain = metrics
         if given.any:
-            serving.append(lambda _: serve_metrics_behind(*plain, pages, _say, security))
+            serving.append(lambda _: serve_metrics_behind(*plain, pages, serves, security))
         else:
-            serving.append(lambda _: serve_metrics(*plain, pages, _say))
+            serving.append(lambda _: serve_metrics(*plain, pages, serves))
     return Served(told, serving, pages.close)
 
 
-def _said_if_failed(server: asyncio.Task[None]) -> None:
+def _said_if_failed(say: Say, server: asyncio.Task[None]) -> None:
     """Say that nothing is served any more: health checks go on without."""
     if not server.cancelled() and (error := server.exception()) is not None:
-        _say(f"metrics or the console are not served any more: {error!r}")
+        text = f"metrics or the console are not served any more: {error!r}"
+        say(text, "not_listening", "error", reason=repr(error))
 
 
 def allow_files() -> None:
     """Let this process open as many files as it may: most probes by UDP keep a socket, and the usual limit is 1024."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"{escape(line)}\n")
-    sys.stderr.flush()

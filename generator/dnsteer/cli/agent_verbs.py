@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import sys
 import traceback
 from typing import TYPE_CHECKING, cast
 
@@ -14,6 +13,7 @@ from dnsteer.cli.main import NAME, application
 from dnsteer.cli.output import REDIRECTED, Exit, Redirected
 from dnsteer.cli.running_switch import ASKED, HELD
 from dnsteer.deploy.caller import CALLER, Caller
+from dnsteer.deploy.decision import DECISION
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.spec.source import GIVEN
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from dnsteer.agent.control import Channel, Request
+    from dnsteer.events.event import Say
 
 VERBS = (*QUICK, "plan", "apply")
 _USAGE: type[Exception] = typer.BadParameter.__bases__[0]
@@ -42,8 +43,8 @@ class _Sent(io.TextIOBase):
         return self._terminal
 
 
-def carry_out(switch: TargetSwitch, request: Request, channel: Channel) -> int:
-    """Carry a request out, in a thread of its own, and return its exit code."""
+def carry_out(say: Say, switch: TargetSwitch, request: Request, channel: Channel) -> int:
+    """Carry a request out, in a thread of its own, and return its exit code. *say* gets a defect."""
     streams = (("stdout", "out"), ("stderr", "err"))
     said = {stream: cast("TextIO", _Sent(channel, name, request.terminal)) for stream, name in streams}
     REDIRECTED.set(Redirected(said, request.environ, request.terminal))
@@ -51,10 +52,12 @@ def carry_out(switch: TargetSwitch, request: Request, channel: Channel) -> int:
     CALLER.set(Caller(request.by, channel.pause, channel.basis))
     ASKED.set(channel.ask)
     HELD.set(switch)
+    DECISION.set(request.decision)
     try:
         return _run([*request.argv, *request.options], said["stderr"])
     except Exception:  # noqa: BLE001 - a bug in a verb must not end the agent
-        sys.stderr.write(traceback.format_exc())
+        for line in traceback.format_exc().splitlines():
+            say(line, "verb_failed", "error", verb=request.argv[0], decision=request.decision)
         said["stderr"].write(f"{NAME}: the agent failed to carry this out, and its log says how\n")
         return Exit.ERROR
 

@@ -39,7 +39,8 @@ def history(switch: TargetSwitch, bridge: Bridge = None, json: Json = False) -> 
             continue
         mark, note = ("*" if s.number == record.number else " "), f"  {s.note}" if s.note else ""
         ended = f"  (ended: {', '.join(a.title for a in s.ended)})" if s.ended else ""
-        line = f"{s.number:>4}  {s.time}  {s.by}  {s.file}  {s.digest[:12]}{note}{ended}"
+        decision = f"  (decision {s.decision})" if s.decision else ""
+        line = f"{s.number:>4}  {s.time}  {s.by}  {s.file}  {s.digest[:12]}{note}{ended}{decision}"
         out.print(f"{mark} {escape(line)}")
     if not found:
         out.print(f"{record.bridge}: no state is recorded")
@@ -49,6 +50,7 @@ def _as_json(state: Any, current: int) -> dict[str, Any]:
     return {
         "state": state.number, "applied": state.time, "by": state.by, "note": state.note, "spec_file": state.file,
         "digest": state.digest, "version": state.version, "current": state.number == current,
+        "decision": state.decision or None,
         "ended": [
             {"pool": a.pool, "backend": a.backend, "kind": a.kind, "weight": a.weight, "note": a.note}
             for a in state.ended

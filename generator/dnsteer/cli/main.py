@@ -35,9 +35,10 @@ _GROUPS = {
         "rollback": "history", "restore": "history",
     },
     "Operate": {
-        "status": "status", "drain": "backends", "undrain": "backends", "down": "backends", "up": "backends",
+        "status": "status", "top": "top", "drain": "backends", "undrain": "backends", "down": "backends", "up": "backends",
         "weight": "weight", "reconcile": "backends", "probes": "probes", "capture": "capture", "agent": "agent",
         "console-token": "console_token",
+        "report": "report",
     },
     "Hardware": {"bringup": "bringup", "capacity": "capacity"},
     "Lab": {"lab": "lab"},

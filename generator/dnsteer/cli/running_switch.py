@@ -25,6 +25,7 @@ from dnsteer.cli.remote_options import (
     Timeout,
     use_tls,
 )
+from dnsteer.deploy.decision import DECISION, IDS, deciding
 from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, silent
 from dnsteer.spec.errors import escape
 from dnsteer.spec.source import UnreadableError, read_whole
@@ -110,7 +111,8 @@ def on_switch(verb: Callable[..., None], *, through: bool = False) -> Callable[.
                 code = _through_agent(switch, given)
                 if code is not None:
                     raise typer.Exit(code)
-            verb(switch, **given)
+            with deciding(DECISION.get() or IDS.next()):  # the agent gives it to those that it carries out
+                verb(switch, **given)
 
     kept = [p for name, p in own.parameters.items() if name != "switch"]
     both = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*kept, *options.values())]

@@ -72,7 +72,7 @@ def status(
         print_json(found.as_json())
     else:
         _print(found)
-    raise typer.Exit(_code(found))
+    raise typer.Exit(exit_code(found))
 
 
 def _print(found: Status) -> None:
@@ -81,7 +81,8 @@ def _print(found: Status) -> None:
     out.rich.print(view(found, out.rich.width), soft_wrap=False)
 
 
-def _code(found: Status) -> Exit:
+def exit_code(found: Status) -> Exit:
+    """The exit code that says how a switch is."""
     if found.unreachable:
         return Exit.UNAVAILABLE
     if found.errors:
@@ -97,7 +98,7 @@ def _watch(observer: Observer, json: bool) -> NoReturn:
     _watch_on_screen(observer, found)
 
 
-def _look_again(observer: Observer) -> Status | str:
+def look_again(observer: Observer) -> Status | str:
     """The next look, or why there is none."""
     start = time.monotonic()
     try:
@@ -117,7 +118,7 @@ def _watch_as_json(observer: Observer, found: Status | str) -> NoReturn:
         value: dict[str, Any] = {"ok": False, "error": found} if isinstance(found, str) else found.as_json()
         sys.stdout.write(json_module.dumps(value) + "\n")
         sys.stdout.flush()
-        found = _look_again(observer)
+        found = look_again(observer)
 
 
 def _watch_on_screen(observer: Observer, last: Status) -> NoReturn:
@@ -132,7 +133,7 @@ def _watch_on_screen(observer: Observer, last: Status) -> NoReturn:
     with Live(console=screen, auto_refresh=False, screen=True, vertical_overflow="crop") as live:
         while True:
             live.update(view(last, screen.width, away=away, height=screen.height), refresh=True)
-            found = _look_again(observer)
+            found = look_again(observer)
             away = found if isinstance(found, str) else ""
             last = last if isinstance(found, str) else found
 
@@ -144,4 +145,4 @@ def _watch_as_text(observer: Observer, found: Status | str) -> NoReturn:
         else:
             _print(found)
         sys.stdout.flush()
-        found = _look_again(observer)
+        found = look_again(observer)

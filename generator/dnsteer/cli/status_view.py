@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from dnsteer.status.rates import Rate
 from dnsteer.status.report import Status
 from dnsteer.status.vips import VipView
 
-_COLORS = {
+COLORS: Mapping[str, str] = {
     "up": "green",
     "draining": "yellow",
     "drained": "yellow",
@@ -28,6 +28,7 @@ _COLORS = {
     "returning": "yellow",
     "unknown": "red",
 }
+"""Of the states of backends."""
 _TABLES_MATCH = {
     "recorded": "as recorded", "pending": "those of a pending change",
     "other": "different from the record", None: "not known",
@@ -99,9 +100,9 @@ def _head(status: Status) -> Iterator[Text]:
     record, state = status.reading.record, status.reading.state
     yield _line("bridge", record.bridge + (f" of switch {escape(record.name)}" if record.name else ""))
     if state is not None:
-        when, ago = f"{utc(state.time)} UTC", _ago(state.time)
+        when = f"{utc(state.time)} UTC ({ago(state.time)})"
         yield _line("state", f"{state.number}, {escape(state.file)}, digest {state.digest[:_SHORT]}")
-        yield _line("applied", f"{when} ({ago}) by {escape(state.by)} with dnsteer {escape(state.version)}")
+        yield _line("applied", f"{when} by {escape(state.by)} with dnsteer {escape(state.version)}")
         if state.note:
             yield _line("note", escape(state.note))
     if status.unreachable:
@@ -149,9 +150,15 @@ def _maintenance(title: str, out: Sequence[Maintenance], width: int) -> Table:
         until = Text(utc(a.until) if a.until else "")
         if a.expired(moment):
             until.append(" overdue", style="bold red")
-        rows.append((a.name, _command(a), utc(a.since), until, Text(escape(a.by)), Text(escape(a.note))))
-    columns = (title, "by command", "since (UTC)", "until (UTC)", "by", "note")
+        rows.append((a.name, _command(a), utc(a.since), until, Text(escape(a.by)), Text(escape(a.note)), a.decision))
+    columns: tuple[str, ...] = (title, "by command", "since (UTC)", "until (UTC)", "by", "note", "decision")
+    if not any(a.decision for a in out) or sum(_widest(columns, rows)) + 2 * len(columns) > width:
+        columns, rows = columns[:-1], [row[:-1] for row in rows]  # where there is no room it is for --json
     return _table(columns, rows, width, left=columns)
+
+
+def _widest(columns: Sequence[str], rows: Sequence[_Row]) -> list[int]:
+    return [max(len(cell) for cell in column) for column in zip(columns, *rows, strict=True)]
 
 
 def _command(a: Maintenance) -> str:
@@ -186,7 +193,7 @@ def _state(b: BackendView) -> Text:
         word = f"returning {1 - b.drained:.0%}"
     elif b.state == "down" and b.in_spec:
         word = "down in the spec"
-    text = Text(word, style=_COLORS[b.state])
+    text = Text(word, style=COLORS[b.state])
     return text.append(" overdue", style="bold red") if b.overdue else text
 
 
@@ -219,7 +226,7 @@ def _table(columns: Sequence[str], rows: Sequence[_Row], width: int, left: Seque
             table.add_column(name, overflow="fold")
         else:
             table.add_column(name, justify="right", no_wrap=True)
-    widest = [max(len(cell) for cell in column) for column in zip(columns, *rows, strict=True)]
+    widest = _widest(columns, rows)
     if len(rows) > _MANY and sum(widest) + 2 * len(widest) <= width:
         # Where nothing needs folding, cells of many lines look the same as many rows and take a third of the time.
         rows = [tuple(Text("\n").join(map(_text, column)) for column in zip(*rows, strict=True))]
@@ -233,10 +240,11 @@ def _text(cell: str | Text) -> Text:
 
 
 def _rate(rate: Rate) -> tuple[str, str]:
-    return _number(rate.packets), _number(rate.queries)
+    return shown_rate(rate.packets), shown_rate(rate.queries)
 
 
-def _number(value: float | None) -> str:
+def shown_rate(value: float | None) -> str:
+    """A rate for people; `-` where it is not known."""
     if value is None:
         return "-"
     return f"{value:.1f}" if 0 < value < 10 else f"{value:,.0f}"
@@ -267,7 +275,8 @@ def _extension_is(status: Status) -> str:
     return "the extension cannot be reached" if away else "the extension is degraded"
 
 
-def _ago(time: str) -> str:
+def ago(time: str) -> str:
+    """How long ago a recorded time is."""
     try:
         passed = (now() - datetime.fromisoformat(time)).total_seconds()
     except (ValueError, TypeError):

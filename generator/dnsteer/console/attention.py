@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Literal
 
 from dnsteer.console.numbers import moment
-from dnsteer.console.recorder import Seen, Side
+from dnsteer.console.seen import Seen, Side
 from dnsteer.deploy.movement import Assignment, pools_without_backends
 from dnsteer.deploy.target_switch import WAITS
 from dnsteer.slots.maintenance import Maintenance
@@ -40,13 +40,16 @@ class Command:
 
 @dataclass(frozen=True)
 class Item:
-    """Something that needs attention. *pool* is the name of the pool that it is about, empty for none."""
+    """Something that needs attention. *pool* is the name of the pool that it is about, *decision* the id of the decision
+    behind it; empty for none.
+    """
 
     level: Level
     title: str
     detail: str = ""
     commands: tuple[Command, ...] = ()
     pool: str = ""
+    decision: str = ""
 
 
 @dataclass(frozen=True)
@@ -136,16 +139,17 @@ def _pools(seen: Seen, side: Side, options: str) -> Iterator[Item]:
         more = f"; and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         text = f"Too many backends are unhealthy, so all stay in service. {'; '.join(why)}{more}"
         looks = _ask(side, pool, names[0]) if names else ()
-        yield Item("critical", f"Pool {pool}: panic", text, looks, pool)
+        yield Item("critical", f"Pool {pool}: panic", text, looks, pool, seen.decisions.get(pool, ""))
     unhealthy = [entry for entry in side.overlay if entry.kind == "health"]
     for entry in unhealthy[:MOST_BACKENDS]:
         yield _unhealthy(side, entry, options)
     if len(unhealthy) > MOST_BACKENDS:
         text = "They are named on the pages of their pools."
         yield Item("warning", f"{len(unhealthy) - MOST_BACKENDS} more backends are unhealthy", text)
-    in_use = dict.fromkeys(entry.pool for entry in side.overlay if entry.kind == "backup")
-    for pool, text in zip(in_use, backups_in_use(side.overlay), strict=True):
-        yield Item("warning", f"Pool {pool}: its backup serves", _sentence(text), pool=pool)
+    in_use = {entry.pool: entry.decision for entry in reversed(side.overlay.entries) if entry.kind == "backup"}
+    pools_in_use = dict.fromkeys(entry.pool for entry in side.overlay if entry.kind == "backup")
+    for pool, text in zip(pools_in_use, backups_in_use(side.overlay), strict=True):
+        yield Item("warning", f"Pool {pool}: its backup serves", _sentence(text), pool=pool, decision=in_use[pool])
 
 
 def _unhealthy(side: Side, entry: Maintenance, options: str) -> Item:
@@ -155,20 +159,18 @@ def _unhealthy(side: Side, entry: Maintenance, options: str) -> Item:
             f"{entry.name}{about} comes back",
             f"Healthy again since {moment(entry.returns)} UTC; over {entry.over:g} s.",
         )
-        return Item("note", title, text, pool=entry.pool)
+        return Item("note", title, text, pool=entry.pool, decision=entry.decision)
     keep = Command("To keep it out while it is repaired", dnsteer("drain", options, entry.name))
     text = f"{entry.note}. Out of service since {moment(entry.since)} UTC; the agent brings it back by itself."
-    return Item(
-        "warning", f"{entry.name} is unhealthy{about}", text, (*_ask(side, entry.pool, entry.backend), keep), entry.pool
-    )
+    looks = _ask(side, entry.pool, entry.backend)
+    return Item("warning", f"{entry.name} is unhealthy{about}", text, (*looks, keep), entry.pool, entry.decision)
 
 
 def _maintenance(side: Side, now: datetime, options: str) -> Iterator[Item]:
     late = [entry for entry in side.overlay if entry.expired(now)]
     for entry, text in zip(late, overdue(side.overlay, now), strict=True):
-        yield Item(
-            "warning", f"{entry.name}: maintenance is overdue", _sentence(text), _mend("reconcile", options), entry.pool
-        )
+        title, mend = f"{entry.name}: maintenance is overdue", _mend("reconcile", options)
+        yield Item("warning", title, _sentence(text), mend, entry.pool, entry.decision)
     for entry in side.overlay:
         if entry.kind in ("health", "backup") or entry in late:
             continue
@@ -182,7 +184,7 @@ def _maintenance(side: Side, now: datetime, options: str) -> Iterator[Item]:
             if entry.returns
             else "draining"
         )
-        yield Item("note", f"{entry.name} is {state}", text, _end(entry, options), entry.pool)
+        yield Item("note", f"{entry.name} is {state}", text, _end(entry, options), entry.pool, entry.decision)
 
 
 def _end(entry: Maintenance, options: str) -> tuple[Command, ...]:

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from dnsteer.console.recorder import Side
+from dnsteer.console.seen import Side
 from dnsteer.deploy.maintenance_text import altered, begun_and_ended
 from dnsteer.deploy.movement import NO_BACKEND, Assignment, Move, moved_vips, moves
-from dnsteer.slots.maintenance import Maintenance, Overlay
+from dnsteer.slots.decisions import decisions_between, same_entry
+from dnsteer.slots.maintenance import Overlay
 from dnsteer.slots.owners import known_owners_of
 from dnsteer.status.pools import PoolView
 
@@ -33,6 +34,8 @@ class Change:
     note: str = ""
     applied: int = 0
     moves: tuple[Move, ...] = ()
+    decisions: tuple[str, ...] = ()
+    """The ids of the decisions behind it, as far as they are known."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,8 @@ class ChangeLog:
             old, new = before.known.state.vips, after.known.state.vips
             moved += moved_vips(old, new, {m.pool: m.slots for m in after.known.state.members})
         if not change.words and self.changes:  # the last one goes on
-            change = replace(self.changes.popleft(), last=after.time)
+            last, decisions = self.changes.popleft(), change.decisions
+            change = replace(last, last=after.time, decisions=tuple(dict.fromkeys((*last.decisions, *decisions))))
             moved = _sum([*change.moves, *moved])
         change = replace(change, moves=tuple(moved))
         self.changes.appendleft(change)
@@ -116,26 +120,24 @@ class ChangeLog:
 def _change(before: Side, after: Side, applied: int) -> Change:
     if applied:
         state = after.known.state
-        ended = tuple(f"{a.title} ends" for a in state.ended)
-        return Change(after.time, after.time, (f"state {applied} applied", *ended), state.by, state.note, applied)
+        said = (f"state {applied} applied", *(f"{a.title} ends" for a in state.ended))
+        ids = tuple(filter(None, [state.decision]))
+        return Change(after.time, after.time, said, state.by, state.note, applied, decisions=ids)
     words = [*begun_and_ended(before.overlay, after.overlay), *_returning(before.overlay, after.overlay)]
     if not words:
         words = altered(before.overlay, after.overlay)
-    new = [entry for entry in after.overlay if _like(before.overlay, entry) is None]
+    new = [entry for entry in after.overlay if same_entry(before.overlay, entry) is None]
     by = ", ".join(dict.fromkeys(entry.by for entry in new))
     notes = "; ".join(dict.fromkeys(entry.note for entry in new if entry.note))
-    return Change(after.time, after.time, tuple(words), by, notes)
+    decisions = decisions_between(before.overlay, after.overlay, after.decision)
+    return Change(after.time, after.time, tuple(words), by, notes, decisions=decisions)
 
 
 def _returning(before: Overlay, after: Overlay) -> Iterable[str]:
     for entry in after:
-        was = _like(before, entry)
+        was = same_entry(before, entry)
         if entry.returns and was is not None and not was.returns:
             yield f"{entry.name} comes back over {entry.over:g} s"
-
-
-def _like(overlay: Overlay, entry: Maintenance) -> Maintenance | None:
-    return overlay.find(entry.pool, entry.backend, entry.kind, entry.service)
 
 
 def _by_slot(before: Assignment, after: Assignment) -> Iterable[tuple[str, dict[int, tuple[str, str]]]]:

@@ -13,8 +13,9 @@ from starlette.routing import Route
 from dnsteer.console.access import Access, refused, visitor_of
 from dnsteer.console.change_request import ChangeRequest, WrongRequestError, preview_of, request_of
 from dnsteer.console.forms import FormError
-from dnsteer.console.recorder import ConsoleRecorder, Seen
+from dnsteer.console.recorder import ConsoleRecorder
 from dnsteer.console.runs import Runs
+from dnsteer.console.seen import Seen
 from dnsteer.console.verbs import CarryOut
 from dnsteer.console.visitor import Visitor
 

@@ -11,7 +11,7 @@ from prometheus_client import Metric
 from dnsteer.console.attention import Item, Reached, attention
 from dnsteer.console.change_log import ChangeLog
 from dnsteer.console.rates import Series
-from dnsteer.console.recorder import Seen, Side
+from dnsteer.console.seen import Seen, Side
 from dnsteer.slots.owners import known_owners_of
 from dnsteer.status.pools import PoolView, view_pools
 from dnsteer.status.rates import Rates

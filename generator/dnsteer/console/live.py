@@ -23,7 +23,8 @@ from dnsteer.console.desk import Desk, Picture
 from dnsteer.console.on_demand import OnDemand
 from dnsteer.console.path_content import REFUSED
 from dnsteer.console.prediction import Predict
-from dnsteer.console.recorder import ConsoleRecorder, Seen
+from dnsteer.console.recorder import ConsoleRecorder
+from dnsteer.console.seen import Seen
 from dnsteer.console.slot_counters import read_slots
 from dnsteer.deploy.target_switch import TargetSwitch, now
 from dnsteer.switch.tools import SwitchError

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from dnsteer.console.prediction import Predict, Prediction
-from dnsteer.console.recorder import Side
+from dnsteer.console.seen import Side
 from dnsteer.console.vswitchd import vswitchd
 from dnsteer.deploy.recorded import load_state
 from dnsteer.deploy.target_switch import TargetSwitch, now

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from dnsteer.console.path_query import BadQueryError, query_of
 from dnsteer.console.rates import Series
-from dnsteer.console.recorder import Side
+from dnsteer.console.seen import Side
 from dnsteer.console.vswitchd import vswitchd
 from dnsteer.deploy.recorded import load_state
 from dnsteer.deploy.target_switch import TargetSwitch, now

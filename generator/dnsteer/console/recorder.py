@@ -2,58 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
+from dnsteer.console.seen import Drift, Seen, Side
 from dnsteer.deploy.target_switch import now
 from dnsteer.metrics.agent import AgentMetrics
 from dnsteer.metrics.recorder import Check, Duration, Known
-from dnsteer.slots.maintenance import Overlay
 from dnsteer.switch.state import PENDING_KEY, BridgeRecord, DamagedError
 
 _MOST_STEPS = 1000
 """Steps that wait to be read; older ones are then left out, as the first and the last tell what has changed."""
-
-
-@dataclass(frozen=True)
-class Side:
-    """The applied state and the overlay on it, at a time."""
-
-    known: Known
-    overlay: Overlay
-    time: datetime
-
-
-@dataclass(frozen=True)
-class Drift:
-    """What the last look at the switch found: differences of flows and of settings, and flows of others."""
-
-    flows: int = 0
-    settings: int = 0
-    foreign: int = 0
-    repaired: bool = True
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What the agent knows at a time. *now* is None as long as no state is followed.
-
-    *trouble* is why the agent cannot work on the switch, since *troubled*. *failing* has the reason by pool and backend,
-    and by kind of check. *pending* is since when a change is begun and not ended.
-    """
-
-    started: datetime
-    bridge: str = ""
-    stands_by: bool = False
-    now: Side | None = None
-    record: BridgeRecord | None = None
-    trouble: str = ""
-    troubled: datetime | None = None
-    pending: datetime | None = None
-    drift: Drift = field(default_factory=Drift)
-    panics: frozenset[str] = frozenset()
-    failing: Mapping[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
 
 
 class ConsoleRecorder(AgentMetrics):
@@ -70,7 +29,7 @@ class ConsoleRecorder(AgentMetrics):
         self._failed_now = False
         self._pending: datetime | None = None
         self._drift = Drift()
-        self._in_panic: set[str] = set()
+        self._in_panic: dict[str, str] = {}
         self._whys: dict[Check, str] = {}
         self._stands_by = False
 
@@ -82,7 +41,7 @@ class ConsoleRecorder(AgentMetrics):
         side = None if self._stands_by else self._side
         return Seen(
             self.started, self.bridge, self._stands_by, side, self.record, self._trouble, self._troubled, self._pending,
-            self._drift, frozenset(self._in_panic), failing,
+            self._drift, frozenset(self._in_panic), failing, dict(self._in_panic),
         )  # fmt: skip
 
     def steps(self) -> list[Side]:
@@ -101,12 +60,12 @@ class ConsoleRecorder(AgentMetrics):
         """See Recorder."""
         super().adopted(known, checks)
         self._whys = {}
-        self._in_panic &= known.spec.pools.keys()
+        self._in_panic = {pool: id for pool, id in self._in_panic.items() if pool in known.spec.pools}
         self.changed()
 
-    def followed(self, record: BridgeRecord) -> None:
+    def followed(self, record: BridgeRecord, decision: str = "") -> None:
         """See Recorder."""
-        super().followed(record)
+        super().followed(record, decision)
         known = self.known
         try:
             overlay = record.overlay
@@ -118,7 +77,7 @@ class ConsoleRecorder(AgentMetrics):
         pending = (self._pending or self._clock()) if record.ids.get(PENDING_KEY) else None
         side = self._side
         if side is None or side.known is not known or side.overlay != overlay:
-            self._side = Side(known, overlay, self._clock())
+            self._side = Side(known, overlay, self._clock(), decision)
             self._steps = [*self._steps[-_MOST_STEPS:], self._side]
         if self._side is not side or pending != self._pending:
             self._pending = pending
@@ -133,10 +92,13 @@ class ConsoleRecorder(AgentMetrics):
             self._whys.pop(check, None)
         self.changed()
 
-    def panicked(self, pool: str, *, panics: bool) -> None:
+    def panicked(self, pool: str, *, panics: bool, decision: str = "") -> None:
         """See Recorder."""
-        super().panicked(pool, panics=panics)
-        (self._in_panic.add if panics else self._in_panic.discard)(pool)
+        super().panicked(pool, panics=panics, decision=decision)
+        if panics:
+            self._in_panic.setdefault(pool, decision)
+        else:
+            self._in_panic.pop(pool, None)
         self.changed()
 
     def looked(self, flows: int, settings: int, foreign: int, *, repaired: bool) -> None:
@@ -156,9 +118,9 @@ class ConsoleRecorder(AgentMetrics):
             self._trouble = why
             self.changed()
 
-    def took(self, what: Duration, seconds: float) -> None:
+    def took(self, what: Duration, seconds: float, decision: str = "") -> None:
         """See Recorder. A turn of the loop in which nothing failed ends what troubled it."""
-        super().took(what, seconds)
+        super().took(what, seconds, decision)
         if what != "loop":
             return
         if self._trouble and not self._failed_now:

@@ -22,7 +22,7 @@ from dnsteer.console.changes import Changes
 from dnsteer.console.content import States
 from dnsteer.console.forms import MOST_BYTES, FormError
 from dnsteer.console.masking import masked
-from dnsteer.console.recorder import Seen
+from dnsteer.console.seen import Seen
 from dnsteer.console.verbs import Asked, CarryOut
 from dnsteer.deploy.recorded import spec_of
 from dnsteer.deploy.spec_differences import compare_specs

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from dnsteer import __version__
 from dnsteer.deploy.caller import operator_name
+from dnsteer.deploy.decision import decision_id
 from dnsteer.deploy.recorded import is_applied
 from dnsteer.deploy.target import Resolved
 from dnsteer.deploy.target_switch import expire, stamp
@@ -105,7 +106,7 @@ def new_state(goal: Goal, wanted: Wanted) -> AppliedState:
     return AppliedState(
         loaded.file, loaded.document.text, loaded.digest, __version__, stamp(goal.time), operator_name(),
         tuple(wanted.plan.members), {name: vip.pool for name, vip in loaded.spec.vips.items()}, goal.note,
-        ended=goal.ended, extended=extended, elsewhere=elsewhere,
+        ended=goal.ended, extended=extended, elsewhere=elsewhere, decision=decision_id(),
     )  # fmt: skip
 
 

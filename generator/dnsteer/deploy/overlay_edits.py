@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from dnsteer.deploy.backends import Edit
 from dnsteer.deploy.caller import operator_name
+from dnsteer.deploy.decision import decision_id
 from dnsteer.deploy.target_switch import stamp
 from dnsteer.slots.maintenance import DRAINED, Kind, Maintenance, Overlay
 from dnsteer.slots.membership import Member
@@ -38,14 +39,15 @@ def take_out(
         found = overlay.find(pool, backend, kind)
         if found is None:
             wanted = Maintenance(
-                pool, backend, kind, stamp(time), operator_name(), note, until, over, 0 if over else DRAINED
-            )
+                pool, backend, kind, stamp(time), operator_name(), note, until, over, 0 if over else DRAINED,
+                decision=decision_id(),
+            )  # fmt: skip
         else:
             wanted = replace(found, note=note or found.note, until=until or found.until)
             if over and over != found.over:
                 wanted = wanted.at_pace(over, time)
             if wanted != found:
-                wanted = replace(wanted, by=operator_name())
+                wanted = replace(wanted, by=operator_name(), decision=decision_id())
         refuse_early_end(wanted)
         return overlay.put(replace(wanted, gone=DRAINED) if to_the_end else wanted)
 

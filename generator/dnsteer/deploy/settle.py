@@ -10,13 +10,13 @@ from dnsteer.slots.maintenance import Overlay
 from dnsteer.switch.session import Session
 from dnsteer.switch.state import (
     DIGEST_KEY,
-    OVERLAY_KEY,
     PENDING_KEY,
     REMOVED,
     STATE_KEY,
     AppliedState,
     BridgeRecord,
     Pending,
+    overlay_ids,
 )
 from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 
@@ -28,7 +28,7 @@ def as_settled(switch: TargetSwitch, record: BridgeRecord) -> BridgeRecord:
         return record
     ids = {k: v for k, v in record.ids.items() if k != PENDING_KEY}
     if _holds(switch, record, pending):
-        ids |= {STATE_KEY: str(pending.number), DIGEST_KEY: pending.digest, OVERLAY_KEY: pending.overlay.to_json()}
+        ids |= {STATE_KEY: str(pending.number), DIGEST_KEY: pending.digest, **overlay_ids(pending.overlay)}
     return replace(record, ids=ids)
 
 

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from dnsteer.deploy.backends import Edit
 from dnsteer.deploy.caller import operator_name
+from dnsteer.deploy.decision import decision_id
 from dnsteer.deploy.overlay_edits import member_of, refuse_early_end, split_name
 from dnsteer.deploy.target_switch import stamp
 from dnsteer.slots.maintenance import DRAINED, Maintenance, Overlay
@@ -32,13 +33,14 @@ def give_weight(
         if found is None:
             begin = 0 if over else DRAINED
             wanted = Maintenance(
-                pool, backend, "weight", stamp(time), operator_name(), note, until, over, begin, weight=weight
-            )
+                pool, backend, "weight", stamp(time), operator_name(), note, until, over, begin, weight=weight,
+                decision=decision_id(),
+            )  # fmt: skip
         else:
             wanted = replace(found, note=note or found.note, until=until or found.until)
             wanted = _again(wanted, over, time) if found.weight == weight else _other(wanted, weight, spec, over, time)
             if wanted != found:
-                wanted = replace(wanted, by=operator_name())
+                wanted = replace(wanted, by=operator_name(), decision=decision_id())
         refuse_early_end(wanted)
         return overlay.put(replace(wanted, gone=DRAINED) if to_the_end else wanted)
 
@@ -58,7 +60,8 @@ def take_weight_back(name: str, *, over: float = 0, to_the_end: bool = False) ->
             return overlay.without([found])
         if found.returns and found.over == over:
             return overlay
-        return overlay.put(replace(_from_the_spec(found, spec, time).going_back(over, time), by=operator_name()))
+        back = _from_the_spec(found, spec, time).going_back(over, time)
+        return overlay.put(replace(back, by=operator_name(), decision=decision_id()))
 
     return edit
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from itertools import count
 from pathlib import Path
 
@@ -50,14 +51,14 @@ _CALIBRATION_SECONDS = 1.0
 _MANY_LOST = 100
 
 
-def run(spec: Spec, report_file: Path, *, console: Console, seconds: float = 24.0) -> DemoReport:
-    """Load the VIPs of *spec* for at least *seconds*, write *report_file* and print a summary.
+def run(spec: Spec, report_file: Path, *, console: Console, seconds: float = 24.0, file: str = "") -> DemoReport:
+    """Load the VIPs of *spec*, which is in *file*, for at least *seconds*, write *report_file* and print a summary.
 
     The lab must be up and the spec applied. The report's `ok` says whether nothing was lost and every share is right.
     Raises LabError.
     """
     lab, topology = running_lab(spec)
-    demo = _Demo(spec, lab, topology, seconds)
+    demo = _Demo(spec, lab, topology, seconds, file)
     demo.check_answers()
     demo.load(console)
     if not demo.lost():
@@ -91,6 +92,7 @@ class _Demo:
     lab: LabState
     topology: Topology
     seconds: float
+    file: str
     runs: list[Run] = field(default_factory=list)
     seen: dict[str, int] = field(default_factory=dict)
     flows: list[Megaflow] = field(default_factory=list)
@@ -100,6 +102,8 @@ class _Demo:
     moved: list[str] = field(default_factory=list)
     """Messages about runs from one client address that reached several servers, although the client determines the slot."""
     turns: Iterator[int] = field(default_factory=count)
+    first: float | None = None
+    """When the first run began."""
 
     def __post_init__(self) -> None:
         every = list(targets_of(self.spec, self.topology))
@@ -258,10 +262,13 @@ class _Demo:
                 self.clients.append(client_affinity.ask_from(self.lab, target, self.expected))
 
     def _run(self, target: Target, path: str, load: Load) -> LoadResult:
+        now = time.monotonic()
+        began = now - (self.first if self.first is not None else now)
+        self.first = now - began
         with traffic.start_dnsperf(self.lab, load) as running:
             late = not running.done(_RUN_SECONDS)
             result = running.stop() if late else running.wait(0.0)
-        self.runs.append(Run(target.label, path, load, result))
+        self.runs.append(Run(target.label, path, load, result, began))
         return result
 
     def _query_counts(self) -> dict[str, int]:
@@ -277,6 +284,7 @@ class _Demo:
             bridge=self.spec.switch.bridge, runs=self.runs, seen=self.seen, expected=self.expected,
             flows=self.flows, passes=self.passes, one_socket=self.one_socket, clients=self.clients, moved=self.moved,
             extension=counted, left_out=self.left_out, notes=list(self.lab.notes), machine=self.machine,
+            time=datetime.now(timezone.utc).isoformat(timespec="seconds"), file=self.file,
         )  # fmt: skip
 
 

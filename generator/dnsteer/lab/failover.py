@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
 
 from rich.console import Console
@@ -34,8 +35,8 @@ _START, _PATIENCE = 10.0, 30.0
 """Seconds that the agent may take to start, and to notice beyond the times in the spec."""
 
 
-def run(spec: Spec, report_file: Path, *, console: Console) -> Failover:
-    """Run the agent in a running lab whose spec is applied, kill a name server under load, and start it again.
+def run(spec: Spec, report_file: Path, *, console: Console, file: str = "") -> Failover:
+    """Run the agent in a running lab whose spec, in *file*, is applied, kill a name server under load, and start it again.
 
     Prints a summary, and adds it as `agent` to *report_file*. Raises LabError; the report's `ok` says whether anybody lost a
     query who is not a client of that server.
@@ -77,6 +78,8 @@ def run(spec: Spec, report_file: Path, *, console: Console) -> Failover:
         pids=pids,
         times=(killed, down, moved, started, up, whole),
         said=lines,
+        time=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        spec=file,
     )
     add_to_report(report, report_file)
     print_failover(report, console, report_file)

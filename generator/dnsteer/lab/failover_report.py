@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import floor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,9 +41,23 @@ class Clients:
 
 
 @dataclass(frozen=True)
+class Timeline:
+    """Queries by the time at which they were sent, in steps of *step* seconds, the first *begin* seconds after the kill.
+
+    *answered* has those that each server answered, *lost* those without a good answer. Steps that the load had only a part
+    of are left out.
+    """
+
+    step: float
+    begin: float
+    answered: Mapping[str, tuple[int, ...]]
+    lost: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Failover:
     """The kill and the return of *server*. Times in seconds: *noticed* (by the agent) and *moved* (its slots in the switch)
-    after the kill, *healthy* and *whole* (it has all its slots) after its start.
+    after the kill, *healthy* and *whole* (it has all its slots) after its start, which was *started* after the kill.
     """
 
     target: str
@@ -60,6 +75,12 @@ class Failover:
     """Queries of any client that were sent after the start and lost."""
     said: tuple[str, ...]
     """What the agent said, without its words at the beginning and the end."""
+    started: float
+    timeline: Timeline
+    time: str = ""
+    """When it ended, ISO 8601."""
+    spec: str = ""
+    """The spec's file."""
 
     @property
     def problems(self) -> list[str]:
@@ -94,8 +115,13 @@ def summed_up(
     pids: Sequence[int],
     times: tuple[float, float, float, float, float, float],
     said: Sequence[str],
+    time: str = "",
+    spec: str = "",
 ) -> Failover:
-    """The report. *times* (`time.monotonic`): killed, noticed, moved, started, healthy, whole."""
+    """The report. *times* (`time.monotonic`): killed, noticed, moved, started, healthy, whole; *time*: of the clock, now.
+
+    *spec* is the spec's file.
+    """
     killed, noticed, moved, started, healthy, whole = times
     before = {q.flow: q.server for q in queries if q.sent < killed and q.server is not None}  # the last answer counts
     own = [q for q in queries if before.get(q.flow) == server]
@@ -105,8 +131,25 @@ def summed_up(
         round(healthy - started, 3), round(whole - started, 3),
         _clients(own, before, killed, started, whole), _clients(others, before, killed, started, whole),
         sum(q.server is None for q in queries if q.sent >= started),
-        tuple(line for line in said if " is " in line or " slots of pool " in line),
+        tuple(line for line in said if " is " in line or " slots of pool " in line or line.startswith("decision ")),
+        round(started - killed, 3), _timeline(queries, killed), time, spec,
     )  # fmt: skip
+
+
+STEP = 0.25
+"""Seconds of a step of the timeline."""
+
+
+def _timeline(queries: Iterable[Query], killed: float) -> Timeline:
+    """The queries in steps; one of them begins with the kill."""
+    places = [(floor((q.sent - killed) / STEP), q.server) for q in queries]
+    first, end = min((at for at, _ in places), default=0) + 1, max((at for at, _ in places), default=0)
+    answered = {name: [0] * (end - first) for name in sorted({name for _, name in places if name is not None})}
+    lost = [0] * (end - first)
+    for at, name in places:
+        if first <= at < end:
+            (lost if name is None else answered[name])[at - first] += 1
+    return Timeline(STEP, first * STEP, {name: tuple(found) for name, found in answered.items()}, tuple(lost))
 
 
 def _clients(

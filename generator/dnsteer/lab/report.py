@@ -26,13 +26,14 @@ from dnsteer.switch.megaflows import Counters, Megaflow, masks
 @dataclass(frozen=True)
 class Run:
     """One run of dnsperf: its *load* and its *result*. *path* is `vip`, `direct`, `sweep` (a few queries to every
-    slot, for the megaflows) or `one socket`.
+    slot, for the megaflows) or `one socket`. *began* is in seconds since the demo's first run.
     """
 
     target: str
     path: str
     load: Load
     result: LoadResult
+    began: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,10 @@ class DemoReport:
     left_out: list[str]
     notes: list[str]
     machine: dict[str, Any]
+    time: str = ""
+    """When it ended, ISO 8601."""
+    file: str = ""
+    """The spec's."""
 
     @cached_property
     def problems(self) -> list[str]:
@@ -118,6 +123,9 @@ class DemoReport:
         return {
             "ok": self.ok,
             "problems": self.problems,
+            "time": self.time,
+            "bridge": self.bridge,
+            "spec": self.file,
             "queries": self.queries,
             "lost": sum(r.result.lost for r in self._vip_runs()),
             "qps": round(self.qps("vip"), 1),
@@ -158,6 +166,7 @@ class DemoReport:
                 {
                     "target": r.target,
                     "path": r.path,
+                    "began": round(r.began, 3),
                     "load": asdict(r.load),
                     **asdict(r.result),
                 }
@@ -191,11 +200,13 @@ def share(part: float, whole: float) -> float:
 
 
 def _shares(expected: Expectation, seen: dict[str, int]) -> dict[str, Any]:
+    by_weight = expected.by_weight()
     return {
         server: {
             "queries": number,
             "share": share(number, sum(seen.values())),
             "expected": share(expected.queries.get(server, 0.0), expected.total),
+            "by_weight": share(by_weight.get(server, 0.0), expected.total),
             "tolerance": round(expected.allowed(server), 4),
         }
         for server, number in sorted(seen.items())

@@ -31,6 +31,8 @@ class Expectation:
     _queries_by_key: dict[tuple[str, Reach, tuple[str, ...]], int] = field(default_factory=dict)
     """Number of queries with the same hash key, which all reach one server."""
     _shares: dict[tuple[str, Reach], dict[str, float]] = field(default_factory=dict)
+    _asked: dict[tuple[str, Reach], int] = field(default_factory=dict)
+    """Queries by pool and family."""
 
     def add(
         self, pool_name: str, reached: Reach, queries: int, source_ports: int, key: tuple[str, ...] | None = None
@@ -41,6 +43,7 @@ class Expectation:
         """
         selection = self.spec.pools[pool_name].selection
         self.total += queries
+        self._asked[pool_name, reached] = self._asked.get((pool_name, reached), 0) + queries
         if selection is Selection.CLIENT and key is not None:
             self._queries_by_key[pool_name, reached, key] = (
                 self._queries_by_key.get((pool_name, reached, key), 0) + queries
@@ -63,6 +66,17 @@ class Expectation:
             own = {self.server_of[pool_name, b.name]: held[b.name] / len(slots) for b in pool.backends}
             self._shares[pool_name, reached] = own
         return self._shares[pool_name, reached]
+
+    def by_weight(self) -> dict[str, float]:
+        """Queries of each server by the weights in the spec alone, of those that have slots: slots round them."""
+        found: dict[str, float] = {}
+        for (pool_name, reached), queries in self._asked.items():
+            own = self.shares(pool_name, reached)
+            servers = [(self.server_of[pool_name, b.name], b.weight) for b in self.spec.pools[pool_name].backends]
+            weights = {server: weight for server, weight in servers if own.get(server)}
+            for server, weight in weights.items():
+                found[server] = found.get(server, 0.0) + queries * weight / sum(weights.values())
+        return found
 
     def deviation(self, server: str, seen: int) -> float:
         """Relative deviation of *seen* from the queries expected at *server*."""

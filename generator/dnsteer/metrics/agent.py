@@ -103,7 +103,7 @@ class AgentMetrics(Recorder):
             self._answers.labels(*_answers(check))
         self._seen = checks
 
-    def followed(self, record: BridgeRecord) -> None:
+    def followed(self, record: BridgeRecord, decision: str = "") -> None:
         """See Recorder."""
         try:
             number, overlay = record.number, record.overlay
@@ -116,12 +116,12 @@ class AgentMetrics(Recorder):
                 self._changes.labels(kind).inc()
         self._number, self._overlay, self.record = number, overlay, record
 
-    def checked(self, check: Check, took: float, *, good: bool) -> None:
+    def checked(self, check: Check, took: float, *, good: bool, decision: str = "") -> None:
         """See Recorder."""
         if check not in self._seen:
             return  # of a state that is no longer applied
         self._results.labels(*check, "good" if good else "bad").inc()
-        self._answers.labels(*_answers(check)).observe(took)
+        self._answers.labels(*_answers(check)).observe(took, _exemplar(decision))
 
     def turned(self, check: Check, *, healthy: bool, why: str = "") -> None:
         """See Recorder."""
@@ -130,7 +130,7 @@ class AgentMetrics(Recorder):
         self._unhealthy[check] = max(0, self._unhealthy[check] + (-1 if healthy else 1))
         self._healthy.labels(*check).set(not self._unhealthy[check])
 
-    def panicked(self, pool: str, *, panics: bool) -> None:
+    def panicked(self, pool: str, *, panics: bool, decision: str = "") -> None:
         """See Recorder."""
         self._panic.labels(pool).set(panics)
         if panics:
@@ -152,13 +152,18 @@ class AgentMetrics(Recorder):
             if repaired:
                 self._repaired.labels(kind).inc(found)
 
-    def took(self, what: Duration, seconds: float) -> None:
+    def took(self, what: Duration, seconds: float, decision: str = "") -> None:
         """See Recorder."""
-        self._times[what if what == "decision_wait" else f"{what}_duration"].observe(seconds)
+        self._times[what if what == "decision_wait" else f"{what}_duration"].observe(seconds, _exemplar(decision))
 
     def failed(self, why: str = "") -> None:
         """See Recorder."""
         self._errors.inc()
+
+
+def _exemplar(decision: str) -> dict[str, str] | None:
+    """The exemplar of an observation that was for a decision: by it a slow one is found in the log."""
+    return {"decision": decision} if decision else None
 
 
 def _answers(check: Check) -> tuple[str, str]:

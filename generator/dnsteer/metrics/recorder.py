@@ -32,17 +32,17 @@ class Recorder:
     def adopted(self, known: Known, checks: Iterable[Check]) -> None:
         """Another state is applied, with these checks, one for each target."""
 
-    def followed(self, record: BridgeRecord) -> None:
-        """The record was read."""
+    def followed(self, record: BridgeRecord, decision: str = "") -> None:
+        """The record was read; *decision* is the one that led to its overlay last, where that is known."""
 
-    def checked(self, check: Check, took: float, *, good: bool) -> None:
-        """A check of a backend has a result after *took* seconds."""
+    def checked(self, check: Check, took: float, *, good: bool, decision: str = "") -> None:
+        """A check of a backend has a result after *took* seconds, which led to a decision."""
 
     def turned(self, check: Check, *, healthy: bool, why: str = "") -> None:
         """A target has become healthy, or unhealthy, and why."""
 
-    def panicked(self, pool: str, *, panics: bool) -> None:
-        """A pool went into panic, or out of it."""
+    def panicked(self, pool: str, *, panics: bool, decision: str = "") -> None:
+        """A pool went into panic, or out of it, by a decision."""
 
     def moved(self, slots: int) -> None:
         """The agent has moved so many slots."""
@@ -50,8 +50,8 @@ class Recorder:
     def looked(self, flows: int, settings: int, foreign: int, *, repaired: bool) -> None:
         """A look at the switch has found so many differences and flows of others."""
 
-    def took(self, what: Duration, seconds: float) -> None:
-        """Something took so long."""
+    def took(self, what: Duration, seconds: float, decision: str = "") -> None:
+        """Something took so long, for a decision if it was for one."""
 
     def failed(self, why: str = "") -> None:
         """Something could not be done on the switch, and why."""

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any, Literal
 
 Kind = Literal["drain", "down", "health", "weight", "backup"]
@@ -19,6 +19,7 @@ STATE_WORDS: dict[Kind, str] = {
 """What a backend is called with an entry of that kind."""
 DRAINED = 1000
 """`gone` is in thousandths of the slots that an entry moves: this is all of them."""
+_LONGEST_ID = 32
 MAX_WEIGHT = 65_535
 """The largest weight, as in the spec."""
 
@@ -33,7 +34,8 @@ class Maintenance:
     when slots go back over *over* seconds, as those of a backend that is healthy again: the time at which that began.
     *service* is the only service that an unhealthy backend is out of, such as `853/tcp`; empty: all of the pool's.
     *weight* is the weight that was given, None for a backend that is out. *was* is the weight before, where it is not the
-    spec's.
+    spec's. *decision* is the id of the decision that wrote it, empty where that is not known. Entries that differ in it
+    alone are equal: nothing depends on it.
     """
 
     pool: str
@@ -50,6 +52,7 @@ class Maintenance:
     weight: int | None = None
     was: int | None = None
     service: str = ""
+    decision: str = field(default="", compare=False)
 
     @property
     def name(self) -> str:
@@ -81,7 +84,7 @@ class Maintenance:
         if self.kind in ("health", "backup") or (self.gone >= DRAINED and not self.returns):
             return self
         passed = (now - datetime.fromisoformat(self.returns or self.paced or self.since)).total_seconds()
-        share = DRAINED if passed >= self.over else int(DRAINED * passed / self.over)
+        share = DRAINED if passed >= self.over or not self.over else int(DRAINED * passed / self.over)
         gone = min(self.gone, DRAINED - share) if self.returns else max(self.gone, share)
         return replace(self, gone=gone)
 
@@ -160,8 +163,28 @@ class Overlay:
         ])  # fmt: skip
 
     def to_json(self) -> str:
-        """Return the overlay as recorded in OVSDB."""
+        """Return the overlay as recorded in OVSDB, without decisions: equal overlays are equal text."""
         return json.dumps([_slim(a) for a in self.entries], separators=(",", ":"), sort_keys=True)
+
+    def decisions(self) -> str:
+        """Return the decisions as recorded beside the overlay; empty if there are none.
+
+        They have a key of their own, since releases without them refuse entries with a field that they do not know. The
+        digest tells whether the overlay was written since by one of these.
+        """
+        if not any(a.decision for a in self.entries):
+            return ""
+        return f"{_short_digest(self.to_json())} {','.join(a.decision for a in self.entries)}"
+
+    def with_decisions(self, text: str) -> Overlay:
+        """Return the overlay with the decisions that `decisions` gave; with none if it gave them for another overlay."""
+        if not text:
+            return self
+        digest, _, listed = text.partition(" ")
+        found = listed.split(",")
+        if digest != _short_digest(self.to_json()) or len(found) != len(self.entries):
+            return self
+        return Overlay(tuple(replace(a, decision=_plain(d)) for a, d in zip(self.entries, found, strict=True)))
 
     @staticmethod
     def from_json(text: str) -> Overlay:
@@ -179,7 +202,16 @@ NO_OVERLAY = Overlay()
 
 
 def _slim(entry: Maintenance) -> dict[str, Any]:
-    return {k: v for k, v in asdict(entry).items() if v != _DEFAULTS.get(k)}
+    return {k: v for k, v in asdict(entry).items() if k != "decision" and v != _DEFAULTS.get(k)}
+
+
+def _short_digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
+
+
+def _plain(decision: str) -> str:
+    """An id as it was read; empty for what is none."""
+    return decision if decision.isascii() and decision.isalnum() and len(decision) <= _LONGEST_ID else ""
 
 
 _DEFAULTS: dict[str, Any] = {
@@ -192,7 +224,7 @@ _TYPES: dict[str, tuple[type, ...]] = {"over": (int, float), "gone": (int,), "we
 def _entry(item: Any) -> Maintenance:
     if not isinstance(item, dict):
         raise ValueError("an entry is not a mapping")
-    known = {f.name for f in fields(Maintenance)}
+    known = {f.name for f in fields(Maintenance)} - {"decision"}
     for key, value in item.items():
         if key not in known or isinstance(value, bool) or not isinstance(value, _TYPES.get(key, (str,))):
             raise ValueError(f"an entry has {key!r} with {value!r}")
@@ -208,8 +240,13 @@ def _entry(item: Any) -> Maintenance:
     ):
         raise ValueError(f"an entry of kind {entry.kind!r} has weight {entry.weight} and was {entry.was}")
     for time in (entry.since, *filter(None, [entry.until, entry.paced, entry.returns])):
-        if datetime.fromisoformat(time).tzinfo is None:
+        moment = datetime.fromisoformat(time)
+        if moment.tzinfo is None:
             raise ValueError(f"the time {time} lacks its offset")
+        try:
+            moment.astimezone(timezone.utc)
+        except OverflowError:
+            raise ValueError(f"the time {time} is out of range") from None
     return entry
 
 

@@ -49,6 +49,7 @@ class BackendView:
             "down_in_spec": self.in_spec, "slots": self.slots, "own_slots": self.own, **self.rate.as_json(),
             "by": a.by if a else None, "note": a.note if a else None, "since": a.since if a else None,
             "until": (a.until or None) if a else None, "overdue": self.overdue,
+            "decision": (a.decision or None) if a else None,
         }  # fmt: skip
 
 

@@ -42,6 +42,7 @@ class Status:
 
     *tables_match* is None when the tables could not be asked. *drift* is None when it was not looked for, and has at most
     MOST_DRIFT of *drift_count* differences. *errors* are what could not be read or checked, with the record's damage.
+    *loaded* is the applied spec, None if there is none that this version accepts.
     """
 
     reading: Reading
@@ -55,6 +56,8 @@ class Status:
     warnings: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     extension: ExtensionView | None = None
+    loaded: Loaded | None = None
+    """The spec that is applied, where it can be read."""
 
     @property
     def different(self) -> bool:
@@ -97,6 +100,7 @@ class Status:
             "state": None if state is None else {
                 "state": state.number, "applied": state.time, "by": state.by, "note": state.note,
                 "spec_file": state.file, "digest": state.digest, "version": state.version,
+                "decision": state.decision or None,
             },
             "reachable": not self.unreachable,
             "reason": self.unreachable or None,
@@ -109,7 +113,10 @@ class Status:
             "vips": [v.as_json() for v in self.vips],
             "pools": [p.as_json() for p in self.pools],
             "overlay": None if overlay is None else [
-                {**asdict(a), "until": a.until or None, "gone": a.gone / 1000, "overdue": a.expired(time_now)}
+                {
+                    **asdict(a), "until": a.until or None, "gone": a.gone / 1000, "overdue": a.expired(time_now),
+                    "decision": a.decision or None,
+                }
                 for a in overlay
             ],
             **({} if self.extension is None else {"extension": self.extension.as_json()}),
@@ -124,7 +131,7 @@ class Observer:
     """Observes a switch once or repeatedly. Rates are since the last observation, or over *interval* seconds.
 
     *check* is whether to look for drift: each time something was changed, and else now and then, since that takes longer.
-    Without *rates* a look takes no time for them.
+    Without *rates* a look takes no time for them. *most_drift* differences are listed.
     """
 
     def __init__(
@@ -135,12 +142,14 @@ class Observer:
         interval: float = 1,
         check: bool = True,
         rates: bool = True,
+        most_drift: int = MOST_DRIFT,
     ) -> None:
         self.switch = switch
         self.bridge = bridge
         self.interval = interval
         self.check = check
         self.rates = rates
+        self.most_drift = most_drift
         self._sample: tuple[float, counters.Sample] | None = None
         self._loaded: tuple[str, Loaded | str] = ("", "")
         self._drift: tuple[object, float, Sequence[Drift]] | None = None
@@ -259,11 +268,12 @@ class Observer:
         unloadable = [said] if reading.state is not None and isinstance(said, str) else []
         members = reading.state.members if reading.state else ()
         status = Status(reading, unreachable, tables_match, rates, errors=[*reading.damage, *unloadable, *errors])
+        status.loaded = loaded
         status.pools = view_pools(members, reading.overlay, rates, time_now)
         status.vips = view_vips(loaded.spec, rates) if loaded else []
         if self._drift is not None:
             drift = [d for d in self._drift[2] if not d.warns]
-            status.drift, status.drift_count = drift[:MOST_DRIFT], len(drift)
+            status.drift, status.drift_count = drift[: self.most_drift], len(drift)
             file = reading.state.file if reading.state else ""
             status.warnings += [d.text(file) for d in self._drift[2] if d.warns]
         if reading.overlay is not None:

@@ -26,7 +26,6 @@ from dnsteer.switch.state import (
     DIGEST_KEY,
     EXTENSION_KEY,
     NAME_KEY,
-    OVERLAY_KEY,
     OWNER_KEY,
     PENDING_KEY,
     REMOVED,
@@ -39,6 +38,7 @@ from dnsteer.switch.state import (
     DamagedError,
     Pending,
     is_number,
+    overlay_ids,
 )
 from dnsteer.switch.tools import SwitchError, UnwrittenError
 
@@ -248,7 +248,7 @@ class Session:
 
         With *more_to_do* the tables are changed, but something else is not yet: the change stays pending.
         """
-        ids = {OVERLAY_KEY: pending.overlay.to_json() if pending.overlay else ""}
+        ids = overlay_ids(pending.overlay)
         if state is not None:
             ids |= {
                 STATE_KEY: str(pending.number), DIGEST_KEY: state.digest, VERSION_KEY: state.version, TIME_KEY: state.time,

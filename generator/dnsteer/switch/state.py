@@ -19,6 +19,8 @@ OWNER_KEY = "dnsteer"
 """external_ids key that marks a bridge or port as ours; its value is the kind."""
 DIGEST_KEY, VERSION_KEY, TIME_KEY = "dnsteer-spec", "dnsteer-version", "dnsteer-applied"
 STATE_KEY, OVERLAY_KEY, PENDING_KEY = "dnsteer-state", "dnsteer-overlay", "dnsteer-pending"
+DECISIONS_KEY = "dnsteer-decisions"
+"""external_ids key of the bridge: the decisions that wrote the overlay's entries."""
 EXTENSION_KEY = "dnsteer-extension"
 """external_ids key of the bridge: the state that is applied has VIPs that the extension serves."""
 CAPTURE_KEY = "dnsteer-capture"
@@ -53,6 +55,7 @@ class AppliedState:
 
     *vips* has the pool of each VIP. *ended* is the maintenance that ended with it, as its spec no longer has their backends.
     *extended* are the pools that the extension serves, *elsewhere* the numbers of those whose slots it alone has.
+    *decision* is the id of the decision that applied it, empty where that is not known.
     """
 
     file: str
@@ -68,6 +71,7 @@ class AppliedState:
     ended: tuple[Maintenance, ...] = ()
     extended: tuple[str, ...] = ()
     elsewhere: tuple[int, ...] = ()
+    decision: str = ""
 
     def to_ids(self) -> dict[str, str]:
         """As external_ids."""
@@ -82,6 +86,8 @@ class AppliedState:
             out["ended"] = Overlay(self.ended).to_json()
         if self.extended:  # else the record is as it was before there were extensions
             out["extension"] = _pack(json.dumps([self.extended, self.elsewhere]))
+        if self.decision:
+            out["decision"] = self.decision
         return {**out, "sum": _sum(out)}
 
     @staticmethod
@@ -96,7 +102,7 @@ class AppliedState:
                 time=ids[TIME_KEY], by=ids["by"], note=ids["note"], number=int(ids[STATE_KEY]),
                 members=tuple(from_value(json.loads(_unpack(ids["members"])))), vips=json.loads(_unpack(ids["vips"])),
                 ended=Overlay.from_json(ids.get("ended", "[]")).entries,
-                extended=tuple(map(str, pools)), elsewhere=tuple(map(int, numbers)),
+                extended=tuple(map(str, pools)), elsewhere=tuple(map(int, numbers)), decision=ids.get("decision", ""),
             )  # fmt: skip
         except (KeyError, ValueError, TypeError, RecursionError, zlib.error, binascii.Error) as err:
             why = f"it lacks {err}" if isinstance(err, KeyError) else str(err)
@@ -136,7 +142,14 @@ class Pending:
 
     def to_json(self) -> str:
         """As it is recorded."""
-        return json.dumps({"state": self.number, "digest": self.digest, "overlay": json.loads(self.overlay.to_json())})
+        value = {"state": self.number, "digest": self.digest, "overlay": json.loads(self.overlay.to_json())}
+        decisions = self.overlay.decisions()
+        return json.dumps({**value, "decisions": decisions} if decisions else value)
+
+
+def overlay_ids(overlay: Overlay) -> dict[str, str]:
+    """The external_ids of the bridge that have the overlay; empty where there is nothing to have."""
+    return {OVERLAY_KEY: overlay.to_json() if overlay else "", DECISIONS_KEY: overlay.decisions()}
 
 
 @dataclass(frozen=True)
@@ -173,7 +186,8 @@ class BridgeRecord:
         """The overlay. Raises DamagedError."""
         text = self.ids.get(OVERLAY_KEY, "")
         try:
-            return Overlay.from_json(text) if text else NO_OVERLAY
+            overlay = Overlay.from_json(text) if text else NO_OVERLAY
+            return overlay.with_decisions(self.ids.get(DECISIONS_KEY, ""))
         except ValueError as err:
             raise self._damaged(OVERLAY_KEY, str(err)) from None
 
@@ -188,7 +202,8 @@ class BridgeRecord:
             number, digest = value["state"], value["digest"]
             if not isinstance(number, int) or not isinstance(digest, str):
                 raise ValueError(f"found {text!r}")
-            return Pending(number, digest, Overlay.from_json(json.dumps(value["overlay"])))
+            overlay = Overlay.from_json(json.dumps(value["overlay"]))
+            return Pending(number, digest, overlay.with_decisions(str(value.get("decisions", ""))))
         except (ValueError, KeyError, TypeError, RecursionError) as err:
             raise self._damaged(PENDING_KEY, str(err)) from None
 

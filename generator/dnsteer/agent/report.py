@@ -1,0 +1,146 @@
+"""What the agent says of its work, each line an event with fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dnsteer.agent.decide import PoolRules
+from dnsteer.agent.probes.targets import slots_name
+from dnsteer.agent.repair import Look
+from dnsteer.agent.world import World
+from dnsteer.deploy.backends import Change
+from dnsteer.events.event import Level, Name, Say
+from dnsteer.slots.decisions import is_decided, same_entry
+from dnsteer.slots.maintenance import Maintenance, Overlay
+
+_NAMED = 3
+"""Flows of others that are named one by one."""
+
+
+class Report:
+    """Says what the agent does, and what does not work once as long as it does not. *say* takes the events."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self.bridge = ""
+        self._known: set[str] = set()
+        """Warnings and flows of others that were named."""
+        self._trouble: dict[str, str] = {}
+        """What does not work, by what it is about."""
+
+    def say(self, text: str, event: Name = "progress", level: Level = "info", /, **fields: object) -> None:
+        """Say anything else."""
+        self._say(text, event, level, bridge=self.bridge, **fields)
+
+    def adopted(self, world: World) -> None:
+        """Another state is followed."""
+        pools, targets = len({target.pool for target in world.targets}), len(world.targets)
+        self.say(
+            f"bridge {world.bridge}: state {world.number}, pools with health checks: {pools}, targets: {targets}",
+            "adopted", state=world.number, pools=pools, targets=targets,
+        )  # fmt: skip
+
+    def turned(self, pool: str, backend: str, why: str, **fields: Any) -> None:
+        """A check of a backend has turned; *why* is empty for one that is healthy again."""
+        services = fields.get("service")
+        about = f" ({', '.join(services)})" if services else ""
+        to, reason = ("unhealthy", f": {why}") if why else ("healthy", "")
+        level: Level = "warning" if why else "info"
+        text = f"{pool}/{backend} is {to}{about}{reason}"
+        self.say(text, "check", level, pool=pool, backend=backend, to=to, reason=why, **fields)
+
+    def panic(self, rules: PoolRules, backends: list[str], decision: str) -> None:
+        """So many backends of a pool, or of one of its services, are unhealthy that all stay in service."""
+        name = slots_name(rules.pool, rules.service)
+        text = f"PANIC: pool {name}: too many backends are unhealthy ({', '.join(backends)}); all stay in service"
+        self.say(text, "panic", "error", pool=rules.pool, service=rules.service, backends=backends, decision=decision)
+
+    def panic_over(self, rules: PoolRules, decision: str) -> None:
+        """They no longer are."""
+        text = f"pool {slots_name(rules.pool, rules.service)}: the panic is over"
+        self.say(text, "panic_over", pool=rules.pool, service=rules.service, decision=decision)
+
+    def change(self, change: Change, decision: str, seconds: float) -> None:
+        """The overlay was changed by a decision; until flows and record have it took so many *seconds*."""
+        decided = list(_decided(change.before, change.after))
+        for entry, action, words in decided:
+            reason = entry.note if action in ("out", "backup_in") else ""
+            text = f"decision {decision}: {entry.name}{_about(entry)} {words}{f': {reason}' if reason else ''}"
+            self.say(
+                text, "decision", decision=decision, pool=entry.pool, backend=entry.backend, service=entry.service,
+                kind=entry.kind, action=action, reason=reason, over_s=entry.over or None,
+            )  # fmt: skip
+        if change.moves or change.repaired or len(change.before.entries) != len(change.after.entries):
+            moves = {move.text(): move for move in change.moves}
+            for line in change.words():
+                move = moves.get(line)
+                about = {"pool": move.pool, "moved": move.moved} if move is not None else {}
+                self.say(line, "moved", decision=decision, **about)
+        if decided:
+            moved = sum(move.moved for move in change.moves)
+            text = f"decision {decision}: on the switch after {seconds:.3f} s"
+            self.say(text, "effect", decision=decision, duration_s=round(seconds, 6), moved=moved)
+
+    def look(self, found: Look, *, repair: bool, decision: str) -> None:
+        """What a look at the switch has found."""
+        if found.strange:
+            text = f"dnsteer {found.strange} made the tables; apply the spec to have them watched"
+            self.fails("the version", text)
+        for words in found.words:
+            if repair:
+                self.say(f"repaired: {words}", "repaired", "warning", decision=decision, difference=words)
+            else:
+                self.say(f"not as applied: {words}", "differs", "warning", difference=words)
+        known, self._known = self._known, {*found.warnings, *found.foreign}
+        for warning in found.warnings:
+            if warning not in known:
+                self.say(f"warning: {warning}", "setting", "warning", setting=warning)
+        new = [line for line in found.foreign if line not in known]
+        for line in new[:_NAMED]:
+            self.say(f"a flow that is not dnsteer's is left as it is: {line}", "foreign_flows", flow=line)
+        if len(new) > _NAMED:
+            more = len(new) - _NAMED
+            self.say(f"and {more} more flows that are not dnsteer's", "foreign_flows", flows=more)
+
+    def monitor_fails(self, why: str) -> None:
+        """The monitor of flows does not work, and why; empty: it works again."""
+        if why:
+            text = f"changes of flows are noticed late, since ovs-ofctl monitor fails: {why}"
+            self.fails("the monitor", text)
+        else:
+            self.works("the monitor", "changes of flows are noticed at once again")
+
+    def fails(self, what: str, said: str, level: Level = "warning") -> None:
+        """Something does not work."""
+        if self._trouble.get(what) != said:
+            self._trouble[what] = said
+            self.say(said, "trouble", level, about=what.removeprefix("the "), reason=said)
+
+    def works(self, what: str, said: str) -> None:
+        """It works: said if it did not."""
+        if self._trouble.pop(what, ""):
+            self.say(said, "trouble_over", about=what.removeprefix("the "))
+
+
+def _decided(before: Overlay, after: Overlay) -> Iterator[tuple[Maintenance, str, str]]:
+    """Yield the entries that were decided about, each with what was, as a word and in words; no steps of earlier ones."""
+    for entry in after:
+        was = same_entry(before, entry)
+        if not is_decided(was, entry):
+            continue
+        if entry.returns:
+            over = f" over {entry.over:g} s" if entry.over else ""
+            yield entry, *(("back", f"comes back{over}") if entry.kind == "health" else ("backup_out", f"leaves{over}"))
+        elif entry.kind == "backup":
+            yield entry, "backup_in", f"joins as a backup at weight {entry.weight}"
+        elif entry.kind == "health":
+            yield entry, "out", "goes out of service"
+    for entry in before:
+        if same_entry(after, entry) is None and not entry.returns:
+            ended = {"health": ("back", "comes back"), "backup": ("backup_out", "leaves")}
+            yield entry, *ended.get(entry.kind, ("ended", f"no longer {entry.state}: its time has passed"))
+
+
+def _about(entry: Maintenance) -> str:
+    return f" ({entry.service})" if entry.service else ""

@@ -1,0 +1,76 @@
+"""The verb `report`: all about a running switch in one HTML file."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dnsteer.cli.output import Exit, err, fail, out
+from dnsteer.cli.running_switch import Bridge, on_switch
+from dnsteer.cli.status import Interval, exit_code
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.report.masking import Part
+from dnsteer.spec.errors import escape
+
+Output = Annotated[
+    Path, typer.Option("-o", "--output", metavar="FILE", help="The HTML file to write; - for standard output.")
+]
+Without = Annotated[
+    list[Part] | None,
+    typer.Option(
+        "--without",
+        help="Leave out: addresses (IPv4-1, MAC-2 instead), notes, people (who did what), or the spec; repeat for several. "
+        "Without notes or people the spec is left out too, for its comments.",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to the command."""
+    app.command("report")(on_switch(report))
+
+
+def report(
+    switch: TargetSwitch, output: Output, bridge: Bridge = None, interval: Interval = "1s",  # type: ignore[assignment]
+    without: Without = None,
+) -> None:  # fmt: skip
+    """Write all about a switch now to one HTML file, for a ticket: what needs attention, VIPs, pools, drift, datapath, spec.
+
+    Changes nothing, and needs no agent. What cannot be read is named in it. The exit code is that of status.
+    """
+    from dnsteer.render.atomic_files import write_file
+    from dnsteer.report.content import report as make
+    from dnsteer.report.content import summary
+    from dnsteer.report.gather import gather
+
+    standard = output == Path("-")
+    if not standard:
+        refuse_unwritable("-o", output)
+    facts = gather(switch, bridge, interval)
+    options = shlex.join(["--bridge", bridge]) if bridge is not None else ""
+    text = make(facts, without or (), options)
+    if standard:
+        out.write(text)
+        out.flush()
+    else:
+        write_file(output, text)
+        out.print(f"{output}: written ({len(text.encode()) / 1000:,.0f} kB); {summary(facts)}")
+    status = facts.status
+    for what, why in facts.unread if status is not None else ():
+        err.print(f"warning: without {what}: {escape(why)}")
+    if status is None or status.unreachable:
+        fail(status.unreachable if status is not None else facts.unread[0][1], Exit.UNAVAILABLE)
+    for error in status.errors:
+        err.print(f"error: {escape(error)}")
+    raise typer.Exit(exit_code(status))
+
+
+def refuse_unwritable(option: str, file: Path) -> None:
+    """Exit before the work where the file that an option names could not be written after it."""
+    if file.is_dir():
+        fail(f"{option}: {file} is a folder; expected a file", Exit.ERROR)
+    if not file.parent.is_dir():
+        fail(f"{option}: there is no folder {file.parent}", Exit.ERROR)

@@ -1,0 +1,171 @@
+"""What `top` shows at a time: the status of the switch with its rates, its datapath, and what needs attention."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from dnsteer.deploy.target_switch import TargetSwitch, now
+from dnsteer.metrics.datapath import DatapathReader
+from dnsteer.plan.bridge import wanted_bridge
+from dnsteer.slots.maintenance import Maintenance
+from dnsteer.status.rates import Rate, total
+from dnsteer.status.report import Status
+from dnsteer.status.shares import Share, shares
+from dnsteer.status.vips import VipView
+from dnsteer.switch.tools import SwitchError
+from dnsteer.switch.unixctl import Unixctl, control_socket
+
+Sort = Literal["rate", "name", "state", "difference"]
+Level = Literal["critical", "warning", "note"]
+_TIMEOUT = 2.0
+"""Seconds for ovs-vswitchd to tell of its datapath."""
+_COUNTERS = ("hits", "upcalls", "lost")
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Something that needs attention, as in the console. *decision* is the id of the decision behind it, empty for none."""
+
+    level: Level
+    text: str
+    decision: str = ""
+
+
+@dataclass(frozen=True)
+class Datapath:
+    """What ovs-vswitchd tells of its datapath: numbers by the end of their metrics' names, rates by counter.
+
+    *why* is why nothing can be read.
+    """
+
+    gauges: Mapping[str, float] = field(default_factory=dict)
+    rates: Mapping[str, float] = field(default_factory=dict)
+    why: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        rates = {f"{name}_per_second": round(rate, 1) for name, rate in self.rates.items()}
+        return {**self.gauges, **rates, "reason": self.why or None}
+
+
+class DatapathWatch:
+    """Reads the datapath again and again; rates are since the last reading."""
+
+    def __init__(self, switch: TargetSwitch) -> None:
+        self._switch, self._reader = switch, DatapathReader()
+        self._last: tuple[float, Mapping[str, int]] | None = None
+
+    def read(self, status: Status) -> Datapath:
+        """Read it, of a switch with this status."""
+        if status.loaded is None or status.unreachable:
+            self._last = None
+            return Datapath(why=status.unreachable or "the applied spec cannot be read")
+        kind = wanted_bridge(status.loaded.spec).datapath_type or "system"
+        try:
+            with Unixctl(control_socket(self._switch.remote), min(self._switch.timeout, _TIMEOUT)) as control:
+                found = self._reader.read(control, kind)
+        except (SwitchError, OSError) as err:
+            self._last = None
+            return Datapath(why=str(err))
+        at, before, rates = time.monotonic(), self._last, dict[str, float]()
+        self._last = at, found.counters
+        if before is not None:
+            for name in _COUNTERS:
+                more = found.counters.get(name, 0) - before[1].get(name, 0)
+                if name in found.counters and more >= 0:  # less after a restart
+                    rates[name] = more / (at - before[0])
+        return Datapath(found.gauges, rates)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The switch at a *time*."""
+
+    time: datetime
+    status: Status
+    datapath: Datapath
+
+    @property
+    def rate(self) -> Rate:
+        """That of all VIPs."""
+        return total(vip.rate for vip in self.status.vips)
+
+    def vips(self, sort: Sort) -> list[VipView]:
+        """The VIPs, in an order: by name, else the busiest first; those alike as in the spec."""
+        if sort == "name":
+            return sorted(self.status.vips, key=lambda vip: vip.name)
+        return sorted(self.status.vips, key=lambda vip: -(vip.rate.packets or 0))
+
+    def shares(self, sort: Sort) -> list[Share]:
+        """The backends in an order: the busiest, those that are not up, or those with the largest difference first."""
+        orders: dict[Sort, Callable[[Share], tuple[float | str, ...]]] = {
+            "rate": lambda share: (-(share.backend.rate.packets or 0),),
+            "name": lambda share: (share.name,),
+            "state": lambda share: (share.backend.state == "up", -(share.backend.rate.packets or 0)),
+            "difference": lambda share: (-share.away,),
+        }
+        return sorted(shares(self.status.pools), key=orders[sort])
+
+    def attention(self) -> list[Attention]:
+        """What needs attention, most urgent first."""
+        levels: tuple[Level, ...] = ("critical", "warning", "note")
+        return sorted(_attention(self.status), key=lambda item: levels.index(item.level))
+
+    def as_json(self, sort: Sort) -> dict[str, Any]:
+        """As a JSON object."""
+        record, state, seconds = self.status.reading.record, self.status.reading.state, self.status.rates.seconds
+        return {
+            "ok": self.status.ok,
+            "time": self.time.isoformat(timespec="milliseconds"),
+            "bridge": record.bridge, "switch": record.name or None,
+            "state": state.number if state is not None else None,
+            "reachable": not self.status.unreachable,
+            "interval": None if seconds is None else round(seconds, 3),
+            **self.rate.as_json(),
+            "attention": [{"level": a.level, "text": a.text, "decision": a.decision or None} for a in self.attention()],
+            "datapath": self.datapath.as_json(),
+            "vips": [vip.as_json() for vip in self.vips(sort)],
+            "backends": [share.as_json() for share in self.shares(sort)],
+        }  # fmt: skip
+
+
+def make_frame(status: Status, datapath: DatapathWatch) -> Frame:
+    """The frame of a status, with the datapath as it is now."""
+    return Frame(now(), status, datapath.read(status))
+
+
+def _attention(status: Status) -> Iterator[Attention]:
+    if status.unreachable:
+        yield Attention("critical", f"the switch cannot be reached: {status.unreachable}")
+    for error in status.errors:
+        yield Attention("critical", error)
+    if status.interrupted:
+        yield Attention("critical", status.interrupted)
+    for warning in status.warnings:
+        yield Attention("warning", warning)
+    for entry in status.reading.overlay or ():
+        if entry.kind != "backup":  # of which a warning tells
+            yield _maintenance(entry)
+
+
+def _maintenance(entry: Maintenance) -> Attention:
+    note = f": {entry.note}" if entry.note else ""
+    if entry.kind == "health":
+        state = "on its way back" if entry.returns else entry.state
+        text = f"{entry.name} {state} for {_passed(entry.returns or entry.since)}{note}"
+        return Attention("note" if entry.returns else "warning", text, entry.decision)
+    return Attention(
+        "note", f"{entry.name} {entry.state} for {_passed(entry.since)} by {entry.by}{note}", entry.decision
+    )
+
+
+def _passed(since: str) -> str:
+    passed = int((now() - datetime.fromisoformat(since)).total_seconds())
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if passed >= size:
+            return f"{passed // size} {unit}"
+    return f"{max(0, passed)} s"

@@ -1,0 +1,55 @@
+"""What is known of a switch at a time: the applied state, maintenance, who fails and why, and what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from dnsteer.metrics.recorder import Known
+from dnsteer.slots.maintenance import Overlay
+from dnsteer.switch.state import BridgeRecord
+
+
+@dataclass(frozen=True)
+class Side:
+    """The applied state and the overlay on it, at a time."""
+
+    known: Known
+    overlay: Overlay
+    time: datetime
+    decision: str = ""
+    """The one that led to the overlay last, where that is known."""
+
+
+@dataclass(frozen=True)
+class Drift:
+    """What the last look at the switch found: differences of flows and of settings, and flows of others."""
+
+    flows: int = 0
+    settings: int = 0
+    foreign: int = 0
+    repaired: bool = True
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the agent knows at a time. *now* is None as long as no state is followed.
+
+    *trouble* is why the agent cannot work on the switch, since *troubled*. *failing* has the reason by pool and backend,
+    and by kind of check. *pending* is since when a change is begun and not ended. *decisions* are those behind
+    panics, by pool.
+    """
+
+    started: datetime
+    bridge: str = ""
+    stands_by: bool = False
+    now: Side | None = None
+    record: BridgeRecord | None = None
+    trouble: str = ""
+    troubled: datetime | None = None
+    pending: datetime | None = None
+    drift: Drift = field(default_factory=Drift)
+    panics: frozenset[str] = frozenset()
+    failing: Mapping[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
+    decisions: Mapping[str, str] = field(default_factory=dict)

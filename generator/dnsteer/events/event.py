@@ -1,0 +1,85 @@
+"""What an event is, and every kind of event that the agent says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol
+
+Level = Literal["info", "warning", "error"]
+Name = Literal[
+    "adopted", "check", "decision", "moved", "effect", "panic", "panic_over", "repaired", "differs", "foreign_flows",
+    "setting", "trouble", "trouble_over", "verb", "verb_ended", "verb_failed", "listens", "not_listening", "mirrors_removed",
+    "access", "progress", "library", "ends",
+]  # fmt: skip
+"""The kinds of events."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of event: what it says, and the fields that it may have besides those of all events."""
+
+    name: Name
+    means: str
+    fields: tuple[str, ...] = ()
+
+
+COMMON = ("time", "level", "event", "message", "bridge")
+"""Fields of all events; `bridge` as soon as it is known."""
+KINDS: tuple[Kind, ...] = (
+    Kind("adopted", "a state is followed from now on", ("state", "pools", "targets")),
+    Kind(
+        "check",
+        "a check of a backend has turned: `to` is healthy or unhealthy",
+        ("pool", "backend", "service", "check", "to", "reason", "duration_s", "decision"),
+    ),
+    Kind(
+        "decision",
+        "what was decided about a backend: `action` is out, back, backup_in, backup_out or ended",
+        ("decision", "pool", "backend", "service", "kind", "action", "reason", "over_s"),
+    ),
+    Kind("moved", "what changed in a pool, in the words of `drain`", ("decision", "pool", "moved")),
+    Kind("effect", "flows and record have the decision, after `duration_s`", ("decision", "duration_s", "moved")),
+    Kind("panic", "too many backends of a pool are unhealthy; all stay", ("pool", "service", "backends", "decision")),
+    Kind("panic_over", "the panic is over", ("pool", "service", "decision")),
+    Kind("repaired", "a difference from the record, which was put right", ("decision", "difference")),
+    Kind("differs", "one that was left: `switch.repair: report`", ("difference",)),
+    Kind("foreign_flows", "flows of others are on the bridge", ("flow", "flows")),
+    Kind("setting", "a setting of others that changes what the switch does", ("setting",)),
+    Kind("trouble", "something does not work, once until it does: `about` says what", ("about", "reason")),
+    Kind("trouble_over", "it works again", ("about",)),
+    Kind("verb", "somebody has asked for a verb", ("verb", "arguments", "by", "decision")),
+    Kind(
+        "verb_ended",
+        "it has ended; not of `status`, `plan` and `reconcile`",
+        ("verb", "by", "exit", "duration_s", "decision"),
+    ),
+    Kind("verb_failed", "a defect of dnsteer: a line of its traceback", ("verb", "decision")),
+    Kind("listens", "the control socket, or where metrics or the console are", ("address",)),
+    Kind("not_listening", "one of them is not there, and why", ("reason",)),
+    Kind("mirrors_removed", "mirrors that a capture had left", ("capture",)),
+    Kind("access", "who signed in to the console, or failed to; tokens and certificates that were read or are wrong"),
+    Kind("progress", "a step of settling a change that was cut off, or of a restore"),
+    Kind("library", "a message of a library", ("logger",)),
+    Kind("ends", "the agent ends"),
+)
+"""Every kind, as docs/agent.md lists them."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that the agent says, at a *time*. *text* is what people read, *fields* what programs do."""
+
+    time: datetime
+    level: Level
+    name: Name
+    text: str
+    fields: Mapping[str, object]
+
+
+class Say(Protocol):
+    """Takes an event."""
+
+    def __call__(self, text: str, event: Name = "progress", level: Level = "info", /, **fields: object) -> None:
+        """Say *text*; fields that are None or empty are left out."""

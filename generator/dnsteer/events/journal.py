@@ -1,0 +1,66 @@
+"""Events for the journal of systemd, by its native protocol: a datagram with a field on each line, or framed by its length.
+
+https://systemd.io/JOURNAL_NATIVE_PROTOCOL/
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TextIO
+
+from dnsteer.events.event import Event, Level
+from dnsteer.events.formats import plain, values
+
+SOCKET = "/run/systemd/journal/socket"
+IDENTIFIER = "dnsteer"
+PRIORITY: Mapping[Level, int] = {"error": 3, "warning": 4, "info": 6}
+"""Of syslog."""
+_PATIENCE = 0.2
+"""Seconds for the journal to take an event: health checks must not wait for it."""
+_NATIVE = ("time", "level", "message")
+"""What the journal has fields of its own for."""
+
+
+def is_journal(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether a stream leads to the journal: systemd says which file it is, by device and inode."""
+    device, _, inode = environ.get("JOURNAL_STREAM", "").partition(":")
+    with suppress(OSError, ValueError):
+        found = os.fstat(stream.fileno())
+        return (str(found.st_dev), str(found.st_ino)) == (device, inode)
+    return False
+
+
+def encoded(event: Event, message: str) -> bytes:
+    """An event as the journal takes it, with *message* as its text."""
+    fields = {
+        "MESSAGE": message, "PRIORITY": str(PRIORITY[event.level]), "SYSLOG_IDENTIFIER": IDENTIFIER,
+        **{f"DNSTEER_{name.upper()}": plain(v) for name, v in values(event).items() if name not in _NATIVE},
+    }  # fmt: skip
+    return b"".join(_field(name, value) for name, value in fields.items())
+
+
+def _field(name: str, value: str) -> bytes:
+    data = value.encode(errors="backslashreplace")
+    if b"\n" in data:  # else the rest would be fields of their own
+        return name.encode() + b"\n" + struct.pack("<Q", len(data)) + data + b"\n"
+    return name.encode() + b"=" + data + b"\n"
+
+
+class Journal:
+    """The journal's socket."""
+
+    def __init__(self, path: str = SOCKET) -> None:
+        self._path = path
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.settimeout(_PATIENCE)
+
+    def send(self, event: Event, message: str) -> bool:
+        """Send an event; whether the journal has taken it."""
+        with suppress(OSError):
+            self._socket.sendto(encoded(event, message), self._path)
+            return True
+        return False

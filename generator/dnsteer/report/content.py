@@ -1,0 +1,202 @@
+"""The report as a page: what is listed of a switch, bounded, as the template wants it."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from dnsteer.console.attention import count
+from dnsteer.console.drawing import SlotMap, slot_map
+from dnsteer.console.numbers import ranges
+from dnsteer.report import page
+from dnsteer.report.attention import items
+from dnsteer.report.gather import Facts
+from dnsteer.report.masking import AddressMask, Masks, Part, PeopleMask
+from dnsteer.slots.maintenance import Overlay
+from dnsteer.slots.membership import Membership
+from dnsteer.slots.owners import known_owners_of
+from dnsteer.slots.weights import weights_in_the_end
+from dnsteer.spec.loaded import Loaded
+from dnsteer.status.pools import BackendView, PoolView, view_pools
+from dnsteer.status.report import Status
+from dnsteer.status.vips import VipView
+from dnsteer.switch.captures import capture_warning
+from dnsteer.switch.state import AppliedState
+
+MOST_ITEMS, MOST_ENTRIES, MOST_WARNINGS = 100, 500, 200
+MOST_VIPS, MOST_BACKENDS = 2000, 2000
+"""Rows of the tables; of more VIPs the busiest are listed, of more backends those of pools with somebody out first."""
+MOST_PICTURES = 24
+"""Pools whose slots are drawn; those with somebody out first."""
+MOST_SPEC = 1 << 19
+"""Characters of a spec that is printed."""
+_OPEN_LINES = 300
+"""Lines of a spec up to which it is shown without a click."""
+_CAPTURE = "a capture is under way, or its mirrors are still there"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A backend: its number in the picture, addresses, slots as ranges, weight, and its shares by weight and of slots."""
+
+    number: int
+    view: BackendView
+    addresses: tuple[str, ...]
+    slots: str
+    weight: int
+    wanted: float
+    share: float
+
+
+@dataclass(frozen=True)
+class PoolSection:
+    """A pool in full. *drawn* is None where its slots are not drawn; *most* is the largest share of its rows."""
+
+    view: PoolView
+    rows: tuple[Row, ...]
+    vips: int
+    drawn: SlotMap | None
+    most: float
+
+
+def report(facts: Facts, parts: Iterable[Part] = (), options: str = "") -> str:
+    """The page. *parts* are left out of it; *options* are added to the commands that it names."""
+    left = frozenset(parts)
+    facts = _masked(facts, Masks(left, PeopleMask()))
+    found = items(facts, options)
+    status = facts.status
+    values = {
+        "facts": facts, "status": status, "items": found[:MOST_ITEMS], "more_items": len(found) - MOST_ITEMS,
+        "left_out": [part.value for part in Part if part in left], "python": platform.python_version(),
+        **_switch_values(status, left),
+    }  # fmt: skip
+    return page.make(page.FOLDER, "report.html", values, AddressMask() if Part.ADDRESSES in left else str)
+
+
+def summary(facts: Facts) -> str:
+    """How the switch is, in a line."""
+    counts = {level: n for level, n in count(items(facts)).items() if n}
+    words = ", ".join(f"{n} {level}{'s' if n > 1 and level != 'critical' else ''}" for level, n in counts.items())
+    return words or "nothing needs attention"
+
+
+def _switch_values(status: Status | None, left: frozenset[Part]) -> dict[str, Any]:
+    if status is None:
+        return {"bridge": "", "name": "", "state": None}
+    reading = status.reading
+    state, entries = reading.state, list(reading.overlay or ())
+    vips, pools = _vips(status.vips), _sections(status, state)
+    spec = state.text if state is not None and not left - {Part.ADDRESSES} else ""
+    shown = {section.view.title for section in pools}
+    return {
+        "bridge": reading.record.bridge, "name": reading.record.name, "state": state,
+        "vips": vips, "more_vips": len(status.vips) - len(vips), "queries": _sum(v.rate.queries for v in status.vips),
+        "packets": _sum(v.rate.packets for v in status.vips), "services": services,
+        "pools": pools, "pool_lines": [(view, *_serving(view)) for view in status.pools], "shown": shown,
+        "entries": entries[:MOST_ENTRIES], "more_entries": len(entries) - MOST_ENTRIES,
+        "drift": [d.text(state.file if state is not None else "") for d in status.drift or ()],
+        "checked": status.drift is not None, "more_drift": (status.drift_count or 0) - len(status.drift or ()),
+        "warnings": status.warnings[:MOST_WARNINGS], "more_warnings": len(status.warnings) - MOST_WARNINGS,
+        "spec": spec if len(spec) <= MOST_SPEC else "", "spec_is_long": len(spec) > MOST_SPEC,
+        "spec_left_out": state is not None and not spec, "open": spec.count("\n") <= _OPEN_LINES,
+    }  # fmt: skip
+
+
+def _masked(facts: Facts, masks: Masks) -> Facts:
+    """The facts without notes or people."""
+    status = facts.status
+    if status is None or not {Part.NOTES, Part.PEOPLE} & masks.parts:
+        return facts
+    reading = status.reading
+    overlay = Overlay(tuple(map(masks.entry, reading.overlay))) if reading.overlay is not None else None
+    state = masks.state(reading.state) if reading.state is not None else None
+    masked = replace(status, reading=replace(reading, overlay=overlay, state=state))
+    masked.pools = view_pools(state.members if state else (), overlay, status.rates, facts.time)
+    if Part.PEOPLE in masks.parts:
+        capture = capture_warning(reading.record)
+        texts = [_CAPTURE if capture and capture in text else text for text in status.warnings]
+        if reading.state is not None:
+            texts = [text.replace(reading.state.file, masks.file(reading.state.file)) for text in texts]
+        masked.warnings = texts
+    states = [masks.state(each) if isinstance(each, AppliedState) else each for each in facts.states]
+    return replace(facts, status=masked, states=states, by=masks.by(facts.by))
+
+
+def _vips(vips: Sequence[VipView]) -> Sequence[VipView]:
+    if len(vips) <= MOST_VIPS:
+        return vips
+    return sorted(vips, key=lambda vip: -(vip.rate.packets or 0))[:MOST_VIPS]
+
+
+def services(vip: VipView) -> str:
+    """The ports of a VIP, each with its protocols: 53/udp+tcp."""
+    ends = sorted((s.port, s.protocol) for s in vip.services)
+    grouped = groupby(ends, key=lambda end: end[0])
+    return " ".join(f"{port}/{'+'.join(sorted({p for _, p in found}, reverse=True))}" for port, found in grouped)
+
+
+def _serving(view: PoolView) -> tuple[int, int]:
+    """Backends with a weight that are in service, and all with one."""
+    weighted = [b for b in view.backends if b.weight]
+    return sum(b.state == "up" and bool(b.slots) for b in weighted), len(weighted)
+
+
+def _sections(status: Status, state: AppliedState | None) -> list[PoolSection]:
+    """The pools in full, in the order of the spec, as many as may be listed; those with somebody out first."""
+    views = sorted(status.pools, key=lambda view: all(b.state == "up" and b.given is None for b in view.backends))
+    room, drawn, chosen = MOST_BACKENDS, MOST_PICTURES, dict[str, PoolSection]()
+    members = {m.title: m for m in state.members} if state is not None else {}
+    vips = state.vips if state is not None else {}
+    for view in views:
+        room -= len(view.backends)
+        if room < 0 and chosen:
+            break
+        used = sum(pool == view.name for pool in vips.values())
+        chosen[view.title] = _section(status, members[view.title], view, used, draw=drawn > 0)
+        drawn -= 1
+    return [chosen[view.title] for view in status.pools if view.title in chosen]
+
+
+def _section(status: Status, pool: Membership, view: PoolView, vips: int, *, draw: bool) -> PoolSection:
+    overlay = status.reading.overlay
+    entries = overlay.of(view.name) if overlay is not None else ()
+    owners = known_owners_of(pool, entries) or ("",) * view.slots if overlay is not None else ()
+    weights = dict(weights_in_the_end(pool.weights, [a for a in entries if a.weight is not None]))
+    numbers = {backend.name: at for at, backend in enumerate(view.backends, 1)}
+    held: dict[str, list[int]] = {}
+    for slot, name in enumerate(owners):
+        held.setdefault(name, []).append(slot)
+    whole, addresses = sum(weights.values()), _addresses(status.loaded, view.name)
+    rows = tuple(
+        Row(
+            numbers[b.name], b, addresses(b.name), ranges(held.get(b.name, ())), weights.get(b.name, b.weight),
+            weights.get(b.name, 0) / whole if whole else 0.0, (b.slots or 0) / view.slots,
+        )
+        for b in view.backends
+    )  # fmt: skip
+    most = max((max(row.wanted, row.share) for row in rows), default=0.0)
+    return PoolSection(view, rows, vips, slot_map(owners, numbers, ()) if draw and owners else None, most)
+
+
+def _addresses(loaded: Loaded | None, name: str) -> Callable[[str], tuple[str, ...]]:
+    """The addresses of a backend of a pool by name, of those of its backup too."""
+    pool = loaded.spec.pools.get(name) if loaded is not None else None
+    backup = (
+        loaded.spec.pools.get(pool.backup.pool) if loaded is not None and pool is not None and pool.backup else None
+    )
+    known = {b.name: b for each in (backup, pool) if each is not None for b in each.backends}
+
+    def of(backend: str) -> tuple[str, ...]:
+        found = known.get(backend)
+        return tuple(str(a) for a in (found.ipv4, found.ipv6) if a is not None) if found is not None else ()
+
+    return of
+
+
+def _sum(rates: Iterable[float | None]) -> float | None:
+    found = list(rates)
+    known = [rate for rate in found if rate is not None]
+    return sum(known) if found and len(known) == len(found) else None

@@ -1,0 +1,111 @@
+"""Leave addresses, notes or people out of a report that others may read."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
+from enum import Enum
+from ipaddress import ip_address
+
+from dnsteer.slots.maintenance import Maintenance
+from dnsteer.switch.state import AppliedState
+
+LEFT_OUT = "(left out)"
+
+
+class Part(str, Enum):
+    """What can be left out of a report."""
+
+    ADDRESSES = "addresses"
+    NOTES = "notes"
+    PEOPLE = "people"
+    SPEC = "spec"
+
+
+_MAC = re.compile(r"(?<![0-9A-Fa-f:])[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}(?![0-9A-Fa-f:])")
+_IPV4 = re.compile(r"(?<![0-9.])[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?!\.?[0-9])")
+_COLONS = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*")
+_KEPT = frozenset({"00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff", "255.255.255.255", "0.0.0.0", "::", "127.0.0.1", "::1"})
+"""Masks and addresses that are nobody's."""
+
+
+class AddressMask:
+    """Puts `IPv4-1`, `IPv6-2`, `MAC-3` in place of addresses, in any text; the same word for the same address."""
+
+    def __init__(self) -> None:
+        self._words: dict[str, str] = {}
+        self._numbers: Counter[str] = Counter()
+
+    def __call__(self, text: str) -> str:
+        """The text without addresses."""
+        if ":" in text:
+            text = _MAC.sub(lambda m: self._word("MAC", m[0].lower()), text)
+            text = _COLONS.sub(lambda m: self._ipv6(m[0]), text)
+        return _IPV4.sub(lambda m: self._ip(m[0], m[0]), text) if "." in text else text
+
+    def _ipv6(self, run: str) -> str:
+        """What stands for a run of hexadecimal digits and colons, of which an address is a part, or nothing (a time)."""
+        for begin in range(len(run)):
+            for end in {len(run), len(run.rstrip(".")), len(run.rstrip(".:"))}:
+                found = self._ip(run[begin:end], "") if run.count(":", begin, end) >= 2 else ""
+                if found:
+                    return run[:begin] + found + run[end:]
+        return run
+
+    def _ip(self, text: str, otherwise: str) -> str:
+        try:
+            address = ip_address(text)
+        except ValueError:
+            return otherwise
+        return self._word(f"IPv{address.version}", str(address))
+
+    def _word(self, kind: str, address: str) -> str:
+        if address in _KEPT:
+            return address
+        if address not in self._words:
+            self._numbers[kind] += 1
+            self._words[address] = f"{kind}-{self._numbers[kind]}"
+        return self._words[address]
+
+
+class PeopleMask:
+    """Puts `person 1` in place of who did something; the same words for the same person."""
+
+    def __init__(self) -> None:
+        self._words: dict[str, str] = {}
+
+    def __call__(self, name: str) -> str:
+        """What stands for a name."""
+        return self._words.setdefault(name, f"person {len(self._words) + 1}") if name else ""
+
+
+@dataclass(frozen=True)
+class Masks:
+    """Leaves notes or people, if they are among *parts*, out of maintenance and states; the agent's notes stay."""
+
+    parts: frozenset[Part]
+    person: PeopleMask
+
+    def entry(self, entry: Maintenance) -> Maintenance:
+        """An entry without them."""
+        of_agent = entry.kind in ("health", "backup")
+        note = entry.note if of_agent else self._note(entry.note)
+        return replace(entry, note=note, by=self.by(entry.by))
+
+    def state(self, state: AppliedState) -> AppliedState:
+        """A state without them; the folder of its file, which may name somebody, goes too."""
+        ended = tuple(map(self.entry, state.ended))
+        file = self.file(state.file)
+        return replace(state, note=self._note(state.note), by=self.by(state.by), ended=ended, file=file)
+
+    def file(self, file: str) -> str:
+        """The name of a file."""
+        return file.rpartition("/")[2] if Part.PEOPLE in self.parts else file
+
+    def _note(self, note: str) -> str:
+        return LEFT_OUT if note and Part.NOTES in self.parts else note
+
+    def by(self, name: str) -> str:
+        """Who did something."""
+        return self.person(name) if Part.PEOPLE in self.parts else name

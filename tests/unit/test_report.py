@@ -1,0 +1,243 @@
+"""The report without a switch: what it masks and escapes, its policy, its bounds, and its charts."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import replace
+from html import unescape
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from bench.specs import many_vips
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dnsteer.checks.load import check_document
+from dnsteer.metrics.datapath import Datapath
+from dnsteer.report import charts, content
+from dnsteer.report.content import report, summary
+from dnsteer.report.gather import Facts
+from dnsteer.report.masking import AddressMask, Part
+from dnsteer.report.ovsdb import SwitchFacts
+from dnsteer.slots.maintenance import Maintenance, Overlay
+from dnsteer.spec.document import parse_document
+from dnsteer.status.pools import view_pools
+from dnsteer.status.rates import Rates
+from dnsteer.status.record import Reading
+from dnsteer.status.report import Status
+from dnsteer.status.verify import Drift
+from dnsteer.status.vips import view_vips
+from tests.unit.console_cases import SCRIPT, SPEC, START, entry, known, record
+
+VOID = frozenset({"meta", "br", "link", "input"})
+
+
+class Page(HTMLParser):
+    """A page that must be well-formed: its tags, its texts, and what it would load or run."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        for name, value in attrs:
+            assert not name.startswith("on") and name not in ("src", "style", "srcset", "action"), (tag, name)
+            if name == "id":
+                self.ids.append(value or "")
+            if name == "href":
+                self.links.append(value or "")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def facts(spec: str = SPEC, *entries: Maintenance, **more: Any) -> Facts:
+    """What would be read of a switch with this spec."""
+    of = known(spec)
+    state = replace(of.state, **more)
+    overlay = Overlay(entries)
+    reading = Reading(record(1, *entries), overlay, None, False, state)
+    status = Status(reading, tables_match="recorded", drift=[], drift_count=0)
+    status.loaded = check_document(parse_document("farm.yaml", spec))
+    status.pools = view_pools(state.members, overlay, Rates(), START)
+    status.vips = view_vips(of.spec, Rates())
+    return Facts(START, "alice@dpu-1", "tcp:192.0.2.1:6640", status, [state])
+
+
+def test_it_needs_nothing_else_and_allows_nothing_else() -> None:
+    text = report(facts(SPEC, entry("ns1", note="upgrade")))
+    page = Page(text)
+    assert not {"script", "img", "iframe", "link", "object", "form"} & set(page.tags)
+    assert all(link.startswith("#") and link[1:] in page.ids for link in page.links) and len(page.links) > 10
+    assert len(page.ids) == len(set(page.ids))
+    found = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    style = re.search(r"<style>(.*)</style>", text, re.S)
+    assert found is not None and style is not None
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    assert unescape(found[1]) == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    assert "://" not in text
+
+
+def test_it_says_who_is_out_and_what_to_do() -> None:
+    text = report(facts(SPEC, entry("ns2", note="kernel")), options="--bridge br-dns")
+    assert "farm/ns2 is drained" in text and "dnsteer undrain farm/ns2 --bridge br-dns" in text
+    assert text.count('<svg class="slots"') == 2 and text.count("<text class=") == 32 + 16 + 4
+    assert "0 critical" not in text
+
+
+def test_all_text_of_others_is_escaped() -> None:
+    hostile = facts(
+        SPEC, entry("ns1", note=SCRIPT), entry("ns3", "down", note='"><img src=x>'), note=SCRIPT, file=f"{SCRIPT}.yaml",
+        by=SCRIPT, text=f"{SPEC}# {SCRIPT}</pre>\n",
+    )  # fmt: skip
+    hostile.ovsdb = SwitchFacts("1", f"Bridge {SCRIPT}")
+    hostile.datapath = Datapath(mask_packets={SCRIPT: 1})
+    hostile.unread.append((SCRIPT, SCRIPT))
+    assert hostile.status is not None
+    hostile.status.errors.append(SCRIPT)
+    hostile.status.warnings.append(SCRIPT)
+    hostile.status.drift, hostile.status.drift_count = [Drift("flow missing", SCRIPT, SCRIPT)], 1
+    text = report(hostile)
+    assert "<script" not in text and "<img" not in text
+    assert text.count("&lt;script&gt;") >= 13
+    Page(text)
+
+
+ADDRESSES = ("192.0.2", "2001:db8", "02:00:00")
+
+
+def test_without_addresses_and_notes_and_people() -> None:
+    given_ = facts(SPEC, entry("ns1", note="for ACME"), entry("ns2", "health", note="no answer from [2001:db8::12]:53"))
+    given_.ovsdb = SwitchFacts("3.1", "mac_in_use 02:00:00:00:00:53, lookup 192.0.2.53")
+    text = report(given_, [Part.ADDRESSES])
+    assert not [part for part in ADDRESSES if part in text]
+    assert "for ACME" in text and "alice@dpu-1" in text and "no answer from [IPv6-" in text
+    assert "tcp:IPv4-1:6640" in text and "addresses: [IPv4-" in text, "the spec is masked too"
+    same = re.search(r"lookup (IPv4-\d+)", text)
+    assert same is not None and text.count(f"{same[1]}<") >= 1, "one address, one word"
+    text = report(given_, [Part.NOTES])
+    assert "ACME" not in text and "no answer from [2001:db8::12]:53" in text and "apiVersion" not in text
+    text = report(given_, [Part.PEOPLE])
+    assert "alice" not in text and "person 1" in text and "for ACME" in text and "apiVersion" not in text
+    text = report(given_, [Part.SPEC])
+    assert "apiVersion" not in text and "alice" in text and "192.0.2.11" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("192.0.2.1", "IPv4-1"),
+        ("10.0.0.0/8 and 10.0.0.0.", "IPv4-1/8 and IPv4-1."),
+        ("ssl:192.0.2.1:6640", "ssl:IPv4-1:6640"),
+        ("[2001:db8::1]:53, 2001:DB8:0::1: late", "[IPv6-1]:53, IPv6-1: late"),
+        ("ipv6_dst=2001:db8::53,tp_dst=53", "ipv6_dst=IPv6-1,tp_dst=53"),
+        ("::ffff:192.0.2.1", "IPv6-1"),
+        ("node2001:db8::1x", "nodeIPv6-1x"),
+        ("dl_dst=02:00:00:00:00:53/01:00:00:00:00:00", "dl_dst=MAC-1/MAC-2"),
+        ("02:00:00:00:00:0A 02:00:00:00:00:0a", "MAC-1 MAC-1"),
+        ("21:40:05 and 2026-11-23T21:40:05+00:00", "21:40:05 and 2026-11-23T21:40:05+00:00"),
+        ("Open vSwitch 3.1.0, kernel 6.1.0-18", "Open vSwitch 3.1.0, kernel 6.1.0-18"),
+        ("ff:ff:ff:ff:ff:ff ::1 0.0.0.0/0", "ff:ff:ff:ff:ff:ff ::1 0.0.0.0/0"),
+    ],
+)
+def test_addresses_in_text(text: str, masked: str) -> None:
+    assert AddressMask()(text) == masked
+
+
+BEFORE, AFTER = st.sampled_from(["", "to ", "[", "a=", "x/", "tcp:["]), st.sampled_from(["", "]", ",", ".", " ", "/64"])
+
+
+@given(st.ip_addresses(), BEFORE, AFTER)
+def test_no_address_is_left(address: Any, before: str, after: str) -> None:
+    masked = AddressMask()(f"{before}{address}{after}")
+    kept = str(address) in ("::", "::1", "0.0.0.0", "127.0.0.1", "255.255.255.255")
+    assert kept or str(address) not in masked
+
+
+def test_without_a_database_there_is_a_page() -> None:
+    away = Facts(START, "alice@dpu-1", "unix:/run/x", unread=[("the database", "OVSDB at unix:/run/x: no such file")])
+    text = report(away)
+    Page(text)
+    assert "database cannot be reached" in text and "no such file" in text
+    assert summary(away) == "1 critical"
+
+
+def test_without_a_record_there_is_the_rest() -> None:
+    given_ = facts()
+    assert given_.status is not None
+    given_.status.reading = replace(given_.status.reading, overlay=None, state=None, damage=("state 1 is damaged",))
+    given_.status.errors, given_.status.loaded, given_.status.tables_match = ["state 1 is damaged"], None, None
+    given_.status.pools, given_.status.vips, given_.status.drift = [], [], None
+    given_.ovsdb = SwitchFacts("3.1", "Bridge br-dns")
+    text = report(given_)
+    Page(text)
+    assert "State 1 is damaged" in text and "Bridge br-dns" in text and "cannot be read" in text
+
+
+def test_a_warning_says_what_it_is_about() -> None:
+    given_ = facts()
+    assert given_.status is not None
+    given_.status.warnings = ["switch: other_config:flow-limit is 200: too few", "tables are odd"]
+    text = report(given_)
+    assert "<strong>Switch</strong>" in text and "Other_config:flow-limit is 200: too few" in text
+    assert "<strong>Warning</strong>" in text and "Tables are odd" in text
+
+
+def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content, "MOST_VIPS", 20)
+    monkeypatch.setattr(content, "MOST_BACKENDS", 5 * 16)
+    monkeypatch.setattr(content, "MOST_PICTURES", 3)
+    monkeypatch.setattr(content, "MOST_ENTRIES", 10)
+    monkeypatch.setattr(content, "MOST_ITEMS", 10)
+    monkeypatch.setattr(content, "MOST_SPEC", 1000)
+    out = [entry(f"ns{n}", pool=f"pool{p}") for p in (7, 9) for n in range(8)]
+    text = report(facts(many_vips(40, pools=10), *out))
+    assert text.count('<svg class="slots"') == 3 and text.count('<table class="backends" role="table">') == 5
+    assert 'id="pool%20pool7"' in text and 'id="pool%20pool9"' in text, "those with somebody out first"
+    assert "and 20 more VIPs" in text and "and 5 more pools" in text
+    assert text.count("and 6 more") == 2, "entries, items"
+    assert "Too long for a page" in text and "apiVersion" not in text
+
+
+def test_a_thousand_vips_make_a_page_of_bounded_size() -> None:
+    text = report(facts(many_vips(1000), entry("ns3", pool="pool57")))
+    assert 1_000_000 < len(text.encode()) < 3_000_000
+    assert text.count('<svg class="slots"') == 24 and text.count('<table class="backends" role="table">') == 100
+    assert ">vip999<" in text and "pool57/ns3 is drained" in text
+    drawn = text[text.index('id="pool%20pool57"') :].partition("<table")[0]
+    assert '<svg class="slots"' in drawn, "first those with somebody out"
+
+
+@given(st.just(0.0) | st.floats(0.01, 1e7), st.integers(2, 9))
+def test_ticks_are_round_and_few(most: float, wanted: int) -> None:
+    found = charts.ticks(0, most, wanted)
+    assert found[0] == 0 and len(found) <= 2.6 * wanted + 1
+    assert all(0 <= tick <= most * 1.0001 for tick in found)
+
+
+def test_bands_are_stacked() -> None:
+    chart, x, y = charts.frame(100, 60, (0, 4), 4, title="s")
+    x, y = charts.Scale(0, 4, 0, 40), charts.Scale(0, 4, 40, -40)
+    first, second = charts.stacked(
+        [("a", [2, 2, 0, 0]), ("b", [1, 1, 1, 0]), ("c", [0, 0, 0, 0])], [0, 1, 2, 3, 4], x, y
+    )
+    assert (first.css, second.css) == ("a", "b")
+    assert first.path == "M0.0 20.0L20.0 20.0L20.0 40.0L40.0 40.0L40.0 40.0L0.0 40.0z"
+    assert second.path.startswith("M0.0 10.0L20.0 10.0L20.0 30.0L30.0 30.0L30.0 40.0L40.0 40.0L")
+    assert chart.y_ticks[-1].text == "4.00"

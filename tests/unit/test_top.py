@@ -1,0 +1,185 @@
+"""Frames of `top`: what is on them, in which order, and that they fit."""
+
+from __future__ import annotations
+
+import io
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+import pytest
+from bench.specs import many_vips
+from rich.console import Console
+
+from dnsteer.checks.load import check_document
+from dnsteer.cli import top_frame
+from dnsteer.cli.top_frame import Datapath, DatapathWatch, Frame, Sort
+from dnsteer.cli.top_view import Size, top_view
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.slots.maintenance import Maintenance, Overlay
+from dnsteer.spec import derived
+from dnsteer.spec.document import parse_document
+from dnsteer.status.counters import BackendKey, Key, Service
+from dnsteer.status.pools import view_pools
+from dnsteer.status.rates import Rates
+from dnsteer.status.record import Reading
+from dnsteer.status.report import Status
+from dnsteer.status.shares import shares
+from dnsteer.status.vips import view_vips
+from tests.unit.console_cases import SPEC, START, entry, known, record
+
+NOW = START + timedelta(minutes=3)
+ID = "d21gepscbjsy"
+HOSTILE = "late\x1b[2J\nforged [bold]line[/bold] " + "x" * 300
+Rated = dict[str, float]
+
+
+@pytest.fixture(autouse=True)
+def a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(top_frame, "now", lambda: NOW)
+
+
+def frame(
+    *entries: Maintenance, text: str = SPEC, vips: Rated | None = None, backends: Rated | None = None, **more: Any
+) -> Frame:
+    """A frame of a spec with UDP packets a second by VIP, and by POOL/BACKEND."""
+    of = known(text)
+    by_key: dict[Key, float | None] = {}
+    for name, vip in of.spec.vips.items():
+        for end in derived.endpoints(vip):
+            by_key |= {Service(end.protocol.value, address, end.port): 0.0 for address in vip.addresses}
+        by_key[Service("udp", vip.addresses[0], 53)] = (vips or {}).get(name, 0.0)
+    for pool in of.state.members:
+        for member in pool.members:
+            for protocol in ("udp", "tcp"):
+                rate = (backends or {}).get(f"{pool.pool}/{member.name}", 0.0)
+                by_key[BackendKey(pool.number, member.number, protocol)] = rate if protocol == "udp" else 0.0
+    overlay, rates = Overlay(entries), Rates(by_key, 2.0)
+    reading = Reading(record(1, *entries), overlay, None, False, of.state)
+    status = Status(reading, "", "recorded", rates, loaded=check_document(parse_document("farm.yaml", text)), **more)
+    status.pools, status.vips = view_pools(of.state.members, overlay, rates, NOW), view_vips(of.spec, rates)
+    return Frame(NOW, status, Datapath({"megaflows": 130, "megaflows_limit": 200_000, "masks": 9}, {"upcalls": 12.0}))
+
+
+def shown(of: Frame, width: int = 80, height: int = 24, sort: Sort = "rate", **more: str) -> list[str]:
+    """The lines of a frame on a terminal of that size."""
+    screen = Console(file=io.StringIO(), width=width, height=height or 1000, highlight=False, emoji=False)
+    screen.print(top_view(of, Size(width, height), sort, **more), soft_wrap=False)
+    assert isinstance(screen.file, io.StringIO)
+    return screen.file.getvalue().splitlines()
+
+
+def column(lines: list[str], heading: str) -> list[str]:
+    """The first words of the rows below a heading."""
+    at = next(n for n, line in enumerate(lines) if line.startswith(heading))
+    rows = lines[at + 1 :]
+    return [row.split()[0] for row in rows[: next((n for n, row in enumerate(rows) if not row.strip()), len(rows))]]
+
+
+def test_packets_slots_and_weights_of_a_pool() -> None:
+    of = frame(entry("ns1", decision=ID), backends={"farm/ns2": 300.0, "farm/ns3": 100.0})
+    found = {s.name: (s.packets, s.slots, s.weight) for s in shares(of.status.pools)}
+    assert found["farm/ns1"] == (0.0, 0.0, 0.25)
+    assert found["farm/ns2"][0] == 0.75 and found["farm/ns2"][2] == 0.5
+    assert found["farm/ns2"][1] == pytest.approx(2 / 3, abs=0.05)
+    assert sum(s[1] or 0 for name, s in found.items() if name.startswith("farm")) == 1
+    assert found["spare/sp1"] == (None, 1.0, 1.0)  # nothing is sent: no share, rather than none of it
+
+
+def test_the_orders() -> None:
+    of = frame(
+        entry("ns1"), vips={"other": 20.0, "dns": 10.0}, backends={"farm/ns2": 5.0, "farm/ns3": 30.0, "spare/sp1": 20.0}
+    )
+    assert [v.name for v in of.vips("rate")] == ["other", "dns"]
+    assert [v.name for v in of.vips("name")] == ["dns", "other"]
+    names = {sort: [s.name for s in of.shares(sort)] for sort in ("rate", "name", "state", "difference")}  # type: ignore[arg-type]
+    assert names["rate"] == ["farm/ns3", "spare/sp1", "farm/ns2", "farm/ns1"]
+    assert names["name"] == ["farm/ns1", "farm/ns2", "farm/ns3", "spare/sp1"]
+    assert names["state"][0] == "farm/ns1"
+    assert names["difference"][:2] in (["farm/ns2", "farm/ns3"], ["farm/ns3", "farm/ns2"])
+
+
+def test_what_needs_attention_is_on_top_most_urgent_first() -> None:
+    of = frame(
+        entry("ns1", note="a disk"), entry("ns3", "health", note="no answer within 0.5 s", decision=ID),
+        entry("ns2", "weight", weight=4), errors=["not checked"], warnings=["the tables differ"],
+    )  # fmt: skip
+    assert [(a.level, a.text, a.decision) for a in of.attention()] == [
+        ("critical", "not checked", ""),
+        ("warning", "the tables differ", ""),
+        ("warning", "farm/ns3 unhealthy for 3 min: no answer within 0.5 s", ID),
+        ("note", "farm/ns1 drained for 3 min by alice@dpu-1: a disk", ""),
+        ("note", "farm/ns2 at weight 4 for 3 min by alice@dpu-1", ""),
+    ]
+    lines = shown(of)
+    assert lines[3:6] == [
+        "!! not checked", "!  the tables differ", f"!  farm/ns3 unhealthy for 3 min: no answer within 0.5 s  {ID}",
+    ]  # fmt: skip
+    assert "130 of 200,000 megaflows  9 masks  12 upcalls/s" in lines
+    assert "nothing needs attention" in shown(frame())
+
+
+def test_an_unreachable_switch_is_said() -> None:
+    of = Frame(NOW, Status(frame().status.reading, "no such socket"), Datapath(why="no such socket"))
+    assert of.attention()[0].text == "the switch cannot be reached: no such socket"
+    assert any(line.startswith("!! unreachable since the last refresh: gone") for line in shown(frame(), away="gone"))
+
+
+@cache
+def many() -> Frame:
+    """1,000 VIPs and 1,600 backends, 12 of which fail with a hostile reason."""
+    return frame(
+        *(entry(f"ns{n}", "health", pool="pool0", note=HOSTILE) for n in range(12)),
+        text=many_vips(1000), vips={f"vip{n}": float(n) for n in range(1000)},
+        backends={f"pool{n}/ns3": float(n) for n in range(100)},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("width", "height"), [(40, 24), (80, 10), (80, 24), (149, 24), (150, 24), (200, 50), (300, 80)]
+)
+def test_it_fits_with_a_thousand_vips(width: int, height: int) -> None:
+    lines = shown(many(), width, height, foot="keys: q quit")
+    assert len(lines) == height or (height == 10 and len(lines) <= height + 4)  # then the terminal cuts
+    assert max(map(len, lines)) <= width
+    assert not any("\x1b" in line for line in lines)
+    if height > 10:
+        text = "\n".join(lines)
+        assert lines[-1].startswith("keys: q quit")
+        assert "vip999" in text and "vip998" in text and "more VIPs" in text and "more backends" in text
+        assert "pool99/ns3" in text
+
+
+def test_without_a_height_everything_is_there() -> None:
+    lines = shown(frame(text=many_vips(60, pools=4)), 120, 0, "name")
+    assert column(lines, "VIP") == sorted(f"vip{n}" for n in range(60))
+    assert len(column(lines, "backend")) == 64
+
+
+def test_the_foot_is_at_the_bottom_of_a_terminal_that_is_not_full() -> None:
+    for width in (80, 200):
+        lines = shown(frame(), width, 24, foot="keys")
+        assert (len(lines), lines[-1]) == (24, "keys")
+
+
+def test_a_program_gets_numbers() -> None:
+    of = frame(entry("ns1", note="x", decision=ID), vips={"dns": 12.0}, backends={"farm/ns2": 9.0, "farm/ns3": 3.0})
+    found = of.as_json("rate")
+    assert (found["queries_per_second"], found["packets_per_second"], found["interval"]) == (12.0, 12.0, 2.0)
+    assert found["attention"] == [
+        {"level": "note", "text": "farm/ns1 drained for 3 min by alice@dpu-1: x", "decision": ID}
+    ]
+    first = found["backends"][0]
+    assert (first["pool"], first["name"], first["share"], first["weight_share"]) == ("farm", "ns2", 0.75, 0.5)
+    assert found["datapath"] == {
+        "megaflows": 130, "megaflows_limit": 200_000, "masks": 9, "upcalls_per_second": 12.0, "reason": None,
+    }  # fmt: skip
+
+
+def test_a_datapath_that_cannot_be_read_says_why() -> None:
+    watch = DatapathWatch(TargetSwitch("tcp:192.0.2.1:6640"))
+    assert "may be on another machine" in watch.read(frame().status).why
+    watch = DatapathWatch(TargetSwitch("unix:/nonexistent/db.sock"))
+    found = watch.read(frame().status)
+    assert found.why and not found.gauges
+    assert any(line.startswith("datapath not readable: ") for line in shown(Frame(NOW, frame().status, found)))
