@@ -140,6 +140,10 @@ pmd thread numa_id 0 core_id 2:
   packet recirculations: 5
   megaflow hits: 300
   avg. subtable lookups per megaflow hit: 3.00
+  idle cycles: 900 (90.00%)
+  processing cycles: 100 (10.00%)
+main thread:
+  packets received: 1
 """
     switch = Switch(
         dpctl_show=KERNEL, upcall_show=UPCALLS.replace("system@ovs-system", "netdev@ovs-netdev"),
@@ -149,6 +153,12 @@ pmd thread numa_id 0 core_id 2:
     assert found.counters["recirculations"] == 9
     assert found.gauges["packets_lookups_ratio"] == 2.5
     assert (found.gauges["megaflows"], found.gauges["masks"]) == (77, 2)
+    assert found.workers == {
+        ("packets", "numa_id 0 core_id 2"): 7,
+        ("cycles", "numa_id 0 core_id 2", "idle"): 900,
+        ("cycles", "numa_id 0 core_id 2", "processing"): 100,
+        ("packets", "main"): 1,
+    }
 
 
 def test_megaflows_are_dumped_once_a_minute_and_only_where_they_are_few() -> None:

@@ -82,6 +82,7 @@ class Collector:
         self._flows: Totals[Label] = Totals()
         self._ports: Totals[tuple[str, str]] = Totals()
         self._lookups: Totals[str] = Totals()
+        self._workers: Totals[Label] = Totals()
         self._extension_drops: Totals[tuple[str, str]] = Totals()
         self._extension_up = False
         self._behind: counters.Sample = {}
@@ -168,6 +169,11 @@ class Collector:
             self._seen = Datapath()
             return
         self._lookups.add(((name, Reading((n,))) for name, n in self._seen.counters.items()), str)
+        self._workers.keep(self._seen.workers)
+        self._workers.add(
+            ((place, Reading((n,))) for place, n in self._seen.workers.items()),
+            lambda place: place,  # type: ignore[arg-type, return-value]
+        )
 
     def _add_traffic(self, made: _Made) -> None:
         for label in self._labels[1].values():
@@ -179,6 +185,8 @@ class Collector:
             made.add("dnsteer_extension_dropped_packets_total", place, value)
         for name, (value, *_) in self._lookups.sums.items():
             made.add(f"dnsteer_datapath_{name}_total", (), value)
+        for (what, *labels), (value, *_) in self._workers.sums.items():
+            made.add(f"dnsteer_datapath_worker_{what}_total", tuple(labels), value)
         for name, gauge in self._seen.gauges.items():
             made.add(f"dnsteer_datapath_{name}", (), gauge)
         for mask, packets in self._seen.mask_packets.items():

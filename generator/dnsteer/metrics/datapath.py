@@ -27,6 +27,9 @@ _REVALIDATION = re.compile(r"dump duration : (\d+)ms")
 _PER_HIT = re.compile(r"avg\. subtable lookups per megaflow hit: ([\d.]+)")
 _MEGAFLOW_HITS = re.compile(r"megaflow hits: (\d+)")
 _PACKETS = re.compile(r"packets:(\d+)")
+_THREAD = re.compile(r"^(?:pmd thread (numa_id \d+ core_id \d+)|(main) thread):\n((?:[ \t].*\n?)*)", re.M)
+_RECEIVED = re.compile(r"packets received: (\d+)")
+_CYCLES = re.compile(r"(idle|processing) cycles: (\d+)")
 
 
 class Commands(Protocol):
@@ -38,11 +41,15 @@ class Commands(Protocol):
 
 @dataclass
 class Datapath:
-    """A reading: counters and gauges by the end of their names, after `dnsteer_datapath_`; packets by mask, if dumped."""
+    """A reading: counters and gauges by the end of their names, after `dnsteer_datapath_`; packets by mask, if dumped.
+
+    *workers* has counters of each thread that forwards packets: ("packets", worker), and ("cycles", worker, what for).
+    """
 
     counters: dict[str, int] = field(default_factory=dict)
     gauges: dict[str, float] = field(default_factory=dict)
     mask_packets: dict[str, int] = field(default_factory=dict)
+    workers: dict[tuple[str, ...], int] = field(default_factory=dict)
 
 
 class DatapathReader:
@@ -101,6 +108,11 @@ def _read_threads(text: str, found: Datapath) -> None:
     threads = [(float(each), int(hits)) for each, hits in pairs]
     if total := sum(hits for _, hits in threads):
         found.gauges["packets_lookups_ratio"] = sum(each * hits for each, hits in threads) / total
+    for core, main, lines in _THREAD.findall(text):
+        worker = core or main
+        if m := _RECEIVED.search(lines):
+            found.workers["packets", worker] = int(m[1])
+        found.workers.update((("cycles", worker, what), int(n)) for what, n in _CYCLES.findall(lines))
 
 
 def _read_dump(text: str) -> tuple[dict[str, float], dict[str, int]]:
