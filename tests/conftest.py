@@ -134,7 +134,17 @@ def pytest_xdist_auto_num_workers() -> int:
 
 LABS = (
     ("extension", "agent_services", "probes", "agent_extension", "shapes", "small_fragments", "failover"),
-    ("runbooks", "lab", "agent", "runbook_probes", "agent_backup", "agent_per_service", "lab_refusals", "lab_agent"),
+    (
+        "runbooks",
+        "lab",
+        "agent",
+        "runbook_probes",
+        "agent_backup",
+        "agent_per_service",
+        "lab_refusals",
+        "console_under_load",
+        "lab_agent",
+    ),
 )
 """System tests with labs, which measure what is lost: two labs at a time at most, as servers and switches need a core."""
 LONGEST = (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +25,13 @@ class Agent:
         self.log = log
         with log.open("w") as file:
             argv = ["agent", "--db", switch.database, *options]
-            self.process = preloaded.Process("dnsteer", argv, file, os.environ)
+            self.process: preloaded.Process | subprocess.Popen[bytes]
+            if "LD_PRELOAD" in os.environ:  # what is loaded before all else takes a start of its own
+                environ = {**os.environ, "PYTHONPATH": os.pathsep.join(p or "." for p in sys.path)}
+                argv = [sys.executable, "-m", "dnsteer", *argv]
+                self.process = subprocess.Popen(argv, stdout=file, stderr=file, env=environ)
+            else:
+                self.process = preloaded.Process("dnsteer", argv, file, os.environ)
 
     def said(self) -> str:
         """All that it said."""
