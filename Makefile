@@ -9,7 +9,7 @@ DURATION ?= 600
 .PHONY: help setup packages python extension model demo test test-quick lint fmt docs golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics ext ext-programs fuzz-ext valgrind-ext coverage-ext wheel clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile
 
 setup: packages python ## install packages (root) and the Python environment .venv
 
@@ -32,7 +32,7 @@ test: packages ## lint and all tests (system tests need root)
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint ext
 	$(BIN)/python -m pytest -n auto
 
-test-quick: extension ## for work in progress: unit tests and the most telling packet tests, at most 90 s
+test-quick: extension ## while you work: unit tests and a selection of packet tests, at most 90 s
 	$(BIN)/python -m pytest -n 3 --quick
 
 lint: python model ## formatting, types, import direction, generated docs and outputs in them, YAML, shell

@@ -14,13 +14,21 @@ HEAD = """# Metrics
 `DNSTEER_METRICS=ADDRESS:PORT` in `/etc/default/dnsteer` changes the address, and `DNSTEER_METRICS=` turns it off. It needs `pip install 'dnsteer[agent]'`; where packages are missing the agent says so, and works without metrics.
 
 By default there is no authentication and no TLS. On an address other than a loopback one, whoever reaches it then reads names, addresses and the notes of maintenance: give it the TLS and
-tokens of the console (`--console-tls-cert`, `--console-tls-key`, `--console-tokens`: [console.md](console.md), Security; a token of the role `read` suffices), fence it (a firewall, a network for management), or put a proxy in front. An address that is in use is said and tried again every 5 s; health checks go on meanwhile.
+tokens of the console (`--console-tls-cert`, `--console-tls-key`, `--console-tokens`: [console.md](console.md), Security; a token of the role `read` suffices), fence it (a firewall, a network for management), or put a proxy in front. If the address is in use, the agent logs it and tries again every 5 s; health checks go on.
 
 ```yaml
 scrape_configs:
   - job_name: dnsteer              # the alert for an absent agent knows this name
     static_configs: [{targets: ["127.0.0.1:9853"]}]
 rule_files: [dnsteer.rules.yml]    # ovs/monitoring/
+```
+
+Where the agent has TLS and tokens ([console](console.md#security)), which are then for `/metrics` at any address, the job needs a token of the role `read`:
+
+```yaml
+    scheme: https
+    authorization: {credentials_file: /etc/prometheus/dnsteer-token}
+    tls_config: {ca_file: /etc/prometheus/ca.pem, server_name: dpu-1.example.net}    # a name in the certificate
 ```
 
 - `ovs/monitoring/dnsteer.rules.yml` has recording and alert rules; each alert names the command to look further. `make lint` has `promtool` try all of them where it is

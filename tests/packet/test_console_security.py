@@ -14,7 +14,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from dnsteer.cli.console_options import Given
 from dnsteer.console.tokens import append_token, new_token
+from dnsteer.switch.tools import SwitchError
 from tests.packet.agents import Agent, wait
 from tests.packet.command import run
 from tests.packet.console_sessions import Visit, secrets_in, serves_at, visit
@@ -346,25 +348,51 @@ def test_what_is_refused_at_the_start(pki: Path, tmp_path: Path) -> None:
         return ["--console-tls-cert", str(pki / cert), "--console-tls-key", str(pki / key)]
 
     web, token = tls("web.pem", "web.key"), ["--console-tokens", str(tokens)]
-    for options, code, words in (
-        ([*far], 64, "expected a loopback address such as 127.0.0.1:9853, or TLS (--console-tls-cert"),
-        ([*far, *web], 64, "or tokens (--console-tokens) or --console-client-ca"),
-        ([*far, *token], 64, "or TLS (--console-tls-cert, --console-tls-key)"),
-        ([*near, "--console-tls-cert", str(pki / "web.pem")], 64, "--console-tls-key both, or neither"),
-        ([*near, "--console-client-ca", str(pki / "ca.pem")], 64, "--console-client-ca needs --console-tls-cert"),
-        ([*near, *tls("expired.pem", "expired.key")], 1, "expired.pem has expired, on 20"),
-        ([*near, *tls("web.pem", "server.key")], 1, "server.key is not the key of"),
-        ([*near, *tls("web.pem", "nonsense.pem")], 1, "nonsense.pem is not a private key in PEM"),
-        ([*near, *tls("nonsense.pem", "web.key")], 1, "nonsense.pem is not a certificate in PEM"),
-        ([*near, *tls("client.pem", "locked.key")], 1, "locked.key has a passphrase, which nobody is there to type"),
-        ([*near, *tls("none.pem", "web.key")], 1, "none.pem: No such file or directory"),
-        ([*near, "--console-tokens", str(tmp_path / "none")], 1, "none: No such file or directory"),
-        ([*near, "--console-tokens", str(tmp_path / "open")], 1, "(mode 0640): chmod 600"),
-        ([*near, "--console-tokens", str(tmp_path / "wrong")], 1, "wrong:2: found no SHA-256 after the role"),
-        (["--console", "0.0.0.0:0", *tls("server.pem", "server.key"), *token], 1, "0.0.0.0 is no name to answer by"),
-        ([*near, "--console-name", "a b"], 64, "--console-name: found 'a b'"),
+    for options, words in (
+        ([*far], "expected a loopback address such as 127.0.0.1:9853, or TLS (--console-tls-cert"),
+        ([*far, *web], "or tokens (--console-tokens) or --console-client-ca"),
+        ([*far, *token], "or TLS (--console-tls-cert, --console-tls-key)"),
+        ([*near, "--console-tls-cert", str(pki / "web.pem")], "--console-tls-key both, or neither"),
+        ([*near, "--console-client-ca", str(pki / "ca.pem")], "--console-client-ca needs --console-tls-cert"),
+        ([*near, "--console-name", "a b"], "--console-name: found 'a b'"),
     ):
         done = run("agent", *options, "--db", "unix:/nowhere")
         said = " ".join(done.err.replace("│", "").split())
-        assert (done.code, words in said) == (code, True), (options, said)
-        assert "secret" not in said
+        assert (done.code, words in said) == (64, True), (options, said)
+    for host, cert, key, file, words in (
+        ("127.0.0.1", "expired.pem", "expired.key", None, "expired.pem has expired, on 20"),
+        ("127.0.0.1", "web.pem", "server.key", None, "server.key is not the key of"),
+        ("127.0.0.1", "web.pem", "nonsense.pem", None, "nonsense.pem is not a private key in PEM"),
+        ("127.0.0.1", "nonsense.pem", "web.key", None, "nonsense.pem is not a certificate in PEM"),
+        ("127.0.0.1", "client.pem", "locked.key", None, "locked.key has a passphrase, which nobody is there to type"),
+        ("127.0.0.1", "none.pem", "web.key", None, "No such file or directory: '"),
+        ("127.0.0.1", "web.pem", "web.key", "none", "No such file or directory: '"),
+        ("127.0.0.1", "web.pem", "web.key", "open", "(mode 0640): chmod 600"),
+        ("127.0.0.1", "web.pem", "web.key", "wrong", "wrong:2: found no SHA-256 after the role"),
+        ("0.0.0.0", "server.pem", "server.key", "tokens", "0.0.0.0 is no name to answer by"),
+    ):
+        given = Given(pki / cert, pki / key, None, tmp_path / file if file else None, ())
+        with pytest.raises((SwitchError, OSError)) as caught:
+            given.security((host, 0), lambda _: None)
+        assert words in str(caught.value) and "secret" not in str(caught.value)
+
+
+def test_the_agent_works_without_a_console_until_its_files_are_right(pki: Path, tmp_path: Path) -> None:
+    """Health checks matter more than the console; and it is never served with less than was asked for."""
+    cert, key, tokens = (tmp_path / name for name in ("cert.pem", "key.pem", "tokens"))
+    shutil.copy(pki / "expired.pem", cert)
+    shutil.copy(pki / "expired.key", key)
+    append_token(tokens, new_token("alice", "read")[1])
+    options = ["--console", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--console-tokens", str(tokens)]
+    options += ["--console-tls-cert", str(cert), "--console-tls-key", str(key)]
+    running = Agent(Nowhere(tmp_path), tmp_path / "log", *options)  # type: ignore[arg-type]
+    try:
+        running.waits_for(f"no console yet, tried again every 5 s: --console-tls-cert: {cert} has expired")
+        running.waits_for("the switch stays as it is")  # it has gone to its work, on a switch that is not there
+        assert "console at" not in running.said() and "metrics at" not in running.said()
+        shutil.copy(pki / "web.pem", cert)
+        shutil.copy(pki / "web.key", key)
+        assert serves_at(running).startswith("https://") and serves_at(running, "metrics").startswith("https://")
+        assert running.end() == 0
+    finally:
+        running.end(signal.SIGKILL)

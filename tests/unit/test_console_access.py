@@ -150,7 +150,7 @@ def test_the_verb_that_makes_tokens(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     secret = done.stdout.split()[1]
     assert read_tokens(file) == (Token("alice", "change", digest_of(secret)),) and secret not in file.read_text()
-    assert "shown this once" in done.stdout and f"added  to {file}" in done.stdout
+    assert "shown only once" in done.stdout and f"added  to {file}" in done.stdout
     alone = in_process("console-token", "bob")
     assert f"bob read {digest_of(alone.stdout.split()[1])}" in alone.stdout and "mode 0600" in alone.stdout
     for argv, code, why in (

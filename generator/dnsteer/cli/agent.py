@@ -81,8 +81,8 @@ LogFormat = Annotated[
     Format,
     typer.Option(
         "--log", envvar="DNSTEER_LOG",
-        help="How lines on standard error are written: text, or with all fields as logfmt or json. Where systemd's journal "
-        "takes them, it gets the fields with either.",
+        help="How lines on standard error are written: text, or with all fields as logfmt or json. Under systemd "
+        "the journal gets the fields in any case.",
     ),
 ]  # fmt: skip
 
@@ -145,13 +145,13 @@ class Served:
 def _served(
     switch: TargetSwitch, bridge: str | None, metrics: At | None, console: At | None, given: Given, say: Say
 ) -> Served:
-    """Prepare what is to be served. Imported here: no other verb needs it. Raises SwitchError and OSError."""
+    """Prepare what is to be served. Imported here: no other verb needs it."""
     if metrics is None and console is None:
         return Served()
     try:
         from dnsteer.cli.prediction import predict
         from dnsteer.console.recorder import ConsoleRecorder
-        from dnsteer.console.serve import serve_console, serve_metrics_behind
+        from dnsteer.console.serve import AwaitedSecurity, serve_console, serve_metrics_behind
         from dnsteer.metrics.agent import AgentMetrics
         from dnsteer.metrics.collect import Collector
         from dnsteer.metrics.server import Pages, serve_metrics
@@ -167,28 +167,36 @@ def _served(
     def serves(text: str) -> None:
         """Say where something is served, or why it is not yet; and what the console says of tokens and certificates."""
         if text.startswith("no "):
-            say(text, "not_listening", "warning", reason=text.rpartition(": ")[2])
+            say(text, "not_listening", "warning", reason=text.partition(": ")[2])
         elif text.startswith("console: "):
             say(text, "access", "info" if "signed in" in text or "read again" in text else "warning")
         else:
             say(text, "listens", address=text.rpartition(" ")[2])
 
-    security = given.security(console, serves)
+    what = "console" if console else "metrics"
+    security = AwaitedSecurity(lambda: given.security(console, serves), serves, what)
     told = AgentMetrics() if console is None else ConsoleRecorder()
     pages = Pages(Collector(switch, told))
     options = shlex.join(["--bridge", bridge]) if bridge is not None else ""
+
+    async def with_console(agent: Agent, at: At, of: ConsoleRecorder) -> None:
+        found = await security.get()
+        await serve_console(*at, pages, of, switch, serves, options, found, agent.carry_out, predict)
+
+    async def with_metrics(at: At) -> None:
+        if not (ip_address(at[0]).is_loopback or (given.certificate and (given.tokens or given.client_ca))):
+            say(f"metrics at {at[0]} can be read by everybody who reaches that address", "access", "warning")
+        if given.any:
+            await serve_metrics_behind(*at, pages, serves, await security.get())
+        else:
+            await serve_metrics(*at, pages, serves)
+
     serving: list[Callable[[Agent], Coroutine[Any, Any, None]]] = []
     if console is not None and isinstance(told, ConsoleRecorder):
-        at, of = console, told
-        serving.append(
-            lambda agent: serve_console(*at, pages, of, switch, serves, options, security, agent.carry_out, predict)
-        )
+        serving.append(partial(with_console, at=console, of=told))
     if metrics is not None and metrics != console:
-        plain = metrics
-        if given.any:
-            serving.append(lambda _: serve_metrics_behind(*plain, pages, serves, security))
-        else:
-            serving.append(lambda _: serve_metrics(*plain, pages, serves))
+        at = metrics
+        serving.append(lambda _: with_metrics(at))
     return Served(told, serving, pages.close)
 
 

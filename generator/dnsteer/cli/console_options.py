@@ -35,7 +35,8 @@ ClientCa = Annotated[
     Path | None,
     _file(
         "--console-client-ca", "DNSTEER_CONSOLE_CLIENT_CA",
-        "Ask for a certificate that is signed by this CA, PEM; beside tokens, or instead of them where nothing is changed.",
+        "Require client certificates signed by this CA, PEM; in addition to tokens, or instead of them if the console "
+        "only reads.",
     ),
 ]  # fmt: skip
 Tokens = Annotated[
@@ -49,7 +50,7 @@ Names = Annotated[
     list[str] | None,
     typer.Option(
         "--console-name", metavar="NAME", envvar="DNSTEER_CONSOLE_NAME",
-        help="A further name that the console answers by; may be repeated. By default those of the certificate.",
+        help="Another host name of the console; may be repeated. By default those of the certificate.",
     ),
 ]  # fmt: skip
 

@@ -34,7 +34,12 @@ def _name(text: str) -> str:
 def console_token(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="Whose it is, as the record will say.", callback=_name, show_default=False),
+        typer.Argument(
+            metavar="NAME",
+            help="Who it is for. The record and the log show this name.",
+            callback=_name,
+            show_default=False,
+        ),
     ],
     role: Annotated[
         RoleChoice, typer.Option("--role", help="What it allows: to read, or also to change the switch.")
@@ -45,7 +50,7 @@ def console_token(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Make a token for the agent's web console. It is shown this once; the file for --console-tokens gets its hash."""
+    """Make a token for the agent's web console. It is shown only once; the file for --console-tokens gets its hash."""
     from dnsteer.console.tokens import append_token, new_token
 
     with reporting(json):

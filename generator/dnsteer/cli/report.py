@@ -37,7 +37,9 @@ def report(
     switch: TargetSwitch, output: Output, bridge: Bridge = None, interval: Interval = "1s",  # type: ignore[assignment]
     without: Without = None,
 ) -> None:  # fmt: skip
-    """Write all about a switch now to one HTML file, for a ticket: what needs attention, VIPs, pools, drift, datapath, spec.
+    """Write everything about a switch, as it is now, to one HTML file for a ticket.
+
+    It has what needs attention, VIPs, pools, drift, datapath and spec.
 
     Changes nothing, and needs no agent. What cannot be read is named in it. The exit code is that of status.
     """

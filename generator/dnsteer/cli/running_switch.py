@@ -33,7 +33,7 @@ from dnsteer.switch.control_socket import find_socket
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
 Bridge = Annotated[
-    str | None, typer.Option("--bridge", metavar="NAME", help="The bridge, where several are dnsteer's.")
+    str | None, typer.Option("--bridge", metavar="NAME", help="The bridge to use, if dnsteer manages several.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
 Yes = Annotated[

@@ -1,4 +1,7 @@
-"""What needs attention, most urgent first, each with the commands that show or mend it: the warnings of `dnsteer status`."""
+"""What needs attention, most urgent first, each with the commands that show or fix it.
+
+These are most warnings of `dnsteer status`, and what only the agent knows.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ Level = Literal["critical", "warning", "note"]
 
 @dataclass(frozen=True)
 class Command:
-    """A command line, and what it is for: `To mend it`."""
+    """A command line, and what it is for: `To fix it`."""
 
     purpose: str
     line: str
@@ -61,6 +64,7 @@ class Reached:
 
     up: bool | None = None
     as_recorded: bool | None = None
+    extension: bool | None = None
 
 
 def attention(seen: Seen, reached: Reached, now: datetime, options: str = "") -> list[Item]:
@@ -78,7 +82,7 @@ def dnsteer(verb: str, options: str, *more: str) -> str:
 
 
 def _mend(verb: str, options: str, *more: str) -> tuple[Command, ...]:
-    return (Command("To mend it", dnsteer(verb, options, *more)),)
+    return (Command("To fix it", dnsteer(verb, options, *more)),)
 
 
 def _switch(seen: Seen, reached: Reached, now: datetime, options: str) -> Iterator[Item]:
@@ -96,6 +100,11 @@ def _switch(seen: Seen, reached: Reached, now: datetime, options: str) -> Iterat
         text = f"Another agent works on bridge {seen.bridge}. This one shows nothing until it takes over."
         yield Item("note", "This agent stands by", text)
         return
+    if reached.extension is False:
+        text = "VIPs that it serves have no answers until it is back; the switch drops their queries."
+        yield Item("critical", "The extension does not answer", text,
+                   (Command("To see what is wrong", dnsteer("status", options)),
+                    Command("If it is stopped", "systemctl start dnsteer-ext")))  # fmt: skip
     record = seen.record
     pending = seen.pending is not None and (now - seen.pending).total_seconds() > _PATIENCE
     if record is not None and record.waits:
@@ -109,7 +118,7 @@ def _switch(seen: Seen, reached: Reached, now: datetime, options: str) -> Iterat
     elif reached.as_recorded is False and record is not None:
         yield Item(
             "critical",
-            "Packets may take other paths than recorded",
+            "The tables differ from the record",
             f"{_sentence(TABLES_DIFFER)}",
             _mend("restore", options),
         )

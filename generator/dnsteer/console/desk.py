@@ -58,6 +58,7 @@ class Desk:
         totals: dict[Hashable, float] = {}
         up: bool | None = None
         as_recorded: bool | None = None
+        extension: bool | None = None
         for metric in metrics:
             if metric.name == "dnsteer_service_packets":
                 for sample in metric.samples:
@@ -71,7 +72,9 @@ class Desk:
                 up = bool(metric.samples[0].value)
             elif metric.name == "dnsteer_tables_as_recorded" and metric.samples:
                 as_recorded = bool(metric.samples[0].value)
-        self._reached = Reached(up, as_recorded)
+            elif metric.name == "dnsteer_extension_up" and metric.samples:
+                extension = bool(metric.samples[0].value)
+        self._reached = Reached(up, as_recorded, extension)
         if totals and up:
             self.traffic.add(time, totals)
 

@@ -19,9 +19,10 @@ from dnsteer.console.tls import ServerTls
 from dnsteer.console.tokens import TokenFile
 from dnsteer.console.verbs import CarryOut
 from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.metrics.server import AGAIN, Say, serve_application
 from dnsteer.metrics.server import Pages as Metrics
-from dnsteer.metrics.server import Say, serve_application
 from dnsteer.metrics.server import application as metrics_application
+from dnsteer.switch.tools import SwitchError
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,33 @@ class Security:
     def hosts(self) -> Collection[str]:
         """The names that the console answers by besides the machine's own."""
         return {*self.names, *(self.tls.names if self.tls is not None else ())}
+
+
+class AwaitedSecurity:
+    """The security of a console as soon as its files are right: until then nothing is served, and health checks go on.
+
+    *read* reads the files, and raises SwitchError or OSError; *say* gets what is wrong, once; *what* is to be served.
+    """
+
+    def __init__(self, read: Callable[[], Security], say: Say, what: str) -> None:
+        self._read, self._say, self._what = read, say, what
+        self._lock = asyncio.Lock()
+        self._found: Security | None = None
+
+    async def get(self) -> Security:
+        """Wait until the files are right."""
+        said = ""
+        async with self._lock:
+            while self._found is None:
+                try:
+                    self._found = self._read()
+                except (SwitchError, OSError) as err:
+                    why = f"{err.filename}: {err.strerror}" if isinstance(err, OSError) else str(err)
+                    if why != said:
+                        said = why
+                        self._say(f"no {self._what} yet, tried again every {AGAIN:g} s: {why}")
+                    await asyncio.sleep(AGAIN)
+            return self._found
 
 
 async def serve_console(

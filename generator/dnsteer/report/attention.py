@@ -39,12 +39,12 @@ def _own(status: Status, options: str) -> Iterator[Item]:
     for error in status.errors:
         yield Item("critical", "Something cannot be read or checked", _sentence(error))
     if status.interrupted:
-        mend = Command("To mend it", dnsteer("reconcile", options))
+        mend = Command("To fix it", dnsteer("reconcile", options))
         yield Item("critical", "A change was interrupted", _sentence(status.interrupted), (mend,))
     if status.drift_count:
         number = f"{status.drift_count:,} difference{'s' if status.drift_count > 1 else ''}"
         text = f"{number} between the switch and what was applied; they are listed below."
-        mend = Command("To mend it", dnsteer("restore", options))
+        mend = Command("To fix it", dnsteer("restore", options))
         yield Item("critical", "The switch is not as applied", text, (mend,))
     extension = status.extension
     if extension is not None and not extension.ok:
