@@ -70,6 +70,8 @@ _TRAFFIC = {
 }
 Label = tuple[str, ...]
 """What a total is of: a word of _TRAFFIC, then the values of the labels."""
+LabelSets = dict[tuple[str, str, Label], dict[str, str]]
+"""The labels of a series, by bridge, name and values."""
 
 
 class Collector:
@@ -92,12 +94,13 @@ class Collector:
         self._pools: tuple[Known | None, Overlay | None, Mapping[str, Metric]] = (None, None, {})
         """The metrics of pools and backends, as long as these are what they are: most of the page of a large spec."""
         self._process = ProcessCollector(registry=None)
+        self._label_sets: LabelSets = {}
 
     def collect(self) -> list[Metric]:
         """All metrics now. What cannot be read is as it was; `dnsteer_switch_up` says so."""
         began = time.monotonic()
         bridge, known, record = self._agent.bridge, self._agent.known, self._agent.record
-        made = _Made(bridge)
+        made = _Made(bridge, self._label_sets)
         up, recorded = False, False
         if bridge:
             try:
@@ -118,6 +121,7 @@ class Collector:
                 made.add("dnsteer_tables_as_recorded", (), recorded)
         made.add("dnsteer_switch_up", (), up)
         made.add("dnsteer_reading_duration_seconds", (), time.monotonic() - began)
+        self._label_sets = made.label_sets
         own = [_with_bridge(metric, bridge) for metric in self._agent.registry.collect()]
         return [*made.metrics.values(), *own, *self._process.collect()]
 
@@ -213,7 +217,7 @@ class Collector:
 
     def _pool_metrics(self, known: Known, overlay: Overlay) -> Mapping[str, Metric]:
         if self._pools[0] is not known or self._pools[1] != overlay:
-            made = _Made(self._agent.bridge)
+            made = _Made(self._agent.bridge, {})
             for pool in view_pools(known.state.members, overlay, Rates(), now()):
                 _add_pool(made, pool)
             self._pools = known, overlay, made.metrics
@@ -221,10 +225,14 @@ class Collector:
 
 
 class _Made:
-    """Metrics as they are made, each with the label `bridge`."""
+    """Metrics as they are made, each with the label `bridge`. Labels that were in *last* are the same objects again.
 
-    def __init__(self, bridge: str) -> None:
-        self._bridge = bridge
+    That is how `exposition` knows a series again.
+    """
+
+    def __init__(self, bridge: str, last: LabelSets) -> None:
+        self._bridge, self._last = bridge, last
+        self.label_sets: LabelSets = {}
         self.metrics: dict[str, Metric] = {}
         self._there: set[tuple[str, Label]] = set()
 
@@ -239,8 +247,11 @@ class _Made:
             family = BY_NAME[name]
             kind = CounterMetricFamily if family.type == "counter" else GaugeMetricFamily
             metric = self.metrics[name] = kind(family.base, family.help)
-        names = BY_NAME[name].labels
-        both = {BRIDGE: self._bridge, **dict(zip(names, labels, strict=True))}
+        key = self._bridge, name, labels
+        both = self._last.get(key)
+        if both is None:
+            both = {BRIDGE: self._bridge, **dict(zip(BY_NAME[name].labels, labels, strict=True))}
+        self.label_sets[key] = both
         metric.samples.append(Sample(name, both, float(value)))
 
 

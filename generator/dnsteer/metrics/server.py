@@ -13,7 +13,7 @@ import ssl
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,6 +28,8 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+
+from dnsteer.metrics.exposition import Exposition
 
 SHARED, LONGEST = 1.0, 10.0
 """Seconds for which a reading is shared, at least and at most: Prometheus scrapes every 15 s, where nothing else is set."""
@@ -72,7 +74,7 @@ class Pages:
         self._source, self._clock = source, clock
         self._thread = ThreadPoolExecutor(1, "metrics")
         self._reading: _Reading | None = None
-        self._texts: dict[str, _Texts] = {}
+        self._expositions: dict[str, Exposition] = {}
         """By content type."""
 
     def _shared(self) -> _Reading:
@@ -99,8 +101,8 @@ class Pages:
         metrics_now = await asyncio.shield(reading.metrics)
         made = reading.pages.get(kind)
         if made is None:
-            texts = self._texts.setdefault(kind, _Texts(kind))
-            made = reading.pages[kind] = loop.run_in_executor(self._thread, texts.page, encode, metrics_now)
+            exposition = self._expositions.setdefault(kind, Exposition(kind))
+            made = reading.pages[kind] = loop.run_in_executor(self._thread, exposition.page, encode, metrics_now)
         return await asyncio.shield(made), kind
 
     def _done(self, reading: _Reading, began: float, _: object) -> None:
@@ -110,35 +112,6 @@ class Pages:
     def close(self) -> None:
         """End the thread, once it is done with what it reads."""
         self._thread.shutdown(wait=False, cancel_futures=True)
-
-
-@dataclass(frozen=True)
-class _Held:
-    """A metric that was read, as the library wants it."""
-
-    metric: Metric
-
-    def collect(self) -> Iterator[Metric]:
-        """The metric alone."""
-        yield self.metric
-
-
-class _Texts:
-    """The metrics of the last page in one format. A metric that is the same object again is not encoded again."""
-
-    def __init__(self, kind: str) -> None:
-        self._end = b"# EOF\n" if kind.startswith("application/openmetrics-text") else b""
-        self._last: dict[str, tuple[Metric, bytes]] = {}
-
-    def page(self, encode: Callable[[Any], bytes], metrics: list[Metric]) -> bytes:
-        """The page of these metrics."""
-        last, self._last = self._last, {}
-        for metric in metrics:
-            known = last.get(metric.name)
-            if known is None or known[0] is not metric:
-                known = metric, encode(_Held(metric)).removesuffix(self._end)
-            self._last[metric.name] = known
-        return b"".join(text for _, text in self._last.values()) + self._end
 
 
 def application(pages: Pages) -> Starlette:
