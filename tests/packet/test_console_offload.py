@@ -173,11 +173,11 @@ def test_a_reading_begins_when_it_is_due(again: float) -> None:
         here: Any = type("Side", (), {"known": Known("br-dns", type("S", (), {})(), None)})  # type: ignore[arg-type]
         for at, begun in ((0.0, 1), (again - 0.1, 1), (again, 2), (2 * again - 0.1, 2), (2 * again, 3)):
             clock[0] = 100.0 + at
-            await watch.look(here)
+            await watch.look(here, wait=True)
             while watch._reading is not None:
                 await asyncio.sleep(0)
             assert watch.begun == begun, at
-        assert (await watch.look(here)).prediction == Prediction(masks=3)
+        assert (await watch.look(here, wait=True)).prediction == Prediction(masks=3)
         watch.close()
 
     asyncio.run(looks())

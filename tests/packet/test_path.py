@@ -19,6 +19,7 @@ from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Protocol
 from dnsteer.status.path import PathTracer, PathView, Query
+from dnsteer.switch.openflow import OpenFlow
 from tests.unit.extension_cases import SPEC
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -154,3 +155,48 @@ def test_a_broken_flow_shows(change: tuple[str, str], problem: str, last: str) -
         assert (step.match, step.about, step.line) == (last, "", 0)
     else:
         assert view.answer is not None and view.answer.problem.startswith("it should leave by port p0")
+
+
+def test_what_others_flows_send_out_is_not_dropped() -> None:
+    asked = query("198.51.100.7", "198.51.100.53")
+    with tracer(NAT) as (traced, switch):
+        add = switch.harness.openflow.ofctl
+        add("add-flow", "table=0,priority=998,udp,actions=NORMAL", names=True)
+        normal = traced.trace(switch, asked)
+        add("add-flow", "table=0,priority=999,udp,actions=in_port", names=True)
+        plain = traced.trace(switch, asked)
+    assert (normal.way.leaves, normal.way.otherwise) == ((), "NORMAL") and "not known" in normal.no_answer
+    assert NAT.spec.switch.bridge in normal.way.datapath.split(","), "it is flooded"
+    assert plain.way.leaves == (plain.way.enters,) and not plain.way.otherwise, "as it came"
+    for view in (normal, plain):
+        assert view.way.problem.startswith("it should leave to ")
+
+
+def test_a_patch_port_leads_to_a_bridge_whose_flows_are_not_dnsteers() -> None:
+    text = (EXAMPLES / "one-armed-nat.yaml").read_text()
+    loaded = check_document(parse_document("spec.yaml", text))
+    asked = query("198.51.100.7", "198.51.100.53")
+    bridge, peer = loaded.spec.switch.bridge, "br2"
+    with tracer(loaded) as (traced, switch):
+        before = traced.trace(switch, asked)
+        (left,) = before.way.leaves
+        run = switch.harness.switch.vsctl
+        number = run("get", "Interface", left.port, "ofport").strip()
+        run("del-port", bridge, left.port)
+        run(
+            "add-br", peer, "--", "set", "Bridge", peer, "datapath_type=dummy", "fail_mode=secure",
+            "--", "add-port", peer, "q0", "--", "set", "Interface", "q0", "type=dummy",
+            "--", "add-port", peer, "far", "--", "set", "Interface", "far", "type=patch", f"options:peer={left.port}",
+            "--", "add-port", bridge, left.port, "--", "set", "Interface", left.port, "type=patch", "options:peer=far",
+            f"ofport_request={number}",
+        )  # fmt: skip
+        view = traced.trace(switch, asked)
+        there = OpenFlow(f"unix:{switch.harness.switch.dir}/{peer}.mgmt", switch.harness.switch.env)
+        there.ofctl(
+            "add-flow", "table=0,priority=5,ip,actions=set_field:02:00:00:00:00:bb->eth_dst,output:q0", names=True
+        )
+        sent = traced.trace(switch, asked)
+    for each in (view, sent):
+        assert [step.key for step in each.way.steps] == [step.key for step in before.way.steps]
+        assert (each.way.leaves, each.way.problem, each.way.onward) == ((left,), "", (peer,))
+    assert "drop" in view.way.datapath and "q0" in sent.way.datapath

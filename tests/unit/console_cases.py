@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -80,7 +81,10 @@ def record(number: int, *entries: Maintenance, waits: bool = False, pending: boo
 class Console:
     """A console with a clock of its own; its recorder is told what an agent would tell."""
 
-    def __init__(self, of: Known | None = None, *entries: Maintenance, host: str = HOST, **more: Any) -> None:
+    def __init__(
+        self, of: Known | None = None, *entries: Maintenance, host: str = HOST,
+        say: Callable[[str], None] = lambda _: None, **more: Any,
+    ) -> None:  # fmt: skip
         self.time = START
         self.seconds = 0.0
         self.packets: dict[tuple[str, str], float] = {}
@@ -91,7 +95,7 @@ class Console:
             checks = [("farm", f"ns{n}", "dns") for n in (1, 2, 3)]
             self.recorder.adopted(of, checks)
             self.recorder.followed(record(of.state.number, *entries, **more))
-        self.live = Live(self.recorder, self, TargetSwitch("unix:/nowhere", timeout=0.1), Pages())
+        self.live = Live(self.recorder, self, TargetSwitch("unix:/nowhere", timeout=0.1), Pages(), say=say)
         self.app = application(self.live, self._scraped, host)
 
     async def _scraped(self, accept: str) -> tuple[bytes, str]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import threading
 from typing import Any
 
 import pytest
 from bench.specs import many_vips
 
-from dnsteer.console import path_reading
+from dnsteer.console import path_reading, path_watch
+from dnsteer.console.offload_reading import OffloadWatch
 from dnsteer.console.path_query import KEY, MOST_LISTED, form_of, is_key, key_of, query_of
 from dnsteer.console.path_reading import AGAIN, MOST_FOLLOWED, RARELY, PathReader, PathReading
+from dnsteer.console.path_watch import PathWatch
 from dnsteer.console.rates import Series
 from dnsteer.console.seen import Side
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -18,7 +22,7 @@ from dnsteer.slots.maintenance import Overlay
 from dnsteer.status.flow_counts import FlowKey, read_flow_packets
 from dnsteer.status.trace_words import in_words
 from dnsteer.switch.trace import read_trace
-from tests.unit.console_cases import SPEC, START, Console, known
+from tests.unit.console_cases import SCRIPT, SPEC, START, Console, known
 
 TRACE = """\
 Flow: udp,in_port=p0,vlan_tci=0x0000
@@ -70,6 +74,44 @@ def test_a_trace_is_read_to_the_end_of_its_first_pass() -> None:
     assert in_words(60, trace.flows[2].actions) == ["drops the packet"]
     assert in_words(0, ["ct(commit)", ">> what it is"]) == ["ct(commit)", ">> what it is"], "as it is"
     assert read_trace("").flows == () and read_trace("").datapath == ""
+
+
+PATCHED = """\
+bridge("br-dns")
+----------------
+ 0. udp, priority 5
+    output:pa
+
+    bridge("br2")
+    -------------
+         3. udp, priority 5
+            output:q0
+        20. udp, priority 5
+            output:q1
+    output:e1
+    goto_table:20
+20. udp, priority 5
+    output:pb
+
+bridge("br3")
+-------------
+ 0. udp, priority 5
+    goto_table:50
+50. udp, priority 5
+    output:q2
+
+Final flow: unchanged
+Datapath actions: q0,q1,e1,q2
+"""
+
+
+def test_flows_of_bridges_behind_patch_ports_are_left_out() -> None:
+    trace = read_trace(PATCHED)
+    assert [(f.table, f.actions) for f in trace.flows] == [
+        (0, ("output:pa", "output:e1", "goto_table:20")),
+        (20, ("output:pb",)),
+    ]
+    assert (trace.onward, trace.datapath) == (("br2", "br3"), "q0,q1,e1,q2")
 
 
 def test_counters_belong_to_flows_by_table_priority_and_match() -> None:
@@ -186,3 +228,105 @@ def test_paths_that_nobody_asks_for_are_forgotten(monkeypatch: pytest.MonkeyPatc
     for key in "abcdab":
         reader.read(key, side, ())
     assert reader.traced == list("abcdab") and len(reader._paths) == 3
+
+
+class Stuck(Reader):
+    """A reader of a switch that does not answer until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__([100.0])
+        self.go, self.fails = threading.Event(), False
+
+    def _read(self, key: str, side: Side, series: Series) -> PathReading:
+        self.go.wait(20)
+        return super()._read(key, side, series)
+
+
+PATH = "path?client=198.51.100.7&port=7&vip=dns"
+
+
+def test_other_pages_do_not_wait_for_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(path_watch, "FIRST", 0.05)
+    console, reader = Console(known()), Stuck()
+
+    async def test() -> None:
+        live = console.live
+        changed: list[bool] = []
+        live._on_demand._paths = PathWatch(reader, lambda: changed.append(True))
+        try:
+            assert "is being traced" in await live.page(PATH) and live.status(PATH) == 200
+            live._topics[PATH].watchers = 1
+            monkeypatch.setattr(path_watch, "FIRST", 3600.0)
+            live._changed.set()
+            assert "Nothing needs attention" in await asyncio.wait_for(live.page("overview"), 10)
+            assert not reader.traced and not changed
+            reader.go.set()
+            assert "Traced 2026" in await asyncio.wait_for(live.page(PATH), 10)
+            assert reader.traced == [PATH] and changed == [True]
+            await live.page(PATH)
+            assert changed == [True], "nothing is due"
+        finally:
+            reader.go.set()
+            live._on_demand.close()
+
+    asyncio.run(test())
+
+
+def test_what_is_wrong_with_a_question_needs_no_switch() -> None:
+    console = Console(known())
+    console.live._on_demand._paths._begin = None  # type: ignore[assignment, method-assign]
+    assert console.ask("/path?client=x&port=7").status_code == 400
+
+
+def test_a_defect_of_one_page_is_said_there_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    def broken(*_: object) -> None:
+        raise KeyError(SCRIPT)
+
+    monkeypatch.setattr(PathReader, "_tracer_of", broken)
+    monkeypatch.setattr(OffloadWatch, "_look", broken)
+    for path, module in (("/path?client=198.51.100.7&port=7&vip=dns", "path"), ("/offload", "offload")):
+        console = Console(known(), say=said.append)
+        for _ in range(2):
+            answer = console.ask(path)
+            assert answer.status_code == 500 and "A defect of dnsteer" in answer.text and "KeyError" in answer.text
+            assert SCRIPT not in answer.text
+        assert "Nothing needs attention" in console.get() and console.ask("/metrics").status_code == 200
+        (line,) = said
+        assert line.startswith(f"a defect of the console: the page {module} cannot be made: KeyError")
+        said.clear()
+
+
+@pytest.mark.parametrize("part", ["content", "page"])
+def test_the_console_goes_on_though_a_page_cannot_be_made(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    said: list[str] = []
+    console = Console(known(), say=said.append)
+    make = getattr(console.live.pages, part)
+
+    def only_pools(key: str, *args: Any) -> Any:
+        if key == "pools" and "defect" not in args:
+            raise ValueError("nobody expected that")
+        return make(key, *args)
+
+    monkeypatch.setattr(console.live.pages, part, only_pools)
+
+    async def test() -> None:
+        live = console.live
+        running = asyncio.create_task(live.run())
+        page = await live.page("pools")
+        assert "nobody expected that" in page and live.status("pools") == 500
+        stream = await live.stream("pools", page.split('data-since="')[1].split('"')[0])
+        await anext(stream)
+        console.recorder.panicked("farm", panics=True)
+        while live._changed.is_set():
+            await asyncio.sleep(0.01)
+        assert "panic" in await live.page("overview") and not running.done()
+        monkeypatch.undo()
+        assert "farm" in await live.page("pools") and live.status("pools") == 200, "it can be made again"
+        await stream.aclose()  # type: ignore[attr-defined]
+        running.cancel()
+        await asyncio.wait([running])
+
+    asyncio.run(test())
+    assert len(said) == 1

@@ -145,13 +145,12 @@ def application(
             text = await live.page(key)
         except NoPageError:
             return PlainTextResponse("there is no such pool\n", 404)
-        return HTMLResponse(for_visitor(text, key, visitor_of(request), live, changes))
+        return HTMLResponse(for_visitor(text, key, visitor_of(request), live, changes), live.status(key))
 
     async def path(request: Request) -> Response:
         key = key_of(request.query_params)
         text = await live.page(key)
-        status = 400 if live.refused(key) else 200
-        return HTMLResponse(for_visitor(text, key, visitor_of(request), live, changes), status)
+        return HTMLResponse(for_visitor(text, key, visitor_of(request), live, changes), live.status(key))
 
     async def events(request: Request) -> Response:
         if request.method == "HEAD":

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from dnsteer import __version__
 from dnsteer.console import drawing, numbers
 from dnsteer.console.attention import Item, count
+from dnsteer.console.defects import Defect
 from dnsteer.console.desk import Desk, Picture
 from dnsteer.console.offload_content import KEY as OFFLOAD
 from dnsteer.console.offload_content import offload_page, offload_parts
@@ -26,6 +27,8 @@ from dnsteer.status.pools import PoolView
 from dnsteer.switch.state import AppliedState, DamagedError
 
 FOLDER = Path(__file__).parent
+DEFECT = "defect"
+"""The shape of a page that cannot be made because of a defect."""
 
 
 class NoPageError(Exception):
@@ -39,6 +42,11 @@ class Content:
     shape: str
     parts: Mapping[str, str] = field(default_factory=dict)
     numbers: Mapping[str, Any] = field(default_factory=dict)
+
+
+def defect_content(defect: Defect) -> Content:
+    """What is shown instead of a page that cannot be made."""
+    return Content(DEFECT, {"defect": str(escape(str(defect)))})
 
 
 @dataclass(frozen=True)
@@ -104,9 +112,11 @@ class Pages:
     ) -> str:
         """The page as a whole."""
         name = "pool" if key.startswith("pool/") else PATH if is_key(key) else key
-        more = _PAGES[name](picture, desk, key) if name in _PAGES else _pool_page(picture, key)
+        more: Mapping[str, Any] = {}
+        if shape != DEFECT:
+            more = _PAGES[name](picture, desk, key) if name in _PAGES else _pool_page(picture, key)
         counts = count(picture.items)
-        return self._env.get_template(f"{name}.html").render(
+        return self._env.get_template(f"{DEFECT if shape == DEFECT else name}.html").render(
             page=name, key=key, picture=picture, seen=picture.seen, parts=_Safe(parts, values), numbers=values,
             since=version, counts=counts, **more,
         )  # fmt: skip

@@ -18,7 +18,8 @@ from typing import Any, Protocol, TypeVar
 
 from prometheus_client import Metric
 
-from dnsteer.console.content import Content, NoPageError, Pages, States
+from dnsteer.console.content import DEFECT, Content, NoPageError, Pages, States, defect_content
+from dnsteer.console.defects import Defects
 from dnsteer.console.desk import Desk, Picture
 from dnsteer.console.on_demand import OnDemand
 from dnsteer.console.path_content import REFUSED
@@ -59,7 +60,7 @@ class FullError(Exception):
 
 @dataclass
 class Topic:
-    """One page: its parts and numbers, each with the version at which it changed last."""
+    """One page: its parts and numbers, each with the version at which it changed last; *status* is that of HTTP."""
 
     key: str
     shape: str = ""
@@ -70,6 +71,7 @@ class Topic:
     watchers: int = 0
     used: float = 0.0
     page: tuple[int, str] = (-1, "")
+    status: int = 200
     message: tuple[int, int, bytes] = (-1, -1, b"")
     picture: object = None
 
@@ -111,9 +113,9 @@ class Live:
 
     def __init__(
         self, recorder: ConsoleRecorder, readings: Readings, switch: TargetSwitch, pages: Pages, options: str = "",
-        predict: Predict | None = None,
+        predict: Predict | None = None, say: Callable[[str], None] = lambda _: None,
     ) -> None:  # fmt: skip
-        self.recorder, self._readings = recorder, readings
+        self.recorder, self._readings, self._defects = recorder, readings, Defects(say)
         self._switch = TargetSwitch(switch.remote, switch.openflow, min(switch.timeout, _TIMEOUT), switch.extension)
         self.pages = pages
         self._desk = Desk(options)
@@ -208,20 +210,23 @@ class Live:
         async with self._sent:
             self._sent.notify_all()
 
-    async def _update(self, topic: Topic) -> None:
+    async def _update(self, topic: Topic, *, wait: bool = False) -> None:
+        """Make a page's parts anew. *wait*: for a reading of its own too, which other pages must not wait for."""
         picture = self._picture
         if picture is None or (topic.picture is picture and not self._on_demand.reads(topic.key)):
             return
-        if topic.key == "changes":
-            await self._read_states(picture.seen)
         watched = [each.key for each in self._topics.values() if each.watchers]
-        read = await self._on_demand.read(topic.key, picture, watched)
         try:
+            if topic.key == "changes":
+                await self._read_states(picture.seen)
+            read = await self._on_demand.read(topic.key, picture, watched, wait=wait)
             content = await self._work(self.pages.content, topic.key, picture, self._desk, self._states, read)
         except NoPageError:
             content = Content("gone")
+        except Exception as err:  # noqa: BLE001 nobody expects it: the other pages and /metrics go on
+            content = defect_content(self._defects.met(topic.key, err))
         topic.update(content, next(self._versions))
-        topic.picture = picture
+        topic.picture = None if content.shape == DEFECT else picture
 
     async def _read_states(self, seen: Seen) -> None:
         """Read the recorded states where they have changed."""
@@ -252,9 +257,9 @@ class Live:
         """The page as it is now. Raises NoPageError."""
         return (await self._made(key)).page[1]
 
-    def refused(self, key: str) -> bool:
-        """Whether a page that was made says that it cannot be made of what was asked for."""
-        return key in self._topics and self._topics[key].shape.startswith(REFUSED)
+    def status(self, key: str) -> int:
+        """The status of a page that was made: 400 if it says what is wrong with what was asked for, 500 for a defect."""
+        return self._topics[key].status if key in self._topics else 200
 
     async def _made(self, key: str) -> Topic:
         """A page that is up to date. Raises NoPageError."""
@@ -267,15 +272,26 @@ class Live:
             topic = self._topics.setdefault(key, Topic(key))
         topic.used = time.monotonic()
         self._forget()
-        await self._update(topic)
+        await self._update(topic, wait=True)
         if topic.shape == "gone":
             raise NoPageError(key)
         if topic.page[0] != topic.version:
-            args = key, self._picture, topic.shape, {name: value for name, (_, value) in topic.parts.items()}
-            numbers = {name: value for name, (_, value) in topic.numbers.items()}
-            made = await self._work(self.pages.page, *args, numbers, f"{self.epoch}.{topic.version}", self._desk)
-            topic.page = topic.version, made
+            topic.page, topic.status = await self._whole(topic)
         return topic
+
+    async def _whole(self, topic: Topic) -> tuple[tuple[int, str], int]:
+        """A page as a whole with its version, and its status."""
+        assert self._picture is not None
+        version, shape, since = topic.version, topic.shape, f"{self.epoch}.{topic.version}"
+        parts = {name: value for name, (_, value) in topic.parts.items()}
+        numbers = {name: value for name, (_, value) in topic.numbers.items()}
+        make = partial(self._work, self.pages.page, topic.key, self._picture)
+        status = 400 if shape.startswith(REFUSED) else 500 if shape == DEFECT else 200
+        try:
+            return (version, await make(shape, parts, numbers, since, self._desk)), status
+        except Exception as err:  # noqa: BLE001 as in _update; made again for whoever asks again
+            content = defect_content(self._defects.met(topic.key, err))
+        return (-1, await make(content.shape, content.parts, content.numbers, since, self._desk)), 500
 
     def _forget(self) -> None:
         idle = sorted((t for t in self._topics.values() if not t.watchers), key=lambda t: t.used)

@@ -6,10 +6,10 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from dnsteer.console.defects import Defect, defect_of
 from dnsteer.console.prediction import Predict, Prediction
 from dnsteer.console.seen import Side
 from dnsteer.console.vswitchd import vswitchd
@@ -39,7 +39,7 @@ FIRST = 5.0
 
 @dataclass(frozen=True)
 class OffloadView:
-    """A reading at a *time*. *error* is why it could not be made.
+    """A reading at a *time*. *error* is why it could not be made, *defect* an exception that nobody expected.
 
     *profile* is what the verdicts are of, *judged_as* the flavor that it is of, where the spec's has no hardware. *figures*
     are those of the datapath by the end of their names in the metrics, *settings* what prevents offload. *again* is the time
@@ -56,6 +56,7 @@ class OffloadView:
     error: str = ""
     again: float = AGAIN
     late: frozenset[tuple[str, str]] = frozenset()
+    defect: Defect | None = None
 
 
 @dataclass(frozen=True)
@@ -85,16 +86,14 @@ class OffloadWatch:
         self._predicted: tuple[Known | None, Prediction | None] = (None, None)
         self._computing: asyncio.Task[None] | None = None
 
-    async def look(self, side: Side) -> OffloadLook:
-        """The last reading; a new one begins when it is due. Waits a little where there was none yet."""
+    async def look(self, side: Side, *, wait: bool) -> OffloadLook:
+        """The last reading; a new one begins when it is due. With *wait*, wait a little where there is none yet."""
         known = side.known
         stale = self._view is None or self._view.known is not known
-        begins = self._reading is None and (stale or self._clock() >= self._due)
-        if begins:
+        if self._reading is None and (stale or self._clock() >= self._due):
             self._begin(known)
-        if begins and stale and self._reading is not None:
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(asyncio.shield(self._reading), FIRST)
+        if wait and stale and self._reading is not None:
+            await asyncio.wait([self._reading], timeout=FIRST)
         if self._predicted[0] is not known:
             self._begin_prediction(known)
         return OffloadLook(self._view, self._predicted[1])
@@ -108,8 +107,7 @@ class OffloadWatch:
             self._reading = None
             if reading.cancelled():
                 return
-            error = reading.exception()
-            self._view = reading.result() if error is None else OffloadView(now(), known, error=repr(error))
+            self._view = reading.result()
             self._due = began + self._view.again
             self._changed()
 
@@ -137,6 +135,8 @@ class OffloadWatch:
             view = self._look(at, known)
         except (SwitchError, SpecError, OSError) as err:
             return OffloadView(at, known, error=str(err))
+        except Exception as err:  # noqa: BLE001 what the switch prints may be what nobody foresaw
+            return OffloadView(at, known, defect=defect_of(err))
         again = max(view.again, min((time.thread_time() - cpu) / SHARE, RARELY))
         return replace(view, again=again)
 

@@ -22,7 +22,9 @@ def path_parts(macros: Any, key: str, picture: Picture, read: object) -> tuple[s
     shape = f"{picture.seen.bridge} {side.known.state.number}"
     if key == KEY:
         return shape, {"way": str(macros.hint())}, {}
-    if not isinstance(read, PathReading) or read.bad is not None:
+    if not isinstance(read, PathReading):
+        return shape, {"read": "", "summary": str(macros.awaited()), "way": "", "answer": ""}, {}
+    if read.bad is not None:
         return f"{REFUSED} {shape}", {"way": ""}, {}
     values: dict[str, Any] = {}
     parts = {"read": str(macros.read(read, MOST_FOLLOWED)), "summary": str(macros.summary(read, side.known.state))}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from dnsteer.console.defects import Defect, defect_of
 from dnsteer.console.path_query import BadQueryError, query_of
 from dnsteer.console.rates import Series
 from dnsteer.console.seen import Side
@@ -44,6 +45,7 @@ class Share:
 class PathReading:
     """A path as it was traced at a *time*; *error* is why it could not be, *bad* what is wrong with what was asked for.
 
+    *defect* is an exception that nobody expected.
     *packets* are those of the flows so far, *rates* packets a second; both by the flow. *followed*: it is traced again.
     """
 
@@ -51,6 +53,7 @@ class PathReading:
     view: PathView | None = None
     error: str = ""
     bad: BadQueryError | None = None
+    defect: Defect | None = None
     packets: Mapping[FlowKey, int] = field(default_factory=dict)
     rates: Mapping[object, float | None] = field(default_factory=dict)
     shares: Sequence[Share] = ()
@@ -109,6 +112,8 @@ class PathReader:
                 reading.shares = _shares(read_buckets(client, view.group), plan, view.group)
         except (SwitchError, OSError) as err:
             reading.error = str(err)
+        except Exception as err:  # noqa: BLE001 what the switch prints may be what nobody foresaw
+            reading.defect = defect_of(err)
         return reading
 
     def _tracer_of(self, side: Side) -> tuple[PathTracer, Plan]:

@@ -79,7 +79,7 @@ async def serve_console(
     security: Security = Security(), carry_out: CarryOut | None = None, predict: Predict | None = None,
 ) -> None:  # fmt: skip
     """Serve the console, with /metrics, until cancelled. *options* are those that commands on its pages have."""
-    live = Live(recorder, metrics, switch, Pages(), options, predict)
+    live = Live(recorder, metrics, switch, Pages(), options, predict, say)
     # Without tokens nobody can sign in, so there is nobody to change anything.
     verbs = carry_out if security.tokens is not None else None
     access = Access(security.tokens, say, secure=security.tls is not None)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 from dnsteer.slots.membership import Membership
+from dnsteer.status.flow_counts import bucket_packets
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.tables.cookies import COOKIE_TAG, GROUP_BASE, Category, cookie
 from dnsteer.tables.order import PIPELINE
 
 _SLOT = re.compile(r"cookie=0x([0-9a-f]+), duration=[0-9.]+s, table=\d+, n_packets=(\d+),")
-_BUCKET = re.compile(r"bucket(\d+):packet_count=(\d+)")
 _TABLE = PIPELINE.tables["slot"].number
 _POOL = PIPELINE.registers["pool"].field
 
@@ -18,8 +18,7 @@ _POOL = PIPELINE.registers["pool"].field
 def read_slots(client: OpenFlow, pool: Membership) -> dict[int, int]:
     """Packets so far by slot, of those that the switch counts. Raises as OpenFlow does."""
     if pool.selection == "dp-hash":
-        text = client.ofctl("dump-group-stats", f"group_id={GROUP_BASE + pool.number}")
-        return {int(slot): int(packets) for slot, packets in _BUCKET.findall(text)}
+        return bucket_packets(client, GROUP_BASE + pool.number)
     first = cookie(Category.SLOT, pool.number << 16)
     text = client.ofctl("dump-flows", f"table={_TABLE},{_POOL}={pool.number}", "--stats")
     found: dict[int, int] = {}

@@ -63,6 +63,11 @@ class Bucket(NamedTuple):
 def read_buckets(client: OpenFlow, group: int) -> list[Bucket]:
     """The buckets of one group. Raises as OpenFlow does."""
     owners = {int(n): int(backend, 0) for n, backend in _OWNER.findall(client.ofctl("dump-groups", str(group)))}
-    text = client.ofctl("dump-group-stats", f"group_id={group}")
-    packets = Counter({int(n): int(count) for n, count in _BUCKET.findall(text)})
+    packets = bucket_packets(client, group)
     return [Bucket(n, backend, packets[n]) for n, backend in sorted(owners.items())]
+
+
+def bucket_packets(client: OpenFlow, group: int) -> Counter[int]:
+    """Packets so far of the buckets of one group, by their numbers. Raises as OpenFlow does."""
+    text = client.ofctl("dump-group-stats", f"group_id={group}")
+    return Counter({int(n): int(packets) for n, packets in _BUCKET.findall(text)})

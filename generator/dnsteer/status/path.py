@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from typing import Protocol as Interface
@@ -25,7 +25,7 @@ from dnsteer.spec.model.spec import Protocol
 from dnsteer.spec.model.types import Address
 from dnsteer.status.flow_counts import FlowKey
 from dnsteer.status.trace_words import in_words
-from dnsteer.switch.trace import Trace, TracedFlow, read_trace
+from dnsteer.switch.trace import UNCHANGED, Trace, TracedFlow, read_trace
 from dnsteer.tables.cookies import GROUP_BASE, OBJECT_BITS, Category, cookie
 from dnsteer.tables.order import TABLES
 
@@ -33,6 +33,8 @@ _TABLES = {table.number: table for table in TABLES}
 _NUMBERS = {Protocol.UDP: wire.UDP, Protocol.TCP: wire.TCP}
 _OUTPUT = re.compile(r"output:(\S+)\Z")
 _GROUP = re.compile(r"group:(\d+)\Z")
+_BY_SWITCH = ("NORMAL", "FLOOD", "ALL", "LOCAL")
+"""Actions that send a packet out of ports that the switch chooses, and that its trace does not name."""
 _SLOT = cookie(Category.SLOT, 0) >> OBJECT_BITS
 _BACKEND = cookie(Category.BACKEND, 0) >> OBJECT_BITS
 
@@ -91,13 +93,20 @@ class PathStep:
 
 @dataclass(frozen=True)
 class Way:
-    """The way of a packet: as it *enters*, the flows that it matches, what *leaves*; *problem*: what is not as recorded."""
+    """The way of a packet: as it *enters*, the flows that it matches, what *leaves*; *problem*: what is not as recorded.
+
+    *otherwise* is the action that sends it out of ports that no flow names, empty for none; *datapath* says which. *onward*
+    are the bridges behind patch ports that it goes on to; their flows are not dnsteer's and not shown.
+    """
 
     enters: Headers
     steps: tuple[PathStep, ...]
     leaves: tuple[Headers, ...]
     recirculates: bool
     problem: str = ""
+    otherwise: str = ""
+    datapath: str = ""
+    onward: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -170,8 +179,12 @@ class PathTracer:
         bridge = self._plan.bridge
         trace = read_trace(switch.run("ofproto/trace", "--names", bridge, f"in_port={port}", data.hex()))
         steps = tuple(self._step(flow) for flow in trace.flows)
-        leaves = () if trace.drops or trace.recirculates else tuple(_leaving(trace, port))
-        return Way(headers_of(port, data), steps, leaves, trace.recirculates), trace
+        enters = headers_of(port, data)
+        # The datapath actions are those of further bridges too, which may drop it or let it recirculate.
+        drops, recirculates = (not trace.onward and each for each in (trace.drops, trace.recirculates))
+        leaves = () if drops or recirculates else tuple(_leaving(trace, enters))
+        otherwise = "" if drops or recirculates else _otherwise(trace, leaves)
+        return Way(enters, steps, leaves, recirculates, "", otherwise, trace.datapath, trace.onward), trace
 
     def _step(self, flow: TracedFlow) -> PathStep:
         table = _TABLES.get(flow.table)
@@ -199,6 +212,8 @@ class PathTracer:
     def _with_answer(self, view: PathView, switch: Commands, reference: Reference, service: Service | None) -> PathView:
         """Trace the answer of the backend that the query goes to, where it passes the switch."""
         if service is None or not view.way.leaves:
+            if view.way.otherwise:
+                return replace(view, no_answer="It is not known whether the query reaches a backend.")
             if view.group:
                 return replace(view, no_answer="Which backend answers is known when the hash has chosen one.")
             return view
@@ -231,21 +246,36 @@ def headers_of(port: str, data: bytes) -> Headers:
     )  # fmt: skip
 
 
-def _leaving(trace: Trace, came_by: str) -> Iterable[Headers]:
+def _leaving(trace: Trace, enters: Headers) -> Iterable[Headers]:
     """What leaves, by the ports that flows send it to and its fields in the end."""
-    fields = dict(part.split("=", 1) for part in trace.final.split(",") if "=" in part)
-    source, destination = (fields.get(f"nw_{end}") or fields.get(f"ipv6_{end}", "") for end in ("src", "dst"))
-    if not source or not destination:
+    in_the_end = enters if trace.final == UNCHANGED else _final(trace, enters.port)
+    if in_the_end is None:
         return
     for flow in trace.flows:
         for action in flow.actions:
             m = _OUTPUT.match(action)
             if m is not None or action == "IN_PORT":
-                yield Headers(
-                    m[1].strip('"') if m is not None else came_by, fields["dl_src"], fields["dl_dst"],
-                    ip_address(source), ip_address(destination), int(fields["tp_src"]), int(fields["tp_dst"]),
-                    int(fields.get("nw_ttl", 0)),
-                )  # fmt: skip
+                yield replace(in_the_end, port=m[1].strip('"') if m is not None else enters.port)
+
+
+def _final(trace: Trace, port: str) -> Headers | None:
+    """The headers in the end; None for a packet that is no longer a query or an answer by IP."""
+    fields = dict(part.split("=", 1) for part in trace.final.split(",") if "=" in part)
+    source, destination = (fields.get(f"nw_{end}") or fields.get(f"ipv6_{end}", "") for end in ("src", "dst"))
+    if not source or not destination:
+        return None
+    return Headers(
+        port, fields["dl_src"], fields["dl_dst"], ip_address(source), ip_address(destination),
+        int(fields["tp_src"]), int(fields["tp_dst"]), int(fields.get("nw_ttl", 0)),
+    )  # fmt: skip
+
+
+def _otherwise(trace: Trace, leaves: Collection[Headers]) -> str:
+    """The action that sends a packet that is not dropped out of ports that no flow names."""
+    named = [action for flow in trace.flows for action in flow.actions if action in _BY_SWITCH]
+    if named or leaves:
+        return ", ".join(dict.fromkeys(named))
+    return "its datapath actions" if trace.datapath not in ("", "drop") else ""
 
 
 def _chosen_there(expected: Expectation, service: Service | None) -> str:
@@ -263,14 +293,18 @@ def _problem(way: Way, expected: Expectation, service: Service | None, extension
     """How a way differs from the record; empty where it does not."""
     if service is not None and service.by_extension:  # which drops what it cannot forward
         ports = {each.port for each in way.leaves}
-        return "" if ports == {extension} else f"it should leave to the extension, by port {extension}"
+        return (
+            ""
+            if ports == {extension} and not way.otherwise
+            else f"it should leave to the extension, by port {extension}"
+        )
     if not expected.options:
-        return "it should be dropped" if way.leaves or way.recirculates else ""
+        return "it should be dropped" if way.leaves or way.recirculates or way.otherwise else ""
     if way.recirculates:
         hashed = service is not None and not service.selection.predicts_slot
         return "" if hashed else "it recirculates, and no flow of this path should"
     wanted = {headers_of(frame.port, frame.data) for frame in expected.options}
-    if way.leaves and set(way.leaves) <= wanted:
+    if way.leaves and set(way.leaves) <= wanted and not way.otherwise:
         return ""
     first = min(wanted, key=str)
     backend = f"to {expected.backend} " if expected.backend else ""

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 _FLOW = re.compile(r"^\s*(\d+)\. (.*)$")
 _PRIORITY = re.compile(r"(?:, )?priority (\d+)")
 _COOKIE = re.compile(r", cookie (0x[0-9a-f]+)")
+_BRIDGE = re.compile(r'bridge\("(.*)"\)\Z')
 _END = ("Final flow: ", "Megaflow: ", "Datapath actions: ")
 ANY = "(any)"
 """The match of a flow that matches every packet."""
 NO_FLOW = "(no flow)"
 """The match where a table has no flow for the packet."""
+UNCHANGED = "unchanged"
+"""The fields in the end of a packet that no flow changed."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +32,16 @@ class TracedFlow:
 
 @dataclass(frozen=True)
 class Trace:
-    """A packet's path; the first pass of one that recirculates. *final* are its fields, *datapath* its actions."""
+    """A packet's path in one bridge; the first pass of one that recirculates.
+
+    *final* are its fields, UNCHANGED where no flow changed it; *datapath* its actions. *onward* are the bridges that
+    it goes on to by patch ports; *datapath* has their actions too.
+    """
 
     flows: tuple[TracedFlow, ...]
     final: str
     datapath: str
+    onward: tuple[str, ...] = ()
 
     @property
     def recirculates(self) -> bool:
@@ -46,10 +55,11 @@ class Trace:
 
 
 def read_trace(text: str) -> Trace:
-    """Read what `ofproto/trace` printed."""
+    """Read what `ofproto/trace` printed of the bridge that it was asked about."""
     flows: list[tuple[re.Match[str], list[str]]] = []
     ends: dict[str, str] = {}
-    for line in text.splitlines():
+    onward: list[str] = []
+    for line in _of_first_bridge(text.splitlines(), onward):
         end = next((word for word in _END if line.startswith(word)), None)
         if end is not None:
             ends.setdefault(end, line.removeprefix(end).strip())
@@ -59,8 +69,31 @@ def read_trace(text: str) -> Trace:
             flows.append((m, []))
         elif flows and line.strip():
             flows[-1][1].append(line.strip())
-    final = ends.get("Final flow: ", "")
-    return Trace(tuple(_flow(*found) for found in flows), final, ends.get("Datapath actions: ", ""))
+    final, datapath = ends.get("Final flow: ", ""), ends.get("Datapath actions: ", "")
+    return Trace(tuple(_flow(*found) for found in flows), final, datapath, tuple(dict.fromkeys(onward)))
+
+
+def _of_first_bridge(lines: Iterable[str], onward: list[str]) -> Iterator[str]:
+    """The lines but for those of further bridges, whose names are added to *onward*.
+
+    The flows of a bridge that a patch port leads to are indented below its name, or level with it where nothing follows.
+    """
+    started, other = False, None  # type: bool, int | None
+    for line in lines:
+        text = line.strip()
+        indent = len(line) - len(line.lstrip())
+        if other is not None and not line.startswith(_END):
+            level = not text or _FLOW.match(line) or _BRIDGE.match(text) or not text.strip("-")
+            if indent > other or (level and (indent == other or not text)):
+                continue
+        other = None
+        if (m := _BRIDGE.match(text)) is None:
+            yield line
+        elif started:
+            onward.append(m[1])
+            other = indent
+        else:
+            started = True
 
 
 def _flow(found: re.Match[str], actions: list[str]) -> TracedFlow:
