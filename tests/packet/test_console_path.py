@@ -190,7 +190,7 @@ def test_a_broken_flow_is_seen(shared: Switch, console: str) -> None:
         flow = f"table=30,priority=101,{match},actions=drop"
         shared.ofctl("add-flow", flow)
         wait(
-            lambda: "The switch does something else than recorded" in stream.update()["parts"].get("summary", ""),
+            lambda: "The switch does not do what the record says" in stream.update()["parts"].get("summary", ""),
             lambda: flow,
         )
     finally:
