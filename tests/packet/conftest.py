@@ -12,7 +12,23 @@ from dnsteer.switch import tls
 from tests.packet.certificates import make_certificates
 from tests.packet.command import FARM, OTHER, SLOW, Ran, fresh, on, run, spec_file
 from tests.packet.extension_beside_switch import Extension, Run
+from tests.packet.loaded_programs import loaded_programs
 from tests.packet.switches import Switch, unexpected
+
+
+@pytest.fixture(scope="session")
+def path_of_loaded_programs() -> Iterator[str]:
+    """A PATH in which ovs-ofctl and ovs-vsctl are found loaded."""
+    with loaded_programs() as path:
+        yield path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs_stay_loaded(path_of_loaded_programs: str) -> Iterator[None]:
+    """In packet tests; those of the whole system have the programs of the machine."""
+    with pytest.MonkeyPatch().context() as patch:
+        patch.setenv("PATH", path_of_loaded_programs)
+        yield
 
 
 @pytest.fixture

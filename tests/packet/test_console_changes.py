@@ -115,7 +115,7 @@ def test_what_was_previewed_is_done_or_nothing(alice: Visit, shared: Switch) -> 
     twice = alice.confirm(again.text)
     assert twice.status_code == 409 and "Nothing would change" in twice.text
     preview = alice.preview("drain", "farm/ns3").text
-    assert "Sure?" in preview and "no backend" in preview, preview
+    assert "Please check:" in preview and "no backend" in preview, preview
     for name in ("ns2", "ns1"):
         assert "Done" in alice.change("undrain", f"farm/{name}")
 

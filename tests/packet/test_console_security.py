@@ -383,7 +383,7 @@ def test_the_agent_works_without_a_console_until_its_files_are_right(pki: Path, 
     shutil.copy(pki / "expired.pem", cert)
     shutil.copy(pki / "expired.key", key)
     append_token(tokens, new_token("alice", "read")[1])
-    options = ["--console", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--console-tokens", str(tokens)]
+    options = ["--console", "127.0.0.1:0", "--metrics", "127.0.0.2:0", "--console-tokens", str(tokens)]
     options += ["--console-tls-cert", str(cert), "--console-tls-key", str(key)]
     running = Agent(Nowhere(tmp_path), tmp_path / "log", *options)  # type: ignore[arg-type]
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -49,6 +50,11 @@ def get(url: str) -> str:
         return answer.read().decode()  # type: ignore[no-any-return]
 
 
+def relays() -> list[int]:
+    """Process ids of the relays to consoles."""
+    return [p for p in processes.inside_namespaces() if b"dnsteer.lab.relay" in processes._arguments(p)]
+
+
 def test_it_goes_on_after_the_command_and_ends_with_the_lab(no_lab: None) -> None:
     refused = cli("lab", "agent")
     assert refused.returncode == 1 and "no bridge in the lab yet: run `dnsteer apply SPEC --db" in refused.stderr
@@ -76,15 +82,13 @@ def test_it_goes_on_after_the_command_and_ends_with_the_lab(no_lab: None) -> Non
     assert demo.returncode == 1 and demo.stdout == ""
     assert f"a lab is up, and its console is at {url}" in demo.stderr and "lab down" in demo.stderr
     assert "<title>" in get(url), "somebody's lab is left alone"
-    relays = [
-        p for p, space in processes.inside_namespaces().items() if b"dnsteer.lab.relay" in processes._arguments(p)
-    ]
-    assert len(relays) == 1
+    found = relays()
+    assert len(found) == 1
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as other:
         lab.down()
         assert other.poll() is None, "nobody else's process is ended"
         other.kill()
-    wait(lambda: not any(Path(f"/proc/{p}/cmdline").exists() for p in (pid, *relays)), lambda: "the agent still runs")
+    wait(lambda: not any(Path(f"/proc/{p}/cmdline").exists() for p in (pid, *found)), lambda: "the agent still runs")
     with pytest.raises(urllib.error.URLError):
         get(url)
     assert agent.running() is None
@@ -103,7 +107,7 @@ def test_another_port_where_somebody_has_it(no_lab: None, monkeypatch: pytest.Mo
         assert port != agent.PORT and "<title>Overview" in get(found.console)
 
 
-def test_an_agent_that_cannot_start_is_named_and_leaves_nothing(no_lab: None) -> None:
+def test_an_agent_that_cannot_start_or_was_killed_does_not_keep_the_next_from_starting(no_lab: None) -> None:
     apply_in_lab(load_spec(HEALTH))
     listens = "import socket, time; s = socket.create_server(('127.0.0.1', 9853)); print('listens'); time.sleep(60)"
     argv = [sys.executable, "-c", listens]
@@ -115,3 +119,11 @@ def test_an_agent_that_cannot_start_is_named_and_leaves_nothing(no_lab: None) ->
             agent.start(lambda _: None)
     assert not [p for p in processes.inside_namespaces() if b"agent" in processes._arguments(p)]
     assert agent.running() is None
+    first = agent.start(lambda _: None)
+    assert "<title>Overview" in get(first.console), "what an agent before it said does not count"
+    os.kill(first.pid, signal.SIGKILL)
+    wait(lambda: agent.running() is None, lambda: "the agent still runs")
+    assert len(relays()) == 1
+    second = agent.start(lambda _: None)
+    assert second.pid != first.pid and second.console == first.console, "the port is free again"
+    assert "<title>Overview" in get(second.console) and len(relays()) == 1

@@ -255,6 +255,11 @@ def test_changes_that_the_agent_saw() -> None:
     assert "2026-01-02 03:04:35 to 2026-01-02 03:05:35" in rows[2]
 
 
+def test_maintenance_says_until_when() -> None:
+    page = Console(known(), entry("ns1"), entry("ns2", "health")).get("/changes")
+    assert "<td>until ended by hand</td>" in page and "<td>until healthy</td>" in page
+
+
 def test_overdue_maintenance_is_there_once() -> None:
     page = Console(known(), entry("ns1", until=START.isoformat()), entry("ns2")).get()
     assert [level for level, _, _ in items(page)] == ["warning", "note"]

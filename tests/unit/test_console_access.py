@@ -256,7 +256,7 @@ def test_a_way_back_leads_nowhere_else(path: str) -> None:
     [
         ("addresses [192.0.2.53, '2001:db8::53']", "addresses [(address), '(address)']"),
         ("+192.0.2.1/24 -2001:db8::/32", "+(address)/24 -(address)/32"),
-        ("mac: 02:00:00:00:01:0a, ::ffff:192.0.2.1", "mac: (address), (address)(address)"),
+        ("mac: 02:00:00:00:01:0a, ::ffff:192.0.2.1", "mac: (address), (address)"),
         ("tcp:192.0.2.1:6640 x192.0.2.1y", "tcp:(address):6640 x(address)y"),
         ("fe80::1%eth0 2001:db8:0:1:2:3:4:5.", "(address)%eth0 (address)."),
         ("farm.yaml:12: $.pools: 3 of 32, at 12:30:45, version 3.1.0", None),

@@ -13,9 +13,12 @@ import pytest
 from dnsteer.console import app as app_module
 from dnsteer.console import live as live_module
 from dnsteer.console.app import POLICY
+from dnsteer.console.change_request import ChangeRequest
 from dnsteer.console.live import FullError, Live
 from dnsteer.console.numbers import number, ranges, rounded
 from dnsteer.console.rates import POINTS, Series
+from dnsteer.console.runs import MOST_RUNS, Runs
+from dnsteer.console.verbs import Asked, Outcome
 from tests.unit.commands import in_process
 from tests.unit.console_cases import SCRIPT, Console, entry, known, record
 
@@ -243,6 +246,20 @@ def test_pages_that_nobody_looks_at_are_forgotten(monkeypatch: pytest.MonkeyPatc
         assert list(of._topics) == ["pool/farm", "pool/spare"]
 
     live(console, test)
+
+
+def test_the_last_changes_that_were_begun_are_kept() -> None:
+    async def test() -> None:
+        async def carry_out(asked: Asked) -> Outcome:
+            return Outcome(0)
+
+        runs, names = Runs(carry_out), []
+        for _ in range(MOST_RUNS + 3):
+            names.append(runs.begin(ChangeRequest("undrain", "farm/ns1", {}), Asked((), "ann")))
+            await runs.wait(names[-1], 5)
+        assert [name for name in names if runs.find(name)] == names[-MOST_RUNS:]
+
+    asyncio.run(test())
 
 
 def test_series() -> None:

@@ -13,7 +13,7 @@ import pytest
 from dnsteer.agent.decide import PoolRules, decide
 from dnsteer.agent.held_switch import Memory
 from dnsteer.console.attention import Reached, attention
-from dnsteer.console.change_log import ChangeLog
+from dnsteer.console.change_log import MOST_DECISIONS, ChangeLog
 from dnsteer.console.seen import Seen, Side
 from dnsteer.deploy.decision import DECISION, IDS, LENGTH, Ids, deciding, decision_id
 from dnsteer.slots.decisions import decisions_between, is_decided, stamped
@@ -185,6 +185,40 @@ def test_a_change_of_the_console_has_the_decisions_behind_it() -> None:
     other = known(number=2, decision="another")
     log.add([Side(other, NO_OVERLAY, START)])
     assert [change.decisions for change in log.changes] == [("another",), ("undrained",), (FIRST, SECOND)]
+
+
+def seen_of(*sides: tuple[Overlay, str]) -> ChangeLog:
+    """What the console makes of these overlays, each with the decision that led to it."""
+    log, of = ChangeLog(), known()
+    log.add([Side(of, NO_OVERLAY, START), *(Side(of, overlay, START, decision) for overlay, decision in sides)])
+    return log
+
+
+def test_services_that_go_out_and_back_are_changes_of_their_own() -> None:
+    udp, tcp = entry("ns1", service="53/udp"), entry("ns1", decision=SECOND, service="853/tcp")
+    back = replace(tcp, decision="third", gone=500, over=9.0, returns=START.isoformat())
+    log = seen_of(
+        (Overlay((udp,)), FIRST), (Overlay((udp, tcp)), SECOND), (Overlay((udp, back)), "third"),
+        (Overlay((udp,)), "third"),
+    )  # fmt: skip
+    assert [(change.words, change.decisions) for change in reversed(log.changes)] == [
+        (("farm/ns1 is unhealthy (53/udp)",), (FIRST,)),
+        (("farm/ns1 is unhealthy (853/tcp)",), (SECOND,)),
+        (("farm/ns1 (853/tcp) comes back over 9 s",), ("third",)),
+        (("health (853/tcp) of farm/ns1 ends",), ("third",)),
+    ]
+
+
+def test_a_panic_is_behind_the_end_of_what_was_coming_back() -> None:
+    back = Overlay((entry("ns1", gone=500, over=9.0, returns=START.isoformat()),))
+    assert seen_of((back, FIRST), (NO_OVERLAY, FIRST)).changes[0].decisions == (FIRST,)
+    assert seen_of((back, FIRST), (NO_OVERLAY, SECOND)).changes[0].decisions == (FIRST, SECOND)
+
+
+def test_the_decisions_of_a_change_are_bounded() -> None:
+    steps = [replace(entry("ns1", "drain", over=999.0), gone=n, decision=f"id{n}") for n in range(2 * MOST_DECISIONS)]
+    (change,) = seen_of(*((Overlay((step,)), step.decision) for step in steps)).changes
+    assert change.decisions == tuple(f"id{n}" for n in range(MOST_DECISIONS))
 
 
 def test_items_that_need_attention_name_their_decision() -> None:

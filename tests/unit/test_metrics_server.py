@@ -132,3 +132,22 @@ def test_a_listener_has_so_many_connections_and_can_end_them(monkeypatch: pytest
         assert clients[1].recv(1) == fourth.recv(1) == b""
         for connection in accepted:
             connection.close()
+
+
+def test_whatever_version_is_asked_for_few_pages_are_kept() -> None:
+    async def work() -> None:
+        source = Source()
+        pages = Pages(source, source.clock)
+        kinds = set()
+        for n in range(30):
+            for kind in ("application/openmetrics-text", "text/plain"):
+                accept = f"{kind};version=1.0.{n};escaping=allow-utf-8"
+                body, made = await pages.page(accept)
+                assert made.startswith(kind) and b"dnsteer_example" in body
+                kinds.add(made)
+        await pages.page("")
+        assert len(kinds) == 2 and len(pages._expositions) == 3
+        assert pages._reading is not None and len(pages._reading.pages) == 3
+        pages.close()
+
+    run(work())

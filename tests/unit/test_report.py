@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dnsteer.checks.load import check_document
+from dnsteer.console.masking import MASK, masked
 from dnsteer.metrics.datapath import Datapath
 from dnsteer.report import charts, content
 from dnsteer.report.content import report, summary
@@ -30,6 +31,7 @@ from dnsteer.status.record import Reading
 from dnsteer.status.report import Status
 from dnsteer.status.verify import Drift
 from dnsteer.status.vips import view_vips
+from dnsteer.switch.state import DamagedError
 from tests.unit.console_cases import SCRIPT, SPEC, START, entry, known, record
 
 VOID = frozenset({"meta", "br", "link", "input"})
@@ -140,7 +142,7 @@ def test_without_addresses_and_notes_and_people() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "masked"),
+    ("text", "left"),
     [
         ("192.0.2.1", "IPv4-1"),
         ("10.0.0.0/8 and 10.0.0.0.", "IPv4-1/8 and IPv4-1."),
@@ -148,7 +150,11 @@ def test_without_addresses_and_notes_and_people() -> None:
         ("[2001:db8::1]:53, 2001:DB8:0::1: late", "[IPv6-1]:53, IPv6-1: late"),
         ("ipv6_dst=2001:db8::53,tp_dst=53", "ipv6_dst=IPv6-1,tp_dst=53"),
         ("::ffff:192.0.2.1", "IPv6-1"),
-        ("node2001:db8::1x", "nodeIPv6-1x"),
+        ("set_field:fd00::11->ipv6_dst, fd00::11", "set_field:IPv6-1->ipv6_dst, IPv6-1"),
+        ("set_field:02:00:00:00:00:53->eth_dst", "set_field:MAC-1->eth_dst"),
+        ("02:00:00:00:00:53: no answer", "MAC-1: no answer"),
+        ("seen at.10.0.0.1 and 1.10.0.0.1", "seen at.IPv4-1 and IPv4-2.1"),
+        ("std::d, node2001:db8::1x", "std::d, node2001:db8::1x"),
         ("dl_dst=02:00:00:00:00:53/01:00:00:00:00:00", "dl_dst=MAC-1/MAC-2"),
         ("02:00:00:00:00:0A 02:00:00:00:00:0a", "MAC-1 MAC-1"),
         ("21:40:05 and 2026-11-23T21:40:05+00:00", "21:40:05 and 2026-11-23T21:40:05+00:00"),
@@ -156,18 +162,47 @@ def test_without_addresses_and_notes_and_people() -> None:
         ("ff:ff:ff:ff:ff:ff ::1 0.0.0.0/0", "ff:ff:ff:ff:ff:ff ::1 0.0.0.0/0"),
     ],
 )
-def test_addresses_in_text(text: str, masked: str) -> None:
-    assert AddressMask()(text) == masked
+def test_addresses_in_text(text: str, left: str) -> None:
+    assert AddressMask()(text) == left
 
 
-BEFORE, AFTER = st.sampled_from(["", "to ", "[", "a=", "x/", "tcp:["]), st.sampled_from(["", "]", ",", ".", " ", "/64"])
+ANY_ADDRESS = st.one_of(
+    st.ip_addresses(v=4).map(lambda a: ("IPv4", str(a))),
+    st.ip_addresses(v=6).map(lambda a: ("IPv6", str(a))),
+    st.binary(min_size=6, max_size=6).map(lambda octets: ("MAC", octets.hex(":"))),
+)
+AROUND = st.sampled_from(
+    [
+        ("set_field:", "->ipv6_dst"), ("mod_dl_src:", ",output:vf0"), ("nw_dst=", "/24"), ("arp_tpa=", ""), ("[", "]:53"),
+        ("tcp:[", "]:6640"), ("no answer from ", "."), ("to ", ", and to"), ("x/", ": late"), ("", ""),
+    ]
+)  # fmt: skip
 
 
-@given(st.ip_addresses(), BEFORE, AFTER)
-def test_no_address_is_left(address: Any, before: str, after: str) -> None:
-    masked = AddressMask()(f"{before}{address}{after}")
-    kept = str(address) in ("::", "::1", "0.0.0.0", "127.0.0.1", "255.255.255.255")
-    assert kept or str(address) not in masked
+@given(ANY_ADDRESS, AROUND)
+def test_the_address_is_left_out_and_nothing_else(found: tuple[str, str], around: tuple[str, str]) -> None:
+    (kind, address), (before, after) = found, around
+    kept = address in ("::", "::1", "0.0.0.0", "127.0.0.1", "255.255.255.255", "00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff")
+    assert AddressMask()(f"{before}{address}{after}") == f"{before}{address if kept else f'{kind}-1'}{after}"
+    assert masked(f"{before}{address}{after}") == f"{before}{MASK}{after}", "the console finds the same"
+
+
+def test_decisions_are_named() -> None:
+    given_ = facts(SPEC, entry("ns1", decision="d21gepscbjsy"), entry("ns2", "health"), decision="d21geqkwvsdq")
+    for left in ([], list(Part)):
+        text = report(given_, left)
+        maintenance, history = (text.partition(f'<h2 id="{name}">')[2] for name in ("maintenance", "history"))
+        rows = re.findall(r"<tr>.*?</tr>", maintenance.partition("</section>")[0])[1:]
+        assert [re.findall(r"<code>(.*?)</code>", row) for row in rows] == [["d21gepscbjsy"], []]
+        assert re.findall(r"<code>(.*?)</code>", history.partition("</section>")[0]) == ["d21geqkwvsdq"]
+        assert "until ended by hand" in rows[0] and "until healthy" in rows[1]
+
+
+def test_a_damaged_state_fills_its_row() -> None:
+    given_ = facts()
+    given_.states.append(DamagedError("state 1 is damaged"))
+    history = report(given_).partition('<h2 id="history">')[2].partition("</section>")[0]
+    assert history.count("<th ") == 7 and '<td colspan="6">' in history
 
 
 def test_without_a_database_there_is_a_page() -> None:

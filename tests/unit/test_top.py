@@ -13,7 +13,8 @@ from rich.console import Console
 
 from dnsteer.checks.load import check_document
 from dnsteer.cli import top_frame
-from dnsteer.cli.top_frame import Datapath, DatapathWatch, Frame, Sort
+from dnsteer.cli.output import passed
+from dnsteer.cli.top_frame import DatapathView, DatapathWatch, Frame, Sort
 from dnsteer.cli.top_view import Size, top_view
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Maintenance, Overlay
@@ -58,7 +59,9 @@ def frame(
     reading = Reading(record(1, *entries), overlay, None, False, of.state)
     status = Status(reading, "", "recorded", rates, loaded=check_document(parse_document("farm.yaml", text)), **more)
     status.pools, status.vips = view_pools(of.state.members, overlay, rates, NOW), view_vips(of.spec, rates)
-    return Frame(NOW, status, Datapath({"megaflows": 130, "megaflows_limit": 200_000, "masks": 9}, {"upcalls": 12.0}))
+    return Frame(
+        NOW, status, DatapathView({"megaflows": 130, "megaflows_limit": 200_000, "masks": 9}, {"upcalls": 12.0})
+    )
 
 
 def shown(of: Frame, width: int = 80, height: int = 24, sort: Sort = "rate", **more: str) -> list[str]:
@@ -120,9 +123,28 @@ def test_what_needs_attention_is_on_top_most_urgent_first() -> None:
 
 
 def test_an_unreachable_switch_is_said() -> None:
-    of = Frame(NOW, Status(frame().status.reading, "no such socket"), Datapath(why="no such socket"))
+    of = Frame(NOW, Status(frame().status.reading, "no such socket"), DatapathView(why="no such socket"))
     assert of.attention()[0].text == "the switch cannot be reached: no such socket"
     assert any(line.startswith("!! unreachable since the last refresh: gone") for line in shown(frame(), away="gone"))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-5, "0 s"), (59.9, "59 s"), (60, "1 min"), (7199, "1 h"), (86400, "1 d"), (10**8, "1157 d")],
+)
+def test_the_time_that_passed_is_in_its_largest_unit(seconds: float, text: str) -> None:
+    assert passed(START.isoformat(), START + timedelta(seconds=seconds)) == text
+
+
+@pytest.mark.parametrize("since", ["", "x", "2026-01-02T03:04:05"])
+def test_a_time_that_cannot_be_read_is_no_error(since: str) -> None:
+    assert passed(since, START) == "?"
+
+
+def test_a_backend_that_the_spec_has_down_is_called_so() -> None:
+    down = SPEC.replace("'02:00:00:00:01:03'}", "'02:00:00:00:01:03', state: down}")
+    row = next(line for line in shown(frame(text=down)) if line.startswith("farm/ns3"))
+    assert "down in the spec" in row
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -23,7 +23,7 @@ from dnsteer.switch.state import AppliedState
 class Effect:
     """What was done, with the decision behind it of each pool. *outdated*: another state was applied meanwhile.
 
-    *id* is that of the decision; of the earlier one where this is only its next step.
+    *id* is that of the decision; of the earlier one where this is only its next step, and no panic begins or ends.
     """
 
     change: Change | None
@@ -43,11 +43,12 @@ def carry_out(
     rules: Sequence[PoolRules],
     unhealthy: Mapping[str, Mapping[str, str]],
     id: str = "",
+    panics: Collection[str] = (),
 ) -> Effect:
     """Decide by *rules* on the overlay as it is under the lock, and change the switch.
 
-    *number* is the state that the rules are of; *unhealthy* backends are by the names of slots. *id* is that of
-    the decision, if it has one already. Raises SwitchError.
+    *number* is the state that the rules are of; *unhealthy* backends are by the names of slots, those of *panics* were
+    in panic. *id* is that of the decision, if it has one already. Raises SwitchError.
     """
     id = id or IDS.next()
     decisions: dict[str, Decision] = {}
@@ -66,7 +67,8 @@ def carry_out(
         change = _change(switch, bridge, checked, id)
     except _OutdatedError:
         return Effect(None, {}, outdated=True)
-    return Effect(change, decisions, id=id_of(change, id))
+    decided = any(decision.panics != (name in panics) for name, decision in decisions.items())
+    return Effect(change, decisions, id=id if decided else id_of(change, id))
 
 
 def carry_on(switch: TargetSwitch, bridge: str) -> Effect:

@@ -62,7 +62,7 @@ class Memory:
         self._decisions.pop(overlay, None)
         self._decisions[overlay] = decision
         for old in list(self._decisions)[:-_MOST_DECISIONS]:
-            del self._decisions[old]
+            self._decisions.pop(old, None)  # another thread may have
 
     def decision_of(self, overlay: Overlay) -> str:
         """The decision that led to an overlay last; empty if that is not known."""

@@ -66,7 +66,7 @@ class Report:
         decided = list(_decided(change.before, change.after))
         for entry, action, words in decided:
             reason = entry.note if action in ("out", "backup_in") else ""
-            text = f"decision {decision}: {entry.name}{_about(entry)} {words}{f': {reason}' if reason else ''}"
+            text = f"decision {decision}: {entry.name}{entry.about_service} {words}{f': {reason}' if reason else ''}"
             self.say(
                 text, "decision", decision=decision, pool=entry.pool, backend=entry.backend, service=entry.service,
                 kind=entry.kind, action=action, reason=reason, over_s=entry.over or None,
@@ -140,7 +140,3 @@ def _decided(before: Overlay, after: Overlay) -> Iterator[tuple[Maintenance, str
         if same_entry(after, entry) is None and not entry.returns:
             ended = {"health": ("back", "comes back"), "backup": ("backup_out", "leaves")}
             yield entry, *ended.get(entry.kind, ("ended", f"no longer {entry.state}: its time has passed"))
-
-
-def _about(entry: Maintenance) -> str:
-    return f" ({entry.service})" if entry.service else ""

@@ -246,22 +246,26 @@ class Agent:
         unhealthy = {name: dict(self._health.unhealthy(name)) for name in due if name in world.rules}
         try:
             effect = await work(
-                partial(carry_out, self._switch, world.bridge, world.number, rules, unhealthy, decision)
+                partial(
+                    carry_out, self._switch, world.bridge, world.number, rules, unhealthy, decision, {*self._panics}
+                )
             )
         except BaseException:
-            self._due |= due
-            self._decision = decision
+            self._put_back(due, decision)
             raise
         took = loop.time() - began
         changed = effect.change is not None and effect.change.changed
         self._recorder.took("effect", took, effect.id if changed else "")
         if effect.outdated:
-            self._due |= due
-            self._decision = decision
+            self._put_back(due, decision)
             self._world = None
             return
         self._follow_up(effect, world.rules)
         self._carried_out(effect, took)
+
+    def _put_back(self, due: set[str], decision: str) -> None:
+        self._due |= due
+        self._decision = self._decision or decision  # a check that turned meanwhile has been given another
 
     async def _look(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
         """Look at the whole switch, and say what was found."""
@@ -358,6 +362,8 @@ class Agent:
     def _carried_out(self, effect: Effect, seconds: float) -> None:
         if effect.change is not None:
             self._recorder.moved(sum(move.moved for move in effect.change.moves))
+            if effect.change.edited:
+                self._memory.decided(effect.change.after, effect.id)  # not that of a step
             self._report.change(effect.change, effect.id, seconds)
 
     def _summary(self) -> str:

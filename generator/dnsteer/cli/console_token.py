@@ -61,7 +61,7 @@ def console_token(
             print_json({"ok": True, "name": name, "role": role.value, "token": secret, "line": token.line})
             return
         out.print(f"token  {secret}")
-        out.print("       shown this once: keep it where passwords are kept")
+        out.print("       shown only once: keep it where passwords are kept")
         if append is None:
             out.print(f"line   {token.line}\n       add it to the file of --console-tokens (mode 0600)")
         else:

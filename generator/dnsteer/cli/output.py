@@ -157,6 +157,18 @@ def utc(time: str) -> str:
         return escape(time)
 
 
+def passed(since: str, now: datetime) -> str:
+    """How long it is from a recorded time until *now*, such as `3 min`; `?` where that cannot be read."""
+    try:
+        seconds = int((now - datetime.fromisoformat(since)).total_seconds())
+    except (ValueError, TypeError):
+        return "?"
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return f"{max(0, seconds)} s"
+
+
 interrupted: list[str] = []
 """What is left by a verb that was interrupted, for the last message."""
 

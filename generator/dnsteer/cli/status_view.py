@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any, TypeVar
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dnsteer.cli.output import utc
+from dnsteer.cli.output import passed, utc
 from dnsteer.deploy.target_switch import now
 from dnsteer.slots.maintenance import DRAINED, Maintenance
 from dnsteer.spec.errors import escape
@@ -19,7 +18,7 @@ from dnsteer.status.rates import Rate
 from dnsteer.status.report import Status
 from dnsteer.status.vips import VipView
 
-COLORS: Mapping[str, str] = {
+_COLORS: Mapping[str, str] = {
     "up": "green",
     "draining": "yellow",
     "drained": "yellow",
@@ -186,6 +185,12 @@ def _pools(pools: Sequence[PoolView], of: int, shown: _Shown, width: int) -> Tab
 
 
 def _state(b: BackendView) -> Text:
+    text = shown_state(b)
+    return text.append(" overdue", style="bold red") if b.overdue else text
+
+
+def shown_state(b: BackendView) -> Text:
+    """The state of a backend, in its color, with its progress."""
     word: str = b.state
     if b.state == "draining":
         word = f"draining {b.drained:.0%}"
@@ -193,8 +198,7 @@ def _state(b: BackendView) -> Text:
         word = f"returning {1 - b.drained:.0%}"
     elif b.state == "down" and b.in_spec:
         word = "down in the spec"
-    text = Text(word, style=COLORS[b.state])
-    return text.append(" overdue", style="bold red") if b.overdue else text
+    return Text(word, style=_COLORS[b.state])
 
 
 def _vips(vips: Sequence[VipView], of: int, width: int) -> Table:
@@ -277,11 +281,4 @@ def _extension_is(status: Status) -> str:
 
 def ago(time: str) -> str:
     """How long ago a recorded time is."""
-    try:
-        passed = (now() - datetime.fromisoformat(time)).total_seconds()
-    except (ValueError, TypeError):
-        return "?"
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if passed >= size:
-            return f"{int(passed // size)} {unit} ago"
-    return f"{max(0, int(passed))} s ago"
+    return f"{passed(time, now())} ago"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from dnsteer.cli.output import passed
 from dnsteer.deploy.target_switch import TargetSwitch, now
 from dnsteer.metrics.datapath import DatapathReader
 from dnsteer.plan.bridge import wanted_bridge
@@ -36,7 +37,7 @@ class Attention:
 
 
 @dataclass(frozen=True)
-class Datapath:
+class DatapathView:
     """What ovs-vswitchd tells of its datapath: numbers by the end of their metrics' names, rates by counter.
 
     *why* is why nothing can be read.
@@ -59,18 +60,18 @@ class DatapathWatch:
         self._switch, self._reader = switch, DatapathReader()
         self._last: tuple[float, Mapping[str, int]] | None = None
 
-    def read(self, status: Status) -> Datapath:
+    def read(self, status: Status) -> DatapathView:
         """Read it, of a switch with this status."""
         if status.loaded is None or status.unreachable:
             self._last = None
-            return Datapath(why=status.unreachable or "the applied spec cannot be read")
+            return DatapathView(why=status.unreachable or "the applied spec cannot be read")
         kind = wanted_bridge(status.loaded.spec).datapath_type or "system"
         try:
             with Unixctl(control_socket(self._switch.remote), min(self._switch.timeout, _TIMEOUT)) as control:
                 found = self._reader.read(control, kind)
         except (SwitchError, OSError) as err:
             self._last = None
-            return Datapath(why=str(err))
+            return DatapathView(why=str(err))
         at, before, rates = time.monotonic(), self._last, dict[str, float]()
         self._last = at, found.counters
         if before is not None:
@@ -78,7 +79,7 @@ class DatapathWatch:
                 more = found.counters.get(name, 0) - before[1].get(name, 0)
                 if name in found.counters and more >= 0:  # less after a restart
                     rates[name] = more / (at - before[0])
-        return Datapath(found.gauges, rates)
+        return DatapathView(found.gauges, rates)
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class Frame:
 
     time: datetime
     status: Status
-    datapath: Datapath
+    datapath: DatapathView
 
     @property
     def rate(self) -> Rate:
@@ -156,16 +157,8 @@ def _maintenance(entry: Maintenance) -> Attention:
     note = f": {entry.note}" if entry.note else ""
     if entry.kind == "health":
         state = "on its way back" if entry.returns else entry.state
-        text = f"{entry.name} {state} for {_passed(entry.returns or entry.since)}{note}"
+        text = f"{entry.name} {state} for {passed(entry.returns or entry.since, now())}{note}"
         return Attention("note" if entry.returns else "warning", text, entry.decision)
     return Attention(
-        "note", f"{entry.name} {entry.state} for {_passed(entry.since)} by {entry.by}{note}", entry.decision
+        "note", f"{entry.name} {entry.state} for {passed(entry.since, now())} by {entry.by}{note}", entry.decision
     )
-
-
-def _passed(since: str) -> str:
-    passed = int((now() - datetime.fromisoformat(since)).total_seconds())
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if passed >= size:
-            return f"{passed // size} {unit}"
-    return f"{max(0, passed)} s"

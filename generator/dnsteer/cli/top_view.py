@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dnsteer.cli.status_view import COLORS, ago, shown_rate
+from dnsteer.cli.status_view import ago, shown_rate, shown_state
 from dnsteer.cli.top_frame import Frame, Sort
 from dnsteer.spec.errors import escape
 from dnsteer.status.shares import Share
@@ -152,14 +152,13 @@ def _rates(vip: VipView) -> tuple[str, str]:
 def _backends(backends: Sequence[Share], shown: int, width: int) -> RenderableType:
     most, rows = max((share.packets or 0 for share in backends[:shown]), default=0), []
     for share in backends[:shown]:
-        state = share.backend.state
         rows.append([
-            _name(share.name), Text(_state(share), style=COLORS[state]), _plain(shown_rate(share.backend.rate.packets)),
+            _name(share.name), shown_state(share.backend), _plain(shown_rate(share.backend.rate.packets)),
             Text(_percent(share.packets), style="bold yellow" if _is_far(share) else ""), _plain(_percent(share.slots)),
             _plain(_percent(share.weight)), Text(_bar(share.packets or 0, most), style="blue"), _plain(_why(share)),
         ])  # fmt: skip
     columns = [
-        _Column("backend", 30), _Column("state", 14), _NUMBERS[1],
+        _Column("backend", 30), _Column("state", 16), _NUMBERS[1],
         *(_Column(name, 7, right=True, needs=n) for name, n in (("packets", 0), ("slots", 48), ("weight", 56))),
         _Column("", _BAR, needs=100), _Column("why", 200, needs=72),
     ]  # fmt: skip
@@ -168,15 +167,6 @@ def _backends(backends: Sequence[Share], shown: int, width: int) -> RenderableTy
 
 def _is_far(share: Share) -> bool:
     return share.away > _FAR and (share.pool.rate.packets or 0) >= _ENOUGH
-
-
-def _state(share: Share) -> str:
-    b = share.backend
-    if b.state == "draining":
-        return f"draining {b.drained:.0%}"
-    if b.state == "returning":
-        return f"returning {1 - b.drained:.0%}"
-    return "down in spec" if b.in_spec and b.state == "down" else b.state
 
 
 def _why(share: Share) -> str:

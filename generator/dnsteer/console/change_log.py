@@ -16,6 +16,8 @@ from dnsteer.slots.owners import known_owners_of
 from dnsteer.status.pools import PoolView
 
 MOST_CHANGES = 200
+MOST_DECISIONS = 50
+"""Ids of a change that are kept, the first ones."""
 MOST_TURNS = 50
 """States of a backend that are kept."""
 
@@ -84,8 +86,9 @@ class ChangeLog:
             old, new = before.known.state.vips, after.known.state.vips
             moved += moved_vips(old, new, {m.pool: m.slots for m in after.known.state.members})
         if not change.words and self.changes:  # the last one goes on
-            last, decisions = self.changes.popleft(), change.decisions
-            change = replace(last, last=after.time, decisions=tuple(dict.fromkeys((*last.decisions, *decisions))))
+            last = self.changes.popleft()
+            decisions = dict.fromkeys((*last.decisions, *change.decisions))
+            change = replace(last, last=after.time, decisions=tuple(decisions)[:MOST_DECISIONS])
             moved = _sum([*change.moves, *moved])
         change = replace(change, moves=tuple(moved))
         self.changes.appendleft(change)
@@ -130,6 +133,9 @@ def _change(before: Side, after: Side, applied: int) -> Change:
     by = ", ".join(dict.fromkeys(entry.by for entry in new))
     notes = "; ".join(dict.fromkeys(entry.note for entry in new if entry.note))
     decisions = decisions_between(before.overlay, after.overlay, after.decision)
+    if any(entry.returns and same_entry(after.overlay, entry) is None for entry in before.overlay):
+        decisions += (after.decision,)  # where that was not its last step: a panic, or somebody who did not wait
+    decisions = tuple(dict.fromkeys(filter(None, decisions)))[:MOST_DECISIONS]
     return Change(after.time, after.time, tuple(words), by, notes, decisions=decisions)
 
 
@@ -137,7 +143,7 @@ def _returning(before: Overlay, after: Overlay) -> Iterable[str]:
     for entry in after:
         was = same_entry(before, entry)
         if entry.returns and was is not None and not was.returns:
-            yield f"{entry.name} comes back over {entry.over:g} s"
+            yield f"{entry.name}{entry.about_service} comes back over {entry.over:g} s"
 
 
 def _by_slot(before: Assignment, after: Assignment) -> Iterable[tuple[str, dict[int, tuple[str, str]]]]:

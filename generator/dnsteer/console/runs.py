@@ -43,7 +43,8 @@ class Runs:
         name = secrets.token_urlsafe(16)
         run = self._runs[name] = Run(request, asked.by, now(), asyncio.create_task(self._outcome(asked)))
         run.task.add_done_callback(lambda done: _end(run, done))
-        for old in [key for key, each in self._runs.items() if each.outcome is not None][: len(self._runs) - MOST_RUNS]:
+        ended = [key for key, each in self._runs.items() if each.outcome is not None]
+        for old in ended[: max(0, len(self._runs) - MOST_RUNS)]:
             del self._runs[old]
         return name
 

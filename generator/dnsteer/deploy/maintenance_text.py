@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 
+from dnsteer.slots.decisions import same_entry
 from dnsteer.slots.maintenance import DRAINED, Maintenance, Overlay
 from dnsteer.spec.errors import escape
 
 
 def begun_and_ended(before: Overlay, after: Overlay) -> list[str]:
     """Return which maintenance begins and which ends."""
-    names = {(a.name, a.kind) for a in before}, {(a.name, a.kind) for a in after}
     new = [
-        f"{a.name} is {a.state if a.gone >= DRAINED else _partly(a)}" for a in after if (a.name, a.kind) not in names[0]
+        f"{a.name} is {a.state if a.gone >= DRAINED else _partly(a) + a.about_service}"
+        for a in after
+        if same_entry(before, a) is None
     ]
-    return new + [f"{a.title} ends" for a in before if (a.name, a.kind) not in names[1]]
+    return new + [f"{a.title} ends" for a in before if same_entry(after, a) is None]
 
 
 def _partly(entry: Maintenance) -> str:
@@ -28,7 +30,7 @@ def altered(before: Overlay, after: Overlay) -> list[str]:
     """Return changed times, paces and notes of entries that stay."""
     out = []
     for new in after:
-        old = before.find(new.pool, new.backend, new.kind, new.service)
+        old = same_entry(before, new)
         if old is not None and (what := ", ".join(_fields(old, new))):
             out.append(f"{old.title}: {what}")
     return out

@@ -22,6 +22,7 @@ PORT = 9853
 LOG = names.RUN_DIR / "agent.log"
 _PIDFILE = names.RUN_DIR / "agent.pid"
 _FACTS = names.RUN_DIR / "agent.json"
+_RELAY = "dnsteer.lab.relay"
 _START, _STOP = 20.0, 10.0
 """Seconds that the agent may take to start, and to end where something else could not be started."""
 _LOOK = 0.05
@@ -61,6 +62,8 @@ def start(progress: Callable[[str], None]) -> RunningAgent:
         known = running()
         if known is not None:
             raise LabError(f"the lab has an agent already (process {known.pid}), with its console at {known.console}")
+        # The relay of an agent that was killed still has the port.
+        processes.end_module(names.SWITCH_NAMESPACE, _RELAY)
         return _start(lab, progress)
 
 
@@ -71,10 +74,11 @@ def _start(lab: state.LabState, progress: Callable[[str], None]) -> RunningAgent
     with _listen() as listening:
         port = listening.getsockname()[1]
         found = RunningAgent(0, f"http://127.0.0.1:{port}/")
-        relay = [sys.executable, "-m", "dnsteer.lab.relay", str(listening.fileno()), str(PORT)]
+        relay = [sys.executable, "-m", _RELAY, str(listening.fileno()), str(PORT)]
+        said_before = LOG.stat().st_size if LOG.exists() else 0
         try:
             agent = _spawn(argv, started)
-            _wait(agent)
+            _wait(agent, said_before)
             _spawn(relay, started, listening)
             _PIDFILE.write_text(f"{agent.pid}\n", encoding="ascii")
             write_file(_FACTS, json.dumps({"console": found.console}) + "\n")
@@ -117,11 +121,14 @@ def _spawn(
     return process
 
 
-def _wait(agent: subprocess.Popen[bytes]) -> None:
-    """Wait until it watches the switch and serves the console. Raises LabError with what it said instead."""
+def _wait(agent: subprocess.Popen[bytes], said_before: int) -> None:
+    """Wait until it watches the switch and serves the console. Raises LabError with what it said instead.
+
+    The first *said_before* bytes of the log are of agents before it.
+    """
     deadline = time.monotonic() + _START
     while True:
-        said = LOG.read_text(encoding="utf-8", errors="replace")
+        said = LOG.read_bytes()[said_before:].decode("utf-8", "replace")
         if "console at http://" in said and "pools with health checks" in said:
             return
         last = " / ".join(said.splitlines()[-3:]) or "nothing"

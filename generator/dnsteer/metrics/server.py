@@ -95,7 +95,7 @@ class Pages:
 
     async def page(self, accept: str) -> tuple[bytes, str]:
         """The page in the format that is asked for, and its content type."""
-        encode, kind = choose_encoder(accept)
+        encode, kind = _format(accept)
         loop = asyncio.get_running_loop()
         reading = self._shared()
         metrics_now = await asyncio.shield(reading.metrics)
@@ -112,6 +112,20 @@ class Pages:
     def close(self) -> None:
         """End the thread, once it is done with what it reads."""
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+_OPENMETRICS, _TEXT = "application/openmetrics-text; version=1.0.0", "text/plain; version=1.0.0"
+
+
+def _format(accept: str) -> tuple[Callable[[Any], bytes], str]:
+    """One of three formats, as a page of each is kept: the library has one for every version that is asked for.
+
+    Names here need no escaping, so that a page is the same whichever escaping is asked for.
+    """
+    asked = choose_encoder(accept)[1]
+    if asked.startswith("application/"):
+        return choose_encoder(_OPENMETRICS)
+    return choose_encoder("" if asked.startswith("text/plain; version=0.0.4") else _TEXT)
 
 
 def application(pages: Pages) -> Starlette:

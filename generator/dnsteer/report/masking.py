@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from enum import Enum
-from ipaddress import ip_address
 
+from dnsteer.console.addresses import replace_addresses
 from dnsteer.slots.maintenance import Maintenance
 from dnsteer.switch.state import AppliedState
 
@@ -23,9 +22,6 @@ class Part(str, Enum):
     SPEC = "spec"
 
 
-_MAC = re.compile(r"(?<![0-9A-Fa-f:])[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}(?![0-9A-Fa-f:])")
-_IPV4 = re.compile(r"(?<![0-9.])[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?!\.?[0-9])")
-_COLONS = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*")
 _KEPT = frozenset({"00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff", "255.255.255.255", "0.0.0.0", "::", "127.0.0.1", "::1"})
 """Masks and addresses that are nobody's."""
 
@@ -39,26 +35,7 @@ class AddressMask:
 
     def __call__(self, text: str) -> str:
         """The text without addresses."""
-        if ":" in text:
-            text = _MAC.sub(lambda m: self._word("MAC", m[0].lower()), text)
-            text = _COLONS.sub(lambda m: self._ipv6(m[0]), text)
-        return _IPV4.sub(lambda m: self._ip(m[0], m[0]), text) if "." in text else text
-
-    def _ipv6(self, run: str) -> str:
-        """What stands for a run of hexadecimal digits and colons, of which an address is a part, or nothing (a time)."""
-        for begin in range(len(run)):
-            for end in {len(run), len(run.rstrip(".")), len(run.rstrip(".:"))}:
-                found = self._ip(run[begin:end], "") if run.count(":", begin, end) >= 2 else ""
-                if found:
-                    return run[:begin] + found + run[end:]
-        return run
-
-    def _ip(self, text: str, otherwise: str) -> str:
-        try:
-            address = ip_address(text)
-        except ValueError:
-            return otherwise
-        return self._word(f"IPv{address.version}", str(address))
+        return replace_addresses(text, self._word)
 
     def _word(self, kind: str, address: str) -> str:
         if address in _KEPT:

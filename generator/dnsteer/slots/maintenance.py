@@ -62,13 +62,17 @@ class Maintenance:
     @property
     def state(self) -> str:
         """What the backend is: `drained`, `at weight 5`."""
-        about = f" ({self.service})" if self.service else ""
-        return STATE_WORDS[self.kind] + ("" if self.weight is None else f" {self.weight}") + about
+        return STATE_WORDS[self.kind] + ("" if self.weight is None else f" {self.weight}") + self.about_service
 
     @property
     def title(self) -> str:
-        """What messages call it: `drain of POOL/BACKEND`, `weight 5 of POOL/BACKEND`."""
-        return f"{self.kind}{'' if self.weight is None else f' {self.weight}'} of {self.name}"
+        """What messages call it: `drain of POOL/BACKEND`, `weight 5 of POOL/BACKEND`, `health (853/tcp) of POOL/BACKEND`."""
+        return f"{self.kind}{'' if self.weight is None else f' {self.weight}'}{self.about_service} of {self.name}"
+
+    @property
+    def about_service(self) -> str:
+        """The service that it is only about, in brackets with a blank in front; empty: it is about all."""
+        return f" ({self.service})" if self.service else ""
 
     @property
     def in_the_end(self) -> tuple[Maintenance, ...]:

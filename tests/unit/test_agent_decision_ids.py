@@ -1,0 +1,163 @@
+"""The ids that the agent gives: one for a check that turned, the decision that it leads to, and the panic."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+import pytest
+
+from dnsteer.agent import effect
+from dnsteer.agent.decide import PoolRules
+from dnsteer.agent.effect import Effect
+from dnsteer.agent.health import Result, Thresholds
+from dnsteer.agent.probes.targets import Target, targets
+from dnsteer.agent.run import Agent
+from dnsteer.agent.world import World
+from dnsteer.deploy.backends import Change, Edit
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.metrics.recorder import Recorder
+from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
+from dnsteer.switch.tools import SwitchError
+from tests.unit.console_cases import START, entry, known
+
+OLD = "d21gepscbjsy"
+T = TypeVar("T")
+
+
+async def work(do: Callable[[], T]) -> T:
+    return do()
+
+
+class Told(Recorder):
+    """Keeps the decisions behind panics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.panics: list[tuple[str, bool, str]] = []
+
+    def panicked(self, pool: str, *, panics: bool, decision: str = "") -> None:
+        self.panics.append((pool, panics, decision))
+
+
+class Case:
+    """An agent of two pools, on a record without a switch. It has an overlay, and says what it says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *entries: Maintenance) -> None:
+        self.overlay, self.time = Overlay(entries), START
+        self.said: list[tuple[str, str]] = []
+        self.told = Told()
+        monkeypatch.setattr(effect, "change_overlay", self._change)
+        of = known()
+        self._state = of.state
+        ipv4 = [replace(t, thresholds=Thresholds(1, 1, 1)) for t in targets(of.spec) if ":" not in t.address]
+        self.targets: dict[str, Target] = {t.backend: t for t in ipv4}
+        rules = {
+            "farm": PoolRules("farm", ("ns1", "ns2", "ns3"), 0.5, 9.0),
+            "spare": PoolRules("spare", ("sp1", "sp2"), 0.5, 9.0),
+        }
+        self.world = World("br-dns", 1, of.spec, rules, tuple(ipv4), of.state)
+        self.agent = Agent(TargetSwitch("unix:/nowhere"), "br-dns", self._say, lambda *_: 0, self.told)
+        self.agent._world = self.world
+        self.agent._health.adopt(ipv4, NO_OVERLAY, 0.0)
+
+    def _say(self, text: str, event: str, level: str, **fields: object) -> None:
+        self.said.append((event, str(fields.get("decision", ""))))
+
+    def _change(self, switch: TargetSwitch, bridge: str, edit: Edit) -> Change:
+        before, self.overlay = self.overlay, edit(self.overlay, self._state, self.time)
+        return Change(bridge, before, self.overlay, [])
+
+    def turns(self, backend: str, why: str = "late") -> None:
+        self.agent._add(self.targets[backend], Result(len(self.said) + 100.0, why))
+
+    async def carry_out(self, *also: str) -> None:
+        self.agent._due.update(also)
+        self.time: datetime = self.time + timedelta(seconds=1)
+        await self.agent._carry_out(work, self.world, asyncio.get_running_loop())
+
+    def ids(self, event: str) -> set[str]:
+        return {id for said, id in self.said if said == event}
+
+
+def back(backend: str, pool: str = "farm") -> Maintenance:
+    return entry(backend, "health", pool=pool, gone=900, over=9.0, returns=START.isoformat(), decision=OLD)
+
+
+@pytest.mark.parametrize("pool", ["farm", "spare"])
+def test_a_panic_while_a_backend_comes_back_has_the_id_of_its_checks(
+    pool: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this pool, or in another one that goes one step on with the same effect; and so has its end."""
+
+    async def test() -> None:
+        case = Case(monkeypatch, back("ns1" if pool == "farm" else "sp1", pool))
+        case.turns("ns2")
+        case.turns("ns3")
+        (checked,) = case.ids("check")
+        await case.carry_out("spare")
+        assert case.ids("panic") == {checked} and checked != OLD
+        assert case.told.panics == [("farm", True, checked)]
+        assert case.agent._memory.decision_of(case.overlay) == checked
+        case.said.clear()
+        case.turns("ns2", "")
+        case.turns("ns3", "")
+        (better,) = case.ids("check")
+        await case.carry_out("spare")
+        assert case.ids("panic_over") == {better} and better not in (checked, OLD)
+
+    asyncio.run(test())
+
+
+def test_the_next_step_has_the_id_of_the_decision_that_began_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        case = Case(monkeypatch, back("sp1", "spare"))
+        while case.overlay:
+            await case.carry_out("spare")
+            assert case.agent._memory.decision_of(case.overlay) == OLD
+        assert case.time > START + timedelta(seconds=2)
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("outdated", [False, True])
+def test_a_check_that_turns_while_an_effect_fails_keeps_its_id(outdated: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        case = Case(monkeypatch)
+
+        async def fails(do: object) -> Effect:
+            case.said.clear()
+            case.turns("ns3")
+            if outdated:
+                return Effect(None, {}, outdated=True)
+            raise SwitchError("it is away")
+
+        case.turns("ns2")
+        try:
+            await case.agent._carry_out(fails, case.world, asyncio.get_running_loop())  # type: ignore[arg-type]
+        except SwitchError:
+            assert not outdated
+        (checked,) = case.ids("check")
+        await case.carry_out()
+        assert case.ids("panic") == {checked}
+
+    asyncio.run(test())
+
+
+def test_a_check_whose_effect_fails_keeps_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        case = Case(monkeypatch)
+
+        async def fails(do: object) -> Effect:
+            raise SwitchError("it is away")
+
+        case.turns("ns2")
+        with pytest.raises(SwitchError):
+            await case.agent._carry_out(fails, case.world, asyncio.get_running_loop())  # type: ignore[arg-type]
+        await case.carry_out()
+        assert case.ids("decision") == case.ids("check") and case.ids("check")
+
+    asyncio.run(test())
