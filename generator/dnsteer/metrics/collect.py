@@ -70,8 +70,8 @@ _TRAFFIC = {
 }
 Label = tuple[str, ...]
 """What a total is of: a word of _TRAFFIC, then the values of the labels."""
-LabelSets = dict[tuple[str, str, Label], dict[str, str]]
-"""The labels of a series, by bridge, name and values."""
+Samples = dict[tuple[str, str, Label], Sample]
+"""Series by bridge, name and the values of their labels."""
 
 
 class Collector:
@@ -94,13 +94,13 @@ class Collector:
         self._pools: tuple[Known | None, Overlay | None, Mapping[str, Metric]] = (None, None, {})
         """The metrics of pools and backends, as long as these are what they are: most of the page of a large spec."""
         self._process = ProcessCollector(registry=None)
-        self._label_sets: LabelSets = {}
+        self._samples: Samples = {}
 
     def collect(self) -> list[Metric]:
         """All metrics now. What cannot be read is as it was; `dnsteer_switch_up` says so."""
         began = time.monotonic()
         bridge, known, record = self._agent.bridge, self._agent.known, self._agent.record
-        made = _Made(bridge, self._label_sets)
+        made = _Made(bridge, self._samples)
         up, recorded = False, False
         if bridge:
             try:
@@ -121,7 +121,7 @@ class Collector:
                 made.add("dnsteer_tables_as_recorded", (), recorded)
         made.add("dnsteer_switch_up", (), up)
         made.add("dnsteer_reading_duration_seconds", (), time.monotonic() - began)
-        self._label_sets = made.label_sets
+        self._samples = made.samples
         own = [_with_bridge(metric, bridge) for metric in self._agent.registry.collect()]
         return [*made.metrics.values(), *own, *self._process.collect()]
 
@@ -225,14 +225,14 @@ class Collector:
 
 
 class _Made:
-    """Metrics as they are made, each with the label `bridge`. Labels that were in *last* are the same objects again.
+    """Metrics as they are made, each with the label `bridge`. What was in *last* is used again: samples, or their labels.
 
     That is how `exposition` knows a series again.
     """
 
-    def __init__(self, bridge: str, last: LabelSets) -> None:
+    def __init__(self, bridge: str, last: Samples) -> None:
         self._bridge, self._last = bridge, last
-        self.label_sets: LabelSets = {}
+        self.samples: Samples = {}
         self.metrics: dict[str, Metric] = {}
         self._there: set[tuple[str, Label]] = set()
 
@@ -248,11 +248,14 @@ class _Made:
             kind = CounterMetricFamily if family.type == "counter" else GaugeMetricFamily
             metric = self.metrics[name] = kind(family.base, family.help)
         key = self._bridge, name, labels
-        both = self._last.get(key)
-        if both is None:
+        sample = self._last.get(key)
+        if sample is None:
             both = {BRIDGE: self._bridge, **dict(zip(BY_NAME[name].labels, labels, strict=True))}
-        self.label_sets[key] = both
-        metric.samples.append(Sample(name, both, float(value)))
+            sample = Sample(name, both, float(value))
+        elif sample.value != value:
+            sample = sample._replace(value=float(value))
+        self.samples[key] = sample
+        metric.samples.append(sample)
 
 
 def read_drops(text: str) -> Iterator[tuple[Hashable, Reading]]:
