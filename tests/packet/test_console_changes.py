@@ -204,6 +204,15 @@ def test_a_plan_of_a_spec_changes_nothing(alice: Visit, bob: Visit, shared: Swit
     assert "There is no plan; nothing was changed." in bad and "farm.yaml:16: $.pools.farm.backends[1].weight" in bad, (
         bad
     )
+    assert "the YAML alias" in plan(bob, "a: &a [x]\nb: [*a, *a]\n")
+    head, _, rest = CHANGED.partition("pools:\n")
+    many = "".join(
+        f"  p{n}: {{slots: 4096, backends: [{{name: x, ipv4: 10.0.0.{n}, mac: 02:00:00:00:02:01}}]}}\n"
+        for n in range(99)
+    )
+    vips = "".join(f"  v{n}: {{addresses: [10.1.0.{n}], services: [dns], pool: p{n}}}\n" for n in range(99))
+    page = plan(bob, f"{head}pools:\n{many}{rest}{vips}")
+    assert "farm.yaml: found about 406," in page and "on the machine: dnsteer plan farm.yaml" in page, page
     evil = plan(alice, "a: <script>alert(1)</script>")
     assert "farm.yaml" in evil
     assert "<script>alert" not in bob.post("/plan", {"csrf": bob.csrf(), "spec": "</textarea><script>alert(1)"}).text

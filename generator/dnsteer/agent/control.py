@@ -40,6 +40,8 @@ _ALIVE = 2.0
 _AT_ONCE = 8
 _OF_CONSOLE = 16
 """Verbs of the console at once, beside those; a gradual drain is one until its end."""
+_GRADUAL = 8
+"""Gradual ones among them, so that these leave room for previews, and for what ends them."""
 _READ = ("status", "plan")
 """Verbs that decide nothing."""
 _OFTEN = (*_READ, "reconcile", "due")
@@ -202,7 +204,8 @@ class Control:
         self._ending = threading.Event()
         self._threads = ThreadPoolExecutor(_AT_ONCE + _OF_CONSOLE, "verb")
         self._clients: set[asyncio.Task[None]] = set()
-        self._of_console: set[asyncio.Future[int]] = set()
+        self._of_console: dict[asyncio.Future[int], bool] = {}
+        """Verbs of the console that are under way, and whether each is gradual."""
         self._at_work: dict[asyncio.Task[None], SocketChannel] = {}
         """Clients whose verb is under way."""
 
@@ -240,8 +243,8 @@ class Control:
 
     async def carry_out(self, asked: Asked, options: Sequence[str]) -> Outcome:
         """Carry out what the console asks for, as what comes by the socket. *options* are those of the connection."""
-        if self._ending.is_set() or len(self._of_console) >= _OF_CONSOLE:
-            why = "the agent ends" if self._ending.is_set() else f"{_OF_CONSOLE} verbs are under way; try again"
+        why = self._no_room(asked)
+        if why:
             return Outcome(1, said=f"dnsteer: {why}; nothing was changed\n")
         basis = Basis(asked.expected)
         channel = ConsoleChannel(self._ending, basis)
@@ -250,12 +253,22 @@ class Control:
         request = Request(argv, (), asked.by, {}, False, asked.files, decision=IDS.next())
         ended = self._begun(request, asked.argv)
         done = asyncio.get_running_loop().run_in_executor(self._threads, self._run, request, channel)
-        self._of_console.add(done)
-        done.add_done_callback(self._of_console.discard)
+        self._of_console[done] = asked.is_gradual
+        done.add_done_callback(self._of_console.pop)
         code = await asyncio.shield(done)
         ended(code)
         said = channel.said
         return Outcome(code, said("out"), said("out", "err"), basis.found, basis.outdated)
+
+    def _no_room(self, asked: Asked) -> str:
+        """Why what the console asks for is not begun; empty if it is."""
+        if self._ending.is_set():
+            return "the agent ends"
+        if len(self._of_console) >= _OF_CONSOLE:
+            return f"{_OF_CONSOLE} verbs are under way; try again"
+        if asked.is_gradual and sum(self._of_console.values()) >= _GRADUAL:
+            return f"{_GRADUAL} gradual changes are under way; undrain one, wait until one ends, or leave --over out"
+        return ""
 
     def _begun(self, request: Request, argv: Sequence[str]) -> Callable[[int], None]:
         """Say that a verb was asked for, as *argv*; returns what says that it has ended with an exit code."""

@@ -185,7 +185,8 @@ def _served(
 
     async def with_metrics(at: At) -> None:
         if not (ip_address(at[0]).is_loopback or (given.certificate and (given.tokens or given.client_ca))):
-            say(f"metrics at {at[0]} can be read by everybody who reaches that address", "access", "warning")
+            how = "ask for a token, which is sent without TLS" if given.tokens else "are for everybody who reaches it"
+            say(f"metrics at {at[0]} {how}", "access", "warning")
         if given.any:
             await serve_metrics_behind(*at, pages, serves, await security.get())
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, MutableMapping
+from concurrent.futures import Executor
 from typing import Any
 from urllib.parse import quote
 
@@ -13,7 +14,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from dnsteer.console.forms import MOST_BYTES, FormError, is_of_session, is_same_origin, read_form
 from dnsteer.console.limits import Limit, Rate, caller_of
 from dnsteer.console.sessions import LONGEST, Sessions
-from dnsteer.console.tokens import Token, TokenFile
+from dnsteer.console.tokens import ROLES, Token, TokenFile
 from dnsteer.console.visitor import ANYBODY, Visitor
 
 VISITOR = "dnsteer.visitor"
@@ -21,8 +22,8 @@ VISITOR = "dnsteer.visitor"
 SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
 _FAILURES = Rate(10, 10), Rate(60, 60)
 """Wrong tokens: of one address, and of all together."""
-_POSTS = Rate(30, 30), Rate(120, 120)
-"""Forms: of one session, and of all together."""
+_POSTS = Rate(60, 60), Rate(120, 120)
+"""Forms: of one token, and of all tokens of a role, so that those who only read keep nobody from changes."""
 _FOR_PROGRAMS = ("/metrics", "/events")
 _PROGRAMS_ONLY = "send a token: Authorization: Bearer TOKEN\n"
 _HOW = "sign in at /sign-in, or send a token: Authorization: Bearer TOKEN\n"
@@ -40,12 +41,17 @@ class Access:
         self._tokens, self._say, self._secure, self._browsers = tokens, say, secure, browsers
         self.sessions = Sessions()
         self._failures = Limit(*_FAILURES)
-        self._posts = Limit(*_POSTS)
+        self._posts = {role: Limit(*_POSTS) for role in ROLES}
 
     @property
     def wants_tokens(self) -> bool:
         """Whether a token is needed."""
         return self._tokens is not None
+
+    @property
+    def serves_browsers(self) -> bool:
+        """Whether browsers may be among those who ask: without tokens, or where they can sign in."""
+        return self._browsers or self._tokens is None
 
     def admit(self, scope: MutableMapping[str, Any]) -> Visitor | Response:
         """Who asks; or the answer for those who may not."""
@@ -64,7 +70,8 @@ class Access:
         if path == SIGN_IN or path.startswith("/assets/"):
             return ANYBODY
         if "text/html" in request.headers.get("accept", "") and path not in _FOR_PROGRAMS:
-            wanted = f"?next={quote(path)}" if scope["method"] in ("GET", "HEAD") and path != "/" else ""
+            back = _local(_address_of(scope)) if scope["method"] in ("GET", "HEAD") else "/"
+            wanted = f"?next={quote(back)}" if back != "/" else ""
             return RedirectResponse(SIGN_IN + wanted, 303)
         return PlainTextResponse(_HOW, 401, {"www-authenticate": "Bearer"})
 
@@ -101,19 +108,21 @@ class Access:
         name = f"dnsteer-{port}" if port.isascii() and port.isdigit() else "dnsteer"
         return f"__Host-{name}" if self._secure else name
 
-    async def posted(self, request: Request, most: int = MOST_BYTES) -> tuple[Visitor, Mapping[str, str]]:
-        """Who sent a form, and its fields, of at most so many bytes. Raises FormError unless a page of theirs sent it."""
+    async def posted(
+        self, request: Request, most: int = MOST_BYTES, thread: Executor | None = None
+    ) -> tuple[Visitor, Mapping[str, str]]:
+        """Who sent a form, and its fields, as `read_form`. Raises FormError unless a page of theirs sent it."""
         visitor = visitor_of(request)
         if not is_same_origin(request.scope):
             raise FormError(403, "another site has sent this form; nothing was changed")
-        if visitor.session is None:
+        if visitor.token is None or visitor.session is None:
             raise FormError(403, "forms are for browsers that have signed in; nothing was changed")
-        caller = visitor.csrf
-        wait = self._posts.wait(caller)
+        caller, posts = visitor.token.digest, self._posts[visitor.role]
+        wait = posts.wait(caller)
         if wait:
             raise FormError(429, f"too many forms; try again in {math.ceil(wait)} s")
-        self._posts.count(caller)
-        fields = await read_form(request, most)
+        posts.count(caller)
+        fields = await read_form(request, most, thread)
         if not is_of_session(fields, visitor.csrf):
             raise FormError(403, "the form is not of this session: open its page again; nothing was changed")
         return visitor, fields
@@ -178,6 +187,12 @@ def refused(error: FormError) -> Response:
 
 def _try_again(why: str, seconds: float) -> Response:
     return PlainTextResponse(f"{why}\n", 429, {"retry-after": str(math.ceil(seconds))})
+
+
+def _address_of(scope: Mapping[str, Any]) -> str:
+    """The path with its query, as a browser sends them."""
+    query = scope["query_string"].decode("latin-1")
+    return quote(scope["path"]) + (f"?{query}" if query else "")
 
 
 def _address(request: Request) -> str:

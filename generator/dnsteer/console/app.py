@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, MutableMapping
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,8 @@ Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 class Guard:
     """Refuses what is not for this console by name, more than MOST_REQUESTS at once, and whom *access* does not admit.
 
-    Adds HEADERS to all answers. *names* are those that it answers by besides the machine's own; forms go to *posts* alone.
+    Adds HEADERS to all answers. *names* are those that it answers by besides the machine's own, where browsers are served;
+    forms go to *posts* alone.
     """
 
     def __init__(
@@ -100,11 +101,18 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         if self._busy > MOST_REQUESTS:
             return PlainTextResponse("too many requests at once\n", 503, {"retry-after": "5"})
+        if not self._access.serves_browsers:
+            # Scrapers may use any name of the machine. The check is against DNS rebinding, which borrows what a browser
+            # would send by itself; a token in a header it cannot.
+            return self._refused_method(scope)
         hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
         names = {*self._hosts, *self._names()}
         if len(hosts) != 1 or not _is_named(_without_port(hosts[0]), names):
             named = ", ".join(sorted(names))
             return PlainTextResponse(f"the console answers by these names alone: {named}\n", 421)
+        return self._refused_method(scope)
+
+    def _refused_method(self, scope: Scope) -> Response | None:
         if scope["method"] not in ("GET", "HEAD") and (scope["method"] != "POST" or scope["path"] not in self._posts):
             return PlainTextResponse("there is nothing to do here but GET and HEAD\n", 405, {"allow": "GET, HEAD"})
         return None
@@ -197,12 +205,21 @@ def application(
         routes += [Route(SIGN_IN, sign_in, methods=["GET", "POST"]), Route(SIGN_OUT, sign_out, methods=["POST"])]
     posts = {route.path for route in routes if "POST" in (route.methods or ())} if access.wants_tokens else set()
     files = {path.name: _file(path) for path in sorted((FOLDER / "assets").iterdir())}
+
+    @asynccontextmanager
+    async def while_served(_: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            specs.close()
+
     app = Starlette(
+        lifespan=while_served,
         routes=[
             Route("/", page), Route("/pools", page), Route("/pools/{name}", page), Route("/changes", page),
             Route("/path", path), Route("/offload", page),
             Route("/events", events), Route("/assets/{name}", asset), Route("/metrics", scraped), *routes,
-        ]
+        ],
     )  # fmt: skip
     app.router.redirect_slashes = False
     return Guard(app, host, access, names, posts)

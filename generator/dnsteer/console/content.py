@@ -59,7 +59,10 @@ class States:
 
 
 class Pages:
-    """Makes pages. Used by one thread at a time."""
+    """Makes pages. `content` and `page` are for one thread at a time, as what they have of the past is.
+
+    `render` and `fragment` keep nothing, so that any thread may call them: Jinja's templates are safe to be used by several.
+    """
 
     def __init__(self) -> None:
         self._env = jinja2.Environment(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -29,8 +30,8 @@ class FormError(Exception):
         self.status = status
 
 
-async def read_form(request: Request, most: int = MOST_BYTES) -> Mapping[str, str]:
-    """The fields of a form of at most so many bytes. Raises FormError."""
+async def read_form(request: Request, most: int = MOST_BYTES, thread: Executor | None = None) -> Mapping[str, str]:
+    """The fields of a form of at most so many bytes; large ones are parsed in a *thread*. Raises FormError."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != _KIND:
         raise FormError(415, f"expected a form ({_KIND})")
@@ -43,6 +44,13 @@ async def read_form(request: Request, most: int = MOST_BYTES) -> Mapping[str, st
         raise FormError(408, f"the form did not come within {PATIENCE:g} s") from None
     except ClientDisconnect:
         raise FormError(400, "the browser went away") from None
+    if thread is None:
+        return _fields(data)
+    return await asyncio.get_running_loop().run_in_executor(thread, _fields, data)
+
+
+def _fields(data: bytes) -> Mapping[str, str]:
+    """The fields of a form. Raises FormError."""
     try:
         pairs = parse_qsl(data.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
     except (ValueError, UnicodeError):

@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dnsteer.console.tokens import Token
 
 MOST_SESSIONS = 256
-"""Sessions at once; the one that was not used for longest makes room for another."""
+"""Sessions at once. Of the token that has most, the one that was not used for longest makes room for another."""
+MOST_OF_TOKEN = 16
+"""Sessions of one token at once; its longest unused one makes room for another, not one of somebody else's."""
 LONGEST, IDLE = 12 * 3600.0, 3600.0
 """Seconds after which a session ends: since it began, and since it was used."""
 
@@ -36,8 +39,11 @@ class Sessions:
     def begin(self, token: Token) -> str:
         """Begin a session, and return its id for the cookie."""
         self._end_old()
-        if len(self._sessions) >= MOST_SESSIONS:
-            del self._sessions[min(self._sessions, key=lambda key: self._sessions[key].used)]
+        of = Counter(session.token for session in self._sessions.values())
+        if of[token] >= MOST_OF_TOKEN:
+            self._end_unused(token)
+        elif len(self._sessions) >= MOST_SESSIONS:
+            self._end_unused(of.most_common(1)[0][0])
         name, now = secrets.token_urlsafe(32), self._clock()
         self._sessions[_key(name)] = Session(token, now, now)
         return name
@@ -61,6 +67,11 @@ class Sessions:
     def end(self, session: Session) -> None:
         """End a session."""
         self._sessions = {key: other for key, other in self._sessions.items() if other is not session}
+
+    def _end_unused(self, token: Token) -> None:
+        """End that session of a token that was not used for longest."""
+        own = [key for key, session in self._sessions.items() if session.token == token]
+        del self._sessions[min(own, key=lambda key: self._sessions[key].used)]
 
     def _end_old(self) -> None:
         now = self._clock()

@@ -7,10 +7,11 @@ import difflib
 import re
 import socket
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
@@ -22,8 +23,10 @@ from dnsteer.console.changes import Changes
 from dnsteer.console.content import States
 from dnsteer.console.forms import MOST_BYTES, FormError
 from dnsteer.console.masking import masked
+from dnsteer.console.plan_limits import too_large
 from dnsteer.console.seen import Seen
-from dnsteer.console.verbs import Asked, CarryOut
+from dnsteer.console.verbs import Asked, CarryOut, Outcome
+from dnsteer.console.visitor import Visitor
 from dnsteer.deploy.recorded import spec_of
 from dnsteer.deploy.spec_differences import compare_specs
 from dnsteer.switch.state import AppliedState
@@ -37,6 +40,7 @@ MOST_LINES = 5000
 MOST_VIEWS = 10
 """Pages of states that are kept: as many as there are states."""
 FILE = "spec.yaml"
+T = TypeVar("T")
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,80}")
 _ENDED = {0: "Nothing to change: the switch is as this spec says.", 2: "An apply would change the switch as follows."}
 
@@ -66,6 +70,7 @@ class SpecPages:
         self._carry_out, self._render = carry_out, render
         self._thread = ThreadPoolExecutor(1, "console-specs")
         self._plans = asyncio.Lock()
+        """Held while a plan is made: one at a time."""
         self._views: OrderedDict[tuple[object, ...], StateView] = OrderedDict()
 
     def routes(self) -> list[Route]:
@@ -73,14 +78,24 @@ class SpecPages:
         plan = [Route(PLAN, self._plan_page), Route(PLAN, self._plan, methods=["POST"])] if self._carry_out else []
         return [Route("/changes/{number:int}", self._state), *plan]
 
+    def close(self) -> None:
+        """End the thread, once it is done with what it makes."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _work(self, do: Callable[..., T], *args: Any) -> T:
+        """Do what takes long for large specs, in the thread: health checks run in the loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, do, *args)
+
     async def _state(self, request: Request) -> Response:
         visitor, number = visitor_of(request), request.path_params["number"]
         seen, states = await self._states()
         kept = [state for state in states.states if isinstance(state, AppliedState)]
         if number not in [state.number for state in kept]:
+            why = states.error or _why_unread(seen)
+            if why:
+                return PlainTextResponse(f"the recorded states cannot be read: {why}\n", 503, {"retry-after": "5"})
             return PlainTextResponse("this state is not recorded, or not any more\n", 404)
-        loop = asyncio.get_running_loop()
-        view = await loop.run_in_executor(self._thread, self._view, kept, number)
+        view = await self._work(self._view, kept, number)
         current = seen.now.known.state.number if seen.now is not None else 0
         refusal = self._changes.refusal(visitor) if self._changes is not None else "there is no control socket"
         text = _as_is if visitor.role == "change" else masked
@@ -88,7 +103,7 @@ class SpecPages:
             self._render, "state.html", seen=seen, visitor=visitor, page="changes", view=view, current=current,
             may_roll_back=not refusal and number != current, text=text,
         )  # fmt: skip
-        return HTMLResponse(await loop.run_in_executor(self._thread, page))
+        return HTMLResponse(await self._work(page))
 
     def _view(self, states: Sequence[AppliedState], number: int) -> StateView:
         """As `state_view`, made once: for a large spec it takes most of a second."""
@@ -105,14 +120,12 @@ class SpecPages:
         if visitor.session is None:
             return PlainTextResponse("plans are for browsers that have signed in\n", 403)
         seen, _ = await self._states()
-        return HTMLResponse(self._page(visitor, seen))
+        return HTMLResponse(await self._work(self._page, visitor, seen))
 
     async def _plan(self, request: Request) -> Response:
         try:
-            visitor, fields = await self._access.posted(request, 3 * MOST_SPEC + MOST_BYTES)
-            spec = fields.get("spec", "").replace("\r\n", "\n").encode()
-            if len(spec) > MOST_SPEC:
-                raise FormError(413, f"expected a spec of at most {MOST_SPEC >> 20} MiB")
+            visitor, fields = await self._access.posted(request, 3 * MOST_SPEC + MOST_BYTES, self._thread)
+            spec = await self._work(_sent, fields)
             if self._plans.locked():
                 raise FormError(503, "another plan is being made; try again in some seconds")
         except FormError as error:
@@ -122,13 +135,23 @@ class SpecPages:
         assert self._carry_out is not None
         by = f"{visitor.name}@{socket.gethostname()} (console)"
         async with self._plans:
-            outcome = await self._carry_out(Asked(("plan", "--", file), by, files={file: spec}))
+            seen, _ = await self._states()
+            applied = seen.now.known.spec if seen.now is not None else None
+            why = await self._work(too_large, file, spec.decode(), applied)
+            if why:
+                outcome = Outcome(1, said=why)
+            else:
+                outcome = await self._carry_out(Asked(("plan", "--", file), by, files={file: spec}))
+        seen, _ = await self._states()
+        return HTMLResponse(await self._work(self._planned, visitor, seen, spec.decode(), file, outcome))
+
+    def _planned(self, visitor: Visitor, seen: Seen, spec: str, file: str, outcome: Outcome) -> str:
+        """The page of a plan."""
         said = plain(outcome.said)
         if visitor.role != "change":
             said = masked(said)
         ended = _ENDED.get(outcome.code, "There is no plan; nothing was changed.")
-        seen, _ = await self._states()
-        return HTMLResponse(self._page(visitor, seen, spec.decode(), file, ended, said, outcome.code))
+        return self._page(visitor, seen, spec, file, ended, said, outcome.code)
 
     def _page(
         self,
@@ -144,6 +167,21 @@ class SpecPages:
             "plan.html", seen=seen, visitor=visitor, page="changes", spec=spec, file=file, ended=ended, said=said,
             code=code,
         )  # fmt: skip
+
+
+def _sent(fields: Mapping[str, str]) -> bytes:
+    """The spec of a form. Raises FormError."""
+    spec = fields.get("spec", "").replace("\r\n", "\n").encode()
+    if len(spec) > MOST_SPEC:
+        raise FormError(413, f"expected a spec of at most {MOST_SPEC >> 20} MiB")
+    return spec
+
+
+def _why_unread(seen: Seen) -> str:
+    """Why there is no record to read states from; empty if there is one."""
+    if seen.record is not None:
+        return ""
+    return seen.trouble or ("this agent stands by" if seen.stands_by else "they were not read yet")
 
 
 def _as_is(text: str) -> str:

@@ -18,6 +18,11 @@ class Asked:
     expected: str = ""
     files: Mapping[str, bytes] = field(default_factory=dict)
 
+    @property
+    def is_gradual(self) -> bool:
+        """Whether it takes as long as its `--over` says: a preview does not."""
+        return "--dry-run" not in self.argv and any(word.startswith("--over=") for word in self.argv)
+
 
 @dataclass(frozen=True)
 class Outcome:

@@ -1,0 +1,63 @@
+"""How large the plan of a spec will be, counted without making it: for those who must not make one that is too large."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dnsteer.modes import MODES
+from dnsteer.spec import derived
+from dnsteer.spec.checked_services import own_slots
+from dnsteer.spec.model.spec import Pool, Spec, Vip
+
+_OF_BACKEND = 4
+"""Flows of a backend in a set of slots: forwarding, answers, fragments and probes."""
+
+
+@dataclass(frozen=True)
+class SpecSize:
+    """About how many *flows* a plan has, and *choices* of slots by backends that it compares: rather too many."""
+
+    flows: int
+    choices: int
+
+
+def size_of_spec(spec: Spec) -> SpecSize:
+    """The size of a spec, in time that grows with its text alone. Its meaning need not be checked."""
+    vips: dict[str, list[Vip]] = {}
+    for vip in spec.vips.values():
+        vips.setdefault(vip.pool, []).append(vip)
+    flows = choices = 0
+    for name, pool in spec.pools.items():
+        own = vips.get(name, [])
+        backends, taking = _backends(spec, pool)
+        slots = derived.slot_count(spec, pool)
+        sets = _sets_of_slots(spec, name, own)
+        # A pool that no VIP uses has no flows, but its backends, those of a backup among them, are made all the same.
+        flows += sets * slots + max(sets, 1) * _OF_BACKEND * backends
+        choices += sets * slots * min(taking, slots)
+        for vip in own:
+            services = sum(1 for _ in derived.endpoints(vip))
+            each = services if MODES[vip.forwarding].owns_vip else services * (1 + backends)
+            flows += len(vip.addresses) * (1 + each)
+    return SpecSize(flows, choices)
+
+
+def _backends(spec: Spec, pool: Pool) -> tuple[int, int]:
+    """The backends of a pool with those of its backup, and how many of them take slots."""
+    backup = spec.pools.get(pool.backup.pool) if pool.backup is not None else None
+    more = len(backup.backends) if backup is not None else 0
+    return len(pool.backends) + more, sum(1 for backend in pool.backends if backend.weight)
+
+
+def _sets_of_slots(spec: Spec, name: str, vips: Sequence[Vip]) -> int:
+    """How many sets of slots a pool has: by family where its backends differ, and by service where checks do."""
+    pool = spec.pools[name]
+    same = all(b.ipv4 is not None and b.ipv6 is not None for b in pool.backends)
+    reached = {
+        MODES[vip.forwarding].reach(family)
+        for vip in vips
+        for family in {derived.family_of(address) for address in vip.addresses}
+    }
+    of_pool = spec.model_copy(update={"vips": dict(enumerate(vips))})
+    return (1 if same else len(reached)) * (1 + len(own_slots(of_pool, name)))
