@@ -195,6 +195,8 @@ def _serve(run: Callable[[], None], path: str) -> None:
         server.bind(path)
         server.listen(100)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        with suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, 0, 0)  # whoever started it first
         gc.freeze()
         gc.set_threshold(100_000, 20, 20)
         print("ready", flush=True)
