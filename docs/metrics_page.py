@@ -42,6 +42,9 @@ Counters are read when somebody scrapes: from the tables vip and forward, the fl
 scrapers cost as much as one; that of a large spec is shared for 20 times as long as it took, at most 10 s. The table of slots, by far the largest, is never read, and no lock is taken. Slots and states are computed from the record, which the agent reads
 each second. When the switch is away, counters stay as they were and `dnsteer_switch_up` is 0. An agent that stands by for another one tells of itself alone.
 
+What a reading costs, measured among 122,648 flows (1,000 VIPs in 100 pools of 16 backends) on two shared cores: 0.10 s of CPU time of the agent, with the page, 0.09 s of ovs-ofctl and
+0.05 s of the switch. With a scrape each 15 s that is 0.8 % of two cores; `make bench-metrics` measures queries with and without scrapes.
+
 Counters of OpenFlow begin again at 0 when a flow is replaced or the switch restarts; those here go on. What passed between the last reading and that moment is not
 counted. VIPs that the extension serves are counted where the bridge hands them to it, and their backends by the extension itself.
 
