@@ -10,7 +10,7 @@ import pytest
 from dnsteer import lab
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def goes_first() -> Iterator[None]:
     """What is started here has the processor before other tests, so that a lab loses no query to them."""
     before = os.getpriority(os.PRIO_PROCESS, 0)
@@ -22,7 +22,7 @@ def goes_first() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def no_lab() -> None:
+def no_lab(goes_first: None) -> None:
     """Nobody's lab is up: there is one at a time, and the tests make their own.
 
     What is left of one in which nothing runs any more (tests that were killed, a machine that was) is removed.
