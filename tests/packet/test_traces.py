@@ -112,7 +112,9 @@ def test_one_fault_has_one_id_everywhere(served: Agent, shared: Switch, folder: 
         status = on(shared)("status", "--json", "--no-rates").json
         assert [a["decision"] for a in status["overlay"]] == [id]
         assert [b["decision"] for p in status["pools"] for b in p["backends"] if b["state"] == "unhealthy"] == [id]
-        assert id in on(shared)("status", "--no-rates").out
+        with pytest.MonkeyPatch().context() as patch:
+            patch.setenv("COLUMNS", "200")  # the column is there where there is room
+            assert id in on(shared)("status", "--no-rates").out
         effect_of = "dnsteer_agent_effect_duration_seconds"
         wait(lambda: effect_of in exemplars(served).get(id, set()), lambda: str(exemplars(served)))
         # A backend has a target for each address. One that turns later is told by an id of its own, and changes nothing.
