@@ -16,6 +16,7 @@ import events_table
 import metrics_page
 import outputs
 import packages
+import settings_page
 
 from dnsteer.checks.load import load_spec
 from dnsteer.modes import MODES
@@ -23,7 +24,6 @@ from dnsteer.plan.build import build_plan
 from dnsteer.render.flows import Flow, flows_of
 from dnsteer.render.templates import leads_to, register_value
 from dnsteer.spec.model import backup, bringup, console, extension, health, lint, probe, spec
-from dnsteer.switch.settings import SETTINGS
 from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG, GROUP_BASE, GROUP_LAST, OBJECT_BITS, Category
 from dnsteer.tables.ingress import QUERY
 from dnsteer.tables.order import PIPELINE, TABLES
@@ -154,60 +154,6 @@ def spec_page() -> str:
     for name, entries in spec.SHORTHANDS.items():
         out.append(f"| `{name}` | {', '.join(f'{protocol.value}/{port}' for protocol, port in entries)} |")
     return "\n".join(out) + "\n"
-
-
-SETTINGS_HEAD = """# Settings of the switch
-
-Which settings of Open vSwitch, besides flows and groups, change what becomes of a packet, and what `dnsteer verify` and `dnsteer status` do
-about each. The list is `SETTINGS` in `generator/dnsteer/switch/settings.py`: a setting more is one entry there.
-
-| level | `verify`, exit code | `plan` and `apply` | why |
-|---|---|---|---|
-| set | difference, 2 | set it to what is wanted | it is dnsteer's: with another value the bridge does not do what its flows say |
-| named | difference, 2 | warn of it, and change nothing | traffic stops, but it is another's to put right: whoever took a port down may work on it |
-| warned | warning, 0 | warn of it, and change nothing | somebody may want it, such as a limit against floods, and dnsteer did not set it |
-
-Each message has what was found and the command that changes it. In `status` the first two are `drift:` and make the exit code 2, warnings
-do not; with `--json` they are `drift` and `warnings`. `--ignore-foreign` says nothing about the ports of others.
-
-`apply` sets what is dnsteer's after the tables are the new ones, and before the record says so: a port that was kept from forwarding meets no
-old flow, and an apply that is refused leaves all of it as it was. `restore` sets it too.
-"""
-
-SETTINGS_TAIL = """
-## Also checked, with values from the spec
-
-Set: the bridge's `datapath_type`, `fail_mode` (secure), OpenFlow 1.5 among its `protocols` and the names of its tables; `type` and `options` of
-its ports; the marks in `external_ids`. Named: a port that is missing, not open, or whose network device is gone, and one that is part of a bond.
-
-## What lasts
-
-OVSDB keeps settings over a restart of ovs-vswitchd. What OpenFlow alone has (ports' bits, fragments) is back at Open vSwitch's defaults then,
-which are what is wanted.
-
-## Not checked
-
-These change nothing for flows like dnsteer's, which never use the action NORMAL (tried with packets where it says so): `mcast_snooping_enable`,
-`other_config:forward-bpdu`, `protected`, BFD and LLDP of a port (tried); CFM, MAC table, `flood_vlans`, the OpenFlow bits `no-flood` and
-`no-packet-in`, and meters that no flow names. Bits of the bridge's own port do not matter: no flow uses it. The MTU is bring-up's
-(`dnsteer bringup --check`), what is in hardware `dnsteer verify --offload`'s.
-"""
-
-
-def settings_page() -> str:
-    """The settings of a switch beside flows and groups, and what dnsteer does about each."""
-    numbers = {"needed": "so many", "limit": "N"}
-    out = [
-        MADE + SETTINGS_HEAD,
-        "## The settings\n\n| setting | of | wanted | level | with another value | changed by |\n|---|---|---|---|---|---|",
-    ]
-    for s in SETTINGS:
-        command = s.command("BRIDGE", "NAME", numbers)
-        by = f"`{command}`" if command.startswith(("ovs-", "dnsteer")) and "," not in command else command
-        out.append(
-            f"| `{s.name}` | {s.place.value} | {s.default or 'not set'} | {s.level.value} | {s.does.format(**numbers)} | {by} |"
-        )
-    return "\n".join(out) + "\n" + SETTINGS_TAIL
 
 
 def _default(field: Any) -> str:
@@ -355,7 +301,7 @@ PAGES = {
     "architecture.svg": architecture_picture,
     "spec.md": spec_page,
     "pipeline.md": pipeline_page,
-    "settings.md": settings_page,
+    "settings.md": lambda: MADE + settings_page.page(),
     "metrics.md": lambda: MADE + metrics_page.metrics_page(),
 }
 """The pages that the code makes whole."""
