@@ -37,6 +37,8 @@ _T = TypeVar("_T")
 _Shown = Callable[[PoolView], list[BackendView]]
 _Row = tuple[str | Text, ...]
 _MANY = 200
+_NOTE = 30
+"""Columns that a note needs at least, where a decision stands beside it."""
 
 
 def view(status: Status, width: int, *, away: str = "", height: int = 0) -> RenderableType:
@@ -151,7 +153,9 @@ def _maintenance(title: str, out: Sequence[Maintenance], width: int) -> Table:
             until.append(" overdue", style="bold red")
         rows.append((a.name, _command(a), utc(a.since), until, Text(escape(a.by)), Text(escape(a.note)), a.decision))
     columns: tuple[str, ...] = (title, "by command", "since (UTC)", "until (UTC)", "by", "note", "decision")
-    if not any(a.decision for a in out) or sum(_widest(columns, rows)) + 2 * len(columns) > width:
+    widest = _widest(columns, rows)
+    widest[columns.index("note")] = min(_NOTE, widest[columns.index("note")])  # a long note takes several lines
+    if not any(a.decision for a in out) or sum(widest) + 2 * len(columns) > width:
         columns, rows = columns[:-1], [row[:-1] for row in rows]  # where there is no room it is for --json
     return _table(columns, rows, width, left=columns)
 

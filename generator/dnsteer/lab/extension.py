@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import signal
 import socket
 import struct
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from dnsteer.extension import executables
 from dnsteer.extension.client import ExtensionClient
@@ -73,10 +70,7 @@ def control() -> ExtensionClient:
 
 def crash() -> None:
     """Kill dnsteer-ext with SIGKILL, and wait until its process is gone."""
-    pid = int(_PIDFILE.read_text(encoding="ascii"))
-    os.kill(pid, signal.SIGKILL)
-    while Path(f"/proc/{pid}").exists():
-        time.sleep(0.001)
+    processes.kill([int(_PIDFILE.read_text(encoding="ascii"))])
 
 
 def _listener() -> int:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -49,13 +46,11 @@ def start_all(topology: Topology, progress: Callable[[str], None]) -> None:
 
 def kill(index: int, namespace: str) -> list[int]:
     """Kill the processes of the server number *index* as a crash would, and wait until they are gone. Returns their ids."""
-    pids = pids_of(index, namespace)
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    while pids_of(index, namespace):
-        time.sleep(0.001)
-    return pids
+    killed = list[int]()
+    while pids := pids_of(index, namespace):  # again, for one that was just forked
+        processes.kill(pids)
+        killed += pids
+    return killed
 
 
 def start(index: int, namespace: str) -> None:
@@ -70,7 +65,11 @@ def pids_of(index: int, namespace: str) -> list[int]:
 
 
 def _launch(index: int, namespace: str) -> None:
-    run(netns_exec(namespace, ["nsd", "-c", str(config_file(index))]))
+    argv = netns_exec(namespace, ["nsd", "-c", str(config_file(index))])
+    try:
+        run(argv)
+    except CommandError as err:
+        raise CommandError(argv, f"failed: {_last_line(index) or err}") from err
 
 
 _LARGE, _SMALL = 4096, 1232
@@ -145,10 +144,15 @@ def _wait(index: int, namespace: str) -> None:
             return
         except CommandError as err:
             if time.monotonic() > deadline:
-                log = directory(index) / "nsd.log"
-                last = log.read_text(errors="replace").splitlines()[-1:] if log.exists() else []
-                raise CommandError(netns_exec(namespace, ["nsd"]), f"did not come up: {' '.join(last) or err}") from err
+                problem = f"did not come up: {_last_line(index) or err}"
+                raise CommandError(netns_exec(namespace, ["nsd"]), problem) from err
             time.sleep(0.02)
+
+
+def _last_line(index: int) -> str:
+    """The last line of a server's log: it says there why it ends, and nothing on standard error."""
+    log = directory(index) / "nsd.log"
+    return "".join(log.read_text(errors="replace").splitlines()[-1:]) if log.exists() else ""
 
 
 def _certificate() -> None:

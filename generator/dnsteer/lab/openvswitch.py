@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import time
 from collections.abc import Callable
-from pathlib import Path
 
-from dnsteer.lab import names
+from dnsteer.lab import names, processes
 from dnsteer.lab.command import netns_exec, run
 
 PIDFILES = {"ovsdb-server": names.RUN_DIR / "ovsdb-server.pid", "ovs-vswitchd": names.RUN_DIR / "ovs-vswitchd.pid"}
@@ -47,10 +43,7 @@ def start_switch() -> None:
 
 def crash(name: str) -> None:
     """Kill a daemon of PIDFILES as a crash would, and wait until it is gone."""
-    pid = int(PIDFILES[name].read_text(encoding="ascii"))
-    os.kill(pid, signal.SIGKILL)
-    while Path(f"/proc/{pid}").exists():
-        time.sleep(0.001)
+    processes.kill([int(PIDFILES[name].read_text(encoding="ascii"))])
 
 
 def appctl(*command: str) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dnsteer.lab import names
@@ -59,6 +60,24 @@ def started_as(namespace: str, program: str, argument: str) -> list[int]:
 
 def _is(arguments: list[bytes], program: str, argument: str) -> bool:
     return bool(arguments) and Path(os.fsdecode(arguments[0])).name == program and argument.encode() in arguments
+
+
+def kill(pids: Iterable[int]) -> None:
+    """Kill processes as a crash would, and wait until they have ended.
+
+    Their sockets are closed by then. Their command lines are empty before, while they still hold addresses in use.
+    """
+    with contextlib.ExitStack() as opened:
+        handles = list[int]()
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                handles.append(os.pidfd_open(pid))
+                opened.callback(os.close, handles[-1])
+        for handle in handles:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+        for handle in handles:
+            select.select([handle], [], [])
 
 
 def end_module(namespace: str, module: str) -> None:
