@@ -170,11 +170,12 @@ class Listener(socket.socket):
 
 
 def bind(host: str, port: int) -> Listener:
-    """A socket that is bound to the address. Raises OSError."""
+    """A socket that listens at the address: who connects before it is served waits. Raises OSError."""
     sock = Listener(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
+        sock.listen(MOST_CONNECTIONS)
         return sock
     except BaseException:
         sock.close()
