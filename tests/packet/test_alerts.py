@@ -1,0 +1,103 @@
+"""A real Prometheus with dnsteer's rules beside a real agent: each alert fires by its fault, alone, and ends with it.
+
+A minute of the rules is a second here (tests/packet/prometheus.py). Errors of a port need a real one: they are tried in the
+lab, by tests/system/test_alerts_in_the_lab.py.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dnsteer.metrics.families import SERIES
+from tests.packet.agents import agent, wait
+from tests.packet.alert_faults import FAULTS, Watched
+from tests.packet.command import SLOW, fresh, on
+from tests.packet.extension_beside_switch import EXTENDED, Extension
+from tests.packet.prometheus import Prometheus, fires, free_port, needs_prometheus
+from tests.packet.status_cases import insert_by_start
+from tests.packet.switches import Switch
+from tests.unit.test_monitoring import ALL
+
+EXPECTED = ["Connection reset by peer", "connection dropped", "Broken pipe", "Connection refused", *SLOW]
+pytestmark = needs_prometheus
+
+
+@pytest.fixture(scope="module")
+def watched(shared: Switch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    fresh(shared)
+    it = Watched(shared, tmp_path_factory.mktemp("alerts"))
+    try:
+        log = it.prometheus.log
+        wait(lambda: it.prometheus.value('up{job="dnsteer"}') == 1, log.read_text)
+        with it.traffic():
+            yield it
+        assert it.agent.end() == 0 and "Traceback" not in it.agent.said(), it.agent.said()
+    finally:
+        it.agent.end(signal.SIGKILL)
+        it.prometheus.end()
+
+
+def test_it_reads_every_series_and_no_alert_fires(watched: Watched) -> None:
+    prometheus = watched.prometheus
+    wait(lambda: prometheus.value('dnsteer_check_healthy{backend="b1"}'), prometheus.log.read_text)
+    names = set(prometheus.ask("label/__name__/values"))
+    assert {name for name in names if name.startswith("dnsteer_")} <= SERIES.keys()
+    assert len(names & SERIES.keys()) > 60
+    groups = prometheus.ask("rules")["groups"]
+    assert all(rule["health"] in ("ok", "unknown") for group in groups for rule in group["rules"]), groups
+    wait(lambda: prometheus.ask("alerts") == {"alerts": []}, lambda: str(prometheus.ask("alerts")))
+
+
+def test_packets_become_a_rate(watched: Watched) -> None:
+    insert_by_start(watched.switch, "198.51.100.2", udp=100, tcp=0)
+    wait(
+        lambda: (
+            (
+                watched.prometheus.value('increase(dnsteer_service_packets_total{vip="cautious",service="53/udp"}[1m])')
+                or 0
+            )
+            > 50
+        ),
+        lambda: str(watched.prometheus.ask("query", query="dnsteer_service_packets_total")),
+    )
+
+
+def test_each_alert_has_a_fault() -> None:
+    elsewhere = {"DnsteerExtensionAway", "DnsteerPortErrors"}  # below, and in the lab
+    assert {*FAULTS, *elsewhere} == set(ALL)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_an_alert_until_it_is_over(watched: Watched, name: str) -> None:
+    fault, prometheus = FAULTS[name], watched.prometheus
+    prometheus.is_silent()
+    with fault.of(watched):
+        fires(prometheus, name, fault.labels)
+        assert set(prometheus.firing()) <= {name, *fault.also}
+    prometheus.is_silent()
+
+
+def test_an_extension_that_dies_is_an_alert(switch: Switch, tmp_path: Path) -> None:
+    switch.expected = EXPECTED
+    (tmp_path / "spec.yaml").write_text(EXTENDED)
+    at = f"127.0.0.1:{free_port()}"
+    with Extension(tmp_path) as extension:
+        options = ["--extension", str(extension.socket)]
+        done = on(switch)("apply", tmp_path / "spec.yaml", "--yes", *options)
+        assert done.code == 0, done.err
+        with agent(switch, tmp_path, "metrics at", "agent", "--metrics", at, *options):
+            prometheus = Prometheus(tmp_path, at)
+            try:
+                wait(lambda: prometheus.value("dnsteer_extension_up") == 1, prometheus.log.read_text)
+                prometheus.is_silent()
+                extension.kill()
+                fires(prometheus, "DnsteerExtensionAway", {"bridge": "br-dns"})
+                assert set(prometheus.firing()) == {"DnsteerExtensionAway"}
+                extension.start()
+                prometheus.is_silent()
+            finally:
+                prometheus.end()
