@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,14 @@ def switch() -> Iterator[Switch]:
         yield private
         found = unexpected(private)
     assert found == []
+
+
+@pytest.fixture
+def same_layout(pytestconfig: pytest.Config) -> Callable[[Any, str], None]:
+    """Fails if a page has another layout than the picture of a name."""
+    from tests.packet.pictures import refuse_another_layout  # browsers' extra: not everywhere
+
+    return partial(refuse_another_layout, regenerate=pytestconfig.getoption("--regenerate"))
 
 
 @pytest.fixture(scope="module")

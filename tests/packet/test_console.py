@@ -6,7 +6,7 @@ import asyncio
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,13 @@ from tests.packet.switches import BRIDGE, Switch
 from tests.unit.console_cases import Console, entry, known
 
 EXPECTED = ["Connection reset by peer", "connection dropped", "Broken pipe", *SLOW]
-PATHS = (
-    "/", "/pools", "/pools/direct", "/pools/hashed", "/changes", "/offload", "/path",
-    "/path?client=198.51.100.7&port=40000&vip=straight&service=53/udp",
-    "/path?client=2001:db8::7&port=40000&vip=nat&service=53/tcp",
-)  # fmt: skip
+PAGES = {
+    "overview": "/", "pools": "/pools", "pool-direct": "/pools/direct", "pool-hashed": "/pools/hashed",
+    "changes": "/changes", "offload": "/offload", "path": "/path",
+    "path-udp": "/path?client=198.51.100.7&port=40000&vip=straight&service=53/udp",
+    "path-tcp": "/path?client=2001:db8::7&port=40000&vip=nat&service=53/tcp",
+}  # fmt: skip
+PATHS = tuple(PAGES.values())
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +57,13 @@ def at(running: Agent) -> str:
 @pytest.fixture(scope="module")
 def served(browser: Any, shared: Switch, folder: Path) -> Iterator[tuple[Agent, str]]:
     """An agent with a console beside the module's switch, some of its past, and where it serves."""
+    with pytest.MonkeyPatch().context() as patch:  # a name is in pictures
+        patch.setattr("socket.gethostname", lambda: "dpu-1")
+        patch.setenv("SUDO_USER", "alice")
+        yield from serving(shared, folder)
+
+
+def serving(shared: Switch, folder: Path) -> Iterator[tuple[Agent, str]]:
     fresh(shared)
     assert on(shared)("apply", spec_file(folder, checked_by_files(folder, "200ms", "200ms")), "--yes").code == 0
     with agent(shared, folder, "pools with health checks: 1", "agent", "--console", "127.0.0.1:0") as running:
@@ -65,13 +74,16 @@ def served(browser: Any, shared: Switch, folder: Path) -> Iterator[tuple[Agent, 
         yield running, url
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_each_page_fits_each_size_and_nothing_goes_wrong(served: tuple[Agent, str], browser: Any, path: str) -> None:
+@pytest.mark.parametrize(("name", "path"), PAGES.items())
+def test_each_page_fits_each_size_and_nothing_goes_wrong(
+    served: tuple[Agent, str], browser: Any, name: str, path: str, same_layout: Callable[[Any, str], None]
+) -> None:
     with opened(browser, served[1] + path, SIZES[0]) as page:
         for width, height in SIZES:
             page.set_viewport_size({"width": width, "height": height})
             assert overflow(page) == [], width
         assert page.locator("h1").count() == 1
+        same_layout(page, name)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

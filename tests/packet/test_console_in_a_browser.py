@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,18 @@ def page(browser: Any, served: tuple[str, str]) -> Iterator[Any]:
         yield found
 
 
-def looks_right(page: Any, *schemes: str) -> None:
+@pytest.fixture
+def looks_right(same_layout: Callable[[Any, str], None]) -> Callable[..., None]:
+    """Looks at a page, and compares it with its picture."""
+
+    def look(page: Any, name: str, *schemes: str) -> None:
+        refuse_findings(page, *schemes)
+        same_layout(page, name)
+
+    return look
+
+
+def refuse_findings(page: Any, *schemes: str) -> None:
     """It fits each size, and axe has no serious finding, in light and *schemes*."""
     axe = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason="no axe: make setup DNSTEER_BROWSER=1"
@@ -68,18 +79,18 @@ def looks_right(page: Any, *schemes: str) -> None:
         assert overflow(page) == [], (page.url, width)
 
 
-def test_a_drain_by_clicks(page: Any, shared: Switch) -> None:
+def test_a_drain_by_clicks(page: Any, shared: Switch, looks_right: Callable[..., None]) -> None:
     tables = shared.tables()
-    looks_right(page)
+    looks_right(page, "pool-with-forms")
     page.select_option("select[name=about]", "farm/ns1")
     page.fill("input[name=note]", "<script>alert(1)</script>")
     page.click("button[value=drain]")
     page.wait_for_selector("h1:has-text('Drain farm/ns1?')")
     assert "slots of pool farm move" in page.inner_text(".would") and overlay(shared) == []
-    looks_right(page, "dark")
+    looks_right(page, "change-asked", "dark")
     page.click("button:has-text('Drain farm/ns1')")
     page.wait_for_selector("text=Done")
-    looks_right(page)
+    looks_right(page, "change-done")
     assert [entry["note"] for entry in overlay(shared)] == ["<script>alert(1)</script>"]
     page.click("main a:has-text('Pool farm')")
     page.wait_for_selector("option:has-text('farm/ns1 (drained)')", state="attached")
@@ -89,7 +100,9 @@ def test_a_drain_by_clicks(page: Any, shared: Switch) -> None:
     assert overlay(shared) == [] and shared.tables() == tables
 
 
-def test_a_plan_of_a_file_and_the_page_of_a_state(page: Any, served: tuple[str, str], tmp_path: Path) -> None:
+def test_a_plan_of_a_file_and_the_page_of_a_state(
+    page: Any, served: tuple[str, str], tmp_path: Path, looks_right: Callable[..., None]
+) -> None:
     page.goto(f"{served[0]}/changes")
     page.click("text=Plan a spec")
     page.wait_for_selector("[data-chosen]:not([hidden])")
@@ -98,17 +111,17 @@ def test_a_plan_of_a_file_and_the_page_of_a_state(page: Any, served: tuple[str, 
     page.click("button:has-text('Plan')")
     page.wait_for_selector("text=An apply would change the switch as follows.")
     assert "backend farm/ns2: weight 2 -> 3 (spec.yaml:" in page.inner_text("pre")
-    looks_right(page)
+    looks_right(page, "plan")
     page.goto(f"{served[0]}/changes/2")
     assert page.locator(".minus").count() >= 2
-    looks_right(page, "dark")
+    looks_right(page, "state", "dark")
 
 
-def test_signing_out(page: Any, browser: Any, served: tuple[str, str]) -> None:
+def test_signing_out(page: Any, browser: Any, served: tuple[str, str], looks_right: Callable[..., None]) -> None:
     with opened(browser, f"{served[0]}/") as other:
         page.click("text=Sign out")
         other.wait_for_selector("input[name=token]")
     page.wait_for_selector("input[name=token]")
-    looks_right(page)
+    looks_right(page, "sign-in")
     page.goto(f"{served[0]}/changes")
     page.wait_for_selector("input[name=token]")
