@@ -15,6 +15,8 @@ from dnsteer.tables.subject import Subject
 if TYPE_CHECKING:
     from dnsteer.plan.extension.program import Extension
 
+_SLOTS = cookie(Category.SLOT, 0) >> OBJECT_BITS
+
 
 @dataclass
 class Plan:
@@ -45,12 +47,14 @@ class Plan:
 
     def subject(self, key: int) -> Subject | None:
         """Return the subject of a cookie, or None."""
-        found = self.state if key == self.state.cookie else self.subjects.get(key)
-        if found is None and key >> OBJECT_BITS == cookie(Category.SLOT, 0) >> OBJECT_BITS:
+        found = self.subjects.get(key)
+        if found is not None:
+            return found
+        if key >> OBJECT_BITS == _SLOTS:
             pool, slot = key >> 16 & 0xFFFFFF, key & 0xFFFF
             table = self._slot_tables.get(pool)
             return table.subject(slot) if table is not None and slot < len(table.owners) else None
-        return found
+        return self.state if key == self.state.cookie else None
 
     @cached_property
     def _slot_tables(self) -> dict[int, SlotTable]:

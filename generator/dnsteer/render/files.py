@@ -20,7 +20,7 @@ from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
 from dnsteer.render.atomic_files import replace_files
-from dnsteer.render.flows import flow_lines, groups_of, render_flows, render_groups
+from dnsteer.render.flows import groups_of, render_flows, render_groups
 from dnsteer.render.program import program_text
 from dnsteer.render.template_rows import check_own_template_rows
 from dnsteer.render.templates import environment, render
@@ -117,7 +117,7 @@ def _bundle(plan: Plan, flows: str) -> str:
     lines.append(f"flow delete cookie=0x{COOKIE_TAG << 48:x}/0x{COOKIE_MASK:x}")
     for group in groups_of(plan):
         lines += [f"group delete group_id={group.number}", f"group add {group.text}"]
-    lines += [f"flow add {line}" for line in flow_lines(flows, "flows.txt")]
+    lines += [f"flow add {line}" for line in flows.splitlines() if line.startswith("cookie=")]
     return "\n".join(lines) + "\n"
 
 

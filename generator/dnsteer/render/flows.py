@@ -132,10 +132,10 @@ def flow_lines(text: str, file: str = "template") -> list[str]:
 
     Raises TemplateError for any other line, with the name of the template *file* that rendered it.
     """
-    lines = text.splitlines()
+    lines = [line for line in text.splitlines() if line and line[0] != "#"]
     flows = list(filter(_FLOW.match, lines))
     if len(flows) < len(lines):
-        other = next((x for x in lines if x.strip() and x[0] != "#" and not _FLOW.match(x)), None)
+        other = next((x for x in lines if x.strip() and not _FLOW.match(x)), None)
         if other is not None:
             raise TemplateError(
                 f"{place_of(file, other)}: a flow is written cookie=0x..., table=@NAME, priority=N,MATCH actions=...; this "

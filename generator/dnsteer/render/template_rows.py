@@ -44,7 +44,7 @@ def check_template_rows(folder: Path | None = None, tables: tuple[Table, ...] = 
             if file.exists():
                 name = f"{part}/{file.name}"
                 try:
-                    reader.read(environment().parse(resolve(file.read_text(), name)))
+                    reader.read(environment().tree(resolve(file.read_text(), name)))
                 except jinja2.TemplateSyntaxError as err:
                     raise TemplateError(f"{name}:{err.lineno}: {err.message}") from None
                 if reader.mistakes:

@@ -171,9 +171,21 @@ class _Environment(jinja2.Environment):
 
     getattr = staticmethod(getattr)  # type: ignore[assignment]
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._trees: dict[str, jinja2.nodes.Template] = {}
+
+    def tree(self, source: str) -> jinja2.nodes.Template:
+        """Parse a template. Its tree is kept for the code that is made of the template later: parsing takes long."""
+        return self._trees.setdefault(source, self.parse(source))
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> jinja2.nodes.Template:
+        kept = self._trees.pop(source, None)
+        return super()._parse(source, name, filename) if kept is None else kept
+
 
 @cache
-def environment() -> jinja2.Environment:
+def environment() -> _Environment:
     """Return the Jinja2 environment, made once."""
     env = _Environment(
         loader=_Loader(templates_dir()),

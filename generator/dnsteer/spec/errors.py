@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 
 Path = tuple[str | int, ...]
@@ -36,6 +37,7 @@ def escape(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
+@lru_cache(4096)  # flows of many slots are of one subject
 def show_path(path: Path) -> str:
     """Spell a path as `$.pools.a.backends[2].weight`; keys that need it are quoted."""
     out = "$"

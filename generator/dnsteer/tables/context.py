@@ -62,6 +62,7 @@ class Context:
     rows: Rows = field(default_factory=Rows)
     subjects: dict[int, Subject] = field(default_factory=dict)
     _made: dict[str, object] = field(default_factory=dict)
+    _numbers: dict[tuple[str, Reach, str], int] = field(default_factory=dict)
 
     @property
     def spec(self) -> Spec:
@@ -88,8 +89,11 @@ class Context:
 
     def pool_number(self, name: str, reached: Reach, service: str) -> int:
         """Return the number of the slots by which a pool serves a service, such as `853/tcp`."""
-        own = self.once(f"own slots of {name}", lambda: own_slots(self.spec, name))
-        return self.pool_numbers[slots_key(name, self.spec.pools[name], reached, service if service in own else "")]
+        asked = name, reached, service
+        if asked not in self._numbers:  # by many VIPs
+            own = service if service in own_slots(self.spec, name) else ""
+            self._numbers[asked] = self.pool_numbers[slots_key(name, self.spec.pools[name], reached, own)]
+        return self._numbers[asked]
 
     @cached_property
     def vips(self) -> dict[str, int]:

@@ -54,7 +54,8 @@ def rows(ctx: Context) -> Iterator[NeighborRow]:
             if address in seen:
                 continue  # VIPs may share an address; one row answers for it
             seen.add(address)
-            text, number = str(address), ctx.vips[f"{name}/{address}"]
+            text = str(address)
+            number = ctx.vips[f"{name}/{text}"]
             subject = ctx.subject(Category.VIP, number, f"VIP {name} {text}", ("vips", name, "addresses", i))
             yield NeighborRow(
                 subject,

@@ -12,7 +12,7 @@ from dnsteer.spec.model.types import wanted
 class Part(BaseModel):
     """A mapping of the spec: unknown keys are errors, and it does not change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 def number_hint(value: Any) -> str:
