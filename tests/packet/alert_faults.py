@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
 from ipaddress import IPv4Address
 from itertools import count
 from multiprocessing import get_context
@@ -370,46 +369,3 @@ def slow_switch(it: Watched) -> Iterator[None]:
         finally:
             process.send_signal(signal.SIGCONT)
         yield
-
-
-@dataclass(frozen=True)
-class Fault:
-    """What is done, whom the alert must name, and which other alerts are right too."""
-
-    of: Callable[[Watched], AbstractContextManager[None]]
-    labels: dict[str, str]
-    also: tuple[str, ...] = ()
-
-
-_UNHEALTHY = "DnsteerBackendUnhealthy"
-_FAR = "DnsteerSlotsFarFromWeights"
-_SILENT = "DnsteerVipWithoutTraffic"
-FAULTS = {
-    _UNHEALTHY: Fault(one_fails, {"pool": "many", "backend": "b1"}),
-    "DnsteerBackendReturnsSlowly": Fault(one_returns_slowly, {"pool": "many", "backend": "b1"}, (_UNHEALTHY,)),
-    "DnsteerPoolPanic": Fault(lambda it: it.failed("b6", "b7"), {"pool": "cautious"}, (_UNHEALTHY,)),
-    "DnsteerPoolOnBackup": Fault(
-        lambda it: it.failed("b8"), {"pool": "helped"}, (_UNHEALTHY, "DnsteerPoolWithoutBackends", _FAR)
-    ),
-    "DnsteerPoolWithoutEnoughBackends": Fault(
-        lambda it: it.out("many/b1", "many/b2", "many/b3"), {"pool": "many"}, (_FAR,)
-    ),
-    "DnsteerPoolWithoutBackends": Fault(no_backend, {"pool": "plain"}, ("DnsteerNoBackendDrops",)),
-    _FAR: Fault(lambda it: it.out("plain/b10"), {"pool": "plain", "backend": "b11"}),
-    _SILENT: Fault(no_traffic, {"vip": "many"}),
-    "DnsteerNoBackendDrops": Fault(no_backend, {"reason": "no backend in service"}, ("DnsteerPoolWithoutBackends",)),
-    "DnsteerManyDrops": Fault(flood, {}),
-    "DnsteerSwitchAway": Fault(switch_dies, {}, (_SILENT,)),
-    "DnsteerTablesNotAsRecorded": Fault(tables_are_gone, {}, ("DnsteerDriftNotRepaired", _SILENT)),
-    "DnsteerDriftNotRepaired": Fault(flow_is_gone, {}),
-    "DnsteerRepairsAgainAndAgain": Fault(somebody_fights, {}),
-    "DnsteerChangeInterrupted": Fault(change_hangs, {}),
-    "DnsteerFlowRestoreWait": Fault(waits_for_flows, {}, (_SILENT,)),
-    "DnsteerUpcallsLost": Fault(upcalls_are_lost, {}),
-    "DnsteerTooManyMasks": Fault(many_masks, {}),
-    "DnsteerMegaflowsNearLimit": Fault(many_megaflows, {}),
-    "DnsteerAgentDown": Fault(agent_hangs, {}),
-    "DnsteerAgentAbsent": Fault(not_scraped, {}),
-    "DnsteerNoAgentActs": Fault(another_acts, {}),
-    "DnsteerAgentSlow": Fault(slow_switch, {}, (_UNHEALTHY, "DnsteerAgentDown", "DnsteerSwitchAway", _SILENT)),
-}

@@ -7,14 +7,17 @@ lab, by tests/system/test_alerts_in_the_lab.py.
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from dnsteer.metrics.families import SERIES
+from tests.packet import alert_faults as faults
 from tests.packet.agents import agent, wait
-from tests.packet.alert_faults import FAULTS, Watched
+from tests.packet.alert_faults import Watched
 from tests.packet.command import SLOW, fresh, on
 from tests.packet.extension_beside_switch import EXTENDED, Extension
 from tests.packet.prometheus import Prometheus, fires, free_port, needs_prometheus
@@ -24,6 +27,51 @@ from tests.unit.test_monitoring import ALL
 
 EXPECTED = ["Connection reset by peer", "connection dropped", "Broken pipe", "Connection refused", *SLOW]
 pytestmark = needs_prometheus
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is done, whom the alert must name, and which other alerts are right too."""
+
+    of: Callable[[Watched], AbstractContextManager[None]]
+    labels: dict[str, str]
+    also: tuple[str, ...] = ()
+
+
+_UNHEALTHY = "DnsteerBackendUnhealthy"
+_FAR = "DnsteerSlotsFarFromWeights"
+_SILENT = "DnsteerVipWithoutTraffic"
+FAULTS = {
+    _UNHEALTHY: Fault(faults.one_fails, {"pool": "many", "backend": "b1"}),
+    "DnsteerBackendReturnsSlowly": Fault(faults.one_returns_slowly, {"pool": "many", "backend": "b1"}, (_UNHEALTHY,)),
+    "DnsteerPoolPanic": Fault(lambda it: it.failed("b6", "b7"), {"pool": "cautious"}, (_UNHEALTHY,)),
+    "DnsteerPoolOnBackup": Fault(
+        lambda it: it.failed("b8"), {"pool": "helped"}, (_UNHEALTHY, "DnsteerPoolWithoutBackends", _FAR)
+    ),
+    "DnsteerPoolWithoutEnoughBackends": Fault(
+        lambda it: it.out("many/b1", "many/b2", "many/b3"), {"pool": "many"}, (_FAR,)
+    ),
+    "DnsteerPoolWithoutBackends": Fault(faults.no_backend, {"pool": "plain"}, ("DnsteerNoBackendDrops",)),
+    _FAR: Fault(lambda it: it.out("plain/b10"), {"pool": "plain", "backend": "b11"}),
+    _SILENT: Fault(faults.no_traffic, {"vip": "many"}),
+    "DnsteerNoBackendDrops": Fault(
+        faults.no_backend, {"reason": "no backend in service"}, ("DnsteerPoolWithoutBackends",)
+    ),
+    "DnsteerManyDrops": Fault(faults.flood, {}),
+    "DnsteerSwitchAway": Fault(faults.switch_dies, {}, (_SILENT,)),
+    "DnsteerTablesNotAsRecorded": Fault(faults.tables_are_gone, {}, ("DnsteerDriftNotRepaired", _SILENT)),
+    "DnsteerDriftNotRepaired": Fault(faults.flow_is_gone, {}),
+    "DnsteerRepairsAgainAndAgain": Fault(faults.somebody_fights, {}),
+    "DnsteerChangeInterrupted": Fault(faults.change_hangs, {}),
+    "DnsteerFlowRestoreWait": Fault(faults.waits_for_flows, {}, (_SILENT,)),
+    "DnsteerUpcallsLost": Fault(faults.upcalls_are_lost, {}),
+    "DnsteerTooManyMasks": Fault(faults.many_masks, {}),
+    "DnsteerMegaflowsNearLimit": Fault(faults.many_megaflows, {}),
+    "DnsteerAgentDown": Fault(faults.agent_hangs, {}),
+    "DnsteerAgentAbsent": Fault(faults.not_scraped, {}),
+    "DnsteerNoAgentActs": Fault(faults.another_acts, {}),
+    "DnsteerAgentSlow": Fault(faults.slow_switch, {}, (_UNHEALTHY, "DnsteerAgentDown", "DnsteerSwitchAway", _SILENT)),
+}
 
 
 @pytest.fixture(scope="module")
