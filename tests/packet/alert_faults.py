@@ -196,7 +196,7 @@ def repeated(what: Callable[[], object], pause: float) -> Iterator[None]:
 
 @contextmanager
 def one_fails(it: Watched) -> Iterator[None]:
-    with it.failed("b1"):
+    with it.failed("b6"):
         yield
 
 
@@ -361,7 +361,7 @@ def another_acts(it: Watched) -> Iterator[None]:
 @contextmanager
 def slow_switch(it: Watched) -> Iterator[None]:
     """The switch hangs for a while when a backend fails."""
-    with it.failed("b1"):
+    with it.failed("b6"):
         process = it.switch._processes["ovs-vswitchd"]
         process.send_signal(signal.SIGSTOP)
         try:

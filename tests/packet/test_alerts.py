@@ -42,7 +42,7 @@ _UNHEALTHY = "DnsteerBackendUnhealthy"
 _FAR = "DnsteerSlotsFarFromWeights"
 _SILENT = "DnsteerVipWithoutTraffic"
 FAULTS = {
-    _UNHEALTHY: Fault(faults.one_fails, {"pool": "many", "backend": "b1"}),
+    _UNHEALTHY: Fault(faults.one_fails, {"pool": "cautious", "backend": "b6"}, (_FAR,)),
     "DnsteerBackendReturnsSlowly": Fault(faults.one_returns_slowly, {"pool": "many", "backend": "b1"}, (_UNHEALTHY,)),
     "DnsteerPoolPanic": Fault(lambda it: it.failed("b6", "b7"), {"pool": "cautious"}, (_UNHEALTHY,)),
     "DnsteerPoolOnBackup": Fault(
@@ -70,7 +70,9 @@ FAULTS = {
     "DnsteerAgentDown": Fault(faults.agent_hangs, {}),
     "DnsteerAgentAbsent": Fault(faults.not_scraped, {}),
     "DnsteerNoAgentActs": Fault(faults.another_acts, {}),
-    "DnsteerAgentSlow": Fault(faults.slow_switch, {}, (_UNHEALTHY, "DnsteerAgentDown", "DnsteerSwitchAway", _SILENT)),
+    "DnsteerAgentSlow": Fault(
+        faults.slow_switch, {}, (_UNHEALTHY, _FAR, "DnsteerAgentDown", "DnsteerSwitchAway", _SILENT)
+    ),
 }
 
 
