@@ -1,11 +1,14 @@
 """What scrapes cost the packets of a switch at full load, with 122,648 flows. No root. Prints JSON.
 
-python -m bench.metrics [--rounds 5] [--seconds 30] [--interval 15]
+python -m bench.metrics [--rounds 5] [--seconds 30] [--interval 15] [--scrapes 40]
 
 Packets go through a private switch's userspace datapath: a client sends as many as the switch takes, a window at a time,
 to the VIPs of the spec of bench-render, and counts those that come back towards a backend (DSR on one arm). Phases with
 and without a scrape each *interval* (15 s, as Prometheus is mostly set) alternate; the agent runs in both. On a machine
 that has other work to do queries a second mean little; CPU time of the switch for a query still does.
+
+Phases differ among themselves by more than a scrape costs. So what each of *scrapes* costs is measured too, in one run: the
+queries that are missing around it, against the rate of the seconds just before and after, in which the machine is the same.
 """
 
 from __future__ import annotations
@@ -45,6 +48,12 @@ WINDOW = 64
 _LATE = 2.0
 """Seconds after which packets under way are lost."""
 _PATIENCE = 60.0
+SPACED = 12.0
+"""Seconds between scrapes that are measured one by one: a reading is shared for 10 s."""
+_BEFORE, _AFTER, _BESIDE = 0.2, 2.5, 3.0
+"""Seconds before and after the begin of a scrape in which it may cost queries, and of the time beside that on each side."""
+_SLICE = 0.1
+"""Seconds in which queries are counted."""
 
 
 def spec() -> str:
@@ -79,6 +88,8 @@ class Load:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.connect(str(path))
         self._socket.settimeout(_LATE)
+        self.counted: dict[int, int] = {}
+        """Packets that came back in each slice of time, by its number on the machine's clock."""
 
     def close(self) -> None:
         """Hang up."""
@@ -97,6 +108,8 @@ class Load:
             if not got:
                 break
             back += got
+            now = int(time.monotonic() / _SLICE)
+            self.counted[now] = self.counted.get(now, 0) + got // self._size
         took = time.monotonic() - began
         while back < sent and (got := self._receive()):
             back += got
@@ -134,7 +147,7 @@ began, n = time.monotonic(), 0
 while True:
     now = time.monotonic()
     body = urllib.request.urlopen(sys.argv[1], timeout=60).read()
-    print(json.dumps([time.monotonic() - now, len(body)]), flush=True)
+    print(json.dumps([time.monotonic() - now, len(body), now]), flush=True)
     n += 1
     time.sleep(max(0.0, began + n * float(sys.argv[2]) - time.monotonic()))
 """
@@ -142,8 +155,8 @@ while True:
 
 
 @contextmanager
-def scraper(url: str, interval: float, found: list[tuple[float, int]]) -> Iterator[None]:
-    """Scrapes for the time of the context; *found* gets the seconds and bytes of each."""
+def scraper(url: str, interval: float, found: list[tuple[float, int, float]]) -> Iterator[None]:
+    """Scrapes for the time of the context; *found* gets the seconds, bytes and begin of each."""
     with subprocess.Popen(
         [sys.executable, "-c", SCRAPER, url, str(interval)], stdout=subprocess.PIPE, text=True
     ) as process:
@@ -155,8 +168,28 @@ def scraper(url: str, interval: float, found: list[tuple[float, int]]) -> Iterat
             found += [tuple(json.loads(line)) for line in process.stdout if line.endswith("\n")]
 
 
-def measure(rounds: int, seconds: float, interval: float, folder: Path, order: random.Random) -> dict[str, Any]:
-    """So many phases of each kind."""
+def cost_of_one(counted: dict[int, int], begins: list[float], interval: float) -> dict[str, float]:
+    """What one scrape costs, as the time in which the missing queries would have been served: mean and standard error."""
+    missing = []
+    for begin in begins:
+        first, last, beside = (int(t / _SLICE) for t in (begin - _BEFORE, begin + _AFTER, _BESIDE))
+        around = [*range(first - beside, first), *range(last, last + beside)]
+        usual = statistics.mean(counted.get(n, 0) for n in around)
+        missing.append(_SLICE * sum(1 - counted.get(n, 0) / usual for n in range(first, last)))
+    mean, error = statistics.mean(missing), statistics.stdev(missing) / len(missing) ** 0.5
+    return {
+        "scrapes": len(missing),
+        "seconds": round(mean, 3),
+        "standard_error_s": round(error, 3),
+        "fewer_queries_percent": round(100 * mean / interval, 2),
+        "standard_error_percent": round(100 * error / interval, 2),
+    }
+
+
+def measure(
+    rounds: int, seconds: float, interval: float, scrapes_of_one: int, folder: Path, order: random.Random
+) -> dict[str, Any]:
+    """So many phases of each kind, and so many scrapes one by one."""
     file = folder / "metrics.yaml"
     file.write_text(spec())
     queries = frames()
@@ -170,7 +203,8 @@ def measure(rounds: int, seconds: float, interval: float, folder: Path, order: r
         while not path.exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         found: dict[str, list[dict[str, float]]] = {"without": [], "with": []}
-        scrapes: list[tuple[float, int]] = []
+        scrapes: list[tuple[float, int, float]] = []
+        alone: list[tuple[float, int, float]] = []
         with agent(switch.database) as (pid, at):
             load = Load(path, queries)
             load.run(seconds)  # the datapath learns its flows, and the agent compares the switch for the first time
@@ -187,8 +221,11 @@ def measure(rounds: int, seconds: float, interval: float, folder: Path, order: r
                     one["agent_cpu_share"] = (cpu_of(stat.read_text()) - before) / seconds
                     one["switch_cpu_us"] = 1e6 * (cpu_of(datapath.read_text()) - busy) / one["sent"]
                     found[way].append(one)
+            load.counted.clear()
+            with scraper(at, SPACED, alone):
+                one = load.run(scrapes_of_one * SPACED + _BESIDE)
             load.close()
-    took = [seconds for seconds, _ in scrapes]
+    took = [seconds for seconds, *_ in scrapes]
     medians = {way: statistics.median(one["per_second"] for one in each) for way, each in found.items()}
     pairs = [a["per_second"] / b["per_second"] for a, b in zip(found["with"], found["without"], strict=True)]
     return {
@@ -206,6 +243,10 @@ def measure(rounds: int, seconds: float, interval: float, folder: Path, order: r
             for way, each in found.items()
         },
         "fewer_queries_percent": round(100 * (1 - statistics.median(pairs)), 2),
+        "one_scrape": {
+            **cost_of_one(load.counted, [begin for *_, begin in alone[1:scrapes_of_one]], interval),
+            "queries_per_second": round(one["per_second"]), "sent": one["sent"], "lost": one["lost"],
+        },
         "scrapes": {
             "number": len(took), "median_s": round(statistics.median(took), 3), "most_s": round(max(took), 3),
             "bytes": scrapes[-1][1],
@@ -219,13 +260,15 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=30, help="of each phase")
     parser.add_argument("--interval", type=float, default=15, help="seconds between scrapes")
+    parser.add_argument("--scrapes", type=int, default=40, help="that are measured one by one, at least 3")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="dnsteer-") as folder:
-        found = measure(options.rounds, options.seconds, options.interval, Path(folder), random.Random(options.seed))
+        order = random.Random(options.seed)
+        found = measure(options.rounds, options.seconds, options.interval, options.scrapes, Path(folder), order)
     json.dump({"machine": machine(), "seed": options.seed, **found}, sys.stdout, indent=2)
     sys.stdout.write("\n")
-    return 1 if found["with"]["lost"] or found["without"]["lost"] else 0
+    return 1 if any(found[part]["lost"] for part in ("with", "without", "one_scrape")) else 0
 
 
 if __name__ == "__main__":

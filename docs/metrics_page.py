@@ -31,8 +31,8 @@ Where the agent has TLS and tokens ([console](console.md#security)), which are t
     tls_config: {ca_file: /etc/prometheus/ca.pem, server_name: dpu-1.example.net}    # a name in the certificate
 ```
 
-- `ovs/monitoring/dnsteer.rules.yml` has recording and alert rules; each alert names the command to look further. `make lint` has `promtool` try all of them where it is
-  installed (Debian's package prometheus).
+- `ovs/monitoring/dnsteer.rules.yml` has recording and alert rules; each alert names the command to look further. `promtool` tries all of them in tests, and
+  each fires by the fault that it is for at a real Prometheus beside a real agent, where Debian's package prometheus is installed.
 - `ovs/monitoring/grafana-dashboard.json` is a dashboard to import into Grafana, made from the list below. Its structure and queries are checked by tests; it was not
   looked at in a running Grafana.
 
