@@ -96,6 +96,8 @@ class Watched:
 
     def _start(self, ready: str = "pools with health checks: 3") -> Agent:
         started = Agent(self.switch, self.folder / "agent.log", "--metrics", self.address)
+        if os.geteuid() == 0:  # as the test: its averages of seconds need readings in time
+            os.setpriority(os.PRIO_PROCESS, started.process.pid, os.getpriority(os.PRIO_PROCESS, 0))
         started.waits_for(ready)
         return started
 

@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-
 import pytest
 
 from dnsteer import lab
-
-
-@pytest.fixture(scope="module")
-def goes_first() -> Iterator[None]:
-    """What is started here has the processor before other tests, so that a lab loses no query to them."""
-    before = os.getpriority(os.PRIO_PROCESS, 0)
-    if os.geteuid() == 0:
-        os.setpriority(os.PRIO_PROCESS, 0, before - 10)
-    yield
-    if os.geteuid() == 0:
-        os.setpriority(os.PRIO_PROCESS, 0, before)
 
 
 @pytest.fixture(scope="module")

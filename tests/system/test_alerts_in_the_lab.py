@@ -16,8 +16,7 @@ from dnsteer.lab import agent, nameserver
 from dnsteer.lab.command import netns_exec
 from dnsteer.lab.command import run as run_program
 from dnsteer.spec.document import parse_document
-from tests.packet.agents import wait
-from tests.packet.prometheus import Prometheus, fires, needs_prometheus
+from tests.packet.prometheus import Prometheus, fires, needs_prometheus, wait
 from tests.system.lab_specs import apply_in_lab
 from tests.system.playbooks import CLIENT
 
@@ -30,7 +29,7 @@ CHECKED = SPEC.replace("  ports:\n", "  probe: {addresses: [10.53.0.9/24, '2001:
 _SEND = """
 import socket, sys, time
 asked = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-for n in range(1500):
+for n in range(4000):
     asked.sendto(bytes(1400), ("198.51.100.54", 53))
     time.sleep(0.02)
 """
