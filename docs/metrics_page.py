@@ -31,8 +31,8 @@ Where the agent has TLS and tokens ([console](console.md#security)), which are t
     tls_config: {ca_file: /etc/prometheus/ca.pem, server_name: dpu-1.example.net}    # a name in the certificate
 ```
 
-- `ovs/monitoring/dnsteer.rules.yml` has recording and alert rules; each alert names the command to look further. `promtool` tries all of them in tests, and
-  each fires by the fault that it is for at a real Prometheus beside a real agent, where Debian's package prometheus is installed.
+- `ovs/monitoring/dnsteer.rules.yml` has recording and alert rules; each alert names the command to look further. `promtool` tries all of them in `make test`, and
+  `make test-alerts` has each fire by the fault that it is for, at a real Prometheus beside a real agent. Both need Debian's package prometheus.
 - `ovs/monitoring/grafana-dashboard.json` is a dashboard to import into Grafana, made from the list below. Its structure and queries are checked by tests; it was not
   looked at in a running Grafana.
 
@@ -43,7 +43,8 @@ scrapers cost as much as one; that of a large spec is shared for 20 times as lon
 each second. When the switch is away, counters stay as they were and `dnsteer_switch_up` is 0. An agent that stands by for another one tells of itself alone.
 
 What a reading costs, measured among 122,648 flows (1,000 VIPs in 100 pools of 16 backends) on two shared cores: 0.10 s of CPU time of the agent, with the page, 0.09 s of ovs-ofctl and
-0.05 s of the switch. With a scrape each 15 s that is 0.8 % of two cores; `make bench-metrics` measures queries with and without scrapes.
+0.05 s of the switch. With a scrape each 15 s that is 0.8 % of two cores. Of queries at the most that the switch takes, 13,400 a second there, 0.004 s were missing around each of 37 scrapes, with a
+standard error of 0.014 s: 0.03 % of 15 s, ± 0.09 %. None of 6.2 million was lost. `make bench-metrics` measures both.
 
 Counters of OpenFlow begin again at 0 when a flow is replaced or the switch restarts; those here go on. What passed between the last reading and that moment is not
 counted. VIPs that the extension serves are counted where the bridge hands them to it, and their backends by the extension itself.

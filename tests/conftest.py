@@ -31,6 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write golden files and expected errors anew; read the diff afterwards",
     )
+    parser.addoption("--slow", action="store_true", help="also the tests that are marked slow: `make test-alerts`")
     parser.addoption("--quick", action="store_true", help="only the tests for work in progress: `make test-quick`")
 
 
@@ -148,7 +149,6 @@ LABS = (
 )
 """System tests with labs, which measure what is lost: two labs at a time at most, as servers and switches need a core."""
 LONGEST = (
-    "tests/packet/test_alerts.py",
     "lab 0",
     "lab 1",
     "tests/system/test_runbook_variables.py",
@@ -184,8 +184,10 @@ def scope_of(nodeid: str) -> str:
     return next((f"lab {number}" for number, names in enumerate(LABS) if name in names), file)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, and leave out what is slow."""
+    if not config.getoption("--slow"):
+        items[:] = [item for item in items if item.get_closest_marker("slow") is None]
     rank = {scope: number for number, scope in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(scope_of(item.nodeid), len(rank)))
 

@@ -126,7 +126,13 @@ def test_each_alert_has_a_fault() -> None:
     assert {*FAULTS, *elsewhere} == set(ALL)
 
 
-@pytest.mark.parametrize("name", FAULTS)
+QUICK = (_UNHEALTHY, "DnsteerSwitchAway")
+"""Faults of `make test`; `make test-alerts` has all."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in FAULTS]
+)
 def test_a_fault_is_an_alert_until_it_is_over(watched: Watched, name: str) -> None:
     fault, prometheus = FAULTS[name], watched.prometheus
     prometheus.is_silent()
@@ -136,6 +142,7 @@ def test_a_fault_is_an_alert_until_it_is_over(watched: Watched, name: str) -> No
     prometheus.is_silent()
 
 
+@pytest.mark.slow
 def test_an_extension_that_dies_is_an_alert(switch: Switch, tmp_path: Path) -> None:
     switch.expected = EXPECTED
     (tmp_path / "spec.yaml").write_text(EXTENDED)

@@ -20,7 +20,12 @@ from tests.packet.prometheus import Prometheus, fires, needs_prometheus, wait
 from tests.system.lab_specs import apply_in_lab
 from tests.system.playbooks import CLIENT
 
-pytestmark = [pytest.mark.system, pytest.mark.root("network namespaces and raw sockets"), needs_prometheus]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.system,
+    pytest.mark.root("network namespaces and raw sockets"),
+    needs_prometheus,
+]
 SPEC = (Path(__file__).parents[2] / "examples" / "own-ports.yaml").read_text(encoding="utf-8")
 CHECK = "    health: {query: {name: dnsteer.test, type: SOA}, interval: 500ms, timeout: 450ms}\n    panic: 100%\n"
 CHECKED = SPEC.replace("  ports:\n", "  probe: {addresses: [10.53.0.9/24, '2001:db8:53::9/64']}\n  ports:\n").replace(
