@@ -6,7 +6,7 @@ SPEC ?= examples/quickstart.yaml
 DB := unix:/run/dnsteer-lab/db.sock
 DURATION ?= 600
 
-.PHONY: help setup packages python extension model demo test test-quick test-alerts lint fmt docs golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics ext ext-programs fuzz-ext valgrind-ext coverage-ext wheel clean
+.PHONY: help setup packages python extension model demo test test-quick test-alerts test-pictures lint fmt docs golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics ext ext-programs fuzz-ext valgrind-ext coverage-ext wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile
@@ -34,6 +34,9 @@ test: packages ## lint and all tests (system tests need root)
 
 test-quick: extension ## while you work: unit tests and a selection of packet tests, at most 90 s
 	$(BIN)/python -m pytest -n 3 --quick
+
+test-pictures: extension ## the layout of the console's pages against pictures, at three sizes (DNSTEER_BROWSER=1; 1 minute)
+	$(BIN)/python -m pytest -n 2 --slow tests/packet/test_console.py tests/packet/test_console_in_a_browser.py
 
 test-alerts: extension ## every alert at a real Prometheus, by the fault that it is for (root; 5 minutes)
 	$(BIN)/python -m pytest -n 1 --slow tests/packet/test_alerts.py tests/system/test_alerts_in_the_lab.py

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -36,8 +37,10 @@ PATHS = tuple(PAGES.values())
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("console")
+def folder() -> Iterator[Path]:
+    """Its path is in pictures, so it is always of one length."""
+    with tempfile.TemporaryDirectory(prefix="console-", dir="/tmp") as name:
+        yield Path(name)
 
 
 @pytest.fixture(scope="module")

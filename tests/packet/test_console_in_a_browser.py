@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,9 +29,9 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def served(browser: Any, shared: Switch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+def served(browser: Any, shared: Switch) -> Iterator[tuple[str, str]]:
     """Where an agent serves its console, and a token to change. The browser comes first: without one all is skipped."""
-    folder = tmp_path_factory.mktemp("browser")
+    folder = Path(tempfile.mkdtemp(prefix="browser-", dir="/tmp"))  # its path is in pictures: always of one length
     secret = secrets_in(folder / "tokens", alice="change")["alice"]
     fresh(shared)
     for text in (OTHER, CHANGED):
@@ -37,6 +39,7 @@ def served(browser: Any, shared: Switch, tmp_path_factory: pytest.TempPathFactor
     options = ["--console", "127.0.0.1:0", "--console-tokens", str(folder / "tokens")]
     with agent(shared, folder, "control socket", "agent", *options) as running:
         yield serves_at(running), secret
+    shutil.rmtree(folder)
 
 
 @pytest.fixture
