@@ -91,10 +91,10 @@ class Watched:
         self._one_at_a_time = threading.Lock()
         self.quiet: set[str] = set()
         """VIPs to which nobody sends packets."""
-        self.agent = self._start()
+        self.agent = self.start()
         self.prometheus = Prometheus(folder, self.address)
 
-    def _start(self, ready: str = "pools with health checks: 3") -> Agent:
+    def start(self, ready: str = "pools with health checks: 3") -> Agent:
         started = Agent(self.switch, self.folder / "agent.log", "--metrics", self.address)
         if os.geteuid() == 0:  # as the test: its averages of seconds need readings in time
             os.setpriority(os.PRIO_PROCESS, started.process.pid, os.getpriority(os.PRIO_PROCESS, 0))
@@ -104,14 +104,24 @@ class Watched:
     def restart(self) -> None:
         """End the agent and start it again."""
         assert self.agent.end() == 0, self.agent.said()
-        self.agent = self._start()
+        self.agent = self.start()
 
-    def apply(self, *, repair: bool = True) -> None:
-        """Apply the spec."""
-        text = (self.folder / "spec.yaml").read_text()
-        file = self.folder / "applied.yaml"
-        file.write_text(text if repair else text.replace("bridge: br-dns", "repair: report, bridge: br-dns"))
+    @contextmanager
+    def not_repaired(self) -> Iterator[None]:
+        """The spec has `repair: report` meanwhile; it is applied again in the end."""
+        file = self.folder / "report.yaml"
+        file.write_text(
+            (self.folder / "spec.yaml").read_text().replace("bridge: br-dns", "repair: report, bridge: br-dns")
+        )
         self.does("apply", file, "--yes")
+        try:
+            yield
+        finally:
+            self.apply()
+
+    def apply(self) -> None:
+        """Apply the spec."""
+        self.does("apply", self.folder / "spec.yaml", "--yes")
 
     def does(self, *args: object) -> None:
         """Run a verb, which must succeed."""
@@ -197,12 +207,6 @@ def repeated(what: Callable[[], object], pause: float) -> Iterator[None]:
 
 
 @contextmanager
-def one_fails(it: Watched) -> Iterator[None]:
-    with it.failed("b6"):
-        yield
-
-
-@contextmanager
 def one_returns_slowly(it: Watched) -> Iterator[None]:
     with it.failed("b1"):
         wait(lambda: "many/b1" in it.run("status", "--no-rates").out.partition("\npool")[0], lambda: "not out")
@@ -212,14 +216,14 @@ def one_returns_slowly(it: Watched) -> Iterator[None]:
 @contextmanager
 def no_traffic(it: Watched) -> Iterator[None]:
     it.quiet = {"198.51.100.1"}
-    yield
-    it.quiet = set()
-
-
-@contextmanager
-def no_backend(it: Watched) -> Iterator[None]:
-    with it.out("plain/b10", "plain/b11"):
+    try:
         yield
+    finally:
+        it.quiet = set()
+
+
+def no_backend(it: Watched) -> AbstractContextManager[None]:
+    return it.out("plain/b10", "plain/b11")
 
 
 @contextmanager
@@ -240,26 +244,22 @@ def switch_dies(it: Watched) -> Iterator[None]:
 
 @contextmanager
 def tables_are_gone(it: Watched) -> Iterator[None]:
-    it.apply(repair=False)
-    it.switch.ofctl("del-flows")
-    yield
-    it.apply()
+    with it.not_repaired():
+        it.switch.ofctl("del-flows")
+        yield
 
 
 @contextmanager
 def waits_for_flows(it: Watched) -> Iterator[None]:
-    it.apply(repair=False)
-    with it.setting("flow-restore-wait=true"):
+    with it.not_repaired(), it.setting("flow-restore-wait=true"):
         yield
-    it.apply()
 
 
 @contextmanager
 def flow_is_gone(it: Watched) -> Iterator[None]:
-    it.apply(repair=False)
-    it.switch.ofctl("del-flows", ONE_FLOW)
-    yield
-    it.apply()
+    with it.not_repaired():
+        it.switch.ofctl("del-flows", ONE_FLOW)
+        yield
 
 
 @contextmanager
@@ -347,8 +347,10 @@ def agent_hangs(it: Watched) -> Iterator[None]:
 @contextmanager
 def not_scraped(it: Watched) -> Iterator[None]:
     it.prometheus.scrape()
-    yield
-    it.prometheus.scrape(it.address)
+    try:
+        yield
+    finally:
+        it.prometheus.scrape(it.address)
 
 
 @contextmanager
@@ -356,7 +358,7 @@ def another_acts(it: Watched) -> Iterator[None]:
     with agent(it.switch, it.folder, "standing by", "other") as other:
         assert it.agent.end() == 0, it.agent.said()
         other.waits_for("control socket")
-        it.agent = it._start("standing by")
+        it.agent = it.start("standing by")
         yield
 
 

@@ -21,7 +21,6 @@ from tests.packet.alert_faults import Watched
 from tests.packet.command import SLOW, fresh, on
 from tests.packet.extension_beside_switch import EXTENDED, Extension
 from tests.packet.prometheus import Prometheus, fires, free_port, needs_prometheus, wait
-from tests.packet.status_cases import insert_by_start
 from tests.packet.switches import Switch
 from tests.unit.test_monitoring import ALL
 
@@ -47,7 +46,7 @@ _SILENT = "DnsteerVipWithoutTraffic"
 BUSY = (_SILENT, "DnsteerAgentDown", "DnsteerAgentSlow", "DnsteerUpcallsLost")
 """What a machine that has other work to do may raise by itself, in this quicker time."""
 FAULTS = {
-    _UNHEALTHY: Fault(faults.one_fails, {"pool": "cautious", "backend": "b6"}, (_FAR,)),
+    _UNHEALTHY: Fault(lambda it: it.failed("b6"), {"pool": "cautious", "backend": "b6"}, (_FAR,)),
     "DnsteerBackendReturnsSlowly": Fault(faults.one_returns_slowly, {"pool": "many", "backend": "b1"}, (_UNHEALTHY,)),
     "DnsteerPoolPanic": Fault(lambda it: it.failed("b6", "b7"), {"pool": "cautious"}, (_UNHEALTHY,)),
     "DnsteerPoolOnBackup": Fault(
@@ -56,7 +55,9 @@ FAULTS = {
     "DnsteerPoolWithoutEnoughBackends": Fault(
         lambda it: it.out("many/b1", "many/b2", "many/b3"), {"pool": "many"}, (_FAR,)
     ),
-    "DnsteerPoolWithoutBackends": Fault(faults.no_backend, {"pool": "plain"}, ("DnsteerNoBackendDrops",)),
+    "DnsteerPoolWithoutBackends": Fault(
+        lambda it: it.out("plain/b10", "plain/b11"), {"pool": "plain"}, ("DnsteerNoBackendDrops",)
+    ),
     _FAR: Fault(lambda it: it.out("plain/b10"), {"pool": "plain", "backend": "b11"}),
     _SILENT: Fault(faults.no_traffic, {"vip": "many"}),
     "DnsteerNoBackendDrops": Fault(
@@ -108,17 +109,13 @@ def test_it_reads_every_series_and_no_alert_fires(watched: Watched) -> None:
 
 
 def test_packets_become_a_rate(watched: Watched) -> None:
-    insert_by_start(watched.switch, "198.51.100.2", udp=100, tcp=0)
+    """That of `Watched.traffic`, 8 packets a second, and of no other service."""
+    rate = 'sum(rate(dnsteer_service_packets_total{{vip="cautious",service="53/{}"}}[10s]))'.format
     wait(
-        lambda: (
-            (
-                watched.prometheus.value('increase(dnsteer_service_packets_total{vip="cautious",service="53/udp"}[1m])')
-                or 0
-            )
-            > 50
-        ),
-        lambda: str(watched.prometheus.ask("query", query="dnsteer_service_packets_total")),
+        lambda: 4 < (watched.prometheus.value(rate("udp")) or 0) < 12,
+        lambda: str(watched.prometheus.value(rate("udp"))),
     )
+    assert watched.prometheus.value(rate("tcp")) == 0
 
 
 def test_each_alert_has_a_fault() -> None:

@@ -111,7 +111,6 @@ def test_a_reading_that_fails_is_tried_again_later() -> None:
 def test_a_listener_has_so_many_connections_and_can_end_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "MOST_CONNECTIONS", 2)
     with server.bind("127.0.0.1", 0) as listener, ExitStack() as stack:
-        listener.listen()
 
         def connect() -> socket.socket:
             found = stack.enter_context(socket.create_connection(listener.getsockname()[:2], 20))

@@ -24,3 +24,10 @@ def test_a_long_note_takes_several_lines_beside_a_decision(width: int, there: bo
     assert max(map(len, lines)) <= width
     assert any(ID in line for line in lines) is there
     assert "".join("".join(lines).split()).count("x") >= 120
+
+
+def test_a_frame_of_a_height_keeps_its_lines_for_pools() -> None:
+    status = frame(entry("b1", "health", note=NOTE, decision=ID)).status
+    screen = Console(file=io.StringIO(), width=120, soft_wrap=False, _environ={})
+    screen.print(view(status, 120, height=24))
+    assert ID not in screen.file.getvalue()  # type: ignore[attr-defined]

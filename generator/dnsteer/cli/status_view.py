@@ -47,7 +47,7 @@ def view(status: Status, width: int, *, away: str = "", height: int = 0) -> Rend
     pools, vips, out = status.pools, status.vips, list(status.reading.overlay or ())
     parts: list[RenderableType] = [lines]
     for title, entries in _sorts(out):
-        parts.append(_maintenance(title, entries, width))
+        parts.append(_maintenance(title, entries, width, fold=not height))
     shown = _all_of
     if height:
         above = sum(1 + len(line) // width for line in lines.plain.splitlines()) + len(out) + 2 * len(_sorts(out))
@@ -145,7 +145,7 @@ def _sorts(entries: Sequence[Maintenance]) -> list[tuple[str, list[Maintenance]]
     return [(title, found) for title, found in sorts.items() if found]
 
 
-def _maintenance(title: str, out: Sequence[Maintenance], width: int) -> Table:
+def _maintenance(title: str, out: Sequence[Maintenance], width: int, *, fold: bool) -> Table:
     rows, moment = list[_Row](), now()
     for a in out:
         until = Text(utc(a.until) if a.until else "")
@@ -154,7 +154,8 @@ def _maintenance(title: str, out: Sequence[Maintenance], width: int) -> Table:
         rows.append((a.name, _command(a), utc(a.since), until, Text(escape(a.by)), Text(escape(a.note)), a.decision))
     columns: tuple[str, ...] = (title, "by command", "since (UTC)", "until (UTC)", "by", "note", "decision")
     widest = _widest(columns, rows)
-    widest[columns.index("note")] = min(_NOTE, widest[columns.index("note")])  # a long note takes several lines
+    if fold:  # lines are many where no height bounds them
+        widest[columns.index("note")] = min(_NOTE, widest[columns.index("note")])
     if not any(a.decision for a in out) or sum(widest) + 2 * len(columns) > width:
         columns, rows = columns[:-1], [row[:-1] for row in rows]  # where there is no room it is for --json
     return _table(columns, rows, width, left=columns)

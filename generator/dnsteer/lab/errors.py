@@ -50,5 +50,5 @@ class CommandError(LabError):
     """A program that the lab ran failed or did not end in time."""
 
     def __init__(self, argv: Sequence[str], problem: str) -> None:
-        self.argv = tuple(argv)
+        self.argv, self.problem = tuple(argv), problem
         super().__init__(f"`{' '.join(argv)}` {problem}")

@@ -69,7 +69,8 @@ def _launch(index: int, namespace: str) -> None:
     try:
         run(argv)
     except CommandError as err:
-        raise CommandError(argv, f"failed: {_last_line(index) or err}") from err
+        last = _last_line(index)
+        raise CommandError(argv, f"{err.problem}; its log ends with: {last}" if last else err.problem) from err
 
 
 _LARGE, _SMALL = 4096, 1232

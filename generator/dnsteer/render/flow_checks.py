@@ -26,7 +26,10 @@ def check_flows(plan: Plan, table: Table, lines: Sequence[str]) -> None:
     two flows with one match; for a group that no row makes; and for a table without a flow for all other packets.
     """
     file = f"tables/{table.name}.j2"
-    for cookie, line in {line[: line.index(",")]: line for line in reversed(lines)}.items():
+    seen: dict[str, str] = {}
+    for line in lines:
+        seen.setdefault(line[: line.index(",")], line)
+    for cookie, line in seen.items():
         number = int(cookie.removeprefix("cookie="), 16)
         if plan.subject(number) is None:
             raise TemplateError(
@@ -34,14 +37,15 @@ def check_flows(plan: Plan, table: Table, lines: Sequence[str]) -> None:
                 "somebody else's; write cookie={{ ROW.subject.cookie | hex }}, or {{ plan.pipeline.cookie | hex }}: "
                 f"{shown(line)}"
             )
-    keys = [line[line.index(",") : line.index(" actions=")] for line in lines]  # all but the cookie
-    if len(set(keys)) < len(keys):
-        places: dict[str, int] = {}
-        at = next(n for n, key in enumerate(keys) if places.setdefault(key, n) != n)
-        raise TemplateError(
-            f"{place_of(file, lines[at])}: two flows have the same priority and match, so that one would replace the other; "
-            f"leave one out, or match what tells them apart:\n    {shown(lines[places[keys[at]]])}\n    {shown(lines[at])}"
-        )
+    known: dict[str, str] = {}
+    for line in lines:
+        key = line[line.index(",") : line.index(" actions=")]  # all but the cookie
+        if key in known:
+            raise TemplateError(
+                f"{place_of(file, line)}: two flows have the same priority and match, so that one would replace the other; "
+                f"leave one out, or match what tells them apart:\n    {shown(known[key])}\n    {shown(line)}"
+            )
+        known[key] = line
     groups = {row.group for row in plan.rows.of(GroupRow)}
     for line in lines:
         for number in _GROUP.findall(line) if "group:" in line else ():
