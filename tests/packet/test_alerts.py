@@ -55,9 +55,7 @@ FAULTS = {
     "DnsteerPoolWithoutEnoughBackends": Fault(
         lambda it: it.out("many/b1", "many/b2", "many/b3"), {"pool": "many"}, (_FAR,)
     ),
-    "DnsteerPoolWithoutBackends": Fault(
-        lambda it: it.out("plain/b10", "plain/b11"), {"pool": "plain"}, ("DnsteerNoBackendDrops",)
-    ),
+    "DnsteerPoolWithoutBackends": Fault(faults.no_backend, {"pool": "plain"}, ("DnsteerNoBackendDrops",)),
     _FAR: Fault(lambda it: it.out("plain/b10"), {"pool": "plain", "backend": "b11"}),
     _SILENT: Fault(faults.no_traffic, {"vip": "many"}),
     "DnsteerNoBackendDrops": Fault(

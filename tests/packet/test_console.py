@@ -77,18 +77,25 @@ def serving(shared: Switch, folder: Path) -> Iterator[tuple[Agent, str]]:
         yield running, url
 
 
-@pytest.mark.parametrize(("name", "path"), PAGES.items())
-def test_each_page_fits_each_size_and_nothing_goes_wrong(
-    served: tuple[Agent, str], browser: Any, name: str, path: str, same_layout: Callable[[Any, str], None]
-) -> None:
+@pytest.mark.parametrize("path", PATHS)
+def test_each_page_fits_each_size_and_nothing_goes_wrong(served: tuple[Agent, str], browser: Any, path: str) -> None:
     with opened(browser, served[1] + path, SIZES[0]) as page:
         for width, height in SIZES:
             page.set_viewport_size({"width": width, "height": height})
             assert overflow(page) == [], width
         assert page.locator("h1").count() == 1
-        late = " is unhealthy" in served[0].said()  # then the page is another one
-        if name not in ("offload", "pool-direct") and not late:  # these show what comes and goes
-            same_layout(page, name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in PAGES if name != "offload"])
+def test_each_page_has_its_layout(
+    served: tuple[Agent, str], browser: Any, name: str, same_layout: Callable[[Any, str], None]
+) -> None:
+    """But for that of datapath flows, which come and go."""
+    with opened(browser, served[1] + PAGES[name]) as page:
+        if " is unhealthy" in served[0].said():
+            pytest.skip("a check was late on this machine, so the page shows a backend that failed")
+        same_layout(page, name)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.packet.agents import agent
+from tests.packet.agents import agent, wait
 from tests.packet.browser import SIZES, chromium, opened, overflow
 from tests.packet.command import FARM, SLOW, fresh, on, spec_file
 from tests.packet.console_sessions import secrets_in, serves_at
@@ -110,7 +110,8 @@ def test_a_plan_of_a_file_and_the_page_of_a_state(
     page.click("text=Plan a spec")
     page.wait_for_selector("[data-chosen]:not([hidden])")
     page.set_input_files("input[type=file]", spec_file(tmp_path, OTHER))
-    page.wait_for_function("document.querySelector('textarea').value.startsWith('apiVersion')")
+    # Not wait_for_function: what is not true at once it evaluates again by eval, which the pages' policy refuses.
+    wait(lambda: page.input_value("textarea").startswith("apiVersion"), lambda: page.input_value("textarea"))
     page.click("button:has-text('Plan')")
     page.wait_for_selector("text=An apply would change the switch as follows.")
     assert "backend farm/ns2: weight 2 -> 3 (spec.yaml:" in page.inner_text("pre")
