@@ -30,6 +30,7 @@ LONGEST_WAIT = 1
 needs_prometheus = pytest.mark.skipif(
     shutil.which("prometheus") is None, reason="needs the program prometheus (Debian's package prometheus)"
 )
+_SETTLED = 3.0
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
@@ -110,8 +111,16 @@ class Prometheus:
         return out
 
     def is_silent(self) -> None:
-        """Wait until no alert fires."""
-        wait(lambda: self.firing() == {}, lambda: str(self.firing()))
+        """Wait until no alert fires or is about to, for as long as a reading may be shared."""
+        quiet = 0.0
+
+        def is_quiet() -> bool:
+            nonlocal quiet
+            now = time.monotonic()
+            quiet = quiet or now if self.ask("alerts") == {"alerts": []} else 0.0
+            return bool(quiet) and now - quiet >= _SETTLED
+
+        wait(is_quiet, lambda: str(self.ask("alerts")))
 
 
 def wait(until: Callable[[], object], why: Callable[[], str]) -> None:

@@ -32,10 +32,10 @@ CHECKED = SPEC.replace("  ports:\n", "  probe: {addresses: [10.53.0.9/24, '2001:
     "    slots: 64\n", f"    slots: 64\n{CHECK}"
 )
 _SEND = """
-import socket, sys, time
-asked = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-for n in range(4000):
-    asked.sendto(bytes(1400), ("198.51.100.54", 53))
+import socket, time
+for n in range(4000):  # each from a port of its own, so that both backends get some
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        asked.sendto(bytes(1400), ("198.51.100.54", 53))
     time.sleep(0.02)
 """
 
