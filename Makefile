@@ -38,7 +38,7 @@ test-quick: extension ## while you work: unit tests and a selection of packet te
 test-pictures: extension ## the layout of the console's pages against pictures, at three sizes (DNSTEER_BROWSER=1; 1 minute)
 	$(BIN)/python -m pytest -n 2 --slow tests/packet/test_console.py tests/packet/test_console_in_a_browser.py
 
-test-alerts: extension ## every alert at a real Prometheus, by the fault that it is for (root; 5 minutes)
+test-alerts: extension ## every alert at a real Prometheus, by the fault that it is for (root; 7 minutes)
 	$(BIN)/python -m pytest -n 1 --slow tests/packet/test_alerts.py tests/system/test_alerts_in_the_lab.py
 
 lint: python model ## formatting, types, import direction, generated docs and outputs in them, YAML, shell
