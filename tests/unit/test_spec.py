@@ -275,3 +275,12 @@ def test_twenty_findings_are_shown_and_the_rest_is_counted(text: str, more: int,
 )
 def test_the_bridge_of_an_unchecked_document(text: str, bridge: str) -> None:
     assert bridge_of(parse_document("spec.yaml", text)) == bridge
+
+
+@pytest.mark.parametrize("levels", [32, 500, 50_000])
+def test_nesting_that_is_too_deep_is_said_alike_by_all_versions_of_the_parser(levels: int) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_document("x.yaml", f"apiVersion: dnsteer/v1\nswitch: {'[' * levels}\n")
+    (finding,) = caught.value.findings
+    assert (finding.line, finding.found) == (2, "more than 32 levels of nesting")
+    assert finding.hint == "look for brackets that are not closed"

@@ -20,14 +20,12 @@ from yaml import events
 
 from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, SpecError, shorten
 from dnsteer.spec.source import UnreadableError, read_whole, shown
-from dnsteer.spec.yaml_errors import explain
+from dnsteer.spec.yaml_errors import MAX_DEPTH, explain, too_deep
 
 MAX_BYTES = 8 * 1024 * 1024
 """Largest spec read, in bytes; ten thousand VIPs take about two million."""
 MAX_VALUES = 1_000_000
 """Most values read (scalars, lists and mappings); ten thousand VIPs have about 150,000."""
-MAX_DEPTH = 32
-"""Deepest nesting read; the model needs six."""
 
 _INT = re.compile(r"(0|-?[1-9][0-9]{0,18})\Z")
 _WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "true": True, "false": False}
@@ -173,8 +171,8 @@ class _Reader:
         if kind is events.ScalarEvent:
             return _scalar(event.value) if event.implicit[0] else event.value
         if len(path) >= MAX_DEPTH:
-            found = f"more than {MAX_DEPTH} levels of nesting"
-            self._find(event, path[:3], found, "a spec; it needs six levels", "look for brackets that are not closed")
+            self.total += 1
+            self.findings.append(too_deep(_line(event), path[:3]))
             raise _GiveUpError
         if kind is events.MappingStartEvent:
             return self._mapping(path)

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from dnsteer.spec.errors import Finding
+from dnsteer.spec.errors import Finding, Path
 
 # Part of the parser's message -> what it stands for, and what to look for. {start}: the line where the construct began;
 # {line}: the line where the parser gave up.
@@ -66,11 +66,23 @@ _AT_START = ("end of stream", "could not find expected ':'", "expected ',' or")
 _INVISIBLE = {"\t": "a tab", "\u00a0": "a no-break space"}
 
 
+MAX_DEPTH = 32
+"""Deepest nesting read; the model needs six."""
+
+
+def too_deep(line: int, path: Path) -> Finding:
+    """The finding of a value nested deeper than MAX_DEPTH, below *path*."""
+    found, hint = f"more than {MAX_DEPTH} levels of nesting", "look for brackets that are not closed"
+    return Finding(line, path, found, "a spec; it needs six levels", hint)
+
+
 def explain(err: yaml.YAMLError, text: str) -> Finding:
     """The finding that a parser's error in *text* stands for."""
     mark: Any = getattr(err, "problem_mark", None)
     start: Any = getattr(err, "context_mark", None) or mark
     problem = str(getattr(err, "problem", None) or "").strip() or str(err).split("\n", 1)[0]
+    if "maximum nesting depth" in problem:  # of newer versions of libyaml, which refuse 1,000 levels by themselves
+        return too_deep(mark.line + 1, ())
     rows = ["", *text.split("\n")]
     last = len(rows) - 1 - (len(rows) > 2 and not rows[-1])  # the line that the last line end opens is none
     line = min(mark.line + 1, last) if mark is not None else 0
