@@ -44,9 +44,12 @@ _LENGTH = 4
 """Bytes of a request's length, and of a process id."""
 _FOLDERS = (".", "/proc/self/ns/net", "/proc/self/ns/mnt")
 """A client's directory and namespaces."""
+_END = 0.02
+"""Seconds from a program's last output to its client's end, as the interpreter takes. Ansible waits for output a second at
+a time, and takes none of a program that writes and ends between such a wait and the look whether it has ended."""
 _CLIENT = """\
 #!{python} -IS
-import _socket, array, marshal, os, sys  # not socket, which takes longer to load than all of this
+import _socket, array, marshal, os, sys, time  # not socket, which takes longer to load than all of this
 to = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
 to.connect({path!r})
 files = [0, 1, 2, *(os.open(name, os.O_RDONLY) for name in {folders!r})]
@@ -54,13 +57,17 @@ request = marshal.dumps((sys.argv, dict(os.environ)))
 to.sendmsg([len(request).to_bytes({length}, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", files))])
 to.sendall(request)
 to.recv({length})
-sys.exit((to.recv(1) or b"\\xff")[0])
+code = (to.recv(1) or b"\\xff")[0]
+time.sleep({end})
+sys.exit(code)
 """
 
 
 def script(program: str) -> str:
     """A script that runs *program*, a name in PROGRAMS, with its own arguments."""
-    return _CLIENT.format(python=sys.executable, path=str(server_of(program)), length=_LENGTH, folders=_FOLDERS)
+    return _CLIENT.format(
+        python=sys.executable, path=str(server_of(program)), length=_LENGTH, folders=_FOLDERS, end=_END
+    )
 
 
 def client(program: str) -> Path:
