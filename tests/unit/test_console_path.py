@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from bench.specs import many_vips
 
-from dnsteer.console import path_reading, path_watch
+from dnsteer.console import live, path_reading, path_watch
 from dnsteer.console.offload_reading import OffloadWatch
 from dnsteer.console.path_query import KEY, MOST_LISTED, form_of, is_key, key_of, query_of
 from dnsteer.console.path_reading import AGAIN, MOST_FOLLOWED, RARELY, PathReader, PathReading
@@ -330,3 +330,39 @@ def test_the_console_goes_on_though_a_page_cannot_be_made(monkeypatch: pytest.Mo
 
     asyncio.run(test())
     assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    ("part", "what", "lacks"),
+    [("read", "counters are not read", ""), ("picture", "the present state cannot be shown", "farm")],
+)
+def test_the_console_goes_on_though_all_pages_lack_something(
+    monkeypatch: pytest.MonkeyPatch, part: str, what: str, lacks: str
+) -> None:
+    said: list[str] = []
+    console = Console(known(), say=said.append)
+
+    def broken(*_: object) -> None:
+        raise ValueError("nobody expected that")
+
+    monkeypatch.setattr(live, "INTERVAL", 0.05)
+    monkeypatch.setattr(live, "IDLE", 0.05)
+    monkeypatch.setattr(console.live._desk, part, broken)
+
+    async def test() -> None:
+        running = asyncio.create_task(console.live.run())
+        pages = console.live
+        while what not in (page := await pages.page("overview")):
+            await asyncio.sleep(0.01)
+        assert "nobody expected that" in page and pages.status("overview") == 200 and not running.done()
+        assert not lacks or lacks not in await pages.page("pools")
+        monkeypatch.undo()
+        while what in await pages.page("overview"):
+            await asyncio.sleep(0.01)
+        assert "farm" in await pages.page("pools")
+        running.cancel()
+        await asyncio.wait([running])
+
+    asyncio.run(asyncio.wait_for(test(), 30))
+    (line,) = said
+    assert line.startswith(f"a defect of the console: {what}: ValueError: nobody expected that")

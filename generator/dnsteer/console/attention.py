@@ -119,7 +119,7 @@ def _switch(seen: Seen, reached: Reached, now: datetime, options: str) -> Iterat
         yield Item(
             "critical",
             "The tables differ from the record",
-            f"{_sentence(TABLES_DIFFER)}",
+            f"{sentence(TABLES_DIFFER)}",
             _mend("restore", options),
         )
     drift = seen.drift
@@ -141,7 +141,7 @@ def _pools(seen: Seen, side: Side, options: str) -> Iterator[Item]:
     for members, text in zip(pools.without_backends(), pools_without_backends(pools), strict=True):
         entries = [entry for entry in side.overlay.of(members.pool) if entry.kind in ("drain", "down")]
         verb = _end(entries[-1], options) if entries else ()
-        yield Item("critical", f"{_sentence(members.title)} has no backend", _sentence(text), verb, members.pool)
+        yield Item("critical", f"{sentence(members.title)} has no backend", sentence(text), verb, members.pool)
     for pool in sorted(seen.panics):
         names = [name for at, name in seen.failing if at == pool]
         why = [f"{name}: {next(iter(seen.failing[pool, name].values()))}" for name in names[:_NAMED]]
@@ -158,7 +158,7 @@ def _pools(seen: Seen, side: Side, options: str) -> Iterator[Item]:
     in_use = {entry.pool: entry.decision for entry in reversed(side.overlay.entries) if entry.kind == "backup"}
     pools_in_use = dict.fromkeys(entry.pool for entry in side.overlay if entry.kind == "backup")
     for pool, text in zip(pools_in_use, backups_in_use(side.overlay), strict=True):
-        yield Item("warning", f"Pool {pool}: its backup serves", _sentence(text), pool=pool, decision=in_use[pool])
+        yield Item("warning", f"Pool {pool}: its backup serves", sentence(text), pool=pool, decision=in_use[pool])
 
 
 def _unhealthy(side: Side, entry: Maintenance, options: str) -> Item:
@@ -179,7 +179,7 @@ def _maintenance(side: Side, now: datetime, options: str) -> Iterator[Item]:
     late = [entry for entry in side.overlay if entry.expired(now)]
     for entry, text in zip(late, overdue(side.overlay, now), strict=True):
         title, mend = f"{entry.name}: maintenance is overdue", _mend("reconcile", options)
-        yield Item("warning", title, _sentence(text), mend, entry.pool, entry.decision)
+        yield Item("warning", title, sentence(text), mend, entry.pool, entry.decision)
     for entry in side.overlay:
         if entry.kind in ("health", "backup") or entry in late:
             continue
@@ -237,7 +237,8 @@ def _many(n: int, one: str, several: str) -> str:
     return f"{n:,} {one if n == 1 else several}"
 
 
-def _sentence(text: str) -> str:
+def sentence(text: str) -> str:
+    """A text with its first letter in upper case."""
     return text[:1].upper() + text[1:]
 
 

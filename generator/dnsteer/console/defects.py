@@ -1,4 +1,4 @@
-"""Defects: exceptions that nobody expected while a page was made. That page says so, and all else goes on."""
+"""Defects: exceptions that nobody expected while a page was made. The pages say so, and all else goes on."""
 
 from __future__ import annotations
 
@@ -42,10 +42,14 @@ class Defects:
         self._say = say
         self._said: set[str] = set()
 
-    def met(self, key: str, err: Exception) -> Defect:
+    def page(self, key: str, err: Exception) -> Defect:
         """Return what is known of an exception that ended the making of the page *key*; say it if it is new."""
+        return self.met(f"the page {key.partition('?')[0]} cannot be made", err)
+
+    def met(self, what: str, err: Exception) -> Defect:
+        """Return what is known of an exception, because of which there is not *what* should be; say it if it is new."""
         defect = defect_of(err)
         if defect.place not in self._said:
             self._said.add(defect.place)
-            self._say(f"a defect of the console: the page {key.partition('?')[0]} cannot be made: {defect}")
+            self._say(f"a defect of the console: {what}: {defect}")
         return defect

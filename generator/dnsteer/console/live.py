@@ -11,13 +11,14 @@ import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from typing import Any, Protocol, TypeVar
 
 from prometheus_client import Metric
 
+from dnsteer.console.attention import Item
 from dnsteer.console.content import DEFECT, Content, NoPageError, Pages, States, defect_content
 from dnsteer.console.defects import Defects
 from dnsteer.console.desk import Desk, Picture
@@ -120,7 +121,8 @@ class Live:
         self.pages = pages
         self._desk = Desk(options)
         self._thread = ThreadPoolExecutor(1, "console")
-        self._reader = ThreadPoolExecutor(1, "console-reading")
+        self._counter = ThreadPoolExecutor(1, "console-slots")
+        self._reader = ThreadPoolExecutor(1, "console-states")
         self._topics: dict[str, Topic] = {}
         self._changed = asyncio.Event()
         self._on_demand = OnDemand(self._switch, self._changed.set, predict)
@@ -129,6 +131,7 @@ class Live:
         self._versions = count(1)
         self._states: States = States()
         self._picture: Picture | None = None
+        self._not_read: tuple[Item, ...] = ()
         self._ended = False
         self.epoch = int(recorder.started.timestamp() * 1000)
 
@@ -141,21 +144,18 @@ class Live:
         """Work until cancelled."""
         self.recorder.changed = self._changed.set
         reading = asyncio.create_task(self._read())
-        reading.add_done_callback(lambda _: self._changed.set())
         try:
             while True:
                 await self._changed.wait()
                 await asyncio.sleep(_TOGETHER)
                 self._changed.clear()
                 await self._refresh()
-                if reading.done():
-                    reading.result()
         finally:
             self.recorder.changed = lambda: None
             reading.cancel()
             with suppress(asyncio.CancelledError):
                 await reading
-            for thread in (self._thread, self._reader):
+            for thread in (self._thread, self._counter, self._reader):
                 thread.shutdown(wait=False, cancel_futures=True)
             self._on_demand.close()
 
@@ -167,16 +167,13 @@ class Live:
 
     async def _read(self) -> None:
         """Read counters again and again."""
-        loop = asyncio.get_running_loop()
         while True:
-            began, cpu = time.monotonic(), time.process_time()
-            metrics, at = await self._readings.reading()
-            watched = [
-                t.key.removeprefix("pool/") for t in self._topics.values() if t.watchers and t.key[:5] == "pool/"
-            ]
-            slots = await loop.run_in_executor(self._reader, partial(self._read_slots, self.recorder.seen(), watched))
-            await self._work(self._desk.read, metrics, at)
-            await self._work(self._desk.read_slots, slots, began)
+            cpu = time.process_time()
+            try:
+                await self._read_counters()
+                self._not_read = ()
+            except Exception as err:  # noqa: BLE001 nobody expects it: it is said on the pages, and tried again
+                self._not_read = (self._met("counters are not read", err),)
             self._changed.set()
             cost = time.process_time() - cpu  # of the whole process: rather too much than too little
             self._looked.clear()
@@ -185,6 +182,19 @@ class Live:
             else:
                 with suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._looked.wait(), IDLE)
+
+    async def _read_counters(self) -> None:
+        began = time.monotonic()
+        metrics, at = await self._readings.reading()
+        watched = [t.key.removeprefix("pool/") for t in self._topics.values() if t.watchers and t.key[:5] == "pool/"]
+        count_slots = partial(self._read_slots, self.recorder.seen(), watched)
+        slots = await asyncio.get_running_loop().run_in_executor(self._counter, count_slots)
+        await self._work(self._desk.read, metrics, at)
+        await self._work(self._desk.read_slots, slots, began)
+
+    def _met(self, what: str, err: Exception) -> Item:
+        """Say a defect, by which all pages lack something."""
+        return Item("critical", f"A defect of dnsteer: {what}", f"{self._defects.met(what, err)}.")
 
     def _read_slots(self, seen: Seen, pools: list[str]) -> dict[str, dict[int, int]]:
         """Packets by slot of the pools that are looked at."""
@@ -204,7 +214,12 @@ class Live:
 
     async def _refresh(self) -> None:
         """Make the picture anew, and what browsers look at."""
-        self._picture = await self._work(self._desk.picture, self.recorder.seen(), self.recorder.steps(), now())
+        seen, time_now = self.recorder.seen(), now()
+        try:
+            picture = await self._work(self._desk.picture, seen, self.recorder.steps(), time_now)
+        except Exception as err:  # noqa: BLE001 as in _read
+            picture = Picture(time_now, seen, items=(self._met("the present state cannot be shown", err),))
+        self._picture = replace(picture, items=(*self._not_read, *picture.items))
         for topic in [t for t in self._topics.values() if t.watchers]:
             await self._update(topic)
         async with self._sent:
@@ -224,7 +239,7 @@ class Live:
         except NoPageError:
             content = Content("gone")
         except Exception as err:  # noqa: BLE001 nobody expects it: the other pages and /metrics go on
-            content = defect_content(self._defects.met(topic.key, err))
+            content = defect_content(self._defects.page(topic.key, err))
         topic.update(content, next(self._versions))
         topic.picture = None if content.shape == DEFECT else picture
 
@@ -290,7 +305,7 @@ class Live:
         try:
             return (version, await make(shape, parts, numbers, since, self._desk)), status
         except Exception as err:  # noqa: BLE001 as in _update; made again for whoever asks again
-            content = defect_content(self._defects.met(topic.key, err))
+            content = defect_content(self._defects.page(topic.key, err))
         return (-1, await make(content.shape, content.parts, content.numbers, since, self._desk)), 500
 
     def _forget(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from dnsteer.console.attention import Command, Item, Level, Reached, attention, dnsteer
+from dnsteer.console.attention import Command, Item, Level, Reached, attention, dnsteer, sentence
 from dnsteer.console.seen import Seen, Side
 from dnsteer.deploy.movement import Assignment, pools_without_backends
 from dnsteer.deploy.target_switch import WAITS
@@ -34,13 +34,13 @@ def items(facts: Facts, options: str = "") -> list[Item]:
 def _own(status: Status, options: str) -> Iterator[Item]:
     """What the console's list has in other words, as an agent says it."""
     if status.unreachable:
-        yield Item("critical", "The switch does not answer", _sentence(status.unreachable),
+        yield Item("critical", "The switch does not answer", sentence(status.unreachable),
                    (_START, Command("If it was started anew", dnsteer("restore", options))))  # fmt: skip
     for error in status.errors:
-        yield Item("critical", "Something cannot be read or checked", _sentence(error))
+        yield Item("critical", "Something cannot be read or checked", sentence(error))
     if status.interrupted:
         mend = Command("To fix it", dnsteer("reconcile", options))
-        yield Item("critical", "A change was interrupted", _sentence(status.interrupted), (mend,))
+        yield Item("critical", "A change was interrupted", sentence(status.interrupted), (mend,))
     if status.drift_count:
         number = f"{status.drift_count:,} difference{'s' if status.drift_count > 1 else ''}"
         text = f"{number} between the switch and what was applied; they are listed below."
@@ -49,13 +49,13 @@ def _own(status: Status, options: str) -> Iterator[Item]:
     extension = status.extension
     if extension is not None and not extension.ok:
         title = "The extension cannot be reached" if extension.away else "The extension is degraded"
-        yield Item("critical", title, _sentence(f"{extension.text()}. {' '.join(map(_sentence, extension.warnings))}"))
+        yield Item("critical", title, sentence(f"{extension.text()}. {' '.join(map(sentence, extension.warnings))}"))
 
 
 def _warning(text: str) -> Item:
     """A warning of `dnsteer status`: what it is about, and what is said of it."""
     about, colon, said = text.partition(": ")
-    return Item("warning", _sentence(about), _sentence(said)) if colon else Item("warning", "Warning", _sentence(text))
+    return Item("warning", sentence(about), sentence(said)) if colon else Item("warning", "Warning", sentence(text))
 
 
 def _side(status: Status, time: datetime) -> Side | None:
@@ -83,7 +83,3 @@ def _told(status: Status, side: Side | None, time: datetime) -> set[str]:
         told.update(backups_in_use(side.overlay))
         told.update(overdue(side.overlay, time))
     return told
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
