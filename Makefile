@@ -6,7 +6,7 @@ SPEC ?= examples/quickstart.yaml
 DB := unix:/run/dnsteer-lab/db.sock
 DURATION ?= 600
 
-.PHONY: help setup packages python extension model demo test test-quick test-alerts test-pictures lint fmt docs golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics ext ext-programs fuzz-ext valgrind-ext coverage-ext wheel clean
+.PHONY: help setup packages python extension model demo test test-bytecode test-quick test-alerts test-pictures lint fmt docs golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics ext ext-programs fuzz-ext valgrind-ext coverage-ext wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile
@@ -29,8 +29,11 @@ demo: extension ## the main job: prove, run in a lab, load with real DNS queries
 	@scripts/demo.sh $(SPEC) $(DB)
 
 test: packages ## lint and all tests (system tests need root)
-	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint ext
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint ext test-bytecode
 	$(BIN)/python -m pytest -n auto
+
+test-bytecode: python # once, beside lint: each of pytest's workers would rewrite the assertions of all tests
+	@found=$$($(BIN)/python -m pytest --collect-only -qq 2>&1) || { echo "$$found"; exit 1; }
 
 test-quick: extension ## while you work: unit tests and a selection of packet tests, at most 90 s
 	$(BIN)/python -m pytest -n 3 --quick
