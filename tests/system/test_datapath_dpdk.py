@@ -50,7 +50,7 @@ SPECS = {
 
 
 @pytest.fixture(scope="module")
-def rig() -> Iterator[Rig]:
+def rig(goes_first: None) -> Iterator[Rig]:
     """A bridge on an OVS-DPDK without huge pages, so that the machine stays as it is. It must not complain."""
     with DpdkSwitch(max(os.sched_getaffinity(0)), huge=False, memory=256) as switch:
         yield Rig(switch)
