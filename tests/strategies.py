@@ -87,6 +87,8 @@ def _pools(draw: st.DrawFn, uplinks: list[str], ports: list[str], extended: bool
         if pool["selection"] == "client":
             pool["hash_fields"] = draw(st.lists(st.sampled_from(HASH_FIELDS), min_size=1, unique=True))
         pool["on_all_down"] = draw(st.sampled_from(["keep", "keep", "drop"]))
+        if pool["selection"] != "spray" and sum(1 for b in backends if b["weight"]) > 1 and draw(st.booleans()):
+            pool["balance"] = {"by": "slots"}
         pools[f"pool{p}"] = pool
     return pools
 

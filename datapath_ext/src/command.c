@@ -52,6 +52,11 @@ static json_t *run_counters(struct engine *engine, struct reader *reader, struct
     return reader_close(reader) ? report_counters(engine, fault) : NULL;
 }
 
+static json_t *run_slots(struct engine *engine, struct reader *reader, struct fault *fault)
+{
+    return reader_close(reader) ? report_slots(engine, fault) : NULL;
+}
+
 static json_t *run_dump(struct engine *engine, struct reader *reader, struct fault *fault)
 {
     return reader_close(reader) ? no_memory(report_dump(engine), fault) : NULL;
@@ -74,8 +79,8 @@ static json_t *run_stop(struct engine *engine, struct reader *reader, struct fau
     return reader_close(reader) ? no_memory(json_pack("{s:b}", "ok", 1), fault) : NULL;
 }
 
-static const char *const names[] = {"load", "status", "counters", "dump", "drain", "stop", NULL};
-static const run runs[] = {run_load, run_status, run_counters, run_dump, run_drain, run_stop};
+static const char *const names[] = {"load", "status", "counters", "slots", "dump", "drain", "stop", NULL};
+static const run runs[] = {run_load, run_status, run_counters, run_slots, run_dump, run_drain, run_stop};
 
 static json_t *run_request(struct engine *engine, const json_t *request, bool *stop, struct fault *fault)
 {

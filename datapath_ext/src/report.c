@@ -142,6 +142,40 @@ release:
     return NULL;
 }
 
+static json_t *count_slots(struct service *service, struct fault *fault)
+{
+    json_t *slots;
+
+    if (!service_count(service)) {
+        (void)fault_set(fault, "vip %s: its counters cannot be read", service->vip->name);
+        return NULL;
+    }
+    slots = json_array();
+    for (unsigned i = 0; i < service->slot_count; i++)
+        (void)json_array_append_new(slots, json_integer((json_int_t)service->slots[i].packets));
+    return json_pack("{s:s, s:o}", "name", service->vip->name, "slots", slots);
+}
+
+json_t *report_slots(struct engine *engine, struct fault *fault)
+{
+    const struct dataplane *dataplane = &engine->dataplane;
+    json_t *vips = json_array();
+
+    for (size_t i = 0; i < dataplane->service_count; i++) {
+        json_t *vip;
+
+        if (dataplane->services[i]->vip->probe != NULL)
+            continue; /* no clients' queries */
+        vip = count_slots(dataplane->services[i], fault);
+        if (vip == NULL) {
+            json_decref(vips);
+            return NULL;
+        }
+        (void)json_array_append_new(vips, vip);
+    }
+    return json_pack("{s:b, s:o}", "ok", 1, "vips", vips);
+}
+
 static json_t *dump_service(const struct service *service)
 {
     json_t *slots = json_array();

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from bench.specs import many_vips
 
-from dnsteer.console.slot_counters import read_slots
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.metrics.server import serve_application
 from dnsteer.status import counters
+from dnsteer.status.slot_counters import read_slots
 from tests.packet.agents import Agent, agent, checked_by_files, wait
 from tests.packet.browser import SIZES, chromium, opened, overflow
 from tests.packet.command import SLOW, fresh, on, spec_file

@@ -24,6 +24,7 @@ from dnsteer.metrics.collect import Collector
 from dnsteer.metrics.recorder import Known
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness.extension_process import ExtensionProcess
+from dnsteer.status.extension import take_slots
 from dnsteer.status.verify import verify
 from dnsteer.switch.openflow import OpenFlow
 from tests.packet.extension_beside_switch import EXTENDED, program_for
@@ -261,7 +262,10 @@ def test_metrics_count_what_the_extension_forwards(crossing: tuple[Crossing, Rel
                 found[sample.name] += int(sample.value)
         return found
 
-    collector, served = Collector(target, agent), 0
+    def by_slots() -> int:
+        return sum(sum(slots.values()) for slots in take_slots(target, first.spec, known.state.members).values())
+
+    collector, served, in_slots = Collector(target, agent), 0, by_slots()
     gone = Collector(replace(target, extension=str(packets.folder / "nobody.sock")), agent)
     before = counted(collector)
     for _ in range(2):
@@ -275,6 +279,7 @@ def test_metrics_count_what_the_extension_forwards(crossing: tuple[Crossing, Rel
         assert served > 0
         assert after["dnsteer_backend_packets_total"] == after["dnsteer_service_packets_total"] == served
         assert after["dnsteer_backend_bytes_total"] > 40 * served
+        assert by_slots() - in_slots == served
     packets.process.run([("in", b"\0" * 60)] * 3)
     now = counted(collector) - before
     assert now["dnsteer_extension_dropped_packets_total"] == 3

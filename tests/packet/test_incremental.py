@@ -19,6 +19,7 @@ from dnsteer.deploy.run import deploy as patient_deploy
 from dnsteer.deploy.target import SpecTarget
 from dnsteer.deploy.target_switch import TargetSwitch, now, stamp
 from dnsteer.slots.maintenance import DRAINED, NO_OVERLAY, Maintenance, Overlay
+from dnsteer.spec.derived import slot_count
 from dnsteer.spec.loaded import Loaded
 from dnsteer.status.verify import verify
 from dnsteer.switch.openflow import OpenFlow
@@ -40,6 +41,10 @@ def overlays(draw: st.DrawFn, spec: Loaded) -> Overlay:
     """A random overlay of a spec's backends: some down, some drained, some on their way."""
     names = [(p, b.name) for p, pool in spec.spec.pools.items() for b in pool.backends]
     out = NO_OVERLAY
+    balanced = [(pool, backend) for pool, backend in names if spec.spec.pools[pool].balance]
+    for pool, backend in draw(st.lists(st.sampled_from(balanced), max_size=2)) if balanced else ():
+        given = draw(st.sets(st.integers(0, slot_count(spec.spec, spec.spec.pools[pool]) - 1), min_size=1, max_size=6))
+        out = out.put(Maintenance(pool, backend, "balance", stamp(NOW), "agent@host", slots=tuple(sorted(given))))
     for pool, backend in draw(st.lists(st.sampled_from(names), max_size=5)):
         kind = draw(st.sampled_from(["drain", "down"]))
         gone = draw(st.sampled_from([0, 300, 700, DRAINED])) if kind == "drain" else DRAINED
@@ -71,10 +76,18 @@ def set_overlay(switch: Switch, overlay: Overlay) -> Change:
     return change_overlay(target(switch), None, lambda *_: overlay)
 
 
-def spec_overlay(overlay: Overlay, spec: Loaded) -> Overlay:
-    """What of an overlay is about backends that a spec has."""
+def spec_overlay(overlay: Overlay, spec: Loaded, before: Loaded) -> Overlay:
+    """What of an overlay is about backends that a spec has, and about slots that are the same as *before*."""
     names = {(p, b.name) for p, pool in spec.spec.pools.items() for b in pool.backends}
-    return overlay.without([a for a in overlay if (a.pool, a.backend) not in names])
+
+    def other_slots(pool: str) -> bool:
+        was, now = before.spec.pools[pool], spec.spec.pools[pool]
+        used = {vip.pool for vip in before.spec.vips.values()}
+        same = (was.slots, was.selection) == (now.slots, now.selection) or pool not in used
+        return now.balance is None or not same
+
+    gone = [a for a in overlay if (a.pool, a.backend) not in names or (a.kind == "balance" and other_slots(a.pool))]
+    return overlay.without(gone)
 
 
 def recorded(switch: Switch) -> Overlay:
@@ -137,7 +150,7 @@ def differ(one: tuple[set[str], set[str]], other: tuple[set[str], set[str]]) -> 
 def test_a_spec_after_another_with_overlays_is_as_on_an_empty_switch(shared: Switch, data: st.DataObject) -> None:
     one, other = data.draw(specs(extension=False)), data.draw(specs(extension=False))
     first, second = data.draw(overlays(one)), data.draw(overlays(one))
-    kept = spec_overlay(second, other)
+    kept = spec_overlay(second, other, one)
     expected = fresh(shared, other, kept)
     fresh(shared, one)
     set_overlay(shared, first)

@@ -264,6 +264,9 @@ def test_an_overlay_reads_back_as_it_was_written(maintenance: list[Maintenance])
                 {"kind": "gone"}, {"gone": -1}, {"gone": 1001}, {"gone": 1.5}, {"gone": True}, {"gone": "x"}, {"over": -1},
                 {"over": float("nan")}, {"over": float("inf")}, {"since": "now"}, {"since": "2030-01-01"},
                 {"until": "x"}, {"until": 3}, {"pool": None}, {"backend": []}, {"more": 1}, {"by": {}},
+                {"slots": [1]}, {"kind": "balance"}, {"kind": "balance", "slots": []}, {"kind": "balance", "slots": "12"},
+                *({"kind": "balance", "slots": found} for found in ([2, 1], [1, 1], [-1], [65536], [True], [1.0], ["1"])),
+                {"kind": "balance", "slots": [1], "weight": 2},
                 {"since": "2030-01-01T00:00:00"}, {"until": "0001-01-01T00:00:00+14:00"},
             )
         ),
@@ -319,3 +322,10 @@ def test_maintenance_keep_their_place() -> None:
     assert overlay.find("p", "a", "down") == out("a", note="again")
     assert overlay.find("p", "a", "drain") is None
     assert overlay.of("other") == ()
+
+
+def test_slots_that_balance_load_are_recorded() -> None:
+    overlay = Overlay((out("a", kind="balance", slots=(3, 17)), out("b")))
+    assert Overlay.from_json(overlay.to_json()) == overlay
+    assert overlay.tables_key() != Overlay((out("a", kind="balance", slots=(3, 18)), out("b"))).tables_key()
+    assert not overlay.entries[0].takes_out and overlay.entries[1].takes_out

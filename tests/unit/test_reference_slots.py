@@ -63,3 +63,32 @@ def test_the_number_of_slots(loaded: Loaded) -> None:
     spec = loaded.spec
     for pool in spec.pools.values():
         assert reference.number_of_slots(spec.switch, pool) == derived.slot_count(spec, pool)
+
+
+@settings(max_examples=300, deadline=None)
+@given(weights=WEIGHTS, slots=SIZES, data=st.data())
+def test_slots_that_balance_load(weights: dict[str, int], slots: int, data: st.DataObject) -> None:
+    """Beside whoever is out or has another weight; also where two have one slot, or one has more than there are."""
+    names = sorted(weights)
+    entries = list[Maintenance]()
+    for name in data.draw(st.lists(st.sampled_from(names), max_size=5, unique=True)):
+        gone = data.draw(st.sampled_from([0, 300, 999, DRAINED]))
+        weight = data.draw(st.one_of(st.none(), st.integers(0, 9)))
+        entries.append(
+            Maintenance("pool", name, "drain" if weight is None else "weight", "", "", gone=gone, weight=weight)
+        )
+    for name in data.draw(st.lists(st.sampled_from(names), max_size=4)):
+        given = tuple(sorted(data.draw(st.sets(st.integers(0, slots + 2), min_size=1, max_size=9))))
+        entries.append(Maintenance("pool", name, "balance", "", "", slots=given))
+    entries = data.draw(st.permutations(entries))
+    down = data.draw(st.lists(st.sampled_from(names), unique=True))
+    ours = owners(weights, slots, down, entries, drop=False)
+    assert reference.table_with_changes(weights, slots, down, entries) == ours
+    serving = {
+        name for name in names if name not in down and not any(e.takes_out for e in entries if e.backend == name)
+    }
+    last = {slot: entry.backend for entry in entries for slot in entry.slots}
+    weighted = {**weights, **{e.backend: e.weight for e in entries if e.weight is not None}}
+    for slot, name in last.items():
+        if slot < len(ours) and name in serving and weighted[name]:
+            assert ours[slot] == name

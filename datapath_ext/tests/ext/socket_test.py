@@ -93,6 +93,8 @@ def test_load_and_stop(directory):
         dump = it.ask(command="dump")
         assert [slot["backend"] for slot in dump["services"][0]["slots"]] == ["b2", "b2", "b1", "b2"] + ["b1", "b2"] * 2
         assert it.ask(command="counters")["dropped"]["missed"] == 0
+        slots = it.ask(command="slots")["vips"]
+        assert [vip["slots"] for vip in slots] == [[0] * len(s["slots"]) for s in dump["services"]], slots
         status = it.ask(command="status")
         assert (status["loads"], status["refused"]) == (2, 1), status
         assert it.ask(command="stop") == {"ok": True}

@@ -42,10 +42,10 @@ static void refuses_bad_requests(void **state)
     rig_up("l2-slots");
     refuse("", "request: found no JSON (line 1, column 0: '[' or '{' expected near end of file), expected an object");
     refuse("[]", "request: found [], expected an object");
-    refuse("{}", "request.command: found nothing, expected one of \"load\", \"status\", \"counters\", \"dump\", \"drain\", "
+    refuse("{}", "request.command: found nothing, expected one of \"load\", \"status\", \"counters\", \"slots\", \"dump\", \"drain\", "
                  "\"stop\"");
     refuse("{\"command\":\"reboot\"}", "request.command: found \"reboot\", expected one of \"load\", \"status\", "
-                                       "\"counters\", \"dump\", \"drain\", \"stop\"");
+                                       "\"counters\", \"slots\", \"dump\", \"drain\", \"stop\"");
     refuse("{\"command\":\"status\",\"really\":true}", "request.really: found an unknown member, expected one of command");
     refuse("{\"command\":\"drain\"}", "request.backend: found nothing, expected a name of 1 to 160 characters");
     refuse("{\"command\":\"load\"}", "request.program: found nothing, expected a program");

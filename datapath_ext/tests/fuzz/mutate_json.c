@@ -61,7 +61,7 @@ static json_t *any_string(void)
     static const char *const words[] = {
         "b1", "b2", "b3", "ipv4", "ipv6", "udp", "tcp", "slots", "client", "spray", "l2", "ipip", "siit", "src_ip",
         "dst_ip", "src_port", "dst_port", "192.0.2.11", "2001:db8::12", "198.51.100.1", "02:00:00:00:00:33", "", "x",
-        "ext-in", "ext-out", "load", "status", "counters", "dump", "drain", "\xc3\xa9\xc3\xa9\xc3\xa9",
+        "ext-in", "ext-out", "load", "status", "counters", "slots", "dump", "drain", "\xc3\xa9\xc3\xa9\xc3\xa9",
         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\xc3\xa9",
     };
 

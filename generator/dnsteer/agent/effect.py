@@ -32,7 +32,7 @@ class Effect:
     id: str = ""
 
 
-class _OutdatedError(Exception):
+class OutdatedError(Exception):
     """Another state is applied than the one whose rules are known."""
 
 
@@ -55,7 +55,7 @@ def carry_out(
 
     def edit(overlay: Overlay, state: AppliedState, time: datetime) -> Overlay:
         if state.number != number:
-            raise _OutdatedError
+            raise OutdatedError
         for pool in rules:
             name = slots_name(pool.pool, pool.service)
             found = decide_with_backup(pool, overlay.of(pool.pool), unhealthy[name], operator_name(), time)
@@ -65,7 +65,7 @@ def carry_out(
     checked: Edit = edit
     try:
         change = _change(switch, bridge, checked, id)
-    except _OutdatedError:
+    except OutdatedError:
         return Effect(None, {}, outdated=True)
     decided = any(decision.panics != (name in panics) for name, decision in decisions.items())
     return Effect(change, decisions, id=id if decided else id_of(change, id))
@@ -73,8 +73,12 @@ def carry_out(
 
 def carry_on(switch: TargetSwitch, bridge: str) -> Effect:
     """End maintenance whose time is over, and advance what is gradual. Raises SwitchError."""
-    id = IDS.next()
-    change = _change(switch, bridge, advance, id)
+    return edit_overlay(switch, bridge, advance, IDS.next())
+
+
+def edit_overlay(switch: TargetSwitch, bridge: str, edit: Edit, id: str) -> Effect:
+    """Change the overlay by what is decided under the lock, for the decision *id*. Raises SwitchError."""
+    change = _change(switch, bridge, edit, id)
     return Effect(change, {}, id=id_of(change, id))
 
 

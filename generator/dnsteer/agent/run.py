@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 
 from dnsteer.agent import network, systemd
 from dnsteer.agent.backend_health import Health
+from dnsteer.agent.balance.balancer import Balancer
 from dnsteer.agent.claim import Claim
 from dnsteer.agent.control import Channel, Control, Request
 from dnsteer.agent.decide import PoolRules
@@ -78,6 +79,7 @@ class Agent:
         self._switch = HeldSwitch(switch.remote, switch.openflow, switch.timeout, switch.extension, self._memory)
         self._claim = Claim(self._switch, bridge)
         self._health = Health()
+        self._balancer = Balancer(self._switch)
         self._world: World | None = None
         self._probes: list[Turns] = []
         self._looks = LookTimes()
@@ -107,7 +109,7 @@ class Agent:
         """Work until cancelled."""
         loop = asyncio.get_running_loop()
         self._memory.on_change = partial(_set, loop, self._wake)
-        watcher: asyncio.Task[None] | None = None
+        beside: list[asyncio.Task[None]] = []
         with ThreadPoolExecutor(1, "switch") as worker:
             work = partial(loop.run_in_executor, worker)
             try:
@@ -115,13 +117,16 @@ class Agent:
                     began = loop.time()
                     try:
                         acts = await self._follow(work, loop)
-                        if acts and watcher is None and self._world is not None:
-                            watcher = loop.create_task(
-                                watch(self._switch, self._world.bridge, self._report.monitor_fails)
-                            )
-                            await self._listen(self._world.bridge)
-                        if watcher is not None and watcher.done():
-                            watcher.result()  # it ends by a defect alone: better a new agent than one that sees nothing
+                        if acts and not beside and self._world is not None:
+                            bridge, balance = self._world.bridge, self._balancer.run
+                            beside = [
+                                loop.create_task(watch(self._switch, bridge, self._report.monitor_fails)),
+                                loop.create_task(balance(work, lambda: self._overlay, self._carried_out, self._report)),
+                            ]
+                            await self._listen(bridge)
+                        for task in beside:
+                            if task.done():
+                                task.result()  # it ends by a defect alone: better a new agent than one that sees nothing
                         if acts:
                             await self._act(work, loop)
                         self._report.works("the switch", "the switch can be reached again")
@@ -134,10 +139,11 @@ class Agent:
                     self._recorder.took("loop", loop.time() - began)
                     await self._rest(loop)
             finally:
-                if watcher is not None:
-                    watcher.cancel()
+                for task in beside:
+                    task.cancel()
                     with suppress(asyncio.CancelledError):
-                        await watcher
+                        await task
+                self._balancer.close()
                 for probe in self._probes:
                     probe.stop()
                 if self._control is not None:
@@ -297,6 +303,7 @@ class Agent:
             probe.stop()
         self._world = world
         self._health.adopt(world.targets, overlay, loop.time())
+        self._balancer.adopt(world, loop.time())
         self._due |= set(world.rules)
         self._recorder.adopted(Known(world.bridge, world.state, world.spec), (target.label for target in world.targets))
         for target in world.targets:

@@ -195,7 +195,7 @@ def _explain_query(loaded: Loaded, live: Live | None, query: _Query, uplink: str
     overlay = live.overlay if live is not None else NO_OVERLAY
     path = explain_query(loaded, client, sport, vip, port, Protocol(protocol), ingress, overlay)
     pool = next((v.pool for v in loaded.spec.vips.values() if vip in v.addresses), "")
-    outages = concerning(overlay, pool, f"{port}/{protocol}", path.base_backend)
+    outages = concerning(overlay, pool, f"{port}/{protocol}", path.base_backend, path.slot)
     if json:
         own_out = [asdict(outage) for outage in outages]
         print_json({"view": _view_json(live), **path.as_json(), "own_out": own_out, **spec_warnings(loaded)})
@@ -228,7 +228,7 @@ def _show_view(loaded: Loaded, live: Live | None) -> None:
         out.print(f"view     the spec {loaded.file}; for the running switch, drains and downs included: --live")
         return
     name = f" of switch {escape(live.name)}" if live.name else ""
-    words = [f"{a.name} {a.state}{percent_gone(a)}" for a in live.overlay if a.weight is None]
-    given = [f"{a.name} {a.state}{percent_gone(a)}" for a in live.overlay if a.weight is not None]
+    words = [f"{a.name} {a.state}{percent_gone(a)}" for a in live.overlay if a.takes_out]
+    given = [f"{a.name} {a.state}{percent_gone(a)}" for a in live.overlay if not a.takes_out]
     out_of_it = "; ".join([f"out: {', '.join(words) or 'nobody'}", *([", ".join(given)] if given else [])])
     out.print(f"view     bridge {live.bridge}{name}, which runs {escape(loaded.file)}; {out_of_it}")

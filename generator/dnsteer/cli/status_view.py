@@ -137,10 +137,11 @@ def _findings(status: Status) -> Iterator[Text]:
 
 
 def _sorts(entries: Sequence[Maintenance]) -> list[tuple[str, list[Maintenance]]]:
-    """The entries of those who are out, and those of given weights, each with the title of the table."""
+    """The entries of those who are out, of given weights and of given slots, each with the title of the table."""
     sorts = {
-        "out": [a for a in entries if a.weight is None],
+        "out": [a for a in entries if a.takes_out],
         "given weight": [a for a in entries if a.weight is not None],
+        "given slots": [a for a in entries if a.slots],
     }
     return [(title, found) for title, found in sorts.items() if found]
 
@@ -166,6 +167,8 @@ def _widest(columns: Sequence[str], rows: Sequence[_Row]) -> list[int]:
 
 
 def _command(a: Maintenance) -> str:
+    if a.slots:
+        return f"{a.kind} {len(a.slots)}"
     if a.weight is None:
         kind = f"{a.kind} ({a.service})" if a.service else a.kind
         return f"{kind} --over {a.over:g}s" if a.over and not a.returns else kind

@@ -149,7 +149,7 @@ def _attention(status: Status) -> Iterator[Attention]:
     for warning in status.warnings:
         yield Attention("warning", warning)
     for entry in status.reading.overlay or ():
-        if entry.kind != "backup":  # of which a warning tells
+        if entry.kind not in ("backup", "balance"):  # of the first a warning tells, and the other takes nobody out
             yield _maintenance(entry)
 
 

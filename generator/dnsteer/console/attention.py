@@ -15,7 +15,7 @@ from dnsteer.console.numbers import moment
 from dnsteer.console.seen import Seen, Side
 from dnsteer.deploy.movement import Assignment, pools_without_backends
 from dnsteer.deploy.target_switch import WAITS
-from dnsteer.slots.maintenance import Maintenance
+from dnsteer.slots.maintenance import OF_THE_AGENT, Maintenance
 from dnsteer.spec.derived import address_of
 from dnsteer.spec.model.families import FAMILIES
 from dnsteer.spec.model.health import CheckKind, HealthCheck
@@ -181,7 +181,7 @@ def _maintenance(side: Side, now: datetime, options: str) -> Iterator[Item]:
         title, mend = f"{entry.name}: maintenance is overdue", _mend("reconcile", options)
         yield Item("warning", title, sentence(text), mend, entry.pool, entry.decision)
     for entry in side.overlay:
-        if entry.kind in ("health", "backup") or entry in late:
+        if entry.kind in OF_THE_AGENT or entry in late:
             continue
         until = f", until {moment(entry.until)} UTC" if entry.until else ""
         note = f": {entry.note}" if entry.note else ""

@@ -104,7 +104,7 @@ def owners_of(side: Side, title: str, *, everybody: bool = False) -> tuple[str, 
     members = next(m for m in side.known.state.members if m.title == title)
     entries = side.overlay.of(members.pool)
     if everybody:
-        entries = tuple(entry for entry in entries if entry.weight is not None)
+        entries = tuple(entry for entry in entries if not entry.takes_out)
         members = members._replace(members=tuple(m._replace(down=False) for m in members.members))
     return known_owners_of(members, entries)
 

@@ -27,8 +27,8 @@ from dnsteer.console.path_content import REFUSED
 from dnsteer.console.prediction import Predict
 from dnsteer.console.recorder import ConsoleRecorder
 from dnsteer.console.seen import Seen
-from dnsteer.console.slot_counters import read_slots
 from dnsteer.deploy.target_switch import TargetSwitch, now
+from dnsteer.status.slot_counters import read_slots
 from dnsteer.switch.tools import SwitchError
 
 INTERVAL, IDLE = 2.0, 10.0

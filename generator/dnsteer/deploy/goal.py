@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,7 +15,9 @@ from dnsteer.deploy.target_switch import expire, stamp
 from dnsteer.deploy.wanted import Wanted
 from dnsteer.plan.applied_slots import keep_slots, notes
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
+from dnsteer.slots.membership import Membership
 from dnsteer.spec.checked_services import own_slots
+from dnsteer.spec.derived import slot_count
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
 from dnsteer.switch.session import Session
@@ -79,7 +82,9 @@ def set_goal(
     # Whoever is not in the spec has ended, and a weight that it gives by itself; those who are out have None.
     weights = {(name, b.name): b.weight for name, pool in loaded.spec.pools.items() for b in pool.backends}
     ended = tuple(
-        a for a in current if weights.get((a.pool, a.backend), a.weight) == a.weight or _is_unchecked(loaded.spec, a)
+        a
+        for a in current
+        if weights.get((a.pool, a.backend), a.weight) == a.weight or _nobody_ends(loaded.spec, known, a)
     )
     returned = tuple(a for a in asked.returned if weights[a.pool, a.backend] != a.weight)
     return Goal(
@@ -90,11 +95,18 @@ def set_goal(
     )  # fmt: skip
 
 
-def _is_unchecked(spec: Spec, entry: Maintenance) -> bool:
-    """Whether the agent took a backend out, and the spec has no check any more that would bring it back."""
-    if entry.kind != "health":
-        return False
-    return not spec.pools[entry.pool].health or entry.service not in ("", *own_slots(spec, entry.pool))
+def _nobody_ends(spec: Spec, known: Sequence[Membership], entry: Maintenance) -> bool:
+    """Whether the agent wrote an entry, and would not end it by the new spec.
+
+    There is no check any more that would bring a backend back; nothing balances a pool, or its slots have other clients.
+    """
+    pool = spec.pools[entry.pool]
+    if entry.kind == "health":
+        return not pool.health or entry.service not in ("", *own_slots(spec, entry.pool))
+    if entry.kind == "balance":
+        same = slot_count(spec, pool), pool.selection.value
+        return pool.balance is None or any((m.slots, m.selection) != same for m in known if m.pool == entry.pool)
+    return False
 
 
 def new_state(goal: Goal, wanted: Wanted) -> AppliedState:

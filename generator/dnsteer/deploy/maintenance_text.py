@@ -37,6 +37,8 @@ def altered(before: Overlay, after: Overlay) -> list[str]:
 
 
 def _fields(old: Maintenance, new: Maintenance) -> Iterator[str]:
+    if old.slots != new.slots:
+        yield f"slots of others {len(old.slots)} -> {len(new.slots)}"
     if old.weight != new.weight:
         yield f"weight {old.weight} -> {new.weight}"
     if new.weight is not None and bool(old.returns) != bool(new.returns):
@@ -49,21 +51,21 @@ def _fields(old: Maintenance, new: Maintenance) -> Iterator[str]:
         yield f"note {old.note!r} -> {new.note!r}"
 
 
-def concerning(overlay: Overlay, pool: str, service: str, base: str | None) -> list[Maintenance]:
-    """Return the entries that may have taken a slot from its *base* backend, for a service such as `53/udp`.
+def concerning(overlay: Overlay, pool: str, service: str, base: str | None, slot: int | None) -> list[Maintenance]:
+    """Return the entries that may have taken a *slot* from its *base* backend, for a service such as `53/udp`.
 
-    Another backend's weight may have.
+    Another backend's weight may have, and what balances load.
     """
     about = [a for a in overlay.of(pool) if a.service in ("", service)]
-    return [a for a in about if a.backend == base or a.weight is not None]
+    return [a for a in about if slot in a.slots or a.weight is not None or (a.takes_out and a.backend == base)]
 
 
 def why_not_base(base: str | None, backend: str | None, outages: Sequence[Maintenance]) -> str:
     """Return a slot's backend when nobody is out, and why it does not have the slot now; empty where it has."""
     if base is None or base == backend:
         return ""
-    reasons = [_outage(a) for a in outages if a.weight is None]
-    given = [f"{a.name} is {_outage(a)}" for a in outages if a.weight is not None]
+    reasons = [_outage(a) for a in outages if a.takes_out]
+    given = [f"{a.name} is {_outage(a)}" for a in outages if not a.takes_out]
     if not reasons and not given:
         reasons = ["down by the spec (state: down)"]
     return "; ".join([f"{base}{', which is ' if reasons else ''}{'; '.join(reasons)}", *given])

@@ -60,8 +60,11 @@ def summarize(
 
 def _why_ended(entry: Maintenance, goal: Goal) -> str:
     pool = goal.loaded.spec.pools.get(entry.pool)
-    there = pool is not None and any(b.name == entry.backend for b in pool.backends)
-    return "the spec gives it that weight" if there else "the backend is no longer in the spec"
+    if pool is None or not any(b.name == entry.backend for b in pool.backends):
+        return "the backend is no longer in the spec"
+    if entry.kind == "balance":
+        return "the pool's slots are others" if pool.balance else "the pool's load is no longer balanced"
+    return "it is no longer checked" if entry.kind == "health" else "the spec gives it that weight"
 
 
 def _why(entry: Maintenance) -> str:

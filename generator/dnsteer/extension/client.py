@@ -50,6 +50,10 @@ class ExtensionClient:
         """Packet counters of each VIP and backend, and of drops."""
         return self._ask({"command": "counters"}, self._timeout)
 
+    def slots(self) -> dict[str, Any]:
+        """Packets of each slot of each VIP, whoever has it."""
+        return self._ask({"command": "slots"}, self._timeout)
+
     def dump(self) -> dict[str, Any]:
         """The loaded program, and the backend that hardware uses for each slot."""
         return self._ask({"command": "dump"}, max(self._timeout, _LEAST_PATIENCE))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from dnsteer.console.addresses import replace_addresses
-from dnsteer.slots.maintenance import Maintenance
+from dnsteer.slots.maintenance import OF_THE_AGENT, Maintenance
 from dnsteer.switch.state import AppliedState
 
 LEFT_OUT = "(left out)"
@@ -66,7 +66,7 @@ class Masks:
 
     def entry(self, entry: Maintenance) -> Maintenance:
         """An entry without them."""
-        of_agent = entry.kind in ("health", "backup")
+        of_agent = entry.kind in OF_THE_AGENT
         note = entry.note if of_agent else self._note(entry.note)
         return replace(entry, note=note, by=self.by(entry.by))
 

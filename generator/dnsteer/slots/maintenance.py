@@ -12,11 +12,14 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal
 
-Kind = Literal["drain", "down", "health", "weight", "backup"]
+Kind = Literal["drain", "down", "health", "weight", "backup", "balance"]
 STATE_WORDS: dict[Kind, str] = {
     "drain": "drained", "down": "down", "health": "unhealthy", "weight": "at weight", "backup": "in as a backup at weight",
+    "balance": "given slots of others",
 }  # fmt: skip
 """What a backend is called with an entry of that kind."""
+OF_THE_AGENT: tuple[Kind, ...] = ("health", "backup", "balance")
+"""What the agent writes, and ends by itself."""
 DRAINED = 1000
 """`gone` is in thousandths of the slots that an entry moves: this is all of them."""
 _LONGEST_ID = 32
@@ -26,7 +29,7 @@ MAX_WEIGHT = 65_535
 
 @dataclass(frozen=True)
 class Maintenance:
-    """One backend of one pool that is drained, down or unhealthy, or has another weight than the spec's.
+    """One backend of one pool that is drained, down or unhealthy, has another weight than the spec's, or slots of others.
 
     *since* and *until* are ISO 8601 times with offset; an empty *until* means until it is ended by hand. *over* is the
     duration of a change in seconds, 0 for at once. *gone* is its progress, in thousandths of the slots that it moves.
@@ -34,7 +37,8 @@ class Maintenance:
     when slots go back over *over* seconds, as those of a backend that is healthy again: the time at which that began.
     *service* is the only service that an unhealthy backend is out of, such as `853/tcp`; empty: all of the pool's.
     *weight* is the weight that was given, None for a backend that is out. *was* is the weight before, where it is not the
-    spec's. *decision* is the id of the decision that wrote it, empty where that is not known. Entries that differ in it
+    spec's. *slots* are those that a backend has beyond its own, by which load is balanced; empty for all other kinds.
+    *decision* is the id of the decision that wrote it, empty where that is not known. Entries that differ in it
     alone are equal: nothing depends on it.
     """
 
@@ -52,7 +56,13 @@ class Maintenance:
     weight: int | None = None
     was: int | None = None
     service: str = ""
+    slots: tuple[int, ...] = ()
     decision: str = field(default="", compare=False)
+
+    @property
+    def takes_out(self) -> bool:
+        """Whether the backend is out, or on its way out."""
+        return self.weight is None and self.kind != "balance"
 
     @property
     def name(self) -> str:
@@ -85,7 +95,7 @@ class Maintenance:
 
     def advanced(self, now: datetime) -> Maintenance:
         """Return the entry with the progress that it should have at *now*. What the agent brings back stays as it is."""
-        if self.kind in ("health", "backup") or (self.gone >= DRAINED and not self.returns):
+        if self.kind in OF_THE_AGENT or (self.gone >= DRAINED and not self.returns):
             return self
         passed = (now - datetime.fromisoformat(self.returns or self.paced or self.since)).total_seconds()
         share = DRAINED if passed >= self.over or not self.over else int(DRAINED * passed / self.over)
@@ -162,7 +172,10 @@ class Overlay:
         One that has just begun is part of it: it has moved no slot, but later entries are computed as if it were done.
         """
         return json.dumps([
-            [a.pool, a.backend, a.gone, *([] if a.weight is None else [a.weight, a.was]), *filter(None, [a.service])]
+            [
+                a.pool, a.backend, a.gone, *([] if a.weight is None else [a.weight, a.was]),
+                *filter(None, [a.service, list(a.slots)]),
+            ]
             for a in self.entries
         ])  # fmt: skip
 
@@ -220,9 +233,15 @@ def _plain(decision: str) -> str:
 
 _DEFAULTS: dict[str, Any] = {
     "note": "", "until": "", "over": 0, "gone": DRAINED, "paced": "", "returns": "", "weight": None, "was": None,
-    "service": "",
+    "service": "", "slots": (),
 }  # fmt: skip
-_TYPES: dict[str, tuple[type, ...]] = {"over": (int, float), "gone": (int,), "weight": (int,), "was": (int,)}
+_TYPES: dict[str, tuple[type, ...]] = {
+    "over": (int, float),
+    "gone": (int,),
+    "weight": (int,),
+    "was": (int,),
+    "slots": (list,),
+}
 
 
 def _entry(item: Any) -> Maintenance:
@@ -235,7 +254,7 @@ def _entry(item: Any) -> Maintenance:
     missing = known - set(_DEFAULTS) - set(item)
     if missing:
         raise ValueError(f"an entry lacks {', '.join(sorted(missing))}")
-    entry = Maintenance(**item)
+    entry = Maintenance(**{**item, "slots": _slots(item)})
     known_kind, longest = entry.kind in STATE_WORDS, timedelta.max.total_seconds()
     if not known_kind or not 0 <= entry.gone <= DRAINED or not 0 <= entry.over < longest:
         raise ValueError(f"an entry has kind {entry.kind!r}, gone {entry.gone} and over {entry.over}")
@@ -243,6 +262,8 @@ def _entry(item: Any) -> Maintenance:
         0 <= weight <= MAX_WEIGHT for weight in (entry.weight, entry.was) if weight is not None
     ):
         raise ValueError(f"an entry of kind {entry.kind!r} has weight {entry.weight} and was {entry.was}")
+    if bool(entry.slots) != (entry.kind == "balance"):
+        raise ValueError(f"an entry of kind {entry.kind!r} has the slots {list(entry.slots)}")
     for time in (entry.since, *filter(None, [entry.until, entry.paced, entry.returns])):
         moment = datetime.fromisoformat(time)
         if moment.tzinfo is None:
@@ -252,6 +273,14 @@ def _entry(item: Any) -> Maintenance:
         except OverflowError:
             raise ValueError(f"the time {time} is out of range") from None
     return entry
+
+
+def _slots(item: Mapping[str, Any]) -> tuple[int, ...]:
+    found = item.get("slots", [])
+    numbers = all(isinstance(slot, int) and not isinstance(slot, bool) and 0 <= slot < 1 << 16 for slot in found)
+    if not numbers or found != sorted(set(found)):
+        raise ValueError(f"an entry has the slots {found!r}")
+    return tuple(found)
 
 
 def marker(spec_digest: str, overlay: Overlay) -> int:

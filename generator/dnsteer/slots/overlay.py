@@ -52,6 +52,24 @@ def with_maintenance(
     return _moved_to_others([kept.get(slot, name) for slot, name in enumerate(table)], weights, out, out)
 
 
+def with_moved_slots(
+    table: Sequence[str], moved: Sequence[Maintenance], outages: Sequence[Maintenance]
+) -> tuple[str, ...]:
+    """Return *table* with the slots that backends were given to balance load, one entry after the other.
+
+    A backend that is out has none of them: they are whose they would be without; on its way out or back it has a part.
+    """
+    owners = list(table)
+    for entry in moved:
+        taken: Sequence[int] = [slot for slot in entry.slots if slot < len(owners)]
+        for outage in outages:
+            if outage.backend == entry.backend:
+                taken = not_yet_gone(taken, outage)
+        for slot in taken:
+            owners[slot] = entry.backend
+    return tuple(owners)
+
+
 def no_backend_left(weights: Mapping[str, int], down: Collection[str], maintenance: Sequence[Maintenance]) -> bool:
     """Whether every member with a weight is down or fully drained."""
     away = {*down, *(a.backend for a in maintenance if a.gone >= DRAINED)}

@@ -7,8 +7,8 @@ from functools import lru_cache
 
 from dnsteer.slots.maintenance import DRAINED, Maintenance
 from dnsteer.slots.membership import Membership
-from dnsteer.slots.overlay import no_backend_left, with_maintenance
-from dnsteer.slots.weights import Weights, base_table, in_force, reweighted
+from dnsteer.slots.overlay import no_backend_left, with_maintenance, with_moved_slots
+from dnsteer.slots.weights import Weights, base_table, in_force, reweighted, weights_in_the_end
 
 
 def owners_of(members: Membership, maintenance: Sequence[Maintenance]) -> tuple[str, ...]:
@@ -28,7 +28,8 @@ def owners(
 ) -> tuple[str, ...]:
     """Return the member's name for each slot, given members *down* in the spec or in *maintenance*; empty: drop.
 
-    Weights that were given count first, whenever that was; then those who are out leave.
+    Weights that were given count first, whenever that was; then those who are out leave. Slots that balance load are with
+    the backends that got them as long as these are in service.
     """
     given, outages = _parts(weights, maintenance)
     if drop and _nobody_left(weights, down, given, outages):
@@ -39,7 +40,12 @@ def owners(
         return with_maintenance(base, settled, down, outages) if down or outages else base
 
     out = {*down, *(a.backend for a in outages if a.gone >= DRAINED)}
-    return reweighted(weights, slots, given, table_by, out)
+    table = reweighted(weights, slots, given, table_by, out)
+    moved = [a for a in maintenance if a.slots and a.backend not in down]
+    if not table or not moved:
+        return table
+    serving = weights_in_the_end(weights, given)
+    return with_moved_slots(table, [a for a in moved if serving.get(a.backend)], outages)
 
 
 def no_backend(members: Membership, maintenance: Sequence[Maintenance]) -> bool:
@@ -56,4 +62,4 @@ def _nobody_left(
 def _parts(weights: Weights, maintenance: Sequence[Maintenance]) -> tuple[list[Maintenance], list[Maintenance]]:
     """Return the entries of members that give weights, and those that take members out."""
     here = [a for a in maintenance if a.backend in weights]
-    return [a for a in here if a.weight is not None], [a for a in here if a.weight is None]
+    return [a for a in here if a.weight is not None], [a for a in here if a.takes_out]

@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from dnsteer.spec.document import Document
 from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, shorten
 from dnsteer.spec.model.backup import Backup
+from dnsteer.spec.model.balance import Balance
 from dnsteer.spec.model.bringup import BringUp, Hugepages, ScalableFunction
 from dnsteer.spec.model.console import Console
 from dnsteer.spec.model.extension import Budgets, Extension, ExtensionPort
@@ -203,6 +204,8 @@ def _model_at(path: Path) -> type[BaseModel] | None:
             return Backend
         case ("pools", _, "backup"):
             return Backup
+        case ("pools", _, "balance"):
+            return Balance
         case ("pools", _, "health") | ("pools", _, "health", int()):
             return HealthCheck
         case ("pools", _, "health", "query") | ("pools", _, "health", int(), "query"):

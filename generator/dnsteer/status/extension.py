@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,19 +101,36 @@ def take(switch: TargetSwitch, spec: Spec, members: Iterable[Membership]) -> tup
         return {}, {}
 
 
+def take_slots(switch: TargetSwitch, spec: Spec, members: Iterable[Membership]) -> dict[int, Mapping[int, int]]:
+    """Return the packets so far of each slot that it counts, by the number of its pool. Raises SwitchError."""
+    pools, found = {m.title: m for m in members}, dict[int, dict[int, int]]()
+    for service in program_for(switch, spec, _PATIENCE).slots()["vips"]:
+        _, pool = _service(service["name"], spec, pools)
+        if pool is not None:
+            slots = found.setdefault(pool.number, {})
+            for slot, packets in enumerate(service["slots"]):
+                slots[slot] = slots.get(slot, 0) + packets
+    return dict(found)
+
+
+def _service(name: str, spec: Spec, pools: Mapping[str, Membership]) -> tuple[str, Membership | None]:
+    """The protocol of a service, and the pool that has it, of those by their titles."""
+    vip_name, _, rest = name.partition("/")
+    address, _, end = rest.partition("/")
+    protocol, vip = end.partition("/")[0], spec.vips.get(vip_name)
+    if vip is None:
+        return protocol, None
+    reached = MODES[vip.forwarding].reach("ipv6" if ":" in address else "ipv4")
+    whole = f"pool {vip.pool}"
+    return protocol, pools.get(whole if reached == ANY else f"{whole} {_WORD[reached]}") or pools.get(whole)
+
+
 def _counts(
     answer: dict[str, Any], spec: Spec, pools: dict[str, Membership], age: float
 ) -> Iterator[tuple[tuple[Key, str], Count]]:
     for service in answer["vips"]:
-        name, _, rest = service["name"].partition("/")
-        address, _, end = rest.partition("/")
-        protocol, vip = end.partition("/")[0], spec.vips.get(name)
+        protocol, pool = _service(service["name"], spec, pools)
         yield (ExtendedServiceKey(service["name"], protocol), ""), Count(service["packets"], age, service["bytes"])
-        if vip is None:
-            continue
-        reached = MODES[vip.forwarding].reach("ipv6" if ":" in address else "ipv4")
-        whole = f"pool {vip.pool}"
-        pool = pools.get(whole if reached == ANY else f"{whole} {_WORD[reached]}") or pools.get(whole)
         numbers = {m.name: m.number for m in pool.members} if pool else {}
         for target, count in service["backends"].items():
             backend = target.split("/")[1] if "/" in target else target

@@ -162,7 +162,7 @@ class PathTracer:
         view = PathView(query, way, vip, pool, why=expected.why)
         if service is not None:
             base = service.base_slots[expected.slot] if service.base_slots and expected.slot is not None else None
-            outages = concerning(self._overlay, pool, f"{query.port}/{query.protocol.value}", base)
+            outages = concerning(self._overlay, pool, f"{query.port}/{query.protocol.value}", base, expected.slot)
             view = replace(
                 view, selection=loaded.spec.pools[pool].selection.value, slots=len(service.slots),
                 base=why_not_base(base, expected.backend, outages),

@@ -48,6 +48,10 @@ class Outage(Protocol):
     def was(self) -> int | None:
         """The weight before, where it is not the spec's."""
 
+    @property
+    def slots(self) -> Sequence[int]:
+        """The slots that it was given to balance load; of all other kinds none."""
+
 
 class PoolOutage(Outage, Protocol):
     """An outage that also has the name of the pool, and of the service that it is about, such as `853/tcp`; empty: all."""
@@ -82,9 +86,12 @@ def table_with_changes(
 ) -> tuple[str, ...]:
     """Return the table by *weights*, by the weights that commands gave, and without the backends that are out.
 
+    Last come the slots that balance load: each is with the backend that got it, as far as that is in service.
     Empty if nobody has a weight. Of each weight the slots go over in the order in which slots leave a backend, those that
     are its own first to last and all others too; one that it has not reached stays as it was before that weight.
     """
+    balanced = [change for change in changes if change.slots]
+    changes = [change for change in changes if not change.slots]
     outages = [change for change in changes if change.weight is None]
     out = {*down, *(outage.backend for outage in outages if outage.gone >= _THOUSANDTHS)}
 
@@ -104,7 +111,21 @@ def table_with_changes(
             for slot, (before, after) in enumerate(zip(old, new, strict=True)):
                 if before not in {after, *out} and (slot in late or after in out):
                     held.setdefault(slot, before)
-    return tuple(held.get(slot, owner) for slot, owner in enumerate(table(last))) if any(last.values()) else ()
+    if not any(last.values()):
+        return ()
+    now = [held.get(slot, owner) for slot, owner in enumerate(table(last))]
+    weight_of = {**weights, **{change.backend: change.weight for change in changes if change.weight is not None}}
+    for change in balanced:
+        name = change.backend
+        if name not in weights or name in down or not weight_of[name]:
+            continue
+        own = sorted((s for s in change.slots if s < slots), key=lambda slot: _drain_order(change.backend, slot))
+        for outage in outages:
+            if outage.backend == name:
+                own = own[math.ceil(len(own) * outage.gone / _THOUSANDTHS) :]
+        for slot in own:
+            now[slot] = name
+    return tuple(now)
 
 
 def _weight_changes(
@@ -165,6 +186,7 @@ def no_backend_in_service(weights: Mapping[str, int], down: Collection[str], cha
 
     A backend has the weight that a command gave it, and until that is reached the one before too.
     """
+    changes = [change for change in changes if not change.slots]
     out = {*down, *(each.backend for each in changes if each.weight is None and each.gone >= _THOUSANDTHS)}
     final: Mapping[str, int] = weights
     serving: set[str] = set()

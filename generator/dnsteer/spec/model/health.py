@@ -28,7 +28,7 @@ class CheckKind(str, Enum):
     COMMAND = "command"
 
 
-def _duration(low: float, high: float) -> BeforeValidator:
+def duration(low: float, high: float) -> BeforeValidator:
     """A validator of durations from *low* to *high* seconds."""
 
     def check(value: Any) -> float:
@@ -105,7 +105,8 @@ class _OneOrList:
         return {"anyOf": [schema["items"], schema]}
 
 
-def _text_schema(example: str) -> WithJsonSchema:
+def text_schema(example: str) -> WithJsonSchema:
+    """The JSON Schema of what is written as text or as a number."""
     return WithJsonSchema({"type": ["string", "number"], "examples": [example]})
 
 
@@ -155,10 +156,10 @@ class HealthCheck(Part):
     port: Annotated[int, whole(1, 65535), bounds(1, 65535)] | None = Field(
         default=None, description="Port that is asked. Left out: 53, 853 for `tls` and `quic`, 443 for `https`."
     )
-    interval: Annotated[float, _duration(0.1, 3600), _text_schema("1s")] = Field(
+    interval: Annotated[float, duration(0.1, 3600), text_schema("1s")] = Field(
         default=1.0, description="Time from one probe of a backend to the next; a number without a unit is seconds."
     )
-    timeout: Annotated[float, _duration(0.01, 60), _text_schema("500ms")] = Field(
+    timeout: Annotated[float, duration(0.01, 60), text_schema("500ms")] = Field(
         default=0.5, description="Time that an answer may take; at most `interval`."
     )
     rise: Count = Field(default=3, description="Good probes in a row after which a backend is healthy again.")
@@ -177,6 +178,6 @@ class HealthCheck(Part):
     )
 
 
-SlowStart = Annotated[float, _duration(0, 3600), _text_schema("30s")]
-HoldMax = Annotated[float, _duration(0, 86400), _text_schema("5m")]
+SlowStart = Annotated[float, duration(0, 3600), text_schema("30s")]
+HoldMax = Annotated[float, duration(0, 86400), text_schema("5m")]
 Health = Annotated[list[HealthCheck], BeforeValidator(_as_list), _OneOrList()]

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
 from dnsteer.spec.model.backup import BackupPool
+from dnsteer.spec.model.balance import PoolBalance
 from dnsteer.spec.model.bringup import BringUp
 from dnsteer.spec.model.console import Console
 from dnsteer.spec.model.device import ByName, Device, MayBeEmpty
@@ -277,6 +278,11 @@ class Pool(Part):
         default=None,
         description="Another pool, whose backends `dnsteer agent` puts into service here too while too few of this pool's "
         "own are. Its name alone: while none is. They leave over `slow_start`.",
+    )
+    balance: PoolBalance | None = Field(
+        default=None,
+        description="By what `dnsteer agent` balances the load of the backends while the pool runs. Left out: each has the "
+        "slots of its weight, whatever their clients ask.",
     )
 
 

@@ -1,0 +1,1 @@
+"""Balancing of load by the agent: which slots move, by what the switch counts."""

@@ -1,0 +1,165 @@
+"""The part of the agent that balances load: it reads counters, and moves slots where decisions say so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from dnsteer.agent.balance.decide import Moves
+from dnsteer.agent.balance.load import Numbers, SlotLoad
+from dnsteer.agent.balance.overlay import balanced
+from dnsteer.agent.effect import Effect, OutdatedError, edit_overlay
+from dnsteer.agent.held_switch import HeldSwitch
+from dnsteer.agent.report import Report
+from dnsteer.agent.world import World
+from dnsteer.deploy.decision import IDS
+from dnsteer.deploy.target_switch import now
+from dnsteer.slots.decisions import stamped
+from dnsteer.slots.maintenance import Overlay
+from dnsteer.slots.membership import Membership
+from dnsteer.spec.model.balance import Balance
+from dnsteer.status.extension import take_slots
+from dnsteer.status.slot_counters import read_slots
+from dnsteer.switch.state import AppliedState
+from dnsteer.switch.tools import SwitchError
+
+_HALF_LIFE = 2.0
+"""Intervals after which packets count half."""
+_MINUTE = 60.0
+_TICK = 1.0
+"""Seconds after which another state is noticed."""
+
+
+@dataclass
+class Balanced:
+    """A pool whose load is balanced."""
+
+    name: str
+    rules: Balance
+    members: tuple[Membership, ...]
+    load: SlotLoad
+    due: float
+    moved: deque[tuple[float, int]] = field(default_factory=deque)
+    """When slots moved in the last minute, and how many."""
+
+    def room(self, time: float) -> int:
+        """Slots that may move now."""
+        while self.moved and self.moved[0][0] <= time - _MINUTE:
+            self.moved.popleft()
+        return self.rules.moves - sum(number for _, number in self.moved)
+
+
+class Balancer:
+    """The pools of one bridge whose load is balanced."""
+
+    def __init__(self, switch: HeldSwitch) -> None:
+        self._switch = switch
+        self._world: World | None = None
+        self._thread = ThreadPoolExecutor(1, "balance")
+        self.pools: dict[str, Balanced] = {}
+
+    def adopt(self, world: World, time: float) -> None:
+        """Follow another state. What was counted stays where slots are the same ones."""
+        known, self.pools, self._world = self.pools, {}, world
+        for name, pool in world.spec.pools.items():
+            if pool.balance is None:
+                continue
+            members = tuple(m for m in world.state.members if m.pool == name)
+            before = known.get(name)
+            if before is not None and _same_slots(before.members, members) and before.rules == pool.balance:
+                before.members = members
+                self.pools[name] = before
+            else:
+                load = SlotLoad(_HALF_LIFE * pool.balance.interval)
+                self.pools[name] = Balanced(name, pool.balance, members, load, time)
+
+    def due_in(self, time: float) -> float:
+        """Seconds until the next look at the load; a long time where nothing is balanced."""
+        return min((pool.due - time for pool in self.pools.values()), default=3600.0)
+
+    async def run(
+        self,
+        work: Callable[[Callable[[], Effect]], Awaitable[Effect]],
+        overlay: Callable[[], Overlay],
+        carried_out: Callable[[Effect, float], None],
+        report: Report,
+    ) -> None:
+        """Balance until cancelled. *work* does something in the thread that changes the switch; *overlay* is that known."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            await asyncio.sleep(min(_TICK, max(self.due_in(clock()), 0.0)))
+            if self.due_in(clock()) > 0:
+                continue
+            try:
+                for name in await self.look(clock(), overlay()):
+                    began = clock()
+                    carried_out(await work(partial(self.move, name, began)), clock() - began)
+                report.works("the balance", "load is balanced again")
+            except (SwitchError, PermissionError) as err:
+                report.fails("the balance", f"load is not balanced: {err}")
+
+    async def look(self, time: float, overlay: Overlay) -> dict[str, Moves]:
+        """Read the counters of all pools that are due; return what should move, by pool. Raises SwitchError."""
+        due = [pool for pool in self.pools.values() if pool.due <= time]
+        for pool in due:
+            pool.due = time + pool.rules.interval
+        found = await asyncio.get_running_loop().run_in_executor(self._thread, partial(self._read, due))
+        wanted: dict[str, Moves] = {}
+        for pool in due:
+            pool.load.add(found[pool.name], time)
+            _, moves = self._decide(pool, overlay, time)
+            if moves.moved:
+                wanted[pool.name] = moves
+        return wanted
+
+    def move(self, name: str, time: float) -> Effect:
+        """Decide again under the bridge's lock, and move the slots. Raises SwitchError."""
+        pool, world, id = self.pools.get(name), self._world, IDS.next()
+        if pool is None or world is None:
+            return Effect(None, {}, outdated=True)
+        moved = 0
+
+        def edit(overlay: Overlay, state: AppliedState, _time: Any) -> Overlay:
+            nonlocal moved
+            if state.number != world.number:
+                raise OutdatedError
+            after, moves = self._decide(pool, overlay, time)
+            moved = len(moves.moved)
+            return Overlay(stamped(after, overlay, id))
+
+        try:
+            effect = edit_overlay(self._switch, world.bridge, edit, id)
+        except OutdatedError:
+            return Effect(None, {}, outdated=True)
+        pool.moved.append((time, moved))
+        return effect
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _decide(self, pool: Balanced, overlay: Overlay, time: float) -> tuple[Overlay, Moves]:
+        return balanced(overlay, pool.name, pool.members, pool.load.lately, pool.rules, pool.room(time), now())
+
+    def _read(self, pools: list[Balanced]) -> dict[str, dict[int, Numbers]]:
+        assert self._world is not None
+        state, client = self._world.state, self._switch.client(self._world.bridge)
+        elsewhere, extended = set(state.elsewhere), any(pool.name in state.extended for pool in pools)
+        of_extension = take_slots(self._switch, self._world.spec, state.members) if extended else {}
+        found: dict[str, dict[int, Numbers]] = {}
+        for pool in pools:
+            for m in pool.members:
+                here = read_slots(client, m) if m.number not in elsewhere else {}
+                there = of_extension.get(m.number, {})
+                slots = {slot: here.get(slot, 0) + there.get(slot, 0) for slot in here.keys() | there.keys()}
+                found.setdefault(pool.name, {})[m.number] = slots
+        return found
+
+
+def _same_slots(before: tuple[Membership, ...], after: tuple[Membership, ...]) -> bool:
+    return [(m.number, m.slots, m.selection) for m in before] == [(m.number, m.slots, m.selection) for m in after]
