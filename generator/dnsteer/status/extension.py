@@ -104,12 +104,17 @@ def take(switch: TargetSwitch, spec: Spec, members: Iterable[Membership]) -> tup
 def take_slots(switch: TargetSwitch, spec: Spec, members: Iterable[Membership]) -> dict[int, Mapping[int, int]]:
     """Return the packets so far of each slot that it counts, by the number of its pool. Raises SwitchError."""
     pools, found = {m.title: m for m in members}, dict[int, dict[int, int]]()
-    for service in program_for(switch, spec, _PATIENCE).slots()["vips"]:
-        _, pool = _service(service["name"], spec, pools)
-        if pool is not None:
-            slots = found.setdefault(pool.number, {})
-            for slot, packets in enumerate(service["slots"]):
-                slots[slot] = slots.get(slot, 0) + packets
+    program = program_for(switch, spec, _PATIENCE)
+    answer = program.slots()
+    try:
+        for service in answer["vips"]:
+            _, pool = _service(service["name"], spec, pools)
+            if pool is not None:
+                slots = found.setdefault(pool.number, {})
+                for slot, packets in enumerate(service["slots"]):
+                    slots[slot] = slots.get(slot, 0) + packets
+    except (KeyError, TypeError, AttributeError):
+        raise SwitchError(f"{program.name}: found no packets by slot in its answer") from None
     return dict(found)
 
 

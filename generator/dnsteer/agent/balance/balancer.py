@@ -151,13 +151,13 @@ class Balancer:
         state, client = self._world.state, self._switch.client(self._world.bridge)
         elsewhere, extended = set(state.elsewhere), any(pool.name in state.extended for pool in pools)
         of_extension = take_slots(self._switch, self._world.spec, state.members) if extended else {}
-        found: dict[str, dict[int, Numbers]] = {}
+        found: dict[str, dict[int, Numbers]] = {pool.name: {} for pool in pools}  # one that no VIP uses has no members
         for pool in pools:
             for m in pool.members:
                 here = read_slots(client, m) if m.number not in elsewhere else {}
                 there = of_extension.get(m.number, {})
                 slots = {slot: here.get(slot, 0) + there.get(slot, 0) for slot in here.keys() | there.keys()}
-                found.setdefault(pool.name, {})[m.number] = slots
+                found[pool.name][m.number] = slots
         return found
 
 

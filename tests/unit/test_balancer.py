@@ -1,0 +1,105 @@
+"""The part of the agent that balances load, without a switch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dnsteer.agent.balance import balancer
+from dnsteer.agent.balance.balancer import Balancer
+from dnsteer.checks.load import check_document
+from dnsteer.plan.build import build_plan
+from dnsteer.slots.maintenance import NO_OVERLAY
+from dnsteer.spec.document import parse_document
+from dnsteer.spec.loaded import Loaded
+from dnsteer.status import extension
+from dnsteer.switch.tools import SwitchError
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+BALANCE = "    balance: {by: slots, interval: 2s, moves: 3, tolerance: 0%}\n    slots: "
+
+
+def spec(name: str, *, used: bool = True) -> Loaded:
+    text = (EXAMPLES / f"{name}.yaml").read_text()
+    assert "    slots: " in text
+    text = text.replace("    slots: ", BALANCE, 1)
+    unused = "  unused:\n    balance: {by: slots}\n    backends:\n" + "".join(
+        f"      - {{name: u{n}, ipv4: 192.0.2.20{n}, mac: '02:00:00:00:09:0{n}'}}\n" for n in (1, 2)
+    )
+    return check_document(
+        parse_document("spec.yaml", text if used else text.replace("pools:\n", f"pools:\n{unused}", 1))
+    )
+
+
+def following(loaded: Loaded, number: int = 1) -> Any:
+    members = tuple(build_plan(loaded).members)
+    state = SimpleNamespace(members=members, elsewhere=(), extended=())
+    return SimpleNamespace(bridge="br-dns", number=number, spec=loaded.spec, state=state)
+
+
+@pytest.fixture
+def counters(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
+    """What the switch counts, by slot."""
+    found: dict[int, int] = {}
+    monkeypatch.setattr(balancer, "read_slots", lambda *_: dict(found))
+    return found
+
+
+def made() -> Balancer:
+    return Balancer(SimpleNamespace(client=lambda _: None))  # type: ignore[arg-type]
+
+
+def test_a_pool_that_no_vip_uses_is_looked_at_in_vain(counters: Mapping[int, int]) -> None:
+    one = made()
+    one.adopt(following(spec("client-hash", used=False)), 0.0)
+    assert set(one.pools) == {"unused", "resolvers"} and one.due_in(0.0) == 0
+    assert asyncio.run(one.look(0.0, NO_OVERLAY)) == {}
+    one.close()
+
+
+def test_what_is_due_and_how_many_slots_may_move(counters: dict[int, int]) -> None:
+    one, loaded = made(), spec("client-hash")
+    assert one.due_in(0.0) > 60, "nothing is balanced"
+    one.adopt(following(loaded), 0.0)
+    asyncio.run(one.look(0.0, NO_OVERLAY))
+    assert one.due_in(0.5) == 1.5
+    counters.update({slot: 100_000 * (slot % 7) for slot in range(64)})
+    (moves,) = asyncio.run(one.look(2.0, NO_OVERLAY)).values()
+    assert 1 <= len(moves.moved) <= 3
+    pool = one.pools["resolvers"]
+    pool.moved.append((2.0, 2))
+    assert pool.room(3.0) == 1 and pool.room(61.9) == 1 and pool.room(62.0) == 3
+    one.close()
+
+
+def test_what_was_counted_stays_while_slots_are_the_same(counters: dict[int, int]) -> None:
+    one, loaded = made(), spec("client-hash")
+    one.adopt(following(loaded), 0.0)
+    before = one.pools["resolvers"]
+    one.adopt(following(loaded, 2), 1.0)
+    assert one.pools["resolvers"] is before
+    text = loaded.document.text.replace("slots: 64", "slots: 128")
+    one.adopt(following(check_document(parse_document("spec.yaml", text)), 3), 2.0)
+    assert one.pools["resolvers"] is not before
+    one.adopt(
+        following(check_document(parse_document("spec.yaml", (EXAMPLES / "client-hash.yaml").read_text())), 4), 3.0
+    )
+    assert one.pools == {}
+    one.close()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{}, {"vips": 3}, {"vips": [{}]}, {"vips": [{"name": 3}]}, {"vips": [{"name": "resolver/192.0.2.53/udp/53"}]}],
+)
+def test_a_strange_answer_of_the_extension_is_an_error(monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]) -> None:
+    program = SimpleNamespace(name="the extension at x", slots=lambda: answer)
+    monkeypatch.setattr(extension, "program_for", lambda *_: program)
+    loaded = spec("client-hash")
+    with pytest.raises(SwitchError, match="the extension at x: found no packets by slot"):
+        extension.take_slots(SimpleNamespace(), loaded.spec, build_plan(loaded).members)  # type: ignore[arg-type]
