@@ -105,7 +105,7 @@ def test_slots_leave_the_hot_backend_until_the_load_is_even(balanced: Switch, tm
     assert owners(balanced) == tuple(now.get(slot, name) for slot, name in enumerate(base))
     assert on(balanced)("verify", tmp_path / "spec.yaml").code == 0
     said = " ".join(on(balanced)("status", "--no-rates").out.split())
-    assert "given slots" in said and "of its share" in said
+    assert "given slots" in said and "more than its share; now" in said
     client = f"198.18.0.1:{1024 + 2 * min(leave)}"
     explained = on(balanced)("explain", "--live", "--client", client, "--vip", "192.0.2.53:53/udp")
     assert explained.out.count("given slots of others since") == 1, explained.out + explained.err

@@ -49,6 +49,15 @@ def test_what_chance_makes_moves_nothing() -> None:
     assert bool(decide_moves([many], {}, 0.0, 8).moved) == (load(many, {})["a"] != load(many, {})["b"])
 
 
+def test_a_backend_with_few_packets_does_not_hide_one_with_many() -> None:
+    """By chance it has twice its share."""
+    natural = ("few", *["hot"] * 8, *["cold"] * 7)
+    packets = [20.0, *[3000.0] * 8, *[1000.0] * 7]
+    weights = {"few": 1, "hot": 1500, "cold": 1499}
+    moves = decide_moves([Counted(packets, natural, natural, weights)], {}, 0.1, 4)
+    assert moves.hottest == "hot" and set(moves.given.values()) == {"cold"} and 0 not in moves.given
+
+
 @pytest.mark.parametrize("packets", [[], [0.0] * 8])
 def test_without_packets_nothing_moves(packets: list[float]) -> None:
     assert decide_moves([counted(packets, {"a": 1, "b": 1})] if packets else [], {3: "a"}, 0.1, 4).given == {3: "a"}

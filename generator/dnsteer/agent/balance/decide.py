@@ -33,8 +33,8 @@ class Counted:
 
 @dataclass(frozen=True)
 class Moves:
-    """The backend of each slot that balances, by slot, and what is *moved* now. *excess* is the largest part by which a
-    backend gets more than its share, before and after; chance has not been taken off.
+    """The backend of each slot that balances, by slot, and what is *moved* now. *excess* is by which part the
+    *hottest* backend got more than its share, and by which any of those that were too hot still does; chance included.
     """
 
     given: Mapping[int, str]
@@ -49,12 +49,12 @@ def decide_moves(counted: Sequence[Counted], given: Mapping[int, str], tolerance
     *tolerance* is a share of a backend's share. All that is *counted* has the same numbers of slots.
     """
     load = _Load([_Part(c, list(c.owners)) for c in counted])
-    first, now, moved = load.hottest(), dict(given), dict[int, None]()
-    if first is None:
+    now, moved = dict(given), dict[int, None]()
+    beyond = [name for name in load.want if load.beyond(name, tolerance)]
+    if not beyond:
         return Moves(now)
-    name, excess = first
-    if not load.beyond(name, tolerance):
-        return Moves(now, (), name, (excess, excess))
+    hottest = max(beyond, key=lambda name: (load.excess(name), name))
+    excess = load.excess(hottest)
     while len(moved) < most:
         step = load.best_step(tolerance * _ENOUGH, set(moved))
         if step is None:
@@ -66,8 +66,7 @@ def decide_moves(counted: Sequence[Counted], given: Mapping[int, str], tolerance
             now.pop(slot, None)
         else:
             now[slot] = to
-    last = load.hottest()
-    return Moves(now, tuple(moved), name, (excess, last[1] if last else 0.0))
+    return Moves(now, tuple(moved), hottest, (excess, max(map(load.excess, beyond))))
 
 
 @dataclass
@@ -105,16 +104,11 @@ class _Load:
         want = self.want[name]
         return self.have[name] > want * (1 + tolerance) + _CHANCE * sqrt(want)
 
-    def hottest(self) -> tuple[str, float] | None:
-        """The backend that is furthest above its share, and how far; None if there is no packet."""
-        found = [(self.excess(name), name) for name, want in self.want.items() if want]
-        return max(((name, excess) for excess, name in found), key=lambda each: (each[1], each[0]), default=None)
-
     def best_step(self, tolerance: float, done: set[int]) -> tuple[int, str] | None:
         """The slot that leaves the hottest backend that can be helped, and where it goes; None where nobody can be."""
         for name in sorted(self.want, key=lambda n: (-self.excess(n), n)):
             if not self.beyond(name, tolerance):
-                return None
+                continue
             best: tuple[float, float, bool, int, str] | None = None
             before = self.excess(name)
             for slot, packets in self._slots_of(name).items():

@@ -37,7 +37,7 @@ def balanced(
     if not moves.moved:
         return overlay, moves
     before, after = moves.excess
-    note = f"{moves.hottest} had {before:+.0%} of its share, {after:+.0%} is left at most"
+    note = f"{moves.hottest} got {before:.0%} more than its share; now {max(after, 0):.0%}"
     wanted: dict[str, list[int]] = {}
     for slot, backend in sorted(moves.given.items()):
         wanted.setdefault(backend, []).append(slot)
