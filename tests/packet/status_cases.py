@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -77,20 +77,26 @@ def insert_by_start(switch: PrivateSwitch, address: str, udp: int, tcp: int) -> 
 @contextmanager
 def load(switch: PrivateSwitch, address: str, udp: int, tcp: int, rounds: int = 50) -> Iterator[None]:
     """So many packets a second of each protocol to port 53 of *address*, in *rounds* rounds a second."""
+    with inserted(switch, [frames(address, udp // rounds, tcp // rounds)], rounds):
+        time.sleep(0.6)  # the switch has the flows in its datapath and counts
+        yield
+
+
+@contextmanager
+def inserted(switch: PrivateSwitch, bursts: Sequence[Sequence[str]], rounds: int) -> Iterator[None]:
+    """Put in one burst of frames after the other, again from the first, *rounds* a second."""
     ends = threading.Event()
-    some = frames(address, udp // rounds, tcp // rounds)
 
     def send() -> None:
         start = time.monotonic()
         n = 0
         while not ends.wait(max(0.0, start + n / rounds - time.monotonic())):
-            switch.appctl("netdev-dummy/receive", "p0", *some)
+            switch.appctl("netdev-dummy/receive", "p0", *bursts[n % len(bursts)])
             n += 1
 
     thread = threading.Thread(target=send)
     thread.start()
     try:
-        time.sleep(0.6)  # the switch has the flows in its datapath and counts
         yield
     finally:
         ends.set()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import random
 import signal
-import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import cycle
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from dnsteer.status.record import read_record
 from tests.packet.agents import Agent, agent, wait
 from tests.packet.command import FARM, SLOW, fresh, on, spec_file
 from tests.packet.maintenance_specs import overlay
+from tests.packet.status_cases import inserted
 from tests.packet.switches import Switch
 
 EXPECTED = [*SLOW, "connection dropped", "Broken pipe"]
@@ -54,25 +54,12 @@ def given(switch: Switch) -> dict[int, str]:
     }
 
 
-@contextmanager
-def load(switch: Switch, sizes: dict[int, int]) -> Iterator[None]:
+def load(switch: Switch, sizes: dict[int, int]) -> AbstractContextManager[None]:
     """So many packets of each slot, mixed, again and again: some 2,500 a second, few at a time, so that none is dropped."""
     head = Ether(src="02:00:00:00:00:fe", dst="02:00:00:00:00:53") / IP(src="198.18.0.1", dst="192.0.2.53")
     frames = [bytes(head / UDP(sport=1024 + 2 * s, dport=53)).hex() for s, n in sizes.items() for _ in range(n)]
     random.Random(1).shuffle(frames)
-    ends, at = threading.Event(), cycle(range(0, len(frames), 50))
-
-    def send() -> None:
-        while not ends.wait(0.02):
-            switch.appctl("netdev-dummy/receive", "p0", *frames[(first := next(at)) : first + 50])
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    try:
-        yield
-    finally:
-        ends.set()
-        thread.join()
+    return inserted(switch, [frames[first : first + 50] for first in range(0, len(frames), 50)], 50)
 
 
 def excess(by: tuple[str, ...], sizes: dict[int, int], *, without: str = "") -> float:
@@ -140,7 +127,7 @@ def test_few_packets_and_even_ones_move_nothing(balanced: Switch, tmp_path: Path
     even = dict.fromkeys(range(SLOTS), 3)
     with load(balanced, even), agent(balanced, tmp_path, READY) as running:
         running.waits_for("state 1")
-        threading.Event().wait(3)
+        time.sleep(3)
         assert "slots of others" not in running.said() and given(balanced) == {}
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from dnsteer.agent.balance import balancer
 from dnsteer.agent.balance.balancer import Balancer
+from dnsteer.agent.effect import Effect
 from dnsteer.checks.load import check_document
 from dnsteer.plan.build import build_plan
 from dnsteer.slots.maintenance import NO_OVERLAY
@@ -74,6 +75,28 @@ def test_what_is_due_and_how_many_slots_may_move(counters: dict[int, int]) -> No
     pool = one.pools["resolvers"]
     pool.moved.append((2.0, 2))
     assert pool.room(3.0) == 1 and pool.room(61.9) == 1 and pool.room(62.0) == 3
+    one.close()
+
+
+def test_no_more_slots_move_within_a_minute_than_may(counters: dict[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it looks: what has moved is counted."""
+    one, overlay, moved = made(), NO_OVERLAY, list[int]()
+
+    def edit_overlay(_switch: Any, _bridge: str, edit: Any, id: str) -> Effect:
+        nonlocal overlay
+        overlay = edit(overlay, SimpleNamespace(number=1), None)
+        assert all(entry.decision for entry in overlay)
+        return Effect(None, {}, id=id)
+
+    monkeypatch.setattr(balancer, "edit_overlay", edit_overlay)
+    one.adopt(following(spec("client-hash")), 0.0)
+    for time in (0.0, 2.0, 4.0, 6.0, 63.0):
+        asyncio.run(one.look(time, overlay))
+        counters.update({slot: counters.get(slot, 0) + 100_000 * (slot % 7) ** 2 for slot in range(64)})
+        one.move("resolvers", time)
+        moved.append(sum(len(entry.slots) for entry in overlay))
+    assert moved[0] == 0 and 1 <= moved[1] <= moved[2] <= moved[3] <= 3
+    assert one.move("nobody", 63.0).outdated
     one.close()
 
 

@@ -42,8 +42,8 @@ static void refuses_bad_requests(void **state)
     rig_up("l2-slots");
     refuse("", "request: found no JSON (line 1, column 0: '[' or '{' expected near end of file), expected an object");
     refuse("[]", "request: found [], expected an object");
-    refuse("{}", "request.command: found nothing, expected one of \"load\", \"status\", \"counters\", \"slots\", \"dump\", \"drain\", "
-                 "\"stop\"");
+    refuse("{}", "request.command: found nothing, expected one of \"load\", \"status\", \"counters\", \"slots\", "
+                 "\"dump\", \"drain\", \"stop\"");
     refuse("{\"command\":\"reboot\"}", "request.command: found \"reboot\", expected one of \"load\", \"status\", "
                                        "\"counters\", \"slots\", \"dump\", \"drain\", \"stop\"");
     refuse("{\"command\":\"status\",\"really\":true}", "request.really: found an unknown member, expected one of command");
