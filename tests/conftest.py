@@ -161,12 +161,11 @@ LONGEST = (
     *(f"tests/packet/test_{name}.py" for name in (
         "incremental", "lint", "settings", "status_broken", "lint_extension", "drains", "plan_files", "extension", "masks",
         "asked_to_end", "bringup", "lint_rests", "kept_slots", "convergence", "check_slow", "weights", "plan", "remote",
-        "extension_control", "status",
+        "extension_control", "status", "alerts", "agent_clock", "console_security", "capture_ends", "console_path", "report",
     )),
-    "tests/unit/test_masks.py",
-    "tests/unit/test_cli.py",
-    "tests/unit/test_agent_web.py",
-    "tests/unit/test_sarif.py",
+    *(f"tests/unit/test_{name}.py" for name in (
+        "capacity_plot", "bringup_scripts", "masks", "cli", "agent_web", "agent_command", "sarif",
+    )),
 )  # fmt: skip
 """What takes longest, begun first, so that no core is idle in the end. The order is about speed alone."""
 
