@@ -61,6 +61,18 @@ def test_a_sample_is_proven() -> None:
     assert report.ok, report.failures[:1]
 
 
+@pytest.mark.parametrize("fields", ["[dst_port]", "[dst_ip, dst_port]"])
+def test_one_backend_for_all_queries_of_a_service_is_as_the_spec_says(fields: str) -> None:
+    text = (ROOT / "examples" / "client-hash.yaml").read_text()
+    text = text.replace("hash_fields: [src_ip]", f"hash_fields: {fields}")
+    spec = check_document(parse_document("spec.yaml", text))
+    assert "18: $.pools.resolvers.hash_fields: found fields that all clients of a service share" in (
+        spec.warnings[0].text("spec.yaml")
+    )
+    report = check(spec)
+    assert report.ok, report.failures[:1]
+
+
 def test_without_an_extension_none_is_named() -> None:
     report = check(load_spec(ROOT / "examples" / "quickstart.yaml"))
     assert (report.extension, report.extended) == ("", 0)

@@ -76,6 +76,13 @@ def _extension(scope: Scope) -> Iterator[Finding]:
             ("switch", "extension"), "an extension that no VIP needs", "a VIP with forwarding ipip or siit, or with a pool "
             "of selection client or spray", "without one, leave switch.extension out",
         )  # fmt: skip
+    for name, pool in spec.pools.items():
+        if pool.hash_fields and not {"src_ip", "src_port"} & {*pool.hash_fields}:
+            yield scope.finding(
+                ("pools", name, "hash_fields"), "fields that all clients of a service share", "src_ip or src_port among them",
+                "the hash is the same for all queries to a service, so one backend gets them all",
+                "pools that give all queries to a service to one backend",
+            )  # fmt: skip
     part = spec.switch.bringup
     mtu = USUAL_MTU if part is None or part.mtu is None else part.mtu
     said = "as usual: switch.bringup.mtu is left out" if part is None or part.mtu is None else "switch.bringup.mtu"

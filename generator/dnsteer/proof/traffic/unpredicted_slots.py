@@ -20,6 +20,15 @@ _MOST_QUERIES = 256
 _PORT_SPREAD = 40503  # odd, so that no port comes up twice
 
 
+def are_spread(service: Service, count: int) -> bool:
+    """Whether *count* different queries must reach more than one backend, by the extension's choice of slots.
+
+    All of them have one slot where only the destination is hashed.
+    """
+    varies = service.by_extension and bool(service.selection.distinguishing_fields(service))
+    return varies and enough_queries(service, count)
+
+
 def enough_queries(service: Service, count: int) -> bool:
     """Whether *count* queries with independent slots can be distinguished from as many with the same slot."""
     shares = Counter(service.slots)

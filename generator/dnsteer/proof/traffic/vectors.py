@@ -64,9 +64,7 @@ def _queries(senders: Senders, service: Service, number: int) -> Iterator[Vector
     predicted = service.selection.predicts_slot
     tries = 1 if predicted or service.selection.by_extension else HASH_TRIES
     slots = senders.coverage.slots[service.key]
-    group = ""
-    if service.by_extension and not predicted and unpredicted_slots.enough_queries(service, len(slots)):
-        group = unpredicted_slots.group_of(service)
+    group = unpredicted_slots.group_of(service) if unpredicted_slots.are_spread(service, len(slots)) else ""
     for nth, slot in enumerate(slots):
         for attempt in range(tries):
             turn = number + nth * tries + attempt
