@@ -19,7 +19,8 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from itertools import cycle, islice
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -27,6 +28,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from bench.machine import machine
+from bench.repeated import repeated
 from bench.specs import many_vips
 from dnsteer.switch.private import PrivateSwitch
 
@@ -55,30 +57,16 @@ def agent(database: str, folder: Path, *options: str) -> Iterator[tuple[int, str
         process.wait(30)
 
 
-@contextmanager
-def queries(switch: PrivateSwitch, vips: int, most: int = 200) -> Iterator[None]:
+def queries(switch: PrivateSwitch, vips: int, most: int = 200) -> AbstractContextManager[None]:
     """Queries for all VIPs by turns, at most so many in each tenth of a second."""
-    ends = threading.Event()
     frames = []
     for v in range(vips):
         address = f"172.{16 + v // 65536}.{v // 256 % 256}.{v % 256}"
         head = Ether(src="02:00:00:00:00:fe", dst="02:00:00:00:00:53") / IP(src="198.18.0.1", dst=address)
         frames.append(bytes(head / UDP(sport=20000 + v, dport=53)).hex())
 
-    def send() -> None:
-        at = 0
-        while not ends.wait(0.1):
-            some = [frames[(at + n) % vips] for n in range(min(most, 8 * vips))]
-            at += len(some)
-            switch.appctl("netdev-dummy/receive", "p0", *some)
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    try:
-        yield
-    finally:
-        ends.set()
-        thread.join()
+    turns = cycle(frames)
+    return repeated(lambda: switch.appctl("netdev-dummy/receive", "p0", *islice(turns, min(most, 8 * vips))), every=0.1)
 
 
 def read(at: str, path: str) -> str:

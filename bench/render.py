@@ -31,7 +31,7 @@ def run(*args: str) -> tuple[float, float]:
     return seconds, usage.ru_maxrss / 1024
 
 
-def repeated(runs: int, *args: str) -> dict[str, object]:
+def timed_runs(runs: int, *args: str) -> dict[str, object]:
     """Median seconds, all seconds and the highest peak memory of several runs."""
     results = [run(*args) for _ in range(runs)]
     seconds = [round(s, 3) for s, _ in results]
@@ -55,7 +55,7 @@ def main() -> None:
         for count in (options.vips, options.vips * 10):
             spec = Path(folder) / f"{count}.yaml"
             spec.write_text(many_vips(count))
-            times[count] = repeated(options.runs, "render", str(spec), "-o", f"{folder}/{count}")
+            times[count] = timed_runs(options.runs, "render", str(spec), "-o", f"{folder}/{count}")
             flows = sum(1 for line in (Path(folder) / str(count) / "flows.txt").open() if line.startswith("cookie="))
             report[f"render_{count}_vips"] = {**times[count], "flows": flows, "spec_bytes": spec.stat().st_size}
         small, large = (t["seconds"] for t in times.values())
@@ -64,7 +64,7 @@ def main() -> None:
         with PrivateSwitch() as switch:
             first, _ = run("apply", spec, "--db", switch.database)
             report["apply_first_seconds"] = round(first, 3)
-            report["apply_unchanged"] = repeated(options.runs, "apply", spec, "--db", switch.database)
+            report["apply_unchanged"] = timed_runs(options.runs, "apply", spec, "--db", switch.database)
     json.dump(report, sys.stdout, indent=2)
     sys.stdout.write("\n")
 

@@ -6,13 +6,14 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from ipaddress import IPv4Address
 from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 
+from bench.repeated import repeated
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
@@ -180,30 +181,12 @@ class Watched:
                 for address in VIPS - self.quiet:
                     self.receive("p0", *frames(address, udp=4, tcp=0))
 
-        return repeated(send, pause=0.5)
+        return repeated(send, every=0.5)
 
     def receive(self, port: str, *packets: str) -> None:
         """Packets come in at a port."""
         with self._one_at_a_time:
             self.switch.appctl("netdev-dummy/receive", port, *packets)
-
-
-@contextmanager
-def repeated(what: Callable[[], object], pause: float) -> Iterator[None]:
-    """Done again and again, in a thread, while the block runs."""
-    ends = threading.Event()
-
-    def go() -> None:
-        while not ends.wait(pause):
-            what()
-
-    thread = threading.Thread(target=go)
-    thread.start()
-    try:
-        yield
-    finally:
-        ends.set()
-        thread.join()
 
 
 @contextmanager
@@ -229,7 +212,7 @@ def no_backend(it: Watched) -> AbstractContextManager[None]:
 @contextmanager
 def flood(it: Watched) -> Iterator[None]:
     some = frames("198.51.100.99", udp=20, tcp=0)
-    with repeated(lambda: it.receive("p0", *some), pause=0.05):
+    with repeated(lambda: it.receive("p0", *some), every=0.05):
         yield
 
 
@@ -264,7 +247,7 @@ def flow_is_gone(it: Watched) -> Iterator[None]:
 
 @contextmanager
 def somebody_fights(it: Watched) -> Iterator[None]:
-    with repeated(lambda: it.switch.ofctl("del-flows", ONE_FLOW), pause=0.4):
+    with repeated(lambda: it.switch.ofctl("del-flows", ONE_FLOW), every=0.4):
         yield
 
 
@@ -299,8 +282,8 @@ def upcalls_are_lost(it: Watched) -> Iterator[None]:
         number = 1 + next(settings) % 2
         it.switch.vsctl("--no-wait", "set", "Open_vSwitch", ".", f"other_config:n-revalidator-threads={number}")
 
-    with it.setting("n-revalidator-threads=1"), it.foreign_bridge(kind="dummy-pmd"), repeated(flood, pause=0), \
-         repeated(restart_threads, pause=0):  # fmt: skip
+    with it.setting("n-revalidator-threads=1"), it.foreign_bridge(kind="dummy-pmd"), repeated(flood, every=0), \
+         repeated(restart_threads, every=0):  # fmt: skip
         yield
 
 
@@ -313,7 +296,7 @@ def many_masks(it: Watched) -> Iterator[None]:
     sources = [(str(IPv4Address(1 << n)), 0) for n in range(31)] + [("128.0.0.0", 1 << n) for n in range(15)]
     head = Ether(src="02:00:00:01:00:00", dst="02:00:00:00:00:01")
     some = [bytes(head / IP(src=s, dst="198.18.0.1") / UDP(sport=port, dport=9)).hex() for s, port in sources]
-    with it.foreign_bridge(*flows), repeated(lambda: it.receive("px", *some), pause=0.5):
+    with it.foreign_bridge(*flows), repeated(lambda: it.receive("px", *some), every=0.5):
         time.sleep(0.6)
         it.restart()  # masks are read once a minute, and at its start
         yield
@@ -324,7 +307,7 @@ def many_masks(it: Watched) -> Iterator[None]:
 def many_megaflows(it: Watched) -> Iterator[None]:
     some = [strange(0, n) for n in range(95)]
     flow = "priority=1,dl_src=02:00:00:02:00:00 actions=drop"  # so that each source is a megaflow
-    with it.setting("flow-limit=100"), it.foreign_bridge(flow), repeated(lambda: it.receive("px", *some), pause=0.5):
+    with it.setting("flow-limit=100"), it.foreign_bridge(flow), repeated(lambda: it.receive("px", *some), every=0.5):
         yield
 
 

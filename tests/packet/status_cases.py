@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta, timezone
+from itertools import cycle
 from typing import Any
 
+from bench.repeated import repeated
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 
@@ -82,22 +83,7 @@ def load(switch: PrivateSwitch, address: str, udp: int, tcp: int, rounds: int = 
         yield
 
 
-@contextmanager
-def inserted(switch: PrivateSwitch, bursts: Sequence[Sequence[str]], rounds: int) -> Iterator[None]:
+def inserted(switch: PrivateSwitch, bursts: Sequence[Sequence[str]], rounds: int) -> AbstractContextManager[None]:
     """Put in one burst of frames after the other, again from the first, *rounds* a second."""
-    ends = threading.Event()
-
-    def send() -> None:
-        start = time.monotonic()
-        n = 0
-        while not ends.wait(max(0.0, start + n / rounds - time.monotonic())):
-            switch.appctl("netdev-dummy/receive", "p0", *bursts[n % len(bursts)])
-            n += 1
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    try:
-        yield
-    finally:
-        ends.set()
-        thread.join()
+    turns = cycle(bursts)
+    return repeated(lambda: switch.appctl("netdev-dummy/receive", "p0", *next(turns)), every=1 / rounds)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.repeated import repeated
 from bench.specs import many_vips
 
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -188,27 +189,19 @@ def test_a_slot_is_named_under_the_pointer_and_by_the_keyboard(served: tuple[Age
 
 
 def test_packets_of_slots_and_rates_come_live(served: tuple[Agent, str], shared: Switch, browser: Any) -> None:
-    with opened(browser, f"{served[1]}/pools/direct") as page, opened(browser, served[1]) as overview:
-        ends = threading.Event()
-
-        def send() -> None:
-            while not ends.wait(0.1):
-                insert_by_start(shared, "198.51.100.54", udp=32, tcp=0)
-
-        sender = threading.Thread(target=send)
-        sender.start()
-        try:
-            page.wait_for_selector("#heat-0 path.h5[d^=M]", state="attached")
-            rate = overview.locator("[data-number=q1]")
-            wait(lambda: rate.inner_text() not in ("0", "\N{EN DASH}"), lambda: rate.inner_text())
-            page.locator("#map-0 svg").focus()
-            wait(
-                lambda: "packets/s" in page.locator(".readout").first.inner_text(),
-                lambda: page.locator(".readout").first.inner_text(),
-            )
-        finally:
-            ends.set()
-            sender.join()
+    with (
+        opened(browser, f"{served[1]}/pools/direct") as page,
+        opened(browser, served[1]) as overview,
+        repeated(lambda: insert_by_start(shared, "198.51.100.54", udp=32, tcp=0), every=0.1),
+    ):
+        page.wait_for_selector("#heat-0 path.h5[d^=M]", state="attached")
+        rate = overview.locator("[data-number=q1]")
+        wait(lambda: rate.inner_text() not in ("0", "\N{EN DASH}"), lambda: rate.inner_text())
+        page.locator("#map-0 svg").focus()
+        wait(
+            lambda: "packets/s" in page.locator(".readout").first.inner_text(),
+            lambda: page.locator(".readout").first.inner_text(),
+        )
 
 
 def test_packets_are_counted_by_slot(shared: Switch, served: tuple[Agent, str]) -> None:

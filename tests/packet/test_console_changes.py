@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import socket
-import threading
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 
 import pytest
+from bench.repeated import repeated
 
 from tests.packet.agents import Agent, agent, wait
 from tests.packet.command import FARM, SLOW, fresh, on, spec_file
@@ -84,20 +84,10 @@ def test_packets_flow_while_it_drains(alice: Visit, shared: Switch) -> None:
         assert found is not None
         return int(found[1])
 
-    before, tables, ends = (passed("rx"), passed("tx")), shared.tables(), threading.Event()
-
-    def send() -> None:
-        while not ends.is_set():
-            insert_by_start(shared, "192.0.2.53", udp=40, tcp=0)
-
-    sender = threading.Thread(target=send)
-    sender.start()
-    try:
+    before, tables = (passed("rx"), passed("tx")), shared.tables()
+    with repeated(lambda: insert_by_start(shared, "192.0.2.53", udp=40, tcp=0), every=0):
         for verb, about in (("drain", "farm/ns1"), ("undrain", "farm/ns1"), ("down", "farm/ns3"), ("up", "farm/ns3")):
             assert "Done" in alice.change(verb, about)
-    finally:
-        ends.set()
-        sender.join()
     sent = passed("rx") - before[0]
     assert sent > 80
     wait(lambda: passed("tx") - before[1] == sent, lambda: f"{sent} sent, {passed('tx') - before[1]} arrived")

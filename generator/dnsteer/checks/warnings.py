@@ -79,7 +79,8 @@ def _extension(scope: Scope) -> Iterator[Finding]:
     for name, pool in spec.pools.items():
         if pool.hash_fields and not {"src_ip", "src_port"} & {*pool.hash_fields}:
             yield scope.finding(
-                ("pools", name, "hash_fields"), "fields that all clients of a service share", "src_ip or src_port among them",
+                ("pools", name, "hash_fields"), "fields that all clients of a service share",
+                "src_ip or src_port among them",
                 "the hash is the same for all queries to a service, so one backend gets them all",
                 "pools that give all queries to a service to one backend",
             )  # fmt: skip

@@ -15,13 +15,15 @@ from dnsteer import __version__
 from dnsteer.console import drawing, numbers
 
 FOLDER = Path(__file__).parent / "pages"
-_CONSOLE = Path(drawing.__file__).parent / "assets" / "console.css"
-"""What is in the report looks as it does in the console."""
+_CONSOLE = Path(drawing.__file__).parent
+"""Style and parts of pages are the console's, so that what is in the report looks as it does there."""
 
 
 def style() -> str:
     """The style of all pages."""
-    return _CONSOLE.read_text(encoding="utf-8") + (FOLDER / "report.css").read_text(encoding="utf-8")
+    return (_CONSOLE / "assets" / "console.css").read_text(encoding="utf-8") + (FOLDER / "report.css").read_text(
+        encoding="utf-8"
+    )
 
 
 def policy(css: str) -> str:
@@ -37,8 +39,8 @@ def make(folder: Path, name: str, values: dict[str, Any], mask: Callable[[str], 
         return value if isinstance(value, Markup) else mask(value) if isinstance(value, str) else value
 
     env = jinja2.Environment(
-        loader=jinja2.FileSystemLoader([folder, FOLDER]), autoescape=True, undefined=jinja2.StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True, finalize=printed,
+        loader=jinja2.FileSystemLoader([folder, FOLDER, _CONSOLE / "pages"]), autoescape=True,
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=printed,
     )  # fmt: skip
     env.filters.update(
         number=numbers.number, moment=numbers.moment, ranges=numbers.ranges, colour=drawing.colour,
