@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -19,6 +18,7 @@ from dnsteer import lab
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import names
 from dnsteer.lab.command import netns_exec, run
+from tests.packet import command as cli
 
 pytestmark = [pytest.mark.system, pytest.mark.root("network namespaces and raw sockets")]
 HEALTH = Path(__file__).parents[2] / "examples" / "health.yaml"
@@ -47,7 +47,7 @@ def spec(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def state(spec: Path, no_lab: None) -> Iterator[lab.LabState]:
     built = lab.up(load_spec(spec).spec)
     try:
-        assert command(built, "apply", str(spec)).returncode == 0
+        assert command(built, "apply", str(spec)).code == 0
         yield built
     finally:
         lab.down()
@@ -57,9 +57,9 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(p or "." for p in sys.path)}
 
 
-def command(state: lab.LabState, *words: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "dnsteer", *words, "--db", state.db]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60, env=environment(), check=False)
+def command(state: lab.LabState, *words: str) -> cli.Ran:
+    """The command, in this process: the tests look at the status hundreds of times."""
+    return cli.run(*words, "--db", state.db)
 
 
 class Agent:
@@ -105,7 +105,7 @@ def wait(until: Callable[[], object], why: str) -> None:
 
 def out(state: lab.LabState) -> dict[str, dict[str, Any]]:
     """Who is out, with the record's entry."""
-    value = json.loads(command(state, "status", "--json", "--no-rates", "--no-verify").stdout)
+    value = command(state, "status", "--json", "--no-rates", "--no-verify").json
     return {f"{e['pool']}/{e['backend']}": e for e in value["overlay"]}
 
 
@@ -179,13 +179,13 @@ def test_an_agent_that_is_killed_leaves_all_as_it_is_and_the_next_goes_on(state:
 
 
 def test_what_people_do_stays(state: lab.LabState, tmp_path: Path) -> None:
-    assert command(state, "drain", "authoritative/ns3", "--note", "kernel").returncode == 0
+    assert command(state, "drain", "authoritative/ns3", "--note", "kernel").code == 0
     with agent(state, tmp_path), stopped(state, "ns2"):
         becomes(state, "authoritative/ns2", "authoritative/ns3")
         assert out(state)["authoritative/ns3"]["kind"] == "drain"
     with agent(state, tmp_path):
         becomes(state, "authoritative/ns3")
-        assert command(state, "undrain", "authoritative/ns3").returncode == 0
+        assert command(state, "undrain", "authoritative/ns3").code == 0
         becomes(state)
 
 

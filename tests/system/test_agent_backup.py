@@ -49,7 +49,7 @@ def state(tmp_path_factory: pytest.TempPathFactory, no_lab: None) -> Iterator[la
     file.write_text(SPEC)
     built = lab.up(load_spec(file).spec)
     try:
-        assert command(built, "apply", str(file)).returncode == 0
+        assert command(built, "apply", str(file)).code == 0
         yield built
     finally:
         lab.down()
@@ -97,19 +97,19 @@ def test_it_answers_while_the_pools_own_servers_hang(state: lab.LabState, runnin
             wait(lambda: in_use(state) == {"own/sp1", "own/sp2"}, f"the backup does not join: {running.said()}")
             assert answers(state, 16) == {True: 16}
             assert "PANIC" not in running.said()
-            said = " ".join(command(state, "status", "--no-rates").stdout.split())
+            said = " ".join(command(state, "status", "--no-rates").out.split())
             assert "its backup is in use since" in said
     wait(lambda: out(state) == {}, f"the backup does not leave: {running.said()}")
     assert answers(state, 16) == {True: 16}
 
 
 def test_a_drain_by_people_brings_it_in_within_seconds(state: lab.LabState, running: Agent) -> None:
-    assert command(state, "drain", "own/ns1", "--yes").returncode == 0
-    assert command(state, "down", "own/ns2", "--yes").returncode == 0
+    assert command(state, "drain", "own/ns1", "--yes").code == 0
+    assert command(state, "down", "own/ns2", "--yes").code == 0
     wait(lambda: in_use(state) == {"own/sp1", "own/sp2"}, f"the backup does not join: {running.said()}")
     with stopped(state, "sp1"):
         wait(lambda: in_use(state) == {"own/sp2"}, f"sp1 does not leave: {running.said()}")
         assert answers(state, 16) == {True: 16}
-    assert command(state, "undrain", "own/ns1").returncode == 0
+    assert command(state, "undrain", "own/ns1").code == 0
     wait(lambda: in_use(state) == set(), f"the backup does not leave: {running.said()}")
-    assert command(state, "up", "own/ns2").returncode == 0
+    assert command(state, "up", "own/ns2").code == 0

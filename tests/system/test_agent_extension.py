@@ -45,7 +45,7 @@ def watched(name: str, addresses: str, tmp_path: Path, **changes: str) -> Iterat
     try:
         os.environ["DNSTEER_EXTENSION_SOCKET"] = str(names.EXTENSION_SOCKET)
         done = command(state, "apply", str(file))
-        assert done.returncode == 0, done
+        assert done.code == 0, done
         running = Agent(state, tmp_path / "agent.log")
         try:
             running.waits_for("state 1, pools with health checks: 1")

@@ -47,7 +47,7 @@ def state(no_lab: None, tmp_path: Path) -> Iterator[lab.LabState]:
     (tmp_path / "spec.yaml").write_text(SPEC)
     built = lab.up(load_spec(tmp_path / "spec.yaml").spec)
     try:
-        assert command(built, "apply", str(tmp_path / "spec.yaml")).returncode == 0
+        assert command(built, "apply", str(tmp_path / "spec.yaml")).code == 0
         yield built
     finally:
         lab.down()

@@ -50,7 +50,7 @@ def spec(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def state(spec: Path, no_lab: None) -> Iterator[lab.LabState]:
     built = lab.up(load_spec(spec).spec)
     try:
-        assert command(built, "apply", str(spec)).returncode == 0
+        assert command(built, "apply", str(spec)).code == 0
         yield built
     finally:
         lab.down()
