@@ -45,6 +45,7 @@ def watched(switch: Switch, during: Callable[[HeldSwitch], Awaitable[None]]) -> 
             watching.cancel()
             with suppress(asyncio.CancelledError):
                 await watching
+            assert asyncio.all_tasks() == {asyncio.current_task()}, "it ends when its processes have ended"
             await asyncio.sleep(0.1)  # for the pipes of its processes
             held.memory.close()
 

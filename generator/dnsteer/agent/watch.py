@@ -32,7 +32,15 @@ async def watch(switch: HeldSwitch, bridge: str, failing: Callable[[str], None])
 
     *failing* gets why it does not, empty once it does.
     """
-    await asyncio.gather(_flows(switch, bridge, failing), _unannounced(switch, bridge))
+    both = [asyncio.create_task(_flows(switch, bridge, failing)), asyncio.create_task(_unannounced(switch, bridge))]
+    try:
+        done, _ = await asyncio.wait(both, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
+    finally:  # not gather, which does not wait until the monitor's process has ended
+        for task in both:
+            task.cancel()
+        await asyncio.wait(both)
 
 
 async def _flows(switch: HeldSwitch, bridge: str, failing: Callable[[str], None]) -> None:
