@@ -6,21 +6,25 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from math import inf
 from pathlib import Path
 
 import pytest
-from scapy.layers.inet import IP, UDP
+from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
+from scapy.packet import Packet
 
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.owners import owners_of
 from dnsteer.status.record import read_record
+from dnsteer.status.slot_counters import read_slots
 from tests.packet.agents import Agent, agent, wait
 from tests.packet.command import FARM, SLOW, fresh, on, spec_file
 from tests.packet.maintenance_specs import overlay
 from tests.packet.status_cases import inserted
-from tests.packet.switches import Switch
+from tests.packet.switches import BRIDGE, Switch
 
 EXPECTED = [*SLOW, "connection dropped", "Broken pipe"]
 BALANCE = "    balance: {by: slots, interval: 1s, tolerance: 10%, moves: 1000}\n"
@@ -54,12 +58,17 @@ def given(switch: Switch) -> dict[int, str]:
     }
 
 
-def load(switch: Switch, sizes: dict[int, int]) -> AbstractContextManager[None]:
+def load(switch: Switch, sizes: dict[int, int], also: Sequence[str] = ()) -> AbstractContextManager[None]:
     """So many packets of each slot, mixed, again and again: some 2,500 a second, few at a time, so that none is dropped."""
-    head = Ether(src="02:00:00:00:00:fe", dst="02:00:00:00:00:53") / IP(src="198.18.0.1", dst="192.0.2.53")
-    frames = [bytes(head / UDP(sport=1024 + 2 * s, dport=53)).hex() for s, n in sizes.items() for _ in range(n)]
-    random.Random(1).shuffle(frames)
+    queries = [query(UDP(sport=1024 + 2 * s, dport=53)) for s, n in sizes.items() for _ in range(n)]
+    frames = random.Random(1).sample([*queries, *also], len(queries) + len(also))
     return inserted(switch, [frames[first : first + 50] for first in range(0, len(frames), 50)], 50)
+
+
+def query(segment: Packet) -> str:
+    """A packet of one client to the VIP of the pool farm."""
+    head = Ether(src="02:00:00:00:00:fe", dst="02:00:00:00:00:53") / IP(src="198.18.0.1", dst="192.0.2.53")
+    return bytes(head / segment).hex()
 
 
 def excess(by: tuple[str, ...], sizes: dict[int, int], *, without: str = "") -> float:
@@ -76,8 +85,24 @@ def hot(switch: Switch) -> dict[int, int]:
     return {slot: 40 if name == "ns1" else 10 for slot, name in enumerate(owners(switch))}
 
 
+def counted(switch: Switch) -> Callable[[], float]:
+    """The excess by what the switch has counted since the call before."""
+    last = dict[int, int]()
+
+    def now() -> float:
+        found = read_record(switch.database, None, 1)
+        assert found.state is not None
+        members = next(m for m in found.state.members if m.pool == "farm")
+        total = read_slots(TargetSwitch(switch.database).client(BRIDGE), members)
+        since = {slot: packets - last.get(slot, 0) for slot, packets in total.items()}
+        last.update(total)
+        return excess(owners(switch), since) if sum(since.values()) > 2000 else inf
+
+    return now
+
+
 def moved(running: Agent) -> None:
-    running.waits_for("slots of others")
+    running.waits_for(" of others: ")
 
 
 def test_slots_leave_the_hot_backend_until_the_load_is_even(balanced: Switch, tmp_path: Path) -> None:
@@ -138,3 +163,42 @@ def test_a_change_of_the_number_of_slots_ends_it(balanced: Switch, tmp_path: Pat
     other = BALANCED.replace("slots: 32", "slots: 64", 1)
     assert on(balanced)("apply", spec_file(tmp_path, other), "--yes").code == 0
     assert given(balanced) == {}
+
+
+def test_slots_of_dp_hash_are_counted_in_their_group(balanced: Switch, tmp_path: Path) -> None:
+    text = BALANCED.replace("slots: 32\n", "slots: 32\n    selection: dp-hash\n", 1)
+    assert on(balanced)("apply", spec_file(tmp_path, text), "--yes").code == 0
+    ports = range(20_000, 20_060)
+    # One client with an eighth of all packets, which is half of a share, and 59 others: by chance they are not even.
+    clients = [query(UDP(sport=port, dport=53)) for n, port in enumerate(ports) for _ in range(60 if n == 0 else 7)]
+    now = counted(balanced)
+    with load(balanced, {}, clients), agent(balanced, tmp_path, "control socket") as running:
+        moved(running)
+
+        def even() -> bool:
+            time.sleep(2)
+            return now() < 0.15
+
+        wait(even, running.said)
+    assert given(balanced)
+    assert on(balanced)("verify", tmp_path / "spec.yaml").code == 0
+
+
+def test_a_service_with_slots_of_its_own_counts_and_moves_with_the_others(balanced: Switch, tmp_path: Path) -> None:
+    health = "health: [{check: dns, interval: 1h}, {check: tls, per: service, interval: 1h}]"  # none is due here
+    text = BALANCED.replace("slots: 32\n", f"slots: 32\n    {health}\n", 1)
+    text = text.replace("services: [dns], pool: farm", "services: [dns, dot], pool: farm")
+    assert on(balanced)("apply", spec_file(tmp_path, text), "--yes").code == 0
+    over_tls = {slot: 40 if name == "ns1" else 0 for slot, name in enumerate(owners(balanced))}
+    even = dict.fromkeys(range(SLOTS), 10)
+    sizes = {slot: even[slot] + over_tls[slot] for slot in even}
+    connections = [query(TCP(sport=1024 + 2 * slot, dport=853)) for slot, n in over_tls.items() for _ in range(n)]
+    assert excess(owners(balanced), sizes) > 1
+    with load(balanced, even, connections), agent(balanced, tmp_path, "control socket") as running:
+        moved(running)
+        wait(lambda: excess(owners(balanced), sizes) < 0.15, running.said)
+    found = read_record(balanced.database, None, 1)
+    assert found.state is not None and found.overlay is not None
+    tables = [owners_of(m, found.overlay.of("farm")) for m in found.state.members if m.pool == "farm"]
+    assert tables[0] == tables[1], "a slot's service does not matter to who gets it"
+    assert on(balanced)("verify", tmp_path / "spec.yaml").code == 0
