@@ -1,6 +1,6 @@
 """Pictures for docs/console.md and docs/report.md: a private switch with packets, an agent beside it, and Chromium.
 
-Needs the extra `browser` and Chromium; takes about two minutes. `python docs/screenshots.py [-o FOLDER] [--seconds N]`;
+Needs the extra `browser` and Chromium; takes about two minutes. `python -m docs.screenshots [-o FOLDER] [--seconds N]`;
 `--demo PAGE` makes that of docs/lab.md from the page that `make demo` wrote.
 """
 
@@ -13,12 +13,13 @@ import re
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from itertools import count
 from pathlib import Path
 
+from bench.repeated import repeated
 from playwright.sync_api import Page, sync_playwright
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
@@ -94,26 +95,17 @@ def frames(address: str, count: int, first: int) -> list[str]:
     return [bytes(head / kind(sport=port, dport=53)).hex() for kind, port in zip(kinds, ports, strict=True)]
 
 
-@contextmanager
-def packets(switch: PrivateSwitch, rates: dict[str, int] = RATES) -> Iterator[None]:
+def packets(switch: PrivateSwitch, rates: dict[str, int] = RATES) -> AbstractContextManager[None]:
     """Packets to VIPs, in waves of a minute."""
-    ends = threading.Event()
+    rounds = count()
 
     def send() -> None:
-        rounds, begun = 0, time.monotonic()
-        while not ends.wait(max(0.0, begun + rounds / 5 - time.monotonic())):
-            for n, (address, rate) in enumerate(rates.items()):
-                wave = 1 + 0.4 * math.sin(rounds / 5 / 60 * 2 * math.pi + n)
-                switch.appctl("netdev-dummy/receive", "p0", *frames(address, int(rate * wave / 5), rounds * 31 % 5000))
-            rounds += 1
+        number = next(rounds)
+        for n, (address, rate) in enumerate(rates.items()):
+            wave = 1 + 0.4 * math.sin(number / 5 / 60 * 2 * math.pi + n)
+            switch.appctl("netdev-dummy/receive", "p0", *frames(address, int(rate * wave / 5), number * 31 % 5000))
 
-    thread = threading.Thread(target=send)
-    thread.start()
-    try:
-        yield
-    finally:
-        ends.set()
-        thread.join()
+    return repeated(send, every=0.2)
 
 
 class Scene:
