@@ -11,8 +11,13 @@ sum=$(cksum pyproject.toml)
 case "$(cat .venv/ready 2>/dev/null)" in
 "$sum $extras" | "$sum dev,browser") ;;
 *)
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -e ".[$extras]"
-    # Compile on all cores, where pip uses one, and skip what is hardly ever imported: a third of all code.
+    # By uv, in 3 s where pip takes 20; by pip where uv cannot be had, or does not reach what pip's own configuration reaches.
+    [ -z "${PIP_INDEX_URL:-}" ] || export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$PIP_INDEX_URL}"
+    pip=".venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile"
+    # shellcheck disable=SC2086 # a command's words
+    { $pip uv 2>/dev/null && .venv/bin/uv pip install --quiet --python .venv/bin/python -e ".[$extras]" 2>/dev/null; } ||
+        $pip -e ".[$extras]"
+    # Compile on all cores, and skip what is hardly ever imported: a third of all code.
     unused='/(tests|pip|setuptools|mypyc?|ansible_test|scipy|playwright)/'
     .venv/bin/python -m compileall -q -j 0 -x "$unused" .venv/lib || true # some files are for other releases of Python
     echo "$sum $extras" >.venv/ready

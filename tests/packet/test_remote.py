@@ -28,7 +28,7 @@ from tests.packet.certificates import SecureSwitch, secured, server, wait_for_th
 from tests.packet.switches import BRIDGE, LARGE, SMALL, cli, spec_of, unexpected
 
 # What servers log of a client that they refuse, or that refuses them.
-REFUSED = [r"SSL_accept: error", r"(receive error:|connection dropped|send:).*(Protocol error|reset by peer)"]
+REFUSED = [r"SSL_accept: (system )?error", r"(receive error:|connection dropped|send:).*(Protocol error|reset by peer)"]
 PATIENCE = 0.7
 """Time limit where no answer comes, in seconds."""
 AT_ONCE = 3

@@ -103,13 +103,11 @@ def _read_tables(wanted: Wanted, client: OpenFlow, before: db.Bridge | None, tim
     if other:
         client.end_dump()  # which may have failed for that
     try:
-        client.wait(0 if other else timeout)
+        tables = client.dump(wanted.compute_lines, patience=0 if other else timeout)
     except UnavailableError:
         if other:
             return Tables()
         raise
-
-    tables = client.dump(wanted.compute_lines)
     if before.fail_mode != br.FAIL_MODE:
         # The flow by which the switch forwards everything in this mode; it goes with the mode.
         own = tables.other.get((0, 0, ""))

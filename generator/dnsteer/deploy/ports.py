@@ -56,8 +56,7 @@ def _wait_for_ports_and_dump(wanted: Wanted, database: db.Database, client: Open
     """Wait until the switch has the ports, and return its tables then."""
     database.wait_for_switch()
     database.wait_for_ports(wanted.bridge.name, [p.name for p in wanted.bridge.ports])
-    client.wait(database.timeout)
-    return client.dump(lambda: wanted.lines)
+    return client.dump(lambda: wanted.lines, patience=database.timeout)
 
 
 def _undo(wanted: Wanted, found: SwitchDiff, database: db.Database, client: OpenFlow, *, follow: bool) -> None:
@@ -66,8 +65,7 @@ def _undo(wanted: Wanted, found: SwitchDiff, database: db.Database, client: Open
     if before is not None and br.disturbs_tables(wanted.bridge, before):
         database.wait_for_switch()
         database.wait_for_ports(before.name, [n for n, p in before.ports.items() if (p.ofport or 0) > 0])
-        client.wait(database.timeout)
-        lines = lines_to_restore(found.tables, client.dump())
+        lines = lines_to_restore(found.tables, client.dump(patience=database.timeout))
         if lines:
             client.bundle(lines)
     elif follow:

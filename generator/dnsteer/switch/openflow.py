@@ -183,21 +183,6 @@ class OpenFlow:
             return UnavailableError(f"OpenFlow at {self.target} ended ({m[1] or m[2]}); is ovs-vswitchd running?")
         return err
 
-    def wait(self, patience: float) -> None:
-        """Wait until the switch has the bridge's OpenFlow, which it makes a moment after the bridge."""
-        if self._begun is not None:
-            return  # it is being asked
-        deadline = time.monotonic() + patience
-        while True:
-            try:
-                self.ofctl("dump-ports-desc")
-            except UnavailableError:
-                if time.monotonic() > deadline:
-                    raise
-            else:
-                return
-            time.sleep(_LOOK)
-
     def begin_dump(self) -> None:
         """Let the switch print its tables now, for the next dump(). Without one, end_dump() must follow."""
         self._begun = self._print()
@@ -208,28 +193,34 @@ class OpenFlow:
             self._begun.close()
             self._begun = None
 
-    def dump(self, expected: Callable[[], Collection[str]] = tuple, only: str = "") -> Tables:
+    def dump(self, expected: Callable[[], Collection[str]] = tuple, only: str = "", patience: float = 0.0) -> Tables:
         """All flows, with ports by name, and all groups; with *only* a match, the flows that have it, ports by number.
 
-        *expected* gives the lines that our flows should have; it runs while the switch prints.
+        *expected* gives the lines that our flows should have; it runs while the switch prints. *patience* is how long the
+        switch may be without the bridge's OpenFlow, which it makes a moment after the bridge, in seconds.
         """
         if only:
             return self._read(set(), flows=self.ofctl("dump-flows", only))
-        if self._begun is None:
-            with closing(self._print()) as printing:
-                known = set(expected())
-                return self._read(known, *printing.texts())
-        known = set(expected())
-        try:
-            return self._read(known, *self._begun.texts())
-        except TimedOutError:
-            raise
-        except SwitchError:  # such as of a switch that was just started again
-            self.end_dump()
-            self.wait(self._timeout)
-            return self.dump(lambda: known)
-        finally:
-            self.end_dump()
+        if self._begun is not None:
+            known = set(expected())
+            try:
+                return self._read(known, *self._begun.texts())
+            except TimedOutError:
+                raise
+            except SwitchError:  # such as of a switch that was just started again
+                expected, patience = (lambda: known), self._timeout
+            finally:
+                self.end_dump()
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                with closing(self._print()) as printing:
+                    lines = set(expected())
+                    return self._read(lines, *printing.texts())
+            except UnavailableError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_LOOK)
 
     @staticmethod
     def _read(known: set[str], bridge: str = "", flows: str = "", groups: str = "") -> Tables:

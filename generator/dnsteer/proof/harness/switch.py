@@ -21,7 +21,7 @@ from dnsteer.proof.reference.packets import Frame
 from dnsteer.render.flows import groups_of, lines_of
 from dnsteer.render.template_rows import check_own_template_rows
 from dnsteer.switch.megaflows import Counters, Megaflow, read_counters, read_megaflows
-from dnsteer.switch.openflow import OpenFlow, RejectedError
+from dnsteer.switch.openflow import OpenFlow, RejectedError, Tables
 from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.table_changes import changes
 from dnsteer.switch.tools import SwitchError, TimedOutError
@@ -37,7 +37,8 @@ _MOST_ROUNDS = 8  # round trips between switch and extension; a query or an answ
 class Harness:
     """A context manager: the plan's bridge in a PrivateSwitch, with the ports of the spec as dummy devices.
 
-    *extension* is the extension's process, None if the plan has no extension; *extension_frames* counts frames sent to it.
+    *extension* is the extension's process, None if the plan has no extension; *extension_frames* counts frames sent to it,
+    *flows* what the switch shows of the plan's flows.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -46,6 +47,7 @@ class Harness:
         # Before the switch starts: if the program is missing, fail early.
         self.extension = ExtensionProcess(part) if part is not None and part.services else None
         self.extension_frames = 0
+        self.flows = 0
         self._extension_ports = {part.ingress.name: IN, part.egress.name: OUT} if part is not None else {}
         probes = (row.name for row in plan.rows.of(ProbeRow))
         self._ports = [*(port.name for port in plan.rows.of(PortRow)), *probes, *self._extension_ports]
@@ -84,12 +86,13 @@ class Harness:
         check_own_template_rows()
         lines, groups = dict.fromkeys(lines_of(plan, check=True)), groups_of(plan)
         try:
-            self.openflow.bundle(changes(lines, groups, self.openflow.dump()).bundle())
+            self.openflow.bundle(changes(lines, groups, Tables()).bundle())  # in fail mode secure a new bridge has none
         except RejectedError as err:
             raise SwitchError(load_errors.rejected(err, lines)) from None
         tables = self.openflow.dump(lambda: lines)
         if changes(lines, groups, tables):
             raise SwitchError(load_errors.shown_differently(lines, groups, tables))
+        self.flows = len(tables.same) + len(tables.flows)
 
     def _capture(self, port: str) -> str:
         return str(self.switch.dir / f"{port}.pcap")
