@@ -133,6 +133,28 @@ def test_a_listener_has_so_many_connections_and_can_end_them(monkeypatch: pytest
             connection.close()
 
 
+def test_connections_end_with_their_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of them, one after the other, than there may be at once: a scraper need not keep one."""
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 20)
+
+    async def work() -> None:
+        at: asyncio.Queue[str] = asyncio.Queue()
+        pages = Pages(Source())
+        serving = asyncio.create_task(server.serve_metrics("127.0.0.1", 0, pages, at.put_nowait))
+        port = int((await at.get()).rpartition(":")[2].partition("/")[0])
+        for number in range(60):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200"), number
+            writer.close()
+            await writer.wait_closed()
+        serving.cancel()
+        await asyncio.wait([serving])
+        pages.close()
+
+    run(work())
+
+
 def test_whatever_version_is_asked_for_few_pages_are_kept() -> None:
     async def work() -> None:
         source = Source()

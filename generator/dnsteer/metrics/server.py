@@ -20,8 +20,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
+from hypercorn.asyncio import run as hypercorn_run
 from hypercorn.asyncio import serve
+from hypercorn.asyncio.tcp_server import TCPServer
 from hypercorn.config import Config, Sockets
+from hypercorn.events import Event, Updated
 from prometheus_client import Metric
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
@@ -229,6 +232,25 @@ async def serve_application(
         sock.cut_off()
         with suppress(asyncio.CancelledError, Exception):
             await serving
+
+
+class _Connection(TCPServer):
+    """Hypercorn's connection, which ends with its client: that of Hypercorn 0.18 stays open until its idle time is over."""
+
+    _ended = False
+
+    async def _read_data(self) -> None:
+        await super()._read_data()
+        self._ended = True
+        await self.idle_task.stop()
+
+    async def protocol_send(self, event: Event) -> None:
+        """Send what the protocol has, or follow its state."""
+        if not (self._ended and isinstance(event, Updated)):
+            await super().protocol_send(event)
+
+
+setattr(hypercorn_run, "TCPServer", _Connection)  # noqa: B010 - there is no setting for it
 
 
 class _Config(Config):
