@@ -17,8 +17,8 @@ case "$(cat .venv/ready 2>/dev/null)" in
     # shellcheck disable=SC2086 # a command's words
     { $pip uv 2>/dev/null && .venv/bin/uv pip install --quiet --python .venv/bin/python -e ".[$extras]" 2>/dev/null; } ||
         $pip -e ".[$extras]"
-    # Compile on all cores, and skip what is hardly ever imported: a third of all code.
-    unused='/(tests|pip|setuptools|mypyc?|ansible_test|scipy|playwright)/'
+    # Compile on all cores, and skip what is hardly ever imported: half of all code.
+    unused='/(tests|pip|setuptools|pkg_resources|mypyc?|ansible_test|scipy|playwright|fontTools|mpl_toolkits|lexers|contrib)/'
     .venv/bin/python -m compileall -q -j 0 -x "$unused" .venv/lib || true # some files are for other releases of Python
     echo "$sum $extras" >.venv/ready
     ;;
