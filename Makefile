@@ -6,7 +6,7 @@ SPEC ?= examples/quickstart.yaml
 DB := unix:/run/dnsteer-lab/db.sock
 DURATION ?= 600
 
-.PHONY: help setup packages python extension model demo test test-bytecode test-quick test-alerts test-pictures lint fmt docs golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics bench-balance ext ext-programs fuzz-ext valgrind-ext coverage-ext wheel clean
+.PHONY: help setup packages python extension model demo test test-bytecode test-quick test-alerts test-pictures lint fmt docs golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics bench-balance bench-spill ext ext-programs fuzz-ext valgrind-ext coverage-ext wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile
@@ -111,6 +111,9 @@ bench-agent-effect: setup ## from the agent's decision to the changed flows, amo
 
 bench-balance: extension ## load of servers with Zipf clients, before and after balancing by slots (root; JSON)
 	$(BIN)/python -m bench.balance
+
+bench-spill: setup ## a server and an accelerator: alone, ECMP, WRR and spill, at 10 to 100 % of their load (root; JSON)
+	$(BIN)/python -m bench.spill
 
 bench-metrics: setup ## queries with and without a scrape each 15 s, among 122,648 flows (JSON)
 	$(BIN)/python -m bench.metrics

@@ -23,7 +23,7 @@ from dnsteer.modes import MODES
 from dnsteer.plan.build import build_plan
 from dnsteer.render.flows import Flow, flows_of
 from dnsteer.render.templates import leads_to, register_value
-from dnsteer.spec.model import backup, balance, bringup, console, extension, health, lint, probe, spec
+from dnsteer.spec.model import backup, balance, bringup, console, extension, health, lint, metric_source, probe, spec
 from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG, GROUP_BASE, GROUP_LAST, OBJECT_BITS, Category
 from dnsteer.tables.ingress import QUERY
 from dnsteer.tables.order import PIPELINE, TABLES
@@ -50,6 +50,7 @@ PARTS: tuple[tuple[str, type[Any]], ...] = (
     ("`pools.NAME.backends[]`", spec.Backend),
     ("`pools.NAME.backup`", backup.Backup),
     ("`pools.NAME.balance`", balance.Balance),
+    ("`pools.NAME.balance.source`", metric_source.MetricSource),
     ("`pools.NAME.health[]`", health.HealthCheck),
     ("`pools.NAME.health[].query`", health.Query),
     ("`pools.NAME.health[].query.expect`", health.Expect),

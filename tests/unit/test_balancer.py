@@ -61,7 +61,7 @@ def test_a_pool_that_no_vip_uses_is_looked_at_in_vain(counters: Mapping[int, int
     one.adopt(following(spec("client-hash", used=False)), 0.0)
     assert set(one.pools) == {"unused", "resolvers"} and one.due_in(0.0) == 0
     assert asyncio.run(one.look(0.0, NO_OVERLAY)) == {}
-    one.close()
+    asyncio.run(one.close())
 
 
 def test_what_is_due_and_how_many_slots_may_move(counters: dict[int, int]) -> None:
@@ -76,7 +76,7 @@ def test_what_is_due_and_how_many_slots_may_move(counters: dict[int, int]) -> No
     pool = one.pools["resolvers"]
     pool.moved.append((2.0, 2))
     assert pool.room(3.0) == 1 and pool.room(61.9) == 1 and pool.room(62.0) == 3
-    one.close()
+    asyncio.run(one.close())
 
 
 def test_no_more_slots_move_within_a_minute_than_may(counters: dict[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ def test_no_more_slots_move_within_a_minute_than_may(counters: dict[int, int], m
         moved.append(sum(len(entry.slots) for entry in overlay))
     assert moved == [0, 3, 3, 3, 6]
     assert one.move("nobody", 63.0).outdated
-    one.close()
+    asyncio.run(one.close())
 
 
 def test_what_was_counted_stays_while_slots_are_the_same(counters: dict[int, int]) -> None:
@@ -116,7 +116,7 @@ def test_what_was_counted_stays_while_slots_are_the_same(counters: dict[int, int
         following(check_document(parse_document("spec.yaml", (EXAMPLES / "client-hash.yaml").read_text())), 4), 3.0
     )
     assert one.pools == {}
-    one.close()
+    asyncio.run(one.close())
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ class Report:
         """The overlay was changed by a decision; until flows and record have it took so many *seconds*."""
         decided = list(_decided(change.before, change.after))
         for entry, action, words in decided:
-            reason = entry.note if action in ("out", "backup_in", "balance") else ""
+            reason = entry.note if action in ("out", "backup_in", "balance", "spill") else ""
             text = f"decision {decision}: {entry.name}{entry.about_service} {words}{f': {reason}' if reason else ''}"
             self.say(
                 text, "decision", decision=decision, pool=entry.pool, backend=entry.backend, service=entry.service,
@@ -136,13 +136,13 @@ def _decided(before: Overlay, after: Overlay) -> Iterator[tuple[Maintenance, str
             yield entry, "backup_in", f"joins as a backup at weight {entry.weight}"
         elif entry.kind == "health":
             yield entry, "out", "goes out of service"
-        elif entry.kind == "balance":
+        elif entry.slots:
             number = len(entry.slots)
-            yield entry, "balance", f"has {number} slot{'s' if number > 1 else ''} of others"
+            yield entry, entry.kind, f"has {number} slot{'s' if number > 1 else ''} of others"
     for entry in before:
         if same_entry(after, entry) is None and not entry.returns:
             ended = {
                 "health": ("back", "comes back"), "backup": ("backup_out", "leaves"),
-                "balance": ("balance", "has no slots of others any more"),
+                "balance": ("balance", "has no slots of others any more"), "spill": ("spill", "has no slots any more"),
             }  # fmt: skip
             yield entry, *ended.get(entry.kind, ("ended", f"no longer {entry.state}: its time has passed"))

@@ -41,6 +41,7 @@ from dnsteer.metrics.recorder import Known, Recorder
 from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
 from dnsteer.spec.model.extension import Extension
 from dnsteer.spec.model.health import CheckKind
+from dnsteer.spec.model.spec import Pool
 from dnsteer.switch.captures import capture_of, remove_left
 from dnsteer.switch.state import BridgeRecord, BusyError
 from dnsteer.switch.tools import SwitchError
@@ -143,7 +144,7 @@ class Agent:
                     task.cancel()
                     with suppress(asyncio.CancelledError):
                         await task
-                self._balancer.close()
+                await self._balancer.close()
                 for probe in self._probes:
                     probe.stop()
                 if self._control is not None:
@@ -180,6 +181,14 @@ class Agent:
         named = {"--db": switch.remote, "--openflow": switch.openflow, "--extension": extension}
         options = [word for name, value in named.items() if value for word in (name, value)]
         return await self._control.carry_out(asked, options)
+
+    def bears(self, pool: str, backend: str, value: float) -> None:
+        """Take in what a backend says that it bears, as a part of its full load. Raises MetricError."""
+        self._balancer.pools[pool].metric.add(backend, value)
+
+    def pools(self) -> Mapping[str, Pool]:
+        """The pools of the applied spec; none as long as none is known."""
+        return self._world.spec.pools if self._world is not None else {}
 
     async def _rest(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wait for something to do, at most until the next tick."""
@@ -328,6 +337,7 @@ class Agent:
 
     def _add(self, target: Target, result: Result) -> None:
         turned = self._health.add(target, result)
+        self._balancer.probed(target, result)
         if turned and not self._decision:
             self._decision = IDS.next()
         decision = self._decision if turned else ""

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from dnsteer.metrics.recorder import Recorder
 
 
+_MOST_TOLD = 100
+"""Refused senders that are told of, each once."""
+
+
 def _address(text: str) -> tuple[str, int] | None:
     """Read ADDRESS:PORT; None for nothing. Raises typer.BadParameter."""
     if not text:
@@ -75,8 +79,14 @@ Console = Annotated[
         "loopback one needs TLS and tokens.",
     ),
 ]  # fmt: skip
-
-
+Push = Annotated[
+    str | None,
+    typer.Option(
+        "--push", metavar="ADDRESS:PORT", envvar="DNSTEER_PUSH", callback=_checked,
+        help="Take in there what backends bear (POST /load/POOL/BACKEND with a number), for pools with source: push. By "
+        "plain HTTP, from the addresses that the spec allows.",
+    ),
+]  # fmt: skip
 LogFormat = Annotated[
     Format,
     typer.Option(
@@ -89,7 +99,7 @@ LogFormat = Annotated[
 
 def agent(
     switch: TargetSwitch, bridge: Bridge = None, metrics: Metrics = None, console: Console = None, tls_cert: TlsCert = None,
-    tls_key: TlsKey = None, client_ca: ClientCa = None, tokens: Tokens = None, names: Names = None,
+    tls_key: TlsKey = None, client_ca: ClientCa = None, tokens: Tokens = None, names: Names = None, push: Push = None,
     log: LogFormat = Format.TEXT,
 ) -> None:  # fmt: skip
     """Probe the backends of the applied spec, and take those that fail out of service, until stopped."""
@@ -115,7 +125,8 @@ def agent(
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, task.cancel)
-        servers = [loop.create_task(serve(working)) for serve in served.serving]
+        serving = [*served.serving, *_takes_loads(_address(push or ""), say)]
+        servers = [loop.create_task(serve(working)) for serve in serving]
         for server in servers:
             server.add_done_callback(partial(_said_if_failed, say))
         try:
@@ -164,15 +175,7 @@ def _served(
         say(f"no {what}: {why}", "not_listening", "warning", reason=why)
         return Served()
 
-    def serves(text: str) -> None:
-        """Say where something is served, or why it is not yet; and what the console says of tokens and certificates."""
-        if text.startswith("no "):
-            say(text, "not_listening", "warning", reason=text.partition(": ")[2])
-        elif text.startswith("console: "):
-            say(text, "access", "info" if "signed in" in text or "read again" in text else "warning")
-        else:
-            say(text, "listens", address=text.rpartition(" ")[2])
-
+    serves = partial(_said_of_server, say)
     what = "console" if console else "metrics"
     security = AwaitedSecurity(lambda: given.security(console, serves), serves, what)
     told = AgentMetrics() if console is None else ConsoleRecorder()
@@ -199,6 +202,39 @@ def _served(
         at = metrics
         serving.append(lambda _: with_metrics(at))
     return Served(told, serving, pages.close)
+
+
+def _takes_loads(at: At | None, say: Say) -> Sequence[Callable[[Agent], Coroutine[Any, Any, None]]]:
+    """What serves the address for loads of backends, if there is one."""
+    if at is None:
+        return ()
+    try:
+        from dnsteer.agent.balance.push import application, serve_push
+    except ModuleNotFoundError as err:
+        why = f"the package {err.name} is missing; pip install 'dnsteer[agent]'"
+        say(f"no loads of backends: {why}", "not_listening", "warning", reason=why)
+        return ()
+    told = set[str]()
+
+    def refused(text: str) -> None:
+        if text not in told and len(told) < _MOST_TOLD:
+            told.add(text)
+            say(text, "access", "warning")
+
+    def serve(agent: Agent) -> Coroutine[Any, Any, None]:
+        return serve_push(*at, application(agent.pools, agent.bears, refused), partial(_said_of_server, say))
+
+    return (serve,)
+
+
+def _said_of_server(say: Say, text: str) -> None:
+    """Say where something is served, or why it is not yet; and what the console says of tokens and certificates."""
+    if text.startswith("no "):
+        say(text, "not_listening", "warning", reason=text.partition(": ")[2])
+    elif text.startswith("console: "):
+        say(text, "access", "info" if "signed in" in text or "read again" in text else "warning")
+    else:
+        say(text, "listens", address=text.rpartition(" ")[2])
 
 
 def _said_if_failed(say: Say, server: asyncio.Task[None]) -> None:

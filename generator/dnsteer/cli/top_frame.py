@@ -12,7 +12,7 @@ from dnsteer.cli.output import passed
 from dnsteer.deploy.target_switch import TargetSwitch, now
 from dnsteer.metrics.datapath import DatapathReader
 from dnsteer.plan.bridge import wanted_bridge
-from dnsteer.slots.maintenance import Maintenance
+from dnsteer.slots.maintenance import MOVES_SLOTS, Maintenance
 from dnsteer.status.rates import Rate, total
 from dnsteer.status.report import Status
 from dnsteer.status.shares import Share, shares
@@ -149,7 +149,7 @@ def _attention(status: Status) -> Iterator[Attention]:
     for warning in status.warnings:
         yield Attention("warning", warning)
     for entry in status.reading.overlay or ():
-        if entry.kind not in ("backup", "balance"):  # of the first a warning tells, and the other takes nobody out
+        if entry.kind not in ("backup", *MOVES_SLOTS):  # of the first a warning tells, and the other takes nobody out
             yield _maintenance(entry)
 
 

@@ -14,7 +14,7 @@ from dnsteer.deploy.target import Resolved
 from dnsteer.deploy.target_switch import expire, stamp
 from dnsteer.deploy.wanted import Wanted
 from dnsteer.plan.applied_slots import keep_slots, notes
-from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
+from dnsteer.slots.maintenance import MOVES_SLOTS, NO_OVERLAY, Maintenance, Overlay
 from dnsteer.slots.membership import Membership
 from dnsteer.spec.checked_services import own_slots
 from dnsteer.spec.derived import slot_count
@@ -103,9 +103,13 @@ def _nobody_ends(spec: Spec, known: Sequence[Membership], entry: Maintenance) ->
     pool = spec.pools[entry.pool]
     if entry.kind == "health":
         return not pool.health or entry.service not in ("", *own_slots(spec, entry.pool))
-    if entry.kind == "balance":
-        same = slot_count(spec, pool), pool.selection.value
-        return pool.balance is None or any((m.slots, m.selection) != same for m in known if m.pool == entry.pool)
+    if entry.kind in MOVES_SLOTS:
+        same, balance = (slot_count(spec, pool), pool.selection.value), pool.balance
+        if balance is None or (entry.kind == "spill") != (balance.policy == "spill"):
+            return True
+        return balance.spills_to not in ("", entry.backend) or any(
+            (m.slots, m.selection) != same for m in known if m.pool == entry.pool
+        )
     return False
 
 

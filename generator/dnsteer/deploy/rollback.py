@@ -90,5 +90,5 @@ def returning_maintenance(
         back -= {(m.pool, b.name) for m in state.members for b in m.members}  # it was in service then, or is out still
         if not back:
             break
-        out += [a for a in state.ended if (a.pool, a.backend) in back and not a.expired(time) and a.kind != "balance"]
+        out += [a for a in state.ended if (a.pool, a.backend) in back and not a.expired(time) and not a.slots]
     return out, []

@@ -13,7 +13,7 @@ from dnsteer.deploy.spec_differences import SpecDifference, compare_specs
 from dnsteer.deploy.summary import PlanSummary
 from dnsteer.deploy.target_switch import WAITS
 from dnsteer.deploy.wanted import Wanted
-from dnsteer.slots.maintenance import Maintenance
+from dnsteer.slots.maintenance import MOVES_SLOTS, Maintenance
 from dnsteer.switch.state import BridgeRecord
 from dnsteer.switch.tools import SwitchError
 
@@ -62,8 +62,10 @@ def _why_ended(entry: Maintenance, goal: Goal) -> str:
     pool = goal.loaded.spec.pools.get(entry.pool)
     if pool is None or not any(b.name == entry.backend for b in pool.backends):
         return "the backend is no longer in the spec"
-    if entry.kind == "balance":
-        return "the pool's slots are others" if pool.balance else "the pool's load is no longer balanced"
+    if entry.kind in MOVES_SLOTS:
+        return (
+            "the pool's slots are others, or its balance" if pool.balance else "the pool's load is no longer balanced"
+        )
     return "it is no longer checked" if entry.kind == "health" else "the spec gives it that weight"
 
 

@@ -132,6 +132,8 @@ class Load:
     threads: int = 1
     report_seconds: float | None = None
     """Also report the rate of each interval of so many seconds, in `LoadResult.rates`."""
+    report_queries: bool = False
+    """Also report the latency of each query, in `LoadResult.latencies`."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,8 @@ class LoadResult:
     argv: tuple[str, ...] = ()
     reconnections: int = 0
     rates: tuple[float, ...] = ()
+    latencies: tuple[float, ...] = ()
+    """Seconds that each answer took, with `Load.report_queries`."""
 
 
 def queries_in_file() -> int:
@@ -229,6 +233,7 @@ def start_dnsperf(lab: LabState, load: Load) -> RunningLoad:
     argv += ["-c", str(load.clients), "-x", str(first), "-q", str(load.outstanding)]
     argv += ["-t", str(load.timeout), "-T", str(load.threads)]
     argv += [] if load.report_seconds is None else ["-S", f"{load.report_seconds:g}"]
+    argv += ["-v"] if load.report_queries else []
     argv += [] if load.seconds is None else ["-l", f"{load.seconds:g}"]
     argv += [] if load.repeats is None else ["-n", str(load.repeats)]
     argv += [] if load.max_qps is None else ["-Q", str(load.max_qps)]
@@ -278,4 +283,5 @@ def _result(text: str, argv: list[str]) -> LoadResult:
         argv=tuple(argv),
         reconnections=int(number(r"Reconnections:\s+(\d+)")),
         rates=tuple(float(n) for n in re.findall(r"^\d+\.\d+: ([\d.]+)$", text, re.M)),
+        latencies=tuple(float(n) for n in re.findall(r"^> [A-Z]+ .* ([\d.]+)$", text, re.M)),
     )

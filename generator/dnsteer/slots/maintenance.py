@@ -12,14 +12,16 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal
 
-Kind = Literal["drain", "down", "health", "weight", "backup", "balance"]
+Kind = Literal["drain", "down", "health", "weight", "backup", "balance", "spill"]
 STATE_WORDS: dict[Kind, str] = {
     "drain": "drained", "down": "down", "health": "unhealthy", "weight": "at weight", "backup": "in as a backup at weight",
-    "balance": "given slots of others",
+    "balance": "given slots of others", "spill": "given slots of busy backends",
 }  # fmt: skip
 """What a backend is called with an entry of that kind."""
-OF_THE_AGENT: tuple[Kind, ...] = ("health", "backup", "balance")
+OF_THE_AGENT: tuple[Kind, ...] = ("health", "backup", "balance", "spill")
 """What the agent writes, and ends by itself."""
+MOVES_SLOTS: tuple[Kind, ...] = ("balance", "spill")
+"""What gives a backend single slots of others: of the second one whose weight is 0."""
 DRAINED = 1000
 """`gone` is in thousandths of the slots that an entry moves: this is all of them."""
 _LONGEST_ID = 32
@@ -37,7 +39,7 @@ class Maintenance:
     when slots go back over *over* seconds, as those of a backend that is healthy again: the time at which that began.
     *service* is the only service that an unhealthy backend is out of, such as `853/tcp`; empty: all of the pool's.
     *weight* is the weight that was given, None for a backend that is out. *was* is the weight before, where it is not the
-    spec's. *slots* are those that a backend has beyond its own, by which load is balanced; empty for all other kinds.
+    spec's. *slots* are those that a backend has beyond its own, by which load is balanced; empty for kinds that move none.
     *decision* is the id of the decision that wrote it, empty where that is not known. Entries that differ in it
     alone are equal: nothing depends on it.
     """
@@ -62,7 +64,7 @@ class Maintenance:
     @property
     def takes_out(self) -> bool:
         """Whether the backend is out, or on its way out."""
-        return self.weight is None and self.kind != "balance"
+        return self.weight is None and self.kind not in MOVES_SLOTS
 
     @property
     def name(self) -> str:
@@ -262,7 +264,7 @@ def _entry(item: Any) -> Maintenance:
         0 <= weight <= MAX_WEIGHT for weight in (entry.weight, entry.was) if weight is not None
     ):
         raise ValueError(f"an entry of kind {entry.kind!r} has weight {entry.weight} and was {entry.was}")
-    if bool(entry.slots) != (entry.kind == "balance"):
+    if bool(entry.slots) != (entry.kind in MOVES_SLOTS):
         raise ValueError(f"an entry of kind {entry.kind!r} has the slots {list(entry.slots)}")
     for time in (entry.since, *filter(None, [entry.until, entry.paced, entry.returns])):
         moment = datetime.fromisoformat(time)

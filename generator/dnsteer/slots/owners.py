@@ -45,7 +45,12 @@ def owners(
     if not table or not moved:
         return table
     serving = weights_in_the_end(weights, given)
-    return with_moved_slots(table, [a for a in moved if serving.get(a.backend)], outages)
+    return with_moved_slots(table, [a for a in moved if serving.get(a.backend) or _spills(a, given)], outages)
+
+
+def _spills(entry: Maintenance, given: Sequence[Maintenance]) -> bool:
+    """Whether an entry gives slots to a backend whose weight is 0 by the spec, and was not made 0 by a command."""
+    return entry.kind == "spill" and all(a.backend != entry.backend for a in given)
 
 
 def no_backend(members: Membership, maintenance: Sequence[Maintenance]) -> bool:

@@ -20,6 +20,7 @@ from dnsteer.spec.model.console import Console
 from dnsteer.spec.model.extension import Budgets, Extension, ExtensionPort
 from dnsteer.spec.model.health import Expect, HealthCheck, Query
 from dnsteer.spec.model.lint import Accept, Lint
+from dnsteer.spec.model.metric_source import MetricSource
 from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.spec import Backend, Pool, Port, Service, Spec, Switch, Uplink, Vip
 
@@ -153,6 +154,8 @@ _TITLES: tuple[tuple[str, type[BaseModel]], ...] = (
     ("a pool", Pool),
     ("a backend", Backend),
     ("the backup of a pool", Backup),
+    ("the balance of a pool", Balance),
+    ("the source of a metric", MetricSource),
     ("a health check", HealthCheck),
     ("the query of a health check", Query),
     ("the expected answer of a health check", Expect),
@@ -206,6 +209,8 @@ def _model_at(path: Path) -> type[BaseModel] | None:
             return Backup
         case ("pools", _, "balance"):
             return Balance
+        case ("pools", _, "balance", "source"):
+            return MetricSource
         case ("pools", _, "health") | ("pools", _, "health", int()):
             return HealthCheck
         case ("pools", _, "health", "query") | ("pools", _, "health", int(), "query"):

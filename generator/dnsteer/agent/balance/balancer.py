@@ -1,4 +1,4 @@
-"""The part of the agent that balances load: it reads counters, and moves slots where decisions say so."""
+"""The part of the agent that balances load: it reads counters and metrics, and moves slots where decisions say so."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ from typing import Any
 from dnsteer.agent.balance.decide import Moves
 from dnsteer.agent.balance.load import Numbers, SlotLoad
 from dnsteer.agent.balance.overlay import balanced
+from dnsteer.agent.balance.pool_metric import PoolMetric
+from dnsteer.agent.balance.rules import rule_of
 from dnsteer.agent.effect import Effect, OutdatedError, edit_overlay
+from dnsteer.agent.health import Result
 from dnsteer.agent.held_switch import HeldSwitch
+from dnsteer.agent.probes.targets import Target
 from dnsteer.agent.report import Report
 from dnsteer.agent.world import World
 from dnsteer.deploy.decision import IDS
@@ -43,6 +47,7 @@ class Balanced:
     rules: Balance
     members: tuple[Membership, ...]
     load: SlotLoad
+    metric: PoolMetric
     due: float
     moved: deque[tuple[float, int]] = field(default_factory=deque)
     """When slots moved in the last minute, and how many."""
@@ -73,10 +78,11 @@ class Balancer:
             before = known.get(name)
             if before is not None and _same_slots(before.members, members) and before.rules == pool.balance:
                 before.members = members
+                before.metric.adopt(pool)
                 self.pools[name] = before
             else:
                 load = SlotLoad(_HALF_LIFE * pool.balance.interval)
-                self.pools[name] = Balanced(name, pool.balance, members, load, time)
+                self.pools[name] = Balanced(name, pool.balance, members, load, PoolMetric(name, pool, time), time)
 
     def due_in(self, time: float) -> float:
         """Seconds until the next look at the load; a long time where nothing is balanced."""
@@ -95,6 +101,7 @@ class Balancer:
             await asyncio.sleep(min(_TICK, max(self.due_in(clock()), 0.0)))
             if self.due_in(clock()) > 0:
                 continue
+            await self.ask(clock(), report)
             try:
                 for name in await self.look(clock(), overlay()):
                     began = clock()
@@ -102,6 +109,19 @@ class Balancer:
                 report.works("the balance", "load is balanced again")
             except (SwitchError, PermissionError) as err:
                 report.fails("the balance", f"load is not balanced: {err}")
+
+    def probed(self, target: Target, result: Result) -> None:
+        """Take in how long a probe took."""
+        pool = self.pools.get(target.pool)
+        if pool is not None:
+            pool.metric.probed(target, result)
+
+    async def ask(self, time: float, report: Report) -> None:
+        """Scrape the metrics of all pools that are due, and say which are not known."""
+        due = [pool.metric for pool in self.pools.values() if pool.due <= time]
+        await asyncio.gather(*(metric.scrape() for metric in due))
+        for metric in due:
+            metric.tell(report)
 
     async def look(self, time: float, overlay: Overlay) -> dict[str, Moves]:
         """Read the counters of all pools that are due; return what should move, by pool. Raises SwitchError."""
@@ -139,12 +159,15 @@ class Balancer:
         pool.moved.append((time, moved))
         return effect
 
-    def close(self) -> None:
-        """End the thread."""
+    async def close(self) -> None:
+        """End the thread, and connections."""
+        for pool in self.pools.values():
+            await pool.metric.close()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _decide(self, pool: Balanced, overlay: Overlay, time: float) -> tuple[Overlay, Moves]:
-        return balanced(overlay, pool.name, pool.members, pool.load.lately, pool.rules, pool.room(time), now())
+        rule = rule_of(pool.rules, pool.metric.known(time))
+        return balanced(overlay, pool.name, pool.members, pool.load.lately, rule, pool.room(time), now())
 
     def _read(self, pools: list[Balanced]) -> dict[str, dict[int, Numbers]]:
         assert self._world is not None

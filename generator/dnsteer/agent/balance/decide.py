@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 
-_CHANCE = 3.0
+CHANCE = 3.0
 """Standard deviations of a number of packets that chance makes: those of a Poisson process."""
 _ENOUGH = 0.5
 """The part of the tolerance to which a backend is brought, so that the next few packets do not begin it anew."""
@@ -28,7 +28,7 @@ class Counted:
     packets: Sequence[float]
     owners: Sequence[str]
     natural: Sequence[str]
-    weights: Mapping[str, int]
+    weights: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,15 @@ class Moves:
     excess: tuple[float, float] = (0.0, 0.0)
 
 
-def decide_moves(counted: Sequence[Counted], given: Mapping[int, str], tolerance: float, most: int) -> Moves:
+def decide_moves(
+    counted: Sequence[Counted], given: Mapping[int, str], tolerance: float, most: int, chance: float = CHANCE
+) -> Moves:
     """Return the slots that should be others' than by weight, given those that are now. At most *most* slots move.
 
-    *tolerance* is a share of a backend's share. All that is *counted* has the same numbers of slots.
+    *tolerance* is a share of a backend's share, beyond the standard deviations of *chance*. All that is *counted* has the
+    same numbers of slots.
     """
-    load = _Load([_Part(c, list(c.owners)) for c in counted])
+    load = _Load([_Part(c, list(c.owners)) for c in counted], chance)
     now, moved = dict(given), dict[int, None]()
     beyond = [name for name in load.want if load.beyond(name, tolerance)]
     if not beyond:
@@ -80,6 +83,7 @@ class _Load:
     """Packets of each backend, with the slots as they would be."""
 
     parts: list[_Part]
+    chance: float
     have: dict[str, float] = field(default_factory=dict)
     want: dict[str, float] = field(default_factory=dict)
 
@@ -102,7 +106,7 @@ class _Load:
     def beyond(self, name: str, tolerance: float) -> bool:
         """Whether a backend has more than the tolerance and chance account for."""
         want = self.want[name]
-        return self.have[name] > want * (1 + tolerance) + _CHANCE * sqrt(want)
+        return self.have[name] > want * (1 + tolerance) + self.chance * sqrt(want)
 
     def best_step(self, tolerance: float, done: set[int]) -> tuple[int, str] | None:
         """The slot that leaves the hottest backend that can be helped, and where it goes; None where nobody can be."""

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from dnsteer.agent.balance.decide import Counted, Moves, decide_moves
+from dnsteer.agent.balance.decide import Counted, Moves
+from dnsteer.agent.balance.rules import Rule
 from dnsteer.deploy.caller import operator_name
 from dnsteer.deploy.target_switch import stamp
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.slots.membership import Membership
 from dnsteer.slots.owners import known_owners_of
 from dnsteer.slots.weights import weights_in_the_end
-from dnsteer.spec.model.balance import Balance
 
 Packets = Callable[[int, int], Sequence[float]]
 """Packets lately of each slot of a membership, by its number and how many slots it has."""
@@ -24,36 +24,38 @@ def balanced(
     pool: str,
     members: Sequence[Membership],
     packets: Packets,
-    rules: Balance,
+    rule: Rule,
     most: int,
     time: datetime,
 ) -> tuple[Overlay, Moves]:
     """Return the overlay in which at most *most* more slots of a pool balance its load, and what moves."""
     here = overlay.of(pool)
-    ours = [entry for entry in here if entry.kind == "balance"]
+    ours = [entry for entry in here if entry.kind == rule.kind]
     given = {slot: entry.backend for entry in ours for slot in entry.slots}
-    counted = [_counted(m, here, packets) for m in members if m.pool == pool]
-    moves = decide_moves([c for c in counted if c.owners and c.weights], given, rules.tolerance / 100, most)
+    counted = [_counted(m, here, packets, rule.to) for m in members if m.pool == pool]
+    moves = rule.decide([c for c in counted if c.owners and c.weights], given, most)
     if not moves.moved:
         return overlay, moves
-    before, after = moves.excess
-    note = f"{moves.hottest} got {before:.0%} more than its share; now {max(after, 0):.0%}"
+    note = rule.note(moves)
     wanted: dict[str, list[int]] = {}
     for slot, backend in sorted(moves.given.items()):
         wanted.setdefault(backend, []).append(slot)
     found = {entry.backend: entry for entry in ours}
     now = overlay.without([entry for entry in ours if entry.backend not in wanted])
     for backend, slots in wanted.items():
-        entry = found.get(backend) or Maintenance(pool, backend, "balance", stamp(time), operator_name())
+        entry = found.get(backend) or Maintenance(pool, backend, rule.kind, stamp(time), operator_name())
         if entry.slots != tuple(slots):
             now = now.put(replace(entry, slots=tuple(slots), note=note, decision=""))
     return now, moves
 
 
-def _counted(members: Membership, here: tuple[Maintenance, ...], packets: Packets) -> Counted:
+def _counted(members: Membership, here: tuple[Maintenance, ...], packets: Packets, to: str) -> Counted:
     mine = tuple(entry for entry in here if entry.service in ("", members.service))
     out = {*members.down, *(entry.backend for entry in mine if entry.takes_out)}
-    weights: Mapping[str, int] = weights_in_the_end(members.weights, [e for e in mine if e.weight is not None])
+    by_command = [entry for entry in mine if entry.weight is not None]
+    weights: Mapping[str, float] = weights_in_the_end(members.weights, by_command)
+    if to in weights and all(entry.backend != to for entry in by_command):
+        weights = {**weights, to: weights[to] or 1}
     return Counted(
         packets(members.number, members.slots),
         known_owners_of(members, mine),

@@ -117,7 +117,9 @@ def table_with_changes(
     weight_of = {**weights, **{change.backend: change.weight for change in changes if change.weight is not None}}
     for change in balanced:
         name = change.backend
-        if name not in weights or name in down or not weight_of[name]:
+        by_command = any(other.weight is not None and other.backend == name for other in changes)
+        takes = weight_of[name] or (change.kind == "spill" and not by_command) if name in weights else 0
+        if not takes or name in down:
             continue
         own = sorted((s for s in change.slots if s < slots), key=lambda slot: _drain_order(change.backend, slot))
         for outage in outages:

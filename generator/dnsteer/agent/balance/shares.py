@@ -1,0 +1,40 @@
+"""From a metric of each backend to the load that each should have: a pure function.
+
+Who bears more than the mean gets less, in proportion and in small steps, until all bear about the same: whatever the metric
+is, a busy share, a queue or a latency, it needs only to grow with the load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+def shares(
+    load: Mapping[str, float],
+    metric: Mapping[str, float],
+    weights: Mapping[str, float],
+    tolerance: float,
+    change: float,
+    least: float,
+) -> Mapping[str, float] | None:
+    """Return the load that each backend should have, in the unit of *load*; None: all stays as it is.
+
+    All have a *load*, what they have now, and *weights*; those whose *metric* is not known keep their load. *tolerance*
+    is how far above the mean by weight a metric may be, *change* the part of its load that a backend
+    may lose or gain, *least* the part of its share by weight that it keeps; all as numbers from 0 to 1.
+    """
+    known = {name: metric[name] for name in load if name in metric}
+    total = sum(load[name] for name in known)
+    weight = sum(weights[name] for name in known)
+    mean = sum(value * weights[name] / weight for name, value in known.items())
+    if len(known) < 2 or mean <= 0 or max(known.values()) <= mean * (1 + tolerance):
+        return None
+    wanted = {
+        name: max(
+            load[name] * min(max(mean / value if value else 1 + change, 1 - change), 1 + change),
+            least * total * weights[name] / weight,
+        )
+        for name, value in known.items()
+    }
+    scale = total / sum(wanted.values()) if any(wanted.values()) else 1.0
+    return {**load, **{name: value * scale for name, value in wanted.items()}}

@@ -1,0 +1,161 @@
+"""The metric of backends, and what is decided by it: pure functions."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dnsteer.agent.balance.decide import Counted
+from dnsteer.agent.balance.metric import Metric, MetricError
+from dnsteer.agent.balance.rules import rule_of
+from dnsteer.agent.balance.shares import shares
+from dnsteer.agent.balance.spill import Rules, decide_spill
+from dnsteer.spec.model.balance import Balance
+
+NAMES = ("a", "b", "c")
+EVEN = dict.fromkeys(NAMES, 1.0)
+
+
+def test_values_are_smoothed_by_half_life() -> None:
+    metric = Metric(half_life=10.0, lasts=30.0)
+    metric.add("a", 1.0, 0.0)
+    metric.add("a", 0.0, 10.0)
+    assert metric.known(10.0) == {"a": pytest.approx(0.5)}
+    metric.add("a", 0.0, 20.0)
+    assert metric.known(20.0) == {"a": pytest.approx(0.25)}
+    at_once = Metric(half_life=0.0, lasts=30.0)
+    at_once.add("a", 1.0, 0.0)
+    at_once.add("a", 5.0, 0.1)
+    assert at_once.known(0.1) == {"a": 5.0}
+
+
+def test_a_value_without_another_is_forgotten_and_begins_anew() -> None:
+    metric = Metric(half_life=10.0, lasts=30.0)
+    metric.add("a", 8.0, 0.0)
+    assert metric.known(30.0) == {"a": 8.0}
+    assert metric.known(30.1) == {}
+    metric.add("a", 2.0, 40.0)
+    assert metric.known(40.0) == {"a": 2.0}, "nothing of the old value"
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1.0])
+def test_what_is_no_load_is_refused_and_the_last_value_counts(value: float) -> None:
+    metric = Metric(half_life=0.0, lasts=30.0)
+    metric.add("a", 1.0, 0.0)
+    with pytest.raises(MetricError):
+        metric.add("a", value, 1.0)
+    with pytest.raises(MetricError):
+        metric.add_counter("a", value, 1.0)
+    assert metric.known(2.0) == {"a": 1.0}
+
+
+def test_the_rate_of_a_counter() -> None:
+    metric = Metric(half_life=0.0, lasts=30.0)
+    metric.add_counter("a", 100.0, 0.0)
+    assert metric.known(0.0) == {}
+    metric.add_counter("a", 150.0, 10.0)
+    assert metric.known(10.0) == {"a": 5.0}
+    metric.add_counter("a", 3.0, 20.0)
+    assert metric.known(20.0) == {"a": 5.0}, "it began anew"
+    metric.add_counter("a", 13.0, 30.0)
+    assert metric.known(30.0) == {"a": 1.0}
+    metric.keep(["b"])
+    assert metric.known(30.0) == {}
+
+
+def test_who_bears_more_gets_less_in_bounded_steps() -> None:
+    load = {"a": 60.0, "b": 30.0, "c": 10.0}
+    found = shares(load, {"a": 0.9, "b": 0.5, "c": 0.5}, EVEN, 0.1, 0.1, 0.1)
+    assert found is not None and sum(found.values()) == pytest.approx(100)
+    assert found["a"] < 60 and found["b"] > 30 and found["c"] > 10
+    assert found["a"] / 60 > 0.85 and found["c"] / 10 < 1.15
+    assert shares(load, {"a": 0.52, "b": 0.5, "c": 0.5}, EVEN, 0.1, 0.1, 0.1) is None, "within the tolerance"
+    assert shares(load, {"a": 0.9}, EVEN, 0.1, 0.1, 0.1) is None, "nobody to compare with"
+    assert shares(load, {"a": 0.0, "b": 0.0}, EVEN, 0.1, 0.1, 0.1) is None, "nobody has anything to do"
+
+
+def test_whose_metric_is_not_known_keeps_its_load_and_all_keep_the_least() -> None:
+    found = shares({"a": 60.0, "b": 30.0, "c": 10.0}, {"a": 9.0, "b": 1.0}, EVEN, 0.1, 0.2, 0.1)
+    assert found is not None and found["c"] == 10.0 and found["a"] + found["b"] == pytest.approx(90)
+    found = shares({"a": 100.0, "b": 0.0}, {"a": 0.5, "b": 0.1}, {"a": 1.0, "b": 1.0}, 0.1, 0.5, 0.2)
+    assert found is not None and found["b"] > 9, "one without any load must begin somewhere"
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1e6), st.none() | st.floats(0, 1e300), st.integers(1, 9)), min_size=2, max_size=6),
+    st.floats(0.01, 0.5),
+)
+def test_load_is_shared_out_whole(rows: list[tuple[float, float | None, int]], change: float) -> None:
+    names = [f"b{n}" for n in range(len(rows))]
+    load = {name: row[0] for name, row in zip(names, rows, strict=True)}
+    metric = {name: row[1] for name, row in zip(names, rows, strict=True) if row[1] is not None}
+    weights = {name: float(row[2]) for name, row in zip(names, rows, strict=True)}
+    found = shares(load, metric, weights, 0.1, change, 0.1)
+    if found is None:
+        return
+    assert sum(found.values()) == pytest.approx(sum(load.values()), rel=1e-6, abs=1e-6)
+    assert all(math.isfinite(value) and value >= 0 for value in found.values())
+
+
+def counted(owners: str, packets: list[float] | None = None, natural: str = "", out: str = "") -> Counted:
+    names = sorted({*owners, *natural} - {*out})
+    return Counted(packets or [1.0] * len(owners), owners, natural or owners, dict.fromkeys(names, 1))
+
+
+def moves(
+    found: Counted, metric: dict[str, float], given: dict[int, str] | None = None, **keys: object
+) -> dict[int, str]:
+    balance = Balance.model_validate({"by": "metric", "source": {"push": True}, "change": "50%", **keys})
+    return dict(rule_of(balance, metric).decide([found], given or {}, 100).given)
+
+
+def test_by_metric_slots_leave_the_busiest() -> None:
+    found = moves(counted("aaaabbbb"), {"a": 0.9, "b": 0.3})
+    assert set(found) <= {0, 1, 2, 3} and 1 <= len(found) <= 2 and set(found.values()) == {"b"}
+    assert moves(counted("aaaabbbb"), {"a": 0.31, "b": 0.3}) == {}
+    assert moves(counted("aaaabbbb", [0.0] * 8), {"a": 0.9, "b": 0.3}) != {}, "nobody asks, but it is busy"
+    assert moves(counted("aaaabbbb", out="b"), {"a": 0.9, "b": 0.3}) == {}
+
+
+RULES = Rules("z", above=0.8, below=0.6, change=0.5)
+
+
+def spilt(
+    found: Counted, metric: dict[str, float], given: dict[int, str] | None = None, most: int = 100
+) -> dict[int, str]:
+    found = Counted(found.packets, found.owners, found.natural, {**found.weights, "z": 1})
+    return dict(decide_spill([found], given or {}, metric, RULES, most).given)
+
+
+def test_a_busy_backend_spills_and_a_quiet_one_gets_back() -> None:
+    found = spilt(counted("aaaabbbb"), {"a": 1.0, "b": 0.7, "z": 0.1})
+    assert set(found) == {0} and set(found.values()) == {"z"}, "to the middle of 0.7: 30 % of four slots"
+    assert set(spilt(counted("aaaabbbb"), {"a": 9.0, "b": 0.7})) == {0, 1}, "half at most"
+    assert spilt(counted("aaaabbbb"), {"a": 9.0, "b": 0.7}, most=1).keys() == {0}
+    away = counted("zzaabbbb", natural="aaaabbbb")
+    for value, after in ((0.7, {0: "z", 1: "z"}), (0.65, {0: "z", 1: "z"}), (0.59, {0: "z"}), (0.3, {1: "z"})):
+        assert spilt(away, {"a": value, "b": 0.7}, {0: "z", 1: "z"}) == after, value
+    assert spilt(counted("zaaabbbb", natural="aaaabbbb"), {"a": 0.0, "b": 0.7}, {0: "z"}) == {}
+
+
+def test_a_backend_never_gives_all_and_a_full_one_gets_no_more() -> None:
+    assert spilt(counted("abbb"), {"a": 9.0, "b": 0.7}) == {}
+    assert spilt(counted("aaaabbbb"), {"a": 1.0, "b": 0.7, "z": 1.0}) == {}, "it bears as much"
+    assert spilt(counted("aaaabbbb"), {"a": 1.0, "b": 0.7, "z": 0.95}) != {}, "all are busy, it less so"
+    away = counted("zzaabbbb", natural="aaaabbbb")
+    assert len(spilt(away, {"a": 0.75, "z": 0.9}, {0: "z", 1: "z"})) == 1, "it is busy, and whose slots it has is not"
+    assert len(spilt(away, {"a": 0.75, "z": 0.8}, {0: "z", 1: "z"})) == 2, "it is not above the level"
+    assert len(spilt(away, {"a": 0.85, "z": 0.9}, {0: "z", 1: "z"})) == 2, "about the same"
+    assert spilt(counted("zaaabbbb", natural="aaaabbbb"), {"a": 0.1, "z": 0.9}, {0: "z"}) == {}
+    assert spilt(counted("aaaabbbb"), {"b": 0.7}) == {}, "nothing is known of a"
+    assert spilt(counted("aaaabbbb", [0.0] * 8), {"a": 1.0}) != {}
+
+
+def test_the_fewest_slots_go_that_make_it_up() -> None:
+    found = spilt(counted("aaaaa", [50.0, 20.0, 10.0, 10.0, 10.0]), {"a": 1.0})
+    assert set(found) == {1, 2}, "30 of 100: the largest that fit"
+    found = spilt(counted("aa", [50.0, 50.0]), {"a": 1.0})
+    assert len(found) == 1, "one at least"
