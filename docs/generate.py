@@ -23,7 +23,19 @@ from dnsteer.modes import MODES
 from dnsteer.plan.build import build_plan
 from dnsteer.render.flows import Flow, flows_of
 from dnsteer.render.templates import leads_to, register_value
-from dnsteer.spec.model import backup, balance, bringup, console, extension, health, lint, metric_source, probe, spec
+from dnsteer.spec.model import (
+    backup,
+    balance,
+    bringup,
+    console,
+    extension,
+    gratuitous,
+    health,
+    lint,
+    metric_source,
+    probe,
+    spec,
+)
 from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG, GROUP_BASE, GROUP_LAST, OBJECT_BITS, Category
 from dnsteer.tables.ingress import QUERY
 from dnsteer.tables.order import PIPELINE, TABLES
@@ -42,6 +54,7 @@ PARTS: tuple[tuple[str, type[Any]], ...] = (
     ("`switch.extension.ingress` and `egress`", extension.ExtensionPort),
     ("`switch.extension.budgets`", extension.Budgets),
     ("`switch.probe`", probe.Probe),
+    ("`switch.gratuitous`", gratuitous.Gratuitous),
     ("`switch.console`", console.Console),
     ("`switch.bringup`", bringup.BringUp),
     ("`switch.bringup.hugepages`", bringup.Hugepages),

@@ -93,10 +93,12 @@ def all_of(switch: Switch) -> tuple[object, ...]:
     tables = (
         ("Open_vSwitch", "external_ids,other_config"),
         ("Bridge", "name,external_ids,flow_tables,ports,fail_mode"),
+        ("Flow_Table", "name,external_ids"),
     )
-    found = [switch.vsctl(f"--columns={columns}", "list", table) for table, columns in tables]
-    found.append("\n".join(sorted(switch.vsctl("--columns=name,external_ids", "list", "Flow_Table").split("\n\n"))))
-    return (*found, *(switch.tables() if BRIDGE in switch.bridges() else ()))
+    lists = [word for table, columns in tables for word in ("--", f"--columns={columns}", "list", table)]
+    lines = switch.vsctl("--format=json", *lists).splitlines()
+    found = [sorted(map(str, json.loads(line)["data"])) for line in lines]
+    return (*found, *(switch.tables() if any(f"'{BRIDGE}'" in row for row in found[1]) else ()))
 
 
 @contextmanager
@@ -109,8 +111,8 @@ def nothing_changes(switch: Switch) -> Iterator[None]:
 
 def fresh(switch: Switch) -> None:
     """Take the bridge and the switch's name away."""
-    switch.vsctl("--if-exists", "del-br", BRIDGE)
-    switch.vsctl("--", "remove", "Open_vSwitch", ".", "external_ids", "dnsteer-switch")
+    ours = "external_ids", "dnsteer-switch"
+    switch.vsctl("--if-exists", "del-br", BRIDGE, "--", "remove", "Open_vSwitch", ".", *ours)
 
 
 def state_rows(switch: Switch) -> dict[str, str]:

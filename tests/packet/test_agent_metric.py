@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import http.client
 import http.server
+import re
 import threading
+import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -72,7 +74,8 @@ def sender(running: Agent) -> Callable[[str, object], int]:
 
 
 def test_slots_follow_what_servers_push(shared: Switch, tmp_path: Path) -> None:
-    with applied(shared, tmp_path, spec(EVEN, PUSH), "--push", "127.0.0.1:0") as running:
+    options = "--push", "127.0.0.1:0", "--metrics", "127.0.0.1:0"
+    with applied(shared, tmp_path, spec(EVEN, PUSH), *options) as running:
         send, before = sender(running), slots_of(shared)
 
         def ns1_is_slow() -> bool:  # each slot costs it four times as much
@@ -88,6 +91,12 @@ def test_slots_follow_what_servers_push(shared: Switch, tmp_path: Path) -> None:
         assert send("farm/other", 1) == send("other/ns1", 1) == 403
         running.waits_for("'other'/'ns1' from 127.0.0.1 was refused")
         assert any(entry["kind"] == "balance" and "by its metric" in entry["note"] for entry in overlay(shared))
+        address = running.said().partition("metrics at http://")[2].partition("/")[0]
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as page:
+            found = re.findall(r'^dnsteer_backend_metric\{.*backend="(\w+)".*\} (\S+)$', page.read().decode(), re.M)
+        assert {name: float(value) for name, value in found} == pytest.approx(
+            {name: slots_of(shared)[name] * cost / 32 for name, cost in (("ns1", 4), ("ns2", 1), ("ns3", 1))}, abs=0.3
+        )
         assert on(shared)("drain", "farm/ns2", "--yes").code == 0
         assert slots_of(shared)["ns2"] == 0
 
@@ -169,3 +178,18 @@ def test_what_was_spilt_ends_with_the_policy(shared: Switch, tmp_path: Path, cha
         assert done.code == 0, done.err
         assert slots_of(shared) == before
         assert "spill of farm/ns3 ends" in done.out
+
+
+def test_slots_leave_who_answers_probes_slowly(shared: Switch, tmp_path: Path) -> None:
+    for name, seconds in (("ns1", "0.25"), ("ns2", "0.02"), ("ns3", "0.02")):
+        (tmp_path / name).write_text(seconds)
+    command = f"[sh, -c, 'sleep $(cat {tmp_path}/{{backend}})']"
+    health = f"    health: {{check: command, command: {command}, interval: 500ms, timeout: 400ms}}\n"
+    text = spec(EVEN, "probe-latency").replace("    slots: 32\n", f"    slots: 32\n{health}", 1)
+    with applied(shared, tmp_path, text) as running:
+        wait(lambda: slots_of(shared)["ns1"] <= 5, running.said)
+        assert any("ns1 is at 0.2" in entry["note"] for entry in overlay(shared))
+        (tmp_path / "ns1").write_text("0.02")
+        (tmp_path / "ns2").write_text("0.3")
+        before = slots_of(shared)
+        wait(lambda: slots_of(shared)["ns2"] < before["ns2"], running.said)

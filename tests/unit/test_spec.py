@@ -136,6 +136,12 @@ def test_digest_of_the_same(pairs: tuple[tuple[str, str], ...]) -> None:
     assert digest(load(changed(*pairs)).spec) == digest(load(SPEC).spec)
 
 
+def test_digest_of_a_balance_of_its_first_release() -> None:
+    """Keys that came later do not change it: the state that is applied stays the same one after an upgrade."""
+    text = changed(("    backends:", "    balance: {by: slots, tolerance: 20%}\n    backends:"))
+    assert digest(load(text).spec).startswith("9a229be001b94689f008")
+
+
 def test_digest_of_the_same_address() -> None:
     short, long = (changed(("192.0.2.11", f"192.0.2.11, ipv6: {a}")) for a in ("2001:db8::b", "2001:0DB8:0:0::000B"))
     assert digest(load(short).spec) == digest(load(long).spec)

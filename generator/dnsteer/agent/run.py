@@ -21,6 +21,7 @@ from dnsteer.agent.claim import Claim
 from dnsteer.agent.control import Channel, Control, Request
 from dnsteer.agent.decide import PoolRules
 from dnsteer.agent.effect import Effect, carry_on, carry_out
+from dnsteer.agent.gratuitous import Announcer
 from dnsteer.agent.health import Result
 from dnsteer.agent.held_switch import HeldSwitch, Memory
 from dnsteer.agent.look_times import LookTimes
@@ -41,7 +42,6 @@ from dnsteer.metrics.recorder import Known, Recorder
 from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
 from dnsteer.spec.model.extension import Extension
 from dnsteer.spec.model.health import CheckKind
-from dnsteer.spec.model.spec import Pool
 from dnsteer.switch.captures import capture_of, remove_left
 from dnsteer.switch.state import BridgeRecord, BusyError
 from dnsteer.switch.tools import SwitchError
@@ -80,7 +80,8 @@ class Agent:
         self._switch = HeldSwitch(switch.remote, switch.openflow, switch.timeout, switch.extension, self._memory)
         self._claim = Claim(self._switch, bridge)
         self._health = Health()
-        self._balancer = Balancer(self._switch)
+        self.balancer = Balancer(self._switch, self._recorder)
+        self._announcer = Announcer(self._switch)
         self._world: World | None = None
         self._probes: list[Turns] = []
         self._looks = LookTimes()
@@ -119,10 +120,11 @@ class Agent:
                     try:
                         acts = await self._follow(work, loop)
                         if acts and not beside and self._world is not None:
-                            bridge, balance = self._world.bridge, self._balancer.run
+                            bridge, balance = self._world.bridge, self.balancer.run
                             beside = [
                                 loop.create_task(watch(self._switch, bridge, self._report.monitor_fails)),
                                 loop.create_task(balance(work, lambda: self._overlay, self._carried_out, self._report)),
+                                loop.create_task(self._announcer.run(work, self._report)),
                             ]
                             await self._listen(bridge)
                         for task in beside:
@@ -144,7 +146,7 @@ class Agent:
                     task.cancel()
                     with suppress(asyncio.CancelledError):
                         await task
-                await self._balancer.close()
+                await self.balancer.close()
                 for probe in self._probes:
                     probe.stop()
                 if self._control is not None:
@@ -181,14 +183,6 @@ class Agent:
         named = {"--db": switch.remote, "--openflow": switch.openflow, "--extension": extension}
         options = [word for name, value in named.items() if value for word in (name, value)]
         return await self._control.carry_out(asked, options)
-
-    def bears(self, pool: str, backend: str, value: float) -> None:
-        """Take in what a backend says that it bears, as a part of its full load. Raises MetricError."""
-        self._balancer.pools[pool].metric.add(backend, value)
-
-    def pools(self) -> Mapping[str, Pool]:
-        """The pools of the applied spec; none as long as none is known."""
-        return self._world.spec.pools if self._world is not None else {}
 
     async def _rest(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wait for something to do, at most until the next tick."""
@@ -305,6 +299,8 @@ class Agent:
         self._recorder.looked(found.flows, found.settings, len(found.foreign), repaired=repair)
         self._looks.done(events, began, loop.time(), differed=differed)
         self._differences += found.flows + found.settings
+        if differed and repair:
+            self._announcer.begin(world)
         self._report.look(found, repair=repair, decision=decision)
 
     def _adopt(self, world: World, overlay: Overlay, loop: asyncio.AbstractEventLoop) -> None:
@@ -312,7 +308,8 @@ class Agent:
             probe.stop()
         self._world = world
         self._health.adopt(world.targets, overlay, loop.time())
-        self._balancer.adopt(world, loop.time())
+        self.balancer.adopt(world, loop.time())
+        self._announcer.begin(world)
         self._due |= set(world.rules)
         self._recorder.adopted(Known(world.bridge, world.state, world.spec), (target.label for target in world.targets))
         for target in world.targets:
@@ -337,7 +334,7 @@ class Agent:
 
     def _add(self, target: Target, result: Result) -> None:
         turned = self._health.add(target, result)
-        self._balancer.probed(target, result)
+        self.balancer.probed(target, result)
         if turned and not self._decision:
             self._decision = IDS.next()
         decision = self._decision if turned else ""

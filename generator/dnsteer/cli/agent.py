@@ -222,7 +222,11 @@ def _takes_loads(at: At | None, say: Say) -> Sequence[Callable[[Agent], Coroutin
             say(text, "access", "warning")
 
     def serve(agent: Agent) -> Coroutine[Any, Any, None]:
-        return serve_push(*at, application(agent.pools, agent.bears, refused), partial(_said_of_server, say))
+        return serve_push(
+            *at,
+            application(agent.balancer.pools_in_force, agent.balancer.bears, refused),
+            partial(_said_of_server, say),
+        )
 
     return (serve,)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -38,6 +38,7 @@ class AgentMetrics(Recorder):
         self._results = self._make("dnsteer_check_results_total", Counter)
         self._answers = self._make("dnsteer_check_duration_seconds", Histogram)
         self._healthy = self._make("dnsteer_check_healthy", Gauge)
+        self._metric = self._make("dnsteer_backend_metric", Gauge)
         self._panic = self._make("dnsteer_pool_panic", Gauge)
         self._panics = self._make("dnsteer_agent_panics_total", Counter)
         self._changes = self._make("dnsteer_changes_total", Counter)
@@ -138,6 +139,12 @@ class AgentMetrics(Recorder):
             self._panicking.add(pool)
         else:
             self._panicking.discard(pool)
+
+    def bears(self, metric: Mapping[tuple[str, str], float]) -> None:
+        """See Recorder."""
+        self._metric.clear()
+        for backend, value in metric.items():
+            self._metric.labels(*backend).set(value)
 
     def moved(self, slots: int) -> None:
         """See Recorder."""

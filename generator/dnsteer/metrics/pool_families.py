@@ -50,6 +50,16 @@ POOLS: tuple[Family, ...] = (
         _MEMBERS,
     ),
     Family("dnsteer_backend_weight", "gauge", "Backends", "Weight of a backend in the spec.", _SLOTS, _MEMBERS),
+    Family(
+        "dnsteer_backend_metric",
+        "gauge",
+        "Backends",
+        "What a backend bears by the metric that its pool is balanced by: smoothed, in the metric's unit by its full load.",
+        ("pool", "backend"),
+        "backends of pools that are balanced by a metric",
+        when="a pool has balance: {by: metric}, and the backend's metric is known",
+        panel=Panel("Metric that load is balanced by", by=("pool", "backend"), top=20),
+    ),
     Family("dnsteer_pool_slots", "gauge", "Backends", "Slots of a pool.", _POOL, _POOLS),
     Family(
         "dnsteer_pool_backends",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -43,6 +43,9 @@ class Recorder:
 
     def panicked(self, pool: str, *, panics: bool, decision: str = "") -> None:
         """A pool went into panic, or out of it, by a decision."""
+
+    def bears(self, metric: Mapping[tuple[str, str], float]) -> None:
+        """By the metrics that load is balanced by, pools and backends bear so much; of all others nothing is known."""
 
     def moved(self, slots: int) -> None:
         """The agent has moved so many slots."""

@@ -19,7 +19,9 @@ _ABOUT: dict[str, Any] = {"lint": True, "switch": {"hardware", "link_gbps", "bri
 """Keys that change no flow."""
 _AGENT = ("health", "panic", "slow_start", "hold_max", "backup", "balance")
 """Keys of a pool for the agent; where they are left out, the digest is what it was before there were any."""
-_AGENT_OF_SWITCH = ("probe", "repair", "console")
+_AGENT_OF_SWITCH = ("probe", "repair", "console", "gratuitous")
+_LATER_OF_BALANCE = ("policy", "source", "to", "above", "below", "change", "least", "half_life")
+"""Keys of a pool's balance that its first release did not have."""
 _EARLIER_SLOTS = 1024
 
 
@@ -56,6 +58,8 @@ def _about_the_agent(pool: Pool) -> dict[str, Any]:
     about: dict[str, Any] = dict.fromkeys(_defaults_of(pool, _AGENT), True)
     if pool.health and all(check.per == "backend" for check in pool.health):
         about["health"] = {"__all__": {"per"}}
+    if pool.balance is not None:
+        about["balance"] = _defaults_of(pool.balance, _LATER_OF_BALANCE)
     return about
 
 

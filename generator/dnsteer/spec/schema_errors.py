@@ -18,6 +18,7 @@ from dnsteer.spec.model.balance import Balance
 from dnsteer.spec.model.bringup import BringUp, Hugepages, ScalableFunction
 from dnsteer.spec.model.console import Console
 from dnsteer.spec.model.extension import Budgets, Extension, ExtensionPort
+from dnsteer.spec.model.gratuitous import Gratuitous
 from dnsteer.spec.model.health import Expect, HealthCheck, Query
 from dnsteer.spec.model.lint import Accept, Lint
 from dnsteer.spec.model.metric_source import MetricSource
@@ -165,6 +166,7 @@ _TITLES: tuple[tuple[str, type[BaseModel]], ...] = (
     ("switch.bringup.hugepages", Hugepages),
     ("a scalable function", ScalableFunction),
     ("switch.probe", Probe),
+    ("switch.gratuitous", Gratuitous),
     ("switch.console", Console),
     ("switch.extension", Extension),
     ("a port of the extension", ExtensionPort),
@@ -191,6 +193,8 @@ def _model_at(path: Path) -> type[BaseModel] | None:
             return ScalableFunction
         case ("switch", "probe"):
             return Probe
+        case ("switch", "gratuitous"):
+            return Gratuitous
         case ("switch", "console"):
             return Console
         case ("switch", "extension"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,10 +23,12 @@ from dnsteer.agent.report import Report
 from dnsteer.agent.world import World
 from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.target_switch import now
+from dnsteer.metrics.recorder import Recorder
 from dnsteer.slots.decisions import stamped
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.slots.membership import Membership
 from dnsteer.spec.model.balance import Balance
+from dnsteer.spec.model.spec import Pool
 from dnsteer.status.extension import take_slots
 from dnsteer.status.slot_counters import read_slots
 from dnsteer.switch.state import AppliedState
@@ -62,8 +64,8 @@ class Balanced:
 class Balancer:
     """The pools of one bridge whose load is balanced."""
 
-    def __init__(self, switch: HeldSwitch) -> None:
-        self._switch = switch
+    def __init__(self, switch: HeldSwitch, recorder: Recorder | None = None) -> None:
+        self._switch, self._recorder = switch, recorder or Recorder()
         self._world: World | None = None
         self._thread = ThreadPoolExecutor(1, "balance")
         self.pools: dict[str, Balanced] = {}
@@ -83,6 +85,7 @@ class Balancer:
             else:
                 load = SlotLoad(_HALF_LIFE * pool.balance.interval)
                 self.pools[name] = Balanced(name, pool.balance, members, load, PoolMetric(name, pool, time), time)
+        self._record(time)
 
     def due_in(self, time: float) -> float:
         """Seconds until the next look at the load; a long time where nothing is balanced."""
@@ -110,6 +113,14 @@ class Balancer:
             except (SwitchError, PermissionError) as err:
                 report.fails("the balance", f"load is not balanced: {err}")
 
+    def bears(self, pool: str, backend: str, value: float) -> None:
+        """Take in what a backend says that it bears, as a part of its full load. Raises MetricError."""
+        self.pools[pool].metric.add(backend, value)
+
+    def pools_in_force(self) -> Mapping[str, Pool]:
+        """The pools of the applied spec; none as long as none is known."""
+        return self._world.spec.pools if self._world is not None else {}
+
     def probed(self, target: Target, result: Result) -> None:
         """Take in how long a probe took."""
         pool = self.pools.get(target.pool)
@@ -122,6 +133,14 @@ class Balancer:
         await asyncio.gather(*(metric.scrape() for metric in due))
         for metric in due:
             metric.tell(report)
+        self._record(time)
+
+    def _record(self, time: float) -> None:
+        self._recorder.bears({
+            (name, backend): value
+            for name, pool in self.pools.items()
+            for backend, value in pool.metric.known(time).items()
+        })  # fmt: skip
 
     async def look(self, time: float, overlay: Overlay) -> dict[str, Moves]:
         """Read the counters of all pools that are due; return what should move, by pool. Raises SwitchError."""

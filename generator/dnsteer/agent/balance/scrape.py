@@ -16,6 +16,7 @@ from dnsteer.spec.model.spec import Backend
 MOST_BYTES = 1 << 20
 """Bytes of a page: a node exporter's has some 100,000."""
 _AT_ONCE = 32
+_HEADERS = {"accept": "text/plain; version=0.0.4", "accept-encoding": "identity"}
 _EXEMPLAR = re.compile(r"\s#\s.*")
 
 
@@ -56,11 +57,11 @@ async def scrape(client: httpx.AsyncClient, url: str, timeout: float) -> str:
 
 
 async def _page(client: httpx.AsyncClient, url: str) -> str:
-    async with client.stream("GET", url, headers={"accept": "text/plain; version=0.0.4"}) as response:
+    async with client.stream("GET", url, headers=_HEADERS) as response:
         if response.status_code != httpx.codes.OK:
             raise MetricError(f"status {response.status_code}")
         body = bytearray()
-        async for part in response.aiter_bytes():
+        async for part in response.aiter_raw():  # not decompressed: few bytes may become many
             body += part
             if len(body) > MOST_BYTES:
                 raise MetricError(f"the page has more than {MOST_BYTES} bytes")

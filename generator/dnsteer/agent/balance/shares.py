@@ -27,7 +27,7 @@ def shares(
     total = sum(load[name] for name in known)
     weight = sum(weights[name] for name in known)
     mean = sum(value * weights[name] / weight for name, value in known.items())
-    if len(known) < 2 or mean <= 0 or max(known.values()) <= mean * (1 + tolerance):
+    if len(known) < 2 or not total or mean <= 0 or max(known.values()) <= mean * (1 + tolerance):
         return None
     wanted = {
         name: max(

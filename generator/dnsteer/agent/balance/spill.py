@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from dnsteer.agent.balance.decide import Counted, Moves
 
-_LESS = 0.1
-"""The part by which a backend must bear less than a busy `to`, so that slots do not go back and forth between the two."""
+_MORE = 0.05
+"""The part by which one must bear more than another, where both are busy, so that slots do not go back and forth."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,9 @@ def decide_spill(
 ) -> Moves:
     """Return the slots that `to` should have, given those that it has. At most *most* slots move.
 
-    A backend whose metric is not known, or that is out of service, neither gives nor gets. `to` gets no more while it bears
-    more than who would give; and while it is above the level itself, those that bear less by _LESS get theirs back.
+    A backend whose metric is not known, or that is out of service, neither gives nor gets. `to` gets what brings it to
+    the level at most, by what it bears for the load that it has. Above that level it gets single slots, and only of who
+    bears more by _MORE; and those that bear so much less get theirs back.
     """
     packets = (
         {slot: sum(c.packets[slot] for c in counted) for slot in range(len(counted[0].packets))} if counted else {}
@@ -42,8 +44,10 @@ def decide_spill(
     if not any(packets.values()):
         packets = dict.fromkeys(packets, 1.0)  # nobody asks: slots are equal
     now, moved = dict(given), dict[int, None]()
-    to_is_in = any(rules.to in c.weights for c in counted)
     bears = metric.get(rules.to, 0.0)
+    has_now = sum(packets[slot] for slot in given if slot in packets)
+    room = has_now * (rules.above / bears - 1) if has_now and bears else inf
+    to_is_in = any(rules.to in c.weights for c in counted)
     busiest, middle = "", (rules.above + rules.below) / 2
     for name in sorted(
         {name for c in counted for name in c.weights} - {rules.to}, key=lambda n: (-metric.get(n, 0), n)
@@ -54,22 +58,19 @@ def decide_spill(
         own = [slot for slot in packets if any(c.natural[slot] == name for c in counted)]
         has = sorted((s for s in own if s not in now), key=lambda s: (-packets[s], s))
         away = sorted((s for s in own if s in now), key=lambda s: (-packets[s], s))
-        load = sum(packets[slot] for slot in has)
-        if value > rules.above and to_is_in and bears < value:
+        load, most_now = sum(packets[slot] for slot in has), most - len(moved)
+        may = room > 0 if bears <= rules.above else bears * (1 + _MORE) < value
+        if value > rules.above and to_is_in and may:
             busiest = busiest or name
-            part, candidates = min(rules.change, 1 - middle / value), [s for s in has[:-1] if packets[s]]
-            to = rules.to
-        elif away and (value < rules.below or (bears > rules.above and value < bears * (1 - _LESS))):
-            part, candidates = min(rules.change, max(middle, bears) / value - 1 if value else 1.0), away
-            load, to = max(load, 1.0), ""
-        else:
-            continue
-        for slot in _some(candidates, packets, load * part, most - len(moved)):
-            moved[slot] = None
-            if to:
-                now[slot] = to
-            else:
-                now.pop(slot)
+            wanted = min(load * min(rules.change, 1 - middle / value), max(room, 0.0))
+            for slot in _some([s for s in has[:-1] if packets[s]], packets, wanted, most_now):
+                moved[slot], now[slot] = None, rules.to
+                room -= packets[slot]
+        elif away and (value < rules.below or (bears > rules.above and bears > value * (1 + _MORE))):
+            part = min(rules.change, max(middle, bears) / value - 1 if value else 1.0)
+            for slot in _some(away, packets, max(load, 1.0) * part, most_now):
+                moved[slot] = None
+                del now[slot]
     return Moves(now, tuple(moved), busiest)
 
 

@@ -13,6 +13,7 @@ from dnsteer.spec.model.bringup import BringUp
 from dnsteer.spec.model.console import Console
 from dnsteer.spec.model.device import ByName, Device, MayBeEmpty
 from dnsteer.spec.model.extension import Extension, HashFields
+from dnsteer.spec.model.gratuitous import Gratuitous
 from dnsteer.spec.model.health import Health, HoldMax, Percent, SlowStart
 from dnsteer.spec.model.lint import Lint
 from dnsteer.spec.model.part import Part, bounds, number_hint, whole
@@ -205,6 +206,11 @@ class Switch(Part):
     probe: Probe | None = Field(
         default=None,
         description="The port of `dnsteer agent` for probes that take the path of clients (`via: datapath`).",
+    )
+    gratuitous: Annotated[Gratuitous | None, MayBeEmpty()] = Field(
+        default=None,
+        description="Gratuitous ARP and unsolicited neighbour advertisements of the VIPs and gateways, for sites without a "
+        "routing protocol. Left out: none are sent.",
     )
     repair: Literal["on", "report"] = Field(
         default="on",

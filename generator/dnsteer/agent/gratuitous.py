@@ -1,0 +1,114 @@
+"""Tell neighbours of VIPs and gateways unasked: gratuitous ARP (RFC 5227) and unsolicited advertisements (RFC 4861, 7.2.6).
+
+They leave by OpenFlow packet-out: those about VIPs by all uplinks, those about gateways by all ports, where the switch
+answers for them too. Untagged: which VLANs there are is not known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
+from ipaddress import IPv4Address, IPv6Address
+
+from dnsteer.agent.held_switch import HeldSwitch
+from dnsteer.agent.report import Report
+from dnsteer.agent.world import World
+from dnsteer.render.templates import port_name
+from dnsteer.spec.derived import gateway_mac
+from dnsteer.spec.model.gratuitous import Gratuitous
+from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.model.types import Address
+from dnsteer.switch.tools import SwitchError
+
+APART = 1.0
+"""Seconds between two times."""
+_BROADCAST, _ALL_NODES = b"\xff" * 6, bytes.fromhex("333300000001")
+_NODES = IPv6Address("ff02::1").packed
+_OVERRIDE, _ROUTER = 0x20000000, 0x80000000
+
+
+def announcement(address: Address, mac: str, *, router: bool) -> bytes:
+    """The frame that tells neighbours of an address: an ARP announcement, or an advertisement to all nodes."""
+    own = bytes.fromhex(mac.replace(":", ""))
+    if isinstance(address, IPv4Address):
+        arp = struct.pack("!HHBBH", 1, 0x0800, 6, 4, 1) + own + address.packed + bytes(6) + address.packed
+        return (_BROADCAST + own + b"\x08\x06" + arp).ljust(60, b"\0")
+    flags = _OVERRIDE | (_ROUTER if router else 0)
+    rest = struct.pack("!I", flags) + address.packed + b"\x02\x01" + own
+    length = 4 + len(rest)
+    total = _sum(address.packed + _NODES + struct.pack("!IHBB", length, 0, 0, 58) + b"\x88\x00\x00\x00" + rest)
+    header = struct.pack("!IHBB", 6 << 28, length, 58, 255) + address.packed + _NODES
+    return _ALL_NODES + own + b"\x86\xdd" + header + b"\x88\x00" + struct.pack("!H", total) + rest
+
+
+def _sum(data: bytes) -> int:
+    """The Internet checksum (RFC 1071)."""
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def announcements(spec: Spec) -> Iterator[tuple[bytes, Sequence[str]]]:
+    """Yield the frame of each gateway, then of each VIP address, with the ports that it leaves by."""
+    switch = spec.switch
+    for gateway in switch.gateways:
+        yield announcement(gateway, gateway_mac(switch), router=True), (*switch.uplinks, *switch.ports)
+    for address in dict.fromkeys(address for vip in spec.vips.values() for address in vip.addresses):
+        yield announcement(address, switch.mac, router=False), (*switch.uplinks,)
+
+
+def lines(spec: Spec) -> list[str]:
+    """The same as ovs-ofctl takes them in a bundle."""
+    return [
+        f"packet-out in_port=controller,packet={frame.hex()},actions={','.join(f'output:{port_name(p)}' for p in ports)}"
+        for frame, ports in announcements(spec)
+    ]
+
+
+class Announcer:
+    """Sends what the applied spec wants to be sent."""
+
+    def __init__(self, switch: HeldSwitch) -> None:
+        self._switch = switch
+        self._world: World | None = None
+        self._rules: Gratuitous | None = None
+        self._left = 0
+        self._wake = asyncio.Event()
+
+    def begin(self, world: World) -> None:
+        """All is to be sent: the agent begins, another state was applied, or the tables were repaired."""
+        self._world, self._rules = world, world.spec.switch.gratuitous
+        self._left = self._rules.repeat if self._rules is not None else 0
+        self._wake.set()
+
+    async def run(self, work: Callable[[Callable[[], None]], Awaitable[None]], report: Report) -> None:
+        """Send until cancelled. *work* does something in the thread that changes the switch."""
+        while True:
+            refresh = self._rules.refresh if self._rules is not None else 0.0
+            if not self._left:
+                self._wake.clear()
+                try:
+                    await asyncio.wait_for(self._wake.wait(), refresh or None)
+                except asyncio.TimeoutError:
+                    self._left = 1
+                continue
+            assert self._world is not None
+            world, first = self._world, self._rules is not None and self._left == self._rules.repeat
+            self._left -= 1
+            try:
+                await work(partial(self._send, world))
+                report.works("the announcements", "neighbours are told again")
+                if first:
+                    vips = len({address for vip in world.spec.vips.values() for address in vip.addresses})
+                    gateways = len(world.spec.switch.gateways)
+                    text = f"told neighbours of {vips} VIP addresses and {gateways} gateways"
+                    report.say(text, "announced", addresses=vips + gateways)
+            except (SwitchError, PermissionError) as err:
+                report.fails("the announcements", f"neighbours are not told of VIPs and gateways: {err}")
+            await asyncio.sleep(APART)
+
+    def _send(self, world: World) -> None:
+        self._switch.client(world.bridge).bundle(lines(world.spec))
