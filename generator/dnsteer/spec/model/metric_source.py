@@ -115,7 +115,7 @@ class MetricSource(Part):
     push: bool = Field(
         default=False,
         strict=True,
-        description="Backends send it: POST /load/POOL/BACKEND at the agent's address of /metrics.",
+        description="Backends send it: POST /load/POOL/BACKEND at the address of the agent's --push.",
     )
     allow: list[Sender] = Field(
         default_factory=list,
