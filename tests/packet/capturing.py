@@ -78,6 +78,7 @@ def start(switch: Switch, *args: object, **options: object) -> subprocess.Popen[
     process = subprocess.Popen(argv, text=True, env=env, **streams)  # type: ignore[call-overload]
     said = process.stderr.readline()
     assert "mirroring" in said, said + process.stderr.read()
+    switch.appctl("revalidator/wait")  # as above
     return process  # type: ignore[no-any-return]
 
 

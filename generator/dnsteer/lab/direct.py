@@ -35,6 +35,7 @@ def direct_path(topology: Topology, server: str, client: Client) -> Iterator[Non
     close(bridge)
     try:
         openvswitch.ofctl(bridge, "add-flows", "-", stdin="\n".join(flows(topology, server, client)) + "\n")
+        openvswitch.appctl("revalidator/wait")  # a datapath flow of the path before may still drop what comes
         yield
     finally:
         close(bridge)
