@@ -24,6 +24,7 @@ from dnsteer.plan.build import build_plan
 from dnsteer.render.flows import Flow, flows_of
 from dnsteer.render.templates import leads_to, register_value
 from dnsteer.spec.model import (
+    announce,
     backup,
     balance,
     bringup,
@@ -55,6 +56,7 @@ PARTS: tuple[tuple[str, type[Any]], ...] = (
     ("`switch.extension.budgets`", extension.Budgets),
     ("`switch.probe`", probe.Probe),
     ("`switch.gratuitous`", gratuitous.Gratuitous),
+    ("`switch.announce`", announce.Announce),
     ("`switch.console`", console.Console),
     ("`switch.bringup`", bringup.BringUp),
     ("`switch.bringup.hugepages`", bringup.Hugepages),
@@ -69,6 +71,7 @@ PARTS: tuple[tuple[str, type[Any]], ...] = (
     ("`pools.NAME.health[].query.expect`", health.Expect),
     ("`vips.NAME`", spec.Vip),
     ("`vips.NAME.services[]`", spec.Service),
+    ("`vips.NAME.announce`", announce.VipAnnounce),
     ("`lint`", lint.Lint),
     ("`lint.accept[]`", lint.Accept),
 )

@@ -261,7 +261,7 @@ NOTES = {
     "\udcff": "found the character '\\udcff'",
     "left \u202e right": "found the character '\\u202e'",
 }
-NOTED = ["apply SPEC", "plan SPEC", "rollback", "drain a/b", "down a/b", "weight a/b 3"]
+NOTED = ["apply SPEC", "plan SPEC", "rollback", "drain a/b", "down a/b", "weight a/b 3", "withdraw a"]
 
 
 @pytest.mark.parametrize("verb", NOTED)

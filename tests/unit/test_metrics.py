@@ -8,9 +8,11 @@ from dataclasses import replace
 import pytest
 from prometheus_client.exposition import generate_latest
 
-from dnsteer.agent.decide import PoolRules
-from dnsteer.agent.run import Agent
-from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.agent.backend_health import Health
+from dnsteer.agent.decide import Decision, PoolRules
+from dnsteer.agent.effect import Effect
+from dnsteer.agent.panics import Panics
+from dnsteer.agent.report import Report
 from dnsteer.metrics.agent import AgentMetrics
 from dnsteer.metrics.collect import REASONS, read_drops
 from dnsteer.metrics.datapath import DatapathReader
@@ -308,11 +310,10 @@ def test_one_of_several_services_is_a_panic_of_the_pool() -> None:
         def panicked(self, pool: str, *, panics: bool, decision: str = "") -> None:
             told.append((pool, panics))
 
-    agent = Agent(TargetSwitch("unix:/nonexistent/db.sock"), None, lambda *_, **__: None, lambda *_: 0, Told())
     rules = {
         name: PoolRules(pool, ("a", "b"), 0.5, 0) for name, pool in (("udp", "farm"), ("tls", "farm"), ("far", "far"))
     }
-    for *panicking, ended in (["udp", "tls"], ["udp", "tls", "udp"], ["tls", "udp"], ["far", "tls"]):
-        agent._panics = set(panicking)
-        agent._tell_panic(ended, rules)
+    panics = Panics(Health(), Report(lambda *_, **__: None), Told())
+    for slots, panicking in (("udp", True), ("tls", True), ("udp", False), ("tls", False)):
+        panics.follow(Effect(None, {slots: Decision((), panics=panicking)}), rules)
     assert told == [("farm", True), ("farm", True), ("farm", True), ("farm", False)]

@@ -15,6 +15,8 @@ class Health:
     def __init__(self) -> None:
         self.states: dict[Key, CheckState] = {}
         self._by_slots: dict[str, list[Target]] = {}
+        self._untested: set[Key] = set()
+        """Targets of which it is not known yet whether they are healthy."""
 
     def adopt(self, targets: Iterable[Target], overlay: Overlay, time: float) -> None:
         """Know these targets from now on. Backends that the record has as unhealthy begin so, all new ones as healthy."""
@@ -24,12 +26,14 @@ class Health:
             if entry.kind == "health" and not entry.returns
         }
         known, self.states, self._by_slots = self.states, {}, {}
+        tested = known.keys() - self._untested
         for target in targets:
             entry = next((out[key] for name in target.slots if (key := (name, target.backend)) in out), None)
             begins = CheckState(since=time) if entry is None else CheckState(False, why=entry.note, since=time)
             self.states[target.key] = known.get(target.key, begins)
             for name in target.slots:
                 self._by_slots.setdefault(name, []).append(target)
+        self._untested = self.states.keys() - tested
 
     def add(self, target: Target, result: Result) -> bool:
         """Add a result; return whether the check changed its state."""
@@ -37,6 +41,8 @@ class Health:
         if before is None:
             return False  # of a target that is gone
         after = observe(before, result, target.thresholds)
+        if result.good or not after.healthy:  # a first failure tells neither
+            self._untested.discard(target.key)
         self.states[target.key] = after
         return after.healthy != before.healthy
 
@@ -48,3 +54,7 @@ class Health:
             if not state.healthy:
                 out.setdefault(target.backend, state.why)
         return out
+
+    def untested(self, slots: str) -> set[str]:
+        """The backends for a pool's slots of which a check does not know yet whether they are healthy."""
+        return {target.backend for target in self._by_slots.get(slots, ()) if target.key in self._untested}

@@ -68,7 +68,7 @@ def lines(spec: Spec) -> list[str]:
     ]
 
 
-class Announcer:
+class NeighborNotices:
     """Sends what the applied spec wants to be sent."""
 
     def __init__(self, switch: HeldSwitch) -> None:

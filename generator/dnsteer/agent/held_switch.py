@@ -44,6 +44,9 @@ class Memory:
         """Bridge, marker and number of events, of the last look at all tables that found them right."""
         self.wanted: Wanted | None = None
         """What was wanted last."""
+        self.fault: str | None = None
+        """What is wrong with the switch's tables, or that it does not answer; empty: they were found right; None: nothing is
+        known yet."""
         self.database: Database | None = None
         self.state: tuple[str, AppliedState] | None = None
         """The state that was read last, with the UUID of its row, which is written once."""
@@ -56,6 +59,11 @@ class Memory:
         if not columns or columns - _OF_THE_RECORD.get(table, frozenset()):
             self.events += 1
         self.on_change()
+
+    def silent(self, why: str) -> None:
+        """ovs-vswitchd does not answer. Its tables must be looked at before they are known to be right again."""
+        self.fault = f"ovs-vswitchd does not answer: {why}"
+        self.notice()
 
     def decided(self, overlay: Overlay, decision: str) -> None:
         """A decision leads to an overlay."""

@@ -15,16 +15,18 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from dnsteer.agent import network, systemd
+from dnsteer.agent.announce.announcer import Announcer, Situation
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.balance.balancer import Balancer
 from dnsteer.agent.claim import Claim
 from dnsteer.agent.control import Channel, Control, Request
 from dnsteer.agent.decide import PoolRules
 from dnsteer.agent.effect import Effect, carry_on, carry_out
-from dnsteer.agent.gratuitous import Announcer
+from dnsteer.agent.gratuitous import NeighborNotices
 from dnsteer.agent.health import Result
 from dnsteer.agent.held_switch import HeldSwitch, Memory
 from dnsteer.agent.look_times import LookTimes
+from dnsteer.agent.panics import Panics
 from dnsteer.agent.probes.question import Question
 from dnsteer.agent.probes.stream import StreamProbe, refuse_unavailable
 from dnsteer.agent.probes.targets import Target, rounds
@@ -81,7 +83,8 @@ class Agent:
         self._claim = Claim(self._switch, bridge)
         self._health = Health()
         self.balancer = Balancer(self._switch, self._recorder)
-        self._announcer = Announcer(self._switch)
+        self._notices = NeighborNotices(self._switch)
+        self._announcer = Announcer(switch.remote, self._recorder)
         self._world: World | None = None
         self._probes: list[Turns] = []
         self._looks = LookTimes()
@@ -103,14 +106,13 @@ class Agent:
         self._stepped = 0.0
         """When maintenance was advanced last."""
         self._overlay = NO_OVERLAY
-        self._panics: set[str] = set()
-        self._differences = 0
-        """Flows, groups and settings that were not as applied."""
+        self._panics = Panics(self._health, self._report, self._recorder)
+        self._differences = 0  # flows, groups and settings that were not as applied
 
     async def run(self) -> None:
         """Work until cancelled."""
         loop = asyncio.get_running_loop()
-        self._memory.on_change = partial(_set, loop, self._wake)
+        self._memory.on_change = partial(_wake, loop, self._wake, self._announcer)
         beside: list[asyncio.Task[None]] = []
         with ThreadPoolExecutor(1, "switch") as worker:
             work = partial(loop.run_in_executor, worker)
@@ -124,7 +126,8 @@ class Agent:
                             beside = [
                                 loop.create_task(watch(self._switch, bridge, self._report.monitor_fails)),
                                 loop.create_task(balance(work, lambda: self._overlay, self._carried_out, self._report)),
-                                loop.create_task(self._announcer.run(work, self._report)),
+                                loop.create_task(self._notices.run(work, self._report)),
+                                loop.create_task(self._announcer.run(self._situation, self._report)),
                             ]
                             await self._listen(bridge)
                         for task in beside:
@@ -146,6 +149,7 @@ class Agent:
                     task.cancel()
                     with suppress(asyncio.CancelledError):
                         await task
+                await asyncio.to_thread(self._announcer.close, self._report)
                 await self.balancer.close()
                 for probe in self._probes:
                     probe.stop()
@@ -153,6 +157,12 @@ class Agent:
                     await self._control.stop()
                 self._claim.close()
                 self._memory.close()
+
+    def _situation(self) -> Situation | None:
+        """What decides about announcing VIPs; None while another agent acts."""
+        if (world := self._world) is None or not self._claim.held:
+            return None
+        return Situation(world.bridge, world.spec, self._overlay, self._health, self._memory.fault)
 
     async def _listen(self, bridge: str) -> None:
         control = self._control = Control(
@@ -212,6 +222,7 @@ class Agent:
         elif record.overlay != self._overlay:  # whom people take out counts for backups
             self._due |= {name for name, rules in self._world.rules.items() if rules.standby}
         self._overlay = record.overlay
+        self._announcer.record(record, self._report)
         self._captured = record if capture_of(record) is not None else None
         self._recorder.followed(record, self._memory.decision_of(record.overlay))
         self._timed = any(entry.expired(now()) or entry.advanced(now()) != entry for entry in record.overlay)
@@ -254,11 +265,9 @@ class Agent:
         rules = [world.rules[pool] for pool in due if pool in world.rules]
         unhealthy = {name: dict(self._health.unhealthy(name)) for name in due if name in world.rules}
         try:
-            effect = await work(
-                partial(
-                    carry_out, self._switch, world.bridge, world.number, rules, unhealthy, decision, {*self._panics}
-                )
-            )
+            panics = {*self._panics.slots}
+            args = self._switch, world.bridge, world.number, rules, unhealthy, decision, panics
+            effect = await work(partial(carry_out, *args))
         except BaseException:
             self._put_back(due, decision)
             raise
@@ -294,13 +303,16 @@ class Agent:
         self._busy_since = None
         self._report.works("the lock", "compared with the record again")
         differed = bool(found.words)
+        if not found.strange:
+            self._memory.fault = f"{len(found.words)} differences from the record" if differed and not repair else ""
+        self._announcer.wake()
         decision = IDS.next() if differed and repair else ""
         self._recorder.took("look", loop.time() - began, decision)
         self._recorder.looked(found.flows, found.settings, len(found.foreign), repaired=repair)
         self._looks.done(events, began, loop.time(), differed=differed)
         self._differences += found.flows + found.settings
         if differed and repair:
-            self._announcer.begin(world)
+            self._notices.begin(world)
         self._report.look(found, repair=repair, decision=decision)
 
     def _adopt(self, world: World, overlay: Overlay, loop: asyncio.AbstractEventLoop) -> None:
@@ -309,7 +321,7 @@ class Agent:
         self._world = world
         self._health.adopt(world.targets, overlay, loop.time())
         self.balancer.adopt(world, loop.time())
-        self._announcer.begin(world)
+        self._notices.begin(world)
         self._due |= set(world.rules)
         self._recorder.adopted(Known(world.bridge, world.state, world.spec), (target.label for target in world.targets))
         for target in world.targets:
@@ -344,6 +356,7 @@ class Agent:
         state = self._health.states[target.key]
         self._recorder.turned(target.label, healthy=state.healthy, why=state.why)
         self._changed = self._changed or asyncio.get_running_loop().time()
+        self._announcer.wake()
         self._report.turned(
             target.pool, target.backend, "" if state.healthy else state.why, service=[*filter(None, target.services)],
             check=target.label[2], duration_s=round(result.took, 6), decision=decision,
@@ -358,20 +371,7 @@ class Agent:
                 self._under_way.add(pool)
             else:
                 self._under_way.discard(pool)
-            if decision.panics and pool not in self._panics:
-                self._panics.add(pool)
-                self._tell_panic(pool, rules, effect.id)
-                self._report.panic(rules[pool], list(self._health.unhealthy(pool)), effect.id)
-            elif not decision.panics and pool in self._panics:
-                self._panics.discard(pool)
-                self._tell_panic(pool, rules, effect.id)
-                self._report.panic_over(rules[pool], effect.id)
-
-    def _tell_panic(self, slots: str, rules: Mapping[str, PoolRules], decision: str = "") -> None:
-        """Tell whether the pool of these slots is in panic: for one of several services is for the pool."""
-        pool = rules[slots].pool
-        panics = any(rules[n].pool == pool for n in self._panics if n in rules)
-        self._recorder.panicked(pool, panics=panics, decision=decision)
+        self._panics.follow(effect, rules)
 
     def _carried_out(self, effect: Effect, seconds: float) -> None:
         if effect.change is not None:
@@ -391,6 +391,7 @@ class Agent:
         )
 
 
-def _set(loop: asyncio.AbstractEventLoop, wake: asyncio.Event) -> None:
+def _wake(loop: asyncio.AbstractEventLoop, wake: asyncio.Event, announcer: Announcer) -> None:
     with suppress(RuntimeError):  # the loop has ended
         loop.call_soon_threadsafe(wake.set)
+        loop.call_soon_threadsafe(announcer.wake)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 
 from dnsteer.agent.held_switch import HeldSwitch
 from dnsteer.switch.signals import ends_with_parent
-from dnsteer.switch.tools import SwitchError, program
+from dnsteer.switch.tools import SwitchError, UnavailableError, program
 
 _AGAIN = 0.2
 """Seconds until a monitor that ended is started again."""
@@ -32,7 +32,11 @@ async def watch(switch: HeldSwitch, bridge: str, failing: Callable[[str], None])
 
     *failing* gets why it does not, empty once it does.
     """
-    both = [asyncio.create_task(_flows(switch, bridge, failing)), asyncio.create_task(_unannounced(switch, bridge))]
+    ended = asyncio.Event()
+    both = [
+        asyncio.create_task(_flows(switch, bridge, failing, ended)),
+        asyncio.create_task(_unannounced(switch, bridge, ended)),
+    ]
     try:
         done, _ = await asyncio.wait(both, return_when=asyncio.FIRST_EXCEPTION)
         for task in done:
@@ -43,7 +47,8 @@ async def watch(switch: HeldSwitch, bridge: str, failing: Callable[[str], None])
         await asyncio.wait(both)
 
 
-async def _flows(switch: HeldSwitch, bridge: str, failing: Callable[[str], None]) -> None:
+async def _flows(switch: HeldSwitch, bridge: str, failing: Callable[[str], None], ended: asyncio.Event) -> None:
+    """Follow the monitor. *ended* is set whenever it has ended: the switch may be gone."""
     tries = 0
     while True:
         why = ""
@@ -55,21 +60,32 @@ async def _flows(switch: HeldSwitch, bridge: str, failing: Callable[[str], None]
         if tries >= _TRIES:
             failing(why)
         switch.memory.notice()
+        ended.set()
         await asyncio.sleep(_AGAIN)
 
 
-async def _unannounced(switch: HeldSwitch, bridge: str) -> None:
-    """Ask for what OpenFlow announces no change of: how fragments are handled, and groups, where there should be any."""
+async def _unannounced(switch: HeldSwitch, bridge: str, ended: asyncio.Event) -> None:
+    """Ask for what OpenFlow announces no change of: how fragments are handled, and groups, where there should be any.
+
+    Whether it answers at all tells whether it is there. It is asked now and then, and when the monitor has *ended*.
+    """
     before: dict[str, str] = {}
     while True:
-        await asyncio.sleep(_ASK)
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(ended.wait(), _ASK)
+        ended.clear()
         wanted = switch.memory.wanted
         for command in ("get-frags", *(["dump-groups"] if wanted is not None and wanted.groups else [])):
-            with suppress(SwitchError, OSError):
+            try:
                 found = await asyncio.to_thread(switch.client(bridge).ofctl, command, timeout=_UNANSWERED)
-                if found != before.setdefault(command, found):
-                    before[command] = found
-                    switch.memory.notice()
+            except UnavailableError as err:
+                switch.memory.silent(str(err))
+                break
+            except (SwitchError, OSError):
+                continue
+            if found != before.setdefault(command, found):
+                before[command] = found
+                switch.memory.notice()
 
 
 async def _follow(switch: HeldSwitch, bridge: str, failing: Callable[[str], None]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path as FilePath
 from pydantic import ValidationError
 
 from dnsteer.checks.addresses import check_addresses
+from dnsteer.checks.announce import check_announce
 from dnsteer.checks.backup import as_written, check_backups
 from dnsteer.checks.balance import check_balance
 from dnsteer.checks.bringup import check_bringup
@@ -30,9 +31,9 @@ from dnsteer.spec.scope import Scope
 Check = Callable[[Scope], Iterator[Finding]]
 _CHECKS: Sequence[Check] = (
     check_switch, check_bringup, check_pools, check_vips, check_addresses, check_services, check_extension, check_modes,
-    check_health, check_backups, check_balance,
+    check_health, check_backups, check_balance, check_announce,
 )  # fmt: skip
-_CHECKS_OF_BACKENDS = [check for check in _CHECKS if check not in (check_backups, check_balance)]
+_CHECKS_OF_BACKENDS = [check for check in _CHECKS if check not in (check_backups, check_balance, check_announce)]
 _BY_SLOTS: Sequence[Check] = (check_pools, check_extension)
 """What looks at the number of slots."""
 

@@ -36,7 +36,8 @@ _GROUPS = {
     },
     "Operate": {
         "status": "status", "top": "top", "drain": "backends", "undrain": "backends", "down": "backends", "up": "backends",
-        "weight": "weight", "reconcile": "backends", "probes": "probes", "capture": "capture", "agent": "agent",
+        "weight": "weight", "withdraw": "announce", "announce": "announce",
+        "reconcile": "backends", "probes": "probes", "capture": "capture", "agent": "agent",
         "console-token": "console_token",
         "report": "report",
     },

@@ -11,7 +11,7 @@ Level = Literal["info", "warning", "error"]
 Name = Literal[
     "adopted", "check", "decision", "moved", "effect", "panic", "panic_over", "repaired", "differs", "foreign_flows",
     "setting", "trouble", "trouble_over", "verb", "verb_ended", "verb_failed", "listens", "not_listening", "mirrors_removed",
-    "access", "announced", "progress", "library", "ends",
+    "access", "announced", "vip_announced", "vip_withdrawn", "progress", "library", "ends",
 ]  # fmt: skip
 """The kinds of events."""
 
@@ -61,6 +61,8 @@ KINDS: tuple[Kind, ...] = (
     Kind("mirrors_removed", "mirrors that a capture had left", ("capture",)),
     Kind("access", "who signed in to the console, or failed to; tokens and certificates that were read or are wrong"),
     Kind("announced", "neighbours were told of VIPs and gateways: the first time of several", ("addresses",)),
+    Kind("vip_announced", "routers learn of a VIP by BGP: BIRD has its routes", ("vip",)),
+    Kind("vip_withdrawn", "BIRD has its routes no longer, and why", ("vip", "reason")),
     Kind("progress", "a step of settling a change that was cut off, or of a restore"),
     Kind("library", "a message of a library", ("logger",)),
     Kind("ends", "the agent ends"),

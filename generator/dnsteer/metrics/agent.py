@@ -39,6 +39,7 @@ class AgentMetrics(Recorder):
         self._answers = self._make("dnsteer_check_duration_seconds", Histogram)
         self._healthy = self._make("dnsteer_check_healthy", Gauge)
         self._metric = self._make("dnsteer_backend_metric", Gauge)
+        self._announced = self._make("dnsteer_vip_announced", Gauge)
         self._panic = self._make("dnsteer_pool_panic", Gauge)
         self._panics = self._make("dnsteer_agent_panics_total", Counter)
         self._changes = self._make("dnsteer_changes_total", Counter)
@@ -145,6 +146,12 @@ class AgentMetrics(Recorder):
         self._metric.clear()
         for backend, value in metric.items():
             self._metric.labels(*backend).set(value)
+
+    def announces(self, vips: Mapping[str, bool]) -> None:
+        """See Recorder."""
+        self._announced.clear()
+        for vip, announced in vips.items():
+            self._announced.labels(vip).set(announced)
 
     def moved(self, slots: int) -> None:
         """See Recorder."""

@@ -47,6 +47,9 @@ class Recorder:
     def bears(self, metric: Mapping[tuple[str, str], float]) -> None:
         """By the metrics that load is balanced by, pools and backends bear so much; of all others nothing is known."""
 
+    def announces(self, vips: Mapping[str, bool]) -> None:
+        """These VIPs are announced to routers, or withdrawn; all others are not to be announced."""
+
     def moved(self, slots: int) -> None:
         """The agent has moved so many slots."""
 

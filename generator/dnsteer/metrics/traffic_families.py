@@ -34,6 +34,16 @@ TRAFFIC: tuple[Family, ...] = (
         panel=Panel("Bytes to VIPs", "Bps", ("vip",), top=20),
     ),
     Family(
+        "dnsteer_vip_announced",
+        "gauge",
+        "Traffic",
+        "Whether a VIP is announced to routers: BIRD has its routes.",
+        ("vip",),
+        "VIPs",
+        when="the spec has switch.announce",
+        panel=Panel("VIPs that are announced", by=("vip",), top=20),
+    ),
+    Family(
         "dnsteer_backend_packets_total",
         "counter",
         "Traffic",

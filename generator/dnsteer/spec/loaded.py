@@ -19,7 +19,8 @@ _ABOUT: dict[str, Any] = {"lint": True, "switch": {"hardware", "link_gbps", "bri
 """Keys that change no flow."""
 _AGENT = ("health", "panic", "slow_start", "hold_max", "backup", "balance")
 """Keys of a pool for the agent; where they are left out, the digest is what it was before there were any."""
-_AGENT_OF_SWITCH = ("probe", "repair", "console", "gratuitous")
+_AGENT_OF_SWITCH = ("probe", "repair", "console", "gratuitous", "announce")
+_AGENT_OF_VIP = ("announce",)
 _LATER_OF_BALANCE = ("policy", "source", "to", "above", "below", "change", "least", "half_life")
 """Keys of a pool's balance that its first release did not have."""
 _EARLIER_SLOTS = 1024
@@ -89,4 +90,5 @@ def digest(spec: Spec, kept: Mapping[str, int] = MappingProxyType({})) -> str:
     # Likewise for the agent's keys.
     about = {**about, "switch": {*about["switch"], *_defaults_of(spec.switch, _AGENT_OF_SWITCH)}}
     about = {**about, "pools": {name: _about_the_agent(pool) for name, pool in spec.pools.items()}}
+    about = {**about, "vips": {name: _defaults_of(vip, _AGENT_OF_VIP) for name, vip in spec.vips.items()}}
     return hashlib.sha256(with_slots(spec, numbers).model_dump_json(exclude=about).encode()).hexdigest()

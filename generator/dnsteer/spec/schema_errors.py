@@ -25,7 +25,7 @@ from dnsteer.spec.model.metric_source import MetricSource
 from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.spec import Backend, Pool, Port, Service, Spec, Switch, Uplink, Vip
 
-_UNION_TAGS = frozenset(["mapping", "word"])  # steps that pydantic adds for the service union
+_UNION_TAGS = frozenset(["mapping", "word"])  # steps that pydantic adds for unions with a word
 _KEY = "[key]"  # step that pydantic adds when a mapping's key is at fault
 _MOST_KNOWN = 2000  # known words that are looked at
 _MOST_COMPARED = 100  # known words that a wrong one is compared with
@@ -99,6 +99,8 @@ def _path(loc: tuple[int | str, ...], kind: str, doc: Document) -> Path:
         path = (*path[:3], *path[4:])  # a single check, written without a list
     if path[:1] == ("vips",) and path[2:3] == ("services",) and len(path) > 4 and path[4] in _UNION_TAGS:
         path = (*path[:4], *path[5:])
+    if path[:1] == ("vips",) and path[2:3] == ("announce",) and len(path) > 3 and path[3] in _UNION_TAGS:
+        path = (*path[:3], *path[4:])
     if path and path[-1] == _KEY and kind != "extra_forbidden":
         path = path[:-1]
     return path[:-1] if kind == "missing" else path

@@ -19,6 +19,7 @@ from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.settings import WAITS as KIND_WAITS
 from dnsteer.switch.state import STATE_KEY
 from dnsteer.switch.tools import SwitchError, UnavailableError
+from dnsteer.switch.withdrawals import withdrawal_warnings
 
 if TYPE_CHECKING:
     from dnsteer.spec.loaded import Loaded
@@ -281,6 +282,7 @@ class Observer:
             status.warnings += backups_in_use(reading.overlay)
             status.warnings += overdue(reading.overlay, time_now)
         self._look_at_extension(status)
+        status.warnings += withdrawal_warnings(reading.record, time_now)
         captured = capture_warning(reading.record)
         if captured:
             status.warnings.append(f"bridge {reading.record.bridge}: {captured}")

@@ -232,7 +232,7 @@ class Session:
                 ),
             ]  # fmt: skip
         pending = Pending(state.number, state.digest, overlay)
-        self._write(record, *ops, _set_ids(record.uuid, {PENDING_KEY: pending.to_json()}), _DURABLY)
+        self._write(record, *ops, set_ids(record.uuid, {PENDING_KEY: pending.to_json()}), _DURABLY)
         return pending
 
     def commit(
@@ -254,7 +254,7 @@ class Session:
                 STATE_KEY: str(pending.number), DIGEST_KEY: state.digest, VERSION_KEY: state.version, TIME_KEY: state.time,
                 EXTENSION_KEY: "yes" if state.extended else "",
             }  # fmt: skip
-        ops = [_set_ids(record.uuid, {**ids, PENDING_KEY: pending.to_json() if more_to_do else ""})]
+        ops = [set_ids(record.uuid, {**ids, PENDING_KEY: pending.to_json() if more_to_do else ""})]
         if name and name != record.name:
             named = (
                 ["external_ids", "delete", ["set", [NAME_KEY]]],
@@ -268,7 +268,7 @@ class Session:
         pending, ops = record.pending, []
         if pending is not None and pending.number > record.number:
             ops.append(mutation("Bridge", record.uuid, ["flow_tables", "delete", ["set", [_place(pending.number)]]]))
-        self._write(record, *ops, _set_ids(record.uuid, {PENDING_KEY: ""}))
+        self._write(record, *ops, set_ids(record.uuid, {PENDING_KEY: ""}))
 
     def let_wait(self, wait: bool) -> None:
         """Set or clear flow-restore-wait: whether a starting ovs-vswitchd waits for its flows before it forwards."""
@@ -340,7 +340,7 @@ def mutation(table: str, uuid: str, *mutations: list[Any]) -> dict[str, Any]:
     return {"op": "mutate", "table": table, "where": [["_uuid", "==", ["uuid", uuid]]], "mutations": list(mutations)}
 
 
-def _set_ids(uuid: str, ids: Mapping[str, str]) -> dict[str, Any]:
+def set_ids(uuid: str, ids: Mapping[str, str]) -> dict[str, Any]:
     """Set external_ids of the bridge; an empty value takes its key away."""
     kept = {k: v for k, v in ids.items() if v}
     return mutation(

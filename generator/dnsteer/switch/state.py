@@ -25,6 +25,8 @@ EXTENSION_KEY = "dnsteer-extension"
 """external_ids key of the bridge: the state that is applied has VIPs that the extension serves."""
 CAPTURE_KEY = "dnsteer-capture"
 """external_ids key of the bridge, and of the ports and mirrors that a capture makes for its time."""
+WITHDRAWN_KEY = "dnsteer-withdrawn"
+"""external_ids key of the bridge: VIPs that people have withdrawn from routing."""
 NAME_KEY = "dnsteer-switch"
 """external_ids key of the table Open_vSwitch: the switch's name."""
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
+from dnsteer.spec.model.announce import Announce, OfVip
 from dnsteer.spec.model.backup import BackupPool
 from dnsteer.spec.model.balance import PoolBalance
 from dnsteer.spec.model.bringup import BringUp
@@ -212,6 +213,11 @@ class Switch(Part):
         description="Gratuitous ARP and unsolicited neighbour advertisements of the VIPs and gateways, for sites without a "
         "routing protocol. Left out: none are sent.",
     )
+    announce: Announce | None = Field(
+        default=None,
+        description="BGP: `dnsteer agent` announces the VIPs while they work, and withdraws those that do not. Left out: it "
+        "announces nothing.",
+    )
     repair: Literal["on", "report"] = Field(
         default="on",
         description="What `dnsteer agent` does when flows, groups, ports or settings are not as applied. `on`: puts them "
@@ -317,6 +323,11 @@ class Vip(Part):
         "source (IPv4 through the switch's connection tracker, which reassembles). `drop`: no connection tracking at all.",
     )
     echo: bool = Field(default=True, strict=True, description="Answer ICMP and ICMPv6 echo requests to the VIP.")
+    announce: OfVip | None = Field(
+        default=None,
+        description="How `switch.announce` announces its addresses. `never`: not at all. Left out: without MED and "
+        "communities.",
+    )
 
 
 class Spec(Part):

@@ -1,0 +1,1 @@
+"""Announce VIPs to routers while they work."""

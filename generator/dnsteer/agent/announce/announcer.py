@@ -1,0 +1,176 @@
+"""The part of the agent that announces VIPs while they work, and withdraws those that do not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from dnsteer.agent.announce.conditions import obstacles
+from dnsteer.agent.announce.guard import Guard
+from dnsteer.agent.announce.publish import Publisher, PublishError, Routes
+from dnsteer.agent.announce.routes import Owner
+from dnsteer.agent.backend_health import Health
+from dnsteer.agent.health import CheckState, Result, Thresholds, observe
+from dnsteer.agent.report import Report
+from dnsteer.deploy.target_switch import now
+from dnsteer.metrics.recorder import Recorder
+from dnsteer.slots.maintenance import Overlay
+from dnsteer.spec.announced import routes_of
+from dnsteer.spec.model.announce import Announce
+from dnsteer.spec.model.spec import Spec
+from dnsteer.switch.state import BridgeRecord, DamagedError
+from dnsteer.switch.withdrawals import withdrawals_of
+
+_TICK = 0.5
+"""Seconds after which it is looked whether a VIP's hold is over."""
+_AGAIN = 1.0
+"""Seconds after which what failed is tried again."""
+_CHECK = 10.0
+"""Seconds between two looks at what BIRD has."""
+_TROUBLE = "the announcement of VIPs"
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What decides about announcing. *fault* is what is wrong with the switch, None where that is not known yet."""
+
+    bridge: str
+    spec: Spec
+    overlay: Overlay
+    health: Health
+    fault: str | None
+
+
+class Announcer:
+    """Gives BIRD the routes of the VIPs that work, those of the bridge in the OVSDB at *remote*."""
+
+    def __init__(self, remote: str, recorder: Recorder) -> None:
+        self._remote, self._recorder = remote, recorder
+        self._wake = asyncio.Event()
+        self._settings: tuple[Owner, Announce] | None = None
+        self._publisher: Publisher | None = None
+        self._guard: Guard | None = None
+        self._withdrawn: Mapping[str, str] = {}
+        """VIPs that people have withdrawn, in words."""
+        self._vips: dict[str, CheckState] = {}
+        self._told: dict[str, bool] = {}
+        self._given: Routes | None = None
+        """What BIRD has been given; None where that is not known."""
+        self._due = 0.0
+        """When BIRD is asked again."""
+
+    def record(self, record: BridgeRecord, report: Report) -> None:
+        """Take in which VIPs people have withdrawn."""
+        try:
+            found = withdrawals_of(record)
+        except DamagedError as err:  # those that were known stay withdrawn
+            report.fails("the withdrawals", str(err))
+            return
+        report.works("the withdrawals", "withdrawals can be read again")
+        withdrawn = {name: one.text for name, one in found.items() if not one.over(now())}
+        if withdrawn != self._withdrawn:
+            self._withdrawn = withdrawn
+            self.wake()
+
+    def wake(self) -> None:
+        """Something has changed."""
+        self._wake.set()
+
+    async def run(self, situation: Callable[[], Situation | None], report: Report) -> None:
+        """Announce and withdraw until cancelled. *situation* gives what is known; None: nothing, or another agent acts."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            self._wake.clear()
+            found = situation()
+            if found is not None:
+                await self._follow(found, clock(), report)
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), _TICK)
+
+    async def _follow(self, known: Situation, time: float, report: Report) -> None:
+        announce = known.spec.switch.announce
+        settings = (Owner(known.bridge, self._remote), announce) if announce is not None else None
+        try:
+            if settings != self._settings:
+                await self._adopt(settings, known.spec)
+            if self._publisher is not None and announce is not None:
+                await self._decide(known, announce, self._publisher, time, report)
+        except PublishError as err:
+            self._due, self._given = time + _AGAIN, None
+            report.fails(_TROUBLE, f"VIPs are not announced as they should be: {err}", "error")
+
+    async def _adopt(self, settings: tuple[Owner, Announce] | None, spec: Spec) -> None:
+        """Follow other settings: what was announced by the old ones is withdrawn."""
+        if self._publisher is not None:
+            await asyncio.to_thread(self._publisher.publish, {})
+            self._release()
+        self._settings, self._given, self._vips, self._told = None, None, {}, {}
+        if settings is not None:
+            publisher = Publisher(*settings)
+            # An agent that begins leaves what is announced, until it knows better.
+            present = await asyncio.to_thread(publisher.present)
+            for name, vip in spec.vips.items():
+                self._vips[name] = CheckState(healthy=present.issuperset(vip.addresses))
+            self._publisher = publisher
+        self._recorder.announces({})
+        self._settings = settings
+
+    async def _decide(
+        self, known: Situation, announce: Announce, publisher: Publisher, time: float, report: Report
+    ) -> None:
+        limits = Thresholds(1, 1, announce.hold_max)
+        why = obstacles(known.spec, known.overlay, known.health, known.fault, self._withdrawn)
+        self._vips = {name: self._vips.get(name, CheckState(healthy=False)) for name in why}
+        for name, obstacle in why.items():
+            if obstacle is not None:
+                self._vips[name] = observe(self._vips[name], Result(time, obstacle), limits)
+        working = {name: state.healthy for name, state in self._vips.items()}
+        routes = routes_of(known.spec, working)
+        if self._given is None and time < self._due:
+            return  # it has just failed
+        if routes != self._given:
+            self._given = None
+            wrong = await asyncio.to_thread(publisher.publish, routes)
+            self._given = routes
+        elif time >= self._due:
+            wrong = await asyncio.to_thread(publisher.check, routes)
+        else:
+            return
+        self._due = time + _CHECK
+        if announce.on_stop == "withdraw" and (self._guard is None or not self._guard.runs()):
+            assert self._settings is not None
+            self._guard = Guard(*self._settings)
+        self._tell(working, report)
+        if wrong:
+            report.fails(_TROUBLE, wrong[0])
+        else:
+            report.works(_TROUBLE, "VIPs are announced as they should be")
+
+    def _tell(self, working: Mapping[str, bool], report: Report) -> None:
+        self._recorder.announces(working)
+        for name, works in working.items():
+            if works and not self._told.get(name):
+                report.say(f"VIP {name} is announced", "vip_announced", vip=name)
+            elif not works and self._told.get(name, True) and (why := self._vips[name].why):
+                report.say(f"VIP {name} is withdrawn: {why}", "vip_withdrawn", "warning", vip=name, reason=why)
+        self._told = {name: works for name, works in working.items() if works or self._vips[name].why}
+
+    def _release(self) -> None:
+        """Let the guard end without a deed."""
+        if self._guard is not None:
+            self._guard.release()
+            self._guard = None
+
+    def close(self, report: Report) -> None:
+        """End: what is announced stays, or is withdrawn, as the spec says."""
+        if self._publisher is None or self._settings is None:
+            return
+        if self._settings[1].on_stop == "withdraw":
+            try:
+                self._publisher.publish({})
+                report.say("all VIPs are withdrawn, since the agent ends", "vip_withdrawn", reason="the agent ends")
+            except PublishError as err:
+                report.fails(_TROUBLE, f"VIPs are not withdrawn, though the agent ends: {err}", "error")
+        self._release()

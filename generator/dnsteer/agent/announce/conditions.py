@@ -1,0 +1,62 @@
+"""Why a VIP may not be announced: a pure function of the spec, the overlay, health and the state of the switch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dnsteer.agent.backend_health import Health
+from dnsteer.agent.probes.targets import slots_name
+from dnsteer.slots.maintenance import Overlay
+from dnsteer.spec.announced import announced_vips
+from dnsteer.spec.backups import standby_weights
+from dnsteer.spec.checked_services import own_slots
+from dnsteer.spec.model.spec import Spec, State
+
+
+def obstacles(
+    spec: Spec, overlay: Overlay, health: Health, fault: str | None, withdrawn: Mapping[str, str]
+) -> dict[str, str | None]:
+    """Return why each VIP that the spec wants to be announced may not be. Empty text: it may; None: not known yet.
+
+    *fault* is what is wrong with the switch: empty where its tables were found right, None before that. *withdrawn* are the
+    VIPs that people have withdrawn, in words.
+    """
+    out: dict[str, str | None] = {}
+    found: dict[tuple[str, int], str | None] = {}
+    for name, settings in announced_vips(spec).items():
+        pool, least = spec.vips[name].pool, settings.min_healthy
+        if (pool, least) not in found:
+            found[pool, least] = _lacking(spec, pool, least, overlay, health)
+        known = [why for why in (withdrawn.get(name), fault, found[pool, least]) if why]
+        unknown = fault is None or found[pool, least] is None
+        out[name] = known[0] if known else None if unknown else ""
+    return out
+
+
+def _lacking(spec: Spec, pool: str, least: int, overlay: Overlay, health: Health) -> str | None:
+    """What a pool, or one of its services that have slots of their own, lacks. Empty: nothing; None: not known yet."""
+    serving, unknown = serving_backends(spec, pool, overlay), False
+    for service in ("", *own_slots(spec, pool)):
+        slots = slots_name(pool, service)
+        ill, untested = health.unhealthy(slots), health.untested(slots)
+        healthy = [name for name in serving if name not in ill]
+        unknown = unknown or sum(name not in untested for name in healthy) < least
+        if len(healthy) < least:
+            each = "; ".join(f"{name}: {ill[name]}" for name in serving if name in ill)
+            text = f"pool {slots}: healthy backends in service: {len(healthy)}, needed: {least}"
+            return f"{text} ({each})" if each else text
+    return None if unknown else ""
+
+
+def serving_backends(spec: Spec, pool: str, overlay: Overlay) -> list[str]:
+    """The backends of a pool that would take queries if all were healthy, and those of its backup that can join."""
+    entries = overlay.of(pool)
+    out = {entry.backend for entry in entries if entry.kind in ("drain", "down")}
+    weights = {entry.backend: entry.weight for entry in entries if entry.kind == "weight"}
+    own = {b.name: b.weight for b in spec.pools[pool].backends if b.state is State.UP}
+    joining = standby_weights(spec, spec.pools[pool])
+    return [
+        name
+        for name, weight in {**own, **joining}.items()
+        if name not in out and (weight if weights.get(name) is None else weights[name])
+    ]

@@ -1,0 +1,124 @@
+"""Give BIRD the routes: the file that it includes, and the command to read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from dnsteer.agent.announce.bird import Bird, BirdError, RefusedError
+from dnsteer.agent.announce.routes import Owner, addresses_of, owner_of, protocols, text
+from dnsteer.render.atomic_files import replace_files
+from dnsteer.spec.model.announce import Announce, VipAnnounce
+from dnsteer.spec.model.types import Address
+
+_MODE = 0o644
+"""BIRD reads it as a user of its own."""
+
+Routes = Mapping[Address, VipAnnounce]
+
+
+class PublishError(Exception):
+    """BIRD does not have the routes; the message says why and what to do."""
+
+
+class Publisher:
+    """Gives BIRD the routes of one bridge."""
+
+    def __init__(self, owner: Owner, announce: Announce) -> None:
+        self._owner, self._announce = owner, announce
+        self._file, self._names = Path(announce.include), protocols(announce)
+        self._disabled = False
+
+    def present(self) -> set[Address]:
+        """The addresses in the file. Raises PublishError where it is somebody else's."""
+        return addresses_of(self._read() or "")
+
+    def publish(self, routes: Routes) -> list[str]:
+        """Write the file, and make BIRD read it. Return what else is wrong, in words.
+
+        Raises PublishError; the file has the routes then all the same, for a BIRD that starts later, unless BIRD finds a
+        fault in the file itself.
+        """
+        before, wanted = self._read(), text(self._owner, self._announce, routes)
+        if before != wanted:
+            self._write(wanted)
+        try:
+            with Bird(self._announce.control) as bird:
+                try:
+                    bird.configure()
+                except RefusedError as err:
+                    self._refused(bird, err, before, routes)
+                if self._disabled:
+                    for name in self._names:
+                        bird.ask(f"enable {name}")
+                    self._disabled = False
+                return self._wrong(bird, routes)
+        except BirdError as err:
+            raise PublishError(str(err)) from None
+
+    def check(self, routes: Routes) -> list[str]:
+        """Return what is wrong with what BIRD has, in words. Raises PublishError."""
+        try:
+            with Bird(self._announce.control) as bird:
+                return self._wrong(bird, routes)
+        except BirdError as err:
+            raise PublishError(str(err)) from None
+
+    def _wrong(self, bird: Bird, routes: Routes) -> list[str]:
+        states = bird.states(self._names)
+        if len(states) < len(self._names):
+            raise PublishError(
+                f'BIRD does not include {self._file}: add include "{self._file}*"; to bird.conf, then: birdc configure'
+            )
+        wrong = [
+            f"protocol {name} of BIRD is {state}: birdc enable {name}"
+            for name, state in states.items()
+            if state != "up"
+        ]
+        prefixes = [f"{address}/{address.max_prefixlen}" for address in sorted(routes, key=lambda a: (a.version, a))]
+        others = bird.others(prefixes, self._names) if prefixes else {}
+        wrong += [
+            f"protocol {name} of BIRD has a route to {prefix} too, which stays when dnsteer withdraws its own: remove it"
+            for prefix, name in others.items()
+        ]
+        return wrong
+
+    def _refused(self, bird: Bird, err: RefusedError, before: str | None, routes: Routes) -> None:
+        """What to do where BIRD refuses its configuration: it goes on with the one that it has."""
+        if before is None or str(err).startswith(str(self._file)):
+            with suppress(OSError):  # else a BIRD that is started again would not come up
+                self._write(text(self._owner, self._announce, {}) if before is None else before)
+        if routes:
+            raise PublishError(f"BIRD refuses its configuration, so routes stay as they were: {err}") from None
+        for name in self._names:  # nothing may be announced, which goes without a configuration too
+            with suppress(RefusedError):
+                bird.ask(f"disable {name}")
+        self._disabled = True
+        raise PublishError(
+            f"BIRD refuses its configuration: {err}; all routes are withdrawn by disabling {', '.join(self._names)}"
+        ) from None
+
+    def _read(self) -> str | None:
+        """The file as it is, None without one. Raises PublishError where it is not of this bridge."""
+        try:
+            found = self._file.read_text()
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as err:
+            raise PublishError(f"{self._file}: {getattr(err, 'strerror', None) or err}") from None
+        owner = owner_of(found)
+        if owner is None and found.strip():
+            raise PublishError(f"{self._file} is not a file of dnsteer's: name another one by switch.announce.include")
+        if owner not in (None, self._owner.line):
+            raise PublishError(
+                f"{self._file} is that of another bridge ({owner}): give each its own include and protocol; if that one "
+                "is gone, remove the file"
+            )
+        return found
+
+    def _write(self, content: str) -> None:
+        try:
+            replace_files({self._file: content.encode()}, {self._file: _MODE})
+        except OSError as err:
+            raise PublishError(f"{err.filename}: {err.strerror}") from None

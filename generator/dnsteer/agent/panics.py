@@ -1,0 +1,37 @@
+"""Pools of which so many backends are unhealthy that all stay in service: told when that begins and when it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dnsteer.agent.backend_health import Health
+from dnsteer.agent.decide import PoolRules
+from dnsteer.agent.effect import Effect
+from dnsteer.agent.report import Report
+from dnsteer.metrics.recorder import Recorder
+
+
+class Panics:
+    """The names of slots whose pool is in panic."""
+
+    def __init__(self, health: Health, report: Report, recorder: Recorder) -> None:
+        self._health, self._report, self._recorder = health, report, recorder
+        self.slots: set[str] = set()
+
+    def follow(self, effect: Effect, rules: Mapping[str, PoolRules]) -> None:
+        """Take notice of what was decided by *rules*, which are by the names of slots."""
+        for name, decision in effect.decisions.items():
+            if decision.panics and name not in self.slots:
+                self.slots.add(name)
+                self._tell(name, rules, effect.id)
+                self._report.panic(rules[name], list(self._health.unhealthy(name)), effect.id)
+            elif not decision.panics and name in self.slots:
+                self.slots.discard(name)
+                self._tell(name, rules, effect.id)
+                self._report.panic_over(rules[name], effect.id)
+
+    def _tell(self, slots: str, rules: Mapping[str, PoolRules], decision: str) -> None:
+        """Tell whether the pool of these slots is in panic: for one of several services is for the pool."""
+        pool = rules[slots].pool
+        panics = any(rules[n].pool == pool for n in self.slots if n in rules)
+        self._recorder.panicked(pool, panics=panics, decision=decision)

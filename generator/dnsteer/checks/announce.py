@@ -1,0 +1,45 @@
+"""VIPs that cannot be announced as the spec says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dnsteer.spec.announced import settings_of
+from dnsteer.spec.errors import Finding
+from dnsteer.spec.model.spec import Spec, State
+from dnsteer.spec.model.types import Address
+from dnsteer.spec.scope import Scope
+
+
+def check_announce(scope: Scope) -> Iterator[Finding]:
+    """All findings about announcing VIPs."""
+    spec = scope.spec
+    first: dict[Address, str] = {}
+    for name, vip in spec.vips.items():
+        if vip.announce not in (None, "never") and spec.switch.announce is None:
+            yield scope.finding(
+                ("vips", name, "announce"), "a VIP's announce without switch.announce", "the key switch.announce",
+                "say who announces the VIPs: announce: {via: bird}, or leave this out",
+            )  # fmt: skip
+        yield from _min_healthy(scope, spec, name)
+        for i, address in enumerate(vip.addresses):
+            other = first.setdefault(address, name)
+            if spec.switch.announce is not None and spec.vips[other].announce != vip.announce:
+                path = ("vips", name, *(("announce",) if vip.announce is not None else ("addresses", i)))
+                yield scope.finding(
+                    path, f"another announce for {address} than VIP {other} has", "the same for both",
+                    f"an address is one route; see {scope.where(('vips', other))}",
+                )  # fmt: skip
+
+
+def _min_healthy(scope: Scope, spec: Spec, name: str) -> Iterator[Finding]:
+    vip = spec.vips[name]
+    settings, pool = settings_of(vip), spec.pools.get(vip.pool)
+    if settings is None or pool is None:
+        return
+    most = sum(1 for b in pool.backends if b.weight and b.state is State.UP)
+    if settings.min_healthy > max(most, 1):
+        yield scope.finding(
+            ("vips", name, "announce", "min_healthy"), str(settings.min_healthy), f"at most {most}",
+            f"backends of pool {vip.pool} that take queries: {most}; the VIP would never be announced",
+        )  # fmt: skip

@@ -1,0 +1,101 @@
+"""How routers learn of VIPs: by BGP, through BIRD on this machine. docs/announce.md explains it."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
+
+from dnsteer.spec.model.health import HoldMax
+from dnsteer.spec.model.part import Part, bounds, whole
+from dnsteer.spec.model.types import wanted
+
+_PROTOCOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,30}\Z")
+_COMMUNITY = re.compile(r"[0-9]{1,10}(:[0-9]{1,10}){1,2}\Z")
+_LARGEST = {2: 0xFFFF, 3: 0xFFFFFFFF}
+"""The largest part of a community (RFC 1997) and of a large one (RFC 8092), by the number of parts."""
+
+
+def _protocol(value: Any) -> str:
+    if not isinstance(value, str) or not _PROTOCOL.match(value):
+        raise wanted("a name for protocols of BIRD: a letter, then at most 30 letters, digits and '_'")
+    return value
+
+
+def _file(value: Any) -> str:
+    text = value if isinstance(value, str) else ""
+    if not text.startswith("/") or text.endswith("/") or not text.isprintable() or '"' in text:
+        raise wanted("the absolute path of a file, without quotes", "for example /run/bird/dnsteer.conf")
+    return text
+
+
+def _community(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        raise wanted("a community such as 64500:53", "YAML reads this as a number in base 60: write it in quotes")
+    text = value if isinstance(value, str) else ""
+    parts = text.split(":") if _COMMUNITY.match(text) else []
+    if not parts or any(int(part) > _LARGEST[len(parts)] for part in parts):
+        raise wanted("a community such as 64500:53, or a large one such as 4200000000:1:53")
+    return ":".join(str(int(part)) for part in parts)
+
+
+FilePath = Annotated[str, BeforeValidator(_file), WithJsonSchema({"type": "string", "pattern": "^/"})]
+Community = Annotated[
+    str, BeforeValidator(_community), WithJsonSchema({"type": "string", "pattern": "^[0-9]+(:[0-9]+){1,2}$"})
+]
+
+
+class Announce(Part):
+    """Who announces the VIPs to routers, while they work."""
+
+    via: Literal["bird"] = Field(description="`bird`: BIRD 2 on this machine, which speaks BGP with the routers.")
+    include: FilePath = Field(
+        default="/run/bird/dnsteer.conf",
+        description="The file that `dnsteer agent` writes, and that bird.conf includes. In /run it is gone after a boot, "
+        "when nothing may be announced before the agent has looked.",
+    )
+    control: FilePath = Field(default="/run/bird/bird.ctl", description="BIRD's control socket.")
+    protocol: Annotated[str, BeforeValidator(_protocol), WithJsonSchema({"type": "string"})] = Field(
+        default="dnsteer",
+        description="Name of the static protocols in the file, with 4 and 6 behind it. Two bridges of one machine need "
+        "two names and two files.",
+    )
+    hold_max: HoldMax = Field(
+        default=300.0,
+        description="A VIP that has to be withdrawn again and again stays withdrawn longer each time, at most this long. "
+        "0: it is announced as soon as it works.",
+    )
+    on_stop: Literal["keep", "withdraw"] = Field(
+        default="keep",
+        description="What becomes of the routes when the agent ends. `keep`: they stay as they are. `withdraw`: they are "
+        "withdrawn, also when the agent is killed.",
+    )
+
+
+class VipAnnounce(Part):
+    """How one VIP is announced."""
+
+    med: Annotated[int, whole(0, 4294967295), bounds(0, 4294967295)] | None = Field(
+        default=None, description="Its multi-exit discriminator: routers prefer the lowest. Left out: none is sent."
+    )
+    communities: list[Community] = Field(
+        default_factory=list, description="Communities (64500:53) and large communities (64500:1:53) of its routes."
+    )
+    min_healthy: Annotated[int, whole(1, 1000), bounds(1, 1000)] = Field(
+        default=1, description="Backends that must be in service and healthy, for each service, or it is withdrawn."
+    )
+
+
+def _never(value: Any) -> Any:
+    if value == "never" or isinstance(value, dict | VipAnnounce):
+        return value
+    hint = "write never" if value is False else ""
+    raise wanted("never, or a mapping with med, communities or min_healthy", hint)
+
+
+OfVip = Annotated[
+    Annotated[VipAnnounce, Tag("mapping")] | Annotated[Literal["never"], Tag("word")],
+    Discriminator(lambda value: "word" if value == "never" else "mapping"),
+    BeforeValidator(_never),
+]

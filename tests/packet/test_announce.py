@@ -1,0 +1,334 @@
+"""The agent announces VIPs through a real BIRD while they work, and withdraws them otherwise; on a real switch."""
+
+from __future__ import annotations
+
+import signal
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.packet.agents import agent, wait
+from tests.packet.birds import Bird, bird, needs_bird
+from tests.packet.command import FARM, SLOW, fresh, nothing_changes, on, spec_file
+from tests.packet.switches import BRIDGE, Switch
+
+EXPECTED = [*SLOW, "connection dropped", "Broken pipe", "could not open network device"]
+READY = "state 1"
+DNS, OTHER = {"192.0.2.53", "2001:db8::53"}, {"192.0.2.54"}
+pytestmark = needs_bird
+
+
+def spec(folder: Path, more: str = "", of_dns: str = "", health: bool = True) -> str:
+    """FARM with announcing; the backends of `farm` are healthy while there are files of their names in *folder*."""
+    rules = f"  announce: {{via: bird, include: {folder}/dnsteer.conf, control: {folder}/bird.ctl{more}}}\n"
+    text = FARM.replace("  uplinks:\n", f"{rules}  uplinks:\n")
+    if health:
+        command = f"{{check: command, command: [test, -e, '{folder}/{{backend}}'], interval: 100ms, timeout: 90ms}}"
+        text = text.replace("    slots: 32\n", f"    slots: 32\n    hold_max: 0s\n    health: {command}\n")
+    return text.replace("pool: farm}", f"pool: farm{of_dns}}}")
+
+
+def healthy(folder: Path, *names: str) -> None:
+    """These backends are healthy from now on, and no others."""
+    for name in ("ns1", "ns2", "ns3", "ns4"):
+        (folder / name).unlink(missing_ok=True)
+    for name in names:
+        (folder / name).touch()
+
+
+def applied(switch: Switch, folder: Path, text: str) -> None:
+    fresh(switch)
+    done = on(switch)("apply", spec_file(folder, text), "--yes")
+    assert done.code == 0, done.err
+
+
+def announces(own: Bird, addresses: set[str]) -> None:
+    wait(lambda: own.routes() == addresses, lambda: f"BIRD has {own.routes()}, not {addresses}")
+
+
+@contextmanager
+def hung(switch: Switch) -> Iterator[None]:
+    """ovs-vswitchd hangs."""
+    process = switch._processes["ovs-vswitchd"]
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    healthy(tmp_path, "ns1", "ns2", "ns3")
+    yield tmp_path
+
+
+def test_a_vip_is_announced_while_it_works(shared: Switch, folder: Path) -> None:
+    of_dns = ", announce: {med: 50, communities: ['64500:53', '64500:1:2'], min_healthy: 2}"
+    applied(shared, folder, spec(folder, of_dns=of_dns))
+    with bird(folder) as own:
+        with agent(shared, folder, READY) as running:
+            announces(own, DNS | OTHER)
+            about = own.ask("show", "route", "192.0.2.53/32", "all")
+            assert all(word in about for word in ("BGP.med: 50", "(64500,53)", "(64500, 1, 2)")), about
+            assert "BGP" not in own.ask("show", "route", "192.0.2.54/32", "all")
+            healthy(folder, "ns1")  # one is fewer than min_healthy
+            announces(own, OTHER)
+            assert "VIP dns is withdrawn: pool farm: healthy backends in service: 1, needed: 2 (ns2: " in running.said()
+            healthy(folder, "ns1", "ns3")
+            announces(own, DNS | OTHER)
+            assert on(shared)("drain", "farm/ns1", "--yes").code == 0
+            announces(own, OTHER)
+            assert on(shared)("undrain", "farm/ns1").code == 0
+            announces(own, DNS | OTHER)
+        assert own.routes() == DNS | OTHER  # on_stop: keep
+        healthy(folder)
+        with agent(shared, folder, READY, "later"):
+            announces(own, OTHER)
+
+
+def test_nothing_is_announced_before_health_is_known_and_nothing_withdrawn(shared: Switch, folder: Path) -> None:
+    slow = spec(folder).replace("interval: 100ms, timeout: 90ms", "interval: 3s, timeout: 90ms, jitter: 0%")
+    applied(shared, folder, slow)
+    with bird(folder) as own:
+        healthy(folder)
+        with agent(shared, folder, READY) as running:
+            announces(own, OTHER)  # a pool without checks works while the switch does
+            time.sleep(0.5)
+            assert own.routes() == OTHER
+            assert "VIP dns is announced" not in running.said()
+        healthy(folder, "ns1", "ns2", "ns3")
+        with agent(shared, folder, READY, "again"):
+            announces(own, DNS | OTHER)
+        with agent(shared, folder, READY, "third"):
+            until = time.monotonic() + 1
+            while time.monotonic() < until:
+                assert own.routes() == DNS | OTHER
+
+
+def test_a_switch_that_dies_or_hangs_is_not_announced(shared: Switch, folder: Path) -> None:
+    applied(shared, folder, spec(folder))
+    with bird(folder) as own, agent(shared, folder, READY) as running:
+        announces(own, DNS | OTHER)
+        shared.kill_switch()
+        announces(own, set())
+        assert "VIP dns is withdrawn: ovs-vswitchd does not answer" in running.said()
+        shared.start_switch()
+        announces(own, DNS | OTHER)
+        assert "the switch has lost its tables" in running.said()
+        with hung(shared):
+            announces(own, set())
+        announces(own, DNS | OTHER)
+
+
+def test_differences_that_are_left_are_not_announced(shared: Switch, folder: Path) -> None:
+    text = spec(folder).replace("  bridge: br-dns\n", "  bridge: br-dns\n  repair: report\n")
+    applied(shared, folder, text)
+    with bird(folder) as own, agent(shared, folder, READY) as running:
+        announces(own, DNS | OTHER)
+        shared.ofctl("del-flows", "table=30")
+        announces(own, set())
+        assert "differences from the record" in running.said()
+        assert on(shared)("restore").code == 0
+        announces(own, DNS | OTHER)
+
+
+def test_people_withdraw_and_announce(shared: Switch, folder: Path) -> None:
+    applied(shared, folder, spec(folder))
+    run = on(shared)
+    with bird(folder) as own, agent(shared, folder, READY) as running:
+        announces(own, DNS | OTHER)
+        with nothing_changes(shared):
+            assert "VIP dns would be withdrawn" in run("withdraw", "dns", "--dry-run").out
+        done = run("withdraw", "dns", "--note", "new router")
+        assert (done.code, own.routes()) == (0, OTHER), done.err
+        assert "VIP dns is withdrawn" in done.out
+        assert "VIP dns is withdrawn: asked by " in running.said()
+        warned = run("status", "--no-rates").err + run("status", "--no-rates").out
+        assert "VIP dns is withdrawn: asked by" in warned and "(new router)" in warned
+        assert "by the record" in run("withdraw", "dns", "--note", "new router").out
+        assert run("withdraw", "--all", "--json").json["left"] == []
+        assert own.routes() == set()
+        done = run("announce", "dns")
+        assert (done.code, own.routes()) == (0, DNS), done.err
+        assert run("announce", "--all").code == 0
+        assert own.routes() == DNS | OTHER
+        assert run("withdraw", "other", "--for", "1s").code == 0
+        assert own.routes() == DNS
+        announces(own, DNS | OTHER)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["withdraw", "dsn"], 'did you mean "dns"'), (["withdraw", "other"], "its announce is never"),
+        (["announce", "nobody"], "expected a VIP of the applied spec"),
+    ],
+)  # fmt: skip
+def test_bad_names_are_refused(words: list[str], said: str, shared: Switch, folder: Path) -> None:
+    applied(shared, folder, spec(folder).replace("pool: spare}", "pool: spare, announce: never}"))
+    with nothing_changes(shared):
+        done = on(shared)(*words)
+    assert (done.code, said in done.err) == (1, True), done.err
+
+
+def test_what_cannot_be_announced_is_refused_and_usage_is_checked(shared: Switch, folder: Path) -> None:
+    applied(shared, folder, FARM)
+    run = on(shared)
+    with nothing_changes(shared):
+        done = run("withdraw", "--all")
+        assert (done.code, "it has no switch.announce" in done.err) == (1, True), done.err
+        for words in ([], ["dns", "--all"]):
+            done = run("withdraw", *words)
+            assert (done.code, "expected the names of VIPs, or --all" in done.err) == (64, True), done.err
+
+
+def test_withdraw_says_that_nobody_follows(shared: Switch, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dnsteer.cli.announce._PATIENCE", 0.3)
+    applied(shared, folder, spec(folder))
+    done = on(shared)("withdraw", "dns")  # no BIRD
+    assert (done.code, "cannot be reached" in done.err) == (0, True), done.err
+    assert on(shared)("announce", "dns").code == 0
+    with bird(folder) as own:
+        with agent(shared, folder, READY):
+            announces(own, DNS | OTHER)
+        done = on(shared)("withdraw", "dns")  # no agent
+        assert (done.code, "BIRD still has routes to 192.0.2.53/32, 2001:db8::53/128" in done.err) == (1, True), (
+            done.err
+        )
+        assert "is dnsteer agent running?" in done.err
+        with agent(shared, folder, READY, "again"):
+            announces(own, OTHER)
+
+
+def test_a_damaged_note_does_not_hide_the_rest(shared: Switch, folder: Path) -> None:
+    applied(shared, folder, spec(folder))
+    shared.vsctl("set", "Bridge", BRIDGE, "external_ids:dnsteer-withdrawn=junk")
+    shown = on(shared)("status", "--no-rates")
+    assert "external_ids:dnsteer-withdrawn of bridge br-dns in OVSDB is damaged" in shown.out + shown.err
+    with bird(folder) as own, agent(shared, folder, READY) as running:
+        running.waits_for("dnsteer-withdrawn of bridge br-dns in OVSDB is damaged")
+        announces(own, DNS | OTHER)
+
+
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGKILL])
+def test_an_agent_that_ends_or_is_killed_withdraws(by: signal.Signals, shared: Switch, folder: Path) -> None:
+    applied(shared, folder, spec(folder, ", on_stop: withdraw"))
+    with bird(folder) as own:
+        with agent(shared, folder, READY) as running:
+            announces(own, DNS | OTHER)
+            if by == signal.SIGKILL:
+                running.process.send_signal(by)
+                announces(own, set())
+                running.end = lambda *_: 0  # type: ignore[method-assign]
+        announces(own, set())
+
+
+def test_bird_that_is_away_gets_the_routes_when_it_is_there(shared: Switch, folder: Path) -> None:
+    applied(shared, folder, spec(folder))
+    with agent(shared, folder, READY) as running:
+        running.waits_for("cannot be reached: No such file or directory; is it running?")
+        wait(lambda: "192.0.2.54/32" in (folder / "dnsteer.conf").read_text(), lambda: "no file")
+        with bird(folder) as own:
+            announces(own, DNS | OTHER)
+            running.waits_for("VIPs are announced as they should be")
+            own.stop()
+            healthy(folder)
+            running.waits_for("cannot be reached: Connection refused") if own.control.exists() else None
+            own.start()
+            announces(own, OTHER)
+
+
+def test_a_configuration_that_bird_refuses_is_named_and_withdrawing_works_all_the_same(
+    shared: Switch, folder: Path
+) -> None:
+    applied(shared, folder, spec(folder))
+    with bird(folder) as own, agent(shared, folder, READY) as running:
+        announces(own, DNS | OTHER)
+        own.write(own.including + "protocol nonsense;\n")
+        healthy(folder)
+        running.waits_for("BIRD refuses its configuration, so routes stay as they were: ")
+        assert own.routes() == DNS | OTHER
+        assert "bird.conf:4:" in running.said() or "bird.conf, line 4" in running.said(), running.said()
+        shared.kill_switch()  # nothing may be announced: that goes
+        wait(
+            lambda: "disabled" in own.ask("show", "protocols").lower() or not own.routes(),
+            lambda: own.ask("show", "protocols"),
+        )
+        assert "all routes are withdrawn by disabling dnsteer4, dnsteer6" in running.said()
+        own.write(own.including)
+        shared.start_switch()
+        healthy(folder, "ns1")
+        announces(own, DNS | OTHER)
+        running.waits_for("VIPs are announced as they should be")
+
+
+def test_a_file_that_bird_does_not_include_is_said(shared: Switch, folder: Path) -> None:
+    applied(shared, folder, spec(folder))
+    with bird(folder, "") as own, agent(shared, folder, READY) as running:
+        running.waits_for(f'BIRD does not include {folder}/dnsteer.conf: add include "{folder}/dnsteer.conf*";')
+        own.write(own.including)
+        announces(own, DNS | OTHER)
+
+
+def test_who_announces_already_is_named(shared: Switch, folder: Path) -> None:
+    applied(shared, folder, spec(folder))
+    other = "protocol static mine { ipv4; route 192.0.2.53/32 blackhole; }\n"
+    with bird(folder) as own:
+        own.write(own.including + other)
+        own.ask("configure")
+        with agent(shared, folder, READY) as running:
+            running.waits_for(
+                "protocol mine of BIRD has a route to 192.0.2.53/32 too, which stays when dnsteer withdraws"
+            )
+            announces(own, DNS | OTHER)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("protocol static x { ipv4; }\n", "is not a file of dnsteer's: name another one by switch.announce.include"),
+        ("# Routes of bridge br-1 in OVSDB at unix:/x\n", "is that of another bridge (# Routes of bridge br-1"),
+    ],
+)
+def test_files_of_others_are_left_alone(content: str, said: str, shared: Switch, folder: Path) -> None:
+    applied(shared, folder, spec(folder))
+    (folder / "dnsteer.conf").write_text(content)
+    with bird(folder), agent(shared, folder, READY) as running:
+        running.waits_for(said)
+        assert (folder / "dnsteer.conf").read_text() == content
+
+
+def test_another_spec_is_followed(shared: Switch, folder: Path) -> None:
+    applied(shared, folder, spec(folder))
+    run = on(shared)
+    with bird(folder) as own, agent(shared, folder, READY) as running:
+        announces(own, DNS | OTHER)
+        never = spec(folder).replace("pool: spare}", "pool: spare, announce: never}")
+        assert run("apply", spec_file(folder, never), "--yes").code == 0
+        announces(own, DNS)
+        assert run("apply", spec_file(folder, FARM), "--yes").code == 0
+        announces(own, set())
+        assert run("rollback", "--yes").code == 0
+        announces(own, DNS)
+        assert stat.S_IMODE((folder / "dnsteer.conf").stat().st_mode) & 0o444
+        assert "Traceback" not in running.said()
+
+
+def test_a_vip_that_flaps_is_announced_later_each_time(shared: Switch, folder: Path) -> None:
+    applied(shared, folder, spec(folder, ", hold_max: 3s"))
+    with bird(folder) as own, agent(shared, folder, READY):
+        announces(own, DNS | OTHER)
+        took = []
+        for _ in range(2):
+            healthy(folder)
+            announces(own, OTHER)
+            healthy(folder, "ns1")
+            began = time.monotonic()
+            announces(own, DNS | OTHER)
+            took.append(time.monotonic() - began)
+        assert took[1] > 2.5 > took[0], took

@@ -1,0 +1,236 @@
+"""Which VIPs may be announced, the file for BIRD, and what BIRD says on its control socket."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+
+from dnsteer.agent.announce.bird import Bird, BirdError, RefusedError
+from dnsteer.agent.announce.conditions import obstacles, serving_backends
+from dnsteer.agent.announce.routes import Owner, addresses_of, owner_of, text
+from dnsteer.agent.backend_health import Health
+from dnsteer.agent.health import Result
+from dnsteer.agent.probes.targets import targets
+from dnsteer.checks.load import check_document
+from dnsteer.slots.maintenance import NO_OVERLAY, Kind, Maintenance, Overlay
+from dnsteer.spec.announced import routes_of
+from dnsteer.spec.document import parse_document
+from dnsteer.spec.loaded import digest
+from dnsteer.spec.model.announce import Announce, VipAnnounce
+from dnsteer.spec.model.spec import Spec
+
+SPEC = """\
+apiVersion: dnsteer/v1
+switch:
+  flavor: ovs-netdev
+  bridge: br-dns
+  mac: 02:00:00:00:00:53
+  announce: {via: bird}
+  uplinks: {p0: }
+pools:
+  farm:
+    health: {check: dns, interval: 1s}
+    backends:
+      - {name: a, ipv4: 192.0.2.11, mac: '02:00:00:00:01:01'}
+      - {name: b, ipv4: 192.0.2.12, mac: '02:00:00:00:01:02'}
+      - {name: idle, ipv4: 192.0.2.13, mac: '02:00:00:00:01:03', weight: 0}
+      - {name: gone, ipv4: 192.0.2.14, mac: '02:00:00:00:01:04', state: down}
+  unchecked:
+    backends: [{name: a, ipv4: 192.0.2.11, mac: '02:00:00:00:01:01'}]
+vips:
+  one: {addresses: [192.0.2.53], services: [dns], pool: farm}
+  two: {addresses: [192.0.2.54, 192.0.2.55], services: [dns], pool: farm, announce: {min_healthy: 2}}
+  free: {addresses: [192.0.2.56], services: [dns], pool: unchecked}
+  hidden: {addresses: [192.0.2.57], services: [dns], pool: farm, announce: never}
+"""
+FIRST = SPEC.replace("  announce: {via: bird}\n", "")
+
+
+def spec_of(text: str = SPEC) -> Spec:
+    return check_document(parse_document("spec.yaml", text)).spec
+
+
+def health_of(spec: Spec, results: Mapping[str, str | None]) -> Health:
+    """Health after two results for each backend: its reason, empty for a good one; None: not asked yet."""
+    health = Health()
+    health.adopt(list(targets(spec)), NO_OVERLAY, 0.0)
+    for target in targets(spec):
+        why = results[target.backend]
+        if why is not None:
+            for time in (1.0, 2.0):
+                health.add(target, Result(time, why))
+    return health
+
+
+def out(backend: str, kind: Kind, weight: int | None = None) -> Maintenance:
+    return Maintenance("farm", backend, kind, "2026-01-01T00:00:00+00:00", "me", weight=weight)
+
+
+GOOD = {"a": "", "b": "", "idle": "", "gone": ""}
+
+
+def test_all_that_works_may_be_announced() -> None:
+    spec = spec_of()
+    assert obstacles(spec, NO_OVERLAY, health_of(spec, GOOD), "", {}) == {"one": "", "two": "", "free": ""}
+
+
+def test_what_is_not_known_is_neither() -> None:
+    spec = spec_of()
+    unknown = obstacles(spec, NO_OVERLAY, health_of(spec, {**GOOD, "b": None}), "", {})
+    assert unknown == {"one": "", "two": None, "free": ""}
+    assert obstacles(spec, NO_OVERLAY, health_of(spec, GOOD), None, {}) == dict.fromkeys(("one", "two", "free"))
+    ill = obstacles(
+        spec, NO_OVERLAY, health_of(spec, {"a": "no answer", "b": "no answer", "idle": "", "gone": ""}), None, {}
+    )
+    assert ill["one"] and ill["two"] and ill["free"] is None
+
+
+def test_reasons() -> None:
+    spec = spec_of()
+    health = health_of(spec, {**GOOD, "a": "no answer"})
+    found = obstacles(spec, NO_OVERLAY, health, "", {"free": "withdrawn by me"})
+    assert found == {
+        "one": "", "free": "withdrawn by me",
+        "two": "pool farm: healthy backends in service: 1, needed: 2 (a: no answer)",
+    }  # fmt: skip
+    assert set(obstacles(spec, NO_OVERLAY, health, "it is away", {}).values()) == {"it is away"}
+
+
+@pytest.mark.parametrize(
+    ("entries", "serving"),
+    [
+        ([], ["a", "b"]), ([out("a", "drain")], ["b"]), ([out("a", "down"), out("b", "drain")], []),
+        ([out("a", "weight", 0), out("idle", "weight", 3)], ["b", "idle"]), ([out("a", "health")], ["a", "b"]),
+    ],
+)  # fmt: skip
+def test_who_serves(entries: list[Maintenance], serving: list[str]) -> None:
+    assert serving_backends(spec_of(), "farm", Overlay(tuple(entries))) == serving
+
+
+def test_backends_of_a_backup_serve() -> None:
+    backup = "  farm:\n    backup: unchecked\n".replace("unchecked", "more")
+    more = "  more:\n    backends: [{name: z, ipv4: 192.0.2.20, mac: '02:00:00:00:02:01'}]\n"
+    spec = spec_of(SPEC.replace("  farm:\n", backup).replace("  unchecked:\n", f"{more}  unchecked:\n"))
+    assert serving_backends(spec, "farm", NO_OVERLAY) == ["a", "b", "z"]
+    ill = {**GOOD, "a": "no answer", "b": "no answer", "z": ""}
+    assert obstacles(spec, NO_OVERLAY, health_of(spec, ill), "", {})["one"] == ""
+
+
+def test_a_service_with_slots_of_its_own_counts() -> None:
+    checks = "[{check: dns}, {check: tls, per: service}]"
+    text = SPEC.replace("{check: dns, interval: 1s}", checks).replace(
+        "services: [dns], pool: farm}", "services: [dns, dot], pool: farm}"
+    )
+    spec = spec_of(text)
+    health = Health()
+    health.adopt(list(targets(spec)), NO_OVERLAY, 0.0)
+    for target in targets(spec):
+        for time in (1.0, 2.0):
+            health.add(target, Result(time, "refused" if target.port == 853 else ""))
+    found = obstacles(spec, NO_OVERLAY, health, "", {})["one"]
+    assert found is not None and found.startswith("pool farm (853/tcp): healthy backends in service: 0, needed: 1"), (
+        found
+    )
+
+
+def test_an_address_of_two_vips_needs_both() -> None:
+    spec = spec_of(SPEC.replace("hidden: {addresses: [192.0.2.57], services: [dns], pool: farm, announce: never}",
+                                "three: {addresses: [192.0.2.53], services: [dot], pool: farm}"))  # fmt: skip
+    both = {"one": True, "two": False, "free": True, "three": True}
+    assert {*map(str, routes_of(spec, both))} == {"192.0.2.53", "192.0.2.56"}
+    assert {*map(str, routes_of(spec, {**both, "three": False}))} == {"192.0.2.56"}
+    assert routes_of(spec, {}) == {}
+
+
+def test_the_file() -> None:
+    owner, announce = Owner("br-dns", "unix:/run/db.sock"), Announce(via="bird")
+    how = VipAnnounce(med=5, communities=["64500:53", "64500:1:53"])
+    routes = {
+        ip_address("192.0.2.54"): VipAnnounce(),
+        ip_address("2001:db8::53"): how,
+        ip_address("192.0.2.9"): VipAnnounce(),
+    }
+    content = text(owner, announce, routes)
+    assert content.splitlines() == [
+        "# Routes of bridge br-dns in OVSDB at unix:/run/db.sock",
+        "# dnsteer agent writes this file: what is changed here is lost.",
+        "protocol static dnsteer4 {", "  ipv4;", "  route 192.0.2.9/32 blackhole;", "  route 192.0.2.54/32 blackhole;", "}",
+        "protocol static dnsteer6 {", "  ipv6;",
+        "  route 2001:db8::53/128 blackhole { bgp_med = 5; bgp_community.add((64500,53)); "
+        "bgp_large_community.add((64500,1,53)); };",
+        "}",
+    ]  # fmt: skip
+    assert (addresses_of(content), owner_of(content)) == (routes.keys(), owner.line)
+    assert (owner_of("protocol static x { }"), owner_of("")) == (None, None)
+
+
+def test_the_digest_is_as_before_where_nothing_is_announced() -> None:
+    first = FIRST.replace(", announce: {min_healthy: 2}", "").replace(", announce: never", "")
+    assert digest(spec_of(first)) == "b2c9c8f563ca402de972f4cbbc612e1e689b7d40e2e9e855321c6ad6ca4ff8e7"
+
+
+@contextmanager
+def answering(folder: Path, *replies: bytes) -> Iterator[str]:
+    """A control socket that gives these replies, each to what is sent; the first one at once."""
+    path = str(folder / "ctl")
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(path)
+    server.listen()
+
+    def serve() -> None:
+        client, _ = server.accept()
+        with client, suppress(BrokenPipeError):
+            for reply in replies:
+                client.sendall(reply)
+                if not client.recv(4096):
+                    return
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield path
+    finally:
+        thread.join(5)
+        server.close()
+
+
+WELCOME = b"0001 BIRD 2.0.12 ready.\n"
+
+
+def test_what_bird_says(tmp_path: Path) -> None:
+    shown = (
+        b"2002-Name       Proto      Table      State  Since         Info\n"
+        b"1002-device1    Device     ---        up     10:00\n"
+        b" dnsteer4   Static     master4    up     10:00\n dnsteer6   Static     master6    down   10:00\n0000 \n"
+    )
+    routes = b"1007-Table master4:\n 192.0.2.53/32        blackhole [dnsteer4 10:00:00.000] * (200)\n0000 \n"
+    refused = b"0002-Reading configuration from /etc/bird.conf\n8002 /etc/bird.conf:4:10 syntax error, unexpected ';'\n"
+    with answering(tmp_path, WELCOME, shown, routes, b"0000 \n", refused) as path, Bird(path) as bird:
+        assert bird.states(["dnsteer4", "dnsteer6", "other"]) == {"dnsteer4": "up", "dnsteer6": "down"}
+        assert bird.routes(["dnsteer4", "dnsteer6"]) == {"192.0.2.53/32"}
+        with pytest.raises(RefusedError, match=r"^/etc/bird\.conf:4:10 syntax error, unexpected ';'$"):
+            bird.configure()
+
+
+@pytest.mark.parametrize(
+    ("replies", "said"),
+    [
+        ([b"220 mail.example ESMTP\n0000 \n"], "who answers there is not BIRD"),
+        ([WELCOME, b"0002-Reading"], "did not answer within 0.2 s"),
+        ([b"0001 BI"], "did not answer within 0.2 s"), ([WELCOME, b"x" * (5 << 20)], "ended the connection"),
+    ],
+)  # fmt: skip
+def test_who_is_not_bird_or_says_nothing(replies: list[bytes], said: str, tmp_path: Path) -> None:
+    with answering(tmp_path, *replies) as path, pytest.raises(BirdError, match=said), Bird(path, timeout=0.2) as bird:
+        bird.configure()
+
+
+def test_nobody_is_there(tmp_path: Path) -> None:
+    with pytest.raises(BirdError, match="cannot be reached: No such file or directory; is it running"):
+        Bird(str(tmp_path / "none"))
