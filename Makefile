@@ -6,7 +6,7 @@ SPEC ?= examples/quickstart.yaml
 DB := unix:/run/dnsteer-lab/db.sock
 DURATION ?= 600
 
-.PHONY: help setup packages python extension model demo test test-bytecode test-quick test-alerts test-pictures lint fmt docs golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics bench-balance bench-spill bench-announce ext ext-programs fuzz-ext valgrind-ext coverage-ext wheel clean
+.PHONY: help setup packages python extension model demo test test-bytecode test-quick test-alerts test-pictures lint fmt docs golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics bench-balance bench-spill bench-announce bench-vrrp ext ext-programs fuzz-ext valgrind-ext coverage-ext wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile
@@ -117,6 +117,9 @@ bench-spill: setup ## a server and an accelerator: alone, ECMP, WRR and spill, a
 
 bench-announce: setup ## two switches with one VIP behind two BGP routers: time to withdrawal and lost queries by fault (root; JSON)
 	$(BIN)/python -m bench.announce
+
+bench-vrrp: setup ## two switches with one VIP on one network, keepalived: time of a take-over and lost queries by fault (root; JSON)
+	$(BIN)/python -m bench.vrrp
 
 bench-metrics: setup ## queries with and without a scrape each 15 s, among 122,648 flows (JSON)
 	$(BIN)/python -m bench.metrics

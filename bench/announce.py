@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
@@ -26,10 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.announce_plot import svg
+from bench.hosts import Queries
 from bench.machine import machine
-from bench.sites import ROUTERS, SITES, VIP, Network, Site, available, space
-from dnsteer.lab.command import environment, netns_exec
-from dnsteer.lab.zone import queries_text
+from bench.sites import ROUTERS, SITES, VIP, Network, Site, available
 
 _SETTLE = 1.5
 """Seconds of load before it happens."""
@@ -40,24 +37,22 @@ Act = Callable[[Site], None]
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happens at a switch. *after* puts it right. *on_stop* and *goes*: how the spec has it, and whether the
-    routes should go."""
+    """Something that happens at a switch, with `switch.announce.on_stop` as given. *after* puts it right."""
 
     act: Act
     after: Act
     on_stop: str = "withdraw"
-    goes: bool = True
 
 
 EVENTS: dict[str, Event] = {
-    "all backends die": Event(Site.kill_servers, lambda site: site.nsd.start()),
+    "all backends die": Event(lambda site: site.servers.kill(), lambda site: site.servers.start()),
     "ovs-vswitchd is killed": Event(lambda site: site.vswitchd.kill(), lambda site: site.vswitchd.start()),
     "ovs-vswitchd hangs": Event(
         lambda site: site.hang(signal.SIGSTOP), lambda site: site.hang(signal.SIGCONT)
     ),
     "agent is killed, on_stop: withdraw": Event(lambda site: site.agent.kill(), lambda site: site.agent.start()),
     "agent is killed, on_stop: keep": Event(
-        lambda site: site.agent.kill(), lambda site: site.agent.start(), on_stop="keep", goes=False
+        lambda site: site.agent.kill(), lambda site: site.agent.start(), on_stop="keep"
     ),
     "agent ends, on_stop: withdraw": Event(
         lambda site: site.agent.kill(signal.SIGTERM), lambda site: site.agent.start()
@@ -93,58 +88,16 @@ class Watch:
             thread.join()
 
 
-def load(folder: Path, seconds: float, qps: int) -> subprocess.Popen[str]:
-    """Queries of the client for so many seconds."""
-    queries = folder / "queries"
-    queries.write_text(queries_text())
-    argv = [
-        "dnsperf",
-        "-s",
-        VIP,
-        "-d",
-        str(queries),
-        "-l",
-        f"{seconds:g}",
-        "-Q",
-        str(qps),
-        "-c",
-        "64",
-        "-T",
-        "1",
-        "-t",
-        "1",
-        "-q",
-        "1000",
-    ]
-    return subprocess.Popen(
-        netns_exec(space("client"), argv),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=environment(),
-    )
-
-
-def counted(process: subprocess.Popen[str]) -> tuple[int, int]:
-    """Queries that were sent and lost."""
-    said, _ = process.communicate(timeout=60)
-    found = [re.search(rf"{what}:\s+(\d+)", said) for what in ("Queries sent", "Queries lost")]
-    if not all(found):
-        raise RuntimeError(said)
-    sent, lost = (int(m[1]) for m in found if m is not None)
-    return sent, lost
-
-
 def measure(network: Network, event: Event, seconds: float, qps: int) -> dict[str, Any]:
     """One event at the first switch, under load."""
     site, others = network.sites[1], set(SITES) - {1}
-    process = load(network.folder, seconds, qps)
+    queries = Queries("client", network.folder, VIP, seconds, qps)
     time.sleep(_SETTLE)
     watch = Watch(network, others)
     began = time.monotonic()
     try:
         event.act(site)
-        sent, lost = counted(process)
+        sent, lost = queries.counted()
     finally:
         watch.end()
     took = max(watch.seen.values()) - began if len(watch.seen) == len(ROUTERS) else None
@@ -198,7 +151,7 @@ def main() -> None:
                     print(f"{name}: {runs[-1]}", file=sys.stderr)
                 found[name] = summary(runs)
     if options.plot is not None:
-        options.plot.write_text(svg(found, options.qps))
+        options.plot.write_text(svg(found, options.qps, "seconds until both routers have the other switch alone"))
     print(json.dumps({"machine": machine(), "qps": options.qps, "repeat": options.repeat, "events": found}, indent=1))
 
 

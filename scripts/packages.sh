@@ -15,9 +15,9 @@ packages="$packages clang libclang-rt-14-dev libbpf-dev linux-libc-dev"
 # Tests of the web console look at it in a browser (350 MB installed, a minute); without it they are skipped.
 [ -z "${DNSTEER_BROWSER:-}" ] || packages="$packages chromium"
 
-# What only some tests need, which are skipped without it (prometheus: 23 MB to fetch, 10 s; BIRD: 1 MB). The first set-up
-# tries it.
-optional="prometheus bird2"
+# What only some tests need, which are skipped without it (prometheus: 23 MB to fetch, 10 s; BIRD and
+# keepalived: 1 MB each). The first set-up tries it.
+optional="prometheus bird2 keepalived"
 
 not_installed() {
     for package in "$@"; do
@@ -49,7 +49,7 @@ if [ -n "$missing$wanted" ]; then
     # shellcheck disable=SC2086
     [ -z "$wanted" ] || apt-get install -y -qq --no-install-recommends $wanted >/dev/null ||
         echo "packages: not installed:$wanted; the tests that need it are skipped" >&2
-    for unit in openvswitch-switch nsd dpdk prometheus bird2:bird; do
+    for unit in openvswitch-switch nsd dpdk prometheus bird2:bird keepalived; do
         case " $missing $wanted " in
         *" ${unit%:*} "*) systemctl disable --quiet "${unit#*:}" 2>/dev/null || true ;;
         esac

@@ -319,6 +319,28 @@ def test_another_spec_is_followed(shared: Switch, folder: Path) -> None:
         assert "Traceback" not in running.said()
 
 
+def test_routes_that_somebody_takes_away_come_back_and_other_settings_take_none(shared: Switch, folder: Path) -> None:
+    applied(shared, folder, spec(folder))
+    with bird(folder) as own, agent(shared, folder, READY) as running:
+        announces(own, DNS | OTHER)
+        (folder / "dnsteer.conf").write_text(
+            (folder / "dnsteer.conf").read_text().replace("route 192.0.2.54/32 blackhole;", "")
+        )
+        own.ask("configure")
+        assert own.routes() == DNS
+        announces(own, DNS | OTHER)
+        running.waits_for("and has other routes than it: 192.0.2.54/32")
+        said = running.said()
+        assert (
+            on(shared)("apply", spec_file(folder, spec(folder, ", hold_max: 1s, on_stop: withdraw")), "--yes").code == 0
+        )
+        running.waits_for("state 2")
+        wait(lambda: (folder / "dnsteer.conf").exists(), lambda: "no file")
+        time.sleep(1)
+        assert own.routes() == DNS | OTHER
+        assert "withdrawn" not in running.said()[len(said) :]
+
+
 def test_a_vip_that_flaps_is_announced_later_each_time(shared: Switch, folder: Path) -> None:
     applied(shared, folder, spec(folder, ", hold_max: 3s"))
     with bird(folder) as own, agent(shared, folder, READY):

@@ -19,7 +19,10 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "docs" / "operations.md",
     ROOT / "ovs" / "README.md",
-    *(ROOT / "docs" / f"{n}.md" for n in ("announce", "architecture", "capacity", "capture", "commands", "offload")),
+    *(
+        ROOT / "docs" / f"{n}.md"
+        for n in ("announce", "architecture", "capacity", "capture", "commands", "offload", "standby")
+    ),
 ]
 GLOBAL = {"--help", "--install-completion", "--show-completion"}
 

@@ -76,11 +76,16 @@ class NeighborNotices:
         self._world: World | None = None
         self._rules: Gratuitous | None = None
         self._left = 0
+        self.standby = False
+        """Whether the switch is on standby, when nothing is sent."""
         self._wake = asyncio.Event()
 
-    def begin(self, world: World) -> None:
-        """All is to be sent: the agent begins, another state was applied, or the tables were repaired."""
+    def begin(self, world: World, *, taking_over: bool = False) -> None:
+        """All is to be sent: the agent begins, another state was applied, the tables were repaired, or the switch has taken
+        over from another one, where it is done whatever the spec says."""
         self._world, self._rules = world, world.spec.switch.gratuitous
+        if taking_over and self._rules is None:
+            self._rules = Gratuitous()
         self._left = self._rules.repeat if self._rules is not None else 0
         self._wake.set()
 
@@ -88,13 +93,15 @@ class NeighborNotices:
         """Send until cancelled. *work* does something in the thread that changes the switch."""
         while True:
             refresh = self._rules.refresh if self._rules is not None else 0.0
+            if self.standby:
+                self._left = 0
             if not self._left:
                 self._wake.clear()
                 try:
                     await asyncio.wait_for(self._wake.wait(), refresh or None)
                 except asyncio.TimeoutError:
                     self._left = 1
-                continue
+                continue  # it may have gone on standby
             assert self._world is not None
             world, first = self._world, self._rules is not None and self._left == self._rules.repeat
             self._left -= 1

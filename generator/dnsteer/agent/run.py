@@ -34,6 +34,7 @@ from dnsteer.agent.probes.turns import Probe, Turns
 from dnsteer.agent.probes.udp import UdpProbe
 from dnsteer.agent.repair import look
 from dnsteer.agent.report import Report
+from dnsteer.agent.role import RoleFollower
 from dnsteer.agent.watch import watch
 from dnsteer.agent.world import World, read_world
 from dnsteer.console.verbs import Asked, Outcome
@@ -84,6 +85,7 @@ class Agent:
         self._health = Health()
         self.balancer = Balancer(self._switch, self._recorder)
         self._notices = NeighborNotices(self._switch)
+        self._role = RoleFollower(self._switch, self._notices, self._report)
         self._announcer = Announcer(switch.remote, self._recorder)
         self._world: World | None = None
         self._probes: list[Turns] = []
@@ -162,7 +164,7 @@ class Agent:
         """What decides about announcing VIPs; None while another agent acts."""
         if (world := self._world) is None or not self._claim.held:
             return None
-        return Situation(world.bridge, world.spec, self._overlay, self._health, self._memory.fault)
+        return Situation(world.bridge, world.spec, self._overlay, self._health, self._role.fault(self._memory.fault))
 
     async def _listen(self, bridge: str) -> None:
         control = self._control = Control(
@@ -222,6 +224,7 @@ class Agent:
         elif record.overlay != self._overlay:  # whom people take out counts for backups
             self._due |= {name for name, rules in self._world.rules.items() if rules.standby}
         self._overlay = record.overlay
+        self._role.record(record, self._world)
         self._announcer.record(record, self._report)
         self._captured = record if capture_of(record) is not None else None
         self._recorder.followed(record, self._memory.decision_of(record.overlay))

@@ -19,7 +19,7 @@ from dnsteer import __version__
 from dnsteer.deploy.caller import operator_name
 from dnsteer.switch.control_socket import PROTOCOL, find_socket
 
-QUICK = ("drain", "undrain", "down", "up", "weight", "reconcile", "due", "status", "rollback", "restore")
+QUICK = ("drain", "undrain", "down", "up", "weight", "role", "reconcile", "due", "status", "rollback", "restore")
 """Verbs that read no file of the caller's: their arguments are passed on as they stand."""
 _GREETING = 1.0
 """Seconds in which an agent greets; one that does not is stuck, and is done without."""

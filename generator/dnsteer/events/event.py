@@ -11,7 +11,7 @@ Level = Literal["info", "warning", "error"]
 Name = Literal[
     "adopted", "check", "decision", "moved", "effect", "panic", "panic_over", "repaired", "differs", "foreign_flows",
     "setting", "trouble", "trouble_over", "verb", "verb_ended", "verb_failed", "listens", "not_listening", "mirrors_removed",
-    "access", "announced", "vip_announced", "vip_withdrawn", "progress", "library", "ends",
+    "access", "announced", "vip_announced", "vip_withdrawn", "role", "progress", "library", "ends",
 ]  # fmt: skip
 """The kinds of events."""
 
@@ -63,6 +63,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("announced", "neighbours were told of VIPs and gateways: the first time of several", ("addresses",)),
     Kind("vip_announced", "routers learn of a VIP by BGP: BIRD has its routes", ("vip",)),
     Kind("vip_withdrawn", "BIRD has its routes no longer, and why", ("vip", "reason")),
+    Kind("role", "the switch is active now, or on standby: `role` says which", ("role",)),
     Kind("progress", "a step of settling a change that was cut off, or of a restore"),
     Kind("library", "a message of a library", ("logger",)),
     Kind("ends", "the agent ends"),

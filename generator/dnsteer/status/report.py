@@ -16,6 +16,7 @@ from dnsteer.status.record import Reading, read_record
 from dnsteer.status.vips import VipView, view_vips
 from dnsteer.switch.captures import capture_warning
 from dnsteer.switch.openflow import OpenFlow
+from dnsteer.switch.role import role_warnings
 from dnsteer.switch.settings import WAITS as KIND_WAITS
 from dnsteer.switch.state import STATE_KEY
 from dnsteer.switch.tools import SwitchError, UnavailableError
@@ -282,7 +283,10 @@ class Observer:
             status.warnings += backups_in_use(reading.overlay)
             status.warnings += overdue(reading.overlay, time_now)
         self._look_at_extension(status)
-        status.warnings += withdrawal_warnings(reading.record, time_now)
+        status.warnings += [
+            *role_warnings(reading.record, self.switch.remote),
+            *withdrawal_warnings(reading.record, time_now),
+        ]
         captured = capture_warning(reading.record)
         if captured:
             status.warnings.append(f"bridge {reading.record.bridge}: {captured}")

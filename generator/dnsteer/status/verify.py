@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from dnsteer.deploy.role import standby_flows
 from dnsteer.plan import min_fragment
 from dnsteer.plan.applied_slots import keep_slots
 from dnsteer.plan.bridge import wanted_bridge
@@ -19,6 +20,7 @@ from dnsteer.switch import database as db
 from dnsteer.switch.captures import capture_warning
 from dnsteer.switch.fragment_limit import Tracker
 from dnsteer.switch.openflow import OpenFlow, Tables
+from dnsteer.switch.role import is_standby
 from dnsteer.switch.session import Session
 from dnsteer.switch.settings import OTHERS, Level, Seen, deviations
 from dnsteer.switch.state import DIGEST_KEY, BridgeRecord
@@ -115,9 +117,21 @@ def _drift(
             drift.append(
                 Drift("foreign flow", f"table {_TABLE_NAMES[flow.table]}", f"not dnsteer's: {tables.line(flow)}")
             )
+    drift += _role_drift(loaded, record, remote, tables)
     todo = changes(lines, groups, tables)
     drift += [*_flow_drift(plan, todo, tables), *_group_drift(plan, todo, tables.groups)]
     return [*drift, *_settings(loaded, replace(seen, tables=tables), ignore_foreign)]
+
+
+def _role_drift(loaded: Loaded, record: BridgeRecord | None, remote: str, tables: Tables) -> Iterator[Drift]:
+    """That a switch answers ARP on standby, or does not where it should."""
+    standby = record is not None and is_standby(record, remote)
+    wanted = {flow.key: flow for flow in (standby_flows(loaded.spec) if standby else [])}
+    if wanted != tables.standby:
+        detail = (
+            "it is on standby and may answer ARP" if standby else "flows of a standby switch keep it from answering ARP"
+        )
+        yield Drift("role", f"bridge {loaded.spec.switch.bridge}", f"{detail}; dnsteer role says what it should be")
 
 
 def _settings(loaded: Loaded, seen: Seen, ignore_foreign: bool) -> Iterator[Drift]:

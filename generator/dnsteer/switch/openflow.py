@@ -67,6 +67,10 @@ class UnconfirmedError(UnavailableError):
     """A bundle was sent without an answer: the switch has applied all of it or nothing."""
 
 
+STANDBY_COOKIE = (COOKIE_TAG + 1) << 48
+"""Cookie of the flows that keep a switch on standby from answering ARP: they come and go apart from the tables."""
+
+
 def is_ours(flow: Flow) -> bool:
     """Whether the flow's cookie has dnsteer's tag."""
     return flow.cookie >> 48 == COOKIE_TAG
@@ -77,13 +81,15 @@ class Tables:
     """What a bridge holds: dnsteer's flows and groups, and those of others.
 
     *same* are the lines of ours that the reader expected; they are many, and reading them further would take longer than all
-    else. *flows* are our other flows. *flags* are time-outs and the like of flows that have any; no flow of ours should.
+    else. *flows* are our other flows, without those of *standby*. *flags* are time-outs and the like of flows that have
+    any; no flow of ours should.
     *bits* are the settings of each port, such as NO_FWD; *fragments* is how fragments are handled, empty where not asked.
     """
 
     same: set[str] = field(default_factory=set)
     flows: dict[Key, Flow] = field(default_factory=dict)
     groups: dict[int, Group] = field(default_factory=dict)
+    standby: dict[Key, Flow] = field(default_factory=dict)
     other: dict[Key, Flow] = field(default_factory=dict)
     other_groups: dict[int, Group] = field(default_factory=dict)
     flags: dict[Key, str] = field(default_factory=dict)
@@ -237,7 +243,8 @@ class OpenFlow:
                 tables.same.add(line)
             elif "actions=" in line:
                 flow, flags = _read_flow(line)
-                (tables.flows if is_ours(flow) else tables.other)[flow.key] = flow
+                others = tables.standby if flow.cookie == STANDBY_COOKIE else tables.other
+                (tables.flows if is_ours(flow) else others)[flow.key] = flow
                 if flags:
                     tables.flags[flow.key] = flags
         for line in groups.splitlines():

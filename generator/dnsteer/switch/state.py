@@ -27,6 +27,8 @@ CAPTURE_KEY = "dnsteer-capture"
 """external_ids key of the bridge, and of the ports and mirrors that a capture makes for its time."""
 WITHDRAWN_KEY = "dnsteer-withdrawn"
 """external_ids key of the bridge: VIPs that people have withdrawn from routing."""
+ROLE_KEY = "dnsteer-role"
+"""external_ids key of the bridge: whether this switch is the active one of several, or on standby."""
 NAME_KEY = "dnsteer-switch"
 """external_ids key of the table Open_vSwitch: the switch's name."""
 

@@ -29,6 +29,7 @@ _AGAIN = 1.0
 """Seconds after which what failed is tried again."""
 _CHECK = 10.0
 """Seconds between two looks at what BIRD has."""
+_MOST_TOLD = 3
 _TROUBLE = "the announcement of VIPs"
 
 
@@ -94,28 +95,32 @@ class Announcer:
         settings = (Owner(known.bridge, self._remote), announce) if announce is not None else None
         try:
             if settings != self._settings:
-                await self._adopt(settings, known.spec)
+                await self._adopt(settings, known.spec, report)
             if self._publisher is not None and announce is not None:
                 await self._decide(known, announce, self._publisher, time, report)
         except PublishError as err:
             self._due, self._given = time + _AGAIN, None
             report.fails(_TROUBLE, f"VIPs are not announced as they should be: {err}", "error")
 
-    async def _adopt(self, settings: tuple[Owner, Announce] | None, spec: Spec) -> None:
-        """Follow other settings: what was announced by the old ones is withdrawn."""
-        if self._publisher is not None:
-            await asyncio.to_thread(self._publisher.publish, {})
-            self._release()
-        self._settings, self._given, self._vips, self._told = None, None, {}, {}
-        if settings is not None:
-            publisher = Publisher(*settings)
-            # An agent that begins leaves what is announced, until it knows better.
-            present = await asyncio.to_thread(publisher.present)
-            for name, vip in spec.vips.items():
-                self._vips[name] = CheckState(healthy=present.issuperset(vip.addresses))
-            self._publisher = publisher
-        self._recorder.announces({})
-        self._settings = settings
+    async def _adopt(self, settings: tuple[Owner, Announce] | None, spec: Spec, report: Report) -> None:
+        """Follow other settings. Where routes are to be elsewhere, or nowhere, those that there were are withdrawn."""
+        publisher = Publisher(*settings) if settings is not None else None
+        before, self._publisher = self._publisher, None
+        self._release()
+        if before is None or publisher is None or before.place != publisher.place:
+            if before is not None:
+                try:
+                    await asyncio.to_thread(before.publish, {})
+                except PublishError as err:  # the file has none any more
+                    report.say(f"BIRD was not told that VIPs are withdrawn: {err}", "trouble", "warning", about="BIRD")
+            self._settings, self._given, self._vips, self._told = None, None, {}, {}
+            self._recorder.announces({})
+            if publisher is not None:
+                # An agent that begins leaves what is announced, until it knows better.
+                present = await asyncio.to_thread(publisher.present)
+                for name, vip in spec.vips.items():
+                    self._vips[name] = CheckState(healthy=present.issuperset(vip.addresses))
+        self._settings, self._publisher = settings, publisher
 
     async def _decide(
         self, known: Situation, announce: Announce, publisher: Publisher, time: float, report: Report
@@ -144,7 +149,7 @@ class Announcer:
             self._guard = Guard(*self._settings)
         self._tell(working, report)
         if wrong:
-            report.fails(_TROUBLE, wrong[0])
+            report.fails(_TROUBLE, "; ".join(wrong[:_MOST_TOLD]))
         else:
             report.works(_TROUBLE, "VIPs are announced as they should be")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from dataclasses import dataclass
+from ipaddress import ip_network
 from types import TracebackType
 
 _WELCOME, _RECONFIGURED, _IN_PROGRESS, _QUEUED = 1, 3, 4, 5
@@ -85,7 +86,7 @@ class Bird:
     def routes(self, names: list[str]) -> set[str]:
         """The prefixes that protocols have routes to."""
         lines = [line for name in names for line in self.ask(f"show route protocol {name}").lines]
-        return {found[1] for line in lines if (found := re.match(r"(\S+/\d+)\s", line))}
+        return {str(ip_network(found[1])) for line in lines if (found := re.match(r"(\S+/\d+)\s", line))}
 
     def others(self, prefixes: list[str], own: list[str]) -> dict[str, str]:
         """The protocols, besides one's *own* and those of neighbours, that have routes to the prefixes, by prefix."""

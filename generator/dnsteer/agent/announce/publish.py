@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from contextlib import suppress
+from ipaddress import ip_network
 from pathlib import Path
 
 from dnsteer.agent.announce.bird import Bird, BirdError, RefusedError
@@ -15,6 +17,9 @@ from dnsteer.spec.model.types import Address
 _MODE = 0o644
 """BIRD reads it as a user of its own."""
 
+_PATIENCE, _LOOK = 2.0, 0.05
+"""Seconds that BIRD may take for a change, and between two looks."""
+_MOST = 4
 Routes = Mapping[Address, VipAnnounce]
 
 
@@ -29,6 +34,11 @@ class Publisher:
         self._owner, self._announce = owner, announce
         self._file, self._names = Path(announce.include), protocols(announce)
         self._disabled = False
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """Where the routes are."""
+        return self._owner, self._announce.include, self._announce.control, self._announce.protocol
 
     def present(self) -> set[Address]:
         """The addresses in the file. Raises PublishError where it is somebody else's."""
@@ -66,23 +76,33 @@ class Publisher:
             raise PublishError(str(err)) from None
 
     def _wrong(self, bird: Bird, routes: Routes) -> list[str]:
+        """What is wrong with what BIRD has, in words. Raises PublishError where it has other routes."""
         states = bird.states(self._names)
         if len(states) < len(self._names):
             raise PublishError(
                 f'BIRD does not include {self._file}: add include "{self._file}*"; to bird.conf, then: birdc configure'
             )
-        wrong = [
+        down = [
             f"protocol {name} of BIRD is {state}: birdc enable {name}"
             for name, state in states.items()
             if state != "up"
         ]
-        prefixes = [f"{address}/{address.max_prefixlen}" for address in sorted(routes, key=lambda a: (a.version, a))]
-        others = bird.others(prefixes, self._names) if prefixes else {}
-        wrong += [
+        if down:
+            return down
+        wanted = {str(ip_network(address)) for address in routes}
+        deadline = time.monotonic() + _PATIENCE
+        while (found := bird.routes(self._names)) != wanted:  # it may still be at work
+            if time.monotonic() > deadline:
+                differ = sorted(found ^ wanted)
+                raise PublishError(
+                    f"BIRD has read {self._file}, and has other routes than it: {', '.join(differ[:_MOST])}"
+                )
+            time.sleep(_LOOK)
+        others = bird.others(sorted(wanted), self._names) if wanted else {}
+        return [
             f"protocol {name} of BIRD has a route to {prefix} too, which stays when dnsteer withdraws its own: remove it"
             for prefix, name in others.items()
         ]
-        return wrong
 
     def _refused(self, bird: Bird, err: RefusedError, before: str | None, routes: Routes) -> None:
         """What to do where BIRD refuses its configuration: it goes on with the one that it has."""

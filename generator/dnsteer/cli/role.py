@@ -1,0 +1,117 @@
+"""Verbs for switches that stand in for each other on one network: `role`, and `vrrp`, which follows keepalived."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dnsteer.cli.output import Json, err, out, print_json, utc
+from dnsteer.cli.running_switch import Bridge, DryRun, on_switch
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.spec.errors import escape
+from dnsteer.switch.tools import reworded
+
+if TYPE_CHECKING:
+    from dnsteer.deploy.role import RoleChange
+    from dnsteer.switch.role import RoleName
+
+
+class Wanted(str, Enum):
+    """A role, or none."""
+
+    ACTIVE = "active"
+    STANDBY = "standby"
+    NONE = "none"
+
+
+Asked = Annotated[
+    Wanted | None,
+    typer.Argument(
+        metavar="[active|standby|none]", show_default=False,
+        help="active: answer for the VIPs, and tell neighbours. standby: answer no ARP and no neighbour solicitation. none: "
+        "the switch stands alone. Left out: show what it is.",
+    ),
+]  # fmt: skip
+Fifo = Annotated[
+    Path,
+    typer.Argument(metavar="FIFO", help="keepalived's vrrp_notify_fifo, which it gives by itself.", show_default=False),
+]
+Instance = Annotated[
+    str | None, typer.Option("--instance", metavar="NAME", help="Follow this VRRP instance or group alone.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs to the command."""
+    app.command("role")(on_switch(role, through=True))
+    app.command("vrrp")(on_switch(vrrp))
+
+
+def role(
+    switch: TargetSwitch, wanted: Asked = None, bridge: Bridge = None, dry_run: DryRun = False, json: Json = False
+) -> None:
+    """Make this switch the active one of several with the same VIPs, or keep it on standby."""
+    if wanted is None:
+        _show(switch, bridge, json)
+        return
+    name: RoleName | None = None if wanted is Wanted.NONE else wanted.value
+    done = _take(switch, bridge, name, dry_run=dry_run)
+    changed = done.before != done.after
+    if json:
+        error = {} if done.failed is None else {"error": str(done.failed)}
+        value = {"changed": changed, "bridge": done.bridge, "role": wanted.value, "dry_run": dry_run}
+        print_json({"ok": done.failed is None, **error, **value})
+        if done.failed is not None:
+            raise typer.Exit(1)
+        return
+    verb = "would be" if dry_run else "is"
+    what = f"{verb} {'on standby' if name == 'standby' else 'active' if name else 'without a role'}"
+    out.print(escape(f"{done.bridge}: {what}{'' if changed else ' already'}"))
+    if done.failed is not None:
+        raise reworded(
+            done.failed, f"recorded, but the switch does not answer, and may still answer ARP: {done.failed}"
+        )
+
+
+def vrrp(switch: TargetSwitch, fifo: Fifo, instance: Instance = None, bridge: Bridge = None) -> None:
+    """Follow keepalived, which starts this as its vrrp_notify_fifo_script: active as its master, else on standby."""
+    from dnsteer.deploy.vrrp import follow
+
+    def take(name: RoleName) -> None:
+        done = _take(switch, bridge, name)
+        if done.failed is not None:
+            raise done.failed
+        if done.before != done.after:
+            out.print(escape(f"{done.bridge}: is {'active' if name == 'active' else 'on standby'}"))
+
+    with fifo.open() as lines:
+        follow(lines, instance, take, lambda text: err.print(escape(f"dnsteer: {text}")))
+
+
+def _take(switch: TargetSwitch, bridge: str | None, name: RoleName | None, *, dry_run: bool = False) -> RoleChange:
+    """Change the role, and tell neighbours of a switch that answers now. Raises SwitchError."""
+    from dnsteer.agent.gratuitous import lines
+    from dnsteer.deploy.role import change_role
+
+    done = change_role(switch, bridge, name, dry_run=dry_run)
+    if name != "standby" and not dry_run and done.failed is None:
+        switch.client(done.bridge).bundle(lines(done.spec))  # the agent repeats it
+    return done
+
+
+def _show(switch: TargetSwitch, bridge: str | None, json: bool) -> None:
+    from dnsteer.switch.role import is_standby, role_of
+
+    with switch.session() as session:
+        record = session.record_of(bridge)
+    told, standby = role_of(record), is_standby(record, switch.remote)
+    now = "none" if told is None else "standby" if standby else "active"
+    if json:
+        by = {} if told is None else {"told": told.name, "since": told.since, "by": told.by}
+        print_json({"ok": True, "bridge": record.bridge, "role": now, **by})
+        return
+    since = f", told to be {told.name} at {utc(told.since)} by {told.by}" if told else ""
+    out.print(escape(f"{record.bridge}: {now}{since}"))
