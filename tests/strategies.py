@@ -29,6 +29,7 @@ def spec_values(draw: st.DrawFn, *, extension: bool = True) -> dict[str, Any]:
     pools = draw(_pools(uplinks, ports, extended))
     vips = draw(_vips(pools, extended))
     _add_health(draw, pools, vips)
+    _add_workers(draw, pools, vips)
     switch: dict[str, Any] = {
         "flavor": "ovs-netdev",
         "bridge": "br-dns",
@@ -145,6 +146,28 @@ def _add_health(draw: st.DrawFn, pools: dict[str, Any], vips: dict[str, Any]) ->
             backend["name"] = f"spare{number}"
         own["slots"] = 16
         own["backup"] = {"pool": "pool1", "below": draw(st.integers(1, takers))}
+
+
+def _add_workers(draw: st.DrawFn, pools: dict[str, Any], vips: dict[str, Any]) -> None:
+    """Give backends of pools that are served by NAT alone several workers. A pool of a single VIP may become one."""
+    for name, pool in pools.items():
+        served = [v for v in vips.values() if name in (v["pool"], pools[v["pool"]].get("backup", {}).get("pool"))]
+        if len(served) == 1 and pool["selection"] in ("source-port", "dp-hash") and draw(st.integers(0, 2)) == 0:
+            served[0] |= {"forwarding": "nat", "fragments": draw(st.sampled_from(["restore", "drop"]))}
+        if not served or any(not _may_have_workers(vip) for vip in served) or draw(st.integers(0, 2)) == 0:
+            continue
+        for number, backend in enumerate(pool["backends"]):
+            if not number or draw(st.booleans()):
+                backend["workers"] = draw(st.integers(2, 3))
+        for each in pools.values():
+            if each is pool or each.get("backup", {}).get("pool") == name:
+                each["slots"] = 32
+
+
+def _may_have_workers(vip: dict[str, Any]) -> bool:
+    """Whether the answers of workers, which have other ports each, can be told apart."""
+    udp = sum(1 for s in vip["services"] if s in ("dns", "doq") or isinstance(s, dict))
+    return vip["forwarding"] == "nat" and (udp < 2 or vip["fragments"] == "drop")
 
 
 @st.composite

@@ -39,7 +39,7 @@ def test_a_cookie_that_nothing_has(cookie: str) -> None:
 
 @pytest.mark.parametrize("actions", ["", ",goto_table:60"])
 def test_two_flows_with_one_match(actions: str) -> None:
-    with pytest.raises(TemplateError, match=r"^tables/forward\.j2(:7)?: two flows have the same priority and match"):
+    with pytest.raises(TemplateError, match=r"^tables/forward\.j2(:14)?: two flows have the same priority and match"):
         check_flows(PLAN, FORWARD, [*LINES, LINES[1] + actions])
 
 
@@ -57,8 +57,8 @@ def test_a_table_without_a_flow_for_all_other_packets() -> None:
 
 
 def test_the_line_of_the_template() -> None:
-    assert place_of("tables/forward.j2", LINES[0]) == "tables/forward.j2:7"
-    assert place_of("tables/forward.j2", LINES[-1]) == "tables/forward.j2:11"
+    assert place_of("tables/forward.j2", LINES[0]) == "tables/forward.j2:14"
+    assert place_of("tables/forward.j2", LINES[-1]) == "tables/forward.j2:19"
     assert place_of("tables/forward.j2", "something else") == "tables/forward.j2"
     assert place_of("tables/none.j2", LINES[0]) == "tables/none.j2"
 
@@ -98,7 +98,7 @@ def test_what_the_switch_refuses() -> None:
     )
     of_ours = rejected(RejectedError("OFPBIC_BAD_TABLE_ID", f"ADD table:40 {LINES[0].rpartition(' ')[2]}"), LINES)
     assert of_ours.startswith(
-        "tables/forward.j2:7: the private switch refuses a flow: OFPBIC_BAD_TABLE_ID (it leads back"
+        "tables/forward.j2:14: the private switch refuses a flow: OFPBIC_BAD_TABLE_ID (it leads back"
     )
     group = rejected(
         RejectedError("invalid group type selct", "group add group_id=1,type=selct" + ",bucket=1" * 99), []

@@ -51,8 +51,8 @@ def _broken(templates: Path, file: str, old: str, new: str) -> str:
         ("tables/protect", "{% for port in k", "{{ loop.indx }}{% for port in k", "5: LoopContext has no indx; did"),
         ("tables/egress", "{{ e.out | reg }}{{", "{{ e.name | reg }}{{", "7: filter reg takes int, and is given str"),
         ("tables/slot", "{{ p.subject | about(file) }}", "{{ p.subject | port }}", "14: filter port takes str, and is"),
-        ("tables/forward", "{{ f.mac }}", "{{ f.mac | reg }}", "7: filter reg takes int, and is given str"),
-        ("tables/forward", "{% set protocol", "{% set g = f %}{{ g.adress }}{% set protocol", '3: ForwardRow has no ad'),
+        ("tables/forward", "{{ f.mac }}", "{{ f.mac | reg }}", "11: filter reg takes int, and is given str"),
+        ("tables/forward", "{% set protocol", "{% set g = f %}{{ g.adress }}{% set protocol", '5: ForwardRow has no ad'),
         ("tables/fragment", 'map(attribute="vip")', 'map(attribute="vipp")', '3: FragmentRow has no vipp; did you mean'),
         ("tables/fragment", '"family", "equalto"', '"famly", "equalto"', '3: FragmentRow has no famly; did you mean'),
         ("tables/ingress", 'groupby("came_by")', 'groupby("came_bye")', '32: ExitRow has no came_bye; did you mean'),
@@ -63,8 +63,8 @@ def _broken(templates: Path, file: str, old: str, new: str) -> str:
         ("tables/vip", "plan.extension.ingress", "plan.extension.ingres", '10: Extension has no ingres; did you mean'),
         ("tables/vip", "if s.slot_bits else", "if bits_of_slot else", "12: nothing is called bits_of_slot here; known"),
         ("tables/vip", "s.slot_bits else", "slotbits else", "12: nothing is called slotbits here; known here:"),
-        ("tables/forward", "{{ f.mac }}", "{{ f.index }}", "7: ForwardRow has no index; known here: "),
-        ("tables/forward", "{% endfor %}\n# every", "# every", "10: Unexpected end of template."),
+        ("tables/forward", "{{ f.mac }}", "{{ f.index }}", "11: ForwardRow has no index; known here: "),
+        ("tables/forward", "{% endfor %}\n# every", "# every", "18: Unexpected end of template."),
     ],
 )  # fmt: skip
 def test_what_is_not_there(templates: Path, file: str, old: str, new: str, message: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dnsteer.capture.frames import TCP, TUNNELS, UDP, Packet, read
@@ -11,6 +11,7 @@ from dnsteer.spec import derived
 from dnsteer.spec.model.spec import Backend, Pool, Protocol, Spec, Vip
 from dnsteer.spec.model.types import Address
 from dnsteer.spec.schema_errors import near
+from dnsteer.spec.workers import named
 from dnsteer.switch.tools import SwitchError
 
 _NUMBERS = {Protocol.TCP: TCP, Protocol.UDP: UDP}
@@ -90,10 +91,10 @@ def select(spec: Spec, name: str) -> Selection:
         return _of_vip(spec, name, spec.vips[name])
     if pool not in spec.pools:
         raise SwitchError(f"found the pool {pool!r}; expected one of the applied spec: {near(pool, spec.pools)}")
-    for found in spec.pools[pool].backends:
-        if found.name == backend:
-            return _of_backend(spec, pool, found)
-    names = [found.name for found in spec.pools[pool].backends]
+    found = named(spec.pools[pool], backend)
+    if found:
+        return _of_backends(spec, name, pool, found)
+    names = dict.fromkeys(word for b in spec.pools[pool].backends for word in (b.host, b.name))
     raise SwitchError(f"found {backend!r}; expected a backend of pool {pool}: {near(backend, names)}")
 
 
@@ -112,13 +113,15 @@ def _of_vip(spec: Spec, name: str, vip: Vip) -> Selection:
     return out
 
 
-def _of_backend(spec: Spec, pool: str, backend: Backend) -> Selection:
-    ports = (backend.port,) if backend.port is not None else tuple(spec.switch.uplinks)
-    out = Selection(f"backend {pool}/{backend.name}", ports)
+def _of_backends(spec: Spec, title: str, pool: str, backends: Sequence[Backend]) -> Selection:
+    """The packets of one backend, or of all workers of one host."""
+    port = backends[0].port
+    out = Selection(f"backend {title}", (port,) if port is not None else tuple(spec.switch.uplinks))
     for vip in spec.vips.values():
         if pool in [name for name, _ in _serving(spec, vip.pool, spec.pools[vip.pool])]:
             out.extended |= MODES[vip.forwarding].uses_extension(spec.pools[vip.pool])
-            _add_backend(out, vip, backend)
+            for backend in backends:
+                _add_backend(out, vip, backend)
     return out
 
 
@@ -132,7 +135,7 @@ def _add_backend(out: Selection, vip: Vip, backend: Backend) -> None:
             bytes.fromhex(end.mac.replace(":", "")), end.client, end.tunnel.packed if end.tunnel is not None else b""
         )
         for endpoint in derived.endpoints(vip):
-            out.add(endpoint.protocol, end.address, endpoint.target_port, condition)
+            out.add(endpoint.protocol, end.address, endpoint.target_port + backend.port_offset, condition)
         out.addresses.add((end.tunnel or end.address).packed)
 
 

@@ -13,6 +13,7 @@ from dnsteer.spec.model.families import FAMILIES
 from dnsteer.spec.model.spec import Backend, Pool
 from dnsteer.spec.model.types import Address
 from dnsteer.spec.scope import Scope
+from dnsteer.spec.workers import Worker
 
 
 def check_addresses(scope: Scope) -> Iterator[Finding]:
@@ -92,19 +93,28 @@ class _Seen:
 def _same_backend(scope: Scope, name: str, pool: Pool, direct: bool) -> Iterator[Finding]:
     """Report two backends of a pool that are the same server, once per pair."""
     seen = _Seen()
+    told: set[tuple[Path, Path]] = set()
     for i, backend in enumerate(pool.backends):
         path: Path = ("pools", name, "backends", i)
         for earlier, shared in seen.shared(i, _traits(backend, direct)).items():
             first: Path = ("pools", name, "backends", earlier)
+            pair = scope.doc.written(path), scope.doc.written(first)
+            if pair in told:
+                continue  # of two with workers, the first two that are the same
+            told.add(pair)
             kinds = list(dict.fromkeys(s.split()[0] for s in shared))
             advice = "remove one of the two, or correct it"
             if kinds == ["mac"]:
                 advice = (
                     "direct server return tells backends apart by MAC; raise a server's weight to give it more queries"
                 )
+            if kinds == ["name"] and backend.host != pool.backends[earlier].host:
+                host = next(b.host for b in (backend, pool.backends[earlier]) if isinstance(b, Worker))
+                advice = f"workers of {host} are called {host}.0, {host}.1 and so on: give this one another name"
             yield scope.finding(
                 (*path, kinds[0]) if len(kinds) == 1 else path,
-                f"{', '.join(dict.fromkeys(shared))} a second time", "a server of its own for each backend of a pool",
+                f"{', '.join(list(dict.fromkeys(shared))[: 1 if kinds == ['name'] else None])} a second time",
+                "a server of its own for each backend of a pool",
                 f"{advice}; see {scope.where(first)}",
             )  # fmt: skip
 
@@ -112,6 +122,10 @@ def _same_backend(scope: Scope, name: str, pool: Pool, direct: bool) -> Iterator
 def _traits(backend: Backend, direct: bool) -> list[tuple[str, object, str]]:
     """Return what identifies a backend in its pool: kind, value, and a description."""
     traits: list[tuple[str, object, str]] = [("name", backend.name, f'name "{backend.name}"')]
+    if isinstance(backend, Worker):  # commands take the name of its host for all of them
+        if backend.number:
+            return traits  # the first one tells where they are
+        traits.insert(0, ("name", backend.host, f'name "{backend.host}"'))
     for family in FAMILIES:
         address = derived.address_of(backend, family)
         if address is not None:

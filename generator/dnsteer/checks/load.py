@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path as FilePath
 
@@ -20,6 +21,7 @@ from dnsteer.checks.pools_and_vips import check_pools, check_vips
 from dnsteer.checks.services import check_services
 from dnsteer.checks.switch import check_switch
 from dnsteer.checks.warnings import warnings
+from dnsteer.checks.workers import check_workers
 from dnsteer.spec.backups import with_backups, with_lines
 from dnsteer.spec.document import Document, read_document
 from dnsteer.spec.errors import MAX_FINDINGS, Finding, SpecError
@@ -27,11 +29,12 @@ from dnsteer.spec.loaded import Loaded, with_slots
 from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.schema_errors import findings_of, show_value
 from dnsteer.spec.scope import Scope
+from dnsteer.spec.workers import places, with_workers
 
 Check = Callable[[Scope], Iterator[Finding]]
 _CHECKS: Sequence[Check] = (
     check_switch, check_bringup, check_pools, check_vips, check_addresses, check_services, check_extension, check_modes,
-    check_health, check_backups, check_balance, check_announce,
+    check_workers, check_health, check_backups, check_balance, check_announce,
 )  # fmt: skip
 _CHECKS_OF_BACKENDS = [check for check in _CHECKS if check not in (check_backups, check_balance, check_announce)]
 _BY_SLOTS: Sequence[Check] = (check_pools, check_extension)
@@ -50,15 +53,16 @@ def check_document(doc: Document) -> Loaded:
         hint = "start from examples/quickstart.yaml"
         raise SpecError(doc.file, [Finding(doc.line(()), (), show_value(doc.value), expected, hint)])
     try:
-        spec = Spec.model_validate(doc.value)
+        written = Spec.model_validate(doc.value)
     except ValidationError as err:
         raise SpecError(doc.file, findings_of(err, doc), err.error_count()) from None
+    spec, doc = with_workers(written), replace(doc, places=places(written))
     scope = Scope(spec, doc)
     _refuse(scope, _CHECKS)
-    found = tuple(warnings(scope))
+    found = tuple(dict.fromkeys(warnings(scope)))
     if any(pool.backup for pool in spec.pools.values()):
-        doc = with_lines(doc, spec)
-        _refuse(Scope(with_backups(spec, standby=False), doc), _CHECKS_OF_BACKENDS, lambda f: as_written(f, spec))
+        doc = with_lines(doc, written)
+        _refuse(Scope(with_backups(spec, standby=False), doc), _CHECKS_OF_BACKENDS, lambda f: as_written(f, written))
     return Loaded(with_backups(spec), doc, found)
 
 
@@ -70,6 +74,17 @@ def check_slots(loaded: Loaded, slots: Mapping[str, int]) -> Loaded:
 
 
 def _refuse(scope: Scope, checks: Sequence[Check], spelt: Callable[[Finding], Finding] = lambda f: f) -> None:
-    findings = list(islice((spelt(finding) for check in checks for finding in check(scope)), MAX_FINDINGS + 1))
+    found: Iterator[Finding] = (spelt(finding) for check in checks for finding in check(scope))
+    if scope.doc.places:  # each worker of a backend has the same mistakes
+        found = _each_once(found)
+    findings = list(islice(found, MAX_FINDINGS + 1))
     if findings:
         raise SpecError(scope.doc.file, findings)
+
+
+def _each_once(findings: Iterator[Finding]) -> Iterator[Finding]:
+    seen: set[Finding] = set()
+    for finding in findings:
+        if finding not in seen:
+            seen.add(finding)
+            yield finding

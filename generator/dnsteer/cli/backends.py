@@ -16,7 +16,12 @@ from dnsteer.switch.tools import UnavailableError
 if TYPE_CHECKING:
     from dnsteer.deploy.backends import Change, Edit
 
-Name = Annotated[str, typer.Argument(metavar="POOL/BACKEND", help="The backend.", show_default=False)]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="POOL/BACKEND", help="The backend; with workers, all of them or BACKEND.I.", show_default=False
+    ),
+]
 Lasts = Annotated[
     float | None,
     typer.Option("--for", metavar="TIME", parser=seconds, help="End it after this time (15m, 2h); `reconcile` does that."),
@@ -44,12 +49,11 @@ def drain(
     if over and lasts and lasts <= over:
         raise typer.BadParameter("--for must be longer than --over, or the drain ends before its last slots have left")
     change = _take_out(switch, name, "drain", over, lasts, note, bridge, yes, dry_run, json)
-    pool, backend = name.split("/")
-    entry = change.after.find(pool, backend, "drain")
-    if not dry_run and entry is not None and entry.gone < DRAINED:
+    under_way = [entry for entry in change.entries(name, "drain") if entry.gone < DRAINED]
+    if not dry_run and under_way:
         from dnsteer.deploy.gradual import go_to_the_end
 
-        go_to_the_end(switch, change, entry, progress(json))
+        go_to_the_end(switch, change, name, under_way, progress(json))
     report_change(change, name, dry_run, json, f"{name} is drained already")
 
 
@@ -139,8 +143,7 @@ def _bring_back(switch: TargetSwitch, name: str, kind: Kind, bridge: str | None,
 
     # It gets its own slots back and no others, so there is nothing to ask.
     change = change_backend(switch, name, bring_back(name, kind), bridge, True, dry_run, json)
-    pool, _, backend = name.partition("/")
-    other = change.after.find(pool, backend, "down" if kind == "drain" else "drain")
+    other = next(iter(change.entries(name, "down" if kind == "drain" else "drain")), None)
     hint = f", it is {STATE_WORDS[other.kind]}: dnsteer {_BACK[other.kind]} {name}" if other else ""
     report_change(change, name, dry_run, json, f"{name} is not {STATE_WORDS[kind]}{hint}")
 

@@ -55,11 +55,10 @@ def weight(
         else give_weight(name, number, over=over or 0, lasts=lasts or 0, note=note, to_the_end=dry_run)
     )
     change = change_backend(switch, name, edit, bridge, yes, dry_run, json)
-    pool, backend = name.split("/")
-    entry = change.after.find(pool, backend, "weight")
-    if not dry_run and entry is not None and (entry.gone < DRAINED or entry.returns):
+    under_way = [entry for entry in change.entries(name, "weight") if entry.gone < DRAINED or entry.returns]
+    if not dry_run and under_way:
         from dnsteer.deploy.gradual import go_to_the_end
 
-        go_to_the_end(switch, change, entry, progress(json))
-    has = "the spec's weight" if entry is None else f"weight {entry.weight}"
+        go_to_the_end(switch, change, name, under_way, progress(json))
+    has = next((f"weight {entry.weight}" for entry in change.entries(name, "weight")), "the spec's weight")
     report_change(change, name, dry_run, json, f"{name} has {has} already")

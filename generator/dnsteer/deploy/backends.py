@@ -20,8 +20,9 @@ from dnsteer.deploy.overlay_flows import overlay_flows
 from dnsteer.deploy.target_switch import WAITS, Agreement, Confirm, Progress, TargetSwitch, expire, now, silent
 from dnsteer.render.flows import Flow
 from dnsteer.render.templates import register_value
-from dnsteer.slots.maintenance import Overlay, marker
+from dnsteer.slots.maintenance import Kind, Maintenance, Overlay, marker
 from dnsteer.slots.membership import Membership
+from dnsteer.spec.worker_names import Workers, names_of
 from dnsteer.switch.openflow import OpenFlow, Tables, UnconfirmedError
 from dnsteer.switch.restart_fence import RestartedError, send_bundle
 from dnsteer.switch.session import Session
@@ -44,7 +45,8 @@ Edit = Callable[[Overlay, AppliedState, datetime], Overlay]
 class Change:
     """What a change of the overlay did or would do. *slots* has the number of slots of each pool.
 
-    *ask* is why an operator is asked first. *repaired*: *what* was not what the record said, and was put right.
+    *ask* is why an operator is asked first. *repaired*: *what* was not what the record said, and was put right. *workers*
+    are those of the state.
     """
 
     bridge: str
@@ -57,6 +59,13 @@ class Change:
     ask: list[str] = field(default_factory=list)
     repaired: bool = False
     what: str = "the tables"
+    workers: Workers = field(default_factory=dict)
+
+    def entries(self, name: str, kind: Kind) -> list[Maintenance]:
+        """Return the entries of that kind for POOL/BACKEND: several where it has workers."""
+        pool, _, backend = name.partition("/")
+        found = (self.after.find(pool, each, kind) for each in names_of(self.workers, pool, backend))
+        return [entry for entry in found if entry is not None]
 
     @property
     def edited(self) -> bool:
@@ -157,6 +166,7 @@ def _plan_change(
         slots={m.pool: m.slots for m in members},
         members=members,
         ask=movement.reasons_to_ask(final_moves, was, Assignment(members, goal)) if before != after else [],
+        workers=state.workers,
     )  # fmt: skip
     return change, final_moves
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dnsteer.deploy.backends import Change, change_overlay
 from dnsteer.deploy.caller import pause
 from dnsteer.deploy.movement import Assignment, Move, moves
@@ -15,43 +17,56 @@ _LEAST = 0.5
 """Seconds between two steps."""
 
 
-def go_to_the_end(switch: TargetSwitch, first: Change, entry: Maintenance, say: Progress) -> None:
-    """Advance *entry*, which *first* began, until all of its slots have moved; *first* gets all that has moved for it.
+def go_to_the_end(
+    switch: TargetSwitch, first: Change, name: str, entries: Sequence[Maintenance], say: Progress
+) -> None:
+    """Advance *entries*, which *first* began, until all of their slots have moved; *first* gets all that has moved for
+    them. They are one backend's, or those of its workers; *name* is what it is called.
 
-    Raises SwitchError when it ends before, and KeyboardInterrupt with what happens then.
+    Raises SwitchError when one ends before, and KeyboardInterrupt with what happens then.
     """
-    last = entry
+    last = list(entries)
+    pool = entries[0].pool
     try:
         while True:
             try:
-                change = change_overlay(switch, first.bridge, advance, pool=entry.pool)
+                change = change_overlay(switch, first.bridge, advance, pool=pool)
             except SwitchError as failed:
                 raise merged_error(
-                    [failed], [f"{entry.name} is {_far(last)}, and `reconcile` goes on with it"]
+                    [failed], [f"{name} is {_far(_slowest(last))}, and `reconcile` goes on with it"]
                 ) from None
-            found = change.after.find(entry.pool, entry.backend, entry.kind)
-            if found is None and not last.returns:
-                last = change.before.find(entry.pool, entry.backend, entry.kind) or last
-                why = "its --for was over" if last.expired(now()) else "it was ended by another command"
-                raise SwitchError(f"{entry.name} is NOT {entry.state}: {why}; {_left_with(change, last)}")
-            first.moves, first.after = _moves(first, change, entry), change.after
-            if found is None:
+            found = [change.after.find(pool, entry.backend, entry.kind) for entry in last]
+            for entry, now_is in zip(last, found, strict=True):
+                if now_is is None and not entry.returns:
+                    ended = change.before.find(pool, entry.backend, entry.kind) or entry
+                    why = "its --for was over" if ended.expired(now()) else "it was ended by another command"
+                    raise SwitchError(f"{ended.name} is NOT {ended.state}: {why}; {_left_with(change, ended)}")
+            first.moves, first.after = _moves(first, change, entries), change.after
+            last = [now_is for now_is in found if now_is is not None]
+            if not last:
                 return
-            last = found
-            say(f"{entry.name}: {_far(found)}")
-            if found.gone == DRAINED and not found.returns:
+            slowest = _slowest(last)
+            say(f"{name}: {_far(slowest)}")
+            if all(entry.gone == DRAINED and not entry.returns for entry in last):
                 return
-            pause(max(_LEAST, found.over / _STEPS))
+            pause(max(_LEAST, slowest.over / _STEPS))
     except KeyboardInterrupt:
-        stays = "as far drained as it is" if entry.weight is None else _far(last)
-        raise KeyboardInterrupt(f"{entry.name} stays {stays}; `reconcile` goes on with it") from None
+        slowest = _slowest(last)
+        stays = "as far drained as it is" if slowest.weight is None else _far(slowest)
+        raise KeyboardInterrupt(f"{name} stays {stays}; `reconcile` goes on with it") from None
 
 
-def _moves(first: Change, last: Change, entry: Maintenance) -> list[Move]:
-    """Return what has moved for *entry* since *first*, whoever took its steps: the agent may have taken some."""
-    place = entry.pool, entry.backend, entry.kind
-    was, found = first.before.find(*place), last.after.find(*place)
-    others = last.after.put(was) if was is not None else last.after.without([found] if found is not None else [])
+def _slowest(entries: Sequence[Maintenance]) -> Maintenance:
+    return min(entries, key=lambda entry: DRAINED - entry.gone if entry.returns else entry.gone)
+
+
+def _moves(first: Change, last: Change, entries: Sequence[Maintenance]) -> list[Move]:
+    """Return what has moved for *entries* since *first*, whoever took their steps: the agent may have taken some."""
+    others = last.after
+    for entry in entries:
+        place = entry.pool, entry.backend, entry.kind
+        was, found = first.before.find(*place), last.after.find(*place)
+        others = others.put(was) if was is not None else others.without([found] if found is not None else [])
     return moves(Assignment(last.members, others), Assignment(last.members, last.after))
 
 

@@ -11,6 +11,7 @@ from dnsteer.deploy.decision import decision_id
 from dnsteer.deploy.target_switch import stamp
 from dnsteer.slots.maintenance import DRAINED, Kind, Maintenance, Overlay
 from dnsteer.slots.membership import Member
+from dnsteer.spec.worker_names import names_of
 from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
 
@@ -26,7 +27,7 @@ def split_name(name: str) -> tuple[str, str]:
 def take_out(
     name: str, kind: Kind, *, over: float = 0, lasts: float = 0, note: str = "", to_the_end: bool = False
 ) -> Edit:
-    """Return the edit that takes a backend out; *over* and *lasts* are seconds.
+    """Return the edit that takes a backend out, or all of its workers; *over* and *lasts* are seconds.
 
     One that is out already keeps its place and its progress, and the time, pace and note that are not given anew. With
     *to_the_end* as it will be when a gradual drain is done.
@@ -34,22 +35,24 @@ def take_out(
     pool, backend = split_name(name)
 
     def edit(overlay: Overlay, state: AppliedState, time: datetime) -> Overlay:
-        member_of(state, pool, backend)
         until = stamp(time + timedelta(seconds=lasts)) if lasts else ""
-        found = overlay.find(pool, backend, kind)
-        if found is None:
-            wanted = Maintenance(
-                pool, backend, kind, stamp(time), operator_name(), note, until, over, 0 if over else DRAINED,
-                decision=decision_id(),
-            )  # fmt: skip
-        else:
-            wanted = replace(found, note=note or found.note, until=until or found.until)
-            if over and over != found.over:
-                wanted = wanted.at_pace(over, time)
-            if wanted != found:
-                wanted = replace(wanted, by=operator_name(), decision=decision_id())
-        refuse_early_end(wanted)
-        return overlay.put(replace(wanted, gone=DRAINED) if to_the_end else wanted)
+        decision = decision_id()
+        for member in members_named(state, pool, backend):
+            found = overlay.find(pool, member.name, kind)
+            if found is None:
+                wanted = Maintenance(
+                    pool, member.name, kind, stamp(time), operator_name(), note, until, over, 0 if over else DRAINED,
+                    decision=decision,
+                )  # fmt: skip
+            else:
+                wanted = replace(found, note=note or found.note, until=until or found.until)
+                if over and over != found.over:
+                    wanted = wanted.at_pace(over, time)
+                if wanted != found:
+                    wanted = replace(wanted, by=operator_name(), decision=decision)
+            refuse_early_end(wanted)
+            overlay = overlay.put(replace(wanted, gone=DRAINED) if to_the_end else wanted)
+        return overlay
 
     return edit
 
@@ -66,14 +69,15 @@ def refuse_early_end(entry: Maintenance) -> None:
 
 
 def bring_back(name: str, kind: Kind) -> Edit:
-    """Return the edit that brings a backend back in."""
+    """Return the edit that brings a backend back in, or all of its workers that are out."""
     pool, backend = split_name(name)
 
     def edit(overlay: Overlay, state: AppliedState, _time: datetime) -> Overlay:
-        found = overlay.find(pool, backend, kind)
-        if found is not None:
-            return overlay.without([found])
-        if member_of(state, pool, backend).down and kind == "down":
+        asked = names_of(state.workers, pool, backend)
+        found = [entry for each in asked if (entry := overlay.find(pool, each, kind)) is not None]
+        if found:
+            return overlay.without(found)
+        if members_named(state, pool, backend)[0].down and kind == "down":
             raise SwitchError(f"{name} is down in the spec (state: down); change the spec and apply it")
         return overlay
 
@@ -85,6 +89,11 @@ def advance(overlay: Overlay, _state: AppliedState, time: datetime) -> Overlay:
     return Overlay(tuple(a for a in (b.advanced(time) for b in overlay) if a.gone or not a.returns))
 
 
+def members_named(state: AppliedState, pool: str, backend: str) -> list[Member]:
+    """Return the recorded backend, or all of its workers. Raises SwitchError with the nearest name."""
+    return [member_of(state, pool, name) for name in names_of(state.workers, pool, backend)]
+
+
 def member_of(state: AppliedState, pool: str, backend: str) -> Member:
     """Return the recorded backend. Raises SwitchError with the nearest name."""
     here = [m for members in state.members if members.pool == pool for m in members.members]
@@ -94,7 +103,7 @@ def member_of(state: AppliedState, pool: str, backend: str) -> Member:
     from dnsteer.spec.schema_errors import near  # here, since it loads all that the quick verbs do without
 
     if here:
-        hint = near(backend, sorted({m.name for m in here}))
+        hint = near(backend, sorted({*state.workers.get(pool, {}), *(m.name for m in here)}))
         raise SwitchError(f"pool {pool} has no backend {backend!r}; {hint}")
     pools = sorted({m.pool for m in state.members})
     owner = [f"{m.pool}/{backend}" for m in state.members if any(b.name == backend for b in m.members)]

@@ -12,6 +12,7 @@ from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import SpecError
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.workers import with_workers
 from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
 
@@ -32,7 +33,7 @@ def spec_of(state: AppliedState) -> Spec:
     """Return the spec of a recorded state for comparison only. Raises SwitchError if it is no longer accepted."""
     try:
         # Without the checks of what it means, which take as long again: it was applied.
-        spec = with_backups(Spec.model_validate(parse_document(state.file, state.text).value))
+        spec = with_backups(with_workers(Spec.model_validate(parse_document(state.file, state.text).value)))
     except (SpecError, ValidationError) as err:
         raise SwitchError(f"state {state.number}: {err}") from None
     return keep_slots_of(spec, state.members)

@@ -79,6 +79,9 @@ def _backends(pool: str, old: Pool, new: Pool) -> Iterator[SpecDifference]:
             yield SpecDifference("backend added", about, f"{about} added: {addresses}, weight {backend.weight}", path)
         elif was[name] != backend:
             yield from _fields("backend changed", about, was[name], backend, path)
+            if was[name].port_offset != backend.port_offset:
+                ports = [f"target ports{f' + {b.port_offset}' if b.port_offset else ''}" for b in (was[name], backend)]
+                yield SpecDifference("backend changed", about, f"{about}: listens at {ports[0]} -> {ports[1]}", path)
     for name in was:
         if name not in now:
             yield SpecDifference("backend removed", f"backend {pool}/{name}", f"backend {pool}/{name} removed")
@@ -106,7 +109,7 @@ def _switch(old: Spec, new: Spec) -> Iterator[SpecDifference]:
 def _fields(
     kind: str, about: str, old: BaseModel, new: BaseModel, path: Path, leave: tuple[str, ...] = ()
 ) -> Iterator[SpecDifference]:
-    for name in type(new).model_fields:
+    for name in (Backend if isinstance(new, Backend) else type(new)).model_fields:
         was, now = getattr(old, name), getattr(new, name)
         if was == now or name in leave:
             continue

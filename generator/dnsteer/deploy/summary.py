@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dnsteer.deploy import movement
@@ -134,12 +134,13 @@ def details(summary: PlanSummary) -> list[str]:
 
 def as_json(summary: PlanSummary, *, verbose: bool) -> dict[str, Any]:
     """Return the summary as a JSON object."""
+    written = summary.loaded.document.written
     value: dict[str, Any] = {
         "ok": True,
         "changed": summary.changed,
         "bridge": summary.loaded.spec.switch.bridge,
         "from_state": summary.record.number if summary.record else 0,
-        "changes": [d.as_json() for d in summary.differences],
+        "changes": [replace(d, path=written(d.path)).as_json() for d in summary.differences],
         "moves": [m.as_json() for m in summary.moves],
         "settings": summary.found.settings,
         "named": summary.named,

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from dnsteer.deploy.backends import Edit
 from dnsteer.deploy.caller import operator_name
 from dnsteer.deploy.decision import decision_id
-from dnsteer.deploy.overlay_edits import member_of, refuse_early_end, split_name
+from dnsteer.deploy.overlay_edits import members_named, refuse_early_end, split_name
 from dnsteer.deploy.target_switch import stamp
 from dnsteer.slots.maintenance import DRAINED, Maintenance, Overlay
 from dnsteer.switch.state import AppliedState
@@ -17,51 +17,59 @@ from dnsteer.switch.state import AppliedState
 def give_weight(
     name: str, weight: int, *, over: float = 0, lasts: float = 0, note: str = "", to_the_end: bool = False
 ) -> Edit:
-    """Return the edit that gives a backend a weight; *over* and *lasts* are seconds. The spec's weight is taken back to.
+    """Return the edit that gives a backend, or each of its workers, a weight; *over* and *lasts* are seconds. The spec's
+    weight is taken back to.
 
-    A weight that it has already keeps the time, pace and note that are not given anew. With *to_the_end* as it will be when
+    A weight that one has already keeps the time, pace and note that are not given anew. With *to_the_end* as it will be when
     a gradual change is done.
     """
     pool, backend = split_name(name)
 
     def edit(overlay: Overlay, state: AppliedState, time: datetime) -> Overlay:
-        spec = member_of(state, pool, backend).weight
-        if weight == spec:
+        members = members_named(state, pool, backend)
+        if weight == members[0].weight:  # workers of one backend have one in the spec
             return take_weight_back(name, over=over, to_the_end=to_the_end)(overlay, state, time)
-        found = overlay.find(pool, backend, "weight")
         until = stamp(time + timedelta(seconds=lasts)) if lasts else ""
-        if found is None:
-            begin = 0 if over else DRAINED
-            wanted = Maintenance(
-                pool, backend, "weight", stamp(time), operator_name(), note, until, over, begin, weight=weight,
-                decision=decision_id(),
-            )  # fmt: skip
-        else:
-            wanted = replace(found, note=note or found.note, until=until or found.until)
-            wanted = _again(wanted, over, time) if found.weight == weight else _other(wanted, weight, spec, over, time)
-            if wanted != found:
-                wanted = replace(wanted, by=operator_name(), decision=decision_id())
-        refuse_early_end(wanted)
-        return overlay.put(replace(wanted, gone=DRAINED) if to_the_end else wanted)
+        decision = decision_id()
+        for member in members:
+            found = overlay.find(pool, member.name, "weight")
+            if found is None:
+                begin = 0 if over else DRAINED
+                wanted = Maintenance(
+                    pool, member.name, "weight", stamp(time), operator_name(), note, until, over, begin, weight=weight,
+                    decision=decision,
+                )  # fmt: skip
+            else:
+                wanted = replace(found, note=note or found.note, until=until or found.until)
+                again = found.weight == weight
+                wanted = _again(wanted, over, time) if again else _other(wanted, weight, member.weight, over, time)
+                if wanted != found:
+                    wanted = replace(wanted, by=operator_name(), decision=decision)
+            refuse_early_end(wanted)
+            overlay = overlay.put(replace(wanted, gone=DRAINED) if to_the_end else wanted)
+        return overlay
 
     return edit
 
 
 def take_weight_back(name: str, *, over: float = 0, to_the_end: bool = False) -> Edit:
-    """Return the edit that gives a backend the spec's weight again, *over* seconds, or at once."""
+    """Return the edit that gives a backend, or its workers, the spec's weight again, *over* seconds, or at once."""
     pool, backend = split_name(name)
 
     def edit(overlay: Overlay, state: AppliedState, time: datetime) -> Overlay:
-        spec = member_of(state, pool, backend).weight
-        found = overlay.find(pool, backend, "weight")
-        if found is None:
-            return overlay
-        if not over or to_the_end:
-            return overlay.without([found])
-        if found.returns and found.over == over:
-            return overlay
-        back = _from_the_spec(found, spec, time).going_back(over, time)
-        return overlay.put(replace(back, by=operator_name(), decision=decision_id()))
+        decision = decision_id()
+        for member in members_named(state, pool, backend):
+            found = overlay.find(pool, member.name, "weight")
+            if found is None:
+                continue
+            if not over or to_the_end:
+                overlay = overlay.without([found])
+                continue
+            if found.returns and found.over == over:
+                continue
+            back = _from_the_spec(found, member.weight, time).going_back(over, time)
+            overlay = overlay.put(replace(back, by=operator_name(), decision=decision))
+        return overlay
 
     return edit
 

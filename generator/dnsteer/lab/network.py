@@ -149,11 +149,14 @@ class _Network:
         # On-link, so that the client asks for each VIP by ARP or neighbour discovery as a router does.
         mtu = f"mtu {min(CLIENT_MTU, self.topology.mtu)}"
         setup += [f"{_route(a)} dev eth0 src {v4 if a.version == 4 else v6} {mtu}" for a in vips]
+        known: set[Address] = set()
         for _, server in self.topology.servers():
-            for own in server.addresses:
+            for own in (a for a in server.addresses if a not in known):  # workers of one host share them
                 setup.append(f"{_route(own)} dev eth0 src {d4 if own.version == 4 else d6} {mtu}")
                 setup.append(f"neigh replace {own} lladdr {server.lab_mac} nud permanent dev eth0")
-            self._static_fdb(client.uplink, server.lab_mac)
+            if known.isdisjoint(server.addresses):
+                self._static_fdb(client.uplink, server.lab_mac)
+            known |= {*server.addresses}
 
     def _transit(self) -> None:
         """Connect the clients, as routers' upstream would: an answer may leave by another uplink than its query came by."""
@@ -183,7 +186,7 @@ class _Network:
                 self._link(space, device, names.SWITCH_NAMESPACE, segment, host.mac)
             else:
                 self._attach(fabric, space, device, host.mac)
-            setup += [_address(a, device) for server in host.servers for a in server.addresses]
+            setup += [_address(a, device) for a in dict.fromkeys(a for s in host.servers for a in s.addresses)]
         setup += [_address(a, "lo") for a in host.vips]
         if host.passes:
             self._by_gateway(host)

@@ -86,8 +86,9 @@ def targets_of(spec: Spec, topology: Topology) -> Iterator[Target]:
                 if served_as(endpoint) == "dns":
                     server = topology.server_of[vip.pool, backend.name]
                     # The target port is the service's own unless NAT changes it.
+                    own_port = endpoint.target_port + backend.port_offset
                     yield Target(
-                        name, vip.pool, reached, pool.selection, address, endpoint, server, own, endpoint.target_port,
+                        name, vip.pool, reached, pool.selection, address, endpoint, server, own, own_port,
                         max(ports, FEW_SOCKETS), fields,
                     )  # fmt: skip
 

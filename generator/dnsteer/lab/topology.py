@@ -51,7 +51,7 @@ class Client:
 
 @dataclass
 class Server:
-    """A name server: one backend of the spec, which may be in several pools."""
+    """A name server: one backend of the spec, which may be in several pools; of several workers, each is one."""
 
     name: str
     addresses: list[Address]
@@ -61,6 +61,8 @@ class Server:
     tls_port: int | None = None
     small: bool = False
     """Whether its UDP answers must not come in fragments, because they are translated."""
+    port_offset: int = 0
+    """What it adds to target ports: its number among the workers of its host."""
 
 
 @dataclass
@@ -158,8 +160,10 @@ def plan(spec: Spec, *, most_servers: int = MAX_SERVERS) -> Topology:
     ]
     topology = Topology(spec, clients, [], {}, {}, [])
     _Hosts(topology).add_all()
-    for _, server in topology.servers():
-        server.lab_mac = next(macs)
+    at: dict[Address, str] = {}
+    for _, server in topology.servers():  # those of one host have one
+        server.lab_mac = next((at[a] for a in server.addresses if a in at), "") or next(macs)
+        at |= dict.fromkeys(server.addresses, server.lab_mac)
     for port in (*switch.uplinks, *switch.ports):
         if port in switch.uplinks or sum(port in h.segments for h in topology.hosts) != 1:
             topology.fabrics[port] = f"{names.PREFIX}net-{port}"
@@ -212,17 +216,18 @@ class _Hosts:
         host = self.by_mac.get(backend.mac)
         if host is None:
             # Two pools may use one name for two servers; the pool's name then distinguishes them.
-            name = backend.name if len(self.addresses_of[backend.name]) == 1 else f"{pool}.{backend.name}"
+            name = backend.host if len(self.addresses_of[backend.name]) == 1 else f"{pool}.{backend.host}"
             host = Host(self._free(f"{names.PREFIX}b-{name}", {h.namespace for h in self.topology.hosts}), backend.mac)
             self.by_mac[backend.mac] = host
             self.topology.hosts.append(host)
         for port in [backend.port] if backend.port is not None else [c.uplink for c in self.topology.clients]:
             if port not in host.queries_by:
                 host.queries_by.append(port)
-        server = next((s for s in host.servers if set(s.addresses) & set(own)), None)
+        more = backend.port_offset
+        server = next((s for s in host.servers if set(s.addresses) & set(own) and s.port_offset == more), None)
         if server is None:
             name = backend.name if len(self.addresses_of[backend.name]) == 1 else f"{pool}.{backend.name}"
-            server = Server(self._free(name, {s.name for _, s in self.topology.servers()}), [])
+            server = Server(self._free(name, {s.name for _, s in self.topology.servers()}), [], port_offset=more)
             host.servers.append(server)
         server.addresses += [a for a in own if a not in server.addresses]
         return host, server
@@ -263,9 +268,10 @@ class _Hosts:
             kind = served_as(endpoint)
             if kind is None:
                 continue
+            port = endpoint.target_port + server.port_offset
             if kind == "dot":
-                server.tls_port = server.tls_port or endpoint.target_port
-            self._listen(host, server, [*own_here, *(addresses if owns else [])], endpoint.target_port)
+                server.tls_port = server.tls_port or port
+            self._listen(host, server, [*own_here, *(addresses if owns else [])], port)
 
     @staticmethod
     def _listen(host: Host, server: Server, addresses: list[Address], port: int) -> None:

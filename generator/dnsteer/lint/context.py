@@ -63,5 +63,6 @@ class LintContext:
         """Return a finding about *path* of the spec, with *reasons* or those of *judged*, and up to three example flows."""
         flows = list(judged)
         shown = tuple(j.flow.text for j in flows[:_SHOWN_FLOWS])
-        line = self.loaded.document.line(path)
+        document = self.loaded.document
+        path, line = document.written(path), document.line(path)
         return LintFinding(code, path, line, text, advice, reasons or reasons_of(flows), shown)

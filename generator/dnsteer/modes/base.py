@@ -15,7 +15,7 @@ from dnsteer.spec.model.types import Address
 from dnsteer.spec.scope import Scope
 from dnsteer.tables.context import Context, PoolSlots
 from dnsteer.tables.cookies import OBJECT_BITS, Category, number_names
-from dnsteer.tables.forward import ForwardRow
+from dnsteer.tables.forward import ForwardRow, PortRewrite
 from dnsteer.tables.ingress import OUT_SAME
 from dnsteer.tables.return_ import OwnReturnRow, ReturnRow
 
@@ -146,11 +146,14 @@ class Mode(ABC):
         return ""
 
 
-def forward_row(ctx: Context, slots: PoolSlots, index: int, mode: Mode, family: Reach, address: str = "") -> ForwardRow:
+def forward_row(
+    ctx: Context, slots: PoolSlots, index: int, mode: Mode, family: Reach, address: str = "",
+    ports: tuple[PortRewrite, ...] = (),
+) -> ForwardRow:  # fmt: skip
     """Return the forward row of a pool's backend at *index*.
 
     *family* is that of the queries where a field of the IP header is rewritten, so one row for each; else ANY.
-    *address* is the new destination, empty if it stays.
+    *address* is the new destination, empty if it stays; *ports* are the ports that change.
     """
     members, backend = slots.members, slots.pool.backends[index]
     number = ctx.backends[f"{members.pool}/{backend.name}"]
@@ -161,7 +164,9 @@ def forward_row(ctx: Context, slots: PoolSlots, index: int, mode: Mode, family: 
         ("pools", members.pool, "backends", index),
     )
     out = ctx.ports[backend.port] if backend.port else OUT_SAME
-    return ForwardRow(subject, mode.word.value, mode.number, family, members.number, number, backend.mac, address, out)
+    return ForwardRow(
+        subject, mode.word.value, mode.number, family, members.number, number, backend.mac, address, out, ports
+    )
 
 
 def return_numbers(ctx: Context) -> dict[str, int]:
@@ -174,6 +179,11 @@ def _return_numbers(ctx: Context) -> dict[str, int]:
     vips = ctx.spec.vips.values()
     services = {(e.protocol.value, e.target_port) for vip in vips for e in derived.endpoints(vip)}
     names = [f"{a}/{protocol}/{port}" for a in addresses for protocol, port in services]
+    for pool in ctx.spec.pools.values():
+        for b in pool.backends:
+            if b.port_offset:
+                own = [str(a) for a in (b.ipv4, b.ipv6) if a]
+                names += [f"{a}/{protocol}/{port + b.port_offset}" for a in own for protocol, port in services]
     return number_names([*names, *addresses, *(f"vip/{a}" for vip in vips for a in vip.addresses)], OBJECT_BITS)
 
 

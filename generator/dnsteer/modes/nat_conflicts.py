@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dnsteer.modes.base import NamedVip
 from dnsteer.spec import derived
@@ -23,11 +23,13 @@ class _Mixed(Conflict):
     both: str = ""
     fragments: bool = False
     one_address: bool = False
+    workers: int = 1
+    """The most workers that the backend has for one of the two."""
 
 
 @dataclass(frozen=True)
 class _Translation:
-    """The NAT translation of one service at one address of a VIP."""
+    """The NAT translation of one service at one address of a VIP, for number *worker* of a backend's *workers*."""
 
     name: str
     vip: Address
@@ -37,6 +39,13 @@ class _Translation:
     restore: bool
     service: Path
     address: Path
+    worker: int = 0
+    workers: int = 1
+
+    @property
+    def own_port(self) -> int:
+        """The port that the worker listens on."""
+        return self.target_port + self.worker
 
     @property
     def back(self) -> tuple[Address, int]:
@@ -58,12 +67,17 @@ def check_nat(scope: Scope, vips: Sequence[NamedVip]) -> Iterator[Finding]:
     pairs: dict[tuple[str, str], _Mixed] = {}
     translations = _translations(vips)
     for own, pools in _shared(scope, translations):
-        items = [t for key in pools for t in translations[key]]
+        items = [
+            replace(t, worker=i, workers=n) if n > 1 else t
+            for name, family, n in pools
+            for t in translations[name, family]
+            for i in range(n)
+        ]
         for fragments, found in ((False, _same_port(items)), (True, _fragments(items))):
             for item, first in found:
                 pair = pairs.setdefault((item.name, first.name), _mixed(own, item, first, fragments))
                 if pair.own == own and pair.fragments == fragments:
-                    pair.shared.append(f"{item.target_port}/{item.protocol.value}")
+                    pair.shared.append(f"{item.own_port}/{item.protocol.value}")
     for pair in pairs.values():
         yield _ambiguous(scope, pair)
 
@@ -75,10 +89,14 @@ def _ambiguous(scope: Scope, pair: _Mixed) -> Finding:
         advice = "give each VIP backend addresses of its own, or set fragments: drop in all of these VIPs"
         if pair.one_address:
             advice = "leave out target_port in all UDP services of these backends, or set fragments: drop"
+            if pair.workers > 1:
+                advice = "workers have ports of their own: set fragments: drop, or give each UDP service a VIP and pool"
     else:
         found = f"answers of backend {pair.own} from port {pair.shown()} for both {pair.both}"
         expected = "one VIP address and port for what comes from a backend's address and port"
         drop = " and fragments: drop" if any(m.endswith("udp") for m in pair.shared) else ""
+        if pair.workers > 1:
+            drop = f", {pair.workers} apart since each of its {pair.workers} workers has one{',' if drop else ''}{drop}"
         advice = f"give each of the two backend addresses of its own, or a target_port of its own{drop}"
         if pair.one_address:
             advice = f"give each service a target_port of its own{drop}"
@@ -88,13 +106,14 @@ def _ambiguous(scope: Scope, pair: _Mixed) -> Finding:
 
 
 def _mixed(own: Address, item: _Translation, first: _Translation, fragments: bool) -> _Mixed:
+    workers = max(item.workers, first.workers)
     if item.vip == first.vip:
         both = f"port {item.port} and port {first.port} of {item.vip}"
-        return _Mixed(item.service, first.service, [], own, both, fragments, True)
+        return _Mixed(item.service, first.service, [], own, both, fragments, True, workers)
     both = f"{item.vip} and {first.vip}"
     if item.name == first.name:
-        return _Mixed(item.address, first.address, [], own, both, fragments)
-    return _Mixed(item.service, first.service, [], own, both, fragments)
+        return _Mixed(item.address, first.address, [], own, both, fragments, workers=workers)
+    return _Mixed(item.service, first.service, [], own, both, fragments, workers=workers)
 
 
 def _translations(vips: Sequence[NamedVip]) -> dict[tuple[str, Family], list[_Translation]]:
@@ -111,19 +130,27 @@ def _translations(vips: Sequence[NamedVip]) -> dict[tuple[str, Family], list[_Tr
     return out
 
 
+_Membership = tuple[str, Family, int]
+"""A pool and family that an address is in, and with how many workers."""
+
+
 def _shared(
     scope: Scope, translations: Iterable[tuple[str, Family]]
-) -> Iterator[tuple[Address, tuple[tuple[str, Family], ...]]]:
-    """Yield each set of pools (with family) that some backend address is in, with the first such address."""
-    pools_of: dict[Address, list[tuple[str, Family]]] = defaultdict(list)
+) -> Iterator[tuple[Address, tuple[_Membership, ...]]]:
+    """Yield each set of memberships that some backend address has, with the first such address."""
+    pools_of: dict[Address, list[_Membership]] = defaultdict(list)
     wanted = set(translations)
     for name, pool in scope.spec.pools.items():
         for family in FAMILIES:
             if (name, family) in wanted:
-                own = (derived.address_of(b, family) for b in pool.backends)
-                for address in dict.fromkeys(a for a in own if a is not None):
-                    pools_of[address].append((name, family))
-    first: dict[tuple[tuple[str, Family], ...], Address] = {}
+                workers: dict[Address, int] = {}
+                for backend in pool.backends:
+                    own = derived.address_of(backend, family)
+                    if own is not None:
+                        workers[own] = max(workers.get(own, 0), backend.port_offset + 1)
+                for address, number in workers.items():
+                    pools_of[address].append((name, family, number))
+    first: dict[tuple[_Membership, ...], Address] = {}
     for address, pools in pools_of.items():
         first.setdefault(tuple(pools), address)
     for shared, address in first.items():
@@ -134,7 +161,7 @@ def _same_port(items: list[_Translation]) -> Iterator[tuple[_Translation, _Trans
     """Yield translations whose answers come from the same port as an earlier one's but belong elsewhere, with that one."""
     seen: dict[tuple[Protocol, int], _Translation] = {}
     for item in items:
-        first = seen.setdefault((item.protocol, item.target_port), item)
+        first = seen.setdefault((item.protocol, item.own_port), item)
         if first.back != item.back:
             yield item, first
 
@@ -145,11 +172,11 @@ def _fragments(items: list[_Translation]) -> Iterator[tuple[_Translation, _Trans
     Fragments are matched by the backend's address only. All get the same source address and, if ports are translated,
     the same port. This includes VIPs with `fragments: drop`: their fragments would be restored as another VIP's.
     """
-    udp = [t for t in items if t.protocol is Protocol.UDP]
+    udp = [t for t in items if t.protocol is Protocol.UDP and not t.worker]
     first = next((t for t in udp if t.restore), None)
     if first is None:
         return
-    moved = any(t.port != t.target_port for t in udp)
+    moved = any(t.port != t.target_port or t.workers > 1 for t in udp)
     for item in udp:
         if item.vip != first.vip or (moved and item.port != first.port):
             yield item, first

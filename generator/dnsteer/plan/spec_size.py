@@ -9,6 +9,7 @@ from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.checked_services import own_slots
 from dnsteer.spec.model.spec import Pool, Spec, Vip
+from dnsteer.spec.workers import has_workers
 
 _OF_BACKEND = 4
 """Flows of a backend in a set of slots: forwarding, answers, fragments and probes."""
@@ -38,7 +39,8 @@ def size_of_spec(spec: Spec) -> SpecSize:
         choices += sets * slots * min(taking, slots)
         for vip in own:
             services = sum(1 for _ in derived.endpoints(vip))
-            each = services if MODES[vip.forwarding].owns_vip else services * (1 + backends)
+            of_service = 2 if has_workers(pool) else 1  # it has a flow for each backend in table forward too
+            each = services if MODES[vip.forwarding].owns_vip else services * (1 + of_service * backends)
             flows += len(vip.addresses) * (1 + each)
     return SpecSize(flows, choices)
 
@@ -46,8 +48,8 @@ def size_of_spec(spec: Spec) -> SpecSize:
 def _backends(spec: Spec, pool: Pool) -> tuple[int, int]:
     """The backends of a pool with those of its backup, and how many of them take slots."""
     backup = spec.pools.get(pool.backup.pool) if pool.backup is not None else None
-    more = len(backup.backends) if backup is not None else 0
-    return len(pool.backends) + more, sum(1 for backend in pool.backends if backend.weight)
+    more = sum(b.workers or 1 for b in backup.backends) if backup is not None else 0
+    return sum(b.workers or 1 for b in pool.backends) + more, sum(b.workers or 1 for b in pool.backends if b.weight)
 
 
 def _sets_of_slots(spec: Spec, name: str, vips: Sequence[Vip]) -> int:

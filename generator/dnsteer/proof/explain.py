@@ -122,7 +122,7 @@ def explain_query(
         selection=loaded.spec.pools[loaded.spec.vips[service.vip].pool].selection.value if service is not None else "",
         slot=expected.slot,
         base_backend=_base_backend(service, expected.slot),
-        backend=_backend(loaded, expected, left),
+        backend=_backend(loaded, reference, expected, frame, left),
         why=expected.why,
         steps=steps,
         extension=hop,
@@ -139,10 +139,11 @@ def _base_backend(service: Service | None, slot: int | None) -> str | None:
     return service.base_slots[slot]
 
 
-def _backend(loaded: Loaded, expected: Expectation, left: list[Frame]) -> str | None:
+def _backend(loaded: Loaded, reference: Reference, expected: Expectation, sent: Frame, left: list[Frame]) -> str | None:
     if expected.backend is not None or not left:
         return expected.backend
-    return dict(expected.backends).get(left[0]) or _backend_by_mac(loaded, left[0].data)
+    found = dict(expected.backends).get(left[0]) or reference.receiver(sent, left[0])
+    return found or _backend_by_mac(loaded, left[0].data)
 
 
 def _backend_by_mac(loaded: Loaded, data: bytes) -> str | None:

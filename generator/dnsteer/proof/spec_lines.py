@@ -23,7 +23,8 @@ def spec_lines(loaded: Loaded, frame: bytes, expected: Expectation) -> list[str]
     backends = [backend.name for backend in loaded.spec.pools[pool].backends]
     if expected.backend in backends:
         paths.append(("pools", pool, "backends", backends.index(expected.backend)))
-    return [f"{loaded.file}:{loaded.document.line(path)} {show_path(path)}" for path in paths]
+    document = loaded.document
+    return [f"{loaded.file}:{document.line(path)} {show_path(document.written(path))}" for path in paths]
 
 
 def _both_ways(frame: bytes, expected: Expectation) -> Iterator[tuple[bytes, bool]]:

@@ -55,8 +55,9 @@ def _defaults_of(part: Part, keys: Iterable[str]) -> set[str]:
 
 
 def _about_the_agent(pool: Pool) -> dict[str, Any]:
-    """What of a pool does not count: keys for the agent that have their defaults."""
+    """What of a pool does not count: keys for the agent that have their defaults, and workers, which are backends here."""
     about: dict[str, Any] = dict.fromkeys(_defaults_of(pool, _AGENT), True)
+    about["backends"] = {"__all__": {"workers"}}  # so the digest is what it was before the key was there
     if pool.health and all(check.per == "backend" for check in pool.health):
         about["health"] = {"__all__": {"per"}}
     if pool.balance is not None:

@@ -32,8 +32,8 @@ class Scope:
 
     def finding(self, path: Path, found: str, expected: str, hint: str = "", kind: str = "") -> Finding:
         """A finding at *path*, with its line."""
-        return Finding(self.doc.line(path), path, found, expected, hint, kind)
+        return Finding(self.doc.line(path), self.doc.written(path), found, expected, hint, kind)
 
     def where(self, path: Path) -> str:
         """Point to another place of the document."""
-        return f"line {self.doc.line(path)}, {show_path(path)}"
+        return f"line {self.doc.line(path)}, {show_path(self.doc.written(path))}"

@@ -20,6 +20,7 @@ from dnsteer.spec import derived
 from dnsteer.spec.derived import Endpoint
 from dnsteer.spec.model.spec import Selection, Spec, Vip
 from dnsteer.spec.model.types import Address
+from dnsteer.spec.workers import named
 from dnsteer.status.record import Reading, read_record
 from dnsteer.switch.tools import SwitchError
 
@@ -98,16 +99,17 @@ def through_vips(switch: TargetSwitch, bridge: str | None, wanted: Wanted) -> Pr
 
 
 def of_backend(switch: TargetSwitch, bridge: str | None, pool: str, backend: str, wanted: Wanted) -> Probes:
-    """Questions to a backend itself: at its addresses in the spec, or those of *wanted*, by what its pool's VIPs serve.
+    """Questions to a backend itself, or to all workers of one: at its addresses in the spec, or those of *wanted*, by what
+    its pool's VIPs serve.
 
     Raises SwitchError as `through_vips` does, and where the spec does not have that backend.
     """
     spec, _ = _applied(read_record(switch.remote, bridge, switch.timeout))
-    found = next((b for b in spec.pools[pool].backends if b.name == backend), None) if pool in spec.pools else None
-    if found is None:
+    asked = named(spec.pools[pool], backend) if pool in spec.pools else []
+    if not asked:
         known = ", ".join(f"{p}/{b.name}" for p, each in spec.pools.items() for b in each.backends)
         raise SwitchError(f"found {pool}/{backend}; expected a backend of the spec that is applied: {known}")
-    addresses = wanted.addresses or [a for a in (found.ipv4, found.ipv6) if a is not None]
+    addresses = wanted.addresses or [a for a in (asked[0].ipv4, asked[0].ipv6) if a is not None]
     out = Probes()
     served: dict[tuple[str, int], None] = {}
     for name, vip in spec.vips.items():
@@ -117,7 +119,10 @@ def of_backend(switch: TargetSwitch, bridge: str | None, pool: str, backend: str
             if transport:
                 served[transport, endpoint.target_port] = None
     out.questions = [
-        Question(str(a), transport, port, "", pool, backend) for a in addresses for transport, port in served
+        Question(str(a), transport, port + found.port_offset, "", pool, found.name)
+        for found in asked
+        for a in addresses
+        for transport, port in served
     ]
     return out
 

@@ -8,7 +8,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay, marker
@@ -59,7 +59,8 @@ class AppliedState:
 
     *vips* has the pool of each VIP. *ended* is the maintenance that ended with it, as its spec no longer has their backends.
     *extended* are the pools that the extension serves, *elsewhere* the numbers of those whose slots it alone has.
-    *decision* is the id of the decision that applied it, empty where that is not known.
+    *decision* is the id of the decision that applied it, empty where that is not known. *workers* has the number of workers
+    of each backend that has some, by pool and name.
     """
 
     file: str
@@ -76,6 +77,7 @@ class AppliedState:
     extended: tuple[str, ...] = ()
     elsewhere: tuple[int, ...] = ()
     decision: str = ""
+    workers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def to_ids(self) -> dict[str, str]:
         """As external_ids."""
@@ -92,6 +94,8 @@ class AppliedState:
             out["extension"] = _pack(json.dumps([self.extended, self.elsewhere]))
         if self.decision:
             out["decision"] = self.decision
+        if self.workers:
+            out["workers"] = _pack(json.dumps(self.workers, separators=(",", ":")))
         return {**out, "sum": _sum(out)}
 
     @staticmethod
@@ -101,14 +105,16 @@ class AppliedState:
             if ids["sum"] != _sum(ids):
                 raise ValueError("its checksum does not match")
             pools, numbers = json.loads(_unpack(ids["extension"])) if "extension" in ids else ((), ())
+            workers = json.loads(_unpack(ids["workers"])) if "workers" in ids else {}
             return AppliedState(
                 file=ids["file"], text=_unpack(ids["spec"]), digest=ids[DIGEST_KEY], version=ids[VERSION_KEY],
                 time=ids[TIME_KEY], by=ids["by"], note=ids["note"], number=int(ids[STATE_KEY]),
                 members=tuple(from_value(json.loads(_unpack(ids["members"])))), vips=json.loads(_unpack(ids["vips"])),
                 ended=Overlay.from_json(ids.get("ended", "[]")).entries,
                 extended=tuple(map(str, pools)), elsewhere=tuple(map(int, numbers)), decision=ids.get("decision", ""),
+                workers={pool: {host: int(n) for host, n in hosts.items()} for pool, hosts in workers.items()},
             )  # fmt: skip
-        except (KeyError, ValueError, TypeError, RecursionError, zlib.error, binascii.Error) as err:
+        except (KeyError, ValueError, TypeError, AttributeError, RecursionError, zlib.error, binascii.Error) as err:
             why = f"it lacks {err}" if isinstance(err, KeyError) else str(err)
             raise DamagedError(f"{what} is damaged ({why}): {_ADVICE}") from None
 

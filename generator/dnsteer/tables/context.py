@@ -135,7 +135,8 @@ class Context:
         key = cookie(category, number)
         found = self.subjects.get(key)
         if found is None:
-            found = Subject(key, title, path, self.loaded.document.line(path))
+            document = self.loaded.document
+            found = Subject(key, title, document.written(path), document.line(path))
             self.subjects[key] = found
         return found
 

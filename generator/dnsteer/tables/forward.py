@@ -9,11 +9,20 @@ from dnsteer.tables.subject import Subject
 from dnsteer.tables.table import Table, rows_of_modes
 
 
+class PortRewrite(NamedTuple):
+    """The destination port of queries, which is the service's target port by then, and the backend's own port."""
+
+    protocol: str
+    port: int
+    own: int
+
+
 class ForwardRow(NamedTuple):
     """The rewrite of queries for one backend by the forwarding mode that the spec calls *word*.
 
     *family* is matched where a field of the IP header is written; ANY where none is, and one row serves both families.
-    *address* is the new destination, empty if it stays; *out* is the output port, 0 for the ingress port.
+    *address* is the new destination, empty if it stays; *out* is the output port, 0 for the ingress port. *ports* has the
+    ports of all services of a pool with workers, since each worker has other ones; empty: no port changes here.
     """
 
     subject: Subject
@@ -25,6 +34,7 @@ class ForwardRow(NamedTuple):
     mac: str
     address: str
     out: int
+    ports: tuple[PortRewrite, ...] = ()
 
 
 TABLE = Table(

@@ -84,14 +84,16 @@ def rows(ctx: Context) -> Iterator[SlotTable | GroupRow | ProbeSlotRow]:
     """Yield the slots or the group of each pool, except pools used only by the extension, whose program has their slots."""
     from dnsteer.spec.model.spec import Selection  # here, since the quick verbs do without it
 
-    line = ctx.loaded.document.line
+    line, written = ctx.loaded.document.line, ctx.loaded.document.written
     for slots in ctx.pools.values():
         pool, name = slots.pool, slots.members.pool
         if all(family == ANY or ctx.modes[mode].uses_extension(pool) for family, mode in slots.ways):
             continue
         if pool.selection is not Selection.DP_HASH:
             paths: dict[str, Path] = {b.name: ("pools", name, "backends", i) for i, b in enumerate(pool.backends)}
-            at = {backend: Subject(0, f"backend {backend}", path, line(path)) for backend, path in paths.items()}
+            at = {
+                backend: Subject(0, f"backend {backend}", written(path), line(path)) for backend, path in paths.items()
+            }
             yield SlotTable(slots.members, slots.owners, at)
         elif slots.owners:
             row = group_row(slots.members, slots.owners, line(("pools", name)))

@@ -24,7 +24,13 @@ def url_of(source: MetricSource, pool: str, backend: Backend) -> str:
     """The URL of a backend's page. An IPv6 address stands in brackets."""
     address = str(backend.ipv4 or f"[{backend.ipv6}]")
     assert source.prometheus is not None
-    return source.prometheus.format(address=address, pool=pool, backend=backend.name)
+    return source.prometheus.format(address=address, pool=pool, backend=backend.name, worker=backend.port_offset)
+
+
+def series_of(source: MetricSource, backend: Backend) -> str:
+    """The series of a backend on its page, which its host's other workers may share."""
+    series = source.metric or ""
+    return series.replace("{backend}", backend.name).replace("{worker}", str(backend.port_offset))
 
 
 def value_in(page: str, series: str) -> float:
@@ -68,6 +74,13 @@ async def _page(client: httpx.AsyncClient, url: str) -> str:
     return body.decode(errors="replace")
 
 
+def _value(page: str | MetricError, series: str) -> float | MetricError:
+    try:
+        return page if isinstance(page, MetricError) else value_in(page, series)
+    except MetricError as err:
+        return err
+
+
 class Scraper:
     """Scrapes all backends of a pool at a time. Connections are kept from one time to the next."""
 
@@ -82,16 +95,17 @@ class Scraper:
         client = self._client = self._client or httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=None)
         turns = asyncio.Semaphore(_AT_ONCE)
 
-        async def one(backend: Backend) -> float | MetricError:
+        async def one(url: str) -> str | MetricError:
             async with turns:
                 try:
-                    page = await scrape(client, url_of(source, pool, backend), source.timeout)
-                    return value_in(page, source.metric or "")
+                    return await scrape(client, url, source.timeout)
                 except MetricError as err:
                     return err
 
-        found = await asyncio.gather(*map(one, backends))
-        return {backend.name: value for backend, value in zip(backends, found, strict=True)}
+        urls = {backend.name: url_of(source, pool, backend) for backend in backends}
+        asked = list(dict.fromkeys(urls.values()))  # workers of one host may have one page
+        pages = dict(zip(asked, await asyncio.gather(*map(one, asked)), strict=True))
+        return {b.name: _value(pages[urls[b.name]], series_of(source, b)) for b in backends}
 
     async def close(self) -> None:
         """Close the connections."""

@@ -9,7 +9,7 @@ from dnsteer.agent.health import Thresholds
 from dnsteer.modes import MODES
 from dnsteer.modes.base import Mode
 from dnsteer.spec import derived
-from dnsteer.spec.checked_services import SPOKEN, checked_services, service_name
+from dnsteer.spec.checked_services import checked_services, own_port, service_name
 from dnsteer.spec.model.families import ANY, FAMILIES, Family
 from dnsteer.spec.model.health import HealthCheck
 from dnsteer.spec.model.probe import Probe
@@ -103,7 +103,7 @@ def targets(spec: Spec) -> Iterator[Target]:
                 for family in FAMILIES:
                     address = derived.address_of(backend, family)
                     if address is not None and family not in asked:
-                        port = check.port or SPOKEN.get(check.check, (None, "", 0))[2]
+                        port = own_port(spec, pool_name, check, backend)
                         yield Target(pool_name, backend.name, number, str(address), port, check, limits, services=per)
 
 

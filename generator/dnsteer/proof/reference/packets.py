@@ -81,6 +81,15 @@ class Reference:
             return self.probes.answer(packet)
         return dropped("for another destination MAC")
 
+    def receiver(self, sent: Frame, left: Frame) -> str | None:
+        """Return the backend that gets a query that was *sent*, by the frame that *left*; None where that is not known."""
+        packet = parse(sent.data)
+        service = self.services.get((packet.destination, packet.protocol, packet.dport))
+        if service is None or service.by_extension:
+            return None
+        found = (owner for owner in service.owners if left in self._forwarded(sent.port, packet, service, owner))
+        return next((owner.name for owner in found), None)
+
     def _mac_of(self, address: bytes, port: str) -> bytes | None:
         """Return the MAC address that the switch gives neighbours at *port* for *address*."""
         topology = self.topology

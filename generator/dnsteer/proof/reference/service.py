@@ -22,12 +22,16 @@ ServiceKey = tuple[bytes, int, int]
 
 @dataclass(frozen=True)
 class Target:
-    """A backend as queries to a VIP address reach it. *port* is None if it is behind the uplink that the query came by."""
+    """A backend as queries to a VIP address reach it. *port* is None if it is behind the uplink that the query came by.
+
+    *worker* is its number among the workers of its host, 0 if it is the only one.
+    """
 
     name: str
     address: bytes
     mac: bytes
     port: str | None
+    worker: int = 0
 
 
 @dataclass(frozen=True)

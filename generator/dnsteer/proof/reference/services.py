@@ -19,7 +19,8 @@ from dnsteer.proof.reference.slots import (
 )
 from dnsteer.proof.reference.topology import packed_mac
 from dnsteer.proof.reference.wire import TCP, UDP
-from dnsteer.spec.model.spec import Forwarding, Pool, Protocol, Spec, State, Vip
+from dnsteer.spec.model.spec import Backend, Forwarding, Pool, Protocol, Spec, State, Vip
+from dnsteer.spec.workers import Worker
 
 _NUMBERS = {Protocol.UDP: UDP, Protocol.TCP: TCP}
 _WORDS = {UDP: "udp", TCP: "tcp"}
@@ -54,10 +55,15 @@ def targets(pool: Pool, mode: Mode, version: int) -> list[Target]:
     """The backends of a pool that queries of an IP version can reach."""
     found = ((backend, mode.backend_address(backend, version)) for backend in pool.backends)
     return [
-        Target(backend.name, address.packed, packed_mac(backend.mac), backend.port)
+        Target(backend.name, address.packed, packed_mac(backend.mac), backend.port, worker_number(backend))
         for backend, address in found
         if address is not None
     ]
+
+
+def worker_number(backend: Backend) -> int:
+    """The number of a worker, which is the last part of its name (docs/forwarding.md, section 3); 0 for other backends."""
+    return int(backend.name.rpartition(".")[2]) if isinstance(backend, Worker) else 0
 
 
 def services_of(

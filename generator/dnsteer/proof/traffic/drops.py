@@ -62,6 +62,7 @@ def _all(senders: Senders) -> NamedFrames:
         if responder.mode.rewrites_answers and not responder.mode.by_extension:
             yield from _answers(senders, responder)
         yield from _any_answers(senders, responder)
+    yield from _beyond_workers(senders)
     yield from _neighbors(senders)
     yield from _echoes(senders)
     yield from _not_ip(senders)
@@ -122,6 +123,23 @@ def _answers(senders: Senders, responder: Responder) -> NamedFrames:
     # IPv6 fragments after the first do not reveal their protocol, and pass.
     for nth, fragment in enumerate(fragments if responder.version == 4 else fragments[:1], 1):
         yield f"TCP fragment {nth} {label} by {port}", port, fragment
+
+
+def _beyond_workers(senders: Senders) -> NamedFrames:
+    """What comes from the port behind that of the last worker of each host, where no other service has it."""
+    last: dict[tuple[str, bytes, bytes], Responder] = {}
+    for responder in senders.responders():
+        last[responder.vip_name, responder.address, responder.backend.address] = responder
+    for responder in last.values():
+        for protocol in (wire.UDP, wire.TCP) if responder.backend.worker else ():
+            sport = responder.answer_port(protocol)
+            if sport is None or sport == 0xFFFF:
+                continue
+            port = senders.ingress(responder)
+            data = craft.query(senders.answer_headers(responder, sport + 1), protocol)
+            if not senders.reference.expect(port, data).options:
+                about = f"for {responder.label} from the host of {responder.backend.name}"
+                yield f"{PROTOCOLS[protocol]} answer from port {sport + 1} {about} by {port}", port, data
 
 
 def _any_answers(senders: Senders, responder: Responder) -> NamedFrames:

@@ -69,7 +69,7 @@ def _answers(senders: Senders, service: Service, backend: Target, sport: int, na
         from_mac=backend.mac,
         source=backend.address if rewrites else service.address,
         destination=own,
-        sport=service.target_port if rewrites else service.port,
+        sport=service.target_port + backend.worker if rewrites else service.port,
         dport=sport,
     )
     ingress = backend.port or senders.next_uplink()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dnsteer.proof.reference.modes import Mode
 from dnsteer.proof.reference.packets import Reference
 from dnsteer.proof.reference.service import Service, Target
-from dnsteer.proof.reference.services import endpoints, targets
+from dnsteer.proof.reference.services import endpoints, targets, worker_number
 from dnsteer.proof.reference.topology import packed_mac
 from dnsteer.proof.traffic import craft
 from dnsteer.proof.traffic.coverage import coverage, evenly_spaced
@@ -60,7 +60,8 @@ class Responder:
 
     def answer_port(self, protocol: int) -> int | None:
         """The port that its answers in *protocol* come from; None when the VIP has no such service."""
-        return next((found.target_port for found in endpoints(self.vip) if found.protocol == protocol), None)
+        ports = (found.target_port for found in endpoints(self.vip) if found.protocol == protocol)
+        return next((port + self.backend.worker for port in ports), None)
 
 
 class Senders:
@@ -79,7 +80,9 @@ class Senders:
         self.gateway_mac = topology.gateway_mac
         self.gateways = [address.packed for address in spec.switch.gateways]
         found = [endpoint for vip in spec.vips.values() for endpoint in endpoints(vip)]
-        self._used_ports = {endpoint.port for endpoint in found} | {endpoint.target_port for endpoint in found}
+        workers = 1 + max(worker_number(backend) for pool in spec.pools.values() for backend in pool.backends)
+        self._used_ports = {endpoint.port for endpoint in found}
+        self._used_ports |= {endpoint.target_port + worker for endpoint in found for worker in range(workers)}
         self.unused_port = next(port for port in range(40000, 65536) if port not in self._used_ports)
         self._uplinks_taken = 0
 

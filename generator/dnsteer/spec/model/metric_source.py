@@ -14,8 +14,8 @@ from dnsteer.spec.model.health import duration, text_schema
 from dnsteer.spec.model.part import Part
 from dnsteer.spec.model.types import wanted
 
-PLACEHOLDERS = ("address", "pool", "backend")
-"""What a URL may have in braces: replaced for each backend."""
+PLACEHOLDERS = {"address": "192.0.2.1", "pool": "pool", "backend": "backend", "worker": "0"}
+"""What a URL may have in braces, with an example: replaced for each backend."""
 _SERIES = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})?\Z")
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|\Z)')
 _WORDS: dict[str, dict[str, Any]] = {"probe-latency": {"probe": "latency"}, "push": {"push": True}}
@@ -29,14 +29,16 @@ def _url(value: Any) -> str:
     text = value if isinstance(value, str) else ""
     try:
         fields = {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
-        parts = urlsplit(text.format(**dict.fromkeys(PLACEHOLDERS, "192.0.2.1")))
+        parts = urlsplit(text.format(**PLACEHOLDERS))
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"[\s\x00-\x1f]", text)
         good = good and (parts.port is None or parts.port > 0)
     except (ValueError, KeyError, IndexError, AttributeError):
         good, fields = False, {*re.findall(r"\{(\w*)\}", text)}
     unknown = sorted(fields - {*PLACEHOLDERS})
     if unknown:
-        raise wanted(expected, f"{{{unknown[0]}}} is not replaced; {{address}}, {{pool}} and {{backend}} are")
+        raise wanted(
+            expected, f"{{{unknown[0]}}} is not replaced; {{address}}, {{pool}}, {{backend}} and {{worker}} are"
+        )
     if not good:
         raise wanted(expected)
     return text
@@ -99,10 +101,13 @@ class MetricSource(Part):
 
     prometheus: Annotated[str, BeforeValidator(_url), WithJsonSchema({"type": "string"})] | None = Field(
         default=None,
-        description="URL of a page of metrics in Prometheus's format; {address}, {pool} and {backend} are replaced.",
+        description="URL of a page of metrics in Prometheus's format; {address}, {pool}, {backend} and {worker}, the number "
+        "of one of several workers, are replaced.",
     )
     metric: Annotated[str, BeforeValidator(_series), WithJsonSchema({"type": "string"})] | None = Field(
-        default=None, description="With `prometheus`: the metric there, with labels where it has several."
+        default=None,
+        description="With `prometheus`: the metric there, with labels where it has several; {backend} and {worker} in the "
+        "value of a label are replaced.",
     )
     rate: bool = Field(
         default=False,

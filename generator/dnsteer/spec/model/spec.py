@@ -70,7 +70,10 @@ class State(str, Enum):
     DOWN = "down"
 
 
-PortNumber = Annotated[int, whole(1, 65535), bounds(1, 65535)]
+MAX_PORT = 65535
+PortNumber = Annotated[int, whole(1, MAX_PORT), bounds(1, MAX_PORT)]
+MIN_WORKERS, MAX_WORKERS = 2, 64
+"""Bounds of the servers of one backend. One alone is a backend without workers; of 64 each has 4 of a pool's usual slots."""
 Weight = Annotated[int, whole(0, 65535), bounds(0, 65535)]
 
 MIN_SLOTS, MAX_SLOTS = 2, 4096
@@ -246,6 +249,21 @@ class Backend(Part):
     state: State = Field(
         default=State.UP, description="`down` moves its slots, and only these, to the other backends of the pool."
     )
+    workers: Annotated[int, whole(MIN_WORKERS, MAX_WORKERS), bounds(MIN_WORKERS, MAX_WORKERS)] | None = Field(
+        default=None,
+        description="NAT only: how many servers this host has. Number I of them, from 0, listens at each service's "
+        "`target_port` plus I, and is a backend of its own named NAME.I, with this weight. Left out: one, at `target_port`.",
+    )
+
+    @property
+    def port_offset(self) -> int:
+        """What is added to the target ports of services to get the ports that it listens on."""
+        return 0
+
+    @property
+    def host(self) -> str:
+        """The name that the spec gives it: its own, unless it is one of several workers."""
+        return self.name
 
 
 class Pool(Part):

@@ -12,6 +12,8 @@ from pydantic_core import PydanticCustomError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
+MAX_NAME = 63
+"""Longest name of an object, in characters."""
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 _STRANGE = re.compile(r"[^A-Za-z0-9._-]")
 _INTERFACE = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,14}\Z")
@@ -53,10 +55,10 @@ def _name_hint(text: str, most: int) -> str:
 
 def parse_name(value: Any) -> str:
     """Check the name of an object of the spec."""
-    expected = "a name of at most 63 letters, digits, '.', '_' and '-'"
+    expected = f"a name of at most {MAX_NAME} letters, digits, '.', '_' and '-'"
     text = _text(value, expected)
     if not _NAME.match(text):
-        raise wanted(expected, _name_hint(text, 63) or "it begins and ends with a letter or digit")
+        raise wanted(expected, _name_hint(text, MAX_NAME) or "it begins and ends with a letter or digit")
     return text
 
 

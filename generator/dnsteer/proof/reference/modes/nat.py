@@ -29,14 +29,15 @@ SMALLEST_FRAGMENT = 400
 
 @dataclass(frozen=True)
 class _FragmentSource:
-    """The source that fragments of a backend's answers get: the VIP's address, and its UDP ports by target port."""
+    """The source that fragments of a backend's answers get: the VIP's address, and its UDP ports by the backend's."""
 
     address: bytes
     ports: dict[int, int]
 
-    def port(self, target_port: int) -> int:
-        """The port of a first fragment; where the VIP has several UDP services, target ports are their ports."""
-        return next(iter(self.ports.values())) if len(self.ports) == 1 else target_port
+    def port(self, own_port: int) -> int:
+        """The port of a first fragment; where the VIP has several UDP services, the backend's ports are their ports."""
+        ports = set(self.ports.values())
+        return next(iter(ports)) if len(ports) == 1 else own_port
 
 
 class Nat(Mode):
@@ -47,14 +48,15 @@ class Nat(Mode):
     def __init__(self, topology: Topology) -> None:
         super().__init__(topology)
         self._services: dict[tuple[bytes, int, int], Service] = {}
-        """Keyed by a backend's address, protocol and target port."""
+        """Keyed by a backend's address, protocol and own port."""
         self._fragments: dict[bytes, _FragmentSource] = {}
         """Keyed by a backend's address."""
 
     def add(self, service: Service, targets: Sequence[Target]) -> None:
         """Record which service the answers and fragments of each backend belong to."""
         for target in targets:
-            known = self._services.setdefault((target.address, service.protocol, service.target_port), service)
+            own_port = service.target_port + target.worker
+            known = self._services.setdefault((target.address, service.protocol, own_port), service)
             if (known.address, known.port) != (service.address, service.port):
                 raise ValueError(f"answers of {target.name} may be for {known.label} or for {service.label}")
             if service.protocol != UDP or not service.restores_fragments:
@@ -63,11 +65,11 @@ class Nat(Mode):
             if fragments.address != service.address:
                 other = ip_address(fragments.address)
                 raise ValueError(f"fragments of {target.name} may be for {other} or for {service.label}")
-            fragments.ports[service.target_port] = service.port
+            fragments.ports[own_port] = service.port
 
     def query(self, packet: Packet, service: Service, target: Target, from_mac: bytes) -> frozenset[bytes]:
-        """Return the frame with the backend's address and port as its destination."""
-        destination = target.address, service.target_port
+        """Return the frame with the backend's address and port as its destination: of worker I, the target port plus I."""
+        destination = target.address, service.target_port + target.worker
         return frozenset(
             rewritten(packet, target.mac, from_mac, destination=destination, stale_checksum=stale)
             for stale in checksum_variants(packet)

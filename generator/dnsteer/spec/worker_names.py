@@ -1,0 +1,19 @@
+"""The names of workers, for those who do without the model of a spec."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+Workers = Mapping[str, Mapping[str, int]]
+"""How many workers each backend that has some has, by pool and name of the backend."""
+
+
+def worker_name(backend: str, number: int) -> str:
+    """Return what number *number*, from 0, of a backend's workers is called."""
+    return f"{backend}.{number}"
+
+
+def names_of(workers: Workers, pool: str, backend: str) -> list[str]:
+    """Return the backends that a command means: all workers of one that has some, else the one that it names."""
+    count = workers.get(pool, {}).get(backend, 0)
+    return [worker_name(backend, number) for number in range(count)] or [backend]
