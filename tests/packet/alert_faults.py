@@ -115,6 +115,8 @@ class Watched:
             (self.folder / "spec.yaml").read_text().replace("bridge: br-dns", "repair: report, bridge: br-dns")
         )
         self.does("apply", file, "--yes")
+        number = self.run("status", "--no-rates", "--json").json["state"]["state"]
+        self.agent.waits_for(f"state {number},")  # it may be in the middle of a repair
         try:
             yield
         finally:
