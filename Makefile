@@ -6,7 +6,7 @@ SPEC ?= examples/quickstart.yaml
 DB := unix:/run/dnsteer-lab/db.sock
 DURATION ?= 600
 
-.PHONY: help setup packages python extension model demo test test-bytecode test-quick test-alerts test-pictures lint fmt docs golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics bench-balance bench-spill bench-announce bench-vrrp ext ext-programs fuzz-ext valgrind-ext coverage-ext wheel clean
+.PHONY: help setup packages python extension model demo test test-bytecode test-quick test-alerts test-pictures lint fmt docs golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics bench-balance bench-spill bench-announce bench-vrrp bench-workers ext ext-programs fuzz-ext valgrind-ext coverage-ext wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile
@@ -114,6 +114,9 @@ bench-balance: extension ## load of servers with Zipf clients, before and after 
 
 bench-spill: setup ## a server and an accelerator: alone, ECMP, WRR and spill, at 10 to 100 % of their load (root; JSON)
 	$(BIN)/python -m bench.spill
+
+bench-workers: setup ## workers of one host: by the kernel (SO_REUSEPORT), and by the switch, static and balanced (root; JSON)
+	$(BIN)/python -m bench.workers
 
 bench-announce: setup ## two switches with one VIP behind two BGP routers: time to withdrawal and lost queries by fault (root; JSON)
 	$(BIN)/python -m bench.announce

@@ -134,7 +134,17 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 LABS = (
-    ("extension", "agent_services", "probes", "agent_extension", "shapes", "small_fragments", "failover"),
+    (
+        "extension",
+        "agent_services",
+        "probes",
+        "agent_extension",
+        "shapes",
+        "small_fragments",
+        "failover",
+        "announce_by_bgp",
+        "take_over",
+    ),
     (
         "runbooks",
         "lab",
@@ -145,6 +155,7 @@ LABS = (
         "lab_refusals",
         "console_under_load",
         "lab_agent",
+        "workers",
     ),
 )
 """System tests with labs, which measure what is lost: two labs at a time at most, as servers and switches need a core."""
@@ -154,11 +165,12 @@ LONGEST = (
     "tests/system/test_runbook_variables.py",
     *(f"tests/packet/test_{name}.py" for name in (
         "extension_killed", "extension_lossless", "check", "interrupted", "check_large", "full_disk", "agent_repair",
-        "damage", "console", "agent_control", "killed",
+        "damage", "console", "agent_control", "killed", "announce",
     )),
     "tests/unit/test_vectors.py",
     *(f"tests/system/test_{name}.py" for name in ("runbook_proof", "decap", "bringup", "datapath_dpdk", "units")),
     *(f"tests/packet/test_{name}.py" for name in (
+        "role", "workers",
         "incremental", "lint", "settings", "status_broken", "lint_extension", "drains", "plan_files", "extension", "masks",
         "asked_to_end", "bringup", "lint_rests", "kept_slots", "convergence", "check_slow", "weights", "plan", "remote",
         "extension_control", "status", "alerts", "agent_clock", "console_security", "capture_ends", "console_path", "report",

@@ -22,13 +22,12 @@ DNS, OTHER = {"192.0.2.53", "2001:db8::53"}, {"192.0.2.54"}
 pytestmark = needs_bird
 
 
-def spec(folder: Path, more: str = "", of_dns: str = "", health: bool = True) -> str:
+def spec(folder: Path, more: str = ", hold_max: 0s", of_dns: str = "") -> str:
     """FARM with announcing; the backends of `farm` are healthy while there are files of their names in *folder*."""
     rules = f"  announce: {{via: bird, include: {folder}/dnsteer.conf, control: {folder}/bird.ctl{more}}}\n"
     text = FARM.replace("  uplinks:\n", f"{rules}  uplinks:\n")
-    if health:
-        command = f"{{check: command, command: [test, -e, '{folder}/{{backend}}'], interval: 100ms, timeout: 90ms}}"
-        text = text.replace("    slots: 32\n", f"    slots: 32\n    hold_max: 0s\n    health: {command}\n")
+    command = f"{{check: command, command: [test, -e, '{folder}/{{backend}}'], interval: 100ms, timeout: 90ms}}"
+    text = text.replace("    slots: 32\n", f"    slots: 32\n    hold_max: 0s\n    health: {command}\n")
     return text.replace("pool: farm}", f"pool: farm{of_dns}}}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,9 @@ from bench.announce import EVENTS, measure
 from bench.sites import Network, available
 
 pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
+    pytest.mark.system,
+    pytest.mark.root("network namespaces"),
+    pytest.mark.usefixtures("goes_first"),
     pytest.mark.skipif(bool(available()), reason=f"needs {available()}"),
 ]
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 from bench.vrrp import EVENTS, Pair, available, measure
 
 pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
+    pytest.mark.system,
+    pytest.mark.root("network namespaces"),
+    pytest.mark.usefixtures("goes_first"),
     pytest.mark.skipif(bool(available()), reason=f"needs {available()}"),
 ]
 

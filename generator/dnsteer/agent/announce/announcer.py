@@ -27,7 +27,7 @@ _TICK = 0.5
 """Seconds after which it is looked whether a VIP's hold is over."""
 _AGAIN = 1.0
 """Seconds after which what failed is tried again."""
-_CHECK = 10.0
+_CHECK = 5.0
 """Seconds between two looks at what BIRD has."""
 _MOST_TOLD = 3
 _TROUBLE = "the announcement of VIPs"
@@ -113,7 +113,7 @@ class Announcer:
                     await asyncio.to_thread(before.publish, {})
                 except PublishError as err:  # the file has none any more
                     report.say(f"BIRD was not told that VIPs are withdrawn: {err}", "trouble", "warning", about="BIRD")
-            self._settings, self._given, self._vips, self._told = None, None, {}, {}
+            self._settings, self._given, self._due, self._vips, self._told = None, None, 0.0, {}, {}
             self._recorder.announces({})
             if publisher is not None:
                 # An agent that begins leaves what is announced, until it knows better.
