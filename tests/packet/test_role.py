@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -151,9 +152,13 @@ def test_a_switch_that_does_not_answer_is_recorded_and_follows_later(plain: Swit
 
 def test_the_agent_follows_the_role(plain: Switch, tmp_path: Path) -> None:
     run = on(plain)
-    with agent(plain, tmp_path, READY) as running:
+    with agent(plain, tmp_path, READY, "agent", "--metrics", "127.0.0.1:0") as running:
         assert run("role", "standby").code == 0
         running.waits_for("this switch is on standby now")
+        running.waits_for("metrics at http://")
+        address = running.said().partition("metrics at http://")[2].partition("/")[0]
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as page:
+            assert 'dnsteer_switch_standby{bridge="br-dns"} 1.0' in page.read().decode()
         plain.ofctl("del-flows", "cookie=0xd454000000000000/-1")  # somebody
         wait(lambda: answers(plain) == set(), lambda: f"it answers for {answers(plain)}")
         running.waits_for("repaired: flows of the switch's role")

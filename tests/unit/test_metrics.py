@@ -317,3 +317,14 @@ def test_one_of_several_services_is_a_panic_of_the_pool() -> None:
     for slots, panicking in (("udp", True), ("tls", True), ("udp", False), ("tls", False)):
         panics.follow(Effect(None, {slots: Decision((), panics=panicking)}), rules)
     assert told == [("farm", True), ("farm", True), ("farm", True), ("farm", False)]
+
+
+def test_vips_that_are_announced_and_the_role() -> None:
+    metrics = AgentMetrics()
+    metrics.announces({"dns": True, "dot": False})
+    metrics.role(standby=True)
+    value = metrics.registry.get_sample_value
+    found = [value("dnsteer_vip_announced", {"vip": vip}) for vip in ("dns", "dot", "other")]
+    assert (found, value("dnsteer_switch_standby")) == ([1.0, 0.0, None], 1.0)
+    metrics.announces({})
+    assert value("dnsteer_vip_announced", {"vip": "dns"}) is None

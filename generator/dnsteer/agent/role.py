@@ -6,6 +6,7 @@ from dnsteer.agent.gratuitous import NeighborNotices
 from dnsteer.agent.held_switch import HeldSwitch
 from dnsteer.agent.report import Report
 from dnsteer.agent.world import World
+from dnsteer.metrics.recorder import Recorder
 from dnsteer.switch.role import is_standby
 from dnsteer.switch.state import BridgeRecord, DamagedError
 
@@ -13,8 +14,8 @@ from dnsteer.switch.state import BridgeRecord, DamagedError
 class RoleFollower:
     """Follows the role in the record. A look at the switch brings its flows there, which this asks for."""
 
-    def __init__(self, switch: HeldSwitch, notices: NeighborNotices, report: Report) -> None:
-        self._switch, self._notices, self._report = switch, notices, report
+    def __init__(self, switch: HeldSwitch, notices: NeighborNotices, report: Report, recorder: Recorder) -> None:
+        self._switch, self._notices, self._report, self._recorder = switch, notices, report, recorder
         self.standby = False
 
     def record(self, record: BridgeRecord, world: World | None) -> None:
@@ -25,6 +26,7 @@ class RoleFollower:
             self._report.fails("the role", str(err))
             return
         self._report.works("the role", "the role can be read again")
+        self._recorder.role(standby=standby)
         if standby == self.standby:
             return
         self.standby = self._notices.standby = standby

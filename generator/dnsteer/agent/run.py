@@ -85,7 +85,7 @@ class Agent:
         self._health = Health()
         self.balancer = Balancer(self._switch, self._recorder)
         self._notices = NeighborNotices(self._switch)
-        self._role = RoleFollower(self._switch, self._notices, self._report)
+        self._role = RoleFollower(self._switch, self._notices, self._report, self._recorder)
         self._announcer = Announcer(switch.remote, self._recorder)
         self._world: World | None = None
         self._probes: list[Turns] = []

@@ -40,6 +40,7 @@ class AgentMetrics(Recorder):
         self._healthy = self._make("dnsteer_check_healthy", Gauge)
         self._metric = self._make("dnsteer_backend_metric", Gauge)
         self._announced = self._make("dnsteer_vip_announced", Gauge)
+        self._standby = self._make("dnsteer_switch_standby", Gauge)
         self._panic = self._make("dnsteer_pool_panic", Gauge)
         self._panics = self._make("dnsteer_agent_panics_total", Counter)
         self._changes = self._make("dnsteer_changes_total", Counter)
@@ -152,6 +153,10 @@ class AgentMetrics(Recorder):
         self._announced.clear()
         for vip, announced in vips.items():
             self._announced.labels(vip).set(announced)
+
+    def role(self, *, standby: bool) -> None:
+        """See Recorder."""
+        self._standby.set(standby)
 
     def moved(self, slots: int) -> None:
         """See Recorder."""

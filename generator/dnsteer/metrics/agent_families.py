@@ -23,6 +23,14 @@ AGENT: tuple[Family, ...] = (
         "Whether this agent acts; 0: it stands by for another.",
         when=ALWAYS,
     ),
+    Family(
+        "dnsteer_switch_standby",
+        "gauge",
+        "Agent",
+        "Whether the switch is on standby: another one answers for its VIPs.",
+        when=ALWAYS,
+        panel=Panel("Switches on standby", by=(BRIDGE,)),
+    ),
     Family("dnsteer_agent_targets", "gauge", "Agent", "Addresses that are asked.", when=ALWAYS),
     Family(
         "dnsteer_agent_panics_total",

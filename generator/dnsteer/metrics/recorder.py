@@ -50,6 +50,9 @@ class Recorder:
     def announces(self, vips: Mapping[str, bool]) -> None:
         """These VIPs are announced to routers, or withdrawn; all others are not to be announced."""
 
+    def role(self, *, standby: bool) -> None:
+        """The switch is on standby, or active."""
+
     def moved(self, slots: int) -> None:
         """The agent has moved so many slots."""
 
