@@ -43,7 +43,7 @@ def svg(summary: Sequence[Mapping[str, Any]]) -> str:
                     axes.set_ylim(bottom=0)
                 if not column:
                     axes.set_ylabel(label)
-        grid[0][0].legend(loc="upper right", fontsize=8)
+        grid[0][0].legend(loc="lower left", fontsize=8)
         out = io.StringIO()
         picture.savefig(out, format="svg", metadata={"Date": None, "Creator": "bench.workers"})
     return out.getvalue()
