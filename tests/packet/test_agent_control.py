@@ -99,7 +99,7 @@ def test_verbs_say_and_do_the_same(shared: Switch, applied: Switch, tmp_path: Pa
 def test_status_through_it(running: Agent, shared: Switch) -> None:
     value = on(shared)("status", "--no-rates", "--json").json
     assert value["bridge"] == BRIDGE
-    assert "status --no-rates --json" in running.said()
+    running.waits_for("status --no-rates --json")
 
 
 def test_who_asked_is_recorded(running: Agent, shared: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,7 +276,7 @@ def test_a_full_farm_file_reaches_it(running: Agent, shared: Switch, tmp_path: P
     """Standard input too."""
     spec = spec_file(tmp_path, FARM, old="weight: 2", new="weight: 4")
     assert on(shared)("apply", spec, "--yes").code == 0
-    assert "apply" in running.said()
+    running.waits_for("apply")
     assert on(shared)("verify", spec).code == 0
 
 

@@ -187,7 +187,7 @@ def test_an_overlay_of_a_newer_version_is_left_alone(switch: Switch, tmp_path: P
         text = json.dumps(json.dumps([entry]))
         switch.vsctl("set", "Bridge", BRIDGE, f"external_ids:dnsteer-overlay={text}")
         running.waits_for("the switch stays as it is: external_ids:dnsteer-overlay of bridge br-dns")
-        assert "asleep" in running.said()
+        running.waits_for("asleep")
         _stays_damaged(switch, running)
 
 

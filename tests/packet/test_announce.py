@@ -77,7 +77,7 @@ def test_a_vip_is_announced_while_it_works(shared: Switch, folder: Path) -> None
             assert "BGP" not in own.ask("show", "route", "192.0.2.54/32", "all")
             healthy(folder, "ns1")  # one is fewer than min_healthy
             announces(own, OTHER)
-            assert "VIP dns is withdrawn: pool farm: healthy backends in service: 1, needed: 2 (ns2: " in running.said()
+            running.waits_for("VIP dns is withdrawn: pool farm: healthy backends in service: 1, needed: 2 (ns2: ")
             healthy(folder, "ns1", "ns3")
             announces(own, DNS | OTHER)
             assert on(shared)("drain", "farm/ns1", "--yes").code == 0
@@ -115,10 +115,10 @@ def test_a_switch_that_dies_or_hangs_is_not_announced(shared: Switch, folder: Pa
         announces(own, DNS | OTHER)
         shared.kill_switch()
         announces(own, set())
-        assert "VIP dns is withdrawn: ovs-vswitchd does not answer" in running.said()
+        running.waits_for("VIP dns is withdrawn: ovs-vswitchd does not answer")
         shared.start_switch()
         announces(own, DNS | OTHER)
-        assert "the switch has lost its tables" in running.said()
+        running.waits_for("the switch has lost its tables")
         with hung(shared):
             announces(own, set())
         announces(own, DNS | OTHER)
@@ -131,7 +131,7 @@ def test_differences_that_are_left_are_not_announced(shared: Switch, folder: Pat
         announces(own, DNS | OTHER)
         shared.ofctl("del-flows", "table=30")
         announces(own, set())
-        assert "differences from the record" in running.said()
+        running.waits_for("differences from the record")
         assert on(shared)("restore").code == 0
         announces(own, DNS | OTHER)
 
@@ -146,7 +146,7 @@ def test_people_withdraw_and_announce(shared: Switch, folder: Path) -> None:
         done = run("withdraw", "dns", "--note", "new router")
         assert (done.code, own.routes()) == (0, OTHER), done.err
         assert "VIP dns is withdrawn" in done.out
-        assert "VIP dns is withdrawn: asked by " in running.said()
+        running.waits_for("VIP dns is withdrawn: asked by ")
         warned = run("status", "--no-rates").err + run("status", "--no-rates").out
         assert "VIP dns is withdrawn: asked by" in warned and "(new router)" in warned
         assert "by the record" in run("withdraw", "dns", "--note", "new router").out
@@ -258,7 +258,7 @@ def test_a_configuration_that_bird_refuses_is_named_and_withdrawing_works_all_th
             lambda: "disabled" in own.ask("show", "protocols").lower() or not own.routes(),
             lambda: own.ask("show", "protocols"),
         )
-        assert "all routes are withdrawn by disabling dnsteer4, dnsteer6" in running.said()
+        running.waits_for("all routes are withdrawn by disabling dnsteer4, dnsteer6")
         own.write(own.including)
         shared.start_switch()
         healthy(folder, "ns1")

@@ -185,7 +185,7 @@ def test_vips_are_not_announced_on_standby(shared: Switch, tmp_path: Path) -> No
         wait(lambda: "192.0.2.53" in own.routes(), lambda: "not announced")
         assert on(shared)("role", "standby").code == 0
         wait(lambda: not own.routes(), lambda: "still announced")
-        assert "VIP dns is withdrawn: this switch is on standby" in running.said()
+        running.waits_for("VIP dns is withdrawn: this switch is on standby")
         assert on(shared)("role", "active").code == 0
         wait(lambda: "192.0.2.53" in own.routes(), lambda: "not announced again")
 

@@ -145,9 +145,9 @@ def test_a_server_that_hangs_is_out_until_it_answers(
             entry = out(state)[name]
             assert (entry["kind"], entry["by"].split("@")[0]) == ("health", "root")
             assert why in entry["note"] or "no answer within 0.3 s" in entry["note"]
-            assert f"{name} is unhealthy: " in running.said()
+            running.waits_for(f"{name} is unhealthy: ")
         becomes(state)
-        assert f"{name} is healthy" in running.said()
+        running.waits_for(f"{name} is healthy")
 
 
 def test_a_server_without_its_vip_is_found(state: lab.LabState, tmp_path: Path) -> None:
