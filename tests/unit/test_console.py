@@ -62,6 +62,18 @@ def test_each_thing_needs_attention(entries: Any, more: Any, level: str, says: s
     assert any(item[0] == level and says in item[1] and item[2] == command for item in found), found
 
 
+def test_a_worker_is_asked_at_its_own_port() -> None:
+    address = "ipv4: 192.0.2.13"
+    text = SPEC.replace(address, f"{address}, workers: 3").replace(", ipv6: '2001:db8::13'", "")
+    text = text.replace("services: [dns], pool: farm", "services: [{protocol: udp, port: 53}], pool: farm, forwarding: nat")
+    text = text.replace("uplinks: {p0: }", "gateways: [192.0.2.1], uplinks: {p0: {next_hop: 02:00:00:00:00:fe}}")
+    entries = entry("ns3.2", "health", note="no answer within 0.5 s"), entry("ns1", "health", note="the same")
+    found = items(Console(known(text), *entries).get())
+    assert [item[2].split(";")[0] for item in found if "unhealthy" in item[1]] == [
+        "kdig @192.0.2.13 -p 55 example.org. SOA", "kdig @192.0.2.11 -p 53 example.org. SOA",
+    ]  # fmt: skip
+
+
 def test_the_warnings_of_status_are_all_there() -> None:
     entries = (
         entry("sp1", pool="spare", until=START.isoformat()),

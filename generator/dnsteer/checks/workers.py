@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
+from dnsteer.spec.checked_services import checked_services, own_port
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.model.spec import MAX_PORT, Pool, Spec
 from dnsteer.spec.model.types import MAX_NAME
 from dnsteer.spec.scope import Scope
-from dnsteer.spec.workers import Worker
+from dnsteer.spec.workers import Worker, named
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def _modes(scope: Scope, pool: str, host: _Host) -> Iterator[Finding]:
 
 
 def _ports(scope: Scope, pool: str, host: _Host) -> Iterator[Finding]:
-    """One finding for each service whose last worker would have no port."""
+    """One finding for each service, and each check, whose last worker would have no port."""
     for name in _served(scope.spec, pool):
         for endpoint in derived.endpoints(scope.spec.vips[name]):
             first, last = endpoint.target_port, endpoint.target_port + host.workers - 1
@@ -83,3 +84,13 @@ def _ports(scope: Scope, pool: str, host: _Host) -> Iterator[Finding]:
                     f"ports up to {MAX_PORT}",
                     f"lower the target_port; see {scope.where(('vips', name, 'services', endpoint.index))}",
                 )  # fmt: skip
+    last_worker = named(scope.spec.pools[pool], host.name)[-1]
+    for index, check in enumerate(scope.spec.pools[pool].health or ()):
+        last = own_port(scope.spec, pool, check, last_worker)
+        if last > MAX_PORT and not checked_services(scope.spec, pool, check):
+            yield scope.finding(
+                (*host.path, "workers"),
+                f"{host.workers} workers, which a check asks at ports from {check.port} on, so up to {last}",
+                f"ports up to {MAX_PORT}",
+                f"lower the port of the check; see {scope.where(('pools', pool, 'health', index))}",
+            )  # fmt: skip

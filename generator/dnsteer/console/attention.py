@@ -16,6 +16,7 @@ from dnsteer.console.seen import Seen, Side
 from dnsteer.deploy.movement import Assignment, pools_without_backends
 from dnsteer.deploy.target_switch import WAITS
 from dnsteer.slots.maintenance import OF_THE_AGENT, Maintenance
+from dnsteer.spec.checked_services import own_port
 from dnsteer.spec.derived import address_of
 from dnsteer.spec.model.families import FAMILIES
 from dnsteer.spec.model.health import CheckKind, HealthCheck
@@ -205,32 +206,28 @@ def _end(entry: Maintenance, options: str) -> tuple[Command, ...]:
 
 def _ask(side: Side, pool: str, name: str) -> tuple[Command, ...]:
     """How to ask a backend as its first check does."""
-    spec = side.known.spec.pools.get(pool)
-    backend = next((b for b in spec.backends if b.name == name), None) if spec is not None else None
-    if spec is None or backend is None or not spec.health:
+    spec = side.known.spec
+    found = spec.pools.get(pool)
+    backend = next((b for b in found.backends if b.name == name), None) if found is not None else None
+    if found is None or backend is None or not found.health:
         return ()
-    line = _question(spec.health[0], backend, pool)
-    return (Command("To ask it", line),) if line else ()
+    check = found.health[0]
+    return (Command("To ask it", _question(check, backend, pool, own_port(spec, pool, check, backend))),)
 
 
-_TRANSPORTS = {
-    CheckKind.DNS: (53, []), CheckKind.TCP: (53, ["+tcp"]), CheckKind.TLS: (853, ["+tls"]),
-    CheckKind.HTTPS: (443, ["+https"]), CheckKind.QUIC: (853, ["+quic"]),
-}  # fmt: skip
+_FLAGS = {CheckKind.TCP: ["+tcp"], CheckKind.TLS: ["+tls"], CheckKind.HTTPS: ["+https"], CheckKind.QUIC: ["+quic"]}
 
 
-def _question(check: HealthCheck, backend: Backend, pool: str) -> str:
+def _question(check: HealthCheck, backend: Backend, pool: str, port: int) -> str:
     address = next((str(a) for a in (address_of(backend, family) for family in FAMILIES) if a is not None), "")
     if check.check is CheckKind.COMMAND:
-        values = {"address": address, "port": str(check.port or 53), "pool": pool, "backend": backend.name}
+        values = {"address": address, "port": str(port), "pool": pool, "backend": backend.name}
         words = list(check.command)
         for name, value in values.items():
             words = [word.replace(f"{{{name}}}", value) for word in words]
         return shlex.join(words)
-    port, flags = _TRANSPORTS[check.check]
-    return shlex.join(
-        ["kdig", f"@{address}", "-p", str(check.port or port), *flags, check.query.name, check.query.type]
-    )
+    flags = _FLAGS.get(check.check, [])
+    return shlex.join(["kdig", f"@{address}", "-p", str(port), *flags, check.query.name, check.query.type])
 
 
 def _many(n: int, one: str, several: str) -> str:
