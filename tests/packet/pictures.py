@@ -38,6 +38,8 @@ _ADD = """css => { const sheet = new CSSStyleSheet(); sheet.replaceSync(css);
 
 def refuse_another_layout(page: Any, name: str, *, regenerate: bool) -> None:
     """Fail if the page, which is at its top, has another layout than its picture, at any of the sizes."""
+    for figure in page.locator("figure.traffic").all():  # is larger once slots have been counted twice
+        figure.locator(".scale").wait_for()
     page.evaluate(_ADD, _BARS)
     for width, height in SIZES:
         page.set_viewport_size({"width": width, "height": height})
