@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from dnsteer.deploy import movement
@@ -16,11 +18,11 @@ from dnsteer.status.record import Reading, read_record
 from dnsteer.status.vips import VipView, view_vips
 from dnsteer.switch.captures import capture_warning
 from dnsteer.switch.openflow import OpenFlow
-from dnsteer.switch.role import role_warnings
+from dnsteer.switch.role import role_of, role_warnings
 from dnsteer.switch.settings import WAITS as KIND_WAITS
-from dnsteer.switch.state import STATE_KEY
+from dnsteer.switch.state import STATE_KEY, BridgeRecord, DamagedError
 from dnsteer.switch.tools import SwitchError, UnavailableError
-from dnsteer.switch.withdrawals import withdrawal_warnings
+from dnsteer.switch.withdrawals import withdrawal_warnings, withdrawals_of
 
 if TYPE_CHECKING:
     from dnsteer.spec.loaded import Loaded
@@ -122,11 +124,24 @@ class Status:
                 for a in overlay
             ],
             **({} if self.extension is None else {"extension": self.extension.as_json()}),
+            **_told_by_people(record, time_now),
             "drift": None if self.drift is None else [d.as_json() for d in self.drift],
             "drift_count": self.drift_count,
             "warnings": self.warnings,
             "errors": self.errors,
         }  # fmt: skip
+
+
+def _told_by_people(record: BridgeRecord, time_now: datetime) -> dict[str, Any]:
+    """The role and the withdrawals of a bridge; each null where it is damaged, of which a warning tells."""
+    found: dict[str, Any] = {"role": None, "withdrawn": None}
+    with suppress(DamagedError):
+        role = role_of(record)
+        found["role"] = None if role is None else {"name": role.name, "since": role.since, "by": role.by}
+    with suppress(DamagedError):
+        vips = {name: one for name, one in withdrawals_of(record).items() if not one.over(time_now)}
+        found["withdrawn"] = {name: {**asdict(one), "until": one.until or None} for name, one in vips.items()}
+    return found
 
 
 class Observer:
