@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,20 @@ class States:
     error: str = ""
 
 
+@cache
+def _templates() -> jinja2.Environment:
+    env = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(FOLDER / "pages"), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    env.filters.update(
+        number=numbers.number, moment=numbers.moment, ranges=numbers.ranges, spark=drawing.spark,
+        colour=drawing.colour, variant=drawing.variant, places=_places,
+    )  # fmt: skip
+    env.globals.update(version=__version__, percent=numbers.percent, cells=drawing.cells, most_listed=MOST_LISTED)
+    return env
+
+
 class Pages:
     """Makes pages. `content` and `page` are for one thread at a time, as what they have of the past is.
 
@@ -65,16 +80,7 @@ class Pages:
     """
 
     def __init__(self) -> None:
-        self._env = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(FOLDER / "pages"), autoescape=True, undefined=jinja2.StrictUndefined,
-            trim_blocks=True, lstrip_blocks=True,
-        )  # fmt: skip
-        self._env.filters.update(
-            number=numbers.number, moment=numbers.moment, ranges=numbers.ranges, spark=drawing.spark,
-            colour=drawing.colour, variant=drawing.variant, places=_places,
-        )  # fmt: skip
-        self._env.globals.update(version=__version__, percent=numbers.percent, cells=drawing.cells)
-        self._env.globals.update(most_listed=MOST_LISTED)
+        self._env = _templates()
         self._macros: Any = self._env.get_template("parts.html").module
         self._path_macros: Any = self._env.get_template("path_parts.html").module
         self._offload_macros: Any = self._env.get_template("offload_parts.html").module
