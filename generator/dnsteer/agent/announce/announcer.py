@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 
 from dnsteer.agent.announce.conditions import obstacles
@@ -14,6 +13,7 @@ from dnsteer.agent.announce.routes import Owner
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.health import CheckState, Result, Thresholds, observe
 from dnsteer.agent.report import Report
+from dnsteer.agent.waiting import set_within
 from dnsteer.deploy.target_switch import now
 from dnsteer.metrics.recorder import Recorder
 from dnsteer.slots.maintenance import Overlay
@@ -50,6 +50,8 @@ class Announcer:
     def __init__(self, remote: str, recorder: Recorder) -> None:
         self._remote, self._recorder = remote, recorder
         self._wake = asyncio.Event()
+        self._acts = True
+        """Whether it is this agent that acts. Without OVSDB that is not known, and it stays as it was."""
         self._settings: tuple[Owner, Announce] | None = None
         self._publisher: Publisher | None = None
         self._guard: Guard | None = None
@@ -63,7 +65,8 @@ class Announcer:
         """When BIRD is asked again."""
 
     def record(self, record: BridgeRecord, report: Report) -> None:
-        """Take in which VIPs people have withdrawn."""
+        """Take in the record of the bridge on which this agent acts: which VIPs people have withdrawn."""
+        self._acts = True
         try:
             found = withdrawals_of(record)
         except DamagedError as err:  # those that were known stay withdrawn
@@ -75,20 +78,26 @@ class Announcer:
             self._withdrawn = withdrawn
             self.wake()
 
+    def stand_by(self) -> None:
+        """Leave what is announced to another agent, which acts now."""
+        if self._acts:
+            self._acts = False
+            self.wake()
+
     def wake(self) -> None:
         """Something has changed."""
         self._wake.set()
 
     async def run(self, situation: Callable[[], Situation | None], report: Report) -> None:
-        """Announce and withdraw until cancelled. *situation* gives what is known; None: nothing, or another agent acts."""
+        """Announce and withdraw until cancelled. *situation* gives what is known; None: nothing."""
         clock = asyncio.get_running_loop().time
         while True:
             self._wake.clear()
-            found = situation()
-            if found is not None:
+            if not self._acts:
+                self._forget()
+            elif (found := situation()) is not None:
                 await self._follow(found, clock(), report)
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), _TICK)
+            await set_within(self._wake, _TICK)
 
     async def _follow(self, known: Situation, time: float, report: Report) -> None:
         announce = known.spec.switch.announce
@@ -113,8 +122,7 @@ class Announcer:
                     await asyncio.to_thread(before.publish, {})
                 except PublishError as err:  # the file has none any more
                     report.say(f"BIRD was not told that VIPs are withdrawn: {err}", "trouble", "warning", about="BIRD")
-            self._settings, self._given, self._due, self._vips, self._told = None, None, 0.0, {}, {}
-            self._recorder.announces({})
+            self._forget()
             if publisher is not None:
                 # An agent that begins leaves what is announced, until it knows better.
                 present = await asyncio.to_thread(publisher.present)
@@ -162,6 +170,12 @@ class Announcer:
                 report.say(f"VIP {name} is withdrawn: {why}", "vip_withdrawn", "warning", vip=name, reason=why)
         self._told = {name: works for name, works in working.items() if works or self._vips[name].why}
 
+    def _forget(self) -> None:
+        """Know nothing of what is announced."""
+        self._release()
+        self._settings, self._publisher, self._given, self._due, self._vips, self._told = None, None, None, 0.0, {}, {}
+        self._recorder.announces({})
+
     def _release(self) -> None:
         """Let the guard end without a deed."""
         if self._guard is not None:
@@ -172,7 +186,7 @@ class Announcer:
         """End: what is announced stays, or is withdrawn, as the spec says."""
         if self._publisher is None or self._settings is None:
             return
-        if self._settings[1].on_stop == "withdraw":
+        if self._acts and self._settings[1].on_stop == "withdraw":
             try:
                 self._publisher.publish({})
                 report.say("all VIPs are withdrawn, since the agent ends", "vip_withdrawn", reason="the agent ends")

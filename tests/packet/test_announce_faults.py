@@ -1,0 +1,85 @@
+"""What is announced while something else fails too: OVSDB, the switch's tables, another agent; on a real switch and BIRD."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.packet.agents import Agent, agent
+from tests.packet.announcing import DNS, OTHER, READY, announces, applied, folder, healthy, spec
+from tests.packet.announcing import EXPECTED as ALWAYS
+from tests.packet.birds import Bird, bird, needs_bird
+from tests.packet.switches import Switch
+
+__all__ = ["folder"]  # for pytest
+EXPECTED = [*ALWAYS, "Connection refused"]
+pytestmark = needs_bird
+
+
+def stays(own: Bird, seconds: float) -> None:
+    """BIRD has the routes of the VIP without checks all the time: what has checks may fail on a machine that is too busy."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        assert own.routes() >= OTHER
+        time.sleep(0.05)
+
+
+def kill_database(switch: Switch) -> None:
+    process = switch._processes["ovsdb-server"]
+    process.kill()
+    process.wait()
+
+
+def start_database(switch: Switch) -> None:
+    sock, log = switch.dir / "db.sock", f"--log-file={switch.dir}/ovsdb.log"
+    switch._spawn(["ovsdb-server", str(switch.dir / "conf.db"), f"--remote=punix:{sock}", log], sock)
+
+
+@pytest.mark.parametrize("dies", ["ovs-vswitchd", "backends"])
+def test_without_ovsdb_all_else_is_watched(dies: str, switch: Switch, folder: Path) -> None:
+    switch.expected += EXPECTED
+    applied(switch, folder, spec(folder))
+    with bird(folder) as own, agent(switch, folder, READY) as running:
+        announces(own, DNS | OTHER)
+        kill_database(switch)
+        running.waits_for("the switch stays as it is: ")
+        stays(own, 1)
+        if dies == "backends":
+            healthy(folder)
+            announces(own, OTHER)
+            healthy(folder, "ns1")
+            announces(own, DNS | OTHER)
+        else:
+            switch.kill_switch()
+            announces(own, set())
+
+
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGKILL])
+def test_an_agent_that_another_one_has_relieved_withdraws_nothing(
+    by: signal.Signals, switch: Switch, folder: Path
+) -> None:
+    switch.expected += EXPECTED
+    applied(switch, folder, spec(folder, ", on_stop: withdraw"))
+    with bird(folder) as own:
+        first = Agent(switch, folder / "first.log")
+        try:
+            first.waits_for(READY)
+            announces(own, DNS | OTHER)
+            with agent(switch, folder, "standing by", "second") as second:
+                first.process.send_signal(signal.SIGSTOP)
+                kill_database(switch)
+                start_database(switch)
+                second.waits_for("this agent now works on bridge")
+                second.waits_for("VIP other is announced")
+                first.process.send_signal(signal.SIGCONT)
+                first.waits_for("standing by")
+                time.sleep(0.5)  # its guard ends
+                first.end(by)
+                assert "all VIPs are withdrawn" not in first.said()
+                stays(own, 2)
+            announces(own, set())  # the second one has a guard, and withdraws
+        finally:
+            first.end(signal.SIGKILL)
