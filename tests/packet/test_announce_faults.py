@@ -12,7 +12,8 @@ from tests.packet.agents import Agent, agent
 from tests.packet.announcing import DNS, OTHER, READY, announces, applied, folder, healthy, spec
 from tests.packet.announcing import EXPECTED as ALWAYS
 from tests.packet.birds import Bird, bird, needs_bird
-from tests.packet.switches import Switch
+from tests.packet.command import on, spec_file
+from tests.packet.switches import BRIDGE, Switch
 
 __all__ = ["folder"]  # for pytest
 EXPECTED = [*ALWAYS, "Connection refused"]
@@ -83,3 +84,43 @@ def test_an_agent_that_another_one_has_relieved_withdraws_nothing(
             announces(own, set())  # the second one has a guard, and withdraws
         finally:
             first.end(signal.SIGKILL)
+
+
+def test_tables_that_cannot_be_repaired_are_not_announced(switch: Switch, folder: Path) -> None:
+    switch.expected += EXPECTED
+    applied(switch, folder, spec(folder))
+    with bird(folder) as own, agent(switch, folder, READY) as running:
+        announces(own, DNS | OTHER)
+        limit = ["--id=@limit", "create", "Flow_Table", "flow_limit=1", "overflow_policy=refuse"]
+        switch.vsctl("--", *limit, "--", "set", "Bridge", BRIDGE, "flow_tables:30=@limit")
+        switch.ofctl("del-flows", "table=30")
+        announces(own, set())
+        running.waits_for("VIP dns is withdrawn: its tables cannot be made as they were applied: the switch refused")
+        switch.vsctl("remove", "Bridge", BRIDGE, "flow_tables", "30")
+        announces(own, DNS | OTHER)
+
+
+def test_an_upgrade_alone_withdraws_nothing_and_what_stays_withdrawn_is_said(
+    switch: Switch, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch.expected += EXPECTED
+    applied(switch, folder, spec(folder))
+    heavier = spec(folder).replace("weight: 2", "weight: 3")
+    with bird(folder) as own:
+        with agent(switch, folder, READY):
+            announces(own, DNS | OTHER)
+        with monkeypatch.context() as patch:
+            patch.setattr("dnsteer.deploy.goal.__version__", "99.0")
+            assert on(switch)("apply", spec_file(folder, heavier), "--yes").code == 0
+        with agent(switch, folder, "state 2", "later") as running:
+            running.waits_for("dnsteer 99.0 made the tables; apply the spec to have them watched")
+            stays(own, 1)
+            healthy(folder)
+            announces(own, OTHER)
+            healthy(folder, "ns1")
+            running.waits_for(
+                "VIPs that are withdrawn stay so (dns): dnsteer 99.0 made the tables, which are not compared"
+            )
+            assert on(switch)("apply", spec_file(folder, spec(folder)), "--yes").code == 0
+            announces(own, DNS | OTHER)
+            running.waits_for("withdrawn VIPs come back as soon as they work")

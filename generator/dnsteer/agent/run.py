@@ -165,7 +165,8 @@ class Agent:
         """What decides about announcing VIPs: as long as OVSDB is away, with what it had last. None: nothing is known."""
         if (world := self._world) is None:
             return None
-        return Situation(world.bridge, world.spec, self._overlay, self._health, self._role.fault(self._memory.fault))
+        fault, doubt = self._role.fault(self._memory.fault), self._memory.doubt
+        return Situation(world.bridge, world.spec, self._overlay, self._health, fault, doubt)
 
     async def _listen(self, bridge: str) -> None:
         control = self._control = Control(
@@ -297,14 +298,14 @@ class Agent:
             if loop.time() - self._busy_since > _LONG:
                 self._report.fails("the lock", f"not compared with the record: {err}")
             return
-        except (SwitchError, PermissionError):
+        except (SwitchError, PermissionError) as err:
             self._looks.failed(loop.time())
+            self._memory.not_looked(err)
             raise
         self._busy_since = None
         self._report.works("the lock", "compared with the record again")
         differed = bool(found.words)
-        if not found.strange:
-            self._memory.fault = f"{len(found.words)} differences from the record" if differed and not repair else ""
+        self._memory.looked(len(found.words), found.strange, repaired=repair)
         self._announcer.wake()
         decision = IDS.next() if differed and repair else ""
         self._recorder.took("look", loop.time() - began, decision)

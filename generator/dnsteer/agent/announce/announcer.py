@@ -35,13 +35,15 @@ _TROUBLE = "the announcement of VIPs"
 
 @dataclass(frozen=True)
 class Situation:
-    """What decides about announcing. *fault* is what is wrong with the switch, None where that is not known yet."""
+    """What decides about announcing. *fault* is what is wrong with the switch, None where that is not known; *doubt* why it
+    is not, unless it is yet to be looked at."""
 
     bridge: str
     spec: Spec
     overlay: Overlay
     health: Health
     fault: str | None
+    doubt: str = ""
 
 
 class Announcer:
@@ -139,6 +141,9 @@ class Announcer:
         for name, obstacle in why.items():
             if obstacle is not None:
                 self._vips[name] = observe(self._vips[name], Result(time, obstacle), limits)
+        self._tell_stuck(
+            [name for name, state in self._vips.items() if why[name] is None and not state.healthy], known, report
+        )
         working = {name: state.healthy for name, state in self._vips.items()}
         routes = routes_of(known.spec, working)
         if self._given is None and time < self._due:
@@ -160,6 +165,15 @@ class Announcer:
             report.fails(_TROUBLE, "; ".join(wrong[:_MOST_TOLD]))
         else:
             report.works(_TROUBLE, "VIPs are announced as they should be")
+
+    def _tell_stuck(self, unknown: list[str], known: Situation, report: Report) -> None:
+        """Say why VIPs of which it is *unknown* whether they work do not come back, if no look at the switch will tell."""
+        if known.doubt and unknown:
+            more = f" and {len(unknown) - _MOST_TOLD} more" if len(unknown) > _MOST_TOLD else ""
+            text = f"VIPs that are withdrawn stay so ({', '.join(unknown[:_MOST_TOLD])}{more}): {known.doubt}"
+            report.fails("the withdrawn VIPs", text)
+        else:
+            report.works("the withdrawn VIPs", "withdrawn VIPs come back as soon as they work")
 
     def _tell(self, working: Mapping[str, bool], report: Report) -> None:
         self._recorder.announces(working)
