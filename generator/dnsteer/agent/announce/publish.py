@@ -130,10 +130,10 @@ class Publisher:
         owner = owner_of(found)
         if owner is None and found.strip():
             raise PublishError(f"{self._file} is not a file of dnsteer's: name another one by switch.announce.include")
-        if owner not in (None, self._owner.line):
+        if owner is not None and not owner.is_same(self._owner):
             raise PublishError(
-                f"{self._file} is that of another bridge ({owner}): give each its own include and protocol; if that one "
-                "is gone, remove the file"
+                f"{self._file} is that of another bridge ({owner.line}): give each its own include and protocol; if that "
+                "one is gone, remove the file"
             )
         return found
 
