@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,6 +21,10 @@ _MODE = 0o644
 _PATIENCE, _LOOK = 2.0, 0.05
 """Seconds that BIRD may take for a change, and between two looks."""
 _MOST = 4
+_READ_ONLY = (
+    "under systemd the agent may write only where its unit says (ReadWritePaths), to directories that were there when it "
+    "was started: if BIRD has made this one since, systemctl restart dnsteer-agent"
+)
 Routes = Mapping[Address, VipAnnounce]
 
 
@@ -141,4 +146,5 @@ class Publisher:
         try:
             replace_files({self._file: content.encode()}, {self._file: _MODE})
         except OSError as err:
-            raise PublishError(f"{err.filename}: {err.strerror}") from None
+            more = f"; {_READ_ONLY}" if err.errno == errno.EROFS else ""
+            raise PublishError(f"{err.filename}: {err.strerror}{more}") from None
