@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.packet.agents import Agent, agent
-from tests.packet.announcing import DNS, OTHER, READY, announces, applied, folder, healthy, spec
+from tests.packet.agents import Agent, agent, wait
+from tests.packet.announcing import DNS, OTHER, READY, announces, applied, folder, healthy, hung, spec
 from tests.packet.announcing import EXPECTED as ALWAYS
 from tests.packet.birds import Bird, bird, needs_bird
 from tests.packet.command import on, spec_file
+from tests.packet.scraping import METRICS, address, get
 from tests.packet.switches import BRIDGE, Switch
 
 __all__ = ["folder"]  # for pytest
@@ -124,3 +125,61 @@ def test_an_upgrade_alone_withdraws_nothing_and_what_stays_withdrawn_is_said(
             assert on(switch)("apply", spec_file(folder, spec(folder)), "--yes").code == 0
             announces(own, DNS | OTHER)
             running.waits_for("withdrawn VIPs come back as soon as they work")
+
+
+def announced(running: Agent) -> dict[str, float]:
+    """dnsteer_vip_announced, by VIP."""
+    lines = get(f"{address(running)}/metrics")[0].splitlines()
+    return {
+        line.partition('vip="')[2].partition('"')[0]: float(line.rpartition(" ")[2])
+        for line in lines
+        if line.startswith("dnsteer_vip_announced{")
+    }
+
+
+def says(running: Agent, vips: dict[str, float]) -> None:
+    wait(lambda: announced(running) == vips, lambda: f"{announced(running)}, not {vips}; {running.said()}")
+
+
+def test_announced_is_what_bird_has(shared: Switch, folder: Path) -> None:
+    third = "vips:\n  third: {addresses: [192.0.2.54], services: [dot], pool: farm}\n"
+    text = (
+        spec(folder)
+        .replace("vips:\n", third)
+        .replace("services: [dns, dot], pool: spare", "services: [dns], pool: spare")
+    )
+    applied(shared, folder, text)
+    with bird(folder) as own, agent(shared, folder, READY, "agent", *METRICS) as running:
+        says(running, {"dns": 1, "other": 1, "third": 1})
+        healthy(folder)
+        announces(own, set())
+        says(running, {"dns": 0, "other": 0, "third": 0})
+        running.waits_for("VIP other is withdrawn: VIP third, which does not work, has addresses of it too")
+        healthy(folder, "ns1")
+        says(running, {"dns": 1, "other": 1, "third": 1})
+        own.ask("disable", "dnsteer4")
+        says(running, {"dns": 0, "other": 0, "third": 0})
+        running.waits_for("VIP dns is withdrawn: BIRD has no route to 192.0.2.53/32")
+        running.waits_for("protocol dnsteer4 of BIRD is down: birdc enable dnsteer4")
+        own.ask("enable", "dnsteer4")
+        says(running, {"dns": 1, "other": 1, "third": 1})
+        own.stop()
+        says(running, {"dns": 0, "other": 0, "third": 0})
+        own.start()
+        says(running, {"dns": 1, "other": 1, "third": 1})
+
+
+def test_what_an_agent_has_disabled_a_later_one_enables(shared: Switch, folder: Path) -> None:
+    applied(shared, folder, spec(folder))
+    with bird(folder) as own:
+        with agent(shared, folder, READY, "agent", *METRICS) as running:
+            announces(own, DNS | OTHER)
+            own.write(own.including + "protocol nonsense;\n")
+            with hung(shared):
+                running.waits_for("all routes are withdrawn by disabling dnsteer4, dnsteer6")
+                says(running, {"dns": 0, "other": 0})
+                running.end(signal.SIGKILL)
+                running.end = lambda *_: 0  # type: ignore[method-assign]
+        own.write(own.including)
+        with agent(shared, folder, READY, "later"):
+            announces(own, DNS | OTHER)
