@@ -166,7 +166,7 @@ def test_the_file() -> None:
         "bgp_large_community.add((64500,1,53)); };",
         "}",
     ]  # fmt: skip
-    assert (addresses_of(content), owner_of(content)) == (routes.keys(), owner.line)
+    assert (addresses_of(content), owner_of(content)) == (routes.keys(), owner)
     assert (owner_of("protocol static x { }"), owner_of("")) == (None, None)
 
 

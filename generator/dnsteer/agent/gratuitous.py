@@ -14,6 +14,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 from dnsteer.agent.held_switch import HeldSwitch
 from dnsteer.agent.report import Report
+from dnsteer.agent.waiting import set_within
 from dnsteer.agent.world import World
 from dnsteer.render.templates import port_name
 from dnsteer.spec.derived import gateway_mac
@@ -97,9 +98,7 @@ class NeighborNotices:
                 self._left = 0
             if not self._left:
                 self._wake.clear()
-                try:
-                    await asyncio.wait_for(self._wake.wait(), refresh or None)
-                except asyncio.TimeoutError:
+                if not await set_within(self._wake, refresh or None):
                     self._left = 1
                 continue  # it may have gone on standby
             assert self._world is not None

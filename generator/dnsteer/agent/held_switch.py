@@ -17,9 +17,9 @@ from dnsteer.render.flows import Flow
 from dnsteer.slots.maintenance import Overlay, marker
 from dnsteer.switch.database import Database
 from dnsteer.switch.session import Session
-from dnsteer.switch.state import AppliedState, BridgeRecord
+from dnsteer.switch.state import AppliedState, BridgeRecord, DamagedError
 from dnsteer.switch.table_changes import Changes
-from dnsteer.switch.tools import UnavailableError
+from dnsteer.switch.tools import SwitchError, UnavailableError
 
 _OF_THE_RECORD = {
     "Bridge": frozenset({"external_ids"}),
@@ -47,6 +47,8 @@ class Memory:
         self.fault: str | None = None
         """What is wrong with the switch's tables, or that it does not answer; empty: they were found right; None: nothing is
         known yet."""
+        self.doubt = ""
+        """Why looks do not tell whether the tables are right, where they do not."""
         self.database: Database | None = None
         self.state: tuple[str, AppliedState] | None = None
         """The state that was read last, with the UUID of its row, which is written once."""
@@ -64,6 +66,21 @@ class Memory:
         """ovs-vswitchd does not answer. Its tables must be looked at before they are known to be right again."""
         self.fault = f"ovs-vswitchd does not answer: {why}"
         self.notice()
+
+    def looked(self, differences: int, strange: str, *, repaired: bool) -> None:
+        """A look has found so many differences, and *repaired* them or not. *strange*: it did not compare the tables, since
+        that version of dnsteer made them."""
+        if not strange:
+            self.fault = f"{differences} differences from the record" if differences and not repaired else ""
+        elif self.fault:  # of before: whether it still holds, no look tells
+            self.fault = None
+        self.doubt = f"dnsteer {strange} made the tables, which are not compared: apply the spec" if strange else ""
+
+    def not_looked(self, err: Exception) -> None:
+        """A look has failed. Who cannot be reached, or what is damaged in the record, says nothing about the tables."""
+        if isinstance(err, SwitchError) and not isinstance(err, UnavailableError | DamagedError):
+            self.fault = f"its tables cannot be made as they were applied: {err}"
+            self.on_change()
 
     def decided(self, overlay: Overlay, decision: str) -> None:
         """A decision leads to an overlay."""

@@ -35,6 +35,7 @@ from dnsteer.agent.probes.udp import UdpProbe
 from dnsteer.agent.repair import look
 from dnsteer.agent.report import Report
 from dnsteer.agent.role import RoleFollower
+from dnsteer.agent.waiting import set_within
 from dnsteer.agent.watch import watch
 from dnsteer.agent.world import World, read_world
 from dnsteer.console.verbs import Asked, Outcome
@@ -161,10 +162,11 @@ class Agent:
                 self._memory.close()
 
     def _situation(self) -> Situation | None:
-        """What decides about announcing VIPs; None while another agent acts."""
-        if (world := self._world) is None or not self._claim.held:
+        """What decides about announcing VIPs: as long as OVSDB is away, with what it had last. None: nothing is known."""
+        if (world := self._world) is None:
             return None
-        return Situation(world.bridge, world.spec, self._overlay, self._health, self._role.fault(self._memory.fault))
+        fault, doubt = self._role.fault(self._memory.fault), self._memory.doubt
+        return Situation(world.bridge, world.spec, self._overlay, self._health, fault, doubt)
 
     async def _listen(self, bridge: str) -> None:
         control = self._control = Control(
@@ -199,12 +201,7 @@ class Agent:
     async def _rest(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wait for something to do, at most until the next tick."""
         until_look = max(self._looks.due_in(self._memory.events, loop.time()), 0)
-        woken = loop.create_task(self._wake.wait())
-        try:  # not wait_for, which may lose a cancellation
-            done, _ = await asyncio.wait([woken], timeout=min(TICK, until_look) if self._world is not None else TICK)
-        finally:
-            woken.cancel()
-        if not done:
+        if not await set_within(self._wake, min(TICK, until_look) if self._world is not None else TICK):
             self._due |= self._under_way
         self._wake.clear()
 
@@ -217,6 +214,7 @@ class Agent:
         self._report.bridge = record.bridge
         if not self._claim.held:
             self._report.fails("the claim", f"another agent works on bridge {record.bridge}; standing by", "info")
+            self._announcer.stand_by()
             return False
         self._report.works("the claim", f"this agent now works on bridge {record.bridge}")
         if self._world is None or self._world.number != record.number:
@@ -300,14 +298,14 @@ class Agent:
             if loop.time() - self._busy_since > _LONG:
                 self._report.fails("the lock", f"not compared with the record: {err}")
             return
-        except (SwitchError, PermissionError):
+        except (SwitchError, PermissionError) as err:
             self._looks.failed(loop.time())
+            self._memory.not_looked(err)
             raise
         self._busy_since = None
         self._report.works("the lock", "compared with the record again")
         differed = bool(found.words)
-        if not found.strange:
-            self._memory.fault = f"{len(found.words)} differences from the record" if differed and not repair else ""
+        self._memory.looked(len(found.words), found.strange, repaired=repair)
         self._announcer.wake()
         decision = IDS.next() if differed and repair else ""
         self._recorder.took("look", loop.time() - began, decision)

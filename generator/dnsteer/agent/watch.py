@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from dnsteer.agent.held_switch import HeldSwitch
+from dnsteer.agent.waiting import set_within
 from dnsteer.switch.signals import ends_with_parent
 from dnsteer.switch.tools import SwitchError, UnavailableError, program
 
@@ -71,8 +72,7 @@ async def _unannounced(switch: HeldSwitch, bridge: str, ended: asyncio.Event) ->
     """
     before: dict[str, str] = {}
     while True:
-        with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(ended.wait(), _ASK)
+        await set_within(ended, _ASK)
         ended.clear()
         wanted = switch.memory.wanted
         for command in ("get-frags", *(["dump-groups"] if wanted is not None and wanted.groups else [])):

@@ -76,9 +76,9 @@ def _wait(done: Withdrawing, *, gone: bool) -> set[str] | None:
     """Wait until BIRD has no route to the VIPs any more, or has all; those that are left. None: it cannot be asked here."""
     from dnsteer.agent.announce.bird import Bird, BirdError
     from dnsteer.agent.announce.routes import protocols
+    from dnsteer.spec.announced import prefixes
 
-    addresses = [address for name in done.vips for address in done.spec.vips[name].addresses]
-    wanted = {f"{address}/{address.max_prefixlen}" for address in addresses}
+    wanted = {prefix for name in done.vips for prefix in prefixes(done.spec.vips[name])}
     deadline = time.monotonic() + _PATIENCE
     while True:
         try:

@@ -24,6 +24,11 @@ def announced_vips(spec: Spec) -> dict[str, VipAnnounce]:
     return {name: settings for name, settings in found.items() if settings is not None}
 
 
+def prefixes(vip: Vip) -> list[str]:
+    """What routes to a VIP lead to."""
+    return [f"{address}/{address.max_prefixlen}" for address in vip.addresses]
+
+
 def routes_of(spec: Spec, working: Mapping[str, bool]) -> dict[Address, VipAnnounce]:
     """The routes of VIPs that work. An address that several VIPs have needs all of them."""
     wanted = announced_vips(spec)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 PROTOCOL = 1
 """Version of what is spoken there."""
 _SYSTEM = (Path("/run/openvswitch"), Path("/var/run/openvswitch"))
 _FOLDER = Path("/run/dnsteer")
+
+
+def spelled(remote: str) -> str:
+    """An OVSDB's remote in the one spelling that is its own: without symbolic links such as /var/run."""
+    kind, _, where = remote.partition(":")
+    return f"unix:{os.path.realpath(where)}" if kind == "unix" else remote
 
 
 def folder_of(remote: str) -> Path | None:

@@ -40,7 +40,8 @@ def withdrawals_of(record: BridgeRecord) -> dict[str, Withdrawal]:
             str(name): Withdrawal(**{k: str(v) for k, v in value.items()}) for name, value in json.loads(found).items()
         }
         for one in out.values():
-            datetime.fromisoformat(one.until or one.since)
+            if datetime.fromisoformat(one.until or one.since).tzinfo is None:
+                raise ValueError(f"{one.until or one.since} has no time zone")
     except (ValueError, TypeError, AttributeError, RecursionError) as err:
         raise DamagedError(
             f"external_ids:{WITHDRAWN_KEY} of bridge {record.bridge} in OVSDB is damaged ({err}): it was changed by hand. "

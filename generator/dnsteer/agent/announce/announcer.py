@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from math import inf
 
 from dnsteer.agent.announce.conditions import obstacles
 from dnsteer.agent.announce.guard import Guard
+from dnsteer.agent.announce.places import Places
 from dnsteer.agent.announce.publish import Publisher, PublishError, Routes
 from dnsteer.agent.announce.routes import Owner
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.health import CheckState, Result, Thresholds, observe
 from dnsteer.agent.report import Report
+from dnsteer.agent.waiting import set_within
 from dnsteer.deploy.target_switch import now
 from dnsteer.metrics.recorder import Recorder
 from dnsteer.slots.maintenance import Overlay
-from dnsteer.spec.announced import routes_of
+from dnsteer.spec.announced import announced_vips, prefixes, routes_of
 from dnsteer.spec.model.announce import Announce
 from dnsteer.spec.model.spec import Spec
+from dnsteer.switch.announced import place_of
 from dnsteer.switch.state import BridgeRecord, DamagedError
 from dnsteer.switch.withdrawals import withdrawals_of
 
@@ -35,13 +39,15 @@ _TROUBLE = "the announcement of VIPs"
 
 @dataclass(frozen=True)
 class Situation:
-    """What decides about announcing. *fault* is what is wrong with the switch, None where that is not known yet."""
+    """What decides about announcing. *fault* is what is wrong with the switch, None where that is not known; *doubt* why it
+    is not, unless it is yet to be looked at."""
 
     bridge: str
     spec: Spec
     overlay: Overlay
     health: Health
     fault: str | None
+    doubt: str = ""
 
 
 class Announcer:
@@ -50,9 +56,17 @@ class Announcer:
     def __init__(self, remote: str, recorder: Recorder) -> None:
         self._remote, self._recorder = remote, recorder
         self._wake = asyncio.Event()
+        self._acts = True
+        """Whether it is this agent that acts. Without OVSDB that is not known, and it stays as it was."""
+        self._record: BridgeRecord | None = None
+        self._adopted = False
+        """Whether settings, or that there are none, are followed."""
         self._settings: tuple[Owner, Announce] | None = None
         self._publisher: Publisher | None = None
         self._guard: Guard | None = None
+        self._places = Places()
+        self._unsettled = inf
+        """When routes of earlier specs that could not be withdrawn are tried again."""
         self._withdrawn: Mapping[str, str] = {}
         """VIPs that people have withdrawn, in words."""
         self._vips: dict[str, CheckState] = {}
@@ -63,7 +77,8 @@ class Announcer:
         """When BIRD is asked again."""
 
     def record(self, record: BridgeRecord, report: Report) -> None:
-        """Take in which VIPs people have withdrawn."""
+        """Take in the record of the bridge on which this agent acts: which VIPs people have withdrawn."""
+        self._acts, self._record = True, record
         try:
             found = withdrawals_of(record)
         except DamagedError as err:  # those that were known stay withdrawn
@@ -75,52 +90,70 @@ class Announcer:
             self._withdrawn = withdrawn
             self.wake()
 
+    def stand_by(self) -> None:
+        """Leave what is announced to another agent, which acts now."""
+        if self._acts:
+            self._acts = False
+            self.wake()
+
     def wake(self) -> None:
         """Something has changed."""
         self._wake.set()
 
     async def run(self, situation: Callable[[], Situation | None], report: Report) -> None:
-        """Announce and withdraw until cancelled. *situation* gives what is known; None: nothing, or another agent acts."""
+        """Announce and withdraw until cancelled. *situation* gives what is known; None: nothing."""
         clock = asyncio.get_running_loop().time
         while True:
             self._wake.clear()
-            found = situation()
-            if found is not None:
+            if not self._acts:
+                self._forget()
+                self._places.forget()
+            elif (found := situation()) is not None:
                 await self._follow(found, clock(), report)
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), _TICK)
+            await set_within(self._wake, _TICK)
 
     async def _follow(self, known: Situation, time: float, report: Report) -> None:
-        announce = known.spec.switch.announce
-        settings = (Owner(known.bridge, self._remote), announce) if announce is not None else None
+        announce, owner = known.spec.switch.announce, Owner(known.bridge, self._remote)
+        settings = (owner, announce) if announce is not None else None
         try:
-            if settings != self._settings:
-                await self._adopt(settings, known.spec, report)
+            if not self._adopted or settings != self._settings:
+                await self._adopt(settings, owner, known.spec, time, report)
+            elif time >= self._unsettled:
+                await self._settle(owner, announce, time, report)
             if self._publisher is not None and announce is not None:
                 await self._decide(known, announce, self._publisher, time, report)
         except PublishError as err:
             self._due, self._given = time + _AGAIN, None
             report.fails(_TROUBLE, f"VIPs are not announced as they should be: {err}", "error")
+            self._tell(known.spec, self._publisher.has if self._publisher is not None else set(), report)
 
-    async def _adopt(self, settings: tuple[Owner, Announce] | None, spec: Spec, report: Report) -> None:
+    async def _adopt(
+        self, settings: tuple[Owner, Announce] | None, owner: Owner, spec: Spec, time: float, report: Report
+    ) -> None:
         """Follow other settings. Where routes are to be elsewhere, or nowhere, those that there were are withdrawn."""
         publisher = Publisher(*settings) if settings is not None else None
-        before, self._publisher = self._publisher, None
-        self._release()
-        if before is None or publisher is None or before.place != publisher.place:
-            if before is not None:
-                try:
-                    await asyncio.to_thread(before.publish, {})
-                except PublishError as err:  # the file has none any more
-                    report.say(f"BIRD was not told that VIPs are withdrawn: {err}", "trouble", "warning", about="BIRD")
-            self._settings, self._given, self._due, self._vips, self._told = None, None, 0.0, {}, {}
-            self._recorder.announces({})
+        before = self._settings
+        if before is not None and settings is not None and place_of(before[1]) == place_of(settings[1]):
+            self._release()
+        else:
+            self._forget()
+            await self._settle(owner, settings[1] if settings is not None else None, time, report)
             if publisher is not None:
                 # An agent that begins leaves what is announced, until it knows better.
                 present = await asyncio.to_thread(publisher.present)
                 for name, vip in spec.vips.items():
                     self._vips[name] = CheckState(healthy=present.issuperset(vip.addresses))
-        self._settings, self._publisher = settings, publisher
+        self._adopted, self._settings, self._publisher = True, settings, publisher
+
+    async def _settle(self, owner: Owner, announce: Announce | None, time: float, report: Report) -> None:
+        """Withdraw routes of earlier specs that are elsewhere."""
+        assert self._record is not None
+        wrong = await asyncio.to_thread(self._places.settle, self._record, owner, announce)
+        self._unsettled = time + _CHECK if wrong else inf
+        if wrong:
+            report.fails("the former routes", "; ".join(wrong), "error")
+        else:
+            report.works("the former routes", "routes of earlier specs are withdrawn")
 
     async def _decide(
         self, known: Situation, announce: Announce, publisher: Publisher, time: float, report: Report
@@ -131,8 +164,10 @@ class Announcer:
         for name, obstacle in why.items():
             if obstacle is not None:
                 self._vips[name] = observe(self._vips[name], Result(time, obstacle), limits)
-        working = {name: state.healthy for name, state in self._vips.items()}
-        routes = routes_of(known.spec, working)
+        self._tell_stuck(
+            [name for name, state in self._vips.items() if why[name] is None and not state.healthy], known, report
+        )
+        routes = routes_of(known.spec, {name: state.healthy for name, state in self._vips.items()})
         if self._given is None and time < self._due:
             return  # it has just failed
         if routes != self._given:
@@ -145,22 +180,63 @@ class Announcer:
             return
         self._due = time + _CHECK
         if announce.on_stop == "withdraw" and (self._guard is None or not self._guard.runs()):
-            assert self._settings is not None
-            self._guard = Guard(*self._settings)
-        self._tell(working, report)
+            self._start_guard(report)
+        self._tell(known.spec, publisher.has, report)
         if wrong:
             report.fails(_TROUBLE, "; ".join(wrong[:_MOST_TOLD]))
         else:
             report.works(_TROUBLE, "VIPs are announced as they should be")
 
-    def _tell(self, working: Mapping[str, bool], report: Report) -> None:
-        self._recorder.announces(working)
-        for name, works in working.items():
-            if works and not self._told.get(name):
+    def _tell_stuck(self, unknown: list[str], known: Situation, report: Report) -> None:
+        """Say why VIPs of which it is *unknown* whether they work do not come back, if no look at the switch will tell."""
+        if known.doubt and unknown:
+            more = f" and {len(unknown) - _MOST_TOLD} more" if len(unknown) > _MOST_TOLD else ""
+            text = f"VIPs that are withdrawn stay so ({', '.join(unknown[:_MOST_TOLD])}{more}): {known.doubt}"
+            report.fails("the withdrawn VIPs", text)
+        else:
+            report.works("the withdrawn VIPs", "withdrawn VIPs come back as soon as they work")
+
+    def _tell(self, spec: Spec, has: AbstractSet[str], report: Report) -> None:
+        """Tell which VIPs are announced: those with all routes among what BIRD *has*."""
+        lacking = {name: sorted({*prefixes(spec.vips[name])} - has) for name in announced_vips(spec)}
+        self._recorder.announces({name: not lacks for name, lacks in lacking.items()})
+        told, self._told = self._told, {}
+        for name, lacks in lacking.items():
+            why = self._why(name, spec, lacks) if lacks else ""
+            if not lacks and not told.get(name):
                 report.say(f"VIP {name} is announced", "vip_announced", vip=name)
-            elif not works and self._told.get(name, True) and (why := self._vips[name].why):
+            elif why and told.get(name, True):
                 report.say(f"VIP {name} is withdrawn: {why}", "vip_withdrawn", "warning", vip=name, reason=why)
-        self._told = {name: works for name, works in working.items() if works or self._vips[name].why}
+            if why or not lacks:
+                self._told[name] = not lacks
+
+    def _why(self, name: str, spec: Spec, lacks: list[str]) -> str:
+        """Why BIRD *lacks* routes to a VIP; empty where that is not known yet."""
+        state = self._vips.get(name)
+        if state is None or not state.healthy:
+            return state.why if state is not None else ""
+        for other, its in self._vips.items():
+            if not its.healthy and set(lacks) & {*prefixes(spec.vips[other])}:
+                return f"VIP {other}, which does not work, has addresses of it too"
+        return f"BIRD has no route to {', '.join(lacks)}"
+
+    def _start_guard(self, report: Report) -> None:
+        assert self._settings is not None
+        try:
+            self._guard = Guard(*self._settings)
+        except OSError as err:
+            report.fails(
+                "the guard", f"if the agent is killed, VIPs are not withdrawn: no process can be started: {err}"
+            )
+        else:
+            report.works("the guard", "if the agent is killed, VIPs are withdrawn again")
+
+    def _forget(self) -> None:
+        """Know nothing of what is announced."""
+        self._release()
+        self._adopted, self._settings, self._publisher = False, None, None
+        self._given, self._due, self._vips, self._told = None, 0.0, {}, {}
+        self._recorder.announces({})
 
     def _release(self) -> None:
         """Let the guard end without a deed."""
@@ -172,9 +248,9 @@ class Announcer:
         """End: what is announced stays, or is withdrawn, as the spec says."""
         if self._publisher is None or self._settings is None:
             return
-        if self._settings[1].on_stop == "withdraw":
+        if self._acts and self._settings[1].on_stop == "withdraw":
             try:
-                self._publisher.publish({})
+                self._publisher.withdraw()
                 report.say("all VIPs are withdrawn, since the agent ends", "vip_withdrawn", reason="the agent ends")
             except PublishError as err:
                 report.fails(_TROUBLE, f"VIPs are not withdrawn, though the agent ends: {err}", "error")

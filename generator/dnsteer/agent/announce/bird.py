@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_network
 from types import TracebackType
@@ -16,6 +17,10 @@ _MOST = 4 << 20
 
 class BirdError(Exception):
     """BIRD cannot be reached, or does not answer."""
+
+
+class AwayError(BirdError):
+    """Nobody listens at the control socket: BIRD is not running, or has another one."""
 
 
 class RefusedError(BirdError):
@@ -84,8 +89,11 @@ class Bird:
         return out
 
     def routes(self, names: list[str]) -> set[str]:
-        """The prefixes that protocols have routes to."""
-        lines = [line for name in names for line in self.ask(f"show route protocol {name}").lines]
+        """The prefixes that protocols have routes to; one that BIRD does not have has none."""
+        lines: list[str] = []
+        for name in names:
+            with suppress(RefusedError):
+                lines += self.ask(f"show route protocol {name}").lines
         return {str(ip_network(found[1])) for line in lines if (found := re.match(r"(\S+/\d+)\s", line))}
 
     def others(self, prefixes: list[str], own: list[str]) -> dict[str, str]:
@@ -111,7 +119,8 @@ class Bird:
     def _error(self, err: OSError) -> BirdError:
         if isinstance(err, TimeoutError):
             return BirdError(f"BIRD at {self._control} did not answer within {self._timeout:g} s")
-        return BirdError(f"BIRD at {self._control} cannot be reached: {err.strerror or err}; is it running?")
+        kind = AwayError if isinstance(err, FileNotFoundError | ConnectionRefusedError) else BirdError
+        return kind(f"BIRD at {self._control} cannot be reached: {err.strerror or err}; is it running?")
 
     def _read(self) -> Reply:
         lines: list[str] = []

@@ -41,7 +41,7 @@ class Guard:
 
     def release(self) -> None:
         """Let it go without a deed."""
-        with suppress(OSError):  # it is gone already
+        with suppress(OSError, subprocess.TimeoutExpired):  # it is gone already, or goes later
             self._process.communicate(_RELEASED, timeout=5)
 
 
@@ -56,7 +56,7 @@ def main() -> None:
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
         try:
-            publisher.publish({})
+            publisher.withdraw()
             return
         except PublishError as err:
             print(f"dnsteer: the agent was killed, and its VIPs are not withdrawn: {err}", file=sys.stderr)

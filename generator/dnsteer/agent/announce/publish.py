@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from ipaddress import ip_network
 from pathlib import Path
+from threading import Lock
 
-from dnsteer.agent.announce.bird import Bird, BirdError, RefusedError
+from dnsteer.agent.announce.bird import AwayError, Bird, BirdError, RefusedError
 from dnsteer.agent.announce.routes import Owner, addresses_of, owner_of, protocols, text
 from dnsteer.render.atomic_files import replace_files
 from dnsteer.spec.model.announce import Announce, VipAnnounce
@@ -20,11 +22,23 @@ _MODE = 0o644
 _PATIENCE, _LOOK = 2.0, 0.05
 """Seconds that BIRD may take for a change, and between two looks."""
 _MOST = 4
+_READ_ONLY = (
+    "under systemd the agent may write only where its unit says (ReadWritePaths), to directories that were there when it "
+    "was started: if BIRD has made this one since, systemctl restart dnsteer-agent"
+)
 Routes = Mapping[Address, VipAnnounce]
 
 
 class PublishError(Exception):
     """BIRD does not have the routes; the message says why and what to do."""
+
+
+class ForeignError(PublishError):
+    """The file is somebody else's."""
+
+
+class NobodyError(PublishError):
+    """No BIRD runs there."""
 
 
 class Publisher:
@@ -34,11 +48,10 @@ class Publisher:
         self._owner, self._announce = owner, announce
         self._file, self._names = Path(announce.include), protocols(announce)
         self._disabled = False
-
-    @property
-    def place(self) -> tuple[object, ...]:
-        """Where the routes are."""
-        return self._owner, self._announce.include, self._announce.control, self._announce.protocol
+        self._lock = Lock()
+        """An agent that ends withdraws in another thread than that which may still publish."""
+        self.has: set[str] = set()
+        """The prefixes that BIRD had routes to when it was asked last; none where it could not be asked."""
 
     def present(self) -> set[Address]:
         """The addresses in the file. Raises PublishError where it is somebody else's."""
@@ -50,28 +63,41 @@ class Publisher:
         Raises PublishError; the file has the routes then all the same, for a BIRD that starts later, unless BIRD finds a
         fault in the file itself.
         """
-        before, wanted = self._read(), text(self._owner, self._announce, routes)
-        if before != wanted:
-            self._write(wanted)
-        try:
-            with Bird(self._announce.control) as bird:
-                try:
-                    bird.configure()
-                except RefusedError as err:
-                    self._refused(bird, err, before, routes)
-                if self._disabled:
-                    for name in self._names:
-                        bird.ask(f"enable {name}")
-                    self._disabled = False
+        with self._lock:
+            before = self._read()
+            self._write(routes, before)
+            with self._bird() as bird:
+                if why := self._configure(bird, before, routes):
+                    raise PublishError(why)
                 return self._wrong(bird, routes)
-        except BirdError as err:
-            raise PublishError(str(err)) from None
+
+    def withdraw(self) -> None:
+        """See to it that BIRD has no routes, now or when it starts, if it includes the file at all. Raises PublishError."""
+        with self._lock:
+            before = self._read()
+            if before is not None:
+                self._write({}, before)
+            with suppress(NobodyError), self._bird() as bird:
+                self._configure(bird, text(self._owner, self._announce, {}), {})
+                self._wait(bird, {})
 
     def check(self, routes: Routes) -> list[str]:
         """Return what is wrong with what BIRD has, in words. Raises PublishError."""
+        with self._lock, self._bird() as bird:
+            return self._wrong(bird, routes)
+
+    @contextmanager
+    def _bird(self) -> Iterator[Bird]:
+        """A connection to BIRD. It is asked in the end which routes it has, also where something has failed."""
+        self.has = set()
         try:
             with Bird(self._announce.control) as bird:
-                return self._wrong(bird, routes)
+                try:
+                    yield bird
+                finally:
+                    self.has = bird.routes(self._names)
+        except AwayError as err:
+            raise NobodyError(str(err)) from None
         except BirdError as err:
             raise PublishError(str(err)) from None
 
@@ -89,6 +115,15 @@ class Publisher:
         ]
         if down:
             return down
+        wanted = self._wait(bird, routes)
+        others = bird.others(sorted(wanted), self._names) if wanted else {}
+        return [
+            f"protocol {name} of BIRD has a route to {prefix} too, which stays when dnsteer withdraws its own: remove it"
+            for prefix, name in others.items()
+        ]
+
+    def _wait(self, bird: Bird, routes: Routes) -> set[str]:
+        """Wait until BIRD has just these routes, and return their prefixes. Raises PublishError."""
         wanted = {str(ip_network(address)) for address in routes}
         deadline = time.monotonic() + _PATIENCE
         while (found := bird.routes(self._names)) != wanted:  # it may still be at work
@@ -98,26 +133,34 @@ class Publisher:
                     f"BIRD has read {self._file}, and has other routes than it: {', '.join(differ[:_MOST])}"
                 )
             time.sleep(_LOOK)
-        others = bird.others(sorted(wanted), self._names) if wanted else {}
-        return [
-            f"protocol {name} of BIRD has a route to {prefix} too, which stays when dnsteer withdraws its own: remove it"
-            for prefix, name in others.items()
-        ]
+        return wanted
 
-    def _refused(self, bird: Bird, err: RefusedError, before: str | None, routes: Routes) -> None:
-        """What to do where BIRD refuses its configuration: it goes on with the one that it has."""
+    def _configure(self, bird: Bird, before: str | None, routes: Routes) -> str:
+        """Make BIRD read its configuration. Where it refuses, it goes on with the one that it has.
+
+        Without routes they are gone all the same then; why it went another way is returned, in words. Raises PublishError.
+        """
+        try:
+            bird.configure()
+        except RefusedError as err:
+            return self._refused(bird, err, before, routes)
+        if self._disabled:
+            for name in self._names:
+                bird.ask(f"enable {name}")
+            self._disabled = False
+        return ""
+
+    def _refused(self, bird: Bird, err: RefusedError, before: str | None, routes: Routes) -> str:
         if before is None or str(err).startswith(str(self._file)):
             with suppress(OSError):  # else a BIRD that is started again would not come up
-                self._write(text(self._owner, self._announce, {}) if before is None else before)
+                self._replace(text(self._owner, self._announce, {}) if before is None else before)
         if routes:
             raise PublishError(f"BIRD refuses its configuration, so routes stay as they were: {err}") from None
         for name in self._names:  # nothing may be announced, which goes without a configuration too
             with suppress(RefusedError):
                 bird.ask(f"disable {name}")
         self._disabled = True
-        raise PublishError(
-            f"BIRD refuses its configuration: {err}; all routes are withdrawn by disabling {', '.join(self._names)}"
-        ) from None
+        return f"BIRD refuses its configuration: {err}; all routes are withdrawn by disabling {', '.join(self._names)}"
 
     def _read(self) -> str | None:
         """The file as it is, None without one. Raises PublishError where it is not of this bridge."""
@@ -129,16 +172,24 @@ class Publisher:
             raise PublishError(f"{self._file}: {getattr(err, 'strerror', None) or err}") from None
         owner = owner_of(found)
         if owner is None and found.strip():
-            raise PublishError(f"{self._file} is not a file of dnsteer's: name another one by switch.announce.include")
-        if owner not in (None, self._owner.line):
-            raise PublishError(
-                f"{self._file} is that of another bridge ({owner}): give each its own include and protocol; if that one "
-                "is gone, remove the file"
+            raise ForeignError(f"{self._file} is not a file of dnsteer's: name another one by switch.announce.include")
+        if owner is not None and not owner.is_same(self._owner):
+            raise ForeignError(
+                f"{self._file} is that of another bridge ({owner.line}): give each its own include and protocol; if that "
+                "one is gone, remove the file"
             )
         return found
 
-    def _write(self, content: str) -> None:
+    def _write(self, routes: Routes, before: str | None) -> None:
+        """Write the file, unless it is as it should be. Raises PublishError."""
+        wanted = text(self._owner, self._announce, routes)
+        if before == wanted:
+            return
         try:
-            replace_files({self._file: content.encode()}, {self._file: _MODE})
+            self._replace(wanted)
         except OSError as err:
-            raise PublishError(f"{err.filename}: {err.strerror}") from None
+            more = f"; {_READ_ONLY}" if err.errno == errno.EROFS else ""
+            raise PublishError(f"{err.filename}: {err.strerror}{more}") from None
+
+    def _replace(self, content: str) -> None:
+        replace_files({self._file: content.encode()}, {self._file: _MODE})

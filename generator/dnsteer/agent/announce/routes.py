@@ -9,8 +9,9 @@ from ipaddress import ip_address
 
 from dnsteer.spec.model.announce import Announce, VipAnnounce
 from dnsteer.spec.model.types import Address
+from dnsteer.switch.control_socket import spelled
 
-_OWNER = "# Routes of bridge "
+_OWNER = re.compile(r"# Routes of bridge (.+) in OVSDB at (.+)")
 _ROUTE = re.compile(r"^\s*route (\S+)/(?:32|128) ", re.M)
 _FAMILIES = (4, 6)
 
@@ -25,7 +26,11 @@ class Owner:
     @property
     def line(self) -> str:
         """The line that says so."""
-        return f"{_OWNER}{self.bridge} in OVSDB at {self.remote}"
+        return f"# Routes of bridge {self.bridge} in OVSDB at {self.remote}"
+
+    def is_same(self, other: Owner) -> bool:
+        """Whether both are the same bridge, however its OVSDB is spelled."""
+        return self.bridge == other.bridge and spelled(self.remote) == spelled(other.remote)
 
 
 def protocols(announce: Announce) -> list[str]:
@@ -55,10 +60,10 @@ def _route(address: Address, how: VipAnnounce) -> str:
     return f"route {address}/{address.max_prefixlen} blackhole{more};"
 
 
-def owner_of(content: str) -> str | None:
-    """The line that says whose routes a file has; None where it is not a file of dnsteer's."""
-    first = content.partition("\n")[0]
-    return first if first.startswith(_OWNER) else None
+def owner_of(content: str) -> Owner | None:
+    """Whose routes a file has; None where it is not a file of dnsteer's."""
+    found = _OWNER.match(content)
+    return Owner(found[1], found[2]) if found is not None else None
 
 
 def addresses_of(content: str) -> set[Address]:

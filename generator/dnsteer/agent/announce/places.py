@@ -1,0 +1,59 @@
+"""Take away the routes of earlier specs: those at another place, and all of them where VIPs are announced no more."""
+
+from __future__ import annotations
+
+from dnsteer.agent.announce.publish import ForeignError, Publisher, PublishError
+from dnsteer.agent.announce.routes import Owner
+from dnsteer.spec.model.announce import Announce
+from dnsteer.switch.announced import PlacesSession, place_of, places_of
+from dnsteer.switch.state import BridgeRecord, DamagedError
+from dnsteer.switch.tools import SwitchError
+
+
+class Places:
+    """Where BIRD may have routes to the VIPs of a bridge. The record says it to an agent that is started later."""
+
+    def __init__(self) -> None:
+        self._known: list[Announce] = []
+
+    def forget(self) -> None:
+        """Another agent acts."""
+        self._known = []
+
+    def settle(self, record: BridgeRecord, owner: Owner, announce: Announce | None) -> list[str]:
+        """Withdraw what is elsewhere than *announce* says, and record what is left, in words what has failed.
+
+        What shares the file with the present place is tried once, before that has routes.
+        """
+        here = place_of(announce) if announce is not None else None
+        left, wrong = [], []
+        recorded: list[Announce] | None = None
+        try:
+            recorded = places_of(record)
+        except DamagedError as err:
+            wrong.append(str(err))
+        known = [*(recorded or []), *(place for place in self._known if place not in (recorded or []))]
+        for place in known:
+            if place != here and (why := _withdraw(owner, place)):
+                wrong.append(why)
+                if here is None or place.include != here.include:
+                    left.append(place)
+        self._known = [*left, *([here] if here is not None else [])]
+        if self._known != recorded:
+            try:
+                with PlacesSession(owner.remote) as session:
+                    session.record_places(record, self._known)
+            except SwitchError as err:
+                wrong.append(f"where VIPs are announced could not be recorded: {err}")
+        return wrong
+
+
+def _withdraw(owner: Owner, place: Announce) -> str:
+    """Withdraw the routes at a place; why not, empty if there are none any more."""
+    try:
+        Publisher(owner, place).withdraw()
+    except ForeignError:
+        return ""  # it has become somebody else's
+    except PublishError as err:
+        return f"routes in {place.include} are not withdrawn: {err}"
+    return ""

@@ -1,0 +1,103 @@
+"""What the announcer says of files that it may not write, processes that do not start, and records that are damaged."""
+
+from __future__ import annotations
+
+import errno
+from ipaddress import ip_address
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dnsteer.agent.announce import announcer, publish
+from dnsteer.agent.announce.announcer import Announcer
+from dnsteer.agent.announce.publish import ForeignError, Publisher, PublishError
+from dnsteer.agent.announce.routes import Owner, text
+from dnsteer.agent.report import Report
+from dnsteer.metrics.recorder import Recorder
+from dnsteer.spec.model.announce import Announce, VipAnnounce
+from dnsteer.switch.announced import place_of, places_of
+from dnsteer.switch.state import DamagedError
+from dnsteer.switch.withdrawals import withdrawals_of
+
+ROUTES = {ip_address("192.0.2.53"): VipAnnounce()}
+
+
+def settings(folder: Path) -> Announce:
+    return Announce(via="bird", include=f"{folder}/dnsteer.conf", control=f"{folder}/none.ctl")
+
+
+def record(**ids: str) -> Any:
+    return SimpleNamespace(bridge="br-dns", ids={name.replace("_", "-"): value for name, value in ids.items()})
+
+
+def test_another_spelling_of_ovsdb_is_the_same_bridge(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "var").symlink_to(tmp_path)
+    announce = settings(tmp_path)
+    file = tmp_path / "dnsteer.conf"
+    file.write_text(text(Owner("br-dns", f"unix:{tmp_path}/run/db.sock"), announce, ROUTES))
+    assert Publisher(Owner("br-dns", f"unix:{tmp_path}/var/run/db.sock"), announce).present() == ROUTES.keys()
+    for other in (Owner("br-1", f"unix:{tmp_path}/run/db.sock"), Owner("br-dns", "tcp:127.0.0.1:6640")):
+        with pytest.raises(ForeignError, match="is that of another bridge"):
+            Publisher(other, announce).present()
+
+
+def test_a_file_system_that_the_unit_may_only_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", f"{tmp_path}/dnsteer.conf")
+
+    monkeypatch.setattr(publish, "replace_files", refuses)
+    said = r"Read-only file system; .*ReadWritePaths.*systemctl restart dnsteer-agent"
+    with pytest.raises(PublishError, match=said):
+        Publisher(Owner("br-dns", "unix:/x"), settings(tmp_path)).publish(ROUTES)
+
+
+def test_withdrawing_where_no_bird_runs(tmp_path: Path) -> None:
+    publisher = Publisher(Owner("br-dns", "unix:/x"), settings(tmp_path))
+    publisher.withdraw()
+    assert not (tmp_path / "dnsteer.conf").exists()
+    with pytest.raises(PublishError, match="is it running"):
+        publisher.publish(ROUTES)
+    assert publisher.present() == ROUTES.keys()
+    publisher.withdraw()
+    assert publisher.present() == set()
+
+
+def test_a_guard_that_cannot_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    report = Report(lambda message, *_, **__: said.append(message))
+    one = Announcer("unix:/x", Recorder())
+    one._settings = Owner("br-dns", "unix:/x"), settings(tmp_path)
+
+    def refuses(*_: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(announcer, "Guard", refuses)
+    one._start_guard(report)
+    assert len(said) == 1 and "if the agent is killed, VIPs are not withdrawn: no process can be started" in said[0]
+    monkeypatch.setattr(announcer, "Guard", lambda *_: None)
+    one._start_guard(report)
+    assert said[1:] == ["if the agent is killed, VIPs are withdrawn again"]
+
+
+@pytest.mark.parametrize("until", ["2026-01-01T00:00:00", "soon", ""])
+def test_a_withdrawal_that_was_changed_by_hand(until: str) -> None:
+    note = f'{{"dns": {{"since": "yesterday", "by": "me", "until": "{until}"}}}}'
+    with pytest.raises(DamagedError, match="external_ids:dnsteer-withdrawn of bridge br-dns in OVSDB is damaged"):
+        withdrawals_of(record(dnsteer_withdrawn=note))
+
+
+@pytest.mark.parametrize("value", ["junk", "3", "[3]", '[{"include": "x"}]', '[{"via": "bird"}]', '{"a": 1}'])
+def test_places_that_were_changed_by_hand(value: str) -> None:
+    with pytest.raises(DamagedError, match="external_ids:dnsteer-announced of bridge br-dns in OVSDB is damaged"):
+        places_of(record(dnsteer_announced=value))
+
+
+def test_places(tmp_path: Path) -> None:
+    assert places_of(record()) == []
+    announce = settings(tmp_path).model_copy(update={"on_stop": "withdraw"})
+    assert places_of(record(dnsteer_announced=f'[{{"include": "{tmp_path}/dnsteer.conf"}}]')) == [
+        place_of(announce).model_copy(update={"control": "/run/bird/bird.ctl"})
+    ]
