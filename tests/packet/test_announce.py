@@ -44,7 +44,7 @@ def test_a_vip_is_announced_while_it_works(shared: Switch, folder: Path) -> None
 
 
 def test_nothing_is_announced_before_health_is_known_and_nothing_withdrawn(shared: Switch, folder: Path) -> None:
-    slow = spec(folder).replace("interval: 100ms, timeout: 90ms", "interval: 3s, timeout: 90ms, jitter: 0%")
+    slow = spec(folder).replace("interval: 300ms", "interval: 3s, jitter: 0%")
     applied(shared, folder, slow)
     with bird(folder) as own:
         healthy(folder)
@@ -102,6 +102,8 @@ def test_people_withdraw_and_announce(shared: Switch, folder: Path) -> None:
         running.waits_for("VIP dns is withdrawn: asked by ")
         warned = run("status", "--no-rates").err + run("status", "--no-rates").out
         assert "VIP dns is withdrawn: asked by" in warned and "(new router)" in warned
+        withdrawn = run("status", "--no-rates", "--json").json["withdrawn"]
+        assert (list(withdrawn), withdrawn["dns"]["note"], withdrawn["dns"]["until"]) == (["dns"], "new router", None)
         assert "by the record" in run("withdraw", "dns", "--note", "new router").out
         assert run("withdraw", "--all", "--json").json["left"] == []
         assert own.routes() == set()
@@ -162,6 +164,7 @@ def test_a_damaged_note_does_not_hide_the_rest(shared: Switch, folder: Path) -> 
     shared.vsctl("set", "Bridge", BRIDGE, "external_ids:dnsteer-withdrawn=junk")
     shown = on(shared)("status", "--no-rates")
     assert "external_ids:dnsteer-withdrawn of bridge br-dns in OVSDB is damaged" in shown.out + shown.err
+    assert on(shared)("status", "--no-rates", "--json").json["withdrawn"] is None
     with bird(folder) as own, agent(shared, folder, READY) as running:
         running.waits_for("dnsteer-withdrawn of bridge br-dns in OVSDB is damaged")
         announces(own, DNS | OTHER)
