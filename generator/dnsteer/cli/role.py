@@ -87,7 +87,7 @@ def vrrp(switch: TargetSwitch, fifo: Fifo, instance: Instance = None, bridge: Br
         if done.before != done.after:
             out.print(escape(f"{done.bridge}: is {'active' if name == 'active' else 'on standby'}"))
 
-    with fifo.open() as lines:
+    with fifo.open(errors="replace") as lines:
         follow(lines, instance, take, lambda text: err.print(escape(f"dnsteer: {text}")))
 
 
