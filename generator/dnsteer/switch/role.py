@@ -16,7 +16,10 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True)
 class Role:
-    """What a switch was told to be: since when (ISO 8601), by whom. *boot* is the machine's boot in which it was told."""
+    """What a switch was told to be: since when (ISO 8601), by whom.
+
+    *boot* is the machine's boot in which it was told, empty where that is not known: it was told from another machine.
+    """
 
     name: RoleName
     since: str
@@ -54,12 +57,12 @@ def is_standby(record: BridgeRecord, remote: str) -> bool:
     """Whether the switch must not answer for its VIPs.
 
     One that was active before its machine was booted is not any more: another may be. That is known on the machine itself,
-    where *remote* is a local socket. Raises DamagedError.
+    where *remote* is a local socket, of a role that was told there. Raises DamagedError.
     """
     role = role_of(record)
     if role is None:
         return False
-    outdated = remote.startswith("unix:") and role.boot != this_boot()
+    outdated = remote.startswith("unix:") and role.boot not in ("", this_boot())
     return role.name == "standby" or outdated
 
 
