@@ -290,6 +290,25 @@ def test_a_record_that_cannot_be_read_is_no_reason_not_to_change_roles(switch: S
     assert answers(switch) == (ALL if name == "active" else set()), "without a spec not even for probes"
 
 
+def test_a_second_switch_is_on_standby_from_its_first_apply_on(switch: Switch, tmp_path: Path) -> None:
+    run, file = on(switch), spec_file(tmp_path, SPEC)
+    done = run("apply", file, "--yes", "--standby")
+    assert (done.code, answers(switch)) == (0, PROBES), "also where it has been alone so far"
+    assert "already" not in run("role", "active").out
+    assert "nothing to change" in run("apply", file, "--yes", "--standby").out
+    assert answers(switch) == ALL, "it has a role"
+    fresh(switch)
+    with pytest.MonkeyPatch().context() as patch:
+        bundles: list[str] = []
+        real = OpenFlow.bundle
+        patch.setattr(OpenFlow, "bundle", lambda self, lines: (bundles.append("\n".join(lines)), real(self, lines)))
+        done = run("apply", file, "--yes", "--standby")
+    assert (done.code, "note: on standby" in done.err) == (0, True), done
+    assert "cookie=0xd454" in bundles[0], "not after its tables"
+    assert answers(switch) == PROBES
+    assert run("verify", file).code == 0
+
+
 def test_a_port_that_is_missing_keeps_nobody_else_from_being_told(switch: Switch) -> None:
     run = on(switch)
     assert run("role", "standby").code == 0

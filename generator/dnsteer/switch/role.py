@@ -26,6 +26,10 @@ class Role:
     by: str
     boot: str
 
+    def to_json(self) -> str:
+        """As it is recorded."""
+        return json.dumps(asdict(self))
+
 
 def this_boot() -> str:
     """The id of this machine's boot; empty where there is none."""
@@ -88,4 +92,4 @@ class RoleSession(Session):
 
     def record_role(self, record: BridgeRecord, role: Role | None) -> None:
         """Record a role; None: the switch has none any more."""
-        self._write(record, set_ids(record.uuid, {ROLE_KEY: json.dumps(asdict(role)) if role is not None else ""}))
+        self._write(record, set_ids(record.uuid, {ROLE_KEY: role.to_json() if role is not None else ""}))
