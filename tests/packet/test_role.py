@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,16 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.inet6 import ICMPv6ND_NS, ICMPv6NDOptSrcLLAddr, IPv6
 from scapy.layers.l2 import ARP, Ether
 
+from dnsteer.deploy.recorded import spec_of
+from dnsteer.deploy.role import bring_role, standby_flows
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.switch.openflow import OpenFlow, Tables
+from dnsteer.switch.session import Session
+from dnsteer.switch.table_changes import lines_to_restore
 from tests.packet.agents import agent, wait
 from tests.packet.birds import bird, needs_bird
 from tests.packet.capturing import send, sent
-from tests.packet.command import FARM, SLOW, fresh, nothing_changes, on, spec_file
+from tests.packet.command import FARM, SLOW, fresh, nothing_changes, on, run, spec_file, state_rows
 from tests.packet.switches import BRIDGE, Switch
 
 EXPECTED = [*SLOW, "connection dropped", "Broken pipe", "could not open network device", "probe0"]
@@ -128,9 +135,7 @@ def test_restore_keeps_it_on_standby(switch: Switch) -> None:
 def test_after_a_boot_it_is_on_standby_until_it_is_told(switch: Switch, tmp_path: Path) -> None:
     run = on(switch)
     assert run("role", "active").code == 0
-    role = json.loads(json.loads(switch.column("Bridge", BRIDGE, "external_ids:dnsteer-role")))
-    text = json.dumps(json.dumps({**role, "boot": "another"}))
-    switch.vsctl("set", "Bridge", BRIDGE, f"external_ids:dnsteer-role={text}")
+    record_role(switch, {**recorded_role(switch), "boot": "another"})
     assert "standby, told to be active" in run("role").out
     assert "since its machine was booted" in run("status", "--no-rates").out
     drift = run("verify", spec_file(tmp_path, SPEC))
@@ -188,6 +193,136 @@ def test_vips_are_not_announced_on_standby(shared: Switch, tmp_path: Path) -> No
         running.waits_for("VIP dns is withdrawn: this switch is on standby")
         assert on(shared)("role", "active").code == 0
         wait(lambda: "192.0.2.53" in own.routes(), lambda: "not announced again")
+
+
+def record_role(switch: Switch, role: dict[str, str]) -> None:
+    switch.vsctl("set", "Bridge", BRIDGE, f"external_ids:dnsteer-role={json.dumps(json.dumps(role))}")
+
+
+def recorded_role(switch: Switch) -> dict[str, str]:
+    role: dict[str, str] = json.loads(json.loads(switch.column("Bridge", BRIDGE, "external_ids:dnsteer-role")))
+    return role
+
+
+def test_a_role_that_was_told_from_another_machine_counts_on_this_one(switch: Switch, tmp_path: Path) -> None:
+    away = ("--db", switch.listen_on_tcp(), "--openflow", f"unix:{switch.dir}/{BRIDGE}.mgmt")
+    wait(lambda: run("role", *away).code == 0, lambda: "nobody listens")
+    for name, answering in (("standby", PROBES), ("active", ALL)):
+        assert run("role", name, *away).code == 0
+        assert recorded_role(switch)["boot"] == ""
+        assert f"{BRIDGE}: {name}, told to be {name}" in on(switch)("role").out
+        assert on(switch)("restore").code == 0
+        assert answers(switch) == answering
+        assert on(switch)("verify", spec_file(tmp_path, SPEC)).code == 0
+
+
+def test_an_apply_that_makes_the_switch_drop_its_flows_keeps_it_on_standby(switch: Switch, tmp_path: Path) -> None:
+    run = on(switch)
+    assert run("role", "standby").code == 0
+    switch.vsctl("set-fail-mode", BRIDGE, "standalone")
+    done = run("apply", spec_file(tmp_path, SPEC), "--yes")
+    assert (done.code, "foreign" in done.out) == (0, False), done
+    assert answers(switch) == PROBES
+
+
+def test_what_a_failed_apply_puts_back_has_the_flows_of_the_role() -> None:
+    flows = {flow.key: flow for flow in standby_flows(None)}
+    assert len(lines_to_restore(Tables(standby=flows), Tables())) == len(flows) == 2
+    assert lines_to_restore(Tables(standby=flows), Tables(standby=flows)) == []
+
+
+def test_an_apply_on_a_switch_that_lost_its_tables_keeps_it_on_standby(switch: Switch, tmp_path: Path) -> None:
+    run = on(switch)
+    assert run("role", "standby").code == 0
+    switch.kill_switch()
+    switch.start_switch()
+    more = SPEC.replace("weight: 2", "weight: 3").replace("192.0.2.9/24", "192.0.2.8/24")
+    assert run("apply", spec_file(tmp_path, more), "--yes").code == 0
+    assert answers(switch) == PROBES - {"192.0.2.9"}, "probes come from elsewhere now"
+    assert answered(switch, arp("192.0.2.8"))
+
+
+@pytest.mark.parametrize("name", ["standby", "active"])
+def test_a_role_that_changes_while_flows_are_brought_counts(switch: Switch, name: str) -> None:
+    """As when keepalived changes it while the agent looks at the switch."""
+    other = {"standby": "active", "active": "standby"}[name]
+    assert on(switch)("role", name).code == 0
+    role = recorded_role(switch)
+    assert on(switch)("role", other).code == 0
+    client = TargetSwitch(switch.database).client(BRIDGE)
+    bundle = client.bundle
+
+    def slow(lines: Sequence[str]) -> None:
+        if changes:
+            record_role(switch, changes.pop())
+        bundle(lines)
+
+    changes = [recorded_role(switch)]
+    record_role(switch, role)
+    client.bundle = slow  # type: ignore[method-assign]
+    with Session(switch.database) as session:
+        spec = spec_of(session.state(session.record_of(BRIDGE), 1))
+        assert bring_role(session, client, BRIDGE, spec)
+    assert not changes
+    assert answers(switch) == (PROBES if other == "standby" else ALL)
+
+
+def test_a_role_is_recorded_before_its_flows(switch: Switch) -> None:
+    """A look of the agent in between brings the flows of the new one."""
+    seen: list[str] = []
+    for name in ("standby", "active"):
+        with pytest.MonkeyPatch().context() as patch:
+            patch.setattr(OpenFlow, "bundle", lambda *_: seen.append(recorded_role(switch)["name"]))
+            on(switch)("role", name)
+        assert seen.pop(0) == name
+        seen.clear()
+        on(switch)("role", name)
+
+
+@pytest.mark.parametrize("name", ["standby", "active"])
+def test_a_record_that_cannot_be_read_is_no_reason_not_to_change_roles(switch: Switch, name: str) -> None:
+    run = on(switch)
+    assert run("role", "active" if name == "standby" else "standby").code == 0
+    row = state_rows(switch)["1"]
+    switch.vsctl("set", "Flow_Table", row, "external_ids:spec=damaged")
+    done = run("role", name)
+    assert (done.code, "cannot be read" in done.err) == (0, name == "active"), done
+    assert answers(switch) == (ALL if name == "active" else set()), "without a spec not even for probes"
+
+
+def test_a_second_switch_is_on_standby_from_its_first_apply_on(switch: Switch, tmp_path: Path) -> None:
+    run, file = on(switch), spec_file(tmp_path, SPEC)
+    done = run("apply", file, "--yes", "--standby")
+    assert (done.code, answers(switch)) == (0, PROBES), "also where it has been alone so far"
+    assert "already" not in run("role", "active").out
+    assert "nothing to change" in run("apply", file, "--yes", "--standby").out
+    assert answers(switch) == ALL, "it has a role"
+    fresh(switch)
+    with pytest.MonkeyPatch().context() as patch:
+        bundles: list[str] = []
+        real = OpenFlow.bundle
+        patch.setattr(OpenFlow, "bundle", lambda self, lines: (bundles.append("\n".join(lines)), real(self, lines)))
+        done = run("apply", file, "--yes", "--standby")
+    assert (done.code, "note: on standby" in done.err) == (0, True), done
+    assert "cookie=0xd454" in bundles[0], "not after its tables"
+    assert answers(switch) == PROBES
+    assert run("verify", file).code == 0
+
+
+def test_a_port_that_is_missing_keeps_nobody_else_from_being_told(switch: Switch) -> None:
+    run = on(switch)
+    assert run("role", "standby").code == 0
+    switch.vsctl("del-port", BRIDGE, "p1")
+    before = sent(switch)
+    done = run("role", "active")
+    assert (
+        done.code,
+        "warning: neighbours are not told of VIPs and gateways: the switch has no port p1" in done.err,
+    ) == (
+        0,
+        True,
+    ), done
+    assert sent(switch) == before + 3, "by the other one they are"
 
 
 def test_a_damaged_role_is_named_and_replaced(plain: Switch, tmp_path: Path) -> None:

@@ -61,7 +61,9 @@ vips:
 def test_vips_by_uplinks_and_gateways_by_all_ports() -> None:
     spec = check_document(parse_document("spec.yaml", SPEC.replace(", '2001:db8::53'", ""))).spec
     assert spec.switch.gratuitous is not None and spec.switch.gratuitous.repeat == 3
-    gateway, vip = lines(spec)
+    gateway, vip = lines(spec, ["p0", "p1", "vf0"])
     assert gateway.endswith(",actions=output:p0,output:p1,output:vf0") and "c0000201" in gateway
     assert "020000000052" in gateway, "the gateways' MAC"
     assert vip.endswith(",actions=output:p0,output:p1") and "020000000053" in vip
+    (gateway,) = lines(spec, ["vf0"])
+    assert gateway.endswith(",actions=output:vf0"), "a bundle with a port that is not there is refused whole"

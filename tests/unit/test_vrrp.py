@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import io
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,8 +29,21 @@ from dnsteer.switch.tools import UnavailableError
     ],
 )  # fmt: skip
 def test_roles_in_lines(line: str, role: RoleName | None) -> None:
-    assert vrrp.role_in(line, "dns") == role
-    assert vrrp.role_in('INSTANCE "other" MASTER 1', None) == "active"
+    assert vrrp.ROLES.get(vrrp.state_in(line, "dns")) == role
+    assert vrrp.state_in('INSTANCE "other" MASTER 1', None) == "MASTER"
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vrrp, "_AGAIN", 0.05)
+    monkeypatch.setattr(vrrp, "_LINGER", 0.05)
+
+
+@pytest.fixture
+def ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """keepalived, the parent of the process, ends right after the last line."""
+    parents = iter([4711])
+    monkeypatch.setattr(vrrp.os, "getppid", lambda: next(parents, 1))
 
 
 def followed(lines: str, fails: int = 0) -> tuple[list[RoleName], list[str]]:
@@ -43,16 +60,33 @@ def followed(lines: str, fails: int = 0) -> tuple[list[RoleName], list[str]]:
     return taken, said
 
 
-def test_at_the_end_it_stands_by(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vrrp, "_AGAIN", 0.05)
-    assert followed("") == (["standby"], [])
-    assert followed("", fails=2) == (["standby"] * 3, [])
+@pytest.mark.usefixtures("quick", "ends")
+@pytest.mark.parametrize("fails", [0, 2])
+def test_when_keepalived_ends_it_stands_by(fails: int) -> None:
+    assert followed("", fails) == (["standby"] * (1 + fails), [])
+
+
+@pytest.mark.usefixtures("quick", "ends")
+def test_what_fails_at_the_end_is_said() -> None:
     _, said = followed("", fails=100)
     assert said == ["keepalived has ended, and the switch is not on standby: it hangs"]
 
 
-def test_the_last_role_counts_and_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vrrp, "_AGAIN", 0.05)
+@pytest.mark.usefixtures("quick")
+def test_when_keepalived_goes_on_the_role_stays() -> None:
+    assert followed('INSTANCE "dns" MASTER 101\n') == (["active"], [])
+    assert followed('INSTANCE "dns" MASTER 101\nINSTANCE "dns" STOP 101\n') == (["standby"], [])
+
+
+def gave(until: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not until():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_last_role_counts_and_is_tried_again(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     taken: list[RoleName] = []
@@ -74,14 +108,54 @@ def test_the_last_role_counts_and_is_tried_again(tmp_path: Path, monkeypatch: py
     thread.start()
     with fifo.open("w", buffering=1) as stream:
         stream.write('INSTANCE "dns" BACKUP 101\n')
-        while not taken:
-            time.sleep(0.01)
+        gave(lambda: taken)
         stream.write('INSTANCE "dns" MASTER 101\nINSTANCE "dns" FAULT 101\nINSTANCE "dns" MASTER 101\n')
         time.sleep(0.2)
         slow.set()
-        deadline = time.monotonic() + 10
-        while len(taken) < 5 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        gave(lambda: len(taken) >= 5)
+        stream.write('INSTANCE "dns" STOP 101\n')
+        gave(lambda: len(taken) >= 6)
     thread.join(10)
     assert taken == ["standby", "active", "active", "active", "active", "standby"]
     assert said == ["not active yet: it hangs"]
+
+
+FOLLOWS = """\
+import sys, time
+from pathlib import Path
+from dnsteer.cli import main
+from dnsteer.deploy import vrrp
+
+def take(role):
+    print("takes", role, flush=True)
+    time.sleep(0.3)
+    print("took", role, flush=True)
+
+main._install_signal_handlers()
+with Path(sys.argv[1]).open() as lines:
+    vrrp.follow(lines, None, take, print)
+"""
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["before the last state", "while it stands by"])
+def test_requests_to_end_do_not_keep_it_from_standing_by(tmp_path: Path, early: bool) -> None:
+    """keepalived's and systemd's come within milliseconds."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    argv = [sys.executable, "-c", FOLLOWS, str(fifo)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as follower:
+        assert follower.stdout is not None
+        with fifo.open("w", buffering=1) as stream:
+            stream.write('INSTANCE "dns" MASTER 101\n')
+            said = [follower.stdout.readline(), follower.stdout.readline()]
+            if not early:
+                stream.write('INSTANCE "dns" STOP 101\n')
+                said.append(follower.stdout.readline())
+            follower.send_signal(signal.SIGTERM)
+            time.sleep(0.005)
+            follower.send_signal(signal.SIGTERM)
+            if early:
+                time.sleep(0.1)
+                stream.write('INSTANCE "dns" STOP 101\n')
+            said += follower.stdout.readlines()
+    assert [line.strip() for line in said] == ["takes active", "took active", "takes standby", "took standby"]

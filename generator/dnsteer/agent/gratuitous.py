@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from functools import partial
 from ipaddress import IPv4Address, IPv6Address
 
@@ -21,6 +21,7 @@ from dnsteer.spec.derived import gateway_mac
 from dnsteer.spec.model.gratuitous import Gratuitous
 from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.model.types import Address
+from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.tools import SwitchError
 
 APART = 1.0
@@ -61,12 +62,24 @@ def announcements(spec: Spec) -> Iterator[tuple[bytes, Sequence[str]]]:
         yield announcement(address, switch.mac, router=False), (*switch.uplinks,)
 
 
-def lines(spec: Spec) -> list[str]:
-    """The same as ovs-ofctl takes them in a bundle."""
+def lines(spec: Spec, there: Collection[str]) -> list[str]:
+    """The same as ovs-ofctl takes them in a bundle, for the ports that are *there*: it refuses all for one that is not."""
+    sent = [(frame, [f"output:{port_name(p)}" for p in ports if p in there]) for frame, ports in announcements(spec)]
     return [
-        f"packet-out in_port=controller,packet={frame.hex()},actions={','.join(f'output:{port_name(p)}' for p in ports)}"
-        for frame, ports in announcements(spec)
+        f"packet-out in_port=controller,packet={frame.hex()},actions={','.join(outputs)}"
+        for frame, outputs in sent
+        if outputs
     ]
+
+
+def tell(client: OpenFlow, spec: Spec) -> None:
+    """Send them once by the ports that there are. Raises PermissionError, or SwitchError, also for one that is missing."""
+    there = client.ports()
+    if messages := lines(spec, there):
+        client.bundle(messages)
+    missing = [port for port in (*spec.switch.uplinks, *spec.switch.ports) if port not in there]
+    if missing:
+        raise SwitchError(f"the switch has no port {', '.join(missing)}; those at its other ports are told")
 
 
 class NeighborNotices:
@@ -117,4 +130,4 @@ class NeighborNotices:
             await asyncio.sleep(APART)
 
     def _send(self, world: World) -> None:
-        self._switch.client(world.bridge).bundle(lines(world.spec))
+        tell(self._switch.client(world.bridge), world.spec)

@@ -10,15 +10,13 @@ from dnsteer.deploy.apply import apply_change
 from dnsteer.deploy.diff import SwitchDiff, diff_switch
 from dnsteer.deploy.journal import JournalEntry
 from dnsteer.deploy.restore import restore
-from dnsteer.deploy.role import set_standby, standby_flows
+from dnsteer.deploy.role import bring_role
 from dnsteer.deploy.settle import settle
 from dnsteer.deploy.target_switch import Progress
 from dnsteer.deploy.wanted import Wanted
 from dnsteer.render.flows import Flow, Group
 from dnsteer.render.templates import about
 from dnsteer.slots.maintenance import marker
-from dnsteer.spec.model.spec import Spec
-from dnsteer.switch.role import is_standby
 from dnsteer.tables.slot import GroupRow
 
 _PATIENCE = 1.0
@@ -61,31 +59,23 @@ def look(switch: HeldSwitch, bridge: str, *, repair: bool, progress: Progress) -
         if state.version != __version__ and client.marker() is not None:
             return Look(strange=state.version)
         wanted = switch.wanted(state, record.overlay)
+        role = bring_role(session, client, bridge, wanted.loaded.spec, dry_run=not repair)  # whatever the tables are
         with switch.database() as database:
             found = diff_switch(wanted, database, client, switch.extension, adopt=True, reclaim=True, needed=False)
-            answers = _role_differs(wanted.loaded.spec, found, is_standby(record, switch.remote))
-            if answers is not None and repair:  # first, so that tables that come back are not answered by
-                set_standby(client, answers)
             if found.changed and repair:
                 entry = JournalEntry(bridge, state, record.overlay)
                 apply_change(wanted, found, entry, session, database, client, grace=0, needed=False)
     if record.waits and repair:
         restore(switch, bridge, progress=progress)
-    if not found.changed and answers is None:
+    if not found.changed and not role:
         memory.seen = bridge, marker(state.digest, record.overlay), events
     return Look(
-        (*_words(found, wanted, repair), *(["flows of the switch's role"] if answers is not None else [])),
+        (*_words(found, wanted, repair), *(["flows of the switch's role"] if role else [])),
         flows=len(found.todo),
         settings=len(found.settings) + found.loads,
         warnings=tuple(found.warnings),
         foreign=tuple(f"{found.tables.line(flow)}" for flow in found.tables.other.values()),
     )
-
-
-def _role_differs(spec: Spec, found: SwitchDiff, standby: bool) -> list[Flow] | None:
-    """The flows that the role of the switch needs, None where it has just these."""
-    wanted = standby_flows(spec) if standby else []
-    return None if {flow.key: flow for flow in wanted} == found.tables.standby else wanted
 
 
 def _words(found: SwitchDiff, wanted: Wanted, repair: bool) -> list[str]:

@@ -43,6 +43,13 @@ Grace = Annotated[
         help="How long to wait for the last answers of NAT backends that are removed.",
     ),
 ]
+Standby = Annotated[
+    bool,
+    typer.Option(
+        "--standby",
+        help="Keep a switch that has no role yet on standby from the start; one that has a role keeps that.",
+    ),
+]
 Details = Annotated[
     bool, typer.Option("-v", "--verbose", help="Show flows and groups too, and each warning on a line of its own.")
 ]
@@ -56,7 +63,7 @@ def register(app: typer.Typer) -> None:
 
 def plan(
     switch: TargetSwitch, spec: SpecFile, verbose: Details = False, adopt: Adopt = False, rename: Rename = False,
-    note: Note = "", grace: Grace = GRACE,
+    note: Note = "", grace: Grace = GRACE, standby: Standby = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a plan file, for apply --plan.")
     ] = None,
@@ -70,7 +77,7 @@ def plan(
         from dnsteer.deploy.run import Options, preview
         from dnsteer.deploy.target import SpecTarget
 
-        options = Options(adopt, rename, note, grace)
+        options = Options(adopt, rename, note, grace, standby)
         summary = preview(SpecTarget(loaded), switch, options, prefetch=prefetch)
     if output is not None:
         plan_file.write(summary, switch, options, output)
@@ -86,16 +93,16 @@ def apply(
         Path | None, typer.Argument(metavar="SPEC", help=f"{SPEC_HELP[:-1]}; left out with --plan.", show_default=False)
     ] = None,
     plan: Annotated[Path | None, typer.Option("--plan", metavar="FILE", help="Apply exactly what a plan file says.")] = None,
-    adopt: Adopt = False, rename: Rename = False, note: Note = "", grace: Grace = GRACE,
+    adopt: Adopt = False, rename: Rename = False, note: Note = "", grace: Grace = GRACE, standby: Standby = False,
     yes: Yes = False, dry_run: DryRun = False, verbose: Verbose = False, json: Json = False,
 ) -> None:  # fmt: skip
     """Make a running switch match the spec: the bridge through OVSDB, flows and groups in one atomic bundle."""
     if (spec is None) == (plan is None):
         raise typer.BadParameter("give a SPEC, or --plan FILE, and not both")
     if plan is not None:
-        if adopt or rename or note or grace != GRACE:
+        if adopt or rename or note or grace != GRACE or standby:
             raise typer.BadParameter(
-                "--adopt, --rename, --note and --grace belong to the plan: give them to dnsteer plan"
+                "--adopt, --rename, --note, --grace and --standby belong to the plan: give them to dnsteer plan"
             )
         from dnsteer.deploy import plan_file
 
@@ -109,7 +116,7 @@ def apply(
             from dnsteer.deploy.run import Options, deploy, preview
             from dnsteer.deploy.target import SpecTarget
 
-            options = Options(adopt, rename, note, grace)
+            options = Options(adopt, rename, note, grace, standby)
             if dry_run:
                 show(preview(SpecTarget(loaded), switch, options, prefetch=prefetch), verbose=False, json=json)
                 return

@@ -12,7 +12,7 @@ from dnsteer.cli.output import Json, err, out, print_json, utc
 from dnsteer.cli.running_switch import Bridge, DryRun, on_switch
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.spec.errors import escape
-from dnsteer.switch.tools import reworded
+from dnsteer.switch.tools import SwitchError, reworded
 
 if TYPE_CHECKING:
     from dnsteer.deploy.role import RoleChange
@@ -87,19 +87,30 @@ def vrrp(switch: TargetSwitch, fifo: Fifo, instance: Instance = None, bridge: Br
         if done.before != done.after:
             out.print(escape(f"{done.bridge}: is {'active' if name == 'active' else 'on standby'}"))
 
-    with fifo.open() as lines:
+    with fifo.open(errors="replace") as lines:
         follow(lines, instance, take, lambda text: err.print(escape(f"dnsteer: {text}")))
 
 
 def _take(switch: TargetSwitch, bridge: str | None, name: RoleName | None, *, dry_run: bool = False) -> RoleChange:
     """Change the role, and tell neighbours of a switch that answers now. Raises SwitchError."""
-    from dnsteer.agent.gratuitous import lines
     from dnsteer.deploy.role import change_role
 
     done = change_role(switch, bridge, name, dry_run=dry_run)
     if name != "standby" and not dry_run and done.failed is None:
-        switch.client(done.bridge).bundle(lines(done.spec))  # the agent repeats it
+        _tell(switch, done)
     return done
+
+
+def _tell(switch: TargetSwitch, done: RoleChange) -> None:
+    """Tell neighbours, once: the agent repeats it. The role is as it should be where that fails: it is only a warning."""
+    from dnsteer.agent.gratuitous import tell
+
+    try:
+        if done.spec is None:
+            raise SwitchError("the applied spec cannot be read; apply one")
+        tell(switch.client(done.bridge), done.spec)
+    except (SwitchError, PermissionError) as error:
+        err.print(escape(f"warning: neighbours are not told of VIPs and gateways: {error}"))
 
 
 def _show(switch: TargetSwitch, bridge: str | None, json: bool) -> None:

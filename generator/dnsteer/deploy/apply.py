@@ -10,12 +10,13 @@ done. What a kill -9 leaves is mended by the next apply, since each starts from 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 
 from dnsteer.deploy.diff import SwitchDiff, diff_switch
 from dnsteer.deploy.journal import JournalEntry, begin, begin_or_nothing, commit, take_back
 from dnsteer.deploy.ports import change_ports, finish_ports, set_smallest_fragment
+from dnsteer.deploy.role import bring_role, role_flows, role_lines
 from dnsteer.deploy.send import Applied, Sending, Stage
 from dnsteer.deploy.target_switch import GRACE, Progress, TargetSwitch, silent
 from dnsteer.deploy.wanted import Wanted
@@ -25,7 +26,7 @@ from dnsteer.switch.openflow import OpenFlow, Tables
 from dnsteer.switch.restart_fence import has_fence, makes_fence
 from dnsteer.switch.session import Session
 from dnsteer.switch.signals import defer_signals
-from dnsteer.switch.state import AppliedState
+from dnsteer.switch.state import AppliedState, DamagedError
 from dnsteer.switch.table_changes import Changes, changes, lost
 from dnsteer.switch.tools import SwitchError, reworded
 
@@ -52,6 +53,7 @@ def apply_change(
             stage.fenced = has_fence(tables)
             away = found.program.away if found.program is not None else None
             todo = _table_changes(wanted, found, tables)
+            todo = replace(todo, role=tuple(_role_lines(session, wanted, found, tables)))
             done = Applied(found.settings, todo, loaded=found.loads, away=away, warnings=warnings)
             Sending(client, wanted, stage, signals, grace, needed, progress).change_tables(done, tables, found.program)
             done.recorded = entry.stale
@@ -70,11 +72,24 @@ def _table_changes(wanted: Wanted, found: SwitchDiff, tables: Tables) -> Changes
     return replace(changes(wanted.lines, wanted.groups, tables), restore=gone)
 
 
+def _role_lines(session: Session, wanted: Wanted, found: SwitchDiff, tables: Tables) -> list[str]:
+    """Return what keeps a switch on standby from answering by its new tables, where it has lost that or never had it."""
+    record = session.record_of(wanted.bridge.name)
+    try:
+        flows = role_flows(record, session.remote, wanted.loaded.spec)
+    except DamagedError:  # it stays what it was
+        flows = [*found.tables.standby.values()]
+    return role_lines(flows, tables.standby)
+
+
 def _finish(
     wanted: Wanted, tables: Tables, entry: JournalEntry, stage: Stage, session: Session, database: db.Database,
     client: OpenFlow, done: Applied,
 ) -> None:  # fmt: skip
     try:
+        if done.flows.role:
+            with suppress(DamagedError):  # the role may have been changed since
+                bring_role(session, client, wanted.bridge.name, wanted.loaded.spec)
         settings = finish_ports(wanted, tables, database, client)
         if stage.begun is not None:
             commit(session, entry, stage.begun)

@@ -17,6 +17,7 @@ class JournalEntry:
 
     *stale* is whether the record says something else, so that it is written even when nothing of the switch changes.
     *record* is the bridge's record where it was read since the lock was taken; else it is read when the change begins.
+    *role* is the role that a switch without one gets, as it is recorded.
     """
 
     bridge: str
@@ -25,6 +26,7 @@ class JournalEntry:
     stale: bool = True
     name: str = ""
     record: BridgeRecord | None = None
+    role: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,12 +50,12 @@ def begin(session: Session, entry: JournalEntry) -> Begun:
     wanted = Pending(entry.state.number, entry.state.digest, entry.overlay)
     goes_on = record.pending == wanted
     try:
-        pending = session.begin(record, entry.state, entry.overlay)
+        pending = session.begin(record, entry.state, entry.overlay, entry.role)
         return Begun(replace(record, ids={**record.ids, PENDING_KEY: pending.to_json()}), pending, goes_on)
     except UnwrittenError:
         # A full disk must not keep the tables from what the record says: after a restart they would stay empty.
         is_so = record.pending is None and wanted == Pending(record.number, record.digest, record.overlay)
-        if not (is_so or goes_on):
+        if entry.role or not (is_so or goes_on):
             raise
         return Begun(record, wanted, goes_on, unwritten=is_so)
 

@@ -11,11 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dnsteer.deploy.apply import apply_state, preview_state
-from dnsteer.deploy.recorded import spec_of
-from dnsteer.deploy.role import set_standby, standby_flows
 from dnsteer.deploy.settle import as_settled, settle
 from dnsteer.deploy.target_switch import Progress, TargetSwitch, merged_error, silent
-from dnsteer.switch.role import is_standby
 from dnsteer.switch.session import Session
 from dnsteer.switch.signals import defer_signals
 from dnsteer.switch.state import BridgeRecord, BusyError, DamagedError
@@ -92,8 +89,6 @@ def _restore(switch: TargetSwitch, bridge: str, dry_run: bool, progress: Progres
         if not record.number:
             return Restored(bridge, cut_off, _NOTHING)
         state = session.state(record, record.number)
-        if is_standby(record, switch.remote):  # before it has tables to answer by
-            set_standby(switch.client(bridge), standby_flows(spec_of(state)))
         applied = apply_state(switch, session, state, record.overlay, progress, needed=False)
         changed = cut_off or bool(applied.settings) or bool(applied.flows) or applied.loaded
         text = "is back, a pending change is settled" if cut_off else "is back" if changed else "was intact"

@@ -6,8 +6,8 @@ The flows for it are apart from the tables, with a cookie of their own, so a cha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from dnsteer.deploy.caller import operator_name
 from dnsteer.deploy.recorded import spec_of
@@ -16,10 +16,11 @@ from dnsteer.render.flows import Flow, parse_flow
 from dnsteer.spec.derived import family_of
 from dnsteer.spec.model.families import Family
 from dnsteer.spec.model.spec import Spec
-from dnsteer.switch.openflow import STANDBY_COOKIE, OpenFlow
-from dnsteer.switch.role import Role, RoleName, RoleSession, role_of, this_boot
-from dnsteer.switch.state import DamagedError
-from dnsteer.switch.tools import SwitchError
+from dnsteer.switch.openflow import STANDBY_COOKIE, Key, OpenFlow
+from dnsteer.switch.role import Role, RoleName, RoleSession, is_standby, role_of, this_boot
+from dnsteer.switch.session import Session
+from dnsteer.switch.state import ROLE_KEY, BridgeRecord, DamagedError
+from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 from dnsteer.tables.order import PIPELINE
 
 _PRIORITY = 65_100
@@ -29,25 +30,31 @@ _OURS = f"cookie={STANDBY_COOKIE:#x}/-1"
 
 @dataclass(frozen=True)
 class RoleChange:
-    """What was or would be changed on *bridge*. *spec* is the applied one, *failed* what the switch said to it."""
+    """What was or would be changed on *bridge*. *failed* is what the switch said to it.
+
+    *spec* is the applied one, None where it cannot be read.
+    """
 
     bridge: str
     before: Role | None
     after: Role | None
-    spec: Spec
+    spec: Spec | None
     failed: SwitchError | None = None
 
 
-def standby_flows(spec: Spec) -> list[Flow]:
-    """The flows that keep a switch from answering for its VIPs and gateways. Where probes come from stays known."""
+def standby_flows(spec: Spec | None) -> list[Flow]:
+    """The flows that keep a switch from answering for its VIPs and gateways. Where probes come from stays known.
+
+    Without a spec, which cannot be read then, it answers for nothing at all.
+    """
     return [parse_flow(line) for line in _lines(spec)]
 
 
-def _lines(spec: Spec) -> Iterator[str]:
+def _lines(spec: Spec | None) -> Iterator[str]:
     head = f"cookie={STANDBY_COOKIE:#x}, table={PIPELINE.tables['ingress'].number}, priority="
     onward = f"goto_table:{PIPELINE.tables['neighbor'].number}"
-    own = [address.ip for address in spec.switch.probe.addresses] if spec.switch.probe is not None else []
-    for address in own:
+    probe = spec.switch.probe if spec is not None else None
+    for address in [own.ip for own in probe.addresses] if probe is not None else []:
         family: Family = family_of(address)
         match = f"arp,arp_tpa={address}" if family == "ipv4" else f"{_SOLICITATION},nd_target={address}"
         yield f"{head}{_PRIORITY + 1},{match} actions={onward}"
@@ -55,17 +62,40 @@ def _lines(spec: Spec) -> Iterator[str]:
         yield f"{head}{_PRIORITY},{match} actions=drop"
 
 
-def set_standby(client: OpenFlow, flows: Iterable[Flow]) -> bool:
-    """Bring these flows to the switch, and remove others of their kind. Return whether anything changed."""
+def role_flows(record: BridgeRecord, remote: str, spec: Spec | None) -> list[Flow]:
+    """The flows of the recorded role. Raises DamagedError."""
+    return standby_flows(spec) if is_standby(record, remote) else []
+
+
+def role_lines(flows: Iterable[Flow], have: Mapping[Key, Flow]) -> list[str]:
+    """Bundle lines that turn the flows of a role that a switch has into these."""
     wanted = {flow.key: flow for flow in flows}
-    have = client.dump(only=_OURS).standby
-    gone = [flow for key, flow in have.items() if key not in wanted]
-    new = [flow for key, flow in wanted.items() if have.get(key) != flow]
-    if gone or new:
-        client.bundle([
-            *(f"flow delete_strict {flow.spec()}" for flow in gone), *(f"flow add {flow.line()}" for flow in new)
-        ])  # fmt: skip
-    return bool(gone or new)
+    return [
+        *(f"flow delete_strict {flow.spec()}" for key, flow in have.items() if key not in wanted),
+        *(f"flow add {flow.line()}" for key, flow in wanted.items() if have.get(key) != flow),
+    ]
+
+
+def bring_role(session: Session, client: OpenFlow, bridge: str, spec: Spec | None, *, dry_run: bool = False) -> bool:
+    """Bring the flows of the recorded role to the switch. Return whether they differed.
+
+    The record is read before the flows, and again once they were changed. A role is recorded before its flows are brought:
+    so of several that do this at once, the last one brings those of the last role.
+    """
+    differed, record = False, session.record_of(bridge)
+    while lines := _lines_for(client, role_flows(record, session.remote, spec)):
+        differed = True
+        if dry_run:
+            break
+        client.bundle(lines)
+        brought, record = record, session.record_of(bridge)
+        if record.ids.get(ROLE_KEY) == brought.ids.get(ROLE_KEY):
+            break
+    return differed
+
+
+def _lines_for(client: OpenFlow, flows: Iterable[Flow]) -> list[str]:
+    return role_lines(flows, client.dump(only=_OURS).standby)
 
 
 def change_role(
@@ -73,38 +103,59 @@ def change_role(
 ) -> RoleChange:
     """Make the switch active or standby, or, without a *name*, one that has no role. Raises SwitchError.
 
-    A switch that goes on standby stops answering first, one that becomes active is recorded first. The lock of changes is
-    not taken: taking over does not wait for an apply. Where the switch does not answer the role is recorded all the same,
-    and `dnsteer agent` makes it so later; the result says that.
+    The lock of changes is not taken: taking over does not wait for an apply. Where the switch does not answer the role is
+    recorded all the same, and `dnsteer agent` makes it so later; the result says that.
     """
     with RoleSession(switch.remote, switch.timeout) as session:
         record = session.record_of(bridge)
-        if not record.number:
-            raise SwitchError(f"no spec was applied to bridge {record.bridge} by this version; apply one first")
-        spec = spec_of(session.state(record, record.number))
+        spec = _applied_spec(session, record)
         try:
             before = role_of(record)
         except DamagedError:
             before = None  # this one replaces it
-        boot = this_boot() if switch.remote.startswith("unix:") else ""
-        role = Role(name, stamp(now()), operator_name(), boot) if name is not None else None
+        role = _told(switch, name) if name is not None else None
         if role is not None and before is not None and (before.name, before.boot) == (role.name, role.boot):
             role = before
+        done = RoleChange(record.bridge, before, role, spec)
         if dry_run:
-            return RoleChange(record.bridge, before, role, spec)
-        failed: SwitchError | None = None
+            return done
+        client = switch.client(record.bridge)
+        try:
+            if role != before or (role is None and ROLE_KEY in record.ids):
+                session.record_role(record, role)
+        except UnwrittenError:  # such as of a full disk: it does not answer at least until the agent looks
+            if name == "standby" and (lines := _lines_for(client, standby_flows(spec))):
+                client.bundle(lines)
+            raise
+        try:
+            bring_role(session, client, record.bridge, spec)
+        except SwitchError as err:
+            return replace(done, failed=err)
+        return done
 
-        def bring(flows: Iterable[Flow]) -> None:
-            nonlocal failed
-            try:
-                set_standby(switch.client(record.bridge), flows)
-            except SwitchError as err:
-                failed = err
 
-        if name == "standby":
-            bring(standby_flows(spec))
-        if role != before:
-            session.record_role(record, role)
-        if name != "standby":
-            bring(())
-        return RoleChange(record.bridge, before, role, spec, failed)
+def first_role(switch: TargetSwitch, record: BridgeRecord | None) -> str:
+    """The role of a switch that is to be on standby from its first apply on, as it is recorded; empty if it has one."""
+    if record is not None and ROLE_KEY in record.ids:
+        return ""
+    return _told(switch, "standby").to_json()
+
+
+def _told(switch: TargetSwitch, name: RoleName) -> Role:
+    """A role that is told now."""
+    boot = this_boot() if switch.remote.startswith("unix:") else ""
+    return Role(name, stamp(now()), operator_name(), boot)
+
+
+def _applied_spec(session: Session, record: BridgeRecord) -> Spec | None:
+    """The spec that is applied, None where it cannot be read: a peer that has taken over does not wait for its repair."""
+    try:
+        if record.number:
+            return spec_of(session.state(record, record.number))
+    except UnavailableError:
+        raise
+    except SwitchError:
+        return None
+    raise SwitchError(
+        f"no spec was applied to bridge {record.bridge} by this version; apply one first: dnsteer apply SPEC --standby"
+    )

@@ -14,6 +14,7 @@ from dnsteer.deploy.goal import Goal, new_state, set_goal
 from dnsteer.deploy.journal import JournalEntry
 from dnsteer.deploy.movement import Assignment
 from dnsteer.deploy.prefetch import Prefetch
+from dnsteer.deploy.role import first_role
 from dnsteer.deploy.send import Applied
 from dnsteer.deploy.settle import as_settled, settle_or_replace
 from dnsteer.deploy.summarize import summarize
@@ -27,6 +28,7 @@ from dnsteer.switch.restart_fence import RestartedError
 from dnsteer.switch.session import Session
 from dnsteer.switch.state import BridgeRecord
 
+_STANDBY = "on standby: the switch answers for none of its VIPs until dnsteer role active, or dnsteer vrrp, says so"
 _PENDING = "a change is pending; the next command that changes the switch settles it first"
 
 
@@ -34,13 +36,15 @@ _PENDING = "a change is pending; the next command that changes the switch settle
 class Options:
     """Options of a deployment. *adopt* takes over a foreign bridge, *rename* a switch with another name.
 
-    *grace* is how long, in seconds, answers of backends that leave may still take.
+    *grace* is how long, in seconds, answers of backends that leave may still take. *standby*: a switch that has no role yet
+    is on standby.
     """
 
     adopt: bool = False
     rename: bool = False
     note: str = ""
     grace: float = GRACE
+    standby: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,14 +91,15 @@ def deploy(
                     client = read_ahead.client(record) or switch.client(bridge)
                     at = _OnSwitch(switch, session, record, database, client)
                     goal, wanted, found = _plan_and_diff(target, at, options)
-                    summary = _summary(goal, wanted, found, preview=False)
+                    role = first_role(switch, record) if options.standby else ""
+                    summary = _summary(goal, wanted, found, preview=False, role=role)
                     check(summary)
                     # ask
                     question = (summary.ask, summary.basis()) if summary.ask and summary.changed else None
                     if not agreement.is_missing(question):
                         # begin, ports, bundle, commit
                         entry = JournalEntry(
-                            bridge, new_state(goal, wanted), goal.overlay, goal.stale, goal.name, record
+                            bridge, new_state(goal, wanted), goal.overlay, summary.record_stale, goal.name, record, role
                         )
                         applied = apply_change(
                             wanted, found, entry, session, database, client, grace=options.grace, progress=progress
@@ -123,7 +128,8 @@ def preview(
             client = read_ahead.client(record) or switch.client(bridge)
             at = _OnSwitch(switch, session, record, database, client)
             goal, wanted, found = _plan_and_diff(target, at, options, needed=False)
-        summary = _summary(goal, wanted, found, preview=True)
+        role = first_role(switch, now_recorded) if options.standby else ""
+        summary = _summary(goal, wanted, found, preview=True, role=role)
         if now_recorded is not None and now_recorded.pending is not None:
             summary.warnings.append(_PENDING)
         return summary
@@ -155,10 +161,11 @@ def _plan_and_diff(
     return goal, wanted, found
 
 
-def _summary(goal: Goal, wanted: Wanted, found: SwitchDiff, *, preview: bool) -> PlanSummary:
+def _summary(goal: Goal, wanted: Wanted, found: SwitchDiff, *, preview: bool, role: str) -> PlanSummary:
     before = Assignment(goal.applied.members if goal.applied else (), goal.overlay_before)
     after = Assignment(wanted.plan.members, goal.overlay)
-    return summarize(goal, wanted, found, before, after, preview=preview)
+    summary = summarize(goal, wanted, found, before, after, preview=preview)
+    return replace(summary, record_stale=True, notes=[*summary.notes, _STANDBY]) if role else summary
 
 
 @contextmanager

@@ -263,6 +263,10 @@ class OpenFlow:
             self._result,
         )
 
+    def ports(self) -> set[str]:
+        """Names of the bridge's ports."""
+        return {*_read_ports(self.ofctl("show"))[1]}
+
     def marker(self) -> int | None:
         """Return the marker in the tables (slots.maintenance.marker), or None."""
         found = [f for f in self.dump(only=f"table={_STATE}").flows.values() if f.table == _STATE]

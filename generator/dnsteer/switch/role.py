@@ -16,12 +16,19 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True)
 class Role:
-    """What a switch was told to be: since when (ISO 8601), by whom. *boot* is the machine's boot in which it was told."""
+    """What a switch was told to be: since when (ISO 8601), by whom.
+
+    *boot* is the machine's boot in which it was told, empty where that is not known: it was told from another machine.
+    """
 
     name: RoleName
     since: str
     by: str
     boot: str
+
+    def to_json(self) -> str:
+        """As it is recorded."""
+        return json.dumps(asdict(self))
 
 
 def this_boot() -> str:
@@ -54,12 +61,12 @@ def is_standby(record: BridgeRecord, remote: str) -> bool:
     """Whether the switch must not answer for its VIPs.
 
     One that was active before its machine was booted is not any more: another may be. That is known on the machine itself,
-    where *remote* is a local socket. Raises DamagedError.
+    where *remote* is a local socket, of a role that was told there. Raises DamagedError.
     """
     role = role_of(record)
     if role is None:
         return False
-    outdated = remote.startswith("unix:") and role.boot != this_boot()
+    outdated = remote.startswith("unix:") and role.boot not in ("", this_boot())
     return role.name == "standby" or outdated
 
 
@@ -85,4 +92,4 @@ class RoleSession(Session):
 
     def record_role(self, record: BridgeRecord, role: Role | None) -> None:
         """Record a role; None: the switch has none any more."""
-        self._write(record, set_ids(record.uuid, {ROLE_KEY: json.dumps(asdict(role)) if role is not None else ""}))
+        self._write(record, set_ids(record.uuid, {ROLE_KEY: role.to_json() if role is not None else ""}))

@@ -29,6 +29,7 @@ from dnsteer.switch.state import (
     OWNER_KEY,
     PENDING_KEY,
     REMOVED,
+    ROLE_KEY,
     STATE_KEY,
     TIME_KEY,
     VERSION_KEY,
@@ -216,8 +217,9 @@ class Session:
         self._rpc.call("unlock", [self._lock], self.timeout)
         self._lock = ""
 
-    def begin(self, record: BridgeRecord, state: AppliedState, overlay: Overlay) -> Pending:
-        """Record a pending change. A *state* with number 0 is new, and gets the next number."""
+    def begin(self, record: BridgeRecord, state: AppliedState, overlay: Overlay, role: str = "") -> Pending:
+        """Record a pending change, and the *role* of a switch that gets its first one. A *state* with number 0 is new, and
+        gets the next number."""
         ops: list[dict[str, Any]] = []
         if not state.number:
             state = replace(state, number=self._next(record))
@@ -232,7 +234,8 @@ class Session:
                 ),
             ]  # fmt: skip
         pending = Pending(state.number, state.digest, overlay)
-        self._write(record, *ops, set_ids(record.uuid, {PENDING_KEY: pending.to_json()}), _DURABLY)
+        ids = {PENDING_KEY: pending.to_json(), **({ROLE_KEY: role} if role else {})}
+        self._write(record, *ops, set_ids(record.uuid, ids), _DURABLY)
         return pending
 
     def commit(

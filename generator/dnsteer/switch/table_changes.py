@@ -16,7 +16,10 @@ _WAY_BACK = frozenset(PIPELINE.tables[name].number for name in ("ingress", "retu
 
 @dataclass(frozen=True)
 class Changes:
-    """What must change for the tables to be as planned. *restore* are lines that bring back flows and groups of others."""
+    """What must change for the tables to be as planned.
+
+    *restore* are lines that bring back flows and groups of others, *role* those for the flows of the switch's role.
+    """
 
     add: tuple[Flow, ...]
     replace: tuple[Flow, ...]
@@ -25,9 +28,10 @@ class Changes:
     replace_groups: tuple[Group, ...]
     remove_groups: tuple[Group, ...]
     restore: tuple[str, ...] = ()
+    role: tuple[str, ...] = ()
 
     def __len__(self) -> int:
-        flows = len(self.add) + len(self.replace) + len(self.remove)
+        flows = len(self.add) + len(self.replace) + len(self.remove) + len(self.role)
         return flows + len(self.add_groups) + len(self.replace_groups) + len(self.remove_groups) + len(self.restore)
 
     def split_for_grace(self) -> tuple[Changes, Changes]:
@@ -47,6 +51,7 @@ class Changes:
         # A changed group is sent whole: insert- and remove-buckets lose slots in OVS before 3.6 (ovs-issues 357).
         return [
             *self.restore,
+            *self.role,
             *(f"flow delete_strict {f.spec()}" for f in self.remove),
             *(f"group add {g.text}" for g in self.add_groups),
             *(f"group modify {g.text}" for g in self.replace_groups),
@@ -99,7 +104,7 @@ def lines_to_restore(before: Tables, now: Tables) -> list[str]:
     """Return bundle lines that make the tables as they were *before*."""
     groups = [g for n, g in before.groups.items() if n not in now.groups]
     were, are = before.all_flows(), now.all_flows()
-    flows = [f for k, f in were.items() if are.get(k) != f]
+    flows = [f for k, f in {**were, **before.standby}.items() if {**are, **now.standby}.get(k) != f]
     strange = [f for k, f in are.items() if k not in were]  # such as of a port's old number
     return [
         *lost(before, now),
