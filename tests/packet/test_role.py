@@ -100,6 +100,8 @@ def test_a_standby_switch_answers_for_nothing_but_where_probes_come_from(switch:
     assert answered(switch, QUERY), "it goes on forwarding"
     shown = run("role", "--json").json
     assert (shown["role"], shown["told"]) == ("standby", "standby")
+    told = {key: shown[key] for key in ("role", "told", "since", "by")}
+    assert run("status", "--no-rates", "--json").json["role"] == told
     assert "this switch is on standby, by " in run("status", "--no-rates").out
     assert run("verify", "--json", spec_file(Path(switch.dir), SPEC)).code == 0
     before = switch.flows()

@@ -25,7 +25,7 @@ from tests.packet.switches import BRIDGE, LARGE, Switch, cli, spec_of
 MANY = spec_of(LARGE)
 KEYS = {
     "ok", "bridge", "switch", "state", "reachable", "reason", "tables", "flow_restore_wait", "interrupted", "interval",
-    "vips", "pools", "overlay", "drift", "drift_count", "warnings", "errors",
+    "vips", "pools", "overlay", "role", "withdrawn", "drift", "drift_count", "warnings", "errors",
 }  # fmt: skip
 
 
@@ -39,6 +39,7 @@ def test_a_switch_as_it_should_be(switch: Switch) -> None:
     found = status(switch)
     assert set(found) == KEYS
     assert (found["bridge"], found["switch"], found["tables"]) == (BRIDGE, "dpu-1", "recorded")
+    assert (found["role"], found["withdrawn"]) == ({"role": "none"}, {})
     state = found["state"]
     assert set(state) == {"state", "applied", "by", "note", "spec_file", "digest", "version", "decision"}
     assert (state["state"], state["note"], state["spec_file"]) == (1, "change 4711", "spec.yaml")

@@ -65,7 +65,9 @@ def test_each_thing_needs_attention(entries: Any, more: Any, level: str, says: s
 def test_a_worker_is_asked_at_its_own_port() -> None:
     address = "ipv4: 192.0.2.13"
     text = SPEC.replace(address, f"{address}, workers: 3").replace(", ipv6: '2001:db8::13'", "")
-    text = text.replace("services: [dns], pool: farm", "services: [{protocol: udp, port: 53}], pool: farm, forwarding: nat")
+    text = text.replace(
+        "services: [dns], pool: farm", "services: [{protocol: udp, port: 53}], pool: farm, forwarding: nat"
+    )
     text = text.replace("uplinks: {p0: }", "gateways: [192.0.2.1], uplinks: {p0: {next_hop: 02:00:00:00:00:fe}}")
     entries = entry("ns3.2", "health", note="no answer within 0.5 s"), entry("ns1", "health", note="the same")
     found = items(Console(known(text), *entries).get())

@@ -114,15 +114,13 @@ def _tell(switch: TargetSwitch, done: RoleChange) -> None:
 
 
 def _show(switch: TargetSwitch, bridge: str | None, json: bool) -> None:
-    from dnsteer.switch.role import is_standby, role_of
+    from dnsteer.switch.role import known_role
 
     with switch.session() as session:
         record = session.record_of(bridge)
-    told, standby = role_of(record), is_standby(record, switch.remote)
-    now = "none" if told is None else "standby" if standby else "active"
+    known = known_role(record, switch.remote)
     if json:
-        by = {} if told is None else {"told": told.name, "since": told.since, "by": told.by}
-        print_json({"ok": True, "bridge": record.bridge, "role": now, **by})
+        print_json({"ok": True, "bridge": record.bridge, **known})
         return
-    since = f", told to be {told.name} at {utc(told.since)} by {told.by}" if told else ""
-    out.print(escape(f"{record.bridge}: {now}{since}"))
+    since = f", told to be {known['told']} at {utc(known['since'])} by {known['by']}" if "told" in known else ""
+    out.print(escape(f"{record.bridge}: {known['role']}{since}"))

@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from dnsteer.deploy import movement
@@ -18,9 +17,9 @@ from dnsteer.status.record import Reading, read_record
 from dnsteer.status.vips import VipView, view_vips
 from dnsteer.switch.captures import capture_warning
 from dnsteer.switch.openflow import OpenFlow
-from dnsteer.switch.role import role_of, role_warnings
+from dnsteer.switch.role import known_role, role_warnings
 from dnsteer.switch.settings import WAITS as KIND_WAITS
-from dnsteer.switch.state import STATE_KEY, BridgeRecord, DamagedError
+from dnsteer.switch.state import STATE_KEY, DamagedError
 from dnsteer.switch.tools import SwitchError, UnavailableError
 from dnsteer.switch.withdrawals import withdrawal_warnings, withdrawals_of
 
@@ -62,6 +61,10 @@ class Status:
     extension: ExtensionView | None = None
     loaded: Loaded | None = None
     """The spec that is applied, where it can be read."""
+    role: dict[str, str] | None = None
+    """As `dnsteer role --json` says it; None where it is damaged, of which a warning tells, as of damaged withdrawals."""
+    withdrawn: dict[str, dict[str, str | None]] | None = None
+    """The VIPs that people have withdrawn from routing."""
 
     @property
     def different(self) -> bool:
@@ -124,24 +127,13 @@ class Status:
                 for a in overlay
             ],
             **({} if self.extension is None else {"extension": self.extension.as_json()}),
-            **_told_by_people(record, time_now),
+            "role": self.role,
+            "withdrawn": self.withdrawn,
             "drift": None if self.drift is None else [d.as_json() for d in self.drift],
             "drift_count": self.drift_count,
             "warnings": self.warnings,
             "errors": self.errors,
         }  # fmt: skip
-
-
-def _told_by_people(record: BridgeRecord, time_now: datetime) -> dict[str, Any]:
-    """The role and the withdrawals of a bridge; each null where it is damaged, of which a warning tells."""
-    found: dict[str, Any] = {"role": None, "withdrawn": None}
-    with suppress(DamagedError):
-        role = role_of(record)
-        found["role"] = None if role is None else {"name": role.name, "since": role.since, "by": role.by}
-    with suppress(DamagedError):
-        vips = {name: one for name, one in withdrawals_of(record).items() if not one.over(time_now)}
-        found["withdrawn"] = {name: {**asdict(one), "until": one.until or None} for name, one in vips.items()}
-    return found
 
 
 class Observer:
@@ -298,6 +290,11 @@ class Observer:
             status.warnings += backups_in_use(reading.overlay)
             status.warnings += overdue(reading.overlay, time_now)
         self._look_at_extension(status)
+        with suppress(DamagedError):
+            status.role = known_role(reading.record, self.switch.remote)
+        with suppress(DamagedError):
+            vips = {name: one for name, one in withdrawals_of(reading.record).items() if not one.over(time_now)}
+            status.withdrawn = {name: {**asdict(one), "until": one.until or None} for name, one in vips.items()}
         status.warnings += [
             *role_warnings(reading.record, self.switch.remote),
             *withdrawal_warnings(reading.record, time_now),

@@ -70,6 +70,15 @@ def is_standby(record: BridgeRecord, remote: str) -> bool:
     return role.name == "standby" or outdated
 
 
+def known_role(record: BridgeRecord, remote: str) -> dict[str, str]:
+    """What scripts are told: the role that counts now, and what was told, when and by whom. Raises DamagedError."""
+    told = role_of(record)
+    if told is None:
+        return {"role": "none"}
+    now = "standby" if is_standby(record, remote) else "active"
+    return {"role": now, "told": told.name, "since": told.since, "by": told.by}
+
+
 def role_warnings(record: BridgeRecord, remote: str) -> list[str]:
     """What status says of the role; nothing of a switch that is active, or has none."""
     try:
