@@ -10,6 +10,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ import pytest
 
 from dnsteer import __version__
 from dnsteer.cli.output import Exit
-from tests.packet.agents import Agent, agent, wait
+from dnsteer.switch.session import Session
+from tests.packet.agents import Agent, agent, checked_by_files, wait
 from tests.packet.command import FARM, OTHER, fresh, on, spec_file
 from tests.packet.maintenance_specs import overlay
-from tests.packet.switches import BRIDGE, Switch
+from tests.packet.switches import BRIDGE, Switch, cli
 
 EXPECTED = ["connection dropped", "Broken pipe"]
 
@@ -295,3 +297,24 @@ def test_it_ends_with_clients_and_questions(shared: Switch, applied: Switch, tmp
                 assert time.monotonic() - start < 5
                 assert "nothing was changed: the agent ends" in lines.read()
     assert [entry["backend"] for entry in overlay(shared)] == ["ns1"]
+
+
+def test_a_backend_that_fails_while_another_spec_is_applied(switch: Switch, tmp_path: Path) -> None:
+    switch.expected += [*EXPECTED, "could not open network device"]
+    text = checked_by_files(tmp_path, "300ms", "290ms")
+    assert on(switch)("apply", spec_file(tmp_path, text), "--yes").code == 0
+    other = tmp_path / "other.yaml"
+    other.write_text(text.replace("name: dpu-1", "name: dpu-2"))
+    with agent(switch, tmp_path, "state 1") as running:
+        with ThreadPoolExecutor(1) as beside:
+            with Session(switch.database) as holder:
+                holder.lock(BRIDGE)
+                applied = beside.submit(cli, "apply", other, "--yes", "--rename", "--db", switch.database)
+                time.sleep(1)  # it waits for the lock, and the agent behind it
+                (tmp_path / "a").unlink()
+                time.sleep(1.5)
+            done = applied.result()
+            assert done.returncode == 0, done.stderr
+        running.waits_for("direct/a is unhealthy")
+        wait(lambda: [e["kind"] for e in overlay(switch)] == ["health"], running.said)
+        assert running.process.poll() is None

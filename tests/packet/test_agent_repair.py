@@ -18,7 +18,7 @@ from tests.packet.switches import BRIDGE, LARGE, Switch
 
 ENDED = ["Connection reset by peer", "connection dropped", "Broken pipe", *SLOW]
 """What the switch says of a monitor that ends with its agent."""
-EXPECTED = ["connection dropped", "could not open network device", "Broken pipe"]
+EXPECTED = ["connection dropped", "could not open network device", "Broken pipe", "version negotiation failed"]
 
 
 def _hashed(switch: Switch) -> str:
@@ -46,6 +46,7 @@ TAMPER: dict[str, tuple[Callable[[Switch], object], str]] = {
     "the fail mode is changed": (lambda s: s.vsctl("set-fail-mode", BRIDGE, "standalone"), "fail_mode standalone -> secure"),
     "a port is removed": (lambda s: s.vsctl("del-port", BRIDGE, "p0"), "add port p0"),
     "spanning tree is on": (lambda s: s.vsctl("set", "Bridge", BRIDGE, "stp_enable=true"), "stp_enable true -> false"),
+    "OpenFlow 1.5 is off": (lambda s: s.vsctl("set", "Bridge", BRIDGE, "protocols=OpenFlow13"), "protocols"),
     "ovs-vswitchd is killed": (lambda s: (s.kill_switch(), s.start_switch()), "the switch has lost its tables"),
 }  # fmt: skip
 

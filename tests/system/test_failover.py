@@ -51,7 +51,7 @@ def state(loaded: Loaded, no_lab: None) -> Iterator[lab.LabState]:
 def test_only_the_clients_of_a_killed_server_notice(
     state: lab.LabState, spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failover, "QPS", 400)
+    monkeypatch.setattr(failover, "QPS", 700)
     file = tmp_path / "report.json"
     file.write_text('{"ok": true, "queries": 7}')
     with (tmp_path / "said").open("w") as said:

@@ -70,9 +70,10 @@ def test_no_spec_makes_masks_for_prefix_lengths(loaded: Loaded) -> None:
     more = 3 * max(0, len({slots for _, slots in hashed}) - 1) + (len({way for way, _ in hashed}) == 2)
     beyond = {way is Forwarding.SIIT for way, pool in used if MODES[way].uses_extension(pool)}
     # Beside a hash one for each family, and two for answers to translate; without one, one for these where both other ways
-    # to forward are in use too.
+    # to forward are in use too: with the backend's address, and with that of the VIP.
     ways = {way for way, _ in used}
-    more += 2 * len(beyond) if hashed else ways >= {Forwarding.NAT, Forwarding.DSR, Forwarding.SIIT}
+    three = ways >= {Forwarding.NAT, Forwarding.SIIT} and ways & {Forwarding.DSR, Forwarding.IPIP}
+    more += 2 * len(beyond) if hashed else bool(three)
     more += 8 if loaded.spec.switch.probe is not None else 0  # for answers to probes (docs/agent.md)
     assert found.total <= 16 + 2 * max(0, len(widths) - 1) + more
 

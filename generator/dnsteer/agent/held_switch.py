@@ -19,7 +19,7 @@ from dnsteer.switch.database import Database
 from dnsteer.switch.session import Session
 from dnsteer.switch.state import AppliedState, BridgeRecord, DamagedError
 from dnsteer.switch.table_changes import Changes
-from dnsteer.switch.tools import SwitchError, UnavailableError
+from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 
 _OF_THE_RECORD = {
     "Bridge": frozenset({"external_ids"}),
@@ -77,10 +77,9 @@ class Memory:
         self.doubt = f"dnsteer {strange} made the tables, which are not compared: apply the spec" if strange else ""
 
     def not_looked(self, err: Exception) -> None:
-        """A look has failed. Who cannot be reached, or what is damaged in the record, says nothing about the tables."""
-        if isinstance(err, SwitchError) and not isinstance(err, UnavailableError | DamagedError):
+        """A look has failed. Who cannot be reached, and what is wrong with the record, says nothing about the tables."""
+        if isinstance(err, SwitchError) and not isinstance(err, UnavailableError | DamagedError | UnwrittenError):
             self.fault = f"its tables cannot be made as they were applied: {err}"
-            self.on_change()
 
     def decided(self, overlay: Overlay, decision: str) -> None:
         """A decision leads to an overlay."""

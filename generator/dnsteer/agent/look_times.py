@@ -29,6 +29,8 @@ class LookTimes:
         self._first = self._last = 0.0
         self._earliest = self._regular = 0.0
         self._in_a_row = 0
+        self.failing = False
+        """Whether the last look could not be done."""
 
     def due_in(self, events: int, now: float) -> float:
         """Return the seconds until the next look; 0 or less: now."""
@@ -42,6 +44,7 @@ class LookTimes:
 
     def done(self, events: int, began: float, ended: float, *, differed: bool) -> None:
         """A look is done, with *events* counted when it began."""
+        self.failing = False
         self._seen = events
         self._events = max(self._events, events)
         self._first = ended
@@ -52,4 +55,5 @@ class LookTimes:
 
     def failed(self, now: float) -> None:
         """A look could not be done."""
+        self.failing = True
         self._earliest = self._regular = now + _AGAIN

@@ -17,6 +17,8 @@ from dnsteer.deploy.wanted import Wanted
 from dnsteer.render.flows import Flow, Group
 from dnsteer.render.templates import about
 from dnsteer.slots.maintenance import marker
+from dnsteer.switch.state import DamagedError
+from dnsteer.switch.tools import SwitchError
 from dnsteer.tables.slot import GroupRow
 
 _PATIENCE = 1.0
@@ -59,9 +61,18 @@ def look(switch: HeldSwitch, bridge: str, *, repair: bool, progress: Progress) -
         if state.version != __version__ and client.marker() is not None:
             return Look(strange=state.version)
         wanted = switch.wanted(state, record.overlay)
-        role = bring_role(session, client, bridge, wanted.loaded.spec, dry_run=not repair)  # whatever the tables are
+        failed: SwitchError | None = None
+        role = False
+        try:  # first: what is found wrong with the tables may take longer, or not be mended at all
+            role = bring_role(session, client, bridge, wanted.loaded.spec, dry_run=not repair)
+        except DamagedError:
+            raise
+        except SwitchError as err:  # such as of a bridge without OpenFlow 1.5, which is mended below
+            failed = err
         with switch.database() as database:
             found = diff_switch(wanted, database, client, switch.extension, adopt=True, reclaim=True, needed=False)
+            if failed is not None and not found.changed:
+                raise failed
             if found.changed and repair:
                 entry = JournalEntry(bridge, state, record.overlay)
                 apply_change(wanted, found, entry, session, database, client, grace=0, needed=False)

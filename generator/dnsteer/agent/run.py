@@ -138,7 +138,8 @@ class Agent:
                                 task.result()  # it ends by a defect alone: better a new agent than one that sees nothing
                         if acts:
                             await self._act(work, loop)
-                        self._report.works("the switch", "the switch can be reached again")
+                        if not self._looks.failing:
+                            self._report.works("the switch", "the switch can be reached again")
                         systemd.notify("READY=1", "WATCHDOG=1", f"STATUS={self._summary()}")
                     except (SwitchError, PermissionError) as err:
                         self._looks.failed(loop.time())
@@ -207,7 +208,7 @@ class Agent:
 
     async def _follow(self, work: Work, loop: asyncio.AbstractEventLoop) -> bool:
         """Follow the record. Return whether this agent is the one that acts."""
-        if self._due and self._claim.held:
+        if self._due and self._claim.held and self._world is not None:
             return True  # what is due comes first
         record = await work(self._claim.record)
         self._recorder.bridge_is(record.bridge, held=self._claim.held)
@@ -289,8 +290,8 @@ class Agent:
     async def _look(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
         """Look at the whole switch, and say what was found."""
         events, began, repair = self._memory.events, loop.time(), world.spec.switch.repair == "on"
+        await work(partial(network.set_up, world.spec))
         try:
-            await work(partial(network.set_up, world.spec))
             found = await work(partial(look, self._switch, world.bridge, repair=repair, progress=self._report.say))
         except BusyError as err:
             self._looks.failed(loop.time())
@@ -301,6 +302,7 @@ class Agent:
         except (SwitchError, PermissionError) as err:
             self._looks.failed(loop.time())
             self._memory.not_looked(err)
+            self._announcer.wake()
             raise
         self._busy_since = None
         self._report.works("the lock", "compared with the record again")

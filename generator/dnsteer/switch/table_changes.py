@@ -104,7 +104,8 @@ def lines_to_restore(before: Tables, now: Tables) -> list[str]:
     """Return bundle lines that make the tables as they were *before*."""
     groups = [g for n, g in before.groups.items() if n not in now.groups]
     were, are = before.all_flows(), now.all_flows()
-    flows = [f for k, f in {**were, **before.standby}.items() if {**are, **now.standby}.get(k) != f]
+    have = {**are, **now.standby}
+    flows = [f for k, f in {**were, **before.standby}.items() if have.get(k) != f]
     strange = [f for k, f in are.items() if k not in were]  # such as of a port's old number
     return [
         *lost(before, now),

@@ -23,7 +23,7 @@ class Places:
     def settle(self, record: BridgeRecord, owner: Owner, announce: Announce | None) -> list[str]:
         """Withdraw what is elsewhere than *announce* says, and record what is left, in words what has failed.
 
-        What shares the file with the present place is tried once, before that has routes.
+        What shares the file or the protocols with the present place is tried once, before that has routes.
         """
         here = place_of(announce) if announce is not None else None
         left, wrong = [], []
@@ -36,7 +36,7 @@ class Places:
         for place in known:
             if place != here and (why := _withdraw(owner, place)):
                 wrong.append(why)
-                if here is None or place.include != here.include:
+                if here is None or not _share(place, here):
                     left.append(place)
         self._known = [*left, *([here] if here is not None else [])]
         if self._known != recorded:
@@ -46,6 +46,11 @@ class Places:
             except SwitchError as err:
                 wrong.append(f"where VIPs are announced could not be recorded: {err}")
         return wrong
+
+
+def _share(one: Announce, other: Announce) -> bool:
+    """Whether to withdraw what is at one place takes away routes at the other."""
+    return one.include == other.include or (one.control, one.protocol) == (other.control, other.protocol)
 
 
 def _withdraw(owner: Owner, place: Announce) -> str:
