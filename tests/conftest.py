@@ -165,7 +165,7 @@ LONGEST = (
     "tests/system/test_runbook_variables.py",
     *(f"tests/packet/test_{name}.py" for name in (
         "extension_killed", "extension_lossless", "check", "interrupted", "check_large", "full_disk", "agent_repair",
-        "damage", "console", "agent_control", "killed", "announce",
+        "damage", "console", "agent_control", "killed", "announce", "announce_faults", "announce_former",
     )),
     "tests/unit/test_vectors.py",
     *(f"tests/system/test_{name}.py" for name in ("runbook_proof", "decap", "bringup", "datapath_dpdk", "units")),

@@ -7,6 +7,7 @@ is, a busy share, a queue or a latency, it needs only to grow with the load.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
 
 def shares(
@@ -20,8 +21,9 @@ def shares(
     """Return the load that each backend should have, in the unit of *load*; None: all stays as it is.
 
     All have a *load*, what they have now, and *weights*; those whose *metric* is not known keep their load. *tolerance*
-    is how far above the mean by weight a metric may be, *change* the part of its load that a backend
-    may lose or gain, *least* the part of its share by weight that it keeps; all as numbers from 0 to 1.
+    is how far above the mean by weight a metric may be, *change* the part of its load that a backend may lose, and of its
+    load or of its share by weight, if that is more, that it may gain: one that has next to nothing could not grow otherwise.
+    *least* is the part of its share by weight that it keeps; all as numbers from 0 to 1.
     """
     known = {name: metric[name] for name in load if name in metric}
     total = sum(load[name] for name in known)
@@ -29,12 +31,17 @@ def shares(
     mean = sum(value * weights[name] / weight for name, value in known.items())
     if len(known) < 2 or not total or mean <= 0 or max(known.values()) <= mean * (1 + tolerance):
         return None
-    wanted = {
-        name: max(
-            load[name] * min(max(mean / value if value else 1 + change, 1 - change), 1 + change),
-            least * total * weights[name] / weight,
-        )
-        for name, value in known.items()
-    }
-    scale = total / sum(wanted.values()) if any(wanted.values()) else 1.0
-    return {**load, **{name: value * scale for name, value in wanted.items()}}
+    gives, takes = dict[str, float](), dict[str, float]()
+    for name, value in known.items():
+        now, share = load[name], total * weights[name] / weight
+        if value > mean:
+            gives[name] = now - max(now * max(mean / value, 1 - change), min(now, least * share))
+        else:
+            most = min(now * mean / value if value else inf, now + change * max(now, share))
+            takes[name] = max(most, least * share) - now
+    moved = min(sum(gives.values()), sum(takes.values()))
+    if not moved:
+        return None
+    less = {name: load[name] - amount * moved / sum(gives.values()) for name, amount in gives.items()}
+    more = {name: load[name] + amount * moved / sum(takes.values()) for name, amount in takes.items()}
+    return {**load, **less, **more}
