@@ -64,6 +64,23 @@ def test_another_place_while_no_agent_runs(shared: Switch, folder: Path) -> None
         assert "br-1" not in running.said()
 
 
+def test_a_file_that_was_moved_with_its_protocols(shared: Switch, folder: Path) -> None:
+    """What is withdrawn at the former place goes at the present one too, so that is not tried again and again."""
+    applied(shared, folder, spec(folder))
+    with bird(folder) as own:
+        with agent(shared, folder, READY):
+            announces(own, DNS | OTHER)
+        other = own.include.rename(folder / "moved.conf")
+        own.write(f'include "{other}*";\n')
+        own.ask("configure")
+        text = spec(folder).replace(str(own.include), str(other))
+        assert on(shared)("apply", spec_file(folder, text), "--yes").code == 0
+        with agent(shared, folder, "state 2", "later"):
+            wait(lambda: f"{other}" in places(shared), lambda: places(shared))
+            assert f"{own.include}" not in places(shared)
+            announces(own, DNS | OTHER)
+
+
 @pytest.mark.parametrize("goes", ["nowhere", "elsewhere"])
 def test_withdrawing_is_tried_until_it_succeeds(goes: str, shared: Switch, folder: Path) -> None:
     applied(shared, folder, spec(folder))
