@@ -122,7 +122,7 @@ def figures(result: LoadResult, offered: float) -> dict[str, Any]:
 
 
 def measure(options: argparse.Namespace, folder: Path, say: Say) -> dict[str, Any]:
-    """All policies at all loads."""
+    """All policies at all loads, each after its capacity: the speed of a shared machine changes while all are measured."""
     file = folder / "spec.yaml"
 
     def apply(weights: tuple[int, int], above: int) -> None:
@@ -132,7 +132,8 @@ def measure(options: argparse.Namespace, folder: Path, say: Say) -> dict[str, An
 
     file.write_text(SPEC.format(balance="", weights=(1, 1)))
     state = lab.up(load_spec(file).spec, progress=say)
-    found: dict[str, Any] = {}
+    capacity: dict[str, dict[str, int]] = {}
+    policies: dict[str, list[dict[str, Any]]] = {}
     try:
         with ExitStack() as groups:
             groups.callback(lab.down)  # before the groups go, which must be empty
@@ -141,31 +142,25 @@ def measure(options: argparse.Namespace, folder: Path, say: Say) -> dict[str, An
                 for n, server in enumerate(state.servers)
             ]
             groups.callback(lab.down)
-            for name, weights in (("server", (1, 0)), ("card", (0, 1))):
-                apply(weights, 0)
-                found[name] = round(run(state, options.seconds, None).qps)
-            both = found["server"] + found["card"]
-            say(f"capacity: {found}")
-            policies: dict[str, list[dict[str, Any]]] = {}
             for policy, (weights, above) in POLICIES.items():
+                alone = {}
+                for name, only in (("server", (1, 0)), ("card", (0, 1))):
+                    apply(only, 0)
+                    alone[name] = round(run(state, options.seconds, None).qps)
+                say(f"{policy}: alone they answer {alone}")
                 apply(weights, above)
-                rows = policies[policy] = []
+                capacity[policy], rows = alone, policies.setdefault(policy, [])
                 with agent(state, quotas, folder / "agent.log") if above else ExitStack():
                     for load in LOADS:
-                        qps = both * load // 100
+                        qps = sum(alone.values()) * load // 100
                         if above:
                             run(state, options.settle, qps)
-                        rows.append(
-                            {
-                                "load": load,
-                                "offered": qps,
-                                **figures(run(state, options.seconds, qps), qps * options.seconds),
-                            }
-                        )
+                        at = figures(run(state, options.seconds, qps), qps * options.seconds)
+                        rows.append({"load": load, "offered": qps, **at})
                         say(f"{policy}: {rows[-1]}")
     finally:
         lab.down()
-    return {"capacity_qps": found, "policies": policies}
+    return {"capacity_qps": capacity, "policies": policies}
 
 
 def main() -> int:

@@ -148,8 +148,8 @@ def test_source_ports_that_are_in_use_are_passed_over(site: Site) -> None:
     taken = sorted({q["source_ports"][0] for q in questions})
     hold = (
         "import socket, sys\nheld = []\nfor port in map(int, sys.argv[1:]):\n"
-        "    for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):\n"
-        "        held.append(socket.socket(socket.AF_INET, kind)); held[-1].bind(('0.0.0.0', port))\n"
+        "    held.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)); held[-1].bind(('0.0.0.0', port))\n"
+        "    held.append(socket.create_server(('0.0.0.0', port)))\n"  # also where a connection of a test before waits
         "print('held', flush=True); sys.stdin.read()\n"
     )
     argv = netns_exec(CLIENT, ["python3", "-c", hold, *map(str, taken)])
