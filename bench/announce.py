@@ -10,28 +10,20 @@ python -m bench.announce [--repeat 5] [--qps 2000] [--seconds 8] [--plot FILE.sv
 
 from __future__ import annotations
 
-import argparse
-import json
 import signal
-import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.announce_plot import svg
+from bench.events import SETTLE, parser, repeated, report, watching
 from bench.hosts import Queries
-from bench.machine import machine
 from bench.sites import ROUTERS, SITES, VIP, Network, Site, available
 
-_SETTLE = 1.5
-"""Seconds of load before it happens."""
-_POLL = 0.004
-"""Seconds between two looks at the routers' routes."""
 Act = Callable[[Site], None]
 
 
@@ -64,43 +56,16 @@ EVENTS: dict[str, Event] = {
 }  # fmt: skip
 
 
-class Watch:
-    """Looks at the routers' ways until they are as wanted, and notes when each was."""
-
-    def __init__(self, network: Network, wanted: set[int]) -> None:
-        self._network, self._wanted = network, wanted
-        self.seen: dict[int, float] = {}
-        self._ends = threading.Event()
-        self._threads = [threading.Thread(target=self._look, args=(r,)) for r in ROUTERS]
-        for thread in self._threads:
-            thread.start()
-
-    def _look(self, router: int) -> None:
-        while not self._ends.wait(_POLL):
-            if self._network.ways(router) == self._wanted:
-                self.seen[router] = time.monotonic()
-                return
-
-    def end(self) -> None:
-        """Look no more."""
-        self._ends.set()
-        for thread in self._threads:
-            thread.join()
-
-
 def measure(network: Network, event: Event, seconds: float, qps: int) -> dict[str, Any]:
     """One event at the first switch, under load."""
     site, others = network.sites[1], set(SITES) - {1}
     queries = Queries("client", network.folder, VIP, seconds, qps)
-    time.sleep(_SETTLE)
-    watch = Watch(network, others)
-    began = time.monotonic()
-    try:
+    time.sleep(SETTLE)
+    with watching({r: lambda r=r: network.ways(r) == others for r in ROUTERS}) as seen:
+        began = time.monotonic()
         event.act(site)
         sent, lost = queries.counted()
-    finally:
-        watch.end()
-    took = max(watch.seen.values()) - began if len(watch.seen) == len(ROUTERS) else None
+    took = max(seen.values()) - began if len(seen) == len(ROUTERS) else None
     event.after(site)
     began = time.monotonic()
     network.wait_for_ways({r: set(SITES) for r in ROUTERS}, 60)
@@ -110,27 +75,9 @@ def measure(network: Network, event: Event, seconds: float, qps: int) -> dict[st
     }  # fmt: skip
 
 
-def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """The middle and the extremes of several runs."""
-    away = sorted(one["away_s"] for one in runs if one["away_s"] is not None)
-    lost = sorted(one["lost"] for one in runs)
-    return {
-        "away_s": {"min": away[0], "median": statistics.median(away), "max": away[-1]} if away else None,
-        "withdrawn": f"{len(away)} of {len(runs)}",
-        "lost": {"min": lost[0], "median": statistics.median(lost), "max": lost[-1]},
-        "sent": sum(one["sent"] for one in runs), "runs": runs,
-    }  # fmt: skip
-
-
 def main() -> None:
     """Run it."""
-    parser = argparse.ArgumentParser(description="Announcing VIPs: time to withdrawal and lost queries.")
-    parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--qps", type=int, default=2000)
-    parser.add_argument("--seconds", type=float, default=8.0)
-    parser.add_argument("--plot", type=Path, default=None, metavar="FILE.svg")
-    parser.add_argument("--only", default="", help="events whose name has this")
-    options = parser.parse_args()
+    options = parser("Announcing VIPs: time to withdrawal and lost queries.", seconds=8).parse_args()
     missing = available()
     if missing:
         sys.exit(f"bench.announce: missing on this machine: {missing}")
@@ -144,15 +91,9 @@ def main() -> None:
             Network(Path(folder), on_stop=on_stop) as network,
         ):
             for name, event in events.items():
-                runs = []
-                for _ in range(options.repeat):
-                    time.sleep(1)
-                    runs.append(measure(network, event, options.seconds, options.qps))
-                    print(f"{name}: {runs[-1]}", file=sys.stderr)
-                found[name] = summary(runs)
-    if options.plot is not None:
-        options.plot.write_text(svg(found, options.qps, "seconds until both routers have the other switch alone"))
-    print(json.dumps({"machine": machine(), "qps": options.qps, "repeat": options.repeat, "events": found}, indent=1))
+                measured = partial(measure, network, event, options.seconds, options.qps)
+                found[name] = repeated(name, options.repeat, 1, measured)
+    report(options, found, "both routers have the other switch alone")
 
 
 if __name__ == "__main__":

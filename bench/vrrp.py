@@ -10,28 +10,22 @@ python -m bench.vrrp [--repeat 5] [--qps 2000] [--seconds 10] [--plot FILE.svg]
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import shutil
 import signal
-import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.announce_plot import svg
+from bench.events import SETTLE, parser, repeated, report, watching
 from bench.hosts import Queries, Servers, SwitchHost, build, decoded, inside, link, remove
-from bench.machine import machine
 from dnsteer.lab.command import environment
 
 VIP = "192.0.2.53"
-_SETTLE = 1.5
-_POLL = 0.003
 _MEMBERS = (1, 2)
 _SERVERS = ("net.ipv4.conf.all.arp_ignore=1", "net.ipv4.conf.all.arp_announce=2")
 SPEC = """\
@@ -216,62 +210,28 @@ def measure(pair: Pair, event: tuple[Act, Act], seconds: float, qps: int) -> dic
     active = pair.wait_for_active()
     (standby,) = (m for m in pair.members.values() if m is not active)
     queries = Queries("client", pair.folder, VIP, seconds, qps)
-    time.sleep(_SETTLE)
-    seen: list[float] = []
-    ends = threading.Event()
-
-    def look() -> None:
-        while not ends.wait(_POLL):
-            if pair.answering() == standby.mac:
-                seen.append(time.monotonic())
-                return
-
-    watching = threading.Thread(target=look)
-    watching.start()
-    began = time.monotonic()
-    try:
+    time.sleep(SETTLE)
+    with watching({"client": lambda: pair.answering() == standby.mac}) as seen:
+        began = time.monotonic()
         event[0](active)
         sent, lost = queries.counted()
-    finally:
-        ends.set()
-        watching.join()
     event[1](active)
-    took = round(seen[0] - began, 3) if seen else None
-    return {"away_s": took, "sent": sent, "lost": lost}
+    return {"away_s": round(seen["client"] - began, 3) if seen else None, "sent": sent, "lost": lost}
 
 
 def main() -> None:
     """Run it."""
-    parser = argparse.ArgumentParser(description="Take-over by VRRP: time and lost queries.")
-    parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--qps", type=int, default=2000)
-    parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--plot", type=Path, default=None, metavar="FILE.svg")
-    parser.add_argument("--only", default="", help="events whose name has this")
-    options = parser.parse_args()
+    options = parser("Take-over by VRRP: time and lost queries.", seconds=10).parse_args()
     missing = available()
     if missing:
         sys.exit(f"bench.vrrp: missing on this machine: {missing}")
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="dnsteer-vrrp-") as folder, Pair(Path(folder)) as pair:
         for name, event in EVENTS.items():
-            if options.only not in name:
-                continue
-            runs = []
-            for _ in range(options.repeat):
-                time.sleep(4)  # both are settled
-                runs.append(measure(pair, event, options.seconds, options.qps))
-                print(f"{name}: {runs[-1]}", file=sys.stderr)
-            away = sorted(one["away_s"] for one in runs if one["away_s"] is not None)
-            lost = [one["lost"] for one in runs]
-            found[name] = {
-                "away_s": {"min": away[0], "median": statistics.median(away), "max": away[-1]} if away else None,
-                "taken_over": f"{len(away)} of {len(runs)}",
-                "lost": {"min": min(lost), "median": statistics.median(lost), "max": max(lost)}, "runs": runs,
-            }  # fmt: skip
-    if options.plot is not None:
-        options.plot.write_text(svg(found, options.qps, "seconds until the client has the other switch's MAC address"))
-    print(json.dumps({"machine": machine(), "qps": options.qps, "repeat": options.repeat, "events": found}, indent=1))
+            if options.only in name:
+                measured = partial(measure, pair, event, options.seconds, options.qps)
+                found[name] = repeated(name, options.repeat, 4, measured)  # both are settled
+    report(options, found, "the client has the other switch's MAC address")
 
 
 def available() -> str:
