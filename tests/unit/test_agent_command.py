@@ -113,3 +113,28 @@ def test_the_agent_works_without_what_only_metrics_need(option: str, what: str) 
     assert said[0] == f"no {what}: the package prometheus_client is missing; pip install 'dnsteer[agent]'\n"
     assert said[1].startswith("the switch stays as it is: ")
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "serve", "what"),
+    [
+        ("--metrics", "dnsteer.metrics.server.serve_metrics", "metrics"),
+        ("--console", "dnsteer.console.serve.serve_console", "console"),
+        ("--push", "dnsteer.agent.balance.push.serve_push", "loads of backends"),
+    ],
+)
+def test_what_is_not_served_any_more_is_named(option: str, serve: str, what: str) -> None:
+    script = (
+        "import unittest.mock as m\n"
+        f"with m.patch({serve!r}, side_effect=OSError('gone')):\n    from dnsteer.cli.main import run; run()"
+    )
+    argv = [sys.executable, "-c", script, "agent", option, "127.0.0.1:0", "--db", "unix:/nonexistent/db.sock"]
+    text = f"no {what} any more: OSError('gone'); all else goes on\n"
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            assert text in iter(process.stderr.readline, "")
+        finally:
+            process.terminate()
+            process.communicate()
+    assert process.returncode == 0

@@ -9,8 +9,8 @@ import resource
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from dnsteer.agent.run import Agent
     from dnsteer.events.event import Say
     from dnsteer.metrics.recorder import Recorder
+
+    Serving = Mapping[str, Callable[[Agent], Coroutine[Any, Any, None]]]
+    """What serves something, by what that is."""
 
 
 _MOST_TOLD = 100
@@ -125,10 +128,10 @@ def agent(
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, task.cancel)
-        serving = [*served.serving, *_takes_loads(_address(push or ""), say)]
-        servers = [loop.create_task(serve(working)) for serve in serving]
-        for server in servers:
-            server.add_done_callback(partial(_said_if_failed, say))
+        serving = {**served.serving, **_takes_loads(_address(push or ""), say)}
+        servers = [loop.create_task(serve(working)) for serve in serving.values()]
+        for what, server in zip(serving, servers, strict=True):
+            server.add_done_callback(partial(_said_if_failed, say, what))
         try:
             await working.run()
         except asyncio.CancelledError:
@@ -149,7 +152,7 @@ class Served:
     """What the agent tells of its work, what serves it, and what ends that."""
 
     recorder: Recorder | None = None
-    serving: Sequence[Callable[[Agent], Coroutine[Any, Any, None]]] = ()
+    serving: Serving = field(default_factory=dict)
     close: Callable[[], None] = lambda: None
 
 
@@ -195,25 +198,25 @@ def _served(
         else:
             await serve_metrics(*at, pages, serves)
 
-    serving: list[Callable[[Agent], Coroutine[Any, Any, None]]] = []
+    serving: dict[str, Callable[[Agent], Coroutine[Any, Any, None]]] = {}
     if console is not None and isinstance(told, ConsoleRecorder):
-        serving.append(partial(with_console, at=console, of=told))
+        serving["console and metrics" if metrics == console else "console"] = partial(with_console, at=console, of=told)
     if metrics is not None and metrics != console:
         at = metrics
-        serving.append(lambda _: with_metrics(at))
+        serving["metrics"] = lambda _: with_metrics(at)
     return Served(told, serving, pages.close)
 
 
-def _takes_loads(at: At | None, say: Say) -> Sequence[Callable[[Agent], Coroutine[Any, Any, None]]]:
+def _takes_loads(at: At | None, say: Say) -> Serving:
     """What serves the address for loads of backends, if there is one."""
     if at is None:
-        return ()
+        return {}
     try:
         from dnsteer.agent.balance.push import application, serve_push
     except ModuleNotFoundError as err:
         why = f"the package {err.name} is missing; pip install 'dnsteer[agent]'"
         say(f"no loads of backends: {why}", "not_listening", "warning", reason=why)
-        return ()
+        return {}
     told = set[str]()
 
     def refused(text: str) -> None:
@@ -228,7 +231,7 @@ def _takes_loads(at: At | None, say: Say) -> Sequence[Callable[[Agent], Coroutin
             partial(_said_of_server, say),
         )
 
-    return (serve,)
+    return {"loads of backends": serve}
 
 
 def _said_of_server(say: Say, text: str) -> None:
@@ -241,11 +244,10 @@ def _said_of_server(say: Say, text: str) -> None:
         say(text, "listens", address=text.rpartition(" ")[2])
 
 
-def _said_if_failed(say: Say, server: asyncio.Task[None]) -> None:
-    """Say that nothing is served any more: health checks go on without."""
+def _said_if_failed(say: Say, what: str, server: asyncio.Task[None]) -> None:
+    """Say that this is not served any more: health checks go on without."""
     if not server.cancelled() and (error := server.exception()) is not None:
-        text = f"metrics or the console are not served any more: {error!r}"
-        say(text, "not_listening", "error", reason=repr(error))
+        say(f"no {what} any more: {error!r}; all else goes on", "not_listening", "error", reason=repr(error))
 
 
 def allow_files() -> None:
