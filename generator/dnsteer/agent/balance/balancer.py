@@ -53,6 +53,10 @@ class Balanced:
     due: float
     moved: deque[tuple[float, int]] = field(default_factory=deque)
     """When slots moved in the last minute, and how many."""
+    waited: Mapping[str, int] = field(default_factory=dict)
+    """How many intervals backends have waited, before the last look."""
+    waits: Mapping[str, int] = field(default_factory=dict)
+    """The same after it."""
 
     def room(self, time: float) -> int:
         """Slots that may move now."""
@@ -151,7 +155,9 @@ class Balancer:
         wanted: dict[str, Moves] = {}
         for pool in due:
             pool.load.add(found[pool.name], time)
+            pool.waited = pool.waits
             _, moves = self._decide(pool, overlay, time)
+            pool.waits = moves.waited
             if moves.moved:
                 wanted[pool.name] = moves
         return wanted
@@ -185,7 +191,7 @@ class Balancer:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _decide(self, pool: Balanced, overlay: Overlay, time: float) -> tuple[Overlay, Moves]:
-        rule = rule_of(pool.rules, pool.metric.known(time))
+        rule = rule_of(pool.rules, pool.metric.known(time), pool.waited)
         return balanced(overlay, pool.name, pool.members, pool.load.lately, rule, pool.room(time), now())
 
     def _read(self, pools: list[Balanced]) -> dict[str, dict[int, Numbers]]:

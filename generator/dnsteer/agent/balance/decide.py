@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 
+from dnsteer.agent.balance.pace import Pace
+
 CHANCE = 3.0
 """Standard deviations of a number of packets that chance makes: those of a Poisson process."""
 _ENOUGH = 0.5
@@ -35,23 +37,30 @@ class Counted:
 class Moves:
     """The backend of each slot that balances, by slot, and what is *moved* now. *excess* is by which part the
     *hottest* backend got more than its share, and by which any of those that were too hot still does; chance included.
+    *waited* is for how many intervals in a row backends had too much and gave next to nothing, where there is a pace.
     """
 
     given: Mapping[int, str]
     moved: tuple[int, ...] = ()
     hottest: str = ""
     excess: tuple[float, float] = (0.0, 0.0)
+    waited: Mapping[str, int] = field(default_factory=dict)
 
 
 def decide_moves(
-    counted: Sequence[Counted], given: Mapping[int, str], tolerance: float, most: int, chance: float = CHANCE
+    counted: Sequence[Counted],
+    given: Mapping[int, str],
+    tolerance: float,
+    most: int,
+    chance: float = CHANCE,
+    pace: Pace | None = None,
 ) -> Moves:
     """Return the slots that should be others' than by weight, given those that are now. At most *most* slots move.
 
-    *tolerance* is a share of a backend's share, beyond the standard deviations of *chance*. All that is *counted* has the
-    same numbers of slots.
+    *tolerance* is a share of a backend's share, beyond the standard deviations of *chance*; *pace* bounds what moves at
+    once. All that is *counted* has the same numbers of slots.
     """
-    load = _Load([_Part(c, list(c.owners)) for c in counted], chance)
+    load = _Load([_Part(c, list(c.owners)) for c in counted], chance, pace)
     now, moved = dict(given), dict[int, None]()
     beyond = [name for name in load.want if load.beyond(name, tolerance)]
     if not beyond:
@@ -69,7 +78,8 @@ def decide_moves(
             now.pop(slot, None)
         else:
             now[slot] = to
-    return Moves(now, tuple(moved), hottest, (excess, max(map(load.excess, beyond))))
+    waited = pace.waiting(name for name in beyond if load.beyond(name, tolerance)) if pace is not None else {}
+    return Moves(now, tuple(moved), hottest, (excess, max(map(load.excess, beyond))), waited)
 
 
 @dataclass
@@ -84,6 +94,7 @@ class _Load:
 
     parts: list[_Part]
     chance: float
+    pace: Pace | None
     have: dict[str, float] = field(default_factory=dict)
     want: dict[str, float] = field(default_factory=dict)
 
@@ -120,6 +131,8 @@ class _Load:
                     continue
                 left = self.excess(name, -packets)
                 for to, gets in self._targets(slot, name).items():
+                    if self.pace is not None and not self.pace.allows(packets, name, to):
+                        continue
                     has = self.excess(to, gets)
                     step = max(left, has), has, self._is_away(slot, to), slot, to
                     if step[0] < before and (best is None or step < best):
@@ -138,6 +151,8 @@ class _Load:
             if to in part.counted.weights:
                 packets, owner = part.counted.packets[slot], part.owners[slot]
                 if owner in part.counted.weights:
+                    if self.pace is not None:
+                        self.pace.move(packets, owner, to)
                     self.have[owner] -= packets
                     self.have[to] += packets
                     part.owners[slot] = to

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from dnsteer.agent.balance import spill
 from dnsteer.agent.balance.decide import Counted, Moves, decide_moves
+from dnsteer.agent.balance.pace import Pace
 from dnsteer.agent.balance.shares import shares
 from dnsteer.slots.maintenance import Kind
 from dnsteer.spec.model.balance import Balance
@@ -25,11 +26,11 @@ class Rule:
     to: str = ""
 
 
-def rule_of(balance: Balance, metric: Mapping[str, float]) -> Rule:
-    """The rule of a pool, with the *metric* of its backends now."""
+def rule_of(balance: Balance, metric: Mapping[str, float], waited: Mapping[str, int] | None = None) -> Rule:
+    """The rule of a pool, with the *metric* of its backends now, and how long each has *waited*, as in the last Moves."""
     if balance.policy == "spill":
         return _spilling(balance, metric)
-    return _by_metric(balance, metric) if balance.by == "metric" else _by_slots(balance)
+    return _by_metric(balance, metric, waited or {}) if balance.by == "metric" else _by_slots(balance)
 
 
 def _by_slots(balance: Balance) -> Rule:
@@ -40,8 +41,8 @@ def _by_slots(balance: Balance) -> Rule:
     return Rule("balance", lambda c, given, most: decide_moves(c, given, balance.tolerance / 100, most), note)
 
 
-def _by_metric(balance: Balance, metric: Mapping[str, float]) -> Rule:
-    change = balance.change / 100
+def _by_metric(balance: Balance, metric: Mapping[str, float], waited: Mapping[str, int]) -> Rule:
+    tolerance, change = balance.tolerance / 100, balance.change / 100
 
     def decide(counted: Sequence[Counted], given: Mapping[int, str], most: int) -> Moves:
         if not any(any(c.packets) for c in counted):
@@ -53,11 +54,17 @@ def _by_metric(balance: Balance, metric: Mapping[str, float]) -> Rule:
                 load[name] = load.get(name, 0.0) + sum(
                     packets for packets, owner in zip(c.packets, c.owners, strict=True) if owner == name
                 )
-        found = shares(load, metric, weights, balance.tolerance / 100, change, balance.least / 100)
+        found = shares(load, metric, weights, tolerance, balance.least / 100)
         if found is None:
             return Moves(given)
         counted = [replace(c, weights={name: found[name] for name in c.weights}) for c in counted]
-        return decide_moves(counted, given, change / 2, most, chance=0.0)
+        each = sum(load.values()) / sum(weights.values())
+        pace = Pace(
+            {name: change * now for name, now in load.items()},
+            {name: change * max(now, each * weights[name]) for name, now in load.items()},
+            waited,
+        )
+        return decide_moves(counted, given, tolerance, most, 0.0, pace)
 
     def note(moves: Moves) -> str:
         return f"{moves.hottest} is at {metric.get(moves.hottest, 0.0):.3g} by its metric, more than the others"

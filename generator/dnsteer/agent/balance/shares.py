@@ -1,7 +1,7 @@
 """From a metric of each backend to the load that each should have: a pure function.
 
-Who bears more than the mean gets less, in proportion and in small steps, until all bear about the same: whatever the metric
-is, a busy share, a queue or a latency, it needs only to grow with the load.
+Who bears more than the mean should have less, in proportion, until all bear about the same: whatever the metric is, a busy
+share, a queue or a latency, it needs only to grow with the load. How fast that is reached is the matter of `pace`.
 """
 
 from __future__ import annotations
@@ -11,19 +11,14 @@ from math import inf
 
 
 def shares(
-    load: Mapping[str, float],
-    metric: Mapping[str, float],
-    weights: Mapping[str, float],
-    tolerance: float,
-    change: float,
-    least: float,
+    load: Mapping[str, float], metric: Mapping[str, float], weights: Mapping[str, float], tolerance: float, least: float
 ) -> Mapping[str, float] | None:
     """Return the load that each backend should have, in the unit of *load*; None: all stays as it is.
 
     All have a *load*, what they have now, and *weights*; those whose *metric* is not known keep their load. *tolerance*
-    is how far above the mean by weight a metric may be, *change* the part of its load that a backend may lose, and of its
-    load or of its share by weight, if that is more, that it may gain: one that has next to nothing could not grow otherwise.
-    *least* is the part of its share by weight that it keeps; all as numbers from 0 to 1.
+    is how far above the mean by weight a metric may be, *least* the part of its share by weight that a backend keeps, as
+    numbers from 0 to 1. What one bears for what it has says little far from that: none should have more than twice its
+    load, or its share by weight more than its load, if that is more.
     """
     known = {name: metric[name] for name in load if name in metric}
     total = sum(load[name] for name in known)
@@ -35,10 +30,9 @@ def shares(
     for name, value in known.items():
         now, share = load[name], total * weights[name] / weight
         if value > mean:
-            gives[name] = now - max(now * max(mean / value, 1 - change), min(now, least * share))
+            gives[name] = now - max(now * mean / value, min(now, least * share))
         else:
-            most = min(now * mean / value if value else inf, now + change * max(now, share))
-            takes[name] = max(most, least * share) - now
+            takes[name] = max(min(now * mean / value if value else inf, now + max(now, share)), least * share) - now
     moved = min(sum(gives.values()), sum(takes.values()))
     if not moved:
         return None
