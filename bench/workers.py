@@ -8,7 +8,7 @@ answered within two seconds. Prints JSON. Needs root (the lab).
 
 A load during which more of the machine was in use than it and the switch need, by whomever, is measured again.
 
-python -m bench.workers [--seconds 8] [--settle 12] [--draws 2] [--seed N] [--in-use 0.5] [--plot FILE.svg]
+python -m bench.workers [--seconds 8] [--settle 25] [--draws 2] [--seed N] [--in-use 0.5] [--plot FILE.svg]
 """
 
 from __future__ import annotations
@@ -307,7 +307,7 @@ def main() -> int:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=8)
-    parser.add_argument("--settle", type=float, default=12)
+    parser.add_argument("--settle", type=float, default=25)
     parser.add_argument("--draws", type=int, default=2)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--in-use", type=float, default=0.5)
