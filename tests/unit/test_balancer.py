@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dnsteer.agent.balance import balancer
+from dnsteer.agent.balance import balancer, pool_metric
 from dnsteer.agent.balance.balancer import Balancer
 from dnsteer.agent.effect import Effect
 from dnsteer.checks.load import check_document
@@ -100,6 +100,29 @@ def test_no_more_slots_move_within_a_minute_than_may(counters: dict[int, int], m
         moved.append(sum(len(entry.slots) for entry in overlay))
     assert moved == [0, 3, 3, 3, 6]
     assert one.move("nobody", 63.0).outdated
+    asyncio.run(one.close())
+
+
+def test_a_slot_with_more_than_may_move_at_once_waits(
+    counters: dict[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each slot of r1 is a quarter of its load, of which it gives a tenth in an interval."""
+    text = spec("client-hash").document.text.replace("by: slots", "by: metric, source: {push: true}")
+    world = following(check_document(parse_document("spec.yaml", text)))
+    owners = owners_of(world.state.members[0], ())
+    of_r1 = [slot for slot, name in enumerate(owners) if name == "r1"][:4]
+    one, moved, time = made(), list[int](), 0.0
+    monkeypatch.setattr(pool_metric, "_now", lambda: time)
+    one.adopt(world, time)
+    for _ in range(5):
+        for backend in one.pools_in_force()["resolvers"].backends:
+            one.bears("resolvers", backend.name, 0.9 if backend.name == "r1" else 0.3)
+        found = asyncio.run(one.look(time, NO_OVERLAY))
+        moved.append(sum(len(moves.moved) for moves in found.values()))
+        counters.update({s: counters.get(s, 0) + (0 if owners[s] == "r1" else 1000) for s in range(64)})
+        counters.update({slot: counters[slot] + 10_000 for slot in of_r1})
+        time += 2.0
+    assert moved == [1, 0, 0, 1, 0], "slots are alike as long as nobody asks; then one goes after two intervals"
     asyncio.run(one.close())
 
 
