@@ -9,7 +9,6 @@ import shlex
 import shutil
 import struct
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +22,7 @@ from scapy.layers.l2 import Ether
 
 from dnsteer.switch.rpc import Rpc
 from dnsteer.switch.tools import SwitchError
+from tests import preloaded
 from tests.packet.switches import BRIDGE, ROOT, Switch, cli, unexpected
 
 UNITS = ROOT / "ovs" / "systemd"
@@ -51,7 +51,7 @@ def commands(file: str, key: str) -> list[str]:
 def dnsteer(tmp_path: Path) -> Path:
     """The command, as a program."""
     program = tmp_path / "dnsteer"
-    program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT}/generator exec {sys.executable} -m dnsteer "$@"\n')
+    program.write_text(preloaded.script("dnsteer"))
     program.chmod(0o755)
     return program
 
