@@ -103,9 +103,9 @@ def agent(state: lab.LabState, quotas: Sequence[CpuQuota], log: Path) -> Iterato
 
 
 def run(state: lab.LabState, seconds: float, qps: int | None) -> LoadResult:
-    """One load. Without *qps* as many queries as are answered, with few outstanding ones."""
+    """One load. Without *qps* as many queries as are answered, with so many outstanding as last while servers must wait."""
     load = Load(
-        VIP, clients=CLIENTS, seconds=seconds, max_qps=qps, outstanding=64 if qps is None else 2000, timeout=1,
+        VIP, clients=CLIENTS, seconds=seconds, max_qps=qps, outstanding=512 if qps is None else 2000, timeout=1,
         report_queries=True,
     )  # fmt: skip
     with traffic.start_dnsperf(state, load) as running:
