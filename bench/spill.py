@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -34,12 +34,13 @@ from bench.repeated import repeated
 from dnsteer import lab
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import nameserver, traffic
-from dnsteer.lab.command import environment
+from dnsteer.lab.command import environment, netns_exec
 from dnsteer.lab.traffic import Load, LoadResult
+from dnsteer.lab.zone import queries_text
 
 PARTS = {"server": 0.12, "card": 0.02}
 """Parts of a core, 6 : 1. The kernel gives no less than 1 ms in each period."""
-VIP = "192.0.2.53"
+VIP, SERVER = "192.0.2.53", "192.0.2.11"
 PUSH = 9854
 SPEC = """\
 apiVersion: dnsteer/v1
@@ -73,7 +74,7 @@ POLICIES: dict[str, tuple[tuple[int, int], int]] = {
 """Weights of server and accelerator, and the threshold."""
 LOADS = tuple(range(10, 101, 10))
 CLIENTS = 128
-ATTEMPTS, STEADY = 4, 0.1
+ATTEMPTS, STEADY = 4, 0.15
 """How often a load is measured at most, and the part by which the machine's speed may change meanwhile."""
 
 Say = Callable[[str], None]
@@ -120,23 +121,29 @@ def run(state: lab.LabState, seconds: float, qps: int | None) -> LoadResult:
         return running.wait(seconds + 20)
 
 
-def speed() -> float:
-    """Steps of a loop in a second of CPU time: what a part of a core can do on a shared machine changes within minutes."""
-    began, steps = time.process_time(), 0
-    while (took := time.process_time() - began) < 0.3:
-        for _ in range(10_000):
-            steps += 1
-    return steps / took
+class Speed:
+    """How fast the machine is now: how many queries the server answers to somebody on its own host."""
 
+    def __init__(self, state: lab.LabState, folder: Path) -> None:
+        server, queries = state.servers[0], folder / "queries"
+        queries.write_text(queries_text())
+        argv = ["dnsperf", "-s", SERVER, "-d", str(queries), "-l", "1", "-q", "512", "-c", "16"]
+        self._argv = netns_exec(server.namespace, argv)
+        self._now = self._measured()
 
-def steady(measure: Callable[[float], Found]) -> Found:
-    """Measure at a speed of the machine, again where that changes meanwhile."""
-    for _ in range(ATTEMPTS):
-        now = speed()
-        found = measure(now)
-        if abs(speed() / now - 1) < STEADY:
-            break
-    return found
+    def _measured(self) -> float:
+        done = subprocess.run(self._argv, capture_output=True, text=True, check=True, env=environment(), timeout=60)
+        return float(re.findall(r"Queries per second: +([0-9.]+)", done.stdout)[0])
+
+    def steady(self, measure: Callable[[float], Found]) -> Found:
+        """Measure at a speed, again where that changes meanwhile."""
+        for _ in range(ATTEMPTS):
+            before = self._now
+            found = measure(before)
+            self._now = self._measured()
+            if abs(self._now / before - 1) < STEADY:
+                break
+        return found
 
 
 def figures(result: LoadResult, offered: float) -> dict[str, Any]:
@@ -157,15 +164,15 @@ def measure(options: argparse.Namespace, folder: Path, say: Say) -> dict[str, An
         file.write_text(SPEC.format(balance=balance, weights=weights))
         dnsteer("apply", str(file), "--db", state.db, "--yes")
 
-    def capacity(speed: float) -> tuple[dict[str, int], float]:
+    def capacity(now: float) -> tuple[dict[str, int], float]:
         found = {}
         for name, weights in (("server", (1, 0)), ("card", (0, 1))):
             apply(weights, 0)
             found[name] = round(run(state, options.seconds, None).qps)
-        return found, speed
+        return found, now
 
-    def loaded(at: float, speed: float, settle: bool) -> dict[str, Any]:
-        qps = round(at * speed)
+    def loaded(at: float, now: float, settle: bool) -> dict[str, Any]:
+        qps = round(at * now)
         if settle:
             run(state, options.settle, qps)
         return {"offered": qps, **figures(run(state, options.seconds, qps), qps * options.seconds)}
@@ -182,15 +189,16 @@ def measure(options: argparse.Namespace, folder: Path, say: Say) -> dict[str, An
                 for n, server in enumerate(state.servers)
             ]
             groups.callback(lab.down)
+            speed = Speed(state, folder)
             for policy, (weights, above) in POLICIES.items():
-                alone, then = steady(capacity)
+                alone, then = speed.steady(capacity)
                 say(f"{policy}: alone they answer {alone}")
                 apply(weights, above)
                 capacities[policy], rows = alone, policies.setdefault(policy, [])
                 with agent(state, quotas, folder / "agent.log") if above else ExitStack():
                     for load in LOADS:
                         at = sum(alone.values()) * load / 100 / then
-                        rows.append({"load": load, **steady(partial(loaded, at, settle=bool(above)))})
+                        rows.append({"load": load, **speed.steady(partial(loaded, at, settle=bool(above)))})
                         say(f"{policy}: {rows[-1]}")
     finally:
         lab.down()
