@@ -40,9 +40,9 @@ def svg(summary: Sequence[Mapping[str, Any]]) -> str:
                     axes.set_xticks(range(len(ways)), [way.replace(", ", ",\n") for way in ways], fontsize=8)
                 else:
                     axes.set_title(f"times of service: {service}", fontsize=9, loc="left")
-                    axes.set_ylim(bottom=0)
                 if not column:
                     axes.set_ylabel(label)
+        grid[0][0].set_ylim(bottom=0)  # of the whole row, once all is drawn in it
         grid[0][0].legend(loc="lower left", fontsize=8)
         out = io.StringIO()
         picture.savefig(out, format="svg", metadata={"Date": None, "Creator": "bench.workers"})
