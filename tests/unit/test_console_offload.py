@@ -11,7 +11,7 @@ import pytest
 
 from dnsteer.checks.load import check_document
 from dnsteer.console import offload_content
-from dnsteer.console.content import Pages
+from dnsteer.console.content import Pages, States
 from dnsteer.console.desk import Desk, Picture
 from dnsteer.console.offload_reading import OffloadLook, OffloadView
 from dnsteer.console.prediction import PredictedRate, Prediction
@@ -100,6 +100,29 @@ def test_counters_go_on_though_a_flow_is_parsed_once(monkeypatch: pytest.MonkeyP
     second = reader.read(Recorded(offloaded=[flow(1, 900)]), "d", by)
     assert [r.flows[0].flow.packets for r in (first, second)] == [7, 900]
     assert second.flows[0].predicted == first.flows[0].predicted
+
+
+def test_rows_are_made_once_for_a_reading_and_rates_for_each_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    of, pages, make = known(DOCA), Pages(), offload_content._parts
+    made: list[OffloadLook] = []
+
+    def counted(macros: Any, flavor: str, look: OffloadLook) -> Any:
+        made.append(look)
+        return make(macros, flavor, look)
+
+    monkeypatch.setattr(offload_content, "_parts", counted)
+    first, second = (
+        OffloadLook(OffloadView(START, of, profile("ovs-doca"), "", read(offloaded=[flow(1, packets)])), None)
+        for packets in (7, 900)
+    )
+    shown = []
+    for look, rate in ((first, 1.0), (OffloadLook(first.view, None), 2.0), (second, 3.0)):
+        seen = Seen(START, "br-dns", now=Side(of, Overlay(), START))
+        picture = Picture(START, seen, rates={("vip", "v", "queries"): rate})
+        content = pages.content("offload", picture, Desk(), States(), look)
+        shown.append((content.numbers["q"], content.numbers["f-0"], "f-0" in content.parts["flows"]))
+    assert shown == [(1.0, "7", True), (2.0, "7", True), (3.0, "900", True)]
+    assert made == [first, second]
 
 
 def test_what_should_be_in_hardware_and_is_not_is_marked_when_it_stays_away() -> None:

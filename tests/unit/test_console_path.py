@@ -197,14 +197,18 @@ def test_a_path_is_traced_so_often_and_no_more() -> None:
     assert len(reader.traced) == 4, "another state"
 
 
-@pytest.mark.parametrize(("takes", "again"), [(0.05, AGAIN), (0.3, 6.0), (5.0, RARELY)])
-def test_a_path_that_takes_long_is_traced_more_rarely(takes: float, again: float) -> None:
+@pytest.mark.parametrize(
+    ("takes", "followed", "again"),
+    [(0.02, 1, AGAIN), (0.1, 1, 5.0), (0.03, 4, 6.0), (0.03, 9, 6.0), (5.0, 1, RARELY)],
+)
+def test_paths_that_take_long_are_traced_more_rarely(takes: float, followed: int, again: float) -> None:
     clock = [100.0]
     reader, side = Reader(clock), Side(known(), Overlay(), START)
     reader.takes = takes
+    keys = [f"path?{n}" for n in range(followed)]
     for at, count in ((0.0, 1), (again - 0.01, 1), (again + 0.01, 2)):
         clock[0] = 100.0 + at
-        reader.read("path?a", side, ["path?a"])
+        reader.read(keys[0], side, keys)
         assert len(reader.traced) == count, at
 
 

@@ -18,7 +18,7 @@ from dnsteer.console.attention import Item, count
 from dnsteer.console.defects import Defect
 from dnsteer.console.desk import Desk, Picture
 from dnsteer.console.offload_content import KEY as OFFLOAD
-from dnsteer.console.offload_content import offload_page, offload_parts
+from dnsteer.console.offload_content import OffloadParts, offload_page
 from dnsteer.console.path_content import path_page, path_parts
 from dnsteer.console.path_query import KEY as PATH
 from dnsteer.console.path_query import MOST_LISTED, is_key
@@ -83,7 +83,7 @@ class Pages:
         self._env = _templates()
         self._macros: Any = self._env.get_template("parts.html").module
         self._path_macros: Any = self._env.get_template("path_parts.html").module
-        self._offload_macros: Any = self._env.get_template("offload_parts.html").module
+        self._offload = OffloadParts(self._env.get_template("offload_parts.html").module)
         self._forms: Any = self._env.get_template("visitor.html").module
         self._vips: tuple[object, dict[str, str]] = (None, {})
 
@@ -97,7 +97,7 @@ class Pages:
         self.check(key, picture)
         if is_key(key) or key == OFFLOAD:
             if key == OFFLOAD:
-                shape, parts, values = offload_parts(self._offload_macros, picture, read)
+                shape, parts, values = self._offload.content(picture, read)
             else:
                 shape, parts, values = path_parts(self._path_macros, key, picture, read)
             return Content(shape, {**self._common(()), **parts}, values)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from dnsteer.console.content import DEFECT, Content, NoPageError, Pages, States,
 from dnsteer.console.defects import Defects
 from dnsteer.console.desk import Desk, Picture
 from dnsteer.console.on_demand import OnDemand
+from dnsteer.console.pace import pause
 from dnsteer.console.path_content import REFUSED
 from dnsteer.console.prediction import Predict
 from dnsteer.console.recorder import ConsoleRecorder
@@ -31,10 +33,8 @@ from dnsteer.deploy.target_switch import TargetSwitch, now
 from dnsteer.status.slot_counters import read_slots
 from dnsteer.switch.tools import SwitchError
 
-INTERVAL, IDLE = 2.0, 10.0
-"""Seconds between readings while somebody looks, and while nobody does."""
-SHARE = 0.02
-"""The part of a core that readings may take: where one takes long, they are rarer."""
+INTERVAL, IDLE = 2.0, 15.0
+"""Seconds between readings while somebody looks, where they cost little; and while nobody does, or they cost much."""
 BEAT = 5.0
 """Seconds without a message after which one is sent all the same, so that the browser knows that the agent is there."""
 MOST_STREAMS = 64
@@ -168,17 +168,17 @@ class Live:
     async def _read(self) -> None:
         """Read counters again and again."""
         while True:
-            cpu = time.process_time()
+            began = _cpu()
             try:
                 await self._read_counters()
                 self._not_read = ()
             except Exception as err:  # noqa: BLE001 nobody expects it: it is said on the pages, and tried again
                 self._not_read = (self._met("counters are not read", err),)
             self._changed.set()
-            cost = time.process_time() - cpu  # of the whole process: rather too much than too little
+            cost = _cpu() - began
             self._looked.clear()
             if self.watchers:
-                await asyncio.sleep(max(INTERVAL, min(cost / SHARE, IDLE)))
+                await asyncio.sleep(pause(cost, INTERVAL, IDLE))
             else:
                 with suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._looked.wait(), IDLE)
@@ -349,6 +349,12 @@ class Live:
         except asyncio.TimeoutError:
             return False
         return True
+
+
+def _cpu() -> float:
+    """CPU time of the process and of the programs that it ran, in seconds; what else it does meanwhile counts too."""
+    programs = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + programs.ru_utime + programs.ru_stime
 
 
 def _states(switch: TargetSwitch, seen: Seen) -> list[Any]:

@@ -54,14 +54,27 @@ class Statement:
     flows: int
 
 
-def offload_parts(macros: Any, picture: Picture, read: object) -> tuple[str, dict[str, str], dict[str, Any]]:
-    """The shape, parts and numbers of the page."""
-    side = picture.side
-    if side is None or not isinstance(read, OffloadLook):
-        return "nothing", {"totals": str(macros.nothing(picture.seen))}, {}
-    view, values = read.view, _load(picture)
-    flavor = side.known.spec.switch.flavor.value
-    shape = f"{picture.seen.bridge} {side.known.state.number}"
+class OffloadParts:
+    """Makes the parts of the page, once for each reading: hundreds of rows, while rates change more often."""
+
+    def __init__(self, macros: Any) -> None:
+        self._macros = macros
+        self._made: tuple[object, dict[str, str], dict[str, Any]] = (None, {}, {})
+
+    def content(self, picture: Picture, read: object) -> tuple[str, dict[str, str], dict[str, Any]]:
+        """The shape, parts and numbers of the page."""
+        side = picture.side
+        if side is None or not isinstance(read, OffloadLook):
+            return "nothing", {"totals": str(self._macros.nothing(picture.seen))}, {}
+        flavor = side.known.spec.switch.flavor.value
+        if self._made[0] != (flavor, read):
+            self._made = (flavor, read), *_parts(self._macros, flavor, read)
+        _, parts, values = self._made
+        return f"{picture.seen.bridge} {side.known.state.number}", dict(parts), {**values, **_load(picture)}
+
+
+def _parts(macros: Any, flavor: str, read: OffloadLook) -> tuple[dict[str, str], dict[str, Any]]:
+    view = read.view
     parts = {
         "read": str(macros.read(view, MANY)),
         "basis": str(macros.basis(flavor, view)),
@@ -71,7 +84,7 @@ def offload_parts(macros: Any, picture: Picture, read: object) -> tuple[str, dic
     reading = view.reading if view is not None else None
     if view is None or view.profile is None or reading is None:
         parts["totals"] = str(macros.unread(view, TOO_MANY))
-        return shape, {**parts, **dict.fromkeys(("flows", "mask-total", "masks", "why"), "")}, values
+        return {**parts, **dict.fromkeys(("flows", "mask-total", "masks", "why"), "")}, {}
     rows = list(_rows(view, view.profile, reading.flows[:MOST_ROWS]))
     masks = reading.masks[:MOST_MASKS]
     verdicts = Counter(each.predicted.verdict for each in reading.flows)
@@ -80,9 +93,9 @@ def offload_parts(macros: Any, picture: Picture, read: object) -> tuple[str, dic
     parts["mask-total"] = str(macros.mask_total(len(reading.masks), read.prediction))
     parts["masks"] = str(macros.masks(masks, len(reading.masks)))
     parts["why"] = str(macros.statements(list(_statements(view.profile, reading.flows))))
-    values.update({f"f-{row.place}": f"{row.observed.flow.packets:,}" for row in rows})
+    values = {f"f-{row.place}": f"{row.observed.flow.packets:,}" for row in rows}
     values.update({f"m-{n}": f"{mask.packets:,}" for n, mask in enumerate(masks)})
-    return shape, parts, values
+    return parts, values
 
 
 def _load(picture: Picture) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from dnsteer.console.defects import Defect, defect_of
+from dnsteer.console.pace import pause
 from dnsteer.console.prediction import Predict, Prediction
 from dnsteer.console.seen import Side
 from dnsteer.console.vswitchd import vswitchd
@@ -31,8 +32,6 @@ AGAIN, RARELY = 10.0, 60.0
 """Seconds between two readings, and where there are many flows."""
 MANY, TOO_MANY = 2_000, 20_000
 """Datapath flows from which they are read rarely, and from which they are not dumped: that holds the switch up."""
-SHARE = 0.05
-"""The part of a core that readings may take: where one takes long, they are rarer."""
 FIRST = 5.0
 """Seconds that the page waits for its first reading."""
 
@@ -137,8 +136,7 @@ class OffloadWatch:
             return OffloadView(at, known, error=str(err))
         except Exception as err:  # noqa: BLE001 what the switch prints may be what nobody foresaw
             return OffloadView(at, known, defect=defect_of(err))
-        again = max(view.again, min((time.thread_time() - cpu) / SHARE, RARELY))
-        return replace(view, again=again)
+        return replace(view, again=pause(time.thread_time() - cpu, view.again, RARELY))
 
     def _look(self, at: datetime, known: Known) -> OffloadView:
         flavor = known.spec.switch.flavor.value

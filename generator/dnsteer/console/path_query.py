@@ -119,9 +119,7 @@ def _port(field: str, title: str, text: str, example: str) -> int:
 def _vip(text: str, client: Address, spec: Spec) -> Address:
     """The VIP's address, or the first one of the client's family of a VIP that is named."""
     named = spec.vips.get(text)
-    found = [a for vip in spec.vips.values() for a in vip.addresses if str(a) == _normal(text)]
-    if named is not None:
-        found = list(named.addresses)
+    found = list(named.addresses) if named is not None else _listed(text, spec)
     if not found:
         raise BadQueryError(
             "vip", f"VIP: found {_shown(text)}; expected a VIP of the applied spec, by its address or name"
@@ -134,11 +132,13 @@ def _vip(text: str, client: Address, spec: Spec) -> Address:
     return same[0]
 
 
-def _normal(text: str) -> str:
+def _listed(text: str, spec: Spec) -> list[Address]:
+    """The VIP address of a text; none if it is not one."""
     try:
-        return str(ip_address(text))
+        wanted = ip_address(text)
     except ValueError:
-        return text
+        return []
+    return [address for vip in spec.vips.values() for address in vip.addresses if address == wanted][:1]
 
 
 def _service(text: str, spec: Spec, vip: Address) -> tuple[int, Protocol]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from dnsteer.console.defects import Defect, defect_of
+from dnsteer.console.pace import pause
 from dnsteer.console.path_query import BadQueryError, query_of
 from dnsteer.console.rates import Series
 from dnsteer.console.seen import Side
@@ -25,8 +26,6 @@ from dnsteer.tables.cookies import GROUP_BASE
 
 AGAIN, RARELY = 2.0, 10.0
 """Seconds between two traces of one path, at least, and where one takes long."""
-SHARE = 0.05
-"""The part of the time that the traces of one path may take: where one takes long, they are rarer."""
 MOST_FOLLOWED = 4
 """Paths that are traced again while somebody looks; further ones are traced once."""
 _KEPT = 64
@@ -87,7 +86,8 @@ class PathReader:
         if path.reading is None or due or path.known is not side.known:
             path.known, began = side.known, self._clock()
             path.reading = self._read(key, side, path.series)
-            path.due = began + max(AGAIN, min((self._clock() - began) / SHARE, RARELY))
+            every = (self._clock() - began) * min(MOST_FOLLOWED, max(1, len(followed)))
+            path.due = began + pause(every, AGAIN, RARELY)
         path.reading.followed = again
         return path.reading
 

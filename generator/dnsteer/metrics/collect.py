@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 
@@ -70,8 +70,8 @@ _TRAFFIC = {
 }
 Label = tuple[str, ...]
 """What a total is of: a word of _TRAFFIC, then the values of the labels."""
-Samples = dict[tuple[str, str, Label], Sample]
-"""Series by bridge, name and the values of their labels."""
+Samples = dict[tuple[str, str], dict[Label, Sample]]
+"""Series by bridge and name, then the values of their labels."""
 
 
 class Collector:
@@ -91,6 +91,8 @@ class Collector:
         """What the extension counted when it was asked last."""
         self._seen = Datapath()
         self._labels: tuple[Known | None, dict[Hashable, Label]] = (None, {})
+        self._traffic: Mapping[str, Sequence[Label]] = {}
+        """The labels of each word of _TRAFFIC."""
         self._pools: tuple[Known | None, Overlay | None, Mapping[str, Metric]] = (None, None, {})
         """The metrics of pools and backends, as long as these are what they are: most of the page of a large spec."""
         self._process = ProcessCollector(registry=None)
@@ -128,7 +130,9 @@ class Collector:
     def _read_flows(self, client: OpenFlow, known: Known, extended: bool) -> None:
         if self._labels[0] is not known:
             self._labels = known, _labels_of(known)
-            self._flows.keep(set(self._labels[1].values()))
+            every = dict.fromkeys(self._labels[1].values())  # several flows count for one
+            self._traffic = {word: [label for label in every if label[0] == word] for word in _TRAFFIC}
+            self._flows.keep(every)
         places = self._labels[1]
         sample = counters.take(client, idle=False)  # a counter that is not there begins at 0
         if extended:
@@ -180,9 +184,11 @@ class Collector:
         )
 
     def _add_traffic(self, made: _Made) -> None:
-        for label in self._labels[1].values():
-            for name, value in zip(_TRAFFIC[label[0]], self._flows.of(label, 2), strict=True):
-                made.add(name, label[1:], value, once=True)
+        counted = self._flows.sums
+        for word, places in self._traffic.items():
+            found = [(label[1:], counted[label] or (0, 0)) for label in places]
+            for i, name in enumerate(_TRAFFIC[word]):
+                made.add_all(name, [(label, values[i]) for label, values in found])
         for (port, counter), sums in self._ports.sums.items():
             made.add(f"dnsteer_port_{counter}_total", (port,), sums[0] if sums else 0)
         for place, (value, *_) in self._extension_drops.sums.items():
@@ -234,28 +240,32 @@ class _Made:
         self._bridge, self._last = bridge, last
         self.samples: Samples = {}
         self.metrics: dict[str, Metric] = {}
-        self._there: set[tuple[str, Label]] = set()
 
-    def add(self, name: str, labels: Label, value: float, *, once: bool = False) -> None:
-        """Add a series of a family; with *once* only the first time that it is."""
-        if once:
-            if (name, labels) in self._there:
-                return
-            self._there.add((name, labels))
+    def add(self, name: str, labels: Label, value: float) -> None:
+        """Add a series of a family."""
+        self.add_all(name, ((labels, value),))
+
+    def add_all(self, name: str, found: Iterable[tuple[Label, float]]) -> None:
+        """Add series of a family: there are tens of thousands of some."""
+        key = self._bridge, name
+        last, samples = self._last.get(key, {}), self.samples.setdefault(key, {})
         metric = self.metrics.get(name)
         if metric is None:
-            family = BY_NAME[name]
-            kind = CounterMetricFamily if family.type == "counter" else GaugeMetricFamily
-            metric = self.metrics[name] = kind(family.base, family.help)
-        key = self._bridge, name, labels
-        sample = self._last.get(key)
-        if sample is None:
-            both = {BRIDGE: self._bridge, **dict(zip(BY_NAME[name].labels, labels, strict=True))}
-            sample = Sample(name, both, float(value))
-        elif sample.value != value:
-            sample = sample._replace(value=float(value))
-        self.samples[key] = sample
-        metric.samples.append(sample)
+            metric = self.metrics[name] = _metric(name)
+        for labels, value in found:
+            sample = last.get(labels)
+            if sample is None:
+                both = {BRIDGE: self._bridge, **dict(zip(BY_NAME[name].labels, labels, strict=True))}
+                sample = Sample(name, both, float(value))
+            elif sample.value != value:
+                sample = sample._replace(value=float(value))
+            samples[labels] = sample
+            metric.samples.append(sample)
+
+
+def _metric(name: str) -> Metric:
+    family = BY_NAME[name]
+    return (CounterMetricFamily if family.type == "counter" else GaugeMetricFamily)(family.base, family.help)
 
 
 def read_drops(text: str) -> Iterator[tuple[Hashable, Reading]]:

@@ -59,13 +59,9 @@ class Totals(Generic[Label]):
         """Forget all labels but these; those that are new begin at 0."""
         self._sums = {label: self._sums.get(label) or [] for label in labels}
 
-    def of(self, label: Label, values: int) -> tuple[int, ...]:
-        """The sums of a label: so many *values*, all 0 where nothing was counted yet."""
-        return tuple(self._sums.get(label) or (0,) * values)
-
     @property
     def sums(self) -> Mapping[Label, list[int]]:
-        """All of them."""
+        """The sums of each label; empty where nothing was counted yet."""
         return self._sums
 
 
