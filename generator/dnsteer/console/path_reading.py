@@ -86,8 +86,8 @@ class PathReader:
         if path.reading is None or due or path.known is not side.known:
             path.known, began = side.known, self._clock()
             path.reading = self._read(key, side, path.series)
-            every = (self._clock() - began) * min(MOST_FOLLOWED, max(1, len(followed)))
-            path.due = began + pause(every, AGAIN, RARELY)
+            cost = (self._clock() - began) * min(MOST_FOLLOWED, max(1, len(followed)))
+            path.due = began + pause(cost, AGAIN, RARELY)
         path.reading.followed = again
         return path.reading
 
