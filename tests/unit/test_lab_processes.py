@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from dnsteer.lab import processes
 
@@ -19,11 +23,18 @@ time.sleep(60)
 """
 
 
-def test_the_address_of_one_that_was_killed_is_free() -> None:
-    with subprocess.Popen([sys.executable, "-c", _LISTENS], stdout=subprocess.PIPE, text=True) as process:
+@pytest.mark.parametrize("by", ["id", "module"])
+def test_the_address_of_one_that_was_killed_is_free(by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "listens.py").write_text(_LISTENS)
+    argv = [sys.executable, "-m", "listens"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         assert process.stdout is not None
         port = int(process.stdout.readline())
-        processes.kill([process.pid])
+        monkeypatch.setattr(processes, "inside_namespaces", lambda: {os.getpid(): "ns", process.pid: "ns"})
+        if by == "id":
+            processes.kill([process.pid])
+        else:
+            processes.kill_module("ns", "listens")
         with socket.socket() as other:
             other.bind(("127.0.0.1", port))
 

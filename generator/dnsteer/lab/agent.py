@@ -63,7 +63,7 @@ def start(progress: Callable[[str], None]) -> RunningAgent:
         if known is not None:
             raise LabError(f"the lab has an agent already (process {known.pid}), with its console at {known.console}")
         # The relay of an agent that was killed still has the port.
-        processes.end_module(names.SWITCH_NAMESPACE, _RELAY)
+        processes.kill_module(names.SWITCH_NAMESPACE, _RELAY)
         return _start(lab, progress)
 
 

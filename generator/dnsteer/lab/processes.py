@@ -11,12 +11,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dnsteer.lab import names
-from dnsteer.lab.errors import LabError
 
 _TERM_SECONDS = 1.0
 """Seconds during which processes get SIGTERM; later they get SIGKILL."""
 _GIVE_UP_SECONDS = 10.0
-"""Seconds after which `end_all` and `end_module` give up."""
+"""Seconds after which `end_all` gives up."""
 _PROC = Path("/proc")
 
 
@@ -80,16 +79,9 @@ def kill(pids: Iterable[int]) -> None:
             select.select([handle], [], [])
 
 
-def end_module(namespace: str, module: str) -> None:
-    """End the Python programs of *module* in *namespace*. Raises LabError if one is still there after the time limit."""
-    start = time.monotonic()
-    while found := [p for p, space in inside_namespaces().items() if space == namespace and _runs(p, module)]:
-        elapsed = time.monotonic() - start
-        if elapsed > _GIVE_UP_SECONDS:
-            raise LabError(f"process {found[0]} of the lab does not end: run `dnsteer lab down`")
-        for pid in found:
-            _signal(pid, signal.SIGTERM if elapsed < _TERM_SECONDS else signal.SIGKILL)
-        time.sleep(0.02)
+def kill_module(namespace: str, module: str) -> None:
+    """Kill the Python programs of *module* in *namespace*, and wait until they have ended."""
+    kill(pid for pid, space in inside_namespaces().items() if space == namespace and _runs(pid, module))
 
 
 def _runs(pid: int, module: str) -> bool:
