@@ -9,7 +9,7 @@ from ipaddress import ip_address
 import pytest
 from scapy.compat import raw
 from scapy.layers.inet import ICMP, IP, TCP, UDP
-from scapy.layers.inet6 import ICMPv6EchoRequest, ICMPv6ND_NS, IPv6, IPv6ExtHdrFragment
+from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6, IPv6ExtHdrFragment
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
@@ -58,8 +58,7 @@ def test_checksums_are_right_coming_and_going(name: str) -> None:
             )
             leaving = []
         for data in (vector.data, *leaving):
-            if parse(data).ethertype != ARP and ICMPv6ND_NS not in ip_of(data):
-                assert checksums_right(data), vector.name
+            assert parse(data).ethertype == ARP or checksums_right(data), vector.name
 
 
 def fragments(name: str) -> dict[tuple[int, bytes, bytes], Checked]:

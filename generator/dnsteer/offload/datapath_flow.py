@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Literal
 
@@ -27,6 +28,9 @@ _BRANCHES = {"check_pkt_len": ("gt", "le"), "sample": ("actions",)}
 _WORDS = frozenset(["pop_eth", "tun_encap", "tun_decap"])  # the library parses unknown words as output ports
 _MISREAD = re.compile(r"\b(pop_mpls|tnl_pop)\(")
 _THREAD = re.compile(r"\s*flow-dump from (?:the )?(.+)")
+_ACTIONS, _EXTRA = "actions:", "dp-extra-info:"
+_WILDCARDED = re.compile(r"\b\w+(?:\(0/0\)|=[^,()/]*/(?:0|::|0\.0\.0\.0|00(?::00){5})(?=[,)])),?")
+"""Fields that a flow does not match, two thirds of those that are printed with -m: the library takes as long for each."""
 _WHY = re.compile(r",\s*dp-offload-info:\s*(?:'[^']*'|[^,]*)")
 """Why a flow is not in hardware, as OVS-DOCA 3.x prints it. The library would parse the words as ports."""
 
@@ -157,12 +161,10 @@ def _innermost(err: BaseException) -> str:
 
 
 def _flow(line: str, thread: str) -> DatapathFlow:
-    known = _WHY.sub("", line)
+    head, found, actions = _WHY.sub("", line).partition(_ACTIONS)
     with every_name_is_known():
-        # The library misparses two actions (pop_mpls, and tnl_pop with a name), so pass them in under unknown names.
-        parsed: Any = ODPFlow(_MISREAD.sub(r"x_\1(", known))
+        parsed: Any = ODPFlow(_WILDCARDED.sub("", head) + found)
         match = tuple(fields_of(parsed.match))
-        actions = tuple(_actions(parsed.actions))
     if not match:
         raise ValueError("a flow without a match")
     info: Mapping[str, Any] = parsed.info
@@ -170,16 +172,25 @@ def _flow(line: str, thread: str) -> DatapathFlow:
     return DatapathFlow(
         text=line,
         match=match,
-        actions=actions,
+        actions=_actions_of(actions.partition(_EXTRA)[0]),
         ufid=str(getattr(parsed, "ufid", {}).get("ufid", "")),
         layer=str(info.get("dp", "")),
         offloaded=_OFFLOADED.get(str(info.get("offloaded", "")).lower(), ""),
         packets=int(info.get("packets", 0)),
         bytes=int(info.get("bytes", 0)),
         used=float(used) if isinstance(used, int | float) else None,
-        extra=known.partition("dp-extra-info:")[2].strip(),
+        extra=actions.partition(_EXTRA)[2].strip(),
         thread=thread,
     )
+
+
+@lru_cache(maxsize=4096)
+def _actions_of(text: str) -> tuple[DatapathAction, ...]:
+    """Parse the actions of a flow, which many flows share."""
+    # The library misparses two actions (pop_mpls, and tnl_pop with a name), so pass them in under unknown names.
+    with every_name_is_known():
+        parsed: Any = ODPFlow(f"recirc_id(0) packets:0, {_ACTIONS}" + _MISREAD.sub(r"x_\1(", text))
+        return tuple(_actions(parsed.actions))
 
 
 def _actions(parsed: Any) -> Iterator[DatapathAction]:
