@@ -34,7 +34,7 @@ from dnsteer.tables.vip import ServiceRow
 KINDS = ("query", "answer", "probe", "neighbor", "echo", "fragment", "unusual", "drop")
 """Kinds of traffic in the order in which they are sent: a flow counts for the first kind that creates it."""
 QUERIES = 8_000
-"""Maximum queries sent; larger specs get a sample of each service's slots. Reading 8,000 flows takes about 10 s."""
+"""Maximum queries sent; larger specs get a sample of each service's slots. Reading 8,000 flows takes about 3 s."""
 _LEAST_SLOTS = 2
 _ICMP = (1, 58)
 
