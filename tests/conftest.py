@@ -38,7 +38,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 QUICK_PACKET = ("apply", "atomic", "check", "reconcile", "explain", "rendered_files", "restore", "verify_extension")
 """Packet tests for work in progress: what an apply and a restore do to a switch, and the proof of random specs."""
 SLOW_UNIT = (
-    "capacity_plot", "masks", "sarif", "slots", "spec_fuzz", "vectors", "vectors_any", "vectors_fragments", "writing",
+    "capacity_extra", "capacity_plot", "masks", "reference_slots", "sarif", "slots", "spec_fuzz", "vectors", "vectors_any",
+    "vectors_fragments", "weights", "writing",
 )  # fmt: skip
 """Unit tests that wait for `make test`: more than half of the time of all unit tests."""
 

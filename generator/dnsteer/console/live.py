@@ -152,6 +152,7 @@ class Live:
                 await self._refresh()
         finally:
             self.recorder.changed = lambda: None
+            self._ended = True  # asyncio.wait_for of Python 3.11 may forget that it was cancelled
             reading.cancel()
             with suppress(asyncio.CancelledError):
                 await reading
@@ -167,7 +168,7 @@ class Live:
 
     async def _read(self) -> None:
         """Read counters again and again."""
-        while True:
+        while not self._ended:
             began = _cpu()
             try:
                 await self._read_counters()
