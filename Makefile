@@ -35,7 +35,7 @@ test: packages ## lint and all tests (system tests need root)
 test-bytecode: python # once, beside lint: each of pytest's workers would rewrite the assertions of all tests
 	@found=$$($(BIN)/python -m pytest --collect-only -qq 2>&1) || { echo "$$found"; exit 1; }
 
-test-quick: extension ## while you work: unit tests and a selection of packet tests, at most 90 s
+test-quick: extension ## while you work: most unit tests and some packet tests, at most 90 s
 	$(BIN)/python -m pytest -n 3 --quick
 
 test-pictures: extension ## the layout of the console's pages against pictures, at three sizes (DNSTEER_BROWSER=1; 1 minute)

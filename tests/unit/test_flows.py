@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from ovs.flow.kv import KVDecoders
 
+from dnsteer.offload import datapath_flow
 from dnsteer.offload.datapath_flow import MAX_LINE, DatapathFlow, Unreadable, read_flow, read_flows
 from dnsteer.offload.judge import OffloadContext, judge
 from dnsteer.offload.profile import profile
@@ -120,6 +122,32 @@ def test_unknown_fields_that_are_wildcarded_are_not_matched() -> None:
         "in_port(p0),nv_mp_pid(0/0),nv_mp_strict(0/0),eth_type(0x0800), packets:0, bytes:0, used:never, actions:p1"
     )
     assert [f.key for f in found.match] == ["in_port", "eth_type"]
+
+
+NEARLY_WILDCARDED = (
+    "recirc_id(0),skb_mark(0/0x1),in_port(p0),eth(src=00:00:00:00:00:00/00:00:00:00:00:01,dst=02:00:00:00:00:53),"
+    "eth_type(0x0800),ipv4(src=0.0.0.0/0.0.0.1,dst=0.0.0.0/128.0.0.0,tos=0/0x3,ttl=64/0,proto=17,frag=no),"
+    "udp(src=0/0x7e,dst=53), packets:0, bytes:0, used:never, actions:set(ipv4(ttl=0/0)),1",
+    "recirc_id(0),in_port(p0),eth_type(0x86dd),ipv6(src=::/::1,dst=::/8000::,label=0/0xf,proto=17,frag=no), "
+    "packets:0, bytes:0, used:never, actions:drop",
+    "recirc_id(0),in_port(p0),eth_type(0x8100),vlan(vid=0/0x1,pcp=0/0),encap(eth_type(0x0800),ipv4(proto=6,frag=no),"
+    "tcp(src=0/0,dst=0/0),tcp_flags(0/0)), packets:0, bytes:0, used:never, actions:drop",
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(pytest.param(file.read_text(), id=file.name) for file in sorted(DUMPS.rglob("*.txt"))),
+        *(pytest.param(line, id=f"nearly {number}") for number, line in enumerate(NEARLY_WILDCARDED)),
+    ],
+)
+def test_what_is_wildcarded_may_be_left_out(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else is: a flow is the same as when the library reads all of it."""
+    found = list(read_flows(text))
+    assert found and not [f for f in found if isinstance(f, Unreadable)]
+    monkeypatch.setattr(datapath_flow, "_WILDCARDED", re.compile("(?!)"))
+    assert list(read_flows(text)) == found
 
 
 @pytest.mark.parametrize(
