@@ -1,6 +1,7 @@
 """CPU time of the agent with 0, 1 and 10 browsers at its console, at 4 and at 1,000 VIPs, each with queries. Prints JSON.
 
-A browser is a connection that reads the events of one page; all VIPs have queries, so all rates change.
+A browser is a connection that reads the events of one page; all VIPs have queries, so all rates change. Beside that, a real
+one says when it has painted each page first, where there is one.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ from urllib.parse import urlencode
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
+from bench.first_paint import first_paints
 from bench.machine import machine
 from bench.repeated import repeated
 from bench.specs import many_vips
 from dnsteer.switch.private import PrivateSwitch
 
+CONSOLE = "--console", "127.0.0.1:0"
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -73,6 +76,11 @@ def read(at: str, path: str) -> str:
     """A page."""
     with urllib.request.urlopen(f"http://{at}{path}", timeout=30) as answer:
         return str(answer.read().decode())
+
+
+def not_yet(text: str) -> bool:
+    """Whether a page waits for its first reading, or for its prediction."""
+    return 'aria-busy="true"' in text or "is being computed" in text
 
 
 class Browser:
@@ -122,14 +130,17 @@ def measure(text: str, vips: int, pages: dict[str, str], seconds: float) -> dict
             before = cpu(pid)
             time.sleep(seconds)
             report["no console"] = {"cpu_percent": round(100 * (cpu(pid) - before) / seconds, 2)}
-        with agent(switch.database, folder, "--console", "127.0.0.1:0") as (pid, at), queries(switch, vips):
+        with agent(switch.database, folder, *CONSOLE) as (pid, at), queries(switch, vips):
+            time.sleep(12)
+            report["first_paint_seconds"] = first_paints(at, {**pages, "changes": "/changes", "state": "/changes/1"})
+        with agent(switch.database, folder, *CONSOLE) as (pid, at), queries(switch, vips):
             time.sleep(12)  # the first look at the switch and the first reading
             for page, path in pages.items():
                 for number in (0, 1, 10) if page == "overview" else (1, 10):
                     browsers = [Browser(at, path) for _ in range(number)]
                     time.sleep(3)
-                    while page == "offload" and "is being computed" in read(at, path):
-                        time.sleep(1)  # once for a spec, in another process
+                    while not_yet(read(at, path)):
+                        time.sleep(1)  # once for a spec
                     before, sent, began = cpu(pid), sum(b.bytes for b in browsers), time.monotonic()
                     time.sleep(seconds)
                     passed = time.monotonic() - began

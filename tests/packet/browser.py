@@ -70,6 +70,7 @@ def opened(
     try:
         page.set_viewport_size({"width": size[0], "height": size[1]})
         page.goto(url)
+        page.wait_for_selector("[aria-busy=true]", state="detached")  # the page itself reads what it shows
         page.wait_for_selector(ready)
         yield page
         assert [words for words in wrong if expected not in words] == []

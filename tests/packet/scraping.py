@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -32,6 +33,16 @@ def get(url: str, accept: str = "", method: str = "GET") -> tuple[str, Message]:
     request = urllib.request.Request(url, headers={"Accept": accept}, method=method)
     with urllib.request.urlopen(request, timeout=20) as answer:
         return answer.read().decode(), answer.headers
+
+
+def get_read(url: str) -> str:
+    """A page of the console, once it shows what it reads itself."""
+    for _ in range(200):
+        text = get(url)[0]
+        if 'aria-busy="true"' not in text:
+            return text
+        time.sleep(0.1)
+    raise AssertionError(text)
 
 
 def shows(url: str, text: str) -> bool:

@@ -26,7 +26,7 @@ from dnsteer.spec.document import parse_document
 from tests.packet import agents
 from tests.packet.agents import Agent, agent, wait
 from tests.packet.command import SLOW, fresh, on, run, spec_file
-from tests.packet.scraping import get, shows
+from tests.packet.scraping import get, get_read, shows
 from tests.packet.status_cases import insert_by_start
 from tests.packet.switches import BRIDGE, LARGE, SMALL, Switch, spec_of
 
@@ -75,7 +75,7 @@ def send(switch: Switch) -> None:
 
 def test_it_shows_what_verify_says(shared: Switch, spec: Path, console: tuple[Agent, str]) -> None:
     send(shared)
-    page = get(f"{console[1]}/offload")[0]
+    page = get_read(f"{console[1]}/offload")
     verified = on(shared)("verify", spec, "--offload", "--flavor", "ovs-doca", "--json").json
     said = words(page)
     assert "Nothing is offloaded here. The flavor ovs-netdev forwards in software." in said
@@ -104,7 +104,7 @@ def test_masks_load_and_prediction(console: tuple[Agent, str], monkeypatch: pyte
     url = f"{console[1]}/offload"
     bound = mask_bound(build_plan(spec_of(LARGE))).total
     wait(lambda: "being computed" not in get(url)[0], lambda: get(url)[0])
-    said = words(get(url)[0])
+    said = words(get_read(url))
     assert f"any traffic can make at most {bound} of this spec's tables (computed), and its budget is 16" in said
     assert "No capacity is predicted: the spec does not say on which card it runs: switch.hardware" in said
     assert re.search(r"Megaflows \d+ of [\d,]+ \([\d.]+ %\), the limit that Open vSwitch sets itself now", said)
@@ -113,7 +113,7 @@ def test_masks_load_and_prediction(console: tuple[Agent, str], monkeypatch: pyte
 
 def test_it_is_read_again_only_when_it_is_due(shared: Switch, console: tuple[Agent, str]) -> None:
     url = f"{console[1]}/offload"
-    times = {re.search(r"Read (\S+ \S+) UTC", words(get(url)[0]))[1] for _ in range(3)}  # type: ignore[index]
+    times = {re.search(r"Read (\S+ \S+) UTC", words(get_read(url)))[1] for _ in range(3)}  # type: ignore[index]
     assert len(times) == 1
 
 

@@ -16,7 +16,7 @@ import pytest
 from dnsteer.console.path_reading import MOST_FOLLOWED
 from tests.packet.agents import agent, wait
 from tests.packet.command import SLOW, fresh, on, spec_file
-from tests.packet.scraping import get, shows
+from tests.packet.scraping import get, get_read, shows
 from tests.packet.status_cases import insert_by_start
 from tests.packet.switches import LARGE, Switch
 
@@ -37,10 +37,9 @@ def console(shared: Switch, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def asked(console: str, **fields: object) -> tuple[int, str]:
-    """Status and text of the page for a query."""
+    """Status and text of the page for a query, once it is traced."""
     try:
-        with urllib.request.urlopen(f"{console}/path?{urlencode(fields)}", timeout=20) as answer:
-            return answer.status, answer.read().decode()
+        return 200, get_read(f"{console}/path?{urlencode(fields)}")
     except urllib.error.HTTPError as err:
         return err.code, err.read().decode()
 

@@ -65,11 +65,15 @@ def read(most: int = 2000, **dumps: Sequence[str]) -> OffloadReading:
 def page(
     reading: OffloadReading | None, *, late: Any = frozenset(), prediction: Prediction | None = None, **more: Any
 ) -> str:
+    """The page of a reading, in words."""
+    view = OffloadView(START, known(DOCA), profile("ovs-doca"), "", reading, {"megaflows": 30_000.0}, late=late, **more)
+    return page_of(OffloadLook(view, prediction))
+
+
+def page_of(look: OffloadLook) -> str:
     """The parts of the page, in words."""
-    of = known(DOCA)
-    view = OffloadView(START, of, profile("ovs-doca"), "", reading, {"megaflows": 30_000.0}, late=late, **more)
-    picture = Picture(START, Seen(START, "br-dns", now=Side(of, Overlay(), START)))
-    content = Pages().content("offload", picture, Desk(), None, OffloadLook(view, prediction))  # type: ignore[arg-type]
+    picture = Picture(START, Seen(START, "br-dns", now=Side(known(DOCA), Overlay(), START)))
+    content = Pages().content("offload", picture, Desk(), States(), look)
     text = "\n".join(content.parts.values())
     assert SCRIPT not in text
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
@@ -154,6 +158,7 @@ def test_no_more_rows_than_that(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_a_reading_it_says_why() -> None:
+    assert "The datapath flows are being read for the first time" in page_of(OffloadLook(None, None))
     assert "The datapath flows cannot be read it is away" in page(None, error="it is away")
     assert "30,000 datapath flows More than 20,000 are not read here" in page(None)
     assert "hw-offload is not true" in page(read(), settings=("other_config:hw-offload is not true",))

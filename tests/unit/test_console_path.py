@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from bench.specs import many_vips
 
-from dnsteer.console import live, path_reading, path_watch
+from dnsteer.console import live, pace, path_reading
 from dnsteer.console.offload_reading import OffloadWatch
 from dnsteer.console.path_query import KEY, MOST_LISTED, form_of, is_key, key_of, query_of
 from dnsteer.console.path_reading import AGAIN, MOST_FOLLOWED, RARELY, PathReader, PathReading
@@ -165,7 +165,8 @@ def test_without_a_spec_there_is_a_form_and_no_error() -> None:
     assert "No spec is applied yet." in Console().get("/offload")
 
 
-def test_a_switch_that_is_away_is_said_on_the_page() -> None:
+def test_a_switch_that_is_away_is_said_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "WAIT", 20.0)
     page = Console(known()).get("/path?client=198.51.100.7&port=7&vip=dns")
     assert "The path cannot be traced" in page and re.search(r"/nowhere|no control socket", page)
     page = Console(known()).get("/offload")
@@ -250,7 +251,7 @@ PATH = "path?client=198.51.100.7&port=7&vip=dns"
 
 
 def test_other_pages_do_not_wait_for_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(path_watch, "FIRST", 0.05)
+    monkeypatch.setattr(pace, "WAIT", 0.05)
     console, reader = Console(known()), Stuck()
 
     async def test() -> None:
@@ -260,7 +261,7 @@ def test_other_pages_do_not_wait_for_a_path(monkeypatch: pytest.MonkeyPatch) -> 
         try:
             assert "is being traced" in await live.page(PATH) and live.status(PATH) == 200
             live._topics[PATH].watchers = 1
-            monkeypatch.setattr(path_watch, "FIRST", 3600.0)
+            monkeypatch.setattr(pace, "WAIT", 3600.0)
             live._changed.set()
             assert "Nothing needs attention" in await asyncio.wait_for(live.page("overview"), 10)
             assert not reader.traced and not changed
@@ -288,6 +289,7 @@ def test_a_defect_of_one_page_is_said_there_and_the_others_go_on(monkeypatch: py
     def broken(*_: object) -> None:
         raise KeyError(SCRIPT)
 
+    monkeypatch.setattr(pace, "WAIT", 20.0)
     monkeypatch.setattr(PathReader, "_tracer_of", broken)
     monkeypatch.setattr(OffloadWatch, "_look", broken)
     for path, module in (("/path?client=198.51.100.7&port=7&vip=dns", "path"), ("/offload", "offload")):

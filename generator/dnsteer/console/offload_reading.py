@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from dnsteer.console.defects import Defect, defect_of
-from dnsteer.console.pace import pause
+from dnsteer.console.pace import briefly, pause
 from dnsteer.console.prediction import Predict, Prediction
 from dnsteer.console.seen import Side
 from dnsteer.console.vswitchd import vswitchd
@@ -32,8 +32,6 @@ AGAIN, RARELY = 10.0, 60.0
 """Seconds between two readings, and where there are many flows."""
 MANY, TOO_MANY = 2_000, 20_000
 """Datapath flows from which they are read rarely, and from which they are not dumped: that holds the switch up."""
-FIRST = 5.0
-"""Seconds that the page waits for its first reading."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ class OffloadWatch:
         if self._reading is None and (stale or self._clock() >= self._due):
             self._begin(known)
         if wait and stale and self._reading is not None:
-            await asyncio.wait([self._reading], timeout=FIRST)
+            await briefly(self._reading)
         if self._predicted[0] is not known:
             self._begin_prediction(known)
         return OffloadLook(self._view, self._predicted[1])

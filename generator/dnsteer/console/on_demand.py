@@ -30,7 +30,7 @@ class OnDemand:
     async def read(self, key: str, picture: Picture, watched: Sequence[str], *, wait: bool) -> object:
         """What the page *key* needs beside the picture; None for nothing. *watched* are all pages that are looked at.
 
-        *wait*: somebody asks for this page alone, so wait for its own reading, for some seconds. Raises DefectError.
+        *wait*: somebody asks for this page alone, so wait for its own reading, for a moment. Raises DefectError.
         """
         side = picture.side
         if side is None:

@@ -7,13 +7,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 
+from dnsteer.console.pace import briefly
 from dnsteer.console.path_query import BadQueryError, query_of
 from dnsteer.console.path_reading import PathReader, PathReading
 from dnsteer.console.seen import Side
 from dnsteer.deploy.target_switch import now
 
-FIRST, NEWER = 5.0, 0.5
-"""Seconds that a page waits for its first reading, and for a newer one than it has."""
 _KEPT = 64
 _MOST_UNDER_WAY = 64
 
@@ -39,7 +38,7 @@ class PathWatch:
         if key not in self._under_way and len(self._under_way) < _MOST_UNDER_WAY:
             self._begin(key, side, followed)
         if wait and key in self._under_way:
-            await asyncio.wait([self._under_way[key]], timeout=NEWER if key in self._last else FIRST)
+            await briefly(self._under_way[key])
         return self._last.get(key)
 
     def _begin(self, key: str, side: Side, followed: Collection[str]) -> None:
