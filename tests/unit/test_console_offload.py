@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import re
+import threading
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import pytest
 
 from dnsteer.checks.load import check_document
-from dnsteer.console import offload_content
+from dnsteer.console import offload_content, pace
 from dnsteer.console.content import Pages, States
 from dnsteer.console.desk import Desk, Picture
-from dnsteer.console.offload_reading import OffloadLook, OffloadView
+from dnsteer.console.offload_reading import OffloadLook, OffloadView, OffloadWatch
 from dnsteer.console.prediction import PredictedRate, Prediction
 from dnsteer.console.seen import Seen, Side
+from dnsteer.metrics.recorder import Known
 from dnsteer.offload.observe import TYPES, FlowJudge
 from dnsteer.offload.profile import profile
 from dnsteer.offload.reading import OffloadReader, OffloadReading
@@ -23,7 +27,7 @@ from dnsteer.offload.running_switch import RunningSwitch
 from dnsteer.plan.build import build_plan
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.document import parse_document
-from tests.unit.console_cases import SCRIPT, SPEC, START, known
+from tests.unit.console_cases import SCRIPT, SPEC, START, Console, known
 
 DOCA = SPEC.replace("ovs-netdev", "ovs-doca")
 FLOW = (
@@ -163,6 +167,29 @@ def test_without_a_reading_it_says_why() -> None:
     assert "30,000 datapath flows More than 20,000 are not read here" in page(None)
     assert "hw-offload is not true" in page(read(), settings=("other_config:hw-offload is not true",))
     assert "There are no datapath flows at the moment" in page(read())
+
+
+def test_the_page_comes_before_its_reading_and_shows_it_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    go = threading.Event()
+
+    def late(_: OffloadWatch, at: datetime, of: Known) -> OffloadView:
+        go.wait(20)
+        return OffloadView(at, of, profile("ovs-doca"), "", read(offloaded=[flow(1)]), {"megaflows": 1.0})
+
+    monkeypatch.setattr(OffloadWatch, "_look", late)
+    live = Console(known(DOCA)).live
+
+    async def test() -> None:
+        try:
+            assert "being read for the first time" in await live.page("offload") and live.status("offload") == 200
+            go.set()
+            monkeypatch.setattr(pace, "WAIT", 20.0)
+            assert "queries of dns over ipv4" in await live.page("offload")
+        finally:
+            go.set()
+            live._on_demand.close()
+
+    asyncio.run(test())
 
 
 def test_a_prediction_has_its_range_and_sources() -> None:
