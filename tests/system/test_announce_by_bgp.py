@@ -19,7 +19,8 @@ pytestmark = [
 def test_queries_go_where_the_vip_works(tmp_path: Path) -> None:
     with Network(tmp_path) as network:
         done = measure(network, EVENTS["dnsteer withdraw"], 4, 300)
-        assert (done["sent"], done["lost"], done["away_s"] is not None) == (1200, 0, True), done
+        # dnsperf ends by its clock, so a busy machine sends a few fewer than 4 s of 300 a second.
+        assert done["sent"] > 1000 and done["lost"] == 0 and done["away_s"] is not None, done
         done = measure(network, EVENTS["all backends die"], 6, 300)
         # Half of the queries go to the switch whose backends died, until both checks in a row have failed.
         assert done["away_s"] is not None, done
