@@ -24,7 +24,7 @@ def spec(folder: Path, more: str = ", hold_max: 0s", of_dns: str = "") -> str:
     rules = f"  announce: {{via: bird, include: {folder}/dnsteer.conf, control: {folder}/bird.ctl{more}}}\n"
     text = FARM.replace("  uplinks:\n", f"{rules}  uplinks:\n")
     command = (
-        f"{{check: command, command: [test, -e, '{folder}/{{backend}}'], interval: 300ms, timeout: 290ms, fall: 2}}"
+        f"{{check: command, command: [test, -e, '{folder}/{{backend}}'], interval: 500ms, timeout: 490ms, fall: 2}}"
     )
     text = text.replace("    slots: 32\n", f"    slots: 32\n    hold_max: 0s\n    health: {command}\n")
     return text.replace("pool: farm}", f"pool: farm{of_dns}}}")

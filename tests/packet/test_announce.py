@@ -44,7 +44,7 @@ def test_a_vip_is_announced_while_it_works(shared: Switch, folder: Path) -> None
 
 
 def test_nothing_is_announced_before_health_is_known_and_nothing_withdrawn(shared: Switch, folder: Path) -> None:
-    slow = spec(folder).replace("interval: 300ms", "interval: 3s, jitter: 0%")
+    slow = spec(folder).replace("interval: 500ms, timeout: 490ms", "interval: 3s, jitter: 0%, timeout: 2900ms")
     applied(shared, folder, slow)
     with bird(folder) as own:
         healthy(folder)

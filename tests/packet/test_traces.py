@@ -35,7 +35,7 @@ def hostile_spec(folder: Path) -> str:
     for name in "ac":
         (folder / name).touch()
     command = f"[{folder}/hostile, '{{backend}}']"
-    check = f"{{check: command, command: {command}, interval: 200ms, timeout: 190ms, fall: 1, rise: 1}}"
+    check = f"{{check: command, command: {command}, interval: 1s, timeout: 990ms, fall: 1, rise: 1}}"
     return LARGE.replace(
         "  direct:\n    slots: 32\n", f"  direct:\n    slots: 32\n    health: {check}\n    hold_max: 1s\n"
     )
@@ -190,7 +190,7 @@ def test_maintenance_whose_time_is_over_ends_by_a_decision(served: Agent, shared
 
 def test_an_apply_has_one_in_the_history(served: Agent, shared: Switch, folder: Path) -> None:
     other = folder / "other.yaml"
-    other.write_text(hostile_spec(folder).replace("interval: 200ms", "interval: 210ms"))
+    other.write_text(hostile_spec(folder).replace("interval: 1s", "interval: 1010ms"))
     for spec in (other, other):  # the second one changes nothing
         assert on(shared)("apply", spec, "--yes").code == 0
     states = on(shared)("history", "--json").json["states"]
