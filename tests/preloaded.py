@@ -2,8 +2,8 @@
 
 A play of a runbook runs some thirty: ansible-playbook, modules on its hosts, and the command, which tests run by
 themselves too. Without this, half of their time is for loading the same Python modules again and again. A program's files,
-directory, environment and namespaces are those of the client that asks for it: a script that can be put where the program
-is looked for, or a `Process`. It is killed when its client is gone.
+directory, environment, namespaces and priority are those of the client that asks for it: a script that can be put where the
+program is looked for, or a `Process`. It is killed when its client is gone.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ import _socket, array, marshal, os, sys, time  # not socket, which takes longer 
 to = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
 to.connect({path!r})
 files = [0, 1, 2, *(os.open(name, os.O_RDONLY) for name in {folders!r})]
-request = marshal.dumps((sys.argv, dict(os.environ)))
+request = marshal.dumps((sys.argv, dict(os.environ), os.getpriority(os.PRIO_PROCESS, 0)))
 to.sendmsg([len(request).to_bytes({length}, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", files))])
 to.sendall(request)
 to.recv({length})
@@ -80,18 +80,22 @@ def client(program: str) -> Path:
 
 
 class Process:
-    """A running *program*, with standard output and error in a file. It can be signalled, and waited for."""
+    """A running *program*, with standard output and error in a file, and in the network namespace *netns* where that is
+    given. It can be signalled, and waited for."""
 
-    def __init__(self, program: str, args: Sequence[str], output: IO[str], environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, program: str, args: Sequence[str], output: IO[str], environ: Mapping[str, str], netns: str | None = None
+    ) -> None:
         self.returncode: int | None = None
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.connect(str(server_of(program)))
         with open(os.devnull) as nothing, ExitStack() as opened:  # noqa: PTH123
             files = [nothing.fileno(), output.fileno(), output.fileno()]
             for name in _FOLDERS:
-                files.append(os.open(name, os.O_RDONLY))
+                other = netns is not None and name.endswith("/net")
+                files.append(os.open(f"/run/netns/{netns}" if other else name, os.O_RDONLY))
                 opened.callback(os.close, files[-1])
-            request = marshal.dumps(([program, *args], dict(environ)))
+            request = marshal.dumps(([program, *args], dict(environ), os.getpriority(os.PRIO_PROCESS, 0)))
             socket.send_fds(self._socket, [len(request).to_bytes(_LENGTH, "big")], files)
             self._socket.sendall(request)
         self.pid = int.from_bytes(self._socket.recv(_LENGTH), "big")
@@ -160,12 +164,24 @@ def _command() -> None:
 
 def _load_command() -> Callable[[], None]:
     import dnsteer
-    from dnsteer.render.templates import check_own_templates
+    from dnsteer.checks.load import check_document
+    from dnsteer.console import content
+    from dnsteer.plan.build import build_plan
+    from dnsteer.render.flows import groups_of, lines_of
+    from dnsteer.spec.document import parse_document
 
     for module in pkgutil.walk_packages(dnsteer.__path__, "dnsteer."):
         if not module.name.startswith(("dnsteer.capacity", "dnsteer.__main__")):
             importlib.import_module(module.name)
-    check_own_templates()
+    for spec in (ROOT / "examples" / "health.yaml", ROOT / "examples" / "quickstart.yaml"):
+        plan = build_plan(check_document(parse_document(str(spec), spec.read_text())))
+        (
+            lines_of(plan),
+            groups_of(plan),
+        )  # with the models and the templates, which are compiled when they are used first
+    pages = content._templates()
+    for page in pages.list_templates():
+        pages.get_template(page)
     return _command
 
 
@@ -202,8 +218,6 @@ def _serve(run: Callable[[], None], path: str) -> None:
         server.bind(path)
         server.listen(100)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-        with suppress(PermissionError):
-            os.setpriority(os.PRIO_PROCESS, 0, 0)  # whoever started it first
         gc.freeze()
         gc.set_threshold(100_000, 20, 20)
         print("ready", flush=True)
@@ -257,7 +271,9 @@ def _become(asked: socket.socket) -> None:
     for file in files:
         os.close(file)
     request = asked.makefile("rb").read(int.from_bytes(length, "big"))
-    argv, environ = marshal.loads(request)
+    argv, environ, priority = marshal.loads(request)
+    with suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, priority)
     sys.argv[:] = argv
     os.environ.clear()
     os.environ.update(environ)

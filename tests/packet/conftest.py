@@ -19,7 +19,7 @@ from tests.packet.switches import Switch, unexpected
 
 @pytest.fixture(scope="session")
 def path_of_loaded_programs() -> Iterator[str]:
-    """A PATH in which ovs-ofctl and ovs-vsctl are found loaded."""
+    """A PATH in which short programs of Open vSwitch are found loaded."""
     with loaded_programs() as path:
         yield path
 

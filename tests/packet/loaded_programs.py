@@ -13,7 +13,7 @@ from pathlib import Path
 from dnsteer.switch.tools import program
 
 SOURCE = Path(__file__).with_name("loaded_program.c")
-PROGRAMS = ("ovs-ofctl", "ovs-vsctl")
+PROGRAMS = ("ovs-ofctl", "ovs-vsctl", "ovsdb-tool")
 
 
 @contextmanager
