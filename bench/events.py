@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.events_plot import svg
 from bench.machine import machine
 
 SETTLE = 1.5
@@ -77,5 +76,7 @@ def _spread(values: list[float]) -> dict[str, float]:
 def report(options: argparse.Namespace, found: Mapping[str, Any], until: str) -> None:
     """Print what was *found* of each event as JSON; plot it where that is asked for. `away_s` is seconds *until*."""
     if options.plot is not None:
+        from bench.events_plot import svg
+
         options.plot.write_text(svg(found, options.qps, f"seconds until {until}"))
     print(json.dumps({"machine": machine(), "qps": options.qps, "repeat": options.repeat, "events": found}, indent=1))

@@ -57,13 +57,20 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Signals as in a terminal, as who runs the suite in the background lets it ignore some; no width; kept bytecode."""
-    if hasattr(config, "workerinput") and own_machine.possible():
+    if not hasattr(config, "workerinput"):
+        preloaded.prepare()
+    elif own_machine.possible():
         own_machine.enter()
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.dont_write_bytecode = False  # else each worker rewrites the assertions of all tests anew, 5 s of each
     os.environ.pop("COLUMNS", None)  # readline sets it in the environment of the workers
+
+
+def pytest_unconfigure() -> None:
+    """Leave nothing behind."""
+    preloaded.remove()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -109,13 +116,6 @@ def ovsdb_is_read_fast() -> Iterator[None]:
         )  # the original's own methods name its class
         patch.setattr(ovs.jsonrpc, "ovs", SimpleNamespace(**{**vars(ovs), "json": module}))
         yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def preloaded_programs_end() -> Iterator[None]:
-    """With the tests that use them."""
-    yield
-    preloaded.stop_all()
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,8 @@
 A play of a runbook runs some thirty: ansible-playbook, modules on its hosts, and the command, which tests run by
 themselves too. Without this, half of their time is for loading the same Python modules again and again. A program's files,
 directory, environment, namespaces and priority are those of the client that asks for it: a script that can be put where the
-program is looked for, or a `Process`. It is killed when its client is gone.
+program is looked for, or a `Process`. It is killed when its client is gone. Workers share the loaded processes, which the
+first one that needs them starts, and which end with the process that gives out the tests.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import traceback
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +38,8 @@ _ENVIRONMENT = {
 }  # fmt: skip
 """What ansible-playbook reads when it is loaded."""
 _F_SETSIG = 10  # of fcntl.h
-_lock = threading.Lock()
+_FOLDER, _OWNER = "DNSTEER_TESTS_LOADED", "DNSTEER_TESTS_OWNER"
+"""Variables with the directory of the loaded processes, and with the process that they end with."""
 _servers: list[subprocess.Popen[bytes]] = []
 _LENGTH = 4
 """Bytes of a request's length, and of a process id."""
@@ -65,18 +66,12 @@ sys.exit(code)
 
 def script(program: str) -> str:
     """A script that runs *program*, a name in PROGRAMS, with its own arguments."""
-    return _CLIENT.format(
-        python=sys.executable, path=str(server_of(program)), length=_LENGTH, folders=_FOLDERS, end=_END
-    )
+    return client(program).read_text(encoding="utf-8")
 
 
 def client(program: str) -> Path:
     """The path of such a script."""
-    path = server_of(program).with_suffix(".client")
-    if not path.exists():
-        path.write_text(script(program), encoding="utf-8")
-        path.chmod(0o755)
-    return path
+    return server_of(program).with_suffix(".client")
 
 
 class Process:
@@ -121,39 +116,41 @@ class Process:
         return self.returncode
 
 
-def server_of(program: str) -> Path:
-    """The socket of the process that has loaded *program*, a name in PROGRAMS."""
-    with _lock:
-        return _server(program)
+def prepare() -> None:
+    """Let this process and its workers have loaded programs, until `remove`."""
+    os.environ.update({_FOLDER: tempfile.mkdtemp(prefix="dnsteer-tests-"), _OWNER: str(os.getpid())})
+
+
+def remove() -> None:
+    """Remove what `prepare` made; loaded programs end with this process."""
+    if os.environ.get(_OWNER) == str(os.getpid()):
+        shutil.rmtree(os.environ[_FOLDER], ignore_errors=True)
 
 
 @cache
-def _server(program: str) -> Path:
-    path = _folder() / program
-    argv = [sys.executable, "-m", __name__, program, str(path)]
-    paths = {"ANSIBLE_HOME": str(_folder()), "PYTHONPATH": f"{ROOT / 'generator'}{os.pathsep}{ROOT}"}
-    env = {**os.environ, **_ENVIRONMENT, **paths}
-    server = subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    _servers.append(server)
-    assert server.stdout is not None
-    assert server.stdout.readline() == b"ready\n"
+def server_of(program: str) -> Path:
+    """The socket of the process that has loaded *program*, a name in PROGRAMS."""
+    folder = Path(os.environ[_FOLDER])
+    path = folder / program
+    with (folder / f"{program}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            _start(program, path)
     return path
 
 
-def stop_all() -> None:
-    """End what was started here, which also ends with this process."""
-    while _servers:
-        with _servers.pop() as server:
-            server.kill()
-    if _server.cache_info().currsize:
-        shutil.rmtree(_folder())
-    _server.cache_clear()
-    _folder.cache_clear()
-
-
-@cache
-def _folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="dnsteer-tests-"))
+def _start(program: str, path: Path) -> None:
+    argv = [sys.executable, "-m", __name__, program, str(path)]
+    paths = {"ANSIBLE_HOME": str(path.parent), "PYTHONPATH": f"{ROOT / 'generator'}{os.pathsep}{ROOT}"}
+    env = {**os.environ, **_ENVIRONMENT, **paths}
+    server = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    _servers.append(server)
+    assert server.stdout is not None
+    assert server.stdout.readline() == b"ready\n"
+    script = path.with_suffix(".client")
+    text = _CLIENT.format(python=sys.executable, path=str(path), length=_LENGTH, folders=_FOLDERS, end=_END)
+    script.write_text(text, encoding="utf-8")
+    script.chmod(0o755)
 
 
 def _command() -> None:
@@ -221,7 +218,8 @@ def _serve(run: Callable[[], None], path: str) -> None:
         gc.freeze()
         gc.set_threshold(100_000, 20, 20)
         print("ready", flush=True)
-        while server in select.select([server, sys.stdin], [], [])[0]:  # until the tests end
+        owner = os.pidfd_open(int(os.environ[_OWNER]))
+        while owner not in select.select([server, owner], [], [])[0]:
             with server.accept()[0] as asked:
                 if not os.fork():
                     server.close()
@@ -264,8 +262,8 @@ def _become(asked: socket.socket) -> None:
     for number, file in enumerate(standard):
         os.dup2(file, number)
     libc = ctypes.CDLL(None, use_errno=True)
-    for namespace in (net, mnt):
-        if libc.setns(namespace, 0):
+    for namespace, name in zip((net, mnt), _FOLDERS[1:], strict=True):
+        if os.stat(name).st_ino != os.stat(namespace).st_ino and libc.setns(namespace, 0):  # noqa: PTH116
             raise OSError(ctypes.get_errno(), "setns")
     os.fchdir(folder)
     for file in files:

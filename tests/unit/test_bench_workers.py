@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from bench import slow_server
 from bench.workers import MEAN, SERVICES, WAYS, WORKERS, Seen, figures, spec_text, summary
-from bench.workers_plot import svg
 
 from dnsteer.lab import whoami
 from dnsteer.lab.zone import WHOAMI
@@ -48,5 +47,7 @@ def test_the_plot_has_all_ways() -> None:
         for load in (60, 80)
         for way in WAYS
     ]
+    from bench.workers_plot import svg  # here, as matplotlib takes a second to load
+
     text = svg(summary(rows))
     assert text.startswith("<?xml") and all(way.name.split(", ")[-1] in text for way in WAYS)
