@@ -41,6 +41,7 @@ _F_SETSIG = 10  # of fcntl.h
 _FOLDER, _OWNER = "DNSTEER_TESTS_LOADED", "DNSTEER_TESTS_OWNER"
 """Variables with the directory of the loaded processes, and with the process that they end with."""
 _servers: list[subprocess.Popen[bytes]] = []
+"""Those that this process has started; they outlive it, for other workers."""
 _LENGTH = 4
 """Bytes of a request's length, and of a process id."""
 _FOLDERS = (".", "/proc/self/ns/net", "/proc/self/ns/mnt")
@@ -172,10 +173,8 @@ def _load_command() -> Callable[[], None]:
             importlib.import_module(module.name)
     for spec in (ROOT / "examples" / "health.yaml", ROOT / "examples" / "quickstart.yaml"):
         plan = build_plan(check_document(parse_document(str(spec), spec.read_text())))
-        (
-            lines_of(plan),
-            groups_of(plan),
-        )  # with the models and the templates, which are compiled when they are used first
+        lines_of(plan)  # which compiles the templates, as the check above has built the models
+        groups_of(plan)
     pages = content._templates()
     for page in pages.list_templates():
         pages.get_template(page)

@@ -1,10 +1,10 @@
 /* A program that stays loaded: each run of it is a fork of one process, made where main() begins.
  *
  * ovs-ofctl, ovs-vsctl and ovsdb-tool are started some 40,000 times by these tests, and two thirds of the time of a short run
- * of one is for the dynamic loader. Built twice. As a library to preload it makes that process: where LOADED_PROGRAM names a socket, it
- * listens there instead of running main(). With -DCLIENT it is what tests find as the program: it hands over its files,
- * directory, arguments and environment, and ends as the fork does. The kernel kills the fork when the client is gone. For
- * another user, or with a library to preload, or where nobody listens, the client becomes the program itself. */
+ * of one is for the dynamic loader. Built twice. As a library to preload it makes that process: where LOADED_PROGRAM names a
+ * socket, it listens there instead of running main(). With -DCLIENT it is what tests find as the program: it hands over its
+ * files, directory, arguments and environment, and ends as the fork does. The kernel kills the fork when the client is gone.
+ * For another user, or with a library to preload, or where nobody listens, the client becomes the program itself. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
