@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 import tempfile
 import threading
@@ -16,6 +17,8 @@ import pytest
 from bench.repeated import repeated
 from bench.specs import many_vips
 
+from dnsteer.console.drawing import spark
+from dnsteer.console.rates import POINTS
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.metrics.server import serve_application
 from dnsteer.status import counters
@@ -36,6 +39,11 @@ PAGES = {
     "path-tcp": "/path?client=2001:db8::7&port=40000&vip=nat&service=53/tcp",
 }  # fmt: skip
 PATHS = tuple(PAGES.values())
+RATES_OF = """async ([points, most]) => {
+  const polyline = document.createElementNS("http://www.w3.org/2000/svg", "polyline");
+  polyline.setAttribute("points", points);
+  return (await import("/assets/console.js")).ratesOf(polyline, most);
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -201,6 +209,18 @@ def test_packets_of_slots_and_rates_come_live(served: tuple[Agent, str], shared:
             lambda: "packets/s" in page.locator(".readout").first.inner_text(),
             lambda: page.locator(".readout").first.inner_text(),
         )
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_line_has_the_rates_that_it_is_drawn_of(served: tuple[Agent, str], browser: Any, seed: int) -> None:
+    draw = random.Random(seed)
+    unknown = draw.randrange(POINTS)
+    line = [None] * unknown + [draw.choice((0.0, 70.0, draw.uniform(0, 5000))) for _ in range(POINTS - unknown)]
+    drawn = spark(line)
+    with opened(browser, f"{served[1]}/changes") as page:
+        rates = page.evaluate(RATES_OF, [drawn.points, drawn.most])
+    assert rates[:unknown] == line[:unknown]
+    assert rates[unknown:] == pytest.approx(line[unknown:], abs=drawn.most / 400)
 
 
 def test_packets_are_counted_by_slot(shared: Switch, served: tuple[Agent, str]) -> None:

@@ -220,7 +220,31 @@ def test_rates_are_those_of_the_last_seconds() -> None:
     page = console.get()
     assert '<b data-number="q0">1.23 k</b>' in page and '<b data-number="q1">0</b>' in page
     points = re.search(r'<polyline points="([^"]+)"', page)
-    assert points is not None and points[1].endswith("59,1.0")
+    assert points is not None and points[1].endswith("59,1")
+
+
+@pytest.mark.parametrize("path", ["/", "/pools"])
+def test_only_pools_that_changed_are_made_anew(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    console, made = Console(known()), list[str]()
+    macros, health = console.live.pages._macros, console.live.pages._macros.health
+    monkeypatch.setattr(macros, "health", lambda views, seen: (made.append(views[0].name), health(views, seen))[1])
+    for change, anew in (
+        (lambda: None, ["farm", "spare"]),
+        (lambda: console.reads(dns=9.0), []),
+        (lambda: console.recorder.followed(record(1, entry("sp1", pool="spare"))), ["spare"]),
+        (lambda: console.recorder.panicked("farm", panics=True), ["farm"]),
+    ):
+        made.clear()
+        change()
+        console.live._changed.set()
+        console.get(path)
+        assert made == anew
+    for n in range(9):
+        console.recorder.adopted(known(SPEC.replace("farm", f"farm{n}"), number=n + 2), [])
+        console.recorder.followed(record(n + 2))
+        console.live._changed.set()
+        assert "1 of 1 in service" in console.get(path)
+    assert len(console.live.pages._health) <= 4, "those of pools that are gone are forgotten"
 
 
 def test_the_page_of_a_pool() -> None:

@@ -259,14 +259,15 @@ def test_other_pages_do_not_wait_for_a_path(monkeypatch: pytest.MonkeyPatch) -> 
         changed: list[bool] = []
         live._on_demand._paths = PathWatch(reader, lambda: changed.append(True))
         try:
-            assert "is being traced" in await live.page(PATH) and live.status(PATH) == 200
+            page = await live.page(PATH)
+            assert "is being traced" in page.first and page.status == 200
             live._topics[PATH].watchers = 1
             monkeypatch.setattr(pace, "WAIT", 3600.0)
             live._changed.set()
-            assert "Nothing needs attention" in await asyncio.wait_for(live.page("overview"), 10)
+            assert "Nothing needs attention" in (await asyncio.wait_for(live.page("overview"), 10)).first
             assert not reader.traced and not changed
             reader.go.set()
-            assert "Traced 2026" in await asyncio.wait_for(live.page(PATH), 10)
+            assert "Traced 2026" in (await asyncio.wait_for(live.page(PATH), 10)).first
             assert reader.traced == [PATH] and changed == [True]
             await live.page(PATH)
             assert changed == [True], "nothing is due"
@@ -321,15 +322,16 @@ def test_the_console_goes_on_though_a_page_cannot_be_made(monkeypatch: pytest.Mo
         live = console.live
         running = asyncio.create_task(live.run())
         page = await live.page("pools")
-        assert "nobody expected that" in page and live.status("pools") == 500
-        stream = await live.stream("pools", page.split('data-since="')[1].split('"')[0])
+        assert "nobody expected that" in page.first and page.status == 500
+        stream = await live.stream("pools", page.first.split('data-since="')[1].split('"')[0])
         await anext(stream)
         console.recorder.panicked("farm", panics=True)
         while live._changed.is_set():
             await asyncio.sleep(0.01)
-        assert "panic" in await live.page("overview") and not running.done()
+        assert "panic" in (await live.page("overview")).first and not running.done()
         monkeypatch.undo()
-        assert "farm" in await live.page("pools") and live.status("pools") == 200, "it can be made again"
+        page = await live.page("pools")
+        assert "farm" in page.first and page.status == 200, "it can be made again"
         await stream.aclose()  # type: ignore[attr-defined]
         running.cancel()
         await asyncio.wait([running])
@@ -358,14 +360,14 @@ def test_the_console_goes_on_though_all_pages_lack_something(
     async def test() -> None:
         running = asyncio.create_task(console.live.run())
         pages = console.live
-        while what not in (page := await pages.page("overview")):
+        while what not in (page := await pages.page("overview")).first:
             await asyncio.sleep(0.01)
-        assert "nobody expected that" in page and pages.status("overview") == 200 and not running.done()
-        assert not lacks or lacks not in await pages.page("pools")
+        assert "nobody expected that" in page.first and page.status == 200 and not running.done()
+        assert not lacks or lacks not in (await pages.page("pools")).first
         monkeypatch.undo()
-        while what in await pages.page("overview"):
+        while what in (await pages.page("overview")).first:
             await asyncio.sleep(0.01)
-        assert "farm" in await pages.page("pools")
+        assert "farm" in (await pages.page("pools")).first
         running.cancel()
         await asyncio.wait([running])
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import AsyncIterator, Callable, MutableMapping
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from dnsteer.console.rates import POINTS, Series
 from dnsteer.console.runs import MOST_RUNS, Runs
 from dnsteer.console.verbs import Asked, Outcome
 from tests.unit.commands import in_process
-from tests.unit.console_cases import SCRIPT, Console, entry, known, record
+from tests.unit.console_cases import HOST, SCRIPT, Console, entry, known, record
 
 PATHS = (
     "/",
@@ -148,7 +149,7 @@ def test_only_what_changed_is_sent() -> None:
     console = Console(known())
 
     async def test(of: Live) -> None:
-        page = await of.page("overview")
+        page = (await of.page("overview")).first
         events = Events(await of.stream("overview", since(page)))
         waits = asyncio.create_task(events.next("update"))
         await asyncio.sleep(0.3)
@@ -175,7 +176,7 @@ def test_a_page_of_another_agent_or_of_another_spec_is_read_again() -> None:
     console = Console(known())
 
     async def test(of: Live) -> None:
-        page = await of.page("overview")
+        page = (await of.page("overview")).first
         for version in ("", "1.1", "x", f"{of.epoch}.-1", f"{of.epoch}.{'9' * 30}"):
             events = Events(await of.stream("overview", version))
             assert (await events.next("reload"))[0] == "reload", version
@@ -189,11 +190,62 @@ def test_a_page_of_another_agent_or_of_another_spec_is_read_again() -> None:
     live(console, test)
 
 
+def test_the_overview_is_made_before_anybody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(known())
+
+    async def test(of: Live) -> None:
+        while "overview" not in of._topics or "vip-0" not in of._topics["overview"].parts:
+            await asyncio.sleep(0.01)
+        console.recorder.followed(record(1, entry("ns1", "health", note="late")))
+        while "late" not in of._topics["overview"].parts["vip-0"][1]:
+            await asyncio.sleep(0.01)
+        monkeypatch.setattr(of.pages, "content", lambda *args: pytest.fail("it is made for whoever asks"))
+        assert "late" in await (await of.page("overview")).whole()
+        assert of.watchers == 0
+
+    live(console, test)
+
+
+def test_the_beginning_is_sent_while_the_tiles_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    console, begun, sent = Console(known()), threading.Event(), list[str]()
+    later = console.live.pages.later
+    monkeypatch.setattr(console.live.pages, "later", lambda *args: later(*args) if begun.wait(10) else None)
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(60)
+        return {}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message.get("body", b"").decode())
+        if "Nothing needs attention" in sent[-1]:
+            begun.set()
+
+    host = [(b"host", HOST.encode())]
+    asyncio.run(console.app({"type": "http", "method": "GET", "path": "/", "headers": host}, receive, send))
+    assert [("<title>" in piece, "<article" in piece) for piece in sent if piece] == [(True, False), (False, True)]
+    assert "".join(sent) == console.get(), "it is kept"
+
+
+def test_a_defect_of_the_tiles_stands_in_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    console = Console(known(), say=said.append)
+    for _ in range(2):
+        monkeypatch.setattr(console.live.pages, "later", lambda *args: 1 / 0)
+        page = console.get()
+        assert page.index('id="tiles"') < page.index("A defect of dnsteer") < page.index("</main>")
+        monkeypatch.undo()
+        assert page.count("<article") == 0 and console.get().count("<article") == 2
+        console.recorder.panicked("farm", panics=True)
+        console.live._changed.set()
+    (line,) = said
+    assert "the page overview cannot be made: ZeroDivisionError" in line
+
+
 def test_a_panic_is_sent_though_nothing_moves() -> None:
     console = Console(known())
 
     async def test(of: Live) -> None:
-        events = Events(await of.stream("overview", since(await of.page("overview"))))
+        events = Events(await of.stream("overview", since((await of.page("overview")).first)))
         console.recorder.panicked("farm", panics=True)
         data: Any = {"parts": {}}
         while "vip-0" not in data["parts"]:
@@ -209,7 +261,7 @@ def test_a_silent_stream_says_that_it_is_there(monkeypatch: pytest.MonkeyPatch) 
     console = Console(known())
 
     async def test(of: Live) -> None:
-        events = Events(await of.stream("changes", since(await of.page("changes"))))
+        events = Events(await of.stream("changes", since((await of.page("changes")).first)))
         assert (await events.next("beat"))[0] == "beat"
         await events.end()
 
@@ -237,13 +289,13 @@ def test_so_many_browsers_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pages_that_nobody_looks_at_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_module, "_MOST_TOPICS", 2)
+    monkeypatch.setattr(live_module, "_MOST_TOPICS", 3)
     console = Console(known())
 
     async def test(of: Live) -> None:
-        for key in ("overview", "pools", "changes", "pool/farm", "pool/spare"):
+        for key in ("pools", "changes", "pool/farm", "pool/spare"):
             await of.page(key)
-        assert list(of._topics) == ["pool/farm", "pool/spare"]
+        assert list(of._topics) == [live_module.FIRST, "pool/farm", "pool/spare"]
 
     live(console, test)
 

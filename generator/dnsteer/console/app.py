@@ -24,6 +24,7 @@ from dnsteer.console.forms import FormError
 from dnsteer.console.live import FullError, Live
 from dnsteer.console.path_query import key_of
 from dnsteer.console.spec_pages import SpecPages
+from dnsteer.console.topic import Page
 from dnsteer.console.verbs import CarryOut
 from dnsteer.console.visitor import Visitor
 
@@ -146,19 +147,23 @@ def application(
     changes = Changes(access, live.recorder, carry_out, render) if carry_out is not None else None
     specs = SpecPages(access, changes, live.states, carry_out, render)
 
+    def answer(page: Page, key: str, request: Request) -> Response:
+        first = for_visitor(page.first, key, visitor_of(request), live, changes)
+        if page.rest is None:
+            return HTMLResponse(first, page.status)
+        return StreamingResponse(_in_turn(first, page.rest), page.status, media_type="text/html")
+
     async def page(request: Request) -> Response:
         key = {"/": "overview", "/pools": "pools", "/changes": "changes", "/offload": "offload"}.get(request.url.path)
         key = key or f"pool/{request.path_params['name']}"
         try:
-            text = await live.page(key)
+            return answer(await live.page(key), key, request)
         except NoPageError:
             return PlainTextResponse("there is no such pool\n", 404)
-        return HTMLResponse(for_visitor(text, key, visitor_of(request), live, changes), live.status(key))
 
     async def path(request: Request) -> Response:
         key = key_of(request.query_params)
-        text = await live.page(key)
-        return HTMLResponse(for_visitor(text, key, visitor_of(request), live, changes), live.status(key))
+        return answer(await live.page(key), key, request)
 
     async def events(request: Request) -> Response:
         if request.method == "HEAD":
@@ -238,6 +243,12 @@ def for_visitor(text: str, key: str, visitor: Visitor, live: Live, changes: Chan
         elif key == "changes":
             tools = pages.fragment("plan_link")
     return text.replace(_VISITOR, pages.fragment("who", visitor)).replace(_TOOLS, tools)
+
+
+async def _in_turn(first: str, rest: Callable[[], Awaitable[str]]) -> AsyncIterator[str]:
+    """A page whose beginning is shown while the rest is being made."""
+    yield first
+    yield await rest()
 
 
 async def _while_valid(stream: AsyncIterator[bytes], access: Access, visitor: Visitor) -> AsyncIterator[bytes]:

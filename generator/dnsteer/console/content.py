@@ -30,6 +30,8 @@ from dnsteer.switch.state import AppliedState, DamagedError
 FOLDER = Path(__file__).parent
 DEFECT = "defect"
 """The shape of a page that cannot be made because of a defect."""
+LATER = "<!--later-->"
+"""The place in a page of what `Pages.later` makes: what is before it can be sent meanwhile."""
 
 
 class NoPageError(Exception):
@@ -85,7 +87,7 @@ class Pages:
         self._path_macros: Any = self._env.get_template("path_parts.html").module
         self._offload = OffloadParts(self._env.get_template("offload_parts.html").module)
         self._forms: Any = self._env.get_template("visitor.html").module
-        self._vips: tuple[object, dict[str, str]] = (None, {})
+        self._health: dict[tuple[str, ...], tuple[object, str]] = {}
 
     def check(self, key: str, picture: Picture) -> None:
         """Raise NoPageError if there is no page *key*."""
@@ -130,6 +132,18 @@ class Pages:
             since=version, counts=counts, **more,
         )  # fmt: skip
 
+    def later(self, picture: Picture, parts: Mapping[str, str], values: Mapping[str, Any], desk: Desk) -> str:
+        """The tiles of the overview, of which there may be a thousand."""
+        assert picture.side is not None
+        vips = picture.side.known.spec.vips
+        lines = desk.traffic.lines([("vip", name, "queries") for name in vips])
+        tiles = self._env.get_template("tiles.html")
+        return tiles.render(vips=vips, lines=lines, parts=_Safe(parts, values), numbers=values)
+
+    def defect(self, defect: Defect) -> str:
+        """What is shown in the place of LATER where that cannot be made."""
+        return str(self._macros.defect(str(defect)))
+
     def render(self, name: str, **values: Any) -> str:
         """A page that is made for one request: a form, or what came of one."""
         return self._env.get_template(name).render(key="", since="", **values)
@@ -146,12 +160,8 @@ class Pages:
         parts = {**self._common(picture.items), "switch": str(self._macros.switch(picture, picture.seen))}
         if side is None:
             return Content("nothing", parts)
-        key = picture.pools, picture.seen.panics
-        if self._vips[0] is None or self._vips[0] != key:
-            pools = _pools(picture)
-            html = {name: str(self._macros.health(pools.get(name, []), picture.seen)) for name in pools}
-            vips = side.known.spec.vips.values()
-            self._vips = key, {f"vip-{n}": html.get(vip.pool, "") for n, vip in enumerate(vips)}
+        health = {name: self._health_of(picture, views) for name, views in _pools(picture).items()}
+        parts.update({f"vip-{n}": health.get(vip.pool, "") for n, vip in enumerate(side.known.spec.vips.values())})
         values: dict[str, Any] = {"q": 0.0, "p": 0.0}
         for n, name in enumerate(side.known.spec.vips):
             for letter, unit in (("q", "queries"), ("p", "packets")):
@@ -159,14 +169,24 @@ class Pages:
                 values[f"{letter}{n}"] = numbers.rounded(rate)
                 values[letter] += rate or 0.0
         values.update({letter: numbers.rounded(values[letter]) for letter in ("q", "p")})
-        return Content(f"{picture.seen.bridge} {side.known.state.number}", {**parts, **self._vips[1]}, values)
+        return Content(f"{picture.seen.bridge} {side.known.state.number}", parts, values)
+
+    def _health_of(self, picture: Picture, views: Sequence[PoolView]) -> str:
+        """Who is in service in a pool: made anew where that has changed, since there may be a thousand pools."""
+        titles, key = tuple(view.title for view in views), (views, views[0].name in picture.seen.panics)
+        known = self._health.get(titles)
+        if known is None or known[0] != key:
+            if len(self._health) >= 2 * len(picture.pools):
+                self._health.clear()  # those of pools that are gone
+            known = self._health[titles] = key, str(self._macros.health(views, picture.seen))
+        return known[1]
 
     def _pools_list(self, picture: Picture) -> Content:
         side = picture.side
         parts = self._common(())
         if side is None:
             return Content("nothing", parts)
-        rows = {f"pool-{n}": str(self._macros.health([v], picture.seen)) for n, v in enumerate(picture.pools)}
+        rows = {f"pool-{n}": self._health_of(picture, [view]) for n, view in enumerate(picture.pools)}
         values = {f"q{n}": numbers.rounded(total(picture, v)) for n, v in enumerate(picture.pools)}
         return Content(f"{picture.seen.bridge} {side.known.state.number}", {**parts, **rows}, values)
 
@@ -229,8 +249,7 @@ def _pools(picture: Picture) -> dict[str, list[PoolView]]:
 
 
 def _overview_page(picture: Picture, desk: Desk, key: str) -> dict[str, Any]:
-    vips = picture.side.known.spec.vips if picture.side is not None else {}
-    return {"vips": vips, "lines": desk.traffic.lines([("vip", name, "queries") for name in vips])}
+    return {"vips": picture.side.known.spec.vips if picture.side is not None else {}}
 
 
 def _pool_page(picture: Picture, key: str) -> dict[str, Any]:

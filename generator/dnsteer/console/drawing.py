@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from dnsteer.console.change_log import Turn
 
@@ -17,12 +18,26 @@ HEAT = 5
 """Steps of the colour of a slot's rate."""
 
 
-def spark(line: Sequence[float | None], height: int = 24) -> str:
-    """The points of a polyline, x by place and y by rate; those that are unknown are left out."""
-    most = max((rate for rate in line if rate is not None), default=0.0) or 1.0
-    return " ".join(
-        f"{x},{height - 1 - (height - 2) * rate / most:.1f}" for x, rate in enumerate(line) if rate is not None
+class Spark(NamedTuple):
+    """A small line: the points of a polyline, and the rate at its top."""
+
+    points: str
+    most: float
+
+
+def spark(line: Sequence[float | None], height: int = 24) -> Spark:
+    """The line of some rates, x by place and y by rate; those that are unknown are left out.
+
+    So are points within a run of equal ones: a page has a line for each of a thousand VIPs, most of them level.
+    """
+    known = [(x, rate) for x, rate in enumerate(line) if rate is not None]
+    most = max((rate for _, rate in known), default=0.0) or 1.0
+    points = " ".join(
+        f"{x},{height - 1 - (height - 2) * rate / most:.3g}"
+        for n, (x, rate) in enumerate(known)
+        if n in (0, len(known) - 1) or not known[n - 1][1] == rate == known[n + 1][1]
     )
+    return Spark(points, most)
 
 
 def columns(slots: int) -> int:

@@ -1,18 +1,18 @@
 """What browsers see, kept up to date: pages are made once for all of them, and only what changed is sent.
 
-All work is done when somebody looks: without browsers there is a reading now and then, for the lines of the last minutes.
+Nearly all work is done when somebody looks: without browsers there is a reading now and then, for the lines of the last
+minutes, and the parts of the overview are kept up to date, for which the first browser would wait with a thousand VIPs.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import resource
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any, Protocol, TypeVar
@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 from prometheus_client import Metric
 
 from dnsteer.console.attention import Item
-from dnsteer.console.content import DEFECT, Content, NoPageError, Pages, States, defect_content
+from dnsteer.console.content import DEFECT, LATER, Content, NoPageError, Pages, States, defect_content
 from dnsteer.console.defects import Defects
 from dnsteer.console.desk import Desk, Picture
 from dnsteer.console.on_demand import OnDemand
@@ -29,6 +29,7 @@ from dnsteer.console.path_content import REFUSED
 from dnsteer.console.prediction import Predict
 from dnsteer.console.recorder import ConsoleRecorder
 from dnsteer.console.seen import Seen
+from dnsteer.console.topic import Page, Topic
 from dnsteer.deploy.target_switch import TargetSwitch, now
 from dnsteer.status.slot_counters import read_slots
 from dnsteer.switch.tools import SwitchError
@@ -41,6 +42,8 @@ MOST_STREAMS = 64
 """Browsers that are served at once."""
 MOST_POOLS = 4
 """Pools of which the slots are counted at once."""
+FIRST = "overview"
+"""The page that is kept up to date though nobody looks, as browsers come to it first."""
 _MOST_TOPICS = 64
 _TOGETHER = 0.1
 """Seconds within which changes are sent together."""
@@ -57,56 +60,6 @@ class Readings(Protocol):
 
 class FullError(Exception):
     """So many browsers look already that another one is not served."""
-
-
-@dataclass
-class Topic:
-    """One page: its parts and numbers, each with the version at which it changed last; *status* is that of HTTP."""
-
-    key: str
-    shape: str = ""
-    shaped: int = 0
-    version: int = 0
-    parts: dict[str, tuple[int, str]] = field(default_factory=dict)
-    numbers: dict[str, tuple[int, Any]] = field(default_factory=dict)
-    watchers: int = 0
-    used: float = 0.0
-    page: tuple[int, str] = (-1, "")
-    status: int = 200
-    message: tuple[int, int, bytes] = (-1, -1, b"")
-    picture: object = None
-
-    def update(self, content: Content, version: int) -> None:
-        """Take what is new."""
-        changed = content.shape != self.shape
-        if changed:
-            self.shape, self.shaped, self.parts, self.numbers = content.shape, version, {}, {}
-        for mine, theirs in ((self.parts, content.parts), (self.numbers, content.numbers)):
-            for name, value in theirs.items():
-                known = mine.get(name)
-                if known is None or known[1] != value:
-                    mine[name] = version, value
-                    changed = True
-            for name in mine.keys() - theirs.keys():
-                del mine[name]
-        if changed:
-            self.version = version
-
-    def since(self, version: int, epoch: int) -> bytes:
-        """A message with what is newer than a *version*."""
-        if self.message[:2] != (version, self.version):
-            if version < self.shaped:
-                kind, data = "reload", {}
-            else:
-                kind = "update"
-                data = {
-                    "parts": {name: value for name, (at, value) in self.parts.items() if at > version},
-                    "numbers": {name: value for name, (at, value) in self.numbers.items() if at > version},
-                }
-            text = json.dumps(data, separators=(",", ":"))
-            made = f"id: {epoch}.{self.version}\nevent: {kind}\ndata: {text}\n\n".encode()
-            self.message = version, self.version, made
-        return self.message[2]
 
 
 class Live:
@@ -145,6 +98,8 @@ class Live:
         self.recorder.changed = self._changed.set
         reading = asyncio.create_task(self._read())
         try:
+            with suppress(Exception):  # a defect was said, and is shown to whoever asks
+                await (await self.page(FIRST)).whole()
             while True:
                 await self._changed.wait()
                 await asyncio.sleep(_TOGETHER)
@@ -221,7 +176,7 @@ class Live:
         except Exception as err:  # noqa: BLE001 as in _read
             picture = Picture(time_now, seen, items=(self._met("the present state cannot be shown", err),))
         self._picture = replace(picture, items=(*self._not_read, *picture.items))
-        for topic in [t for t in self._topics.values() if t.watchers]:
+        for topic in [t for t in self._topics.values() if t.watchers or t.key == FIRST]:
             await self._update(topic)
         async with self._sent:
             self._sent.notify_all()
@@ -269,16 +224,13 @@ class Live:
         await self._read_states(self._picture.seen)
         return self._picture.seen, self._states
 
-    async def page(self, key: str) -> str:
-        """The page as it is now. Raises NoPageError."""
-        return (await self._made(key)).page[1]
+    async def page(self, key: str) -> Page:
+        """The page as it is: 400 if it says what is wrong with what was asked for, 500 for a defect. Raises NoPageError."""
+        topic = await self._topic(key)
+        return topic.page[1] if topic.page[0] == topic.version else await self._begin(topic)
 
-    def status(self, key: str) -> int:
-        """The status of a page that was made: 400 if it says what is wrong with what was asked for, 500 for a defect."""
-        return self._topics[key].status if key in self._topics else 200
-
-    async def _made(self, key: str) -> Topic:
-        """A page that is up to date. Raises NoPageError."""
+    async def _topic(self, key: str) -> Topic:
+        """What a page has, up to date. Raises NoPageError."""
         if self._picture is None or self._changed.is_set():
             await self._refresh()
         assert self._picture is not None
@@ -291,26 +243,38 @@ class Live:
         await self._update(topic, wait=True)
         if topic.shape == "gone":
             raise NoPageError(key)
-        if topic.page[0] != topic.version:
-            topic.page, topic.status = await self._whole(topic)
         return topic
 
-    async def _whole(self, topic: Topic) -> tuple[tuple[int, str], int]:
-        """A page as a whole with its version, and its status."""
-        assert self._picture is not None
+    async def _begin(self, topic: Topic) -> Page:
+        """Make a page, which is kept when all of it is there."""
+        picture = topic.picture or self._picture
+        assert picture is not None
         version, shape, since = topic.version, topic.shape, f"{self.epoch}.{topic.version}"
         parts = {name: value for name, (_, value) in topic.parts.items()}
         numbers = {name: value for name, (_, value) in topic.numbers.items()}
-        make = partial(self._work, self.pages.page, topic.key, self._picture)
+        make = partial(self._work, self.pages.page, topic.key, picture)
         status = 400 if shape.startswith(REFUSED) else 500 if shape == DEFECT else 200
         try:
-            return (version, await make(shape, parts, numbers, since, self._desk)), status
+            first, later, end = (await make(shape, parts, numbers, since, self._desk)).partition(LATER)
         except Exception as err:  # noqa: BLE001 as in _update; made again for whoever asks again
             content = defect_content(self._defects.page(topic.key, err))
-        return (-1, await make(content.shape, content.parts, content.numbers, since, self._desk)), 500
+            return Page(500, await make(content.shape, content.parts, content.numbers, since, self._desk))
+
+        async def rest() -> str:
+            try:
+                text = await self._work(self.pages.later, picture, parts, numbers, self._desk) + end
+            except Exception as err:  # noqa: BLE001 as above
+                return self.pages.defect(self._defects.page(topic.key, err)) + end
+            topic.page = version, Page(status, first + text)
+            return text
+
+        if later:
+            return Page(status, first, rest)
+        topic.page = version, Page(status, first)
+        return topic.page[1]
 
     def _forget(self) -> None:
-        idle = sorted((t for t in self._topics.values() if not t.watchers), key=lambda t: t.used)
+        idle = sorted((t for t in self._topics.values() if not t.watchers and t.key != FIRST), key=lambda t: t.used)
         for topic in idle[: max(0, len(self._topics) - _MOST_TOPICS)]:
             del self._topics[topic.key]
 
@@ -318,7 +282,7 @@ class Live:
         """What changes on a page after a version, as server-sent events. Raises NoPageError and FullError at once."""
         if self.watchers >= MOST_STREAMS:
             raise FullError
-        return self._follow(await self._made(key), _version(since, self.epoch))
+        return self._follow(await self._topic(key), _version(since, self.epoch))
 
     async def _follow(self, topic: Topic, version: int) -> AsyncIterator[bytes]:
         if self.watchers >= MOST_STREAMS:

@@ -78,11 +78,14 @@ class Series:
             before = next((s for s in reversed(samples[:at]) if s.time <= samples[at].time - min(OVER, step)), None)
             before = before or (samples[at - 1] if at else None)
             picked.append((before, samples[at]) if before is not None and samples[at].time <= until + 1e-6 else None)
-        out: dict[Hashable, list[float | None]] = {}
-        for key in keys:
-            place = self._places.get(key)
-            out[key] = [None if pair is None or place is None else _rate(*pair, place) for pair in picked]
-        return out
+        places = [self._places.get(key) for key in keys]
+        columns: list[list[float | None]] = []
+        for n, pair in enumerate(picked):
+            if n and pair == picked[n - 1]:
+                columns.append(columns[-1])  # readings are farther apart than points while nobody looks
+            else:
+                columns.append([None if pair is None or place is None else _rate(*pair, place) for place in places])
+        return dict(zip(keys, map(list, zip(*columns, strict=True)), strict=True))
 
 
 def _rate(before: _Sample, after: _Sample, place: int) -> float | None:

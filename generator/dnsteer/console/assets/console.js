@@ -34,10 +34,23 @@ export function number(value) {
 }
 
 const STEP = 5000, POINTS = 60;
+// The rates of a line that the page came with; between two points it is straight. As `spark` in drawing.py.
+export function ratesOf(polyline, most) {
+  const rates = Array(POINTS).fill(null);
+  let before = null;
+  for (const { x, y } of polyline.points) {
+    const rate = (most * (23 - y)) / 22;
+    for (let n = before?.x ?? x; n < x; n++) rates[n] = before.rate + ((rate - before.rate) * (n - before.x)) / (x - before.x);
+    rates[x] = rate;
+    before = { x, rate };
+  }
+  return rates;
+}
+
 const lines = new Map();
 for (const svg of document.querySelectorAll("[data-line]")) {
-  const past = svg.dataset.past.split(" ").slice(0, POINTS).map((text) => (text === "" ? null : Number(text)));
-  lines.set(svg.dataset.line, { polyline: svg.firstElementChild, past });
+  const polyline = svg.firstElementChild;
+  lines.set(svg.dataset.line, { polyline, past: ratesOf(polyline, Number(svg.dataset.most)) });
 }
 let drawn = Date.now();
 
