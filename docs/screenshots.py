@@ -19,8 +19,9 @@ from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from pathlib import Path
 
+from bench.chromium import chromium
 from bench.repeated import repeated
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 
@@ -28,11 +29,6 @@ from dnsteer.cli.agent_client import DEFAULT_DB
 from dnsteer.switch.private import PrivateSwitch
 
 ROOT = Path(__file__).resolve().parents[1]
-CHROMIUM = "/usr/bin/chromium"
-ARGUMENTS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-)  # fmt: skip
 SIZES = {"phone": (375, 800), "desk": (1280, 800), "wall": (1920, 1080)}
 TALL = 1500
 """Pixels of a report that are shown."""
@@ -166,14 +162,10 @@ def play(scene: Scene, seconds: float) -> None:
 @contextmanager
 def new_page() -> Iterator[Page]:
     """A page of a browser with a profile of its own."""
-    with sync_playwright() as driver, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        browser = driver.chromium.launch_persistent_context(
-            profile, executable_path=CHROMIUM, headless=True, args=list(ARGUMENTS)
-        )
+    with chromium() as browser:
         page = browser.new_page()
         page.on("console", lambda m: sys.stderr.write(f"{m.type}: {m.text}\n"))
         yield page
-        browser.close()
 
 
 def shoot(

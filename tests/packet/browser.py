@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.chromium import LACKING, PATH
+from bench.chromium import chromium as launched
 
-CHROMIUM = Path("/usr/bin/chromium")
-ARGUMENTS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-)  # fmt: skip
 SIZES = ((375, 800), (1280, 800), (1920, 1080))
 
 
 @contextmanager
 def chromium(**more: Any) -> Iterator[Any]:
     """A browser with a profile of its own. Skips the test where there is none."""
-    if not CHROMIUM.exists():
-        pytest.skip(f"no {CHROMIUM}: make setup DNSTEER_BROWSER=1")
-    sync = pytest.importorskip("playwright.sync_api", reason="no playwright: make setup DNSTEER_BROWSER=1")
-    with sync.sync_playwright() as driver, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        browser = driver.chromium.launch_persistent_context(
-            profile, executable_path=str(CHROMIUM), headless=True, args=list(ARGUMENTS), **more
-        )
+    pytest.importorskip("playwright.sync_api", reason=f"no playwright: {LACKING}")
+    if not PATH.exists():
+        pytest.skip(f"no {PATH}: {LACKING}")
+    with launched(**more) as browser:
         browser.set_default_timeout(15_000)
-        try:
-            yield browser
-        finally:
-            browser.close()
+        yield browser
 
 
 def overflow(page: Any) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -21,12 +22,21 @@ EXPECTED = [*ALWAYS, "Connection refused"]
 pytestmark = needs_bird
 
 
-def stays(own: Bird, seconds: float) -> None:
+def stays(own: Bird, running: Agent, seconds: float) -> None:
     """BIRD has the routes of the VIP without checks all the time: what has checks may fail on a machine that is too busy."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        assert own.routes() >= OTHER
+        assert own.routes() >= OTHER, running.said()
         time.sleep(0.05)
+
+
+def hangs(switch: Switch) -> bool:
+    """Whether ovs-vswitchd answers nobody. Now and then 3.1 does so, with a busy core, once its database has died."""
+    try:
+        switch.ofctl("get-frags")
+    except subprocess.TimeoutExpired:
+        return True
+    return False
 
 
 def kill_database(switch: Switch) -> None:
@@ -48,7 +58,13 @@ def test_without_ovsdb_all_else_is_watched(dies: str, switch: Switch, folder: Pa
         announces(own, DNS | OTHER)
         kill_database(switch)
         running.waits_for("the switch stays as it is: ")
-        stays(own, 1)
+        try:
+            stays(own, running, 1)
+        except AssertionError:
+            if not hangs(switch):
+                raise
+            running.waits_for("VIP other is withdrawn: ovs-vswitchd does not answer")
+            return
         if dies == "backends":
             healthy(folder)
             announces(own, OTHER)
@@ -81,7 +97,7 @@ def test_an_agent_that_another_one_has_relieved_withdraws_nothing(
                 time.sleep(0.5)  # its guard ends
                 first.end(by)
                 assert "all VIPs are withdrawn" not in first.said()
-                stays(own, 2)
+                stays(own, second, 2)
             announces(own, set())  # the second one has a guard, and withdraws
         finally:
             first.end(signal.SIGKILL)
@@ -117,7 +133,7 @@ def test_an_upgrade_alone_withdraws_nothing_and_what_stays_withdrawn_is_said(
             assert on(switch)("apply", spec_file(folder, heavier), "--yes").code == 0
         with agent(switch, folder, "state 2", "later") as running:
             running.waits_for("dnsteer 99.0 made the tables; apply the spec to have them watched")
-            stays(own, 1)
+            stays(own, running, 1)
             healthy(folder)
             announces(own, OTHER)
             healthy(folder, "ns1")

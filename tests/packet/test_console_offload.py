@@ -7,6 +7,8 @@ import html
 import json
 import re
 from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +115,11 @@ def test_masks_load_and_prediction(console: tuple[Agent, str], monkeypatch: pyte
 
 def test_it_is_read_again_only_when_it_is_due(shared: Switch, console: tuple[Agent, str]) -> None:
     url = f"{console[1]}/offload"
-    times = {re.search(r"Read (\S+ \S+) UTC", words(get_read(url)))[1] for _ in range(3)}  # type: ignore[index]
-    assert len(times) == 1
+    found = [re.search(r"Read (\S+ \S+) UTC; again after 10 s", words(get_read(url))) for _ in range(3)]
+    times = [datetime.fromisoformat(each[1]) for each in found if each is not None]
+    assert len(times) == 3
+    for before, after in pairwise(times):
+        assert after == before or after - before >= timedelta(seconds=9), "times are cut to seconds"
 
 
 def known(shared: Switch) -> Known:
