@@ -13,7 +13,7 @@ ARGUMENTS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 )  # fmt: skip
-LACKING = "make setup DNSTEER_BROWSER=1"
+SETUP = "make setup DNSTEER_BROWSER=1"
 """What installs it, and playwright."""
 
 
@@ -23,7 +23,7 @@ def chromium(**more: Any) -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     if not PATH.exists():
-        raise FileNotFoundError(PATH)
+        raise FileNotFoundError(f"no {PATH}")
     with sync_playwright() as driver, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         browser = driver.chromium.launch_persistent_context(
             profile, executable_path=str(PATH), headless=True, args=list(ARGUMENTS), **more

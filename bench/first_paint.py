@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from bench.chromium import LACKING, chromium
+from bench.chromium import SETUP, chromium
 
 _PAINTED = """new Promise((told) => {
   const look = () => {
@@ -29,5 +29,5 @@ def first_paints(at: str, pages: Mapping[str, str]) -> dict[str, float] | str:
                 page.close()
                 time.sleep(1)
     except (ImportError, FileNotFoundError) as err:
-        return f"{err}: {LACKING}"
+        return f"{err}: {SETUP}"
     return found

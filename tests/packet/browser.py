@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from bench.chromium import LACKING, PATH
+from bench.chromium import PATH, SETUP
 from bench.chromium import chromium as launched
 
 SIZES = ((375, 800), (1280, 800), (1920, 1080))
@@ -16,9 +16,9 @@ SIZES = ((375, 800), (1280, 800), (1920, 1080))
 @contextmanager
 def chromium(**more: Any) -> Iterator[Any]:
     """A browser with a profile of its own. Skips the test where there is none."""
-    pytest.importorskip("playwright.sync_api", reason=f"no playwright: {LACKING}")
+    pytest.importorskip("playwright.sync_api", reason=f"no playwright: {SETUP}")
     if not PATH.exists():
-        pytest.skip(f"no {PATH}: {LACKING}")
+        pytest.skip(f"no {PATH}: {SETUP}")
     with launched(**more) as browser:
         browser.set_default_timeout(15_000)
         yield browser

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.first_paint import first_paints
 from bench.repeated import repeated
 from bench.specs import many_vips
 
@@ -263,6 +264,11 @@ def test_without_javascript_it_is_a_still_picture(served: tuple[Agent, str]) -> 
 
 def test_metrics_are_there_too(served: tuple[Agent, str]) -> None:
     assert "dnsteer_switch_up" in get(f"{served[1]}/metrics")[0]
+
+
+def test_paints_without_a_browser_say_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.chromium.PATH", Path("/nowhere/chromium"))
+    assert str(first_paints("", {})).endswith(": make setup DNSTEER_BROWSER=1")
 
 
 def test_first_paint_with_a_thousand_vips(browser: Any, record_property: Any) -> None:

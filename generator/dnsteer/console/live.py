@@ -225,7 +225,7 @@ class Live:
         return self._picture.seen, self._states
 
     async def page(self, key: str) -> Page:
-        """The page as it is: 400 if it says what is wrong with what was asked for, 500 for a defect. Raises NoPageError."""
+        """The page as it is now; its status is 400 for a wrong question, 500 for a defect. Raises NoPageError."""
         topic = await self._topic(key)
         return topic.page[1] if topic.page[0] == topic.version else await self._begin(topic)
 
