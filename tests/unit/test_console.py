@@ -236,13 +236,13 @@ def test_only_pools_that_changed_are_made_anew(monkeypatch: pytest.MonkeyPatch, 
     ):
         made.clear()
         change()
-        console.live._changed.set()
+        console.live.changed()
         console.get(path)
         assert made == anew
     for n in range(9):
         console.recorder.adopted(known(SPEC.replace("farm", f"farm{n}"), number=n + 2), [])
         console.recorder.followed(record(n + 2))
-        console.live._changed.set()
+        console.live.changed()
         assert "1 of 1 in service" in console.get(path)
     assert len(console.live.pages._health) <= 4, "those of pools that are gone are forgotten"
 

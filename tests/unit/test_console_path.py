@@ -263,7 +263,7 @@ def test_other_pages_do_not_wait_for_a_path(monkeypatch: pytest.MonkeyPatch) -> 
             assert "is being traced" in page.first and page.status == 200
             live._topics[PATH].watchers = 1
             monkeypatch.setattr(pace, "WAIT", 3600.0)
-            live._changed.set()
+            live.changed()
             assert "Nothing needs attention" in (await asyncio.wait_for(live.page("overview"), 10)).first
             assert not reader.traced and not changed
             reader.go.set()
@@ -336,7 +336,7 @@ def test_the_console_goes_on_though_a_page_cannot_be_made(monkeypatch: pytest.Mo
         running.cancel()
         await asyncio.wait([running])
 
-    asyncio.run(test())
+    asyncio.run(asyncio.wait_for(test(), 30))
     assert len(said) == 1
 
 

@@ -15,13 +15,15 @@ from dnsteer.console import app as app_module
 from dnsteer.console import live as live_module
 from dnsteer.console.app import POLICY
 from dnsteer.console.change_request import ChangeRequest
+from dnsteer.console.content import NoPageError
+from dnsteer.console.desk import Picture
 from dnsteer.console.live import FullError, Live
 from dnsteer.console.numbers import number, ranges, rounded
 from dnsteer.console.rates import POINTS, Series
 from dnsteer.console.runs import MOST_RUNS, Runs
 from dnsteer.console.verbs import Asked, Outcome
 from tests.unit.commands import in_process
-from tests.unit.console_cases import HOST, SCRIPT, Console, entry, known, record
+from tests.unit.console_cases import HOST, SCRIPT, SPEC, Console, entry, known, record
 
 PATHS = (
     "/",
@@ -235,9 +237,35 @@ def test_a_defect_of_the_tiles_stands_in_their_place(monkeypatch: pytest.MonkeyP
         monkeypatch.undo()
         assert page.count("<article") == 0 and console.get().count("<article") == 2
         console.recorder.panicked("farm", panics=True)
-        console.live._changed.set()
+        console.live.changed()
     (line,) = said
     assert "the page overview cannot be made: ZeroDivisionError" in line
+
+
+def test_a_page_waits_for_the_picture_that_is_being_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    console, begun, go = Console(known()), threading.Event(), threading.Event()
+    make = console.live._desk.picture
+
+    def slowly(*args: Any) -> Picture:
+        begun.set()
+        assert go.wait(10)
+        return make(*args)
+
+    async def test(of: Live) -> None:
+        with pytest.raises(NoPageError):
+            await of.page("pool/yard")
+        monkeypatch.setattr(of._desk, "picture", slowly)
+        console.recorder.adopted(known(SPEC.replace("farm", "yard"), number=2), [])
+        console.recorder.followed(record(2))
+        while not begun.is_set():
+            await asyncio.sleep(0.01)
+        page = asyncio.create_task(of.page("pool/yard"))
+        await asyncio.sleep(0.1)
+        assert not page.done()
+        go.set()
+        assert "ns1" in (await page).first
+
+    live(console, test)
 
 
 def test_a_panic_is_sent_though_nothing_moves() -> None:

@@ -78,12 +78,14 @@ class Live:
         self._reader = ThreadPoolExecutor(1, "console-states")
         self._topics: dict[str, Topic] = {}
         self._changed = asyncio.Event()
-        self._on_demand = OnDemand(self._switch, self._changed.set, predict)
+        self._on_demand = OnDemand(self._switch, self.changed, predict)
         self._looked = asyncio.Event()
         self._sent = asyncio.Condition()
         self._versions = count(1)
         self._states: States = States()
         self._picture: Picture | None = None
+        self._outdated = True
+        self._making = asyncio.Lock()
         self._not_read: tuple[Item, ...] = ()
         self._ended = False
         self.epoch = int(recorder.started.timestamp() * 1000)
@@ -95,7 +97,7 @@ class Live:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        self.recorder.changed = self._changed.set
+        self.recorder.changed = self.changed
         reading = asyncio.create_task(self._read())
         try:
             with suppress(Exception):  # a defect was said, and is shown to whoever asks
@@ -115,6 +117,11 @@ class Live:
                 thread.shutdown(wait=False, cancel_futures=True)
             self._on_demand.close()
 
+    def changed(self) -> None:
+        """Note that what pages show is no longer so."""
+        self._outdated = True
+        self._changed.set()
+
     async def end(self) -> None:
         """End all streams: the server would cut them off."""
         self._ended = True
@@ -130,7 +137,7 @@ class Live:
                 self._not_read = ()
             except Exception as err:  # noqa: BLE001 nobody expects it: it is said on the pages, and tried again
                 self._not_read = (self._met("counters are not read", err),)
-            self._changed.set()
+            self.changed()
             cost = _cpu() - began
             self._looked.clear()
             if self.watchers:
@@ -168,14 +175,22 @@ class Live:
     async def _work(self, do: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, do, *args)
 
+    async def _see(self) -> Picture:
+        """The picture as it is now, made anew if something has changed; who asks meanwhile waits for it."""
+        async with self._making:
+            if self._picture is None or self._outdated:
+                self._outdated = False
+                seen, time_now = self.recorder.seen(), now()
+                try:
+                    picture = await self._work(self._desk.picture, seen, self.recorder.steps(), time_now)
+                except Exception as err:  # noqa: BLE001 as in _read
+                    picture = Picture(time_now, seen, items=(self._met("the present state cannot be shown", err),))
+                self._picture = replace(picture, items=(*self._not_read, *picture.items))
+            return self._picture
+
     async def _refresh(self) -> None:
-        """Make the picture anew, and what browsers look at."""
-        seen, time_now = self.recorder.seen(), now()
-        try:
-            picture = await self._work(self._desk.picture, seen, self.recorder.steps(), time_now)
-        except Exception as err:  # noqa: BLE001 as in _read
-            picture = Picture(time_now, seen, items=(self._met("the present state cannot be shown", err),))
-        self._picture = replace(picture, items=(*self._not_read, *picture.items))
+        """Make what browsers look at anew."""
+        await self._see()
         for topic in [t for t in self._topics.values() if t.watchers or t.key == FIRST]:
             await self._update(topic)
         async with self._sent:
@@ -218,11 +233,9 @@ class Live:
 
     async def states(self) -> tuple[Seen, States]:
         """What is known now, and the recorded states."""
-        if self._picture is None or self._changed.is_set():
-            await self._refresh()
-        assert self._picture is not None
-        await self._read_states(self._picture.seen)
-        return self._picture.seen, self._states
+        picture = await self._see()
+        await self._read_states(picture.seen)
+        return picture.seen, self._states
 
     async def page(self, key: str) -> Page:
         """The page as it is now; its status is 400 for a wrong question, 500 for a defect. Raises NoPageError."""
@@ -231,12 +244,10 @@ class Live:
 
     async def _topic(self, key: str) -> Topic:
         """What a page has, up to date. Raises NoPageError."""
-        if self._picture is None or self._changed.is_set():
-            await self._refresh()
-        assert self._picture is not None
+        picture = await self._see()
         topic = self._topics.get(key)
         if topic is None:
-            await self._work(self.pages.check, key, self._picture)
+            await self._work(self.pages.check, key, picture)
             topic = self._topics.setdefault(key, Topic(key))
         topic.used = time.monotonic()
         self._forget()
