@@ -3,8 +3,8 @@
 A play of a runbook runs some thirty: ansible-playbook, modules on its hosts, and the command, which tests run by
 themselves too. Without this, half of their time is for loading the same Python modules again and again. A program's files,
 directory, environment, namespaces and priority are those of the client that asks for it: a script that can be put where the
-program is looked for, or a `Process`. It is killed when its client is gone. Workers share the loaded processes, which the
-first one that needs them starts, and which end with the process that gives out the tests.
+program is looked for, or a `Process`. It is killed when its client is gone, which holds a pipe open. Workers share the
+loaded processes, which the first one that needs them starts, and which end with the process that gives out the tests.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ _CLIENT = """\
 import _socket, array, marshal, os, sys, time  # not socket, which takes longer to load than all of this
 to = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
 to.connect({path!r})
-files = [0, 1, 2, *(os.open(name, os.O_RDONLY) for name in {folders!r})]
+read, alive = os.pipe()
+files = [0, 1, 2, read, *(os.open(name, os.O_RDONLY) for name in {folders!r})]
 request = marshal.dumps((sys.argv, dict(os.environ), os.getpriority(os.PRIO_PROCESS, 0)))
 to.sendmsg([len(request).to_bytes({length}, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", files))])
 to.sendall(request)
@@ -86,7 +87,10 @@ class Process:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.connect(str(server_of(program)))
         with open(os.devnull) as nothing, ExitStack() as opened:  # noqa: PTH123
-            files = [nothing.fileno(), output.fileno(), output.fileno()]
+            read, alive = os.pipe()
+            self._alive = os.fdopen(alive, "wb", 0)
+            opened.callback(os.close, read)
+            files = [nothing.fileno(), output.fileno(), output.fileno(), read]
             for name in _FOLDERS:
                 other = netns is not None and name.endswith("/net")
                 files.append(os.open(f"/run/netns/{netns}" if other else name, os.O_RDONLY))
@@ -114,6 +118,7 @@ class Process:
             code = self._socket.recv(1)
             self.returncode = code[0] if code else -signal.SIGKILL
             self._socket.close()
+            self._alive.close()
         return self.returncode
 
 
@@ -185,7 +190,13 @@ def _load_ansible() -> Callable[[], None]:
     from ansible.cli.playbook import main
     from ansible.executor import playbook_executor  # noqa: F401
 
-    return lambda: sys.exit(main(sys.argv))
+    modules = str(client("module"))
+
+    def run() -> None:
+        sys.executable = modules  # what modules for the controller itself are run by
+        sys.exit(main(sys.argv))
+
+    return run
 
 
 def _load_modules() -> Callable[[], None]:
@@ -229,9 +240,9 @@ def _answer(asked: socket.socket, run: Callable[[], None]) -> None:
     code = 255
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        _become(asked)
+        client = _become(asked)
         asked.send(os.getpid().to_bytes(_LENGTH, "big"))
-        _end_with(asked)
+        _end_with(client)
         run()
         code = 0
     except SystemExit as end:
@@ -241,23 +252,28 @@ def _answer(asked: socket.socket, run: Callable[[], None]) -> None:
     finally:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        fcntl.fcntl(asked, fcntl.F_SETFL, 0)
         with suppress(BrokenPipeError):
             asked.send(bytes([code & 0xFF]))
         os._exit(code)
 
 
-def _end_with(client: socket.socket) -> None:
-    """Have the kernel kill this process when its client is gone: it closes its end, and sends nothing more until then."""
+def _end_with(client: int) -> None:
+    """Have the kernel kill this process when its client is gone: *client* is a pipe that it holds open.
+
+    Not the socket: where the client is stopped while it sends, all may be read here before the kernel says that it is there,
+    which is a signal too.
+    """
     fcntl.fcntl(client, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(client, _F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(client, fcntl.F_SETFL, os.O_ASYNC)
+    if select.select([client], [], [], 0)[0]:
+        os._exit(255)  # gone before the line above
 
 
-def _become(asked: socket.socket) -> None:
-    """Take over what the client has."""
-    length, files, _flags, _address = socket.recv_fds(asked, _LENGTH, 3 + len(_FOLDERS))
-    *standard, folder, net, mnt = files
+def _become(asked: socket.socket) -> int:
+    """Take over what the client has; returns the pipe that it holds open."""
+    length, files, _flags, _address = socket.recv_fds(asked, _LENGTH, 4 + len(_FOLDERS))
+    *standard, client, folder, net, mnt = files
     for number, file in enumerate(standard):
         os.dup2(file, number)
     libc = ctypes.CDLL(None, use_errno=True)
@@ -265,8 +281,9 @@ def _become(asked: socket.socket) -> None:
         if os.stat(name).st_ino != os.stat(namespace).st_ino and libc.setns(namespace, 0):  # noqa: PTH116
             raise OSError(ctypes.get_errno(), "setns")
     os.fchdir(folder)
-    for file in files:
+    for file in (*standard, folder, net, mnt):
         os.close(file)
+    os.set_inheritable(client, False)
     request = asked.makefile("rb").read(int.from_bytes(length, "big"))
     argv, environ, priority = marshal.loads(request)
     with suppress(PermissionError):
@@ -278,6 +295,7 @@ def _become(asked: socket.socket) -> None:
         io.TextIOWrapper(open(number, mode), line_buffering=number == 2)  # noqa: SIM115, PTH123
         for number, mode in enumerate(("rb", "wb", "wb"))
     )
+    return client
 
 
 if __name__ == "__main__":

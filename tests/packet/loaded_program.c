@@ -3,7 +3,9 @@
  * ovs-ofctl, ovs-vsctl and ovsdb-tool are started some 40,000 times by these tests, and two thirds of the time of a short run
  * of one is for the dynamic loader. Built twice. As a library to preload it makes that process: where LOADED_PROGRAM names a
  * socket, it listens there instead of running main(). With -DCLIENT it is what tests find as the program: it hands over its
- * files, directory, arguments and environment, and ends as the fork does. The kernel kills the fork when the client is gone.
+ * files, directory, arguments and environment, and ends as the fork does. The kernel kills the fork when the client is gone,
+ * which holds a pipe open. Not the socket: where the client is stopped while it sends, the fork may read all before the kernel
+ * says that it is there, which is a signal too.
  * For another user, or with a library to preload, or where nobody listens, the client becomes the program itself. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -18,7 +20,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { FILES = 4, MOST = 1 << 18 }; /* standard input, output, error, and the directory; bytes of words */
+enum { FILES = 5, MOST = 1 << 18 }; /* standard input, output, error, the directory, and the pipe; bytes of words */
 
 extern char **environ;
 
@@ -60,8 +62,9 @@ static int ask(char **argv)
 {
     struct request request = {.uid = geteuid()};
     size_t length = add(add(0, argv, &request.arguments), environ, &request.variables);
-    int files[FILES] = {0, 1, 2, open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-    int fd = length > MOST ? -1 : at_socket(SOCKET, connect);
+    int alive[2];
+    int fd = length > MOST || pipe2(alive, O_CLOEXEC) ? -1 : at_socket(SOCKET, connect);
+    int files[FILES] = {0, 1, 2, open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), alive[0]};
     union control control = {.header = {.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof files)}};
     struct iovec parts[] = {{&request, sizeof request}, {words, length}};
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2, .msg_control = &control, .msg_controllen = sizeof control};
@@ -93,14 +96,14 @@ typedef int main_function(int, char **, char **);
 typedef int start_function(main_function *, int, char **, void (*)(void), void (*)(void), void (*)(void), void *);
 
 static main_function *program;
+static int alive; /* the pipe that the client holds open */
 
 static void tell(int code, void *client)
 {
     unsigned char byte = (unsigned char)code;
-    int fd = (int)(intptr_t)client;
     fflush(NULL); /* before the client goes on */
-    fcntl(fd, F_SETFL, 0);
-    (void)!send(fd, &byte, 1, MSG_NOSIGNAL);
+    fcntl(alive, F_SETFL, 0);
+    (void)!send((int)(intptr_t)client, &byte, 1, MSG_NOSIGNAL);
 }
 
 static char **list_of(char **word, uint32_t count)
@@ -137,16 +140,17 @@ static void run_for(int client)
         dup2(files[i], i);
     if (fchdir(files[3]))
         _exit(255);
-    for (int i = 0; i < FILES; i++)
+    alive = files[4];
+    for (int i = 0; i < 4; i++)
         close(files[i]);
     char **argv = list_of(&word, request.arguments);
     environ = list_of(&word, request.variables);
     signal(SIGCHLD, SIG_DFL);
     on_exit(tell, (void *)(intptr_t)client);
-    fcntl(client, F_SETOWN, getpid());
-    fcntl(client, F_SETSIG, SIGKILL);
-    fcntl(client, F_SETFL, O_ASYNC);
-    struct pollfd hangup = {.fd = client, .events = POLLRDHUP};
+    fcntl(alive, F_SETOWN, getpid());
+    fcntl(alive, F_SETSIG, SIGKILL);
+    fcntl(alive, F_SETFL, O_ASYNC);
+    struct pollfd hangup = {.fd = alive};
     if (poll(&hangup, 1, 0) > 0) /* gone before the line above */
         _exit(255);
     exit(program((int)request.arguments, argv, environ));

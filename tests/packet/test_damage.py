@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dnsteer.cli.output import Exit
+from dnsteer.switch.rpc import Rpc
 from tests.packet.command import fresh, on, spec_file, state_rows
 from tests.packet.switches import BRIDGE, Switch
 
@@ -58,12 +57,9 @@ class Ids:
         self.value = self._now()
 
     def _transact(self, op: dict[str, Any]) -> Any:
-        sent = json.dumps(["Open_vSwitch", {"where": self._where(), "table": self.table, **op}])
-        argv = ["ovsdb-client", "transact", self.switch.database, sent]
-        if len(sent) > 100_000:
-            argv = [sys.executable, "-c", CLIENT, self.switch.database]
-        done = subprocess.run(argv, capture_output=True, text=True, check=True, input=sent)
-        (result,) = json.loads(done.stdout)
+        with closing(Rpc(self.switch.database, "the database", 10)) as database:
+            sent = ["Open_vSwitch", {"where": self._where(), "table": self.table, **op}]
+            (result,) = database.call("transact", sent, 10)
         assert "error" not in result, result
         return result
 
@@ -83,13 +79,6 @@ class Ids:
         """With the key damaged, or taken away; then all as it was, if the row is still there."""
         self.write({k: v for k, v in {**self.value, key: value}.items() if v is not None})
         yield
-
-
-CLIENT = """
-import json, sys
-from dnsteer.switch.rpc import Rpc
-print(json.dumps(Rpc(sys.argv[1], "db", 10).call("transact", json.loads(sys.stdin.read()), 10)))
-"""
 
 
 def check(switch: Switch, verb: tuple[str, ...], spec: Path, what: str) -> None:

@@ -1,17 +1,24 @@
-"""Real DNS servers and load in network namespaces, around a spec's switch."""
+"""Real DNS servers and load in network namespaces, around a spec's switch.
 
-from dnsteer.lab.errors import (
-    CommandError,
-    LabBusyError,
-    LabError,
-    LabExistsError,
-    MissingProgramError,
-    NoLabError,
-    NotRootError,
-    TopologyError,
-)
-from dnsteer.lab.lifecycle import down, print_status, status, up
-from dnsteer.lab.state import ClientState, LabState, Process, ServerState
+All of it is loaded when it is first used: the lab's own programs, one or more for each client and server, need little of it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dnsteer.lab.errors import (
+        CommandError,
+        LabBusyError,
+        LabError,
+        LabExistsError,
+        MissingProgramError,
+        NoLabError,
+        NotRootError,
+        TopologyError,
+    )
+    from dnsteer.lab.lifecycle import down, print_status, status, up
+    from dnsteer.lab.state import ClientState, LabState, Process, ServerState
 
 __all__ = [
     "ClientState",
@@ -31,3 +38,11 @@ __all__ = [
     "status",
     "up",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        for part in ("errors", "lifecycle", "state"):
+            if hasattr(module := import_module(f"{__name__}.{part}"), name):
+                return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
