@@ -242,7 +242,8 @@ def test_a_defect_of_the_tiles_stands_in_their_place(monkeypatch: pytest.MonkeyP
     assert "the page overview cannot be made: ZeroDivisionError" in line
 
 
-def test_a_page_waits_for_the_picture_that_is_being_made(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("maker", ["the console itself", "a visitor who leaves"])
+def test_a_page_waits_for_the_picture_that_is_being_made(monkeypatch: pytest.MonkeyPatch, maker: str) -> None:
     console, begun, go = Console(known()), threading.Event(), threading.Event()
     make = console.live._desk.picture
 
@@ -257,15 +258,22 @@ def test_a_page_waits_for_the_picture_that_is_being_made(monkeypatch: pytest.Mon
         monkeypatch.setattr(of._desk, "picture", slowly)
         console.recorder.adopted(known(SPEC.replace("farm", "yard"), number=2), [])
         console.recorder.followed(record(2))
+        of.changed()
+        visitor = asyncio.create_task(of.page("pools")) if "visitor" in maker else None
         while not begun.is_set():
             await asyncio.sleep(0.01)
+        if visitor is not None:
+            visitor.cancel()
         page = asyncio.create_task(of.page("pool/yard"))
         await asyncio.sleep(0.1)
         assert not page.done()
         go.set()
         assert "ns1" in (await page).first
 
-    live(console, test)
+    if "visitor" in maker:
+        asyncio.run(test(console.live))
+    else:
+        live(console, test)
 
 
 def test_a_panic_is_sent_though_nothing_moves() -> None:

@@ -84,7 +84,7 @@ class Live:
         self._versions = count(1)
         self._states: States = States()
         self._picture: Picture | None = None
-        self._outdated = True
+        self._changes = self._pictured = 0
         self._making = asyncio.Lock()
         self._not_read: tuple[Item, ...] = ()
         self._ended = False
@@ -119,7 +119,7 @@ class Live:
 
     def changed(self) -> None:
         """Note that what pages show is no longer so."""
-        self._outdated = True
+        self._changes += 1
         self._changed.set()
 
     async def end(self) -> None:
@@ -178,14 +178,14 @@ class Live:
     async def _see(self) -> Picture:
         """The picture as it is now, made anew if something has changed; who asks meanwhile waits for it."""
         async with self._making:
-            if self._picture is None or self._outdated:
-                self._outdated = False
-                seen, time_now = self.recorder.seen(), now()
+            if self._picture is None or self._pictured != self._changes:
+                at, seen, time_now = self._changes, self.recorder.seen(), now()
                 try:
                     picture = await self._work(self._desk.picture, seen, self.recorder.steps(), time_now)
                 except Exception as err:  # noqa: BLE001 as in _read
                     picture = Picture(time_now, seen, items=(self._met("the present state cannot be shown", err),))
                 self._picture = replace(picture, items=(*self._not_read, *picture.items))
+                self._pictured = at
             return self._picture
 
     async def _refresh(self) -> None:
