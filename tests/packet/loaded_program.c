@@ -62,7 +62,7 @@ static int ask(char **argv)
 {
     struct request request = {.uid = geteuid()};
     size_t length = add(add(0, argv, &request.arguments), environ, &request.variables);
-    int alive[2];
+    int alive[2] = {-1, -1};
     int fd = length > MOST || pipe2(alive, O_CLOEXEC) ? -1 : at_socket(SOCKET, connect);
     int files[FILES] = {0, 1, 2, open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), alive[0]};
     union control control = {.header = {.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof files)}};

@@ -1,4 +1,4 @@
-"""Killing processes of a lab: what they held is free afterwards."""
+"""Processes of a lab: what those that are killed held is free afterwards, and its own programs load little."""
 
 from __future__ import annotations
 
@@ -43,3 +43,9 @@ def test_one_that_has_ended_is_no_error() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()
     processes.kill([process.pid])
+
+
+@pytest.mark.parametrize("program", ["stream", "relay", "whoami", "zone"])
+def test_programs_of_the_lab_load_little(program: str) -> None:
+    code = f"import sys, dnsteer.lab.{program}; sys.exit('pydantic' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
