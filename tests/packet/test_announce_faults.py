@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from dnsteer.agent.announce.bird import Bird as Client
 from tests.packet.agents import Agent, agent, wait
 from tests.packet.announcing import DNS, OTHER, READY, announces, applied, folder, healthy, hung, spec
 from tests.packet.announcing import EXPECTED as ALWAYS
@@ -201,3 +203,23 @@ def test_what_an_agent_has_disabled_a_later_one_enables(shared: Switch, folder: 
         own.write(own.including)
         with agent(shared, folder, READY, "later"):
             announces(own, DNS | OTHER)
+
+
+def test_what_bird_has_is_known_while_others_configure_it(tmp_path: Path) -> None:
+    over = threading.Event()
+
+    def configure() -> None:
+        with Client(str(own.control)) as other:
+            while not over.is_set():
+                other.configure()
+
+    with bird(tmp_path, "protocol static dnsteer4 { ipv4; route 192.0.2.53/32 blackhole; }\n") as own:
+        thread = threading.Thread(target=configure)
+        thread.start()
+        try:
+            with Client(str(own.control)) as client:
+                found = [client.routes(["dnsteer4"]) for _ in range(100)]
+        finally:
+            over.set()
+            thread.join(10)
+    assert found == 100 * [{"192.0.2.53/32"}]

@@ -218,6 +218,25 @@ def test_what_bird_says(tmp_path: Path) -> None:
             bird.configure()
 
 
+STOPPED = b"1007-Table master4:\n8004 Stopped due to reconfiguration\n"
+
+
+def test_bird_is_asked_again_for_what_it_stopped_to_print(tmp_path: Path) -> None:
+    routes = b"1007-Table master4:\n 192.0.2.53/32        blackhole [dnsteer4 10:00:00.000] * (200)\n0000 \n"
+    with answering(tmp_path, WELCOME, STOPPED, STOPPED, routes) as path, Bird(path) as bird:
+        assert bird.routes(["dnsteer4"]) == {"192.0.2.53/32"}
+
+
+def test_bird_is_not_asked_again_for_ever(tmp_path: Path) -> None:
+    said = r"read its configuration all the time for 0\.1 s$"
+    with (
+        answering(tmp_path, WELCOME, *100 * [STOPPED]) as path,
+        pytest.raises(BirdError, match=said),
+        Bird(path, timeout=0.1) as bird,
+    ):
+        bird.routes(["dnsteer4"])
+
+
 @pytest.mark.parametrize(
     ("replies", "said"),
     [

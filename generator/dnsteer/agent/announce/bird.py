@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_network
@@ -12,6 +13,10 @@ from types import TracebackType
 _WELCOME, _RECONFIGURED, _IN_PROGRESS, _QUEUED = 1, 3, 4, 5
 _ERRORS = 8000
 """Codes from here on are errors, at run time from here and of the command from 9000."""
+_STOPPED = 8004
+"""BIRD has read its configuration anew while it printed, for whoever asked for that: what it printed is not all."""
+_AGAIN = 0.01
+"""Seconds until such a command is given again."""
 _MOST = 4 << 20
 
 
@@ -64,14 +69,21 @@ class Bird:
 
     def ask(self, command: str) -> Reply:
         """Return the reply to a command. Raises RefusedError with BIRD's message, or BirdError."""
-        try:
-            self._socket.sendall(command.encode() + b"\n")
-            reply = self._read()
-        except OSError as err:
-            raise self._error(err) from None
+        deadline = time.monotonic() + self._timeout
+        while (reply := self._reply(command)).code == _STOPPED:
+            if time.monotonic() > deadline:
+                raise BirdError(f"BIRD at {self._control} read its configuration all the time for {self._timeout:g} s")
+            time.sleep(_AGAIN)
         if reply.code >= _ERRORS:
             raise RefusedError(" ".join(reply.lines[-1:]) or f"code {reply.code}")
         return reply
+
+    def _reply(self, command: str) -> Reply:
+        try:
+            self._socket.sendall(command.encode() + b"\n")
+            return self._read()
+        except OSError as err:
+            raise self._error(err) from None
 
     def configure(self) -> None:
         """Make BIRD read its configuration again. Raises RefusedError where there is a fault in it; nothing changes then."""
