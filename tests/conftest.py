@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from itertools import zip_longest
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -162,27 +163,39 @@ LABS = (
     ),
 )
 """System tests with labs, which measure what is lost: two labs at a time at most, as servers and switches need a core."""
+WAITING = (
+    "system/runbook_variables", "packet/full_disk", "packet/extension_killed", "packet/damage",
+    "packet/announce_faults", "packet/agent_control", "packet/announce", "packet/interrupted", "packet/role",
+    "packet/console_path", "packet/agent_repair", "packet/bringup", "packet/drains", "system/runbook_proof",
+    "packet/killed", "packet/alerts", "packet/status_broken", "packet/agent_clock", "packet/console_offload",
+    "packet/kept_slots", "packet/announce_former", "packet/console_security", "packet/agent_metrics",
+    "packet/report", "system/runbook_units", "packet/check_slow", "packet/weights", "packet/status",
+    "packet/remote", "packet/console_changes", "unit/source", "packet/agent_gratuitous", "packet/capture",
+    "packet/drains_again", "packet/extension_away", "packet/prefetch", "packet/agent_metric",
+)  # fmt: skip
+"""Files that take more than 12 s, and wait for most of it: for switches, servers, time-outs and playbooks."""
+COMPUTING = (
+    "packet/extension_lossless", "packet/check_large", "packet/console", "packet/extension", "packet/masks",
+    "packet/check", "packet/lint", "packet/incremental", "packet/capture_ends", "packet/lint_rests",
+    "packet/asked_to_end", "unit/masks", "unit/vectors", "packet/convergence", "packet/plan_files", "unit/slots",
+    "packet/settings", "packet/lint_extension", "unit/cli", "system/decap", "unit/capacity_plot",
+    "packet/extension_probes", "packet/faults", "unit/cli_database", "packet/workers", "unit/spec_fuzz",
+    "unit/reference_slots", "packet/agent_balance", "packet/extension_control", "unit/reference",
+    "packet/capacity_extension", "packet/history", "unit/sarif", "packet/reconcile", "system/bringup",
+    "packet/console_in_a_browser", "unit/weights", "packet/plan", "system/datapath_dpdk", "unit/agent_command",
+)  # fmt: skip
+"""Files that take more than 12 s, and compute for at least a fifth of it."""
 LONGEST = (
     "lab 0",
     "lab 1",
-    "tests/system/test_runbook_variables.py",
-    *(f"tests/packet/test_{name}.py" for name in (
-        "extension_killed", "extension_lossless", "check", "interrupted", "check_large", "full_disk", "agent_repair",
-        "damage", "console", "agent_control", "killed", "announce", "announce_faults", "announce_former",
-    )),
-    "tests/unit/test_vectors.py",
-    *(f"tests/system/test_{name}.py" for name in ("runbook_proof", "decap", "bringup", "datapath_dpdk", "units")),
-    *(f"tests/packet/test_{name}.py" for name in (
-        "role", "workers",
-        "incremental", "lint", "settings", "status_broken", "lint_extension", "drains", "plan_files", "extension", "masks",
-        "asked_to_end", "bringup", "lint_rests", "kept_slots", "convergence", "check_slow", "weights", "plan", "remote",
-        "extension_control", "status", "alerts", "agent_clock", "console_security", "capture_ends", "console_path", "report",
-    )),
-    *(f"tests/unit/test_{name}.py" for name in (
-        "capacity_plot", "bringup_scripts", "masks", "cli", "agent_web", "agent_command", "sarif",
-    )),
-)  # fmt: skip
-"""What takes longest, begun first, so that no core is idle in the end. The order is about speed alone."""
+    *(
+        f"tests/{file.replace('/', '/test_')}.py"
+        for pair in zip_longest(WAITING, COMPUTING)
+        for file in pair
+        if file is not None
+    ),
+)
+"""What takes longest, begun first, by turns what waits and what computes, so that no core is idle. About speed alone."""
 
 
 def scope_of(nodeid: str) -> str:
