@@ -174,7 +174,7 @@ def _load_command() -> Callable[[], None]:
     from dnsteer.spec.document import parse_document
 
     for module in pkgutil.walk_packages(dnsteer.__path__, "dnsteer."):
-        if not module.name.startswith(("dnsteer.capacity", "dnsteer.__main__")):
+        if not module.name.startswith(("dnsteer.capacity", "dnsteer.cli.capacity", "dnsteer.__main__")):
             importlib.import_module(module.name)
     for spec in (ROOT / "examples" / "health.yaml", ROOT / "examples" / "quickstart.yaml"):
         plan = build_plan(check_document(parse_document(str(spec), spec.read_text())))
