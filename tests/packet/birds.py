@@ -64,20 +64,21 @@ class Bird:
 
     def ask(self, *command: str) -> str:
         """What birdc would say; nothing where BIRD does not run."""
-        while True:
-            said: list[str] = []
+        said: list[str] = []
+        for _ in range(100):
+            said.clear()
             with suppress(OSError), socket.socket(socket.AF_UNIX) as own:
                 own.settimeout(20)
                 own.connect(str(self.control))
                 own.sendall(" ".join(command).encode() + b"\n")
-                for (
-                    line
-                ) in own.makefile():  # a code of four digits and "-", or a space on the last line; a space on others
+                # A line begins with a code of four digits and "-", or a space in the last one; further ones with a space.
+                for line in own.makefile():
                     said.append(line[5:] if line[:4].isdigit() else line[1:])
                     if len(said) > 1 and line[:4].isdigit() and line[4] == " ":  # the first says that BIRD is ready
                         break
             if said[-1:] != ["Stopped due to reconfiguration\n"]:  # by somebody else; it is not all
-                return "".join(said)
+                break
+        return "".join(said)
 
     def routes(self) -> set[str]:
         """The addresses that dnsteer's protocols have routes to."""
