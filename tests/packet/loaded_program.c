@@ -24,7 +24,7 @@ enum { FILES = 5, MOST = 1 << 18 }; /* standard input, output, error, the direct
 
 extern char **environ;
 
-struct request {
+struct request { /* loaded_programs.py sends it too */
     uint32_t length, arguments, variables, uid; /* of the words that follow */
 };
 

@@ -206,12 +206,14 @@ def test_what_an_agent_has_disabled_a_later_one_enables(shared: Switch, folder: 
 
 
 def test_what_bird_has_is_known_while_others_configure_it(tmp_path: Path) -> None:
-    over = threading.Event()
+    over, times = threading.Event(), 0
 
     def configure() -> None:
+        nonlocal times
         with Client(str(own.control)) as other:
             while not over.is_set():
                 other.configure()
+                times += 1
 
     with bird(tmp_path, "protocol static dnsteer4 { ipv4; route 192.0.2.53/32 blackhole; }\n") as own:
         thread = threading.Thread(target=configure)
@@ -223,3 +225,4 @@ def test_what_bird_has_is_known_while_others_configure_it(tmp_path: Path) -> Non
             over.set()
             thread.join(10)
     assert found == 100 * [{"192.0.2.53/32"}]
+    assert times > 10

@@ -228,7 +228,7 @@ def test_bird_is_asked_again_for_what_it_stopped_to_print(tmp_path: Path) -> Non
 
 
 def test_bird_is_not_asked_again_for_ever(tmp_path: Path) -> None:
-    said = r"read its configuration all the time for 0\.1 s$"
+    said = r"kept being reconfigured for 0\.1 s; what runs birdc configure\?$"
     with (
         answering(tmp_path, WELCOME, *100 * [STOPPED]) as path,
         pytest.raises(BirdError, match=said),

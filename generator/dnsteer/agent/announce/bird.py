@@ -14,9 +14,9 @@ _WELCOME, _RECONFIGURED, _IN_PROGRESS, _QUEUED = 1, 3, 4, 5
 _ERRORS = 8000
 """Codes from here on are errors, at run time from here and of the command from 9000."""
 _STOPPED = 8004
-"""BIRD has read its configuration anew while it printed, for whoever asked for that: what it printed is not all."""
+"""BIRD was reconfigured while it printed, by another client: what it printed is not all."""
 _AGAIN = 0.01
-"""Seconds until such a command is given again."""
+"""Seconds before a command that was cut off so is repeated."""
 _MOST = 4 << 20
 
 
@@ -72,7 +72,9 @@ class Bird:
         deadline = time.monotonic() + self._timeout
         while (reply := self._reply(command)).code == _STOPPED:
             if time.monotonic() > deadline:
-                raise BirdError(f"BIRD at {self._control} read its configuration all the time for {self._timeout:g} s")
+                raise BirdError(
+                    f"BIRD at {self._control} kept being reconfigured for {self._timeout:g} s; what runs birdc configure?"
+                )
             time.sleep(_AGAIN)
         if reply.code >= _ERRORS:
             raise RefusedError(" ".join(reply.lines[-1:]) or f"code {reply.code}")
