@@ -65,7 +65,7 @@ class States:
 def _templates() -> jinja2.Environment:
     env = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER / "pages"), autoescape=True, undefined=jinja2.StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
+        trim_blocks=True, lstrip_blocks=True, auto_reload=False,
     )  # fmt: skip
     env.filters.update(
         number=numbers.number, moment=numbers.moment, ranges=numbers.ranges, spark=drawing.spark,

@@ -192,6 +192,7 @@ def environment() -> _Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        auto_reload=False,
         keep_trailing_newline=True,
         autoescape=False,  # flows and shell, not markup
     )

@@ -19,12 +19,15 @@ from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Packet, Raw
 from scapy.utils6 import in6_getnsma, in6_getnsmac
 
+from dnsteer.proof.reference import wire
 from dnsteer.proof.traffic import craft
 from dnsteer.proof.traffic.craft import Headers, address_text, version_of
 from dnsteer.proof.traffic.senders import Senders, Vector
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 _UNKNOWN_MAC = "02:fc:fd:00:00:01"
+_NONCE = b"\x0e\x01nonce!"
+"""An option, RFC 7527, as Linux sends it."""
 _BETWEEN = (
     ("as an atomic fragment", IPv6ExtHdrFragment(id=1)),
     ("as an atomic fragment with a reserved bit", IPv6ExtHdrFragment(id=2, res2=1)),
@@ -37,14 +40,31 @@ def mac_text(mac: bytes) -> str:
     return mac.hex(":")
 
 
+def mac_bytes(text: str) -> bytes:
+    """Return a MAC address, packed."""
+    return bytes.fromhex(text.replace(":", ""))
+
+
 def arp(
     senders: Senders, port: str, address: bytes, *, to: str = BROADCAST, tag: Packet | None = None, **fields: object
 ) -> bytes:
     """Return an ARP request for *address* by a new asker behind *port*."""
     _, asker = senders.clients.next(4)
-    mac = mac_text(senders.neighbor_mac(port))
-    values = {"op": 1, "hwsrc": mac, "psrc": address_text(asker), "pdst": address_text(address), **fields}
-    return bytes(craft.stacked(Ether(dst=to, src=mac), craft.copied(tag), ARP(**values)))
+    mac = senders.neighbor_mac(port)
+    if tag is None and not fields:
+        frame = bytearray(_usual_arp())
+        frame[0:12] = mac_bytes(to) + mac
+        frame[22:32], frame[38:42] = mac + asker, address
+        return bytes(frame)
+    values = {"op": 1, "hwsrc": mac_text(mac), "psrc": address_text(asker), "pdst": address_text(address), **fields}
+    return bytes(craft.stacked(Ether(dst=to, src=mac_text(mac)), craft.copied(tag), ARP(**values)))
+
+
+@cache
+def _usual_arp() -> bytes:
+    return bytes(
+        Ether(dst=BROADCAST, src=_UNKNOWN_MAC) / ARP(op=1, hwsrc=_UNKNOWN_MAC, psrc="192.0.2.1", pdst="192.0.2.2")
+    )
 
 
 def solicitation(
@@ -55,25 +75,52 @@ def solicitation(
     option: bool = True,
     unspecified: bool = False,
     to: str | None = None,
+    nonce: bytes = b"",
     tag: Packet | None = None,
     between: Packet | None = None,
     message: Packet | None = None,
     **fields: object,
 ) -> bytes:
-    """Return a neighbour solicitation for *address* by a new asker behind *port*; *message* stands in for it."""
+    """Return a neighbour solicitation for *address* by a new asker behind *port*.
+
+    *option* is that of the asker's MAC address, and *nonce* another one behind it, as bytes. *message* stands in for the
+    solicitation.
+    """
     _, asker = senders.clients.next(6)
-    mac = mac_text(senders.neighbor_mac(port))
-    group = in6_getnsma(address)
+    mac, group = senders.neighbor_mac(port), in6_getnsma(address)
+    to = to or in6_getnsmac(group)
+    if not (tag or between or message or fields):
+        frame = bytearray(_usual_solicitation(option, nonce))
+        frame[0:12] = mac_bytes(to) + mac
+        frame[22:54] = (bytes(16) if unspecified else asker) + group
+        frame[62:78] = address
+        if option:
+            frame[80:86] = mac
+        wire.write_checksums(frame)
+        return bytes(frame)
     header = {"src": "::" if unspecified else address_text(asker), "dst": address_text(group), "hlim": 255}
-    frame = craft.stacked(
-        Ether(dst=to or in6_getnsmac(group), src=mac),
+    scapy_frame = craft.stacked(
+        Ether(dst=to, src=mac_text(mac)),
         craft.copied(tag),
         IPv6(**{**header, **fields}),
         craft.copied(between),
         ICMPv6ND_NS(tgt=address_text(address)) if message is None else message.copy(),
-        ICMPv6NDOptSrcLLAddr(lladdr=mac) if option else None,
+        ICMPv6NDOptSrcLLAddr(lladdr=mac_text(mac)) if option else None,
     )
-    return bytes(frame)
+    return bytes(scapy_frame)
+
+
+@cache
+def _usual_solicitation(option: bool, nonce: bytes) -> bytes:
+    return bytes(
+        craft.stacked(
+            Ether(dst=BROADCAST, src=_UNKNOWN_MAC),
+            IPv6(src="::", dst="::", hlim=255),
+            ICMPv6ND_NS(),
+            ICMPv6NDOptSrcLLAddr() if option else None,
+            Raw(nonce) if nonce else None,
+        )
+    )
 
 
 def echo(
@@ -133,8 +180,7 @@ def neighbors(senders: Senders) -> Iterator[Vector]:
             yield Vector(f"solicitation without option for {label}", port, plain, "neighbor")
             probe = solicitation(senders, port, address, option=False, unspecified=True)
             yield Vector(f"duplicate address detection of {label}", port, probe, "neighbor")
-            nonce = ICMPv6ND_NS(tgt=address_text(address)) / Raw(b"\x0e\x01nonce!")  # RFC 7527, as Linux sends it
-            probe = solicitation(senders, port, address, option=False, unspecified=True, message=nonce)
+            probe = solicitation(senders, port, address, option=False, unspecified=True, nonce=_NONCE)
             yield Vector(f"duplicate address detection with a nonce of {label}", port, probe, "neighbor")
         if category not in seen:
             seen.add(category)
