@@ -100,7 +100,7 @@ def _network(folder: Path) -> Iterator[None]:
     (folder / "nsd.conf").write_text(
         f'server:\n{listen}    username: ""\n    zonesdir: "{folder}"\n    pidfile: "{folder}/nsd.pid"\n'
         f'    zonelistfile: "{folder}/zone.list"\n    xfrdfile: "{folder}/xfrd"\n    xfrdir: "{folder}"\n    database: ""\n'
-        f'    logfile: "{folder}/nsd.log"\n    rrl-ratelimit: 0\n    server-count: 1\n'
+        f'    logfile: "{folder}/nsd.log"\n    rrl-ratelimit: 0\n    rrl-size: 1000\n    server-count: 1\n'
         'remote-control:\n    control-enable: no\nzone:\n    name: "."\n    zonefile: "zone"\n'
     )
     run("ip", "netns", "add", NETNS)
