@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -99,6 +100,42 @@ class Under:
     answers: list[tuple[str, bytes]] = field(default_factory=list)
 
 
+# Scapy is slow, and much of what is sent at one moment is sent at the next one too.
+
+
+@cache
+def query(mac: str, address: str, protocol: str, port: int, source: int, number: int) -> bytes:
+    """A query of the client for an address at *mac*."""
+    kind = UDP if protocol == "udp" else TCP
+    network = IPv6(src="2001:db8:9::9", dst=address) if ":" in address else IP(src=CLIENT, dst=address)
+    payload = Raw(f"query {number:04d}".encode())
+    return bytes(stacked(Ether(src=ROUTER, dst=mac), network, kind(sport=source, dport=port), payload))
+
+
+@cache
+def read(data: bytes) -> Packet:
+    """A frame, which nobody changes."""
+    return Ether(data)
+
+
+def answer(packet: Packet, mac: str, gateway_mac: str) -> bytes:
+    """The answer to a query from a server at *mac*."""
+    transport = packet.getlayer(UDP) or packet.getlayer(TCP)
+    return _answer(
+        type(packet), packet.dst, packet.src, type(transport), transport.dport, transport.sport, mac, gateway_mac
+    )
+
+
+@cache
+def _answer(
+    network: type[Packet], source: str, destination: str, kind: type[Packet], sport: int, dport: int, mac: str, to: str
+) -> bytes:
+    header = Ether(src=mac, dst=to)
+    return bytes(
+        stacked(header, network(src=source, dst=destination), kind(sport=sport, dport=dport), Raw(b"an answer"))
+    )
+
+
 class Crossing:
     """Sends queries to all VIPs, through the bridge and the extension, and answers back. *lost* is what did not arrive."""
 
@@ -139,7 +176,7 @@ class Crossing:
         self.moments.append(name)
         late, self._under = self._under, Under()
         queries = [
-            (self._uplink, self._query(end, source, i))
+            (self._uplink, query(self._specs[0].switch.mac, *end, source, i))
             for i, (end, source) in enumerate((e, s) for e in self._ends(self._required[0]) for s in SOURCES)
         ]
         out, into = self._through(queries, name, "a query")
@@ -167,7 +204,7 @@ class Crossing:
         given = self._program(into, name)
         left, _ = self._through(given, name, "an answer from the extension")
         for port, data in [*out, *left]:
-            frame = Ether(data)
+            frame = read(data)
             addresses = {str(a) for s in self._specs for v in s.vips.values() for a in v.addresses}
             good = port in self._specs[0].switch.uplinks and frame.dst == ROUTER and frame.payload.src in addresses
             if not good:
@@ -201,16 +238,9 @@ class Crossing:
             for vip in spec.vips.values() for e in derived.endpoints(vip) for a in vip.addresses
         ]  # fmt: skip
 
-    def _query(self, end: End, source: int, number: int) -> bytes:
-        address, protocol, port = end
-        kind = UDP if protocol == "udp" else TCP
-        network = IPv6(src="2001:db8:9::9", dst=address) if ":" in address else IP(src=CLIENT, dst=address)
-        frame = Ether(src=ROUTER, dst=self._specs[0].switch.mac)
-        return bytes(stacked(frame, network, kind(sport=source, dport=port), Raw(f"query {number:04d}".encode())))
-
     def _arrive(self, port: str, data: bytes, name: str) -> list[tuple[str, bytes]]:
         """Check that a query came to a backend of its VIP; the answer, where it passes the switch."""
-        frame = Ether(data)
+        frame = read(data)
         for spec in self._specs:
             for pool in spec.pools.values():
                 for backend in pool.backends:
@@ -226,19 +256,13 @@ class Crossing:
         if packet.dst in own and isinstance(packet.payload, IP | IPv6):
             packet = packet.payload  # out of its tunnel
         vips = {str(a): v for s in self._specs for v in s.vips.values() for a in v.addresses}
-        transport = packet.getlayer(UDP) or packet.getlayer(TCP)
         if packet.dst in vips:
             modes = {vips[packet.dst].forwarding} & {Forwarding.DSR, Forwarding.IPIP}
             if not modes or port not in spec.switch.ports:
                 return []  # it answers past the switch
         elif packet.dst not in own:
             return []
-        kind = UDP if transport.haslayer(UDP) else TCP
-        answer = stacked(
-            Ether(src=backend.mac, dst=derived.gateway_mac(spec.switch)), type(packet)(src=packet.dst, dst=packet.src),
-            kind(sport=transport.dport, dport=transport.sport), Raw(b"an answer"),
-        )  # fmt: skip
-        return [(port, bytes(answer))]
+        return [(port, answer(packet, backend.mac, derived.gateway_mac(spec.switch)))]
 
     def _put(self, port: str, frames: list[bytes]) -> None:
         def received() -> int:

@@ -49,7 +49,8 @@ def checksums_right(data: bytes) -> bool:
 def test_checksums_are_right_coming_and_going(name: str) -> None:
     alike = list(of_kind(name, "query", "answer"))[::4]  # they differ in addresses and ports; scapy is slow
     for vector, expectation in [*alike, *of_kind(name, "unusual", "echo")]:
-        leaving = [as_served(frame.data) for frame in expectation.options]
+        options = sorted(expectation.options, key=lambda frame: frame.data)
+        leaving = [as_served(frame.data) for frame in {*options[:1], *options[-1:]}]
         packet = parse(vector.data)
         if packet.fragment_header or (packet.ethertype == IPV6 and packet.l4 > packet.l3 + 40):
             # One with a right checksum is always as good as one that Open vSwitch may leave wrong.
