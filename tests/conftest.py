@@ -13,17 +13,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import ovs.json
 import ovs.jsonrpc
 import pytest
+from hypothesis.internal import entropy
 from xdist.scheduler import LoadScopeScheduling
 
 from dnsteer.cli import output
 from dnsteer.lab import command
 from dnsteer.proof.harness import extension_process
 from dnsteer.switch import private, signals, tools
-from tests import own_machine, preloaded
-from tests.fast_json import FastParser
+from tests import fast_json, own_machine, preloaded
+from tests.loaded_popen import LoadedPopen, commands_start_anew
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,6 +35,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="also the tests that are marked slow: `make test-alerts`")
     parser.addoption("--quick", action="store_true", help="only the tests for work in progress: `make test-quick`")
 
+
+__all__ = ["commands_start_anew"]  # a fixture
 
 QUICK_PACKET = ("apply", "atomic", "check", "reconcile", "explain", "rendered_files", "restore", "verify_extension")
 """Packet tests for work in progress: what an apply and a restore do to a switch, and the proof of random specs."""
@@ -58,6 +60,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Signals as in a terminal, as who runs the suite in the background lets it ignore some; no width; kept bytecode."""
+    entropy.NP_RANDOM = False  # type: ignore[assignment]  # no test draws from numpy; a fifth of hypothesis's own time
     if not hasattr(config, "workerinput"):
         preloaded.prepare()
     elif own_machine.possible():
@@ -109,13 +112,18 @@ def programs_start_by_vfork() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def ovsdb_is_read_fast() -> Iterator[None]:
-    """In this process; whole commands have the original."""
+def commands_are_loaded() -> Iterator[None]:
+    """Fork what tests start as `python -m dnsteer` from a loaded command; loading takes 0.3 s of each."""
     with pytest.MonkeyPatch().context() as patch:
-        module = SimpleNamespace(
-            **{**vars(ovs.json), "Parser": FastParser}
-        )  # the original's own methods name its class
-        patch.setattr(ovs.jsonrpc, "ovs", SimpleNamespace(**{**vars(ovs), "json": module}))
+        patch.setattr(subprocess, "Popen", LoadedPopen)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ovsdb_is_read_fast() -> Iterator[None]:
+    """In this process, as in loaded commands; those that are started anew have the original."""
+    with pytest.MonkeyPatch().context() as patch:
+        patch.setattr(ovs.jsonrpc, "ovs", fast_json.package())
         yield
 
 

@@ -7,9 +7,11 @@ each connection reads the schema. What is not JSON is left to the original, for 
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
-from ovs.json import Parser
+import ovs.json
+import ovs.jsonrpc
 
 _DECODER = json.JSONDecoder()
 _CUT_OFF = 8
@@ -32,7 +34,7 @@ class FastParser:
             self._value, end = _DECODER.raw_decode(self._text, start)
         except json.JSONDecodeError as err:
             if err.pos < len(self._text) - _CUT_OFF and not err.msg.startswith("Unterminated string"):
-                original = Parser()
+                original = ovs.json.Parser()
                 original.feed(self._text)
                 self._value = original.finish()  # the message about it
                 self._done = True
@@ -45,3 +47,9 @@ class FastParser:
 
     def finish(self) -> Any:
         return self._value
+
+
+def package() -> SimpleNamespace:
+    """The package `ovs` as `ovs.jsonrpc` names it, with this parser; not in `ovs.json`, whose own methods name its class."""
+    module = SimpleNamespace(**{**vars(ovs.json), "Parser": FastParser})
+    return SimpleNamespace(**{**vars(ovs), "json": module})

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests import preloaded
 from tests.packet.switches import LARGE, Switch
 
 PATIENCE = 15.0
@@ -24,14 +23,9 @@ class Agent:
     def __init__(self, switch: Switch, log: Path, *options: str) -> None:
         self.log = log
         with log.open("w") as file:
-            argv = ["agent", "--db", switch.database, *options]
-            self.process: preloaded.Process | subprocess.Popen[bytes]
-            if "LD_PRELOAD" in os.environ:  # what is loaded before all else takes a start of its own
-                environ = {**os.environ, "PYTHONPATH": os.pathsep.join(p or "." for p in sys.path)}
-                argv = [sys.executable, "-m", "dnsteer", *argv]
-                self.process = subprocess.Popen(argv, stdout=file, stderr=file, env=environ)
-            else:
-                self.process = preloaded.Process("dnsteer", argv, file, os.environ)
+            argv = [sys.executable, "-m", "dnsteer", "agent", "--db", switch.database, *options]
+            environ = {**os.environ, "PYTHONPATH": os.pathsep.join(p or "." for p in sys.path)}
+            self.process = subprocess.Popen(argv, stdout=file, stderr=file, env=environ)
 
     def said(self) -> str:
         """All that it said."""

@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from dnsteer.spec.loaded import Loaded
 from dnsteer.switch import private
 from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.rpc import Rpc
-from tests import preloaded
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -203,7 +203,7 @@ def spec_of(text: str) -> Loaded:
 
 def cli(*args: object, env: dict[str, str] | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
     """Run `dnsteer` as a process of its own."""
-    argv = [str(preloaded.client("dnsteer")), *map(str, args)]
+    argv = [sys.executable, "-m", "dnsteer", *map(str, args)]
     environment = {**os.environ, **(env or {})}
     return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=timeout, env=environment)
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -99,7 +99,7 @@ class Site:
         argv = [str(self.folder / "ansible-playbook"), "-i", str(self.folder / "inventory.yml")]
         argv += [str(RUNBOOKS / "playbooks" / playbook), *options]
         argv += ["-e", json.dumps({k: str(v) if isinstance(v, Path) else v for k, v in variables.items()})]
-        write_script(Path(argv[0]), "ansible-playbook")
+        put_program(Path(argv[0]), "ansible-playbook")
         done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False, cwd=self.folder,
                               env={**os.environ, "LC_ALL": "C.UTF-8", **self.environment})  # fmt: skip
         return Played(done.returncode, done.stdout + done.stderr)
@@ -226,20 +226,20 @@ def write_inventory(folder: Path) -> None:
 
 def write_command(folder: Path) -> None:
     """The command `dnsteer` of this tree."""
-    write_script(folder / "dnsteer", "dnsteer")
+    put_program(folder / "dnsteer", "dnsteer")
 
 
 def write_interpreter(folder: Path) -> Path:
     """A Python that has loaded what all modules use: from a module's archive it is compiled each time."""
     interpreter = folder / "python"
-    write_script(interpreter, "module")
+    put_program(interpreter, "module")
     return interpreter
 
 
-def write_script(path: Path, program: str) -> None:
-    """A script that runs a program of `preloaded`."""
-    path.write_text(preloaded.script(program), encoding="utf-8")
-    path.chmod(0o755)
+def put_program(path: Path, program: str) -> None:
+    """What runs a program of `preloaded`."""
+    with suppress(FileExistsError):  # for a play before this one, or beside it
+        path.symlink_to(preloaded.client(program))
 
 
 def make_wheel(folder: Path) -> Path:

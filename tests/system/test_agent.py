@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,6 @@ from dnsteer import lab
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import names
 from dnsteer.lab.command import netns_exec, run
-from tests import preloaded
 from tests.packet import command as cli
 
 pytestmark = [pytest.mark.system, pytest.mark.root("network namespaces and raw sockets")]
@@ -67,9 +67,9 @@ class Agent:
 
     def __init__(self, state: lab.LabState, log: Path) -> None:
         self.log = log
-        argv = ["agent", "--db", state.db]
+        argv = netns_exec(names.SWITCH_NAMESPACE, [sys.executable, "-m", "dnsteer", "agent", "--db", state.db])
         with log.open("w") as file:
-            self.process = preloaded.Process("dnsteer", argv, file, environment(), names.SWITCH_NAMESPACE)
+            self.process = subprocess.Popen(argv, stdout=file, stderr=file, env=environment())
 
     def said(self) -> str:
         return self.log.read_text()
