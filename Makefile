@@ -95,6 +95,7 @@ bench-datapath: setup ## cycles per packet and Mpps of the pipelines on OVS-DPDK
 	$(BIN)/python -m bench.datapath
 
 bench-ext: extension ## the extension: each mode under load, one socket, many clients, changes, its program by itself (root; JSON)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/extension.sh ext-bench
 	$(BIN)/python -m bench.extension
 
 bench-console: setup ## CPU time of the agent with browsers at its console, at 4 and 1,000 VIPs (JSON)

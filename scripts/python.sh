@@ -18,7 +18,8 @@ case "$(cat .venv/ready 2>/dev/null)" in
     { $pip uv 2>/dev/null && .venv/bin/uv pip install --quiet --python .venv/bin/python -e ".[$extras]" 2>/dev/null; } ||
         $pip -e ".[$extras]"
     # Compile on all cores, and skip what is hardly ever imported: half of all code.
-    unused='/(tests|pip|setuptools|pkg_resources|mypyc?|ansible_test|scipy|playwright|fontTools|mpl_toolkits|lexers|contrib)/'
+    unused='tests|pip|setuptools|pkg_resources|mypyc?|ansible_test|scipy|playwright|fontTools|mpl_toolkits|lexers|contrib'
+    unused="/($unused|pydantic/v1|distutils|f2py|scapy/libs|tls|msrpce|windows|hypothesis/extra|ovn_[a-z]*|blib2to3|cffi|pycparser)/"
     .venv/bin/python -m compileall -q -j 0 -x "$unused" .venv/lib || true # some files are for other releases of Python
     echo "$sum $extras" >.venv/ready
     ;;
