@@ -61,7 +61,7 @@ def main():
         VALIDATOR.validate(program)
         assert reader_accepts(program), file
         for number, (path, value, bad) in enumerate(damaged(program)):
-            if VALIDATOR.is_valid(bad) or number % 7:
+            if number % 7 or VALIDATOR.is_valid(bad):
                 continue
             assert not reader_accepts(bad), (file.name, path, value)
             count += 1
