@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 
 from dnsteer.checks.load import check_document, load_spec
 from dnsteer.lint.masks.actions import (
@@ -55,8 +55,33 @@ def test_examples_stay_within_the_budget(file: Path) -> None:
     assert not [str(part) for part in found.parts if part.many]
 
 
+def of_three_ways() -> Loaded:
+    """A spec with NAT behind a hash, and beside it a VIP of each other way to forward."""
+    ways = {"nat": "dp-hash", "dsr": "source-port", "siit": "source-port"}
+    switch = {
+        "flavor": "ovs-netdev", "bridge": "br-dns", "mac": "02:00:00:00:00:53", "gateways": ["10.53.0.1", "2001:db8:53::1"],
+        "uplinks": {"p0": {"next_hop": "02:00:00:00:00:f0"}},
+        "extension": {
+            "ingress": {"port": "ext-in"}, "egress": {"port": "ext-out"}, "ipv4": "10.53.9.4", "ipv6": "2001:db8:53:9::4",
+        },
+    }  # fmt: skip
+    pools = {
+        way: {"slots": 4, "selection": selection, "backends": [
+            {"name": "a", "ipv4": f"10.53.0.1{n}", "ipv6": f"2001:db8:53::1{n}", "mac": f"02:00:00:00:01:0{n}"}
+        ]}
+        for n, (way, selection) in enumerate(ways.items())
+    }  # fmt: skip
+    vips = {
+        way: {"addresses": [f"198.51.100.5{n}", *([f"2001:db8:1::5{n}"] if way != "siit" else [])], "services": ["dns"],
+              "pool": way, "forwarding": way}
+        for n, way in enumerate(ways)
+    }  # fmt: skip
+    return loaded_from({"apiVersion": "dnsteer/v1", "switch": switch, "pools": pools, "vips": vips})
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(specs())
+@example(of_three_ways())
 def test_no_spec_makes_masks_for_prefix_lengths(loaded: Loaded) -> None:
     """Every packet's way through the tables makes one mask, whatever its values."""
     found = mask_bound(build_plan(loaded))
@@ -69,11 +94,12 @@ def test_no_spec_makes_masks_for_prefix_lengths(loaded: Loaded) -> None:
     # Of a further width of the hash: one for the usual way, and for each family of translated addresses.
     more = 3 * max(0, len({slots for _, slots in hashed}) - 1) + (len({way for way, _ in hashed}) == 2)
     beyond = {way is Forwarding.SIIT for way, pool in used if MODES[way].uses_extension(pool)}
-    # Beside a hash one for each family, and two for answers to translate; without one, one for these where both other ways
-    # to forward are in use too: with the backend's address, and with that of the VIP.
+    # Beside a hash one for each family, and two for answers to translate; where none but NAT is behind a hash, one for these
+    # if both other ways to forward are in use too: with the backend's address, and with that of the VIP.
     ways = {way for way, _ in used}
     three = ways >= {Forwarding.NAT, Forwarding.SIIT} and ways & {Forwarding.DSR, Forwarding.IPIP}
-    more += 2 * len(beyond) if hashed else bool(three)
+    more += 2 * len(beyond) if hashed else 0
+    more += bool(three) and {way for way, _ in hashed} <= {Forwarding.NAT}
     more += 8 if loaded.spec.switch.probe is not None else 0  # for answers to probes (docs/agent.md)
     assert found.total <= 16 + 2 * max(0, len(widths) - 1) + more
 
