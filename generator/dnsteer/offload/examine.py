@@ -28,7 +28,6 @@ from dnsteer.spec.derived import slot_count
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Flavor, Selection
 from dnsteer.switch.masks import mask_of_match
-from dnsteer.switch.tools import ovs_version
 from dnsteer.tables.vip import ServiceRow
 
 KINDS = ("query", "answer", "probe", "neighbor", "echo", "fragment", "unusual", "drop")
@@ -179,9 +178,9 @@ def examine(
     owners = Owners(plan)
     # Bring-up turns the offload of connection tracking off if a pool uses dp-hash.
     context = offload_context_of(loaded, plan, conntrack=not dp_hash_pools(loaded), flavor=Flavor(profile.flavor))
-    out = Examination(loaded, plan, profile, ovs_version(), context, sampled=per_service)
     by_ufid: dict[str, tuple[str, DatapathFlow | Unreadable]] = {}
     with Harness(plan) as harness:
+        out = Examination(loaded, plan, profile, harness.switch.version(), context, sampled=per_service)
         for kind, group in _by_kind(vectors(loaded.spec, reference, per_service=per_service)):
             frames = [Frame(v.port, v.data) for v in group]
             harness.send(frames)

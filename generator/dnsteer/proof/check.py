@@ -24,7 +24,7 @@ from dnsteer.spec.backups import standby_weights
 from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.logs import sort_out
 from dnsteer.switch.masks import Mask
-from dnsteer.switch.tools import SwitchError, TimedOutError, ovs_version
+from dnsteer.switch.tools import SwitchError, TimedOutError
 from dnsteer.tables.slot import GroupRow
 
 _ATTEMPTS = 3
@@ -86,7 +86,7 @@ def _prove(loaded: Loaded, overlay: Overlay, per_service: int | None, progress: 
     senders = Senders(loaded.spec, reference, per_service)
     with Harness(plan) as harness:
         report = Report(
-            ovs_version(), harness.flows, len(plan.rows.of(GroupRow)), coverage=senders.coverage.description
+            harness.switch.version(), harness.flows, len(plan.rows.of(GroupRow)), coverage=senders.coverage.description
         )
         _compare_extension_slots(harness, reference, report)
         comparison = Comparison(loaded, harness, reference, report)

@@ -134,6 +134,10 @@ class PrivateSwitch:
                 self._control = None
             self._clean_up()
 
+    def version(self) -> str:
+        """Version of the running ovs-vswitchd, such as 3.1.0. Raises SwitchError."""
+        return self.appctl("version").splitlines()[0].split()[-1]
+
     def appctl(self, command: str, *args: str) -> str:
         """Run a command in the private ovs-vswitchd. Raises SwitchError with its message when it fails."""
         if self._control is None:
