@@ -138,8 +138,9 @@ ext: python ext-programs ## build and test the DOCA Flow program and its softwar
 	meson test -C build/ext --no-rebuild --print-errorlogs
 
 # Not optimised: a third of the time to build, and the tests take as long. Warnings that need it come from the build for use.
+# Of what is for debuggers, only the lines (-g1), for the sanitizers' traces.
 ext-programs: packages
-	PATH="$(CURDIR)/$(BIN):$$PATH" meson setup $$([ ! -f build/ext/build.ninja ] || echo --reconfigure) -Db_sanitize=address,undefined -Doptimization=0 build/ext datapath_ext
+	PATH="$(CURDIR)/$(BIN):$$PATH" meson setup $$([ ! -f build/ext/build.ninja ] || echo --reconfigure) -Db_sanitize=address,undefined -Doptimization=0 -Dc_args=-g1 build/ext datapath_ext
 	meson compile -C build/ext
 
 fuzz-ext: setup ## ten minutes of libFuzzer for each of the extension's four targets
