@@ -43,9 +43,8 @@ class LoadedPopen(subprocess.Popen[Any]):
     ) -> None:
         streams = dict(zip(_LATER, more, strict=False))
         restore_signals, gid, gids, uid, umask, new_session, *group = more[len(_LATER) :]
-        ends_with_this = getattr(preexec_fn, "__qualname__", "").startswith(
-            f"{ends_with_parent.__name__}."
-        )  # as all here do
+        before_exec = getattr(preexec_fn, "__qualname__", "")
+        ends_with_this = before_exec.startswith(f"{ends_with_parent.__name__}.")  # as all that is forked here does
         usual = not (executable or pass_fds or streams["shell"]) and close_fds and restore_signals
         usual = usual and (preexec_fn is None or ends_with_this)
         usual = usual and umask == -1 and all(of is None for of in (gid, gids, uid))
