@@ -117,7 +117,7 @@ def _of_interpreter(env: Mapping[str, str]) -> dict[str, str]:
     }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def commands_start_anew() -> Iterator[None]:
     """For tests that look for commands by their arguments, or that measure how they start."""
     loaded, subprocess.Popen = subprocess.Popen, LoadedPopen.__base__  # type: ignore[assignment, misc]
