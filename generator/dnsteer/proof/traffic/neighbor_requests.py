@@ -99,15 +99,17 @@ def solicitation(
         wire.write_checksums(frame)
         return bytes(frame)
     header = {"src": "::" if unspecified else address_text(asker), "dst": address_text(group), "hlim": 255}
-    scapy_frame = craft.stacked(
-        Ether(dst=to, src=mac_text(mac)),
-        craft.copied(tag),
-        IPv6(**{**header, **fields}),
-        craft.copied(between),
-        ICMPv6ND_NS(tgt=address_text(address)) if message is None else message.copy(),
-        ICMPv6NDOptSrcLLAddr(lladdr=mac_text(mac)) if option else None,
+    return bytes(
+        craft.stacked(
+            Ether(dst=to, src=mac_text(mac)),
+            craft.copied(tag),
+            IPv6(**{**header, **fields}),
+            craft.copied(between),
+            ICMPv6ND_NS(tgt=address_text(address)) if message is None else message.copy(),
+            ICMPv6NDOptSrcLLAddr(lladdr=mac_text(mac)) if option else None,
+            Raw(nonce) if nonce else None,
+        )
     )
-    return bytes(scapy_frame)
 
 
 @cache
