@@ -323,3 +323,7 @@ def test_what_a_killed_process_left_is_removed_at_the_next_start(
     processes["runs"].communicate("")
     assert not found["runs"].exists()
     tools.shutil.rmtree(folder)
+
+
+def test_it_says_the_version_of_the_program(shared: PrivateSwitch) -> None:
+    assert shared.version() == tools.ovs_version()

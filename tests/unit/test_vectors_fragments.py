@@ -9,7 +9,7 @@ from ipaddress import ip_address
 import pytest
 from scapy.compat import raw
 from scapy.layers.inet import ICMP, IP, TCP, UDP
-from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6, IPv6ExtHdrFragment
+from scapy.layers.inet6 import ICMPv6EchoRequest, ICMPv6ND_NS, IPv6, IPv6ExtHdrFragment
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
@@ -38,7 +38,13 @@ def checksums_right(data: bytes) -> bool:
     before = raw(packet)
     if isinstance(packet, IP):
         del packet.chksum
-    for kind, field in ((UDP, "chksum"), (TCP, "chksum"), (ICMP, "chksum"), (ICMPv6EchoRequest, "cksum")):
+    for kind, field in (
+        (UDP, "chksum"),
+        (TCP, "chksum"),
+        (ICMP, "chksum"),
+        (ICMPv6EchoRequest, "cksum"),
+        (ICMPv6ND_NS, "cksum"),
+    ):
         if kind in packet and (kind is not UDP or packet[kind].chksum):
             delattr(packet[kind], field)
             packet[kind].payload = Raw(raw(packet[kind].payload))
@@ -48,7 +54,7 @@ def checksums_right(data: bytes) -> bool:
 @every_spec
 def test_checksums_are_right_coming_and_going(name: str) -> None:
     alike = list(of_kind(name, "query", "answer"))[::4]  # they differ in addresses and ports; scapy is slow
-    for vector, expectation in [*alike, *of_kind(name, "unusual", "echo")]:
+    for vector, expectation in [*alike, *of_kind(name, "unusual", "echo", "neighbor")]:
         options = sorted(expectation.options, key=lambda frame: frame.data)
         leaving = [as_served(frame.data) for frame in {*options[:1], *options[-1:]}]
         packet = parse(vector.data)
