@@ -2,24 +2,31 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
 BIN := .venv/bin
+# Debian's: another one that comes first in PATH may be built without optimisation, a fifth slower.
+PYTHON ?= /usr/bin/python3
 SPEC ?= examples/quickstart.yaml
 DB := unix:/run/dnsteer-lab/db.sock
 DURATION ?= 600
 
-.PHONY: help setup packages python extension model demo test test-bytecode test-quick test-alerts test-pictures lint fmt docs golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics bench-balance bench-spill bench-announce bench-vrrp bench-workers ext ext-programs fuzz-ext valgrind-ext coverage-ext wheel clean
+.PHONY: help setup packages python extension model demo test test-bytecode test-quick test-alerts test-pictures lint lint-python fmt docs golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics bench-balance bench-spill bench-announce bench-vrrp bench-workers ext ext-programs fuzz-ext valgrind-ext coverage-ext wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile
 
-setup: packages python ## install packages (root) and the Python environment .venv
+setup: ## install packages (root) and the Python environment .venv
+	@$(MAKE) --no-print-directory -j 2 packages python
 
 packages:
 	@scripts/packages.sh
 
-python: packages
+# Beside the Debian packages, unless Python's own venv is one of those that are missing.
+$(BIN)/python: $(shell [ -x $(BIN)/python ] || $(PYTHON) -c 'import ensurepip' 2>/dev/null || echo packages)
+	@[ -x $@ ] || $(PYTHON) -m venv .venv || { rm -rf .venv; exit 1; }
+
+python: $(BIN)/python
 	@scripts/python.sh
 
-extension: packages ## build the DOCA Flow program on its software model, as check, the lab and the demo use it
+extension: ## build the DOCA Flow program on its software model, as check, the lab and the demo use it
 	@$(MAKE) --no-print-directory -j 2 python model
 
 model: packages
@@ -28,11 +35,11 @@ model: packages
 demo: extension ## the main job: prove, run in a lab, load with real DNS queries; KEEP=1 keeps the lab and its console (root)
 	@scripts/demo.sh $(SPEC) $(DB)
 
-test: packages ## lint and all tests (system tests need root)
+test: ## lint and all tests (system tests need root)
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint ext test-bytecode
 	$(BIN)/python -m pytest -n auto
 
-test-bytecode: python # once, beside lint: each of pytest's workers would rewrite the assertions of all tests
+test-bytecode: packages python # once, beside lint: each of pytest's workers would rewrite the assertions of all tests
 	@found=$$($(BIN)/python -m pytest --collect-only -qq 2>&1) || { echo "$$found"; exit 1; }
 
 test-quick: extension ## while you work: most unit tests and some packet tests, at most 90 s
@@ -44,15 +51,17 @@ test-pictures: extension ## the layout of the console's pages against pictures, 
 test-alerts: extension ## every alert at a real Prometheus, by the fault that it is for (root; 7 minutes)
 	$(BIN)/python -m pytest -n 1 --slow tests/packet/test_alerts.py tests/system/test_alerts_in_the_lab.py
 
-lint: python model ## formatting, types, import direction, generated docs and outputs in them, YAML, shell
+lint: lint-python model ## formatting, types, import direction, generated docs and outputs in them, YAML, shell
+	$(BIN)/python docs/generate.py --check
+	shellcheck scripts/*.sh .ci/run runbooks/roles/dnsteer/files/*.sh
+
+lint-python: python # what needs Python's packages alone, beside the installation of Debian's
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python docs/generate.py --check
 	$(BIN)/yamllint --strict examples tests runbooks .yamllint
 	cd runbooks && PATH="$(CURDIR)/$(BIN):$$PATH" ansible-lint --offline
-	shellcheck scripts/*.sh .ci/run runbooks/roles/dnsteer/files/*.sh
 
 fmt: setup ## format the Python code
 	$(BIN)/ruff check --fix .
@@ -139,7 +148,7 @@ ext: python ext-programs ## build and test the DOCA Flow program and its softwar
 
 # Not optimised: a third of the time to build, and the tests take as long. Warnings that need it come from the build for use.
 # Of what is for debuggers, only the lines (-g1), for the sanitizers' traces.
-ext-programs: packages
+ext-programs: packages $(BIN)/python
 	PATH="$(CURDIR)/$(BIN):$$PATH" meson setup $$([ ! -f build/ext/build.ninja ] || echo --reconfigure) -Db_sanitize=address,undefined -Doptimization=0 -Dc_args=-g1 build/ext datapath_ext
 	meson compile -C build/ext
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Install the Debian packages that dnsteer, its lab and its tests need (root), and make an empty Python environment in .venv.
+# Install the Debian packages that dnsteer, its lab and its tests need (root).
 # Packages that are there already are left as they are. Services that come with new packages are neither started nor
 # enabled: dnsteer uses the programs, with daemons of its own, and a system Open vSwitch stays whatever it was.
 set -eu
@@ -18,6 +18,7 @@ packages="$packages clang libclang-rt-14-dev libbpf-dev linux-libc-dev"
 # What only some tests need, which are skipped without it (prometheus: 23 MB to fetch, 10 s; BIRD and
 # keepalived: 1 MB each). The first set-up tries it.
 optional="prometheus bird2 keepalived"
+tried=build/optional-packages
 
 not_installed() {
     for package in "$@"; do
@@ -29,7 +30,7 @@ not_installed() {
 missing=$(not_installed $packages)
 wanted=""
 # shellcheck disable=SC2086
-[ -x .venv/bin/python ] || [ "$(id -u)" -ne 0 ] || wanted=$(not_installed $optional)
+[ -e "$tried" ] || [ "$(id -u)" -ne 0 ] || wanted=$(not_installed $optional)
 
 if [ -n "$missing$wanted" ]; then
     if [ "$(id -u)" -ne 0 ]; then
@@ -56,5 +57,5 @@ if [ -n "$missing$wanted" ]; then
     done
 fi
 
-# The Python of the packages above: another one that comes first in PATH may be built without optimisation, a fifth slower.
-[ -x .venv/bin/python ] || "${PYTHON:-/usr/bin/python3}" -m venv .venv
+mkdir -p build
+[ "$(id -u)" -ne 0 ] || : >"$tried"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Install the Python packages that dnsteer, its lab and its tests need into .venv, which scripts/packages.sh makes.
+# Install the Python packages that dnsteer, its lab and its tests need into .venv, which make has made.
 set -eu
 cd "$(dirname "$0")/.."
 
