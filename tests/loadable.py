@@ -34,7 +34,9 @@ def _load_command() -> Callable[[], None]:
     from dnsteer.render.flows import groups_of, lines_of
     from dnsteer.render.template_rows import check_own_template_rows
     from dnsteer.spec.document import parse_document
+    from dnsteer.switch import tools
     from tests import fast_json
+    from tests.loaded_programs import loaded_subprocess
 
     for module in pkgutil.walk_packages(dnsteer.__path__, "dnsteer."):
         if not module.name.startswith(("dnsteer.capacity", "dnsteer.cli.capacity", "dnsteer.__main__")):
@@ -45,6 +47,7 @@ def _load_command() -> Callable[[], None]:
         groups_of(plan)
     check_own_template_rows()
     ovs.jsonrpc.ovs = fast_json.package()
+    tools.subprocess = loaded_subprocess  # type: ignore[assignment]
     pages = content._templates()
     for page in pages.list_templates():
         pages.get_template(page)

@@ -6,7 +6,7 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -43,10 +43,8 @@ class LoadedPopen(subprocess.Popen[Any]):
     ) -> None:
         streams = dict(zip(_LATER, more, strict=False))
         restore_signals, gid, gids, uid, umask, new_session, *group = more[len(_LATER) :]
-        before_exec = getattr(preexec_fn, "__qualname__", "")
-        ends_with_this = before_exec.startswith(f"{ends_with_parent.__name__}.")  # as all that is forked here does
         usual = not (executable or pass_fds or streams["shell"]) and close_fds and restore_signals
-        usual = usual and (preexec_fn is None or ends_with_this)
+        usual = usual and ends_with_this(preexec_fn)
         usual = usual and umask == -1 and all(of is None for of in (gid, gids, uid))
         wanted = _request(args, os.environ if env is None else env) if usual else None
         if wanted is None:
@@ -92,6 +90,11 @@ class LoadedPopen(subprocess.Popen[Any]):
         if not self._ended(timeout):
             raise subprocess.TimeoutExpired(self.args, timeout or 0)
         return self.returncode
+
+
+def ends_with_this(before_exec: Callable[[], None] | None) -> bool:
+    """Whether before exec there is nothing to be done but to end with this process, as all that is forked does."""
+    return before_exec is None or before_exec.__qualname__.startswith(f"{ends_with_parent.__name__}.")
 
 
 def _request(args: Any, env: Mapping[str, str]) -> tuple[Sequence[str], str | None] | None:

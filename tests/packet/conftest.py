@@ -6,16 +6,15 @@ import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dnsteer.switch import tls, tools
+from tests.loaded_programs import loaded_programs, loaded_subprocess
 from tests.packet.certificates import make_certificates
 from tests.packet.command import FARM, OTHER, SLOW, Ran, fresh, on, run, spec_file
 from tests.packet.extension_beside_switch import Extension, Run
-from tests.packet.loaded_programs import loaded_programs, start
 from tests.packet.switches import Switch, unexpected
 
 
@@ -31,7 +30,7 @@ def programs_stay_loaded(path_of_loaded_programs: str) -> Iterator[None]:
     """In packet tests; those of the whole system have the programs of the machine."""
     with pytest.MonkeyPatch().context() as patch:
         patch.setenv("PATH", path_of_loaded_programs)
-        patch.setattr(tools, "subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": start}))
+        patch.setattr(tools, "subprocess", loaded_subprocess)
         yield
 
 

@@ -16,6 +16,7 @@ from dnsteer.spec.loaded import Loaded
 from dnsteer.switch import private
 from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.rpc import Rpc
+from dnsteer.switch.tools import run
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -89,9 +90,7 @@ class Switch(PrivateSwitch):
     def ofctl(self, command: str, *args: str, bridge: str = BRIDGE, stdin: str | None = None) -> str:
         """What `ovs-ofctl COMMAND BRIDGE ARGS` prints; it must succeed."""
         argv = ["ovs-ofctl", "-O", "OpenFlow15", command, f"unix:{self.dir}/{bridge}.mgmt", *args]
-        done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, timeout=30)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return run(argv, stdin=stdin, timeout=30)
 
     def flows(self, bridge: str = BRIDGE) -> set[str]:
         """All flows, as ovs-ofctl prints them."""

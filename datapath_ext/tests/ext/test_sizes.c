@@ -185,10 +185,9 @@ static void reads_the_largest_program(void **state)
         (void)snprintf(name, sizeof(name), "v%d", i);
         (void)snprintf(address, sizeof(address), "192.%d.%d.1", 1 + (i >> 8), i & 0xff);
         for (int slot = 0; slot < 256; slot++) {
-            char backend[16];
+            const json_t *backend = json_array_get(backends, (size_t)(256 * i + slot) % BACKENDS_MAX);
 
-            (void)snprintf(backend, sizeof(backend), "b%d", (256 * i + slot) % BACKENDS_MAX);
-            (void)json_array_append_new(slots, json_string(backend));
+            (void)json_array_append(slots, json_object_get(backend, "name"));
         }
         (void)json_array_append_new(
             vips, json_pack("{s:s, s:s, s:s, s:s, s:i, s:s, s:[s,s,s,s], s:o, s:s}", "name", name, "family", "ipv4",

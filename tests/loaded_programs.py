@@ -12,9 +12,11 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any
 
 from dnsteer.switch.tools import program
+from tests.loaded_popen import ends_with_this
 
 SOURCE = Path(__file__).with_name("loaded_program.c")
 PROGRAMS = ("ovs-ofctl", "ovs-vsctl", "ovsdb-tool")
@@ -74,12 +76,15 @@ class Run:
         self._said.close()
 
 
-def start(argv: Sequence[str], *, stdin: IO[str], stdout: IO[str], env: Mapping[str, str], **more: Any) -> Any:
-    """Start a program as `Running` asks for it: a loaded one without its client."""
+def _start(argv: Sequence[str], *, stdin: IO[str], stdout: IO[str], env: Mapping[str, str], **more: Any) -> Any:
     loaded = os.path.exists(f"{argv[0]}.socket") and "LD_PRELOAD" not in env  # noqa: PTH110 - this is about speed
-    if loaded and more["preexec_fn"] is None:
+    if loaded and ends_with_this(more["preexec_fn"]):
         return Run(argv, stdin, stdout, env)
     return subprocess.Popen(argv, stdin=stdin, stdout=stdout, env=env, **more)
+
+
+loaded_subprocess = SimpleNamespace(**{**vars(subprocess), "Popen": _start})
+"""The module subprocess for `Running`, which starts a loaded program without its client."""
 
 
 @contextmanager
