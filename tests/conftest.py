@@ -172,25 +172,23 @@ LABS = (
 )
 """System tests with labs, which measure what is lost: two labs at a time at most, as servers and switches need a core."""
 WAITING = (
-    "system/runbook_variables", "packet/full_disk", "packet/extension_killed", "packet/damage",
-    "packet/announce_faults", "packet/agent_control", "packet/announce", "packet/interrupted", "packet/role",
-    "packet/console_path", "packet/agent_repair", "packet/bringup", "packet/drains", "system/runbook_proof",
-    "packet/killed", "packet/alerts", "packet/status_broken", "packet/agent_clock", "packet/console_offload",
-    "packet/kept_slots", "packet/announce_former", "packet/console_security", "packet/agent_metrics",
-    "packet/report", "system/runbook_units", "packet/check_slow", "packet/weights", "packet/status",
-    "packet/remote", "packet/console_changes", "unit/source", "packet/agent_gratuitous", "packet/capture",
-    "packet/drains_again", "packet/extension_away", "packet/prefetch", "packet/agent_metric",
+    "packet/extension_killed", "system/runbook_variables", "packet/damage", "packet/extension_lossless",
+    "packet/announce_faults", "packet/announce", "packet/role", "packet/console_path", "packet/killed",
+    "packet/agent_control", "packet/check_slow", "packet/status_broken", "packet/alerts", "packet/agent_repair",
+    "packet/kept_slots", "system/runbook_proof", "packet/agent_metrics", "packet/console_security",
+    "packet/announce_former", "packet/weights", "packet/report", "packet/remote", "packet/status",
+    "packet/capture_ends", "packet/agent_metric", "packet/agent_gratuitous", "packet/faults",
+    "packet/console_changes", "packet/prefetch", "packet/extension_away",
 )  # fmt: skip
 """Files that take more than 12 s, and wait for most of it: for switches, servers, time-outs and playbooks."""
 COMPUTING = (
-    "packet/extension_lossless", "packet/check_large", "packet/console", "packet/extension", "packet/masks",
-    "packet/check", "packet/lint", "packet/incremental", "packet/capture_ends", "packet/lint_rests",
-    "packet/asked_to_end", "unit/masks", "unit/vectors", "packet/convergence", "packet/plan_files", "unit/slots",
-    "packet/settings", "packet/lint_extension", "unit/cli", "system/decap", "unit/capacity_plot",
-    "packet/extension_probes", "packet/faults", "unit/cli_database", "packet/workers", "unit/spec_fuzz",
-    "unit/reference_slots", "packet/agent_balance", "packet/extension_control", "unit/reference",
-    "packet/capacity_extension", "packet/history", "unit/sarif", "packet/reconcile", "system/bringup",
-    "packet/console_in_a_browser", "unit/weights", "packet/plan", "system/datapath_dpdk", "unit/agent_command",
+    "packet/console", "packet/check_large", "packet/full_disk", "packet/interrupted", "packet/extension",
+    "packet/check", "packet/lint", "unit/vectors", "packet/masks", "packet/drains", "packet/plan", "unit/sarif",
+    "packet/convergence", "packet/agent_clock", "packet/console_in_a_browser", "packet/incremental",
+    "packet/bringup", "unit/weights", "system/decap", "packet/extension_control", "packet/lint_extension",
+    "packet/settings", "packet/lint_rests", "packet/agent_balance", "unit/masks", "unit/slots",
+    "system/datapath_dpdk", "packet/plan_files", "packet/extension_probes", "unit/source", "packet/reconcile",
+    "packet/workers", "unit/cli", "packet/history",
 )  # fmt: skip
 """Files that take more than 12 s, and compute for at least a fifth of it."""
 LONGEST = (
