@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 from types import SimpleNamespace
@@ -191,17 +191,15 @@ COMPUTING = (
     "packet/workers", "unit/cli", "packet/history",
 )  # fmt: skip
 """Files that take more than 12 s, and compute for at least a fifth of it."""
-LONGEST = (
-    "lab 0",
-    "lab 1",
-    *(
-        f"tests/{file.replace('/', '/test_')}.py"
-        for pair in zip_longest(WAITING, COMPUTING)
-        for file in pair
-        if file is not None
-    ),
-)
-"""What takes longest, begun first, by turns what waits and what computes, so that no core is idle. About speed alone."""
+
+
+def by_turns(waiting: Iterable[str], computing: Iterable[str]) -> list[str]:
+    """What waits and what computes by turns, so that no core is idle."""
+    return [scope for pair in zip_longest(waiting, computing) for scope in pair if scope is not None]
+
+
+LONGEST = ["lab 0", "lab 1", *(f"tests/{file.replace('/', '/test_')}.py" for file in by_turns(WAITING, COMPUTING))]
+"""What takes longest, begun first. About speed alone."""
 
 
 def scope_of(nodeid: str) -> str:
@@ -218,13 +216,16 @@ def scope_of(nodeid: str) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, and leave out what is slow."""
+    """Begin with what takes longest, then by turns tests of switches and others; and leave out what is slow."""
     if not config.getoption("--slow"):
         items[:] = [item for item in items if item.get_closest_marker("slow") is None]
     if config.getoption("--quick"):
         items[:] = [item for item in items if not item.name.startswith(SLOW_TESTS)]
-    rank = {scope: number for number, scope in enumerate(LONGEST)}
-    items.sort(key=lambda item: rank.get(scope_of(item.nodeid), len(rank)))
+    others = [scope for scope in dict.fromkeys(scope_of(item.nodeid) for item in items) if scope not in LONGEST]
+    of_switches = [scope for scope in others if scope.startswith("tests/packet/")]
+    order = [*LONGEST, *by_turns(of_switches, (scope for scope in others if scope not in of_switches))]
+    rank = {scope: number for number, scope in enumerate(order)}
+    items.sort(key=lambda item: rank[scope_of(item.nodeid)])
 
 
 class ByScope(LoadScopeScheduling):
