@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -151,6 +152,12 @@ vips:
 WEIGHTS = {"a": 1, "b": 3, "c": 2}
 
 
+@cache
+def query_from(source: str, port: int, vip: str) -> bytes:
+    """A query's frame, laid out once for all tests."""
+    return raw(ether(VIPS) / udp(source, port, vip, 53))
+
+
 def owners(down: str, spec: str = SLOTS) -> tuple[list[str | None], list[str | None]]:
     """The backend of each slot, by IPv4 and by IPv6, told from the packets."""
     reference = Reference(load(spec.replace("STATE", ", state: down" if down else "")))
@@ -161,7 +168,7 @@ def owners(down: str, spec: str = SLOTS) -> tuple[list[str | None], list[str | N
         for slot in range(count):
             told = set()
             for port in (2 * slot, 2 * slot + 1, 2 * (slot + count), 2 * (slot + 32768 - count) + 1):
-                expectation = reference.expect("p0", raw(ether(VIPS) / udp(source, port % 65536, vip, 53)))
+                expectation = reference.expect("p0", query_from(source, port % 65536, vip))
                 (option,) = expectation.options
                 assert expectation.slot == slot
                 assert expectation.backend == macs[option.data[:6]]

@@ -8,6 +8,8 @@ from ipaddress import ip_address
 
 import pytest
 from scapy.compat import raw
+from scapy.config import conf
+from scapy.layers.dns import DNS
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import ICMPv6EchoRequest, ICMPv6ND_NS, IPv6, IPv6ExtHdrFragment
 from scapy.layers.l2 import Ether
@@ -16,6 +18,14 @@ from scapy.packet import Packet, Raw
 from dnsteer.proof.reference.modes.nat import SMALLEST_FRAGMENT
 from dnsteer.proof.reference.wire import ARP, IPV6, Fragment, MalformedError, parse
 from tests.unit.vector_cases import Checked, as_served, checked, every_spec, of_kind, spec_of
+
+
+@pytest.fixture(scope="module", autouse=True)
+def dns_is_payload() -> Iterator[None]:
+    """Have scapy take messages of DNS for bytes: to take them apart is most of its time, and they have no checksum."""
+    conf.layers.filter([layer for layer in conf.layers if layer is not DNS])
+    yield
+    conf.layers.unfilter()
 
 
 @pytest.fixture(scope="module", autouse=True)
