@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from dnsteer.lint.masks import fields
@@ -30,9 +30,12 @@ Known = Mapping[str, FieldBits]
 """The known values of a packet's fields."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RuleClass:
-    """Flows that differ only in values that no later table matches: priority, actions and the values that matter."""
+    """Flows that differ only in values that no later table matches: priority, actions and the values that matter.
+
+    Equal ones are one object (`_rule_class`): they are keys of every lookup, and to hash their actions takes long.
+    """
 
     priority: int
     actions: tuple[FlowAction, ...]
@@ -111,7 +114,7 @@ class Subtable:
             (priority, actions, tuple((n, b) for n, b in match.items() if n in live))
             for match, priority, actions in self._matching(known, fields.STAGES)
         }
-        return [RuleClass(priority, parse_actions(actions), values) for priority, actions, values in distinct]
+        return [_rule_class(*each) for each in distinct]
 
     def _missed(self, known: Known) -> Iterator[MaskSet]:
         passed = EMPTY
@@ -139,6 +142,11 @@ class Subtable:
         rest = {n: m for n, m in here.items() if n not in ports}
         for base in {EMPTY, unwildcarded(EMPTY, rest)}:
             yield from (combined(base, more) for more in _missed_ports(ports))
+
+
+@lru_cache(maxsize=1 << 16)
+def _rule_class(priority: int, actions: str, values: tuple[tuple[str, FieldBits], ...]) -> RuleClass:
+    return RuleClass(priority, parse_actions(actions), values)
 
 
 def _missed_ports(ports: Mapping[str, int]) -> Iterator[MaskSet]:

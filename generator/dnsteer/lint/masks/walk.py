@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache, reduce
 from itertools import product
+from typing import NamedTuple
 
 from dnsteer.lint.masks import fields
 from dnsteer.lint.masks.actions import (
@@ -36,8 +36,7 @@ _L2 = frozenset(("dl_dst", "dl_src"))
 _ARP_FIELDS = frozenset(("nw_src", "nw_dst", "nw_proto", "arp_sha", "arp_tha"))
 
 
-@dataclass(frozen=True)
-class PacketKind:
+class PacketKind(NamedTuple):
     """A packet as received: ethertype, protocol and fragment bits. -1 stands for every value that no flow matches."""
 
     ethertype: int
@@ -50,8 +49,7 @@ class PacketKind:
         return {IPV4: "IPv4", IPV6: "IPv6", ARP: "ARP", RARP: "RARP"}.get(self.ethertype, "other ethertypes")
 
 
-@dataclass(frozen=True)
-class WalkState:
+class WalkState(NamedTuple):
     """Packets about to enter a table: the field values known so far and the bits unwildcarded so far."""
 
     kind: PacketKind
@@ -61,8 +59,7 @@ class WalkState:
     recirculated_by: str
 
 
-@dataclass(frozen=True)
-class WalkEnd:
+class WalkEnd(NamedTuple):
     """Masks of packets of a kind whose path ended in a table. *recirculated_by* is empty if nothing recirculated them."""
 
     kind: PacketKind
