@@ -1,5 +1,5 @@
 #!/bin/sh
-# Install the Python packages that dnsteer, its lab and its tests need into .venv, which make has made.
+# Install the Python packages that dnsteer, its lab and its tests need into .venv, which the Makefile creates.
 set -eu
 cd "$(dirname "$0")/.."
 

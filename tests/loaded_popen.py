@@ -94,7 +94,7 @@ class LoadedPopen(subprocess.Popen[Any]):
 
 def ends_with_this(before_exec: Callable[[], None] | None) -> bool:
     """Whether before exec there is nothing to be done but to end with this process, as all that is forked does."""
-    return before_exec is None or before_exec.__qualname__.startswith(f"{ends_with_parent.__name__}.")
+    return before_exec is None or getattr(before_exec, "__qualname__", "").startswith(f"{ends_with_parent.__name__}.")
 
 
 def _request(args: Any, env: Mapping[str, str]) -> tuple[Sequence[str], str | None] | None:

@@ -36,7 +36,7 @@ def programs_stay_loaded(path_of_loaded_programs: str) -> Iterator[None]:
 
 @pytest.fixture
 def programs_have_clients(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process for each run of a program, which can be found by its arguments."""
+    """A process for each run of a program by this process, which can be found by its arguments."""
     monkeypatch.setattr(tools, "subprocess", subprocess)
 
 

@@ -147,10 +147,11 @@ def test_source_ports_that_are_in_use_are_passed_over(site: Site) -> None:
     assert isinstance(questions, list)
     taken = sorted({q["source_ports"][0] for q in questions})
     hold = (
-        "import contextlib, socket, sys\nheld = []\nfor port in map(int, sys.argv[1:]):\n"
+        "import errno, socket, sys\nheld = []\nfor port in map(int, sys.argv[1:]):\n"
         "    held.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)); held[-1].bind(('0.0.0.0', port))\n"
-        "    with contextlib.suppress(OSError):\n"  # where a connection of a test before waits, the port is in use as it is
-        "        held.append(socket.create_server(('0.0.0.0', port)))\n"
+        "    try: held.append(socket.create_server(('0.0.0.0', port)))\n"
+        "    except OSError as err:\n"  # a connection of an earlier test waits there: the port is in use as it is
+        "        assert err.errno == errno.EADDRINUSE\n"
         "print('held', flush=True); sys.stdin.read()\n"
     )
     argv = netns_exec(CLIENT, ["python3", "-c", hold, *map(str, taken)])
