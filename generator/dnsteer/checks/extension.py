@@ -125,7 +125,7 @@ def _budgets(scope: Scope, part: Extension, through: list[tuple[str, Vip, Pool]]
     probed = scope.spec.switch.probe is not None
     ends: set[tuple[str, str, int]] = set()
     for _, vip, pool in through:
-        count, each = len(list(derived.endpoints(vip))) * len(vip.addresses), derived.slot_count(scope.spec, pool)
+        count, each = len(derived.endpoints(vip)) * len(vip.addresses), derived.slot_count(scope.spec, pool)
         each += len(pool.backends) if probed else 0
         services, slots, largest = services + count, slots + count * each, max(largest, each)
         if MODES[vip.forwarding].by_extension:

@@ -22,7 +22,7 @@ def check_services(scope: Scope) -> Iterator[Finding]:
 def _limits(scope: Scope) -> Iterator[Finding]:
     """Limits of what a switch, and the check of each slot, can take."""
     vips = scope.spec.vips.values()
-    count, most = sum(sum(1 for _ in derived.endpoints(v)) * len(v.addresses) for v in vips), derived.MAX_SERVICES
+    count, most = sum(len(derived.endpoints(v)) * len(v.addresses) for v in vips), derived.MAX_SERVICES
     if count > most:
         what = "services (addresses times protocols and ports)"
         yield scope.finding(("vips",), f"{count} {what}", f"at most {most}", "each is a flow: split the spec by switch")
@@ -30,14 +30,14 @@ def _limits(scope: Scope) -> Iterator[Finding]:
 
 def _duplicates(scope: Scope) -> Iterator[Finding]:
     """The same address, protocol and port twice: one finding for a pair of VIPs, or of entries of one VIP."""
-    seen: dict[tuple[Address, Protocol, int], Path] = {}
+    seen: dict[Address, dict[tuple[Protocol, int], Path]] = {}
     pairs: dict[tuple[Path, Path], Conflict] = {}
     for name, vip in scope.spec.vips.items():
-        addresses = dict.fromkeys(vip.addresses)
+        addresses = {address: seen.setdefault(address, {}) for address in vip.addresses}
         for endpoint in derived.endpoints(vip):
             path: Path = ("vips", name, "services", endpoint.index)
-            for address in addresses:
-                earlier = seen.setdefault((address, endpoint.protocol, endpoint.port), path)
+            for address, services in addresses.items():
+                earlier = services.setdefault((endpoint.protocol, endpoint.port), path)
                 if earlier is path:
                     continue
                 key = (path, earlier) if earlier[1] == name else (path[:2], earlier[:2])

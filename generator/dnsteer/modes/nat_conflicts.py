@@ -58,7 +58,7 @@ def check_nat(scope: Scope, vips: Sequence[NamedVip]) -> Iterator[Finding]:
     count = 0
     for _, vip, pool in vips:
         members = (len(derived.members(pool, derived.family_of(a))) for a in vip.addresses)
-        count += sum(1 for _ in derived.endpoints(vip)) * sum(members)
+        count += len(derived.endpoints(vip)) * sum(members)
     if count > derived.MAX_TRANSLATIONS:
         what = f"{count} NAT translations (services times backends)"
         advice = "each is a flow: split the spec by switch"

@@ -50,11 +50,21 @@ class Plan:
         found = self.subjects.get(key)
         if found is not None:
             return found
-        if key >> OBJECT_BITS == _SLOTS:
-            pool, slot = key >> 16 & 0xFFFFFF, key & 0xFFFF
-            table = self._slot_tables.get(pool)
-            return table.subject(slot) if table is not None and slot < len(table.owners) else None
+        table = self._slot_table(key)
+        if table is not None:
+            return table.subject(key & 0xFFFF)
         return self.state if key == self.state.cookie else None
+
+    def has_subject(self, key: int) -> bool:
+        """Whether a cookie has a subject; those of slots, of which there may be 100,000, are not made to answer."""
+        return key in self.subjects or self._slot_table(key) is not None or key == self.state.cookie
+
+    def _slot_table(self, key: int) -> SlotTable | None:
+        """Return the table that has the slot of a cookie, or None."""
+        if key >> OBJECT_BITS != _SLOTS:
+            return None
+        table = self._slot_tables.get(key >> 16 & 0xFFFFFF)
+        return table if table is not None and key & 0xFFFF < len(table.owners) else None
 
     @cached_property
     def _slot_tables(self) -> dict[int, SlotTable]:

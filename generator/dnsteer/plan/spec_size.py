@@ -38,7 +38,7 @@ def size_of_spec(spec: Spec) -> SpecSize:
         flows += sets * slots + max(sets, 1) * _OF_BACKEND * backends
         choices += sets * slots * min(taking, slots)
         for vip in own:
-            services = sum(1 for _ in derived.endpoints(vip))
+            services = len(derived.endpoints(vip))
             of_service = 2 if has_workers(pool) else 1  # it has a flow for each backend in table forward too
             each = services if MODES[vip.forwarding].owns_vip else services * (1 + of_service * backends)
             flows += len(vip.addresses) * (1 + each)

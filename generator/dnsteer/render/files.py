@@ -46,11 +46,11 @@ def rendered(loaded: Loaded) -> dict[str, str]:
         f"# {{what}} of bridge {plan.bridge} for {file}, by dnsteer {__version__}; spec digest {plan.digest[:16]}\n"
         f"# load: ovs-ofctl -O OpenFlow15 --names {{how}} {plan.bridge} {{name}}\n"
     )
-    flows = render_flows(plan, file)
+    text, flows = render_flows(plan, file)
     texts = {
         "bridge.sh": _bridge_script(loaded, plan, file),
         "groups.txt": head.format(what="Groups", how="add-groups", name="groups.txt") + render_groups(plan, file),
-        "flows.txt": head.format(what="Flows", how="add-flows", name="flows.txt") + flows,
+        "flows.txt": head.format(what="Flows", how="add-flows", name="flows.txt") + text,
         "bundle.txt": head.format(what="All tables and groups", how="bundle", name="bundle.txt") + _bundle(plan, flows),
     }
     if plan.extension:
@@ -111,13 +111,13 @@ def _mode(file: Path) -> int:
     return 0o755 if file.suffix == ".sh" else 0o644
 
 
-def _bundle(plan: Plan, flows: str) -> str:
+def _bundle(plan: Plan, flows: Iterable[str]) -> str:
     """Return one bundle that replaces all of dnsteer's flows and groups; flows of others stay."""
     lines = ["# one transaction: what was dnsteer's goes, this comes, and no packet meets a state between"]
     lines.append(f"flow delete cookie=0x{COOKIE_TAG << 48:x}/0x{COOKIE_MASK:x}")
     for group in groups_of(plan):
         lines += [f"group delete group_id={group.number}", f"group add {group.text}"]
-    lines += [f"flow add {line}" for line in flows.splitlines() if line.startswith("cookie=")]
+    lines += [f"flow add {flow}" for flow in flows]
     return "\n".join(lines) + "\n"
 
 

@@ -26,35 +26,34 @@ def check_flows(plan: Plan, table: Table, lines: Sequence[str]) -> None:
     two flows with one match; for a group that no row makes; and for a table without a flow for all other packets.
     """
     file = f"tables/{table.name}.j2"
-    seen: dict[str, str] = {}
-    for line in lines:
-        seen.setdefault(line[: line.index(",")], line)
-    for cookie, line in seen.items():
+    for cookie in dict.fromkeys([line[: line.index(",")] for line in lines]):
         number = int(cookie.removeprefix("cookie="), 16)
-        if plan.subject(number) is None:
+        if not plan.has_subject(number):
+            line = next(line for line in lines if line.startswith(f"{cookie},"))
             raise TemplateError(
                 f"{place_of(file, line)}: cookie 0x{number:x} belongs to nothing of the plan, so the flow would count as "
                 "somebody else's; write cookie={{ ROW.subject.cookie | hex }}, or {{ plan.pipeline.cookie | hex }}: "
                 f"{shown(line)}"
             )
-    known: dict[str, str] = {}
-    for line in lines:
-        key = line[line.index(",") : line.index(" actions=")]  # all but the cookie
-        if key in known:
-            raise TemplateError(
-                f"{place_of(file, line)}: two flows have the same priority and match, so that one would replace the other; "
-                f"leave one out, or match what tells them apart:\n    {shown(known[key])}\n    {shown(line)}"
-            )
-        known[key] = line
+    keys = [line[line.index(",") : line.index(" actions=")] for line in lines]  # all but the cookie
+    if len(set(keys)) < len(keys):
+        known: dict[str, str] = {}
+        for key, line in zip(keys, lines, strict=True):
+            if key in known:
+                raise TemplateError(
+                    f"{place_of(file, line)}: two flows have the same priority and match, so that one would replace the "
+                    f"other; leave one out, or match what tells them apart:\n    {shown(known[key])}\n    {shown(line)}"
+                )
+            known[key] = line
     groups = {row.group for row in plan.rows.of(GroupRow)}
-    for line in lines:
-        for number in _GROUP.findall(line) if "group:" in line else ():
+    for line in [line for line in lines if "group:" in line]:
+        for number in _GROUP.findall(line):
             if int(number) not in groups:
                 raise TemplateError(
                     f"{place_of(file, line)}: group {number} is not there; groups are made from the rows of type GroupRow: "
                     f"{shown(line)}"
                 )
-    if not any(", priority=0 actions=" in line for line in lines):
+    if not any(", priority=0 actions=" in line for line in reversed(lines)):
         raise TemplateError(
             f"{file}: no flow for all other packets; end it with cookie={{{{ plan.pipeline.cookie | hex }}}}, "
             f"table=@{table.name}, priority=0 actions=drop"

@@ -93,17 +93,19 @@ def _render(template: str, plan: Plan, table: Table, file: str, *, notes: bool, 
     return render(template, **rows, plan=plan, masks=masks, file=file, notes=notes)
 
 
-def render_flows(plan: Plan, file: str = "spec") -> str:
-    """Render the flows of all tables with comments, in pipeline order."""
+def render_flows(plan: Plan, file: str = "spec") -> tuple[str, list[str]]:
+    """Render the flows of all tables in pipeline order: as text with comments, and their lines alone."""
     check_own_templates()
-    parts, masks = [], MaskPolicy(plan)
+    parts, found, masks = [], list[str](), MaskPolicy(plan)
     for table in TABLES:
         leads = ", ".join(f"{n} ({PIPELINE.tables[n].number})" for n in leads_to(table.name)) or "out"
         head = f"# table {table.number} {table.name}: {table.does}; leads to {leads}"
         text = render_table(plan, table, file, masks=masks)
-        check_flows(plan, table, flow_lines(text, f"tables/{table.name}.j2"))
+        lines = flow_lines(text, f"tables/{table.name}.j2")
+        check_flows(plan, table, lines)
         parts.append(f"{head}\n{text}")
-    return "\n".join(parts)
+        found += lines
+    return "\n".join(parts), found
 
 
 def lines_of(plan: Plan, *, check: bool = False) -> list[str]:

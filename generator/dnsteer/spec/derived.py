@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from dnsteer.spec.model.families import Family, Reach
@@ -16,6 +16,7 @@ from dnsteer.spec.model.spec import (
     Pool,
     Protocol,
     Selection,
+    ServiceEntry,
     Spec,
     Switch,
     Vip,
@@ -92,14 +93,20 @@ def address_of(backend: Backend, family: Family) -> Address | None:
     return backend.ipv4 if family == "ipv4" else backend.ipv6
 
 
-def endpoints(vip: Vip) -> Iterator[Endpoint]:
+def endpoints(vip: Vip) -> tuple[Endpoint, ...]:
     """The VIP's protocols and ports in the order of the spec."""
-    for index, entry in enumerate(vip.services):
+    return _endpoints(tuple(vip.services))
+
+
+@lru_cache(1024)  # most VIPs have the same services, and many ask for them
+def _endpoints(services: tuple[ServiceEntry, ...]) -> tuple[Endpoint, ...]:
+    found: list[Endpoint] = []
+    for index, entry in enumerate(services):
         if isinstance(entry, str):
-            for protocol, port in SHORTHANDS[entry]:
-                yield Endpoint(protocol, port, port, index)
+            found += (Endpoint(protocol, port, port, index) for protocol, port in SHORTHANDS[entry])
         else:
-            yield Endpoint(entry.protocol, entry.port, entry.target_port or entry.port, index)
+            found.append(Endpoint(entry.protocol, entry.port, entry.target_port or entry.port, index))
+    return tuple(found)
 
 
 def spoken(endpoint: Endpoint) -> Literal["dns", "dot", "doq", "doh"]:

@@ -96,13 +96,18 @@ class Context:
         return self._numbers[asked]
 
     @cached_property
+    def addresses(self) -> dict[str, list[str]]:
+        """The addresses of each VIP as text, made once: it takes long for IPv6."""
+        return {name: [str(address) for address in vip.addresses] for name, vip in self.spec.vips.items()}
+
+    @cached_property
     def vips(self) -> dict[str, int]:
         """Numbers of the VIPs' addresses (`NAME/ADDRESS`) and services (`NAME/ADDRESS/PROTOCOL/PORT`)."""
         names: list[str] = []
         for name, vip in self.spec.vips.items():
             services = [f"{e.protocol.value}/{e.port}" for e in derived.endpoints(vip)]
-            for address in vip.addresses:
-                key = f"{name}/{address}"  # formatted once: slow for an IPv6 address
+            for address in self.addresses[name]:
+                key = f"{name}/{address}"
                 names.append(key)
                 names += [f"{key}/{service}" for service in services]
         return number_names(names, OBJECT_BITS)

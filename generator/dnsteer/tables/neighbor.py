@@ -47,14 +47,13 @@ def rows(ctx: Context) -> Iterator[NeighborRow]:
             )
             family = derived.family_of(own.ip)
             yield NeighborRow(subject, str(own.ip), family, mac, anywhere=True, router=False, echo=False)
-    echo = {a for vip in vips.values() if vip.echo for a in vip.addresses}
-    seen = set()
+    echo = {text for name, vip in vips.items() if vip.echo for text in ctx.addresses[name]}
+    seen: set[str] = set()
     for name, vip in vips.items():
-        for i, address in enumerate(vip.addresses):
-            if address in seen:
+        for i, (address, text) in enumerate(zip(vip.addresses, ctx.addresses[name], strict=True)):
+            if text in seen:
                 continue  # VIPs may share an address; one row answers for it
-            seen.add(address)
-            text = str(address)
+            seen.add(text)
             number = ctx.vips[f"{name}/{text}"]
             subject = ctx.subject(Category.VIP, number, f"VIP {name} {text}", ("vips", name, "addresses", i))
             yield NeighborRow(
@@ -64,7 +63,7 @@ def rows(ctx: Context) -> Iterator[NeighborRow]:
                 switch.mac,
                 anywhere=False,
                 router=False,
-                echo=address in echo,
+                echo=text in echo,
             )
 
 

@@ -45,16 +45,20 @@ def rows(ctx: Context) -> Iterator[ServiceRow]:
         pool, mode = ctx.spec.pools[vip.pool], ctx.modes[vip.forwarding]
         extended = mode.uses_extension(pool)
         bits = 0 if extended else _slot_bits(ctx.spec, pool)
-        endpoints = [(e, e.protocol.value) for e in derived.endpoints(vip)]
-        for address in vip.addresses:
-            family, text = derived.family_of(address), str(address)
-            for e, protocol in endpoints:
-                number = ctx.pool_number(vip.pool, mode.reach(family), service_name(protocol, e.port))
+        endpoints = [
+            (e, e.protocol.value, ("vips", name, "services", e.index), service_name(e.protocol.value, e.port))
+            for e in derived.endpoints(vip)
+        ]
+        for address, text in zip(vip.addresses, ctx.addresses[name], strict=True):
+            family = derived.family_of(address)
+            reach = mode.reach(family)
+            for e, protocol, path, service in endpoints:
+                number = ctx.pool_number(vip.pool, reach, service)
                 subject = ctx.subject(
                     Category.SERVICE,
                     ctx.vips[f"{name}/{text}/{protocol}/{e.port}"],
-                    f"VIP {name} {text} port {e.port}/{protocol}",
-                    ("vips", name, "services", e.index),
+                    f"VIP {name} {text} port {service}",
+                    path,
                 )
                 target = e.target_port if e.target_port != e.port else 0
                 yield ServiceRow(subject, text, family, protocol, e.port, target, number, mode.number, bits, extended)

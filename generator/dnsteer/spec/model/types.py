@@ -159,6 +159,10 @@ _UNICAST = tuple(
 
 def _unusable(address: Address) -> str:
     """Why no VIP, gateway, server or end of a tunnel can have this address; empty where one can."""
+    if address.version == 4 and 0 < address.packed[0] < 224 and address.packed[0] not in (127, 169):
+        return ""  # the usual case first, as a large spec has 20,000 addresses
+    if address.version == 6 and any(address in network for network in _UNICAST):
+        return ""
     for is_so, word in (
         (address.is_multicast, "multicast"),
         (address.is_unspecified, "unspecified"),
@@ -174,8 +178,6 @@ def _unusable(address: Address) -> str:
         return "in 240.0.0.0/4 (reserved), which routers drop" if address.is_reserved else ""
     if address.is_site_local:
         return "site-local (fec0::/10), which is no longer in use; unique local addresses are in fd00::/8"
-    if any(address in network for network in _UNICAST):
-        return ""
     return "reserved; unicast addresses are in 2000::/3 and fc00::/7"
 
 
