@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from dnsteer.modes import BY_PROGRAM
 from dnsteer.modes.base import PROTOCOL_NUMBERS
-from dnsteer.plan.extension.pipes import entries, pipes_of
 from dnsteer.plan.extension.program import Extension
 from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.plan.plan import Plan
@@ -47,7 +46,6 @@ class Sizes:
     tracked: int
     crossing: str
     plain: bool
-    beyond: int = 0
 
     @property
     def total(self) -> int:
@@ -102,7 +100,6 @@ def sizes_of(spec: Spec, plan: Plan) -> Sizes:
         sum(row.family == "ipv4" for row in plan.rows.of(FragmentRow)),
         _crossing(spec, plan),
         any((service.protocol, service.port) == ("udp", 53) for service in plan.rows.of(ServiceRow)),
-        entries(pipes_of(part)) if part is not None and part.services else 0,
     )
 
 
