@@ -259,6 +259,25 @@ def test_failures_that_are_not_kept_are_counted_alike(monkeypatch: pytest.Monkey
     assert [f.vector for f in every.failures[:2]] == [f.vector for f in some.failures]
 
 
+def test_a_failure_shows_what_became_of_its_own_packet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queries to one backend are dropped, those to another leave with a wrong MAC: neither is shown for the other."""
+    rewrite = "actions=set_field:02:00:00:00:01:0{}->eth_dst,set_field:0->reg5,goto_table:60"
+    broken = {rewrite.format(2): "actions=drop", rewrite.format(3): rewrite.format(9)}
+    touched = break_flows(
+        monkeypatch, lambda f: f"actions={f.actions}" in broken,
+        lambda f: replace(f, actions=broken[f"actions={f.actions}"].removeprefix("actions=")),
+    )  # fmt: skip
+    report = check(load_spec(ROOT / "examples" / "quickstart.yaml"))
+    assert len(touched) == 4
+    seen = set()
+    for failure in report.failures:
+        text = "\n".join(failure.detail)
+        came, *left = re.findall(r"^(?:in|left): .*, (\S+ > \S+) ttl \d+, (.*)", text, re.MULTILINE)
+        assert all(each == came for each in left), "DSR leaves addresses, ports and the question alone"
+        seen.add((failure.problem, re.findall(r"02:00:00:00:01:0\d", text)[0]))
+    assert seen == {("was dropped", "02:00:00:00:01:02"), ("left with wrong bytes", "02:00:00:00:01:03")}
+
+
 @pytest.mark.parametrize(
     ("example", "old", "new", "problem", "shown"),
     [

@@ -12,6 +12,7 @@ from dnsteer.proof.packet_text import differing_fields, summary
 from dnsteer.proof.reference.packets import Expectation, Frame, Reference
 from dnsteer.proof.report import Failure, Report
 from dnsteer.proof.spec_lines import spec_lines
+from dnsteer.proof.traffic.craft import identity
 from dnsteer.proof.traffic.unpredicted_slots import ObservedBackends
 from dnsteer.proof.traffic.vectors import Vector
 from dnsteer.render.templates import about
@@ -19,7 +20,6 @@ from dnsteer.spec.loaded import Loaded
 from dnsteer.tables.order import TABLES
 
 _MACS = 12  # bytes
-_PAYLOAD_END = 16  # bytes; they identify a packet, as payloads are unique and only headers go wrong
 _TRACED_FAILURES = 3
 _TABLE = re.compile(r"( *(\d+)\.)(?= )")
 _COOKIE = re.compile(r"cookie (0x[0-9a-f]+)")
@@ -63,9 +63,12 @@ class Comparison:
             packets[vector.kind] = packets.get(vector.kind, 0) + 1
             if times_left[i] != (1 if expected[i].options else 0):
                 self._fail(vector, expected[i], times_left[i], unexpected, handled.get(vector.data[_MACS:]))
-        sent = {vector.data[-_PAYLOAD_END:]: i for i, vector in enumerate(vectors)}
+        sent: dict[bytes, int] = {}
+        if unexpected:  # where packets are alike but for their headers, it was the one that should be dropped
+            for i in sorted(range(len(vectors)), key=lambda i: not expected[i].options):
+                sent[identity(vectors[i].data)] = i
         for frame in unexpected:
-            by = sent.get(frame.data[-_PAYLOAD_END:])
+            by = sent.get(identity(frame.data))
             if by is None:
                 problem = f"no packet that was sent explains what left by port {frame.port}"
                 self._report.add(Failure("(no packet)", frame.port, problem, (summary(frame.data),)))
@@ -137,5 +140,5 @@ class Comparison:
 
 
 def _with_same_payload(want: Expectation, frames: Sequence[Frame]) -> Frame | None:
-    ends = {option.data[-_PAYLOAD_END:] for option in want.options}
-    return next((frame for frame in frames if frame.data[-_PAYLOAD_END:] in ends), None)
+    wanted = {identity(option.data) for option in want.options}
+    return next((frame for frame in frames if identity(frame.data) in wanted), None)

@@ -6,6 +6,7 @@ ports, numbers and names, and with new checksums.
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass
 from functools import cache
@@ -31,6 +32,8 @@ _SPREAD = 0x9E3779B97F4A7C15  # odd: multiplying by it permutes the 64-bit numbe
 _EXAMPLES = {4: ("192.0.2.1", "192.0.2.2"), 6: ("2001:db8::1", "2001:db8::2")}
 _LABEL = "q00000000"
 _QUESTION = f"{_LABEL}.check.dnsteer.example."
+_NAMED = re.compile(rb"q[0-9a-f]{8}(?=\x05check)")
+_PAYLOAD_END = 16  # bytes
 IPV4_FRAGMENT, IPV6_FRAGMENT = 1480, 1232
 """Bytes of payload in a fragment."""
 
@@ -156,6 +159,13 @@ def dns_message(serial: int, protocol: int, *, answer: bool = False) -> bytes:
     label = b"q%08x" % serial
     message = struct.pack("!H", serial & 0xFFFF) + _message(answer)[2:].replace(_LABEL.encode(), label)
     return message if protocol == wire.UDP else struct.pack("!H", len(message)) + message
+
+
+def identity(data: bytes) -> bytes:
+    """Return what tells a frame from others, whatever happens to its headers: the serial number in the name that its DNS message
+    has, or else the end of its payload."""
+    named = _NAMED.search(data)
+    return named[0] if named else data[-_PAYLOAD_END:]
 
 
 def filler(serial: int, length: int) -> bytes:
