@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from dnsteer import __version__
+from dnsteer.cli import main
 from dnsteer.cli.main import _GROUPS, application
 from dnsteer.cli.output import Exit, err, out, reporting
+from dnsteer.spec.errors import DefinitionError
 from dnsteer.switch import tools
 from tests.unit.commands import ENV, SPEC, Command, dnsteer, files_of_at_most, shell
 from tests.unit.test_docs import options
@@ -61,6 +63,15 @@ def test_every_verb_is_in_one_group_of_the_help() -> None:
     assert sorted(verb for verbs in _GROUPS.values() for verb in verbs) == sorted(
         str(verb.name) for verb in (*app.registered_commands, *app.registered_groups) if not verb.hidden
     )
+
+
+def test_every_module_of_verbs_is_in_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(main.__file__).parent
+    modules = {file.stem for file in folder.glob("*.py") if "\ndef register(" in file.read_text()}
+    assert modules == set(main._MODULES.values()), "_GROUPS of cli/main.py names the verbs with their modules"
+    monkeypatch.setitem(main._MODULES, "hello", "helo")
+    with pytest.raises(DefinitionError, match="_GROUPS names the module 'helo', and there is no dnsteer"):
+        application("hello")
 
 
 USAGE = {

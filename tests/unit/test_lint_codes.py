@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import cast, get_args
 
 import pytest
 
 from dnsteer.checks.load import check_document
 from dnsteer.lint.accepted import NOTHING_TO_ACCEPT, mark_accepted
+from dnsteer.lint.context import LintContext
+from dnsteer.lint.finder import finder
 from dnsteer.lint.finding import Code, LintFinding, Severity, worst_severity
-from dnsteer.lint.run import CODES, FINDERS
+from dnsteer.lint.run import CODES, FINDERS, codes_of
 from dnsteer.lint.sarif import sarif
 from dnsteer.lint.services import ANSWERS_IN_SOFTWARE, PASSES, QUERIES_IN_SOFTWARE, SPLIT
 from dnsteer.lint.software import NEIGHBORS
 from dnsteer.offload.capabilities import LimitName
 from dnsteer.spec.document import parse_document
+from dnsteer.spec.errors import DefinitionError
 from dnsteer.spec.loaded import Loaded
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "lint"
@@ -35,6 +39,19 @@ def test_finders_have_codes_of_their_own() -> None:
     declared = [code.code for finder in FINDERS for code in finder.codes]
     assert len(declared) == len(set(declared)) == len(CODES) - 1
     assert list(CODES) == sorted(CODES)
+
+
+def test_a_code_that_two_findings_have_is_refused() -> None:
+    taken = replace(SPLIT, code=PASSES.code)
+    message = f"{PASSES.code} is the code of two findings, {PASSES.title!r} and {SPLIT.title!r}"
+    with pytest.raises(DefinitionError, match=re.escape(message)):
+        codes_of([finder(PASSES)(lambda _: iter(())), finder(taken)(lambda _: iter(()))])
+
+
+def test_a_finding_that_its_finder_does_not_declare_is_refused() -> None:
+    context = cast("LintContext", None)  # a finder for all flavors hands it on only
+    with pytest.raises(DefinitionError, match=rf"test_lint_codes.py: .* yields {SPLIT.code}, which its @finder"):
+        list(finder(PASSES)(lambda _: iter([found(SPLIT)]))(context))
 
 
 def test_every_code_has_its_page_and_every_page_its_code() -> None:

@@ -14,16 +14,17 @@ from dnsteer.agent.effect import Effect
 from dnsteer.agent.panics import Panics
 from dnsteer.agent.report import Report
 from dnsteer.metrics.agent import AgentMetrics
-from dnsteer.metrics.collect import REASONS, read_drops
+from dnsteer.metrics.collect import read_drops
 from dnsteer.metrics.datapath import DatapathReader
-from dnsteer.metrics.families import BY_NAME, FAMILIES
+from dnsteer.metrics.families import BY_NAME, FAMILIES, family_of
+from dnsteer.metrics.family import Family
 from dnsteer.metrics.ports import read_ports
 from dnsteer.metrics.recorder import Known, Recorder
 from dnsteer.metrics.totals import Reading, Totals
 from dnsteer.slots.maintenance import Maintenance, Overlay
+from dnsteer.spec.errors import DefinitionError
 from dnsteer.switch.state import OVERLAY_KEY, STATE_KEY, BridgeRecord
 from dnsteer.switch.tools import SwitchError
-from dnsteer.tables.order import TABLES
 
 
 class Clock:
@@ -207,7 +208,6 @@ def test_drops_are_the_flows_without_a_way_out() -> None:
         (("ingress", "priority=10,ip"), Reading((1, 10), 3.5)),
         (("egress", "priority=0"), Reading((3, 30), 3.5)),
     ]
-    assert set(REASONS) == {table.name for table in TABLES}
 
 
 CHECK = ("farm", "ns1", "dns")
@@ -293,14 +293,23 @@ def test_differences_that_stay_and_those_that_were_repaired() -> None:
 def test_names_keep_to_the_conventions(family: object) -> None:
     f = BY_NAME[getattr(family, "name", "")]
     assert re.fullmatch(r"dnsteer_[a-z][a-z_]*", f.name)
-    assert (f.type == "counter") == f.name.endswith("_total")
     assert (f.type == "histogram") == bool(f.buckets)
     assert f.type != "histogram" or f.name.endswith("_seconds")
     assert not re.search(r"_(ms|percent|count|sum|bucket|created)$", f.name)
-    assert f.help.endswith(".") and f.bound
+    assert f.bound
     assert len(set(f.all_labels)) == len(f.all_labels) and "le" not in f.labels
     if f.panel is not None:
         assert set(f.panel.by) <= set(f.all_labels)
+
+
+def test_families_that_are_defined_wrongly_are_refused() -> None:
+    with pytest.raises(DefinitionError, match="metric dnsteer_pools: help= is a sentence that ends with a full stop"):
+        Family("dnsteer_pools", "gauge", "State", "")
+    for kind, name in (("counter", "dnsteer_pools"), ("gauge", "dnsteer_pools_total")):
+        with pytest.raises(DefinitionError, match=f"metric {name}: the name of a counter ends in _total"):
+            Family(name, kind, "State", "Pools.")  # type: ignore[arg-type]
+    with pytest.raises(DefinitionError, match='called dnsteer_backend_slot; did you mean "dnsteer_backend_slots"'):
+        family_of("dnsteer_backend_slot")
 
 
 def test_one_of_several_services_is_a_panic_of_the_pool() -> None:

@@ -30,7 +30,7 @@ from dnsteer.tables.rows import Rows
 from dnsteer.tables.table import Register, Table, TemplateError
 
 Order = tuple[tuple[int, Table], ...]
-TOY = Table("toy", "nothing", "sends everything on")
+TOY = Table("toy", "nothing", "sends everything on", "no packet is")
 
 
 def test_layout_is_pinned() -> None:

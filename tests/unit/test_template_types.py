@@ -104,8 +104,8 @@ def test_rows_that_nothing_makes_are_refused() -> None:
     with pytest.raises(
         DefinitionError, match="table deny uses rows of type _Denied, and nothing makes them: give it rows="
     ):
-        Table("deny", "", "", uses={"denied": _Denied})
-    assert Table("deny", "", "", uses={"denied": _Denied}, rows=rows_of_modes).uses
+        Table("deny", "", "", "", uses={"denied": _Denied})
+    assert Table("deny", "", "", "", uses={"denied": _Denied}, rows=rows_of_modes).uses
 
 
 def test_a_mode_with_a_slip_in_a_name_is_refused() -> None:

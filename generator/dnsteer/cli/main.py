@@ -74,12 +74,27 @@ def application(verb: str | None = None) -> typer.Typer:
 
     known = verb in _MODULES
     for module in [_MODULES[verb]] if verb in _MODULES else dict.fromkeys(_MODULES.values()):
-        importlib.import_module(f"dnsteer.cli.{module}").register(app)
+        _verbs_of(module).register(app)
     if known and verb != "lab":
         app.registered_commands = [c for c in app.registered_commands if c.name == verb]
     if not known:
         _group(app)
     return app
+
+
+def _verbs_of(module: str) -> Any:
+    """Load a module of verbs. Raises DefinitionError where _GROUPS names one that is not there."""
+    name = f"dnsteer.cli.{module}"
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as err:
+        if err.name != name:
+            raise
+        from dnsteer.spec.errors import DefinitionError
+
+        raise DefinitionError(
+            f"dnsteer/cli/main.py: _GROUPS names the module {module!r}, and there is no {name}"
+        ) from None
 
 
 def _group(app: typer.Typer) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dnsteer.lint.context import LintContext
 from dnsteer.lint.finding import Code, LintFinding
+from dnsteer.spec.errors import DefinitionError
 
 Find = Callable[[LintContext], Iterator[LintFinding]]
 
@@ -20,12 +21,15 @@ class Finder:
     hardware: bool = False
 
     def __call__(self, context: LintContext) -> Iterator[LintFinding]:
-        """Yield the function's findings. Raises ValueError for a finding with a code that it does not declare."""
+        """Yield the function's findings. Raises DefinitionError for a finding with a code that it does not declare."""
         if self.hardware and not context.profile.hardware:
             return
         for finding in self.find(context):
             if finding.code not in self.codes:
-                raise ValueError(f"{self.find.__name__} does not declare {finding.code.code}")
+                file = self.find.__module__.replace(".", "/")
+                raise DefinitionError(
+                    f"{file}.py: {self.find.__name__} yields {finding.code.code}, which its @finder(...) does not name"
+                )
             yield finding
 
 

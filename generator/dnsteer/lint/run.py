@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -26,6 +27,7 @@ from dnsteer.offload.extension import program_json
 from dnsteer.offload.judge import Reason, without_value
 from dnsteer.offload.packet_path import PacketPath, Verdict
 from dnsteer.offload.profile import JUDGED_AS, profile
+from dnsteer.spec.errors import DefinitionError
 
 FINDERS: tuple[Finder, ...] = (
     software_flavor,
@@ -41,8 +43,21 @@ FINDERS: tuple[Finder, ...] = (
 )
 """All finders. To add one, write a module with a Code and a @finder function, a line here and a page in docs/lint."""
 
-_BY_FINDER = [code for each in FINDERS for code in each.codes]
-CODES: dict[str, Code] = {c.code: c for c in sorted([*_BY_FINDER, NOTHING_TO_ACCEPT], key=lambda c: c.code)}
+
+def codes_of(finders: Iterable[Finder]) -> dict[str, Code]:
+    """Return the codes of finders by their words, sorted. Raises DefinitionError for a word of two codes."""
+    found: dict[str, Code] = {}
+    for code in (NOTHING_TO_ACCEPT, *(code for each in finders for code in each.codes)):
+        other = found.setdefault(code.code, code)
+        if other is not code:
+            raise DefinitionError(
+                f"dnsteer/lint: {code.code} is the code of two findings, {other.title!r} and {code.title!r}; give the new "
+                "one a code that no page of docs/lint has"
+            )
+    return dict(sorted(found.items()))
+
+
+CODES = codes_of(FINDERS)
 """All codes, sorted."""
 _VERDICTS: tuple[Verdict, ...] = ("yes", "unknown", "partial", "no")
 

@@ -11,8 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
 from dnsteer import __version__
-from dnsteer.metrics.families import BY_NAME
-from dnsteer.metrics.family import Family
+from dnsteer.metrics.families import family_of
 from dnsteer.metrics.recorder import Check, Duration, Known, Recorder
 from dnsteer.slots.maintenance import NO_OVERLAY, STATE_WORDS, Overlay
 from dnsteer.switch.state import BridgeRecord, DamagedError
@@ -64,11 +63,11 @@ class AgentMetrics(Recorder):
             self._repaired.labels(kind)
 
     def _make(self, name: str, kind: type[_M]) -> _M:
-        family: Family = BY_NAME[name]
-        if _KINDS[family.type] is not kind:
-            raise TypeError(f"{name} is a {family.type}")
-        more: dict[str, Any] = {"buckets": family.buckets} if family.buckets else {}
-        return kind(family.base, family.help, family.labels, registry=self.registry, **more)
+        of = family_of(name)
+        if _KINDS[of.type] is not kind:
+            raise TypeError(f"{name} is a {of.type}")
+        more: dict[str, Any] = {"buckets": of.buckets} if of.buckets else {}
+        return kind(of.base, of.help, of.labels, registry=self.registry, **more)
 
     def bridge_is(self, name: str, *, held: bool) -> None:
         """See Recorder."""

@@ -19,7 +19,7 @@ from prometheus_client.samples import Sample
 from dnsteer.deploy.target_switch import TargetSwitch, now
 from dnsteer.metrics.agent import AgentMetrics
 from dnsteer.metrics.datapath import Datapath, DatapathReader
-from dnsteer.metrics.families import BY_NAME
+from dnsteer.metrics.families import family_of
 from dnsteer.metrics.family import BRIDGE
 from dnsteer.metrics.ports import read_ports
 from dnsteer.metrics.recorder import Known
@@ -43,22 +43,6 @@ TIMEOUT = 5.0
 """Seconds that the switch may take to answer: less than Prometheus waits."""
 _MOST_REASON = 120
 """Characters of a reason."""
-REASONS = {
-    "ingress": "not for the bridge",
-    "neighbor": "address not answered for",
-    "advertise": "advertisement not sent",
-    "echo": "not an echo request",
-    "protect": "port or protocol of no service",
-    "vip": "no such service",
-    "slot": "no backend in service",
-    "forward": "no way to the backend",
-    "return": "not an answer of a backend",
-    "fragment": "fragment not translated",
-    "extension": "not a port of the extension",
-    "egress": "no port to leave by",
-    "state": "no packet comes here",
-}
-"""Why a packet is dropped in each table, for all of its flows that drop."""
 _NUMBERS = {table.number: table.name for table in TABLES}
 _PIPELINE = f"cookie=0x{cookie(Category.PIPELINE, 0):x}/-1"
 _DROP = re.compile(r"duration=([0-9.]+)s, table=(\d+), n_packets=(\d+), n_bytes=(\d+), .*?(priority=\S+) actions=(.*)")
@@ -255,7 +239,7 @@ class _Made:
         for labels, value in found:
             sample = last.get(labels)
             if sample is None:
-                both = {BRIDGE: self._bridge, **dict(zip(BY_NAME[name].labels, labels, strict=True))}
+                both = {BRIDGE: self._bridge, **dict(zip(family_of(name).labels, labels, strict=True))}
                 sample = Sample(name, both, float(value))
             elif sample.value != value:
                 sample = sample._replace(value=float(value))
@@ -264,8 +248,8 @@ class _Made:
 
 
 def _metric(name: str) -> Metric:
-    family = BY_NAME[name]
-    return (CounterMetricFamily if family.type == "counter" else GaugeMetricFamily)(family.base, family.help)
+    of = family_of(name)
+    return (CounterMetricFamily if of.type == "counter" else GaugeMetricFamily)(of.base, of.help)
 
 
 def read_drops(text: str) -> Iterator[tuple[Hashable, Reading]]:
@@ -279,7 +263,7 @@ def read_drops(text: str) -> Iterator[tuple[Hashable, Reading]]:
 
 def _labels_of(known: Known) -> dict[Hashable, Label]:
     """What each flow counts for, by what it matches; for drops the name of the table."""
-    found: dict[Hashable, Label] = {name: ("drop", name, REASONS[name]) for name in _NUMBERS.values()}
+    found: dict[Hashable, Label] = {table.name: ("drop", table.name, table.drops) for table in TABLES}
     for name, vip in known.spec.vips.items():
         for end in derived.endpoints(vip):
             label = ("service", name, service_name(end.protocol.value, end.port), vip.pool)

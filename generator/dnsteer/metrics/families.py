@@ -10,8 +10,19 @@ from dnsteer.metrics.family import Family
 from dnsteer.metrics.pool_families import POOLS
 from dnsteer.metrics.switch_families import SWITCH
 from dnsteer.metrics.traffic_families import TRAFFIC
+from dnsteer.spec.errors import DefinitionError
+from dnsteer.spec.schema_errors import near
 
 FAMILIES: tuple[Family, ...] = (*TRAFFIC, *POOLS, *SWITCH, *AGENT)
 BY_NAME = {family.name: family for family in FAMILIES}
+
+
+def family_of(name: str) -> Family:
+    """Return the family of a name. Raises DefinitionError if none is called so."""
+    if name not in BY_NAME:
+        raise DefinitionError(f"no family in dnsteer/metrics/*_families.py is called {name}; {near(name, BY_NAME)}")
+    return BY_NAME[name]
+
+
 SERIES = {series: family for family in FAMILIES for series in family.series}
 """The family of each name that a query may have."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from dnsteer.spec.errors import DefinitionError
+
 Type = Literal["counter", "gauge", "histogram"]
 Row = Literal["Traffic", "Backends", "Health checks", "State", "Ports", "Datapath", "Agent"]
 ROWS: tuple[Row, ...] = get_args(Row)
@@ -49,6 +51,15 @@ class Family:
     when: str = APPLIED
     panel: Panel | None = None
     buckets: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what Prometheus and the page of metrics would show badly. Raises DefinitionError."""
+        if not self.help.endswith("."):
+            raise DefinitionError(
+                f"metric {self.name}: help= is a sentence that ends with a full stop, not {self.help!r}"
+            )
+        if (self.type == "counter") != self.name.endswith("_total"):
+            raise DefinitionError(f"metric {self.name}: the name of a counter ends in _total, and no other does")
 
     @property
     def base(self) -> str:

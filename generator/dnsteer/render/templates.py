@@ -69,10 +69,11 @@ def resolve(source: str, file: str, pipeline: Pipeline = PIPELINE) -> str:
             owner, until = pipeline.owners[register.name], pipeline.tables[register.until]
             if not owner.number <= own.number <= until.number:
                 live = f"{owner.name} ({owner.number}) to {until.name} ({until.number})"
+                advice = "use a register that is live here"
+                if own.number > until.number:
+                    advice = f"set until={own.name!r} in {owner.file}, or {advice}"
                 raise fail(
-                    m.start(),
-                    f"register @{m[1]} in table {own.name} ({own.number}) is live from {live} only; "
-                    f"let {owner.file} say until which table it is, or use one that is live here",
+                    m.start(), f"register @{m[1]} in table {own.name} ({own.number}) is live from {live} only; {advice}"
                 )
         if m[2]:
             if register is None or m[2] not in register.values:

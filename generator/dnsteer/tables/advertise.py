@@ -9,5 +9,6 @@ TABLE = Table(
     name="advertise",
     matches="neighbour solicitation that becomes an advertisement",
     does="sets the fields that only an advertisement has",
+    drops="advertisement not sent",
     uses={"neighbors": NeighborRow},
 )

@@ -9,5 +9,6 @@ TABLE = Table(
     name="echo",
     matches="echo request for a VIP or gateway",
     does="answers echo requests out of the ingress port",
+    drops="not an echo request",
     uses={"neighbors": NeighborRow},
 )

@@ -120,6 +120,7 @@ TABLE = Table(
     name="egress",
     matches="path and output port",
     does="sets the MAC addresses and outputs the packet",
+    drops="no port to leave by",
     uses={"egress": EgressRow, "probe_egress": ProbeEgressRow, "probes": ProbeRow},
     rows=rows,
 )

@@ -80,6 +80,7 @@ TABLE = Table(
     name="extension",
     matches="destination MAC of a packet from the extension",
     does="sends a query to its backend's port, an answer to the uplink",
+    drops="not a port of the extension",
     uses={"exits": ExitRow},
     rows=rows,
 )

@@ -41,6 +41,7 @@ TABLE = Table(
     name="forward",
     matches="forwarding mode, pool and backend",
     does="rewrites the packet for the backend",
+    drops="no way to the backend",
     uses={"forwards": ForwardRow},
     rows=rows_of_modes,
 )

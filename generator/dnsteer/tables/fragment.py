@@ -9,5 +9,6 @@ TABLE = Table(
     name="fragment",
     matches="fragment of an answer, after the connection tracker",
     does="drops fragments that the tracker did not translate",
+    drops="fragment not translated",
     uses={"fragments": FragmentRow},
 )

@@ -66,6 +66,7 @@ TABLE = Table(
     name="ingress",
     matches="port, ethertype, destination MAC",
     does="sorts neighbour requests, echo requests, queries (to the balancer's MAC) and answers (to the gateways' MAC)",
+    drops="not for the bridge",
     uses={"ports": PortRow, "exits": ExitRow, "probes": ProbeRow},
     rows=rows,
     registers=(

@@ -71,6 +71,7 @@ TABLE = Table(
     name="neighbor",
     matches="ARP request or neighbour solicitation for a VIP or gateway",
     does="answers ARP requests and solicitations out of the ingress port",
+    drops="address not answered for",
     uses={"neighbors": NeighborRow},
     rows=rows,
 )

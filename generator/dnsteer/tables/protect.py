@@ -8,4 +8,5 @@ TABLE = Table(
     name="protect",
     matches="protocol, low bits of the destination port",
     does="drops ports that no service has before anything else is matched (the place for deny lists and meters)",
+    drops="port or protocol of no service",
 )

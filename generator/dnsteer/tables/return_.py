@@ -100,6 +100,7 @@ TABLE = Table(
     name="return",
     matches="source address, protocol and port of an answer",
     does="rewrites the source to the VIP, also in fragments",
+    drops="not an answer of a backend",
     uses={
         "nat_returns": NatReturnRow,
         "translated": TranslatedRow,

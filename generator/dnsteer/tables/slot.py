@@ -117,6 +117,7 @@ TABLE = Table(
     name="slot",
     matches="pool and slot",
     does="sets the backend; for a pool with selection dp-hash its group does",
+    drops="no backend in service",
     uses={"slots": SlotTable, "groups": GroupRow, "probe_slots": ProbeSlotRow},
     rows=rows,
     registers=(Register("backend", 2, "number of the backend", "forward"),),

@@ -8,5 +8,6 @@ TABLE = Table(
     name="state",
     matches="nothing: no packet gets here",
     does="holds a digest of the spec and overlay in the cookie of its only flow",
+    drops="no packet comes here",
     reached=False,
 )

@@ -77,6 +77,7 @@ TABLE = Table(
     name="vip",
     matches="destination address, protocol and port",
     does="sets pool, forwarding mode and, with selection source-port, the slot; sends services of the extension to it",
+    drops="no such service",
     uses={"services": ServiceRow},
     rows=rows,
     registers=(

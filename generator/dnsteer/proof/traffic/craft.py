@@ -162,8 +162,10 @@ def dns_message(serial: int, protocol: int, *, answer: bool = False) -> bytes:
 
 
 def identity(data: bytes) -> bytes:
-    """Return what tells a frame from others, whatever happens to its headers: the serial number in the name that its DNS message
-    has, or else the end of its payload."""
+    """Return what tells a frame from others, whatever happens to its headers.
+
+    It is the serial number in the name that its DNS message asks for, or else the end of its payload.
+    """
     named = _NAMED.search(data)
     return named[0] if named else data[-_PAYLOAD_END:]
 
