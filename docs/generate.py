@@ -264,15 +264,15 @@ def _one_of_each() -> Iterator[tuple[str, Flow]]:
             yield shape, flow
 
 
-_TURNS = 100
-"""Flows of a lower priority are for what no flow matches."""
+_LOWEST_MATCH = 100
+"""Flows of a lower priority are fallbacks, for packets that no other flow matches."""
 
 
 def _shape(table: str, flow: Flow) -> str:
     first = flow.match.split(",")[0]
     if table == "state":
         return "any"
-    if flow.priority < _TURNS:
+    if flow.priority < _LOWEST_MATCH:
         low = ",nw_frag=no" in flow.match
         return "low" if low else f"miss {first}" if table == "neighbor" else "miss"
     if table == "ingress" and "dl_dst" in flow.match and first != "icmp":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -21,6 +22,7 @@ from dnsteer.switch import tools
 from tests.unit.commands import ENV, SPEC, Command, dnsteer, files_of_at_most, shell
 from tests.unit.test_docs import options
 
+ARCHITECTURE = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
 CHANGING = ["apply", "rollback", "restore", "drain", "undrain", "down", "up", "reconcile"]
 VERBS = [
     "check",
@@ -72,6 +74,14 @@ def test_every_module_of_verbs_is_in_a_group(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(main._MODULES, "hello", "helo")
     with pytest.raises(DefinitionError, match="_GROUPS names the module 'helo', and there is no dnsteer"):
         application("hello")
+
+
+def test_the_page_of_the_architecture_names_the_module_of_every_verb() -> None:
+    rows = [line.split("|") for line in ARCHITECTURE.read_text().splitlines() if line.startswith("| `")]
+    found = {(verb, row[2]) for row in rows if len(row) > 3 for verb in re.findall(r"`([a-z-]+)`", row[1])}
+    shown = {(verb, module) for verb, of in found for module in re.findall(r"`(\w+)\.py`", of)}
+    missing = [verb for verb, module in main._MODULES.items() if verb != "due" and (verb, module) not in shown]
+    assert not missing, f"the table of verbs in {ARCHITECTURE.name} needs these with their modules in cli/: {missing}"
 
 
 USAGE = {

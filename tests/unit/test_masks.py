@@ -160,7 +160,7 @@ def test_where_the_spec_is_no_reason_the_tables_are_named() -> None:
     loaded = load_spec(ROOT / "examples" / "quickstart.yaml")
     found = mask_bound(build_plan(loaded))
     said = why_many(loaded, found)
-    assert len(said) == 4 and "as far as table" in said[0]
+    assert len(said) == 4 and "ending in table" in said[0]
     assert said[-1] == f"and {len(found.why) - 3} more"
 
 
@@ -215,7 +215,7 @@ def test_only_prefixes_are_in_the_trees() -> None:
 
 def test_why_names_what_multiplies() -> None:
     found = bound((0, 100, "tcp,tp_dst=443", "output:p1"), (0, 90, "tcp,tp_src=80", "output:p1"), DROP)
-    assert found.why[0].startswith("IPv4 as far as table ingress: 258 masks (16 of tp_src times 16 of tp_dst)")
+    assert found.why[0].startswith("IPv4, ending in table ingress: 258 masks (16 of tp_src times 16 of tp_dst)")
     assert found.by_kind["IPv4"] > 256 > found.by_kind["IPv6"]
 
 
@@ -232,7 +232,7 @@ def test_a_forgotten_look_is_found() -> None:
     broken = [f for f in flows if not (f.table == 20 and f.priority == 10 and f.match == "udp")]
     found = bound_of(broken)
     assert found.total > 16
-    assert "IPv4 as far as table vip" in found.why[0]
+    assert "IPv4, ending in table vip" in found.why[0]
 
 
 def test_groups_and_the_connection_tracker_begin_a_new_pass() -> None:

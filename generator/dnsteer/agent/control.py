@@ -50,7 +50,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class RefusedError(Exception):
-    """A request that is none; the message says what is wrong."""
+    """A malformed request; the message says what is wrong."""
 
 
 @dataclass(frozen=True)

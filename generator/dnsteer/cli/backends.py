@@ -37,7 +37,7 @@ def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
     for verb in (drain, undrain, down, up, reconcile):
         app.command(verb.__name__)(on_switch(verb, through=True))
-    # The deprecated name of `reconcile`, which units of earlier releases call every 10 s: it warns of nothing.
+    # The deprecated name of `reconcile`, which units of earlier releases call every 10 s: it prints no warning.
     app.command("due", hidden=True)(on_switch(reconcile, through=True))
 
 
@@ -170,7 +170,7 @@ def report_change(change: Change, name: str, dry_run: bool, json: bool, nothing:
     for warning in change.warnings:
         err.print(f"warning: {warning}")
     if not change.edited:
-        are, it = ("were", "they") if change.are == "are" else ("was", "it")
+        are, it = ("were", "they") if change.is_or_are == "are" else ("was", "it")
         put = f"{change.what} {'would be' if dry_run else are} corrected: {it} differed from the record"
         said = put if change.repaired else "nothing to change"
         out.print(f"{change.bridge}: {said}; {nothing}")

@@ -78,8 +78,8 @@ class Change:
         return self.edited or self.repaired
 
     @property
-    def are(self) -> str:
-        """ "are" or "is", for sentences about *what*."""
+    def is_or_are(self) -> str:
+        """The verb of a sentence about *what*."""
         return "are" if self.what.endswith("tables") else "is"
 
     def words(self) -> list[str]:
@@ -192,35 +192,37 @@ def _carry_out(at: _OnSwitch, change: Change, pool: str, dry_run: bool, progress
         from dnsteer.deploy.extension import for_state  # here, since it loads all that quick verbs do without
 
         program = for_state(at.switch, at.state, after)
-    differs = _move_unless_it_differs(at, change, touched, program)
-    if differs:
-        change.repaired, change.what = True, differs
-        if not dry_run:
-            _repair(at, change, progress, needed=program is not None)
-
-
-def _move_unless_it_differs(
-    at: _OnSwitch, change: Change, touched: Sequence[Membership], program: Handover | None
-) -> str:
-    """Move the slots where the switch is as recorded. Return what is not, and then nothing was moved; empty: all is."""
-    client = at.switch.client(at.record.bridge)
     in_tables = [m for m in touched if m.number not in at.state.elsewhere]
-    lines, groups = overlay_flows(at.state, change.before, in_tables)
-    if at.switch.is_intact(at.record.bridge, marker(at.state.digest, change.before)):
-        have = Tables(set(lines), groups={group.number: group for group in groups})
-    else:
-        have = _tables_of(client, in_tables)
-        if changes(lines, groups, have):
-            return "the tables"
-    if change.edited:
-        try:
-            todo = changes(*overlay_flows(at.state, change.after, in_tables), have)
-            with at.switch.moving(at.record.bridge, at.state, change.after, todo):
-                _move(at, client, change.after, todo, program)
-        except RestartedError:
-            return "the tables"  # they are empty by now, or the fence alone is gone
-        return ""
-    return "the extension's program" if program is not None and program.loads else ""
+    have = _tables_as_recorded(at, change.before, in_tables)
+    if have is not None and change.edited and not _move_slots(at, change.after, in_tables, have, program):
+        have = None
+    if have is not None and (change.edited or program is None or not program.loads):
+        return
+    change.repaired, change.what = True, "the tables" if have is None else "the extension's program"
+    if not dry_run:
+        _repair(at, change, progress, needed=program is not None)
+
+
+def _tables_as_recorded(at: _OnSwitch, before: Overlay, pools: Sequence[Membership]) -> Tables | None:
+    """Return the slots of pools as the switch has them; None where they are not what the record says."""
+    lines, groups = overlay_flows(at.state, before, pools)
+    if at.switch.is_intact(at.record.bridge, marker(at.state.digest, before)):
+        return Tables(set(lines), groups={group.number: group for group in groups})
+    have = _tables_of(at.switch.client(at.record.bridge), pools)
+    return None if changes(lines, groups, have) else have
+
+
+def _move_slots(
+    at: _OnSwitch, after: Overlay, pools: Sequence[Membership], have: Tables, program: Handover | None
+) -> bool:
+    """Move the slots of pools. False if ovs-vswitchd was restarted: the tables are empty, or the fence alone is gone."""
+    todo = changes(*overlay_flows(at.state, after, pools), have)
+    try:
+        with at.switch.moving(at.record.bridge, at.state, after, todo):
+            _move(at, at.switch.client(at.record.bridge), after, todo, program)
+    except RestartedError:
+        return False
+    return True
 
 
 def _repair(at: _OnSwitch, change: Change, progress: Progress, *, needed: bool) -> None:
@@ -228,7 +230,7 @@ def _repair(at: _OnSwitch, change: Change, progress: Progress, *, needed: bool) 
     from dnsteer.deploy.apply import apply_state  # here, since it loads all that quick verbs do without
 
     other = f"dnsteer {at.state.version} made the tables, and this is {__version__}"
-    why = f"{change.what} {change.are} not as recorded" if at.state.version == __version__ else other
+    why = f"{change.what} {change.is_or_are} not as recorded" if at.state.version == __version__ else other
     progress(f"{why}: applying the whole recorded state")
     applied = apply_state(at.switch, at.session, at.state, change.after, progress, needed=needed)
     if applied.away is not None:

@@ -16,7 +16,7 @@ from dnsteer.switch.state import BridgeRecord
 class Resolved:
     """The spec to deploy, and the note for its state if none is given.
 
-    *returned* is maintenance that begins with it again, *warnings* what cannot be told of it.
+    *returned* is maintenance that starts again with it; *warnings* are about maintenance that cannot be restored.
     """
 
     loaded: Loaded

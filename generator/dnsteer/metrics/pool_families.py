@@ -54,7 +54,7 @@ POOLS: tuple[Family, ...] = (
         "dnsteer_backend_metric",
         "gauge",
         "Backends",
-        "What a backend bears by the metric that its pool is balanced by: smoothed, in the metric's unit by its full load.",
+        "Load of a backend by the metric that balances its pool: smoothed, as a part of its full load.",
         ("pool", "backend"),
         "backends of pools that are balanced by a metric",
         when="a pool has balance: {by: metric}, and the backend's metric is known",
@@ -70,7 +70,12 @@ POOLS: tuple[Family, ...] = (
         _POOLS,
     ),
     Family(
-        "dnsteer_pool_backends_in_service", "gauge", "Backends", "Those of them that are in service.", _POOL, _POOLS
+        "dnsteer_pool_backends_in_service",
+        "gauge",
+        "Backends",
+        "Backends of a pool with a weight that are in service, without those of its backup.",
+        _POOL,
+        _POOLS,
     ),
     Family(
         "dnsteer_pool_backup_in_use",

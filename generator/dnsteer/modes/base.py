@@ -138,7 +138,7 @@ class Mode(ABC):
         return iter(())
 
     def backend_end(self, backend: Backend, address: Address) -> BackendEnd | None:
-        """Return by what packets of a VIP's *address* at a backend are told; None if it gets none. Each mode has its own."""
+        """Return what identifies packets of a VIP's *address* at a backend; None if it gets none. Each mode has its own."""
         raise NotImplementedError
 
     def target(self, backend: Backend, family: Family) -> str:

@@ -21,7 +21,7 @@ STATE_WORDS: dict[Kind, str] = {
 OF_THE_AGENT: tuple[Kind, ...] = ("health", "backup", "balance", "spill")
 """What the agent writes, and ends by itself."""
 MOVES_SLOTS: tuple[Kind, ...] = ("balance", "spill")
-"""What gives a backend single slots of others: of the second one whose weight is 0."""
+"""Kinds that give a backend slots of others, one by one: `spill` a backend of weight 0."""
 DRAINED = 1000
 """`gone` is in thousandths of the slots that an entry moves: this is all of them."""
 _LONGEST_ID = 32
@@ -83,7 +83,7 @@ class Maintenance:
 
     @property
     def about_service(self) -> str:
-        """The service that it is only about, in brackets with a blank in front; empty: it is about all."""
+        """The only service that it is about, in brackets with a blank in front; empty: all are."""
         return f" ({self.service})" if self.service else ""
 
     @property

@@ -35,7 +35,7 @@ class MaskGroup:
     def __str__(self) -> str:
         times = " times ".join(f"{count} of {name}" for name, count in self.many)
         count = f"{self.masks} mask{'' if self.masks == 1 else 's'}"
-        return f"{self.kind} as far as table {self.table}: {count}{f' ({times})' if times else ''}"
+        return f"{self.kind}, ending in table {self.table}: {count}{f' ({times})' if times else ''}"
 
 
 @dataclass(frozen=True)
