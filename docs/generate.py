@@ -76,59 +76,6 @@ PARTS: tuple[tuple[str, type[Any]], ...] = (
     ("`lint.accept[]`", lint.Accept),
 )
 
-# Why a flow of each table and shape is there. A shape without an explanation fails the build of the page.
-EXPLAIN = {
-    "ingress arp": "ARP at this port goes to the responders. Register 6 says that it came in by an uplink, where VIPs are answered for. "
-    "`vlan_tci=0x0000/0x0fff` here and below: frames without a VLAN ID alone; `switch.vlans: any` leaves it out.",
-    "ingress icmp": "ICMP to one of our MACs goes to the echo responders. Fragments do not, as only the first one has an ICMP type.",
-    "ingress icmp6 ns": "Neighbour solicitations go to the responders as ARP does.",
-    "ingress icmp6": "Other ICMPv6 goes where ICMP goes.",
-    "ingress miss": "Everything else is dropped (no output), and unwildcards every field that the flows above match: see below, Masks.",
-    "ingress query": "A query: its destination is the balancer's MAC, which the routers learnt for the VIPs.",
-    "ingress answer": "An answer: its destination is the gateways' MAC. Register 5 is the port to leave by; 0: the one it came in by.",
-    "neighbor arp": "ARP responder: turns the request into a reply and sends it out of the port that it came in by. Runs in software on every flavor.",
-    "neighbor miss arp": "Other ARP is dropped. It unwildcards the same fields as ARP that is answered.",
-    "neighbor miss icmp6": "The same for solicitations. Some fields exist only in an advertisement, so they become one for the target `::`, which the next table drops.",
-    "neighbor icmp6 dad": "Duplicate address detection asks from `::`; the answer goes to all nodes.",
-    "neighbor icmp6 ns": "Neighbour solicitation, part one: becomes an advertisement.",
-    "advertise icmp6 all": "Neighbour advertisement to all nodes, part two: flags and the link-layer address.",
-    "advertise icmp6": "Neighbour advertisement, part two: fields that exist only in an advertisement.",
-    "advertise miss": "Other advertisements are dropped. They unwildcard the same fields as those that are sent.",
-    "echo icmp": "Echo responder. TTL 64 is set because the request's may be nearly used up.",
-    "echo icmp6": "Echo responder for IPv6.",
-    "echo miss": "Other ICMP is dropped. It unwildcards the same fields as an echo request that is answered.",
-    "protect port": "The low 12 bits of a service's port: only those go on. Deny lists and meters would be here too.",
-    "protect low": "Other ports are dropped by these 12 bits: one mask for both families, and at most 4,095 megaflows for each transport and MAC.",
-    "protect miss": "Fragments and other protocols are dropped by protocol.",
-    "vip udp": "A service. Pool and mode go to registers; the slot is bits of the source port, of which `move` unwildcards just those.",
-    "vip tcp": "The same for TCP.",
-    "vip udp6": "The same for IPv6, with the pool's IPv6 slots.",
-    "vip tcp6": "The same for TCP over IPv6.",
-    "vip miss": "What is for no service (another port of the same low bits, an address that is no VIP) is dropped. It unwildcards the same fields as a query.",
-    "slot register": "One flow per slot: the slot names a backend. A change of weights changes these flows and no others.",
-    "forward ip udp": "Towards the backend: its MAC, and with NAT its address. Matching the family makes the address writable. "
-    "Register 7 says UDP: the counter of this flow is the backend's queries.",
-    "forward ip tcp": "The same for TCP, so that segments of connections are not counted as queries.",
-    "forward ipv6 udp": "The same for IPv6.",
-    "forward ipv6 tcp": "The same for TCP over IPv6.",
-    "return udp": "Back from the backend: the source becomes the VIP again.",
-    "return tcp": "The same for TCP.",
-    "return udp6": "The same for IPv6.",
-    "return tcp6": "The same for TCP over IPv6.",
-    "return udp frag": "Fragments of a large IPv4 answer: through the connection tracker, which reassembles, translates and fragments again.",
-    "return udp6 frag": "First fragment of a large IPv6 answer.",
-    "return ipv6 frag": "Later fragments of a large IPv6 answer carry protocol 44 and are known by their source alone.",
-    "return low": "What is no answer is dropped. It unwildcards the same fields as an answer.",
-    "return miss": "The same for fragments and other protocols, which have no port.",
-    "fragment udp": "What the tracker translated has the VIP's address and goes on.",
-    "fragment miss": "A fragment that it could not translate must not reach the client with the backend's address.",
-    "egress query": "Out. What leaves by an uplink carries the balancer's MAC: the router's own MAC must not come from this side.",
-    "egress answer": "Out to the router, whose MAC the spec gives as `next_hop`.",
-    "state any": "No packet comes here. The cookie is the category and a digest of the spec and of the drains and downs that the "
-    "tables were made from: it is changed in the same bundle as they are, so it tells which of two states the tables are.",
-}
-
-
 MASKS = """## Masks
 
 A megaflow matches the bits that the tables on a packet's way had to match, and wildcards all others: these bits are its mask. Every mask is one
@@ -238,7 +185,7 @@ def pipeline_page() -> str:
     chosen = list(_one_of_each())
     out += [f"{i:>2}. {flow.line()}" for i, (_, flow) in enumerate(chosen, 1)]
     out.append("```\n")
-    out += [f"{i}. {EXPLAIN[shape]}" for i, (shape, _) in enumerate(chosen, 1)]
+    out += [f"{i}. {why}" for i, (why, _) in enumerate(chosen, 1)]
     out.append(
         "\nFlows of priorities below 100 are for what no other flow of the table matches; their counters show the misses.\n\n"
         + MASKS
@@ -251,17 +198,19 @@ def _modes() -> str:
 
 
 def _one_of_each() -> Iterator[tuple[str, Flow]]:
+    """Yield a flow of each shape, with why it is there."""
     names = {t.number: t.name for t in TABLES}
     seen = set()
     for flow in flows_of(build_plan(load_spec(DOCS.parent / EXAMPLE))):
         if flow.priority == 0 and flow.actions == "drop" and names[flow.table] != "state":
             continue
-        shape = f"{names[flow.table]} {_shape(names[flow.table], flow)}"
-        if shape not in EXPLAIN:
-            raise SystemExit(f"docs/generate.py: no explanation for {shape!r}: {flow.line()}")
-        if shape not in seen:
-            seen.add(shape)
-            yield shape, flow
+        table = PIPELINE.tables[names[flow.table]]
+        shape = _shape(table.name, flow)
+        if shape not in table.flows:
+            raise SystemExit(f"{table.file}: flows= has no explanation for {shape!r}: {flow.line()}")
+        if (table.name, shape) not in seen:
+            seen.add((table.name, shape))
+            yield table.flows[shape], flow
 
 
 _LOWEST_MATCH = 100

@@ -333,7 +333,7 @@ def test_a_failure_names_the_lines_of_the_spec(
         ),
         (
             ", table=20, priority=9,ip,nw_dst=10.0.0.0/8,tp_dst=0/0 actions=drop",
-            r"(?s)tables/vip.j2: the switch shows a flow otherwise .*rendered: .*/8,tp_dst=0/0 .*shown: .*/8 actions=drop",
+            r"(?s)vip.j2: the switch shows a flow otherwise .*or add .*rendered: .*/8,tp_dst=0/0 .*shown: .*/8 actions=drop",
         ),
         (
             ", table=30, priority=9,ip,reg0=0x1,reg9=0x5 actions=set_field:5->reg2,goto_table:40",

@@ -74,6 +74,13 @@ def test_every_module_of_verbs_is_in_a_group(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(main._MODULES, "hello", "helo")
     with pytest.raises(DefinitionError, match="_GROUPS names the module 'helo', and there is no dnsteer"):
         application("hello")
+    for module, message in (
+        ("render", "'render' for hello, which it does not register"),
+        ("output", "has no function register"),
+    ):
+        monkeypatch.setitem(main._MODULES, "hello", module)
+        with pytest.raises(DefinitionError, match=message):
+            application("hello")
 
 
 def test_the_page_of_the_architecture_names_the_module_of_every_verb() -> None:

@@ -43,7 +43,7 @@ def test_finders_have_codes_of_their_own() -> None:
 
 def test_a_code_that_two_findings_have_is_refused() -> None:
     taken = replace(SPLIT, code=PASSES.code)
-    message = f"{PASSES.code} is the code of two findings, {PASSES.title!r} and {SPLIT.title!r}"
+    message = f"test_lint_codes.py: {PASSES.code} is the code of two findings, {PASSES.title!r} and {SPLIT.title!r}"
     with pytest.raises(DefinitionError, match=re.escape(message)):
         codes_of([finder(PASSES)(lambda _: iter(())), finder(taken)(lambda _: iter(()))])
 

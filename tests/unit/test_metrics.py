@@ -303,7 +303,10 @@ def test_names_keep_to_the_conventions(family: object) -> None:
 
 
 def test_families_that_are_defined_wrongly_are_refused() -> None:
-    with pytest.raises(DefinitionError, match="metric dnsteer_pools: help= is a sentence that ends with a full stop"):
+    with pytest.raises(
+        DefinitionError,
+        match=r"test_metrics.py:\d+: metric dnsteer_pools: help= is a sentence that ends with a full stop",
+    ):
         Family("dnsteer_pools", "gauge", "State", "")
     for kind, name in (("counter", "dnsteer_pools"), ("gauge", "dnsteer_pools_total")):
         with pytest.raises(DefinitionError, match=f"metric {name}: the name of a counter ends in _total"):

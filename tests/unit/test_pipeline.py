@@ -285,7 +285,7 @@ class _Endless(Dsr):
         (_Nameless(), "forwarding mode _Nameless has no word: its name in the spec"),
         (_Dumb(), "forwarding mode dsr has number 9, so the switch forwards, but no forward_rows"),
         (_Numberless(), "forwarding mode dsr has forward_rows, and no number for register mode"),
-        (_Endless(), "forwarding mode dsr has no backend_end: by what a backend's packets are told"),
+        (_Endless(), "forwarding mode dsr has no backend_end: what identifies a backend's packets"),
     ],
 )
 def test_modes_that_lack_something_are_refused(mode: Mode, message: str) -> None:

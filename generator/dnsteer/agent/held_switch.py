@@ -77,7 +77,7 @@ class Memory:
         self.doubt = f"dnsteer {strange} made the tables, which are not compared: apply the spec" if strange else ""
 
     def not_looked(self, err: Exception) -> None:
-        """A look has failed. Who cannot be reached, and what is wrong with the record, says nothing about the tables."""
+        """A look has failed. That the switch is away, or its record damaged, says nothing about the tables."""
         if isinstance(err, SwitchError) and not isinstance(err, UnavailableError | DamagedError | UnwrittenError):
             self.fault = f"its tables cannot be made as they were applied: {err}"
 

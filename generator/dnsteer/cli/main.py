@@ -74,27 +74,34 @@ def application(verb: str | None = None) -> typer.Typer:
 
     known = verb in _MODULES
     for module in [_MODULES[verb]] if verb in _MODULES else dict.fromkeys(_MODULES.values()):
-        _verbs_of(module).register(app)
+        _register(module, app)
     if known and verb != "lab":
         app.registered_commands = [c for c in app.registered_commands if c.name == verb]
+        if not app.registered_commands:
+            raise _mistake(f"the module {_MODULES[str(verb)]!r} for {verb}, which it does not register")
     if not known:
         _group(app)
     return app
 
 
-def _verbs_of(module: str) -> Any:
-    """Load a module of verbs. Raises DefinitionError where _GROUPS names one that is not there."""
+def _register(module: str, app: typer.Typer) -> None:
+    """Load a module of verbs and add them. Raises DefinitionError where _GROUPS names what is not one."""
     name = f"dnsteer.cli.{module}"
     try:
-        return importlib.import_module(name)
+        register = getattr(importlib.import_module(name), "register", None)
     except ModuleNotFoundError as err:
         if err.name != name:
             raise
-        from dnsteer.spec.errors import DefinitionError
+        raise _mistake(f"the module {module!r}, and there is no {name}; write it, or correct the name") from None
+    if register is None:
+        raise _mistake(f"the module {module!r}, which has no function register(app)")
+    register(app)
 
-        raise DefinitionError(
-            f"dnsteer/cli/main.py: _GROUPS names the module {module!r}, and there is no {name}"
-        ) from None
+
+def _mistake(what: str) -> Exception:
+    from dnsteer.spec.errors import DefinitionError  # here, since a start is quick
+
+    return DefinitionError(f"dnsteer/cli/main.py: _GROUPS names {what}")
 
 
 def _group(app: typer.Typer) -> None:

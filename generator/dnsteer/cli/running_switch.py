@@ -135,7 +135,7 @@ def _through_agent(switch: TargetSwitch, given: Mapping[str, Any]) -> int | None
     try:
         held = {str(file): read_whole(file, _MOST) for file in files.values()}
     except (OSError, ValueError, UnreadableError):
-        return None  # which the verb says better
+        return None  # the verb itself says why
     try:
         return ask_agent(path, sys.argv[1:], options, held)
     except StuckError as error:

@@ -80,7 +80,7 @@ def set_goal(
     kept = tuple(notes(asked.loaded.spec, known))
     before = record.overlay if record else NO_OVERLAY
     current = expire(before, time)
-    # Whoever is not in the spec has ended, and a weight that it gives by itself; those who are out have None.
+    # Entries of backends that left the spec end, and those of weights that the spec gives itself; others have no weight.
     weights = {(name, b.name): b.weight for name, pool in loaded.spec.pools.items() for b in pool.backends}
     ended = tuple(
         a

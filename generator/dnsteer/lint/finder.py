@@ -20,15 +20,19 @@ class Finder:
     codes: tuple[Code, ...]
     hardware: bool = False
 
+    @property
+    def file(self) -> str:
+        """The module that has the function."""
+        return f"{self.find.__module__.replace('.', '/')}.py"
+
     def __call__(self, context: LintContext) -> Iterator[LintFinding]:
         """Yield the function's findings. Raises DefinitionError for a finding with a code that it does not declare."""
         if self.hardware and not context.profile.hardware:
             return
         for finding in self.find(context):
             if finding.code not in self.codes:
-                file = self.find.__module__.replace(".", "/")
                 raise DefinitionError(
-                    f"{file}.py: {self.find.__name__} yields {finding.code.code}, which its @finder(...) does not name"
+                    f"{self.file}: {self.find.__name__} yields {finding.code.code}, which its @finder(...) does not name"
                 )
             yield finding
 

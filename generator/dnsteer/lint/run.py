@@ -46,12 +46,12 @@ FINDERS: tuple[Finder, ...] = (
 
 def codes_of(finders: Iterable[Finder]) -> dict[str, Code]:
     """Return the codes of finders by their words, sorted. Raises DefinitionError for a word of two codes."""
-    found: dict[str, Code] = {}
-    for code in (NOTHING_TO_ACCEPT, *(code for each in finders for code in each.codes)):
+    found = {NOTHING_TO_ACCEPT.code: NOTHING_TO_ACCEPT}
+    for by, code in [(each, code) for each in finders for code in each.codes]:
         other = found.setdefault(code.code, code)
         if other is not code:
             raise DefinitionError(
-                f"dnsteer/lint: {code.code} is the code of two findings, {other.title!r} and {code.title!r}; give the new "
+                f"{by.file}: {code.code} is the code of two findings, {other.title!r} and {code.title!r}; give the new "
                 "one a code that no page of docs/lint has"
             )
     return dict(sorted(found.items()))

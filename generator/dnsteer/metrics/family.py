@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -54,12 +55,15 @@ class Family:
 
     def __post_init__(self) -> None:
         """Refuse what Prometheus and the page of metrics would show badly. Raises DefinitionError."""
+        mistake = ""
         if not self.help.endswith("."):
-            raise DefinitionError(
-                f"metric {self.name}: help= is a sentence that ends with a full stop, not {self.help!r}"
-            )
+            mistake = f"help= is a sentence that ends with a full stop, not {self.help!r}"
         if (self.type == "counter") != self.name.endswith("_total"):
-            raise DefinitionError(f"metric {self.name}: the name of a counter ends in _total, and no other does")
+            mistake = "the name of a counter ends in _total, and no other does"
+        if mistake:
+            made = sys._getframe(2)  # of the dataclass's __init__
+            file = str(made.f_globals["__name__"]).replace(".", "/")
+            raise DefinitionError(f"{file}.py:{made.f_lineno}: metric {self.name}: {mistake}")
 
     @property
     def base(self) -> str:

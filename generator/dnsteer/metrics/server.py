@@ -33,6 +33,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from dnsteer.metrics.exposition import Exposition
+from dnsteer.spec.errors import DefinitionError
 
 SHARED, LONGEST = 1.0, 10.0
 """Seconds for which a reading is shared, at least and at most: Prometheus scrapes every 15 s, where nothing else is set."""
@@ -135,7 +136,10 @@ def application(pages: Pages) -> Starlette:
     """The application: `/` and `/metrics`, GET and HEAD only."""
 
     async def metrics(request: Request) -> Response:
-        body, kind = await pages.page(",".join(request.headers.getlist("accept")))
+        try:
+            body, kind = await pages.page(",".join(request.headers.getlist("accept")))
+        except DefinitionError as err:
+            return PlainTextResponse(f"{err}\n", 500, headers=_HEADERS)
         return Response(body, media_type=None, headers={"content-type": kind, **_HEADERS})
 
     async def index(_: Request) -> Response:

@@ -16,12 +16,18 @@ from dnsteer.spec.model.spec import Forwarding
 __all__ = ["BY_PROGRAM", "MODES", "Mode", "NamedVip", "by_word"]
 
 
+def _file(mode: Mode) -> str:
+    return f"{type(mode).__module__.replace('.', '/')}.py"
+
+
 def by_word(modes: Iterable[Mode]) -> dict[Forwarding, Mode]:
     """Return the modes by their name in the spec. Raises DefinitionError for what a contributor forgot."""
     found: dict[Forwarding, Mode] = {}
     for mode in modes:
         if not hasattr(mode, "word"):
-            raise DefinitionError(f"forwarding mode {type(mode).__name__} has no word: its name in the spec")
+            raise DefinitionError(
+                f"{_file(mode)}: forwarding mode {type(mode).__name__} has no word: its name in the spec"
+            )
         found[mode.word] = mode
     for word in Forwarding:
         if word not in found:
@@ -36,21 +42,22 @@ def by_word(modes: Iterable[Mode]) -> dict[Forwarding, Mode]:
             if value and value in used:
                 free = f"; {next(n for n in count(1) if n not in used)} is free" if what == "number" else ""
                 raise DefinitionError(
-                    f"forwarding modes {used[value]} and {mode.word.value} both have {what} {value!r}{free}"
+                    f"{_file(mode)}: forwarding modes {used[value]} and {mode.word.value} both have {what} {value!r}{free}"
                 )
             used[value] = mode.word.value
     for mode in found.values():
         if mode.number and type(mode).forward_rows is Mode.forward_rows:
             raise DefinitionError(
-                f"forwarding mode {mode.word.value} has number {mode.number}, so the switch forwards, but no forward_rows"
+                f"{_file(mode)}: forwarding mode {mode.word.value} has number {mode.number}, so the switch "
+                "forwards, but no forward_rows"
             )
         if not mode.number and type(mode).forward_rows is not Mode.forward_rows:
             raise DefinitionError(
-                f"forwarding mode {mode.word.value} has forward_rows, and no number for register mode"
+                f"{_file(mode)}: forwarding mode {mode.word.value} has forward_rows, and no number for register mode"
             )
         if type(mode).backend_end is Mode.backend_end:
             raise DefinitionError(
-                f"forwarding mode {mode.word.value} has no backend_end: by what a backend's packets are told"
+                f"{_file(mode)}: forwarding mode {mode.word.value} has no backend_end: what identifies a backend's packets"
             )
     return found
 

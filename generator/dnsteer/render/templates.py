@@ -147,7 +147,11 @@ def check_templates(folder: Path | None = None, pipeline: Pipeline = PIPELINE) -
         if not (folder / "tables" / f"{table.name}.j2").exists():
             raise TemplateError(f"table {table.name} has no template tables/{table.name}.j2")
         if table.reached and table.name not in reached:
-            raise TemplateError(f"nothing leads to table {table.name}: no template has goto_table:@{table.name}")
+            tables = list(pipeline.tables)
+            raise TemplateError(
+                f"nothing leads to table {table.name}: no template has goto_table:@{table.name}; the table before it is "
+                f"{tables[tables.index(table.name) - 1]}"
+            )
     for register in pipeline.registers:
         if register not in named and not register.startswith("scratch"):  # which `unwildcard` names
             raise TemplateError(f"{pipeline.owners[register].file}: no template uses register {register}")

@@ -10,5 +10,10 @@ TABLE = Table(
     matches="neighbour solicitation that becomes an advertisement",
     does="sets the fields that only an advertisement has",
     drops="advertisement not sent",
+    flows={
+        "icmp6 all": "Neighbour advertisement to all nodes, part two: flags and the link-layer address.",
+        "icmp6": "Neighbour advertisement, part two: fields that exist only in an advertisement.",
+        "miss": "Other advertisements are dropped. They unwildcard the same fields as those that are sent.",
+    },
     uses={"neighbors": NeighborRow},
 )

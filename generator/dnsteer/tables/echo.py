@@ -10,5 +10,10 @@ TABLE = Table(
     matches="echo request for a VIP or gateway",
     does="answers echo requests out of the ingress port",
     drops="not an echo request",
+    flows={
+        "icmp": "Echo responder. TTL 64 is set because the request's may be nearly used up.",
+        "icmp6": "Echo responder for IPv6.",
+        "miss": "Other ICMP is dropped. It unwildcards the same fields as an echo request that is answered.",
+    },
     uses={"neighbors": NeighborRow},
 )

@@ -121,6 +121,11 @@ TABLE = Table(
     matches="path and output port",
     does="sets the MAC addresses and outputs the packet",
     drops="no port to leave by",
+    flows={
+        "query": "Out. What leaves by an uplink carries the balancer's MAC: the router's own MAC must not come from this "
+        "side.",
+        "answer": "Out to the router, whose MAC the spec gives as `next_hop`.",
+    },
     uses={"egress": EgressRow, "probe_egress": ProbeEgressRow, "probes": ProbeRow},
     rows=rows,
 )

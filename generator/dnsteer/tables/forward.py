@@ -42,6 +42,13 @@ TABLE = Table(
     matches="forwarding mode, pool and backend",
     does="rewrites the packet for the backend",
     drops="no way to the backend",
+    flows={
+        "ip udp": "Towards the backend: its MAC, and with NAT its address. Matching the family makes the address writable. "
+        "Register 7 says UDP: the counter of this flow is the backend's queries.",
+        "ip tcp": "The same for TCP, so that segments of connections are not counted as queries.",
+        "ipv6 udp": "The same for IPv6.",
+        "ipv6 tcp": "The same for TCP over IPv6.",
+    },
     uses={"forwards": ForwardRow},
     rows=rows_of_modes,
 )

@@ -10,5 +10,9 @@ TABLE = Table(
     matches="fragment of an answer, after the connection tracker",
     does="drops fragments that the tracker did not translate",
     drops="fragment not translated",
+    flows={
+        "udp": "What the tracker translated has the VIP's address and goes on.",
+        "miss": "A fragment that it could not translate must not reach the client with the backend's address.",
+    },
     uses={"fragments": FragmentRow},
 )

@@ -67,6 +67,20 @@ TABLE = Table(
     matches="port, ethertype, destination MAC",
     does="sorts neighbour requests, echo requests, queries (to the balancer's MAC) and answers (to the gateways' MAC)",
     drops="not for the bridge",
+    flows={
+        "arp": "ARP at this port goes to the responders. Register 6 says that it came in by an uplink, where VIPs are "
+        "answered for. `vlan_tci=0x0000/0x0fff` here and below: frames without a VLAN ID alone; `switch.vlans: "
+        "any` leaves it out.",
+        "icmp": "ICMP to one of our MACs goes to the echo responders. Fragments do not, as only the first one has an ICMP "
+        "type.",
+        "icmp6 ns": "Neighbour solicitations go to the responders as ARP does.",
+        "icmp6": "Other ICMPv6 goes where ICMP goes.",
+        "miss": "Everything else is dropped (no output), and unwildcards every field that the flows above match: see "
+        "below, Masks.",
+        "query": "A query: its destination is the balancer's MAC, which the routers learnt for the VIPs.",
+        "answer": "An answer: its destination is the gateways' MAC. Register 5 is the port to leave by; 0: the one it came "
+        "in by.",
+    },
     uses={"ports": PortRow, "exits": ExitRow, "probes": ProbeRow},
     rows=rows,
     registers=(

@@ -72,6 +72,15 @@ TABLE = Table(
     matches="ARP request or neighbour solicitation for a VIP or gateway",
     does="answers ARP requests and solicitations out of the ingress port",
     drops="address not answered for",
+    flows={
+        "arp": "ARP responder: turns the request into a reply and sends it out of the port that it came in by. Runs in "
+        "software on every flavor.",
+        "miss arp": "Other ARP is dropped. It unwildcards the same fields as ARP that is answered.",
+        "miss icmp6": "The same for solicitations. Some fields exist only in an advertisement, so they become one for the "
+        "target `::`, which the next table drops.",
+        "icmp6 dad": "Duplicate address detection asks from `::`; the answer goes to all nodes.",
+        "icmp6 ns": "Neighbour solicitation, part one: becomes an advertisement.",
+    },
     uses={"neighbors": NeighborRow},
     rows=rows,
 )

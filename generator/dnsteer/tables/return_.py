@@ -101,6 +101,18 @@ TABLE = Table(
     matches="source address, protocol and port of an answer",
     does="rewrites the source to the VIP, also in fragments",
     drops="not an answer of a backend",
+    flows={
+        "udp": "Back from the backend: the source becomes the VIP again.",
+        "tcp": "The same for TCP.",
+        "udp6": "The same for IPv6.",
+        "tcp6": "The same for TCP over IPv6.",
+        "udp frag": "Fragments of a large IPv4 answer: through the connection tracker, which reassembles, translates and "
+        "fragments again.",
+        "udp6 frag": "First fragment of a large IPv6 answer.",
+        "ipv6 frag": "Later fragments of a large IPv6 answer carry protocol 44 and are known by their source alone.",
+        "low": "What is no answer is dropped. It unwildcards the same fields as an answer.",
+        "miss": "The same for fragments and other protocols, which have no port.",
+    },
     uses={
         "nat_returns": NatReturnRow,
         "translated": TranslatedRow,

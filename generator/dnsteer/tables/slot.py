@@ -118,6 +118,9 @@ TABLE = Table(
     matches="pool and slot",
     does="sets the backend; for a pool with selection dp-hash its group does",
     drops="no backend in service",
+    flows={
+        "register": "One flow per slot: the slot names a backend. A change of weights changes these flows and no others.",
+    },
     uses={"slots": SlotTable, "groups": GroupRow, "probe_slots": ProbeSlotRow},
     rows=rows,
     registers=(Register("backend", 2, "number of the backend", "forward"),),

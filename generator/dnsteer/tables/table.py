@@ -61,14 +61,16 @@ def rows_of_modes(_: Context) -> Iterable[object]:
 class Table:
     """An OpenFlow table; `order` sets its number.
 
-    *drops* says in a few words why a packet is dropped there, for metrics. *uses* maps names in its template to row types;
-    *rows* makes the table's own rows. Packets never get to a table that is not *reached*.
+    *drops* says in a few words why a packet is dropped there, for metrics; *flows* explains its flows by their shape, for
+    the page of the pipeline. *uses* maps names in its template to row types; *rows* makes the table's own rows. Packets
+    never get to a table that is not *reached*.
     """
 
     name: str
     matches: str
     does: str
     drops: str
+    flows: Mapping[str, str] = field(default_factory=dict)
     uses: Mapping[str, type[object]] = field(default_factory=dict)
     rows: Callable[[Context], Iterable[object]] = no_rows
     registers: tuple[Register, ...] = ()

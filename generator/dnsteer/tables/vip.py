@@ -78,6 +78,15 @@ TABLE = Table(
     matches="destination address, protocol and port",
     does="sets pool, forwarding mode and, with selection source-port, the slot; sends services of the extension to it",
     drops="no such service",
+    flows={
+        "udp": "A service. Pool and mode go to registers; the slot is bits of the source port, of which `move` "
+        "unwildcards just those.",
+        "tcp": "The same for TCP.",
+        "udp6": "The same for IPv6, with the pool's IPv6 slots.",
+        "tcp6": "The same for TCP over IPv6.",
+        "miss": "What is for no service (another port of the same low bits, an address that is no VIP) is dropped. It "
+        "unwildcards the same fields as a query.",
+    },
     uses={"services": ServiceRow},
     rows=rows,
     registers=(

@@ -52,9 +52,13 @@ def shown_differently(lines: Collection[str], groups: Sequence[Group], tables: T
     for flow in (*todo.add, *todo.replace):
         alike = _alike(flow, [*tables.flows.values(), *tables.other.values()])
         if alike is not None:
+            lost = alike.match.count(",") < flow.match.count(",")
+            advice = "write it as the switch shows it"
+            if lost:
+                advice += ", or add what the field that it leaves out depends on, as ip for nw_src"
             return (
                 f"{place_of(_template(flow.table, ()), flow.line())}: the switch shows a flow otherwise than the template "
-                f"spells it, so that it would seem changed after every apply; write it as the switch shows it\n"
+                f"spells it, so that it would seem changed after every apply; {advice}\n"
                 f"    rendered: {flow.line()}\n    shown:    {alike.line()}"
             )
     return f"the private switch shows other flows or groups than were loaded; the first difference: {todo.bundle()[0]}"
