@@ -17,6 +17,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from dnsteer.metrics import server
+from dnsteer.metrics.families import family_of
 from dnsteer.metrics.server import LONGEST, Pages
 from tests.packet.scraping import OPENMETRICS
 
@@ -90,6 +91,36 @@ def test_who_comes_while_a_reading_is_under_way_gets_it_and_who_leaves_does_not_
         assert (await second, await third) == (1, 1)
         assert time.monotonic() - began < 5
         pages.close()
+
+    run(work())
+
+
+def test_a_series_of_no_family_is_said_to_whoever_asks() -> None:
+    class Misspelt(Source):
+        def collect(self) -> list[Metric]:
+            family_of("dnsteer_backend_slot")
+            raise AssertionError
+
+    async def work() -> None:
+        pages, sent = Pages(Misspelt()), list[Any]()
+
+        async def receive() -> Any:
+            raise AssertionError("a GET has no body")
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        asked = {
+            "type": "http",
+            "method": "GET",
+            "path": "/metrics",
+            "root_path": "",
+            "query_string": b"",
+            "headers": [],
+        }
+        await server.application(pages)(asked, receive, send)
+        pages.close()
+        assert sent[0]["status"] == 500 and b'did you mean "dnsteer_backend_slots"?' in sent[1]["body"]
 
     run(work())
 
