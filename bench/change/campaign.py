@@ -25,7 +25,7 @@ from bench.change.priority import prefer
 from bench.change.tcp import Connections
 from bench.change.world import PERMANENT, SLOTS, Step, World, least, slots_behind, whole
 from dnsteer.checks.load import check_document
-from dnsteer.deploy.backends import change_overlay
+from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import advance, bring_back, take_out
 from dnsteer.deploy.rollback import state_to_roll_back_to
 from dnsteer.deploy.run import Options, deploy

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.specs import many_vips
-from dnsteer.deploy.backends import change_overlay
+from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import bring_back, take_out
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.switch.openflow import OpenFlow

@@ -13,7 +13,7 @@ from bench.repeated import repeated
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 
-from dnsteer.deploy.backends import change_overlay
+from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import take_out
 from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.target import SpecTarget

@@ -14,7 +14,7 @@ import pytest
 from dnsteer.agent.held_switch import HeldSwitch
 from dnsteer.agent.repair import look
 from dnsteer.agent.watch import watch
-from dnsteer.deploy import backends
+from dnsteer.deploy import overlay_change
 from dnsteer.deploy.overlay_edits import bring_back, take_out
 from dnsteer.switch.tools import SwitchError
 from tests.packet.agents import PATIENCE, agent
@@ -59,7 +59,7 @@ def test_its_own_changes_are_no_news(switch: Switch, tmp_path: Path) -> None:
     async def during(held: HeldSwitch) -> None:
         before = held.memory.events
         for edit in (DRAINED, bring_back("direct/a", "drain"), DRAINED):
-            change = await asyncio.to_thread(backends.change_overlay, held, BRIDGE, edit)
+            change = await asyncio.to_thread(overlay_change.change_overlay, held, BRIDGE, edit)
             assert change.moves and not change.repaired
             await asyncio.sleep(REST)
             assert held.memory.events == before
@@ -76,18 +76,18 @@ def test_a_change_of_its_own_that_fails_is_looked_at(
 ) -> None:
     switch.expected += ENDED
     assert on(switch)("apply", spec_file(tmp_path, LARGE)).code == 0
-    send = backends.send_bundle
+    send = overlay_change.send_bundle
 
     def sent_but_lost(*args: object, **options: object) -> None:
         send(*args, **options)  # type: ignore[arg-type]
         raise SwitchError("no answer")
 
-    monkeypatch.setattr(backends, "send_bundle", sent_but_lost)
+    monkeypatch.setattr(overlay_change, "send_bundle", sent_but_lost)
 
     async def during(held: HeldSwitch) -> None:
         before = held.memory.events
         with pytest.raises(SwitchError, match="no answer"):
-            await asyncio.to_thread(backends.change_overlay, held, BRIDGE, DRAINED)
+            await asyncio.to_thread(overlay_change.change_overlay, held, BRIDGE, DRAINED)
         assert held.memory.events > before
 
     watched(switch, during)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.deploy.backends import change_overlay
+from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import take_out
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status.verify import verify

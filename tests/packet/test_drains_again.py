@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from dnsteer.cli.output import Exit
-from dnsteer.deploy.backends import change_overlay
+from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import advance, take_out
 from dnsteer.deploy.target_switch import TargetSwitch, now, stamp
 from tests.packet.command import Ran, nothing_changes, on, spec_file

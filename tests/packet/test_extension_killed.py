@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from dnsteer.deploy.backends import change_overlay
+from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import advance, bring_back, take_out
 from dnsteer.deploy.restore import restore
 from dnsteer.deploy.rollback import RollbackTarget

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from dnsteer.deploy.backends import Change, change_overlay
+from dnsteer.deploy.overlay_change import Change, change_overlay
 from dnsteer.deploy.overlay_edits import advance, bring_back, take_out
 from dnsteer.deploy.run import Deployed, Options
 from dnsteer.deploy.run import deploy as patient_deploy

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from dnsteer.deploy.backends import change_overlay
+from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import bring_back, take_out
 from dnsteer.deploy.restore import restore
 from dnsteer.deploy.rollback import RollbackTarget

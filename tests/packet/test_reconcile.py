@@ -12,7 +12,7 @@ import pytest
 
 from dnsteer import __version__
 from dnsteer.cli.output import Exit
-from dnsteer.deploy.backends import change_overlay
+from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import advance, take_out
 from dnsteer.deploy.run import deploy
 from dnsteer.deploy.target import SpecTarget
@@ -148,7 +148,7 @@ def test_tables_of_another_version_are_worked_on_where_they_are_the_same(
     said: list[str] = []
     target = TargetSwitch(applied.database)
     with monkeypatch.context() as patch:
-        patch.setattr("dnsteer.deploy.backends.__version__", "99.0")
+        patch.setattr("dnsteer.deploy.overlay_change.__version__", "99.0")
         assert not change_overlay(target, None, take_out("farm/ns1", "down"), progress=said.append).repaired
         applied.ofctl("del-flows", "table=30")
         assert change_overlay(target, None, take_out("farm/ns3", "down"), progress=said.append).repaired

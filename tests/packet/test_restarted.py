@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.deploy.backends import change_overlay
+from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import take_out
 from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.target import SpecTarget

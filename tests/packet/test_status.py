@@ -11,7 +11,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from dnsteer.deploy.backends import change_overlay
+from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import advance
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Maintenance, Overlay

@@ -18,7 +18,7 @@ import yaml
 
 from dnsteer import __version__
 from dnsteer.checks.load import load_spec
-from dnsteer.deploy.backends import change_overlay
+from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import bring_back, take_out
 from dnsteer.deploy.run import deploy
 from dnsteer.deploy.target import SpecTarget

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from dnsteer.checks.load import load_spec
-from dnsteer.deploy.backends import change_overlay
+from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import bring_back
 from dnsteer.deploy.run import deploy
 from dnsteer.deploy.target import SpecTarget

@@ -17,7 +17,7 @@ from dnsteer.agent.health import Result, Thresholds
 from dnsteer.agent.probes.targets import Target, targets
 from dnsteer.agent.run import Agent
 from dnsteer.agent.world import World
-from dnsteer.deploy.backends import Change, Edit
+from dnsteer.deploy.overlay_change import Change, Edit
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.metrics.recorder import Recorder
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay

@@ -19,7 +19,7 @@ from dnsteer.agent.balance.scrape import Scraper, series_of, url_of
 from dnsteer.agent.probes.targets import targets
 from dnsteer.capture.selection import select
 from dnsteer.checks.load import load_spec
-from dnsteer.deploy.backends import Edit
+from dnsteer.deploy.overlay_change import Edit
 from dnsteer.deploy.overlay_edits import bring_back, take_out
 from dnsteer.deploy.spec_differences import compare_specs
 from dnsteer.deploy.weight_edits import give_weight, take_weight_back

@@ -9,9 +9,9 @@ from datetime import datetime
 from dnsteer.agent.backup import decide_with_backup
 from dnsteer.agent.decide import Decision, PoolRules
 from dnsteer.agent.probes.targets import slots_name
-from dnsteer.deploy.backends import Change, Edit, change_overlay
 from dnsteer.deploy.caller import operator_name
 from dnsteer.deploy.decision import IDS, deciding
+from dnsteer.deploy.overlay_change import Change, Edit, change_overlay
 from dnsteer.deploy.overlay_edits import advance
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.decisions import decisions_between, stamped

@@ -9,7 +9,7 @@ from dnsteer.agent.decide import PoolRules
 from dnsteer.agent.probes.targets import slots_name
 from dnsteer.agent.repair import Look
 from dnsteer.agent.world import World
-from dnsteer.deploy.backends import Change
+from dnsteer.deploy.overlay_change import Change
 from dnsteer.events.event import Level, Name, Say
 from dnsteer.slots.decisions import is_decided, same_entry
 from dnsteer.slots.maintenance import Maintenance, Overlay
@@ -57,7 +57,7 @@ class Report:
         self.say(text, "panic", "error", pool=rules.pool, service=rules.service, backends=backends, decision=decision)
 
     def panic_over(self, rules: PoolRules, decision: str) -> None:
-        """They no longer are."""
+        """The panic of a pool is over."""
         text = f"pool {slots_name(rules.pool, rules.service)}: the panic is over"
         self.say(text, "panic_over", pool=rules.pool, service=rules.service, decision=decision)
 

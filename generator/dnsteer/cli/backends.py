@@ -14,7 +14,7 @@ from dnsteer.spec.errors import escape
 from dnsteer.switch.tools import UnavailableError
 
 if TYPE_CHECKING:
-    from dnsteer.deploy.backends import Change, Edit
+    from dnsteer.deploy.overlay_change import Change, Edit
 
 Name = Annotated[
     str,
@@ -133,7 +133,7 @@ def _take_out(
 ) -> Change:  # fmt: skip
     from dnsteer.deploy.overlay_edits import take_out
 
-    # What a gradual drain would do is what it comes to in the end.
+    # A dry run shows the final state of a gradual drain.
     edit = take_out(name, kind, over=over or 0, lasts=lasts or 0, note=note, to_the_end=dry_run)
     return change_backend(switch, name, edit, bridge, yes, dry_run, json)
 
@@ -152,7 +152,7 @@ def change_backend(
     switch: TargetSwitch, name: str, edit: Edit, bridge: str | None, yes: bool, dry_run: bool, json: bool
 ) -> Change:
     """Change what the overlay has of the backend *name* (POOL/BACKEND). Raises SwitchError."""
-    from dnsteer.deploy.backends import change_overlay
+    from dnsteer.deploy.overlay_change import change_overlay
 
     return change_overlay(
         switch, bridge, edit, pool=name.partition("/")[0], dry_run=dry_run, confirm=confirm(yes, json),

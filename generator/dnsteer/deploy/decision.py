@@ -46,7 +46,7 @@ def spelled(number: int) -> str:
 
 
 IDS = Ids()
-"""Those of this process."""
+"""Ids of the decisions of this process."""
 DECISION: ContextVar[str] = ContextVar("decision", default="")
 """The decision that is being carried out."""
 

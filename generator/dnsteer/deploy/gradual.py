@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dnsteer.deploy.backends import Change, change_overlay
 from dnsteer.deploy.caller import pause
 from dnsteer.deploy.movement import Assignment, Move, moves
+from dnsteer.deploy.overlay_change import Change, change_overlay
 from dnsteer.deploy.overlay_edits import advance
 from dnsteer.deploy.target_switch import Progress, TargetSwitch, merged_error, now
 from dnsteer.slots.maintenance import DRAINED, Maintenance

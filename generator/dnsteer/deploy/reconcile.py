@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dnsteer.deploy.backends import Change, change_overlay
+from dnsteer.deploy.overlay_change import Change, change_overlay
 from dnsteer.deploy.overlay_edits import advance
 from dnsteer.deploy.target_switch import Progress, TargetSwitch, silent
 from dnsteer.switch.captures import remove_left

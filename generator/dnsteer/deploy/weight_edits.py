@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from dnsteer.deploy.backends import Edit
 from dnsteer.deploy.caller import operator_name
 from dnsteer.deploy.decision import decision_id
+from dnsteer.deploy.overlay_change import Edit
 from dnsteer.deploy.overlay_edits import members_named, refuse_early_end, split_name
 from dnsteer.deploy.target_switch import stamp
 from dnsteer.slots.maintenance import DRAINED, Maintenance, Overlay

@@ -37,7 +37,7 @@ _PORT_USE = re.compile(r"(\bin_port=|\boutput:)(\w+)")
 _CONFIG = re.compile(r"\s*config:\s*(.*)")
 _FRAGMENTS = re.compile(r"\bfrags=(\S+)")
 _GROUP = re.compile(r"\s*(group_id=(\d+),.*\S)")
-# What stands between table and match in a dump, beyond the priority. Flows of ours have none of it.
+# What a dump may have between table and match besides the priority. Flows of dnsteer have no such flags.
 _FLAGS = re.compile(
     r"(?:(?:idle_timeout|hard_timeout|importance)=\d+, |(?:send_flow_rem|check_overlap|reset_counts|no_packet_counts|"
     r"no_byte_counts) )+"

@@ -1,4 +1,4 @@
-"""Take backends out of a running switch and back in, quickly: only slots of the pools concerned change.
+"""Change the overlay of a running switch: backends go out and come back, and only slots of their pools change.
 
 Nothing here loads the spec or looks at other tables: members and weights come from the record. Where the tables are not
 what the record says, all of the recorded state is applied instead, which takes longer and mends them.
