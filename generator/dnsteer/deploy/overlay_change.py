@@ -133,7 +133,7 @@ def change_overlay(
             session.unlock()  # while somebody thinks, others work
             agreement.ask(question, change.ask, [m.text() for m in final_moves])
         if not (dry_run and change.edited):
-            _carry_out(_OnSwitch(switch, session, record, state), change, pool, dry_run, progress)
+            _move_or_repair(_OnSwitch(switch, session, record, state), change, pool, dry_run, progress)
         return change
 
 
@@ -181,7 +181,7 @@ class _OnSwitch:
     state: AppliedState
 
 
-def _carry_out(at: _OnSwitch, change: Change, pool: str, dry_run: bool, progress: Progress) -> None:
+def _move_or_repair(at: _OnSwitch, change: Change, pool: str, dry_run: bool, progress: Progress) -> None:
     """Move the slots whose maintenance changes, or those of *pool*; where the switch differs from the record, repair it."""
     before, after = change.before, change.after
     touched = [m for m in at.state.members if m.pool == pool or before.of(m.pool) != after.of(m.pool)]
@@ -219,7 +219,7 @@ def _move_slots(
     todo = changes(*overlay_flows(at.state, after, pools), have)
     try:
         with at.switch.moving(at.record.bridge, at.state, after, todo):
-            _move(at, at.switch.client(at.record.bridge), after, todo, program)
+            _move_in_order(at, at.switch.client(at.record.bridge), after, todo, program)
     except RestartedError:
         return False
     return True
@@ -237,8 +237,8 @@ def _repair(at: _OnSwitch, change: Change, progress: Progress, *, needed: bool) 
         change.warnings.append(f"the extension did not get its program: {applied.away}")
 
 
-def _move(at: _OnSwitch, client: OpenFlow, after: Overlay, todo: Changes, program: Handover | None) -> None:
-    """Move the slots, first in the extension, which may refuse, and record it."""
+def _move_in_order(at: _OnSwitch, client: OpenFlow, after: Overlay, todo: Changes, program: Handover | None) -> None:
+    """Move the slots: the journal, the extension, which may refuse, then one bundle; and record it."""
     entry = JournalEntry(at.record.bridge, at.state, after, record=at.record)
     with defer_signals():  # it is short
         begun = begin_or_nothing(at.session, entry)
