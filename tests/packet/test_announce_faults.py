@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import threading
 import time
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dnsteer.agent.announce.bird import Bird as Client
+from dnsteer.switch.tools import TimedOutError
 from tests.packet.agents import Agent, agent, wait
 from tests.packet.announcing import DNS, OTHER, READY, announces, applied, folder, healthy, hung, spec
 from tests.packet.announcing import EXPECTED as ALWAYS
@@ -36,7 +36,7 @@ def hangs(switch: Switch) -> bool:
     """Whether ovs-vswitchd answers nobody. Now and then 3.1 does so, with a busy core, once its database has died."""
     try:
         switch.ofctl("get-frags")
-    except subprocess.TimeoutExpired:
+    except TimedOutError:
         return True
     return False
 
