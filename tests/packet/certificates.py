@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import socket
 import ssl
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,16 +53,7 @@ class SecureSwitch(Switch):
         self.vsctl("set-manager", "pssl:0:127.0.0.1")
         self.vsctl("add-br", BRIDGE, "--", "set", "Bridge", BRIDGE, "datapath_type=netdev", "fail_mode=secure")
         self.vsctl("set-controller", BRIDGE, "pssl:0:127.0.0.1")
-        self.db, self.openflow = f"ssl:127.0.0.1:{self._port('ovsdb')}", f"ssl:127.0.0.1:{self._port('vswitchd')}"
-
-    def _port(self, log: str) -> int:
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            m = re.search(r"listening on port (\d+)", (self.dir / f"{log}.log").read_text())
-            if m:
-                return int(m[1])
-            time.sleep(0.01)
-        raise AssertionError(f"{log} does not listen")
+        self.db, self.openflow = (f"ssl:127.0.0.1:{self.port_chosen(daemon)}" for daemon in ("ovsdb", "vswitchd"))
 
 
 @contextmanager

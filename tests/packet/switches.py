@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -121,12 +120,22 @@ class Switch(PrivateSwitch):
 
     def listen_on_tcp(self) -> str:
         """Let the database be reached by TCP too; returns the remote."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
         control = next(self.dir.glob("ovsdb-server.*.ctl"))
-        subprocess.run(["ovs-appctl", "-t", control, "ovsdb-server/add-remote", f"ptcp:{port}:127.0.0.1"], check=True)
-        return f"tcp:127.0.0.1:{port}"
+        before = self.ports_chosen("ovsdb")
+        subprocess.run(["ovs-appctl", "-t", control, "ovsdb-server/add-remote", "ptcp:0:127.0.0.1"], check=True)
+        return f"tcp:127.0.0.1:{self.port_chosen('ovsdb', after=len(before))}"
+
+    def port_chosen(self, daemon: str, after: int = 0) -> int:
+        """The port that the kernel chose for port 0 of a remote. The daemon answers who adds it before it listens."""
+        deadline = time.monotonic() + 10
+        while len(ports := self.ports_chosen(daemon)) <= after:
+            assert time.monotonic() < deadline, f"{daemon} does not listen"
+            time.sleep(0.01)
+        return ports[-1]
+
+    def ports_chosen(self, daemon: str) -> list[int]:
+        """All ports that the kernel has chosen for a daemon, in order."""
+        return [int(port) for port in re.findall(r"listening on port (\d+)", (self.dir / f"{daemon}.log").read_text())]
 
     def conf(self) -> bytes:
         """The database file: it grows with every transaction."""

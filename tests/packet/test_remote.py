@@ -276,8 +276,7 @@ def test_a_server_without_tls(secure: SecureSwitch, pki: Path) -> None:
     with at_once(), pytest.raises(UnavailableError, match=f"OVSDB at {remote} did not start TLS .* pssl: .* is a tcp:"):
         Database(remote)
     secure.vsctl("set-controller", BRIDGE, "ptcp:0:127.0.0.1")
-    port = re.findall(r"listening on port (\d+)", (secure.dir / "vswitchd.log").read_text())[-1]
-    remote = f"ssl:127.0.0.1:{port}"
+    remote = f"ssl:127.0.0.1:{secure.ports_chosen('vswitchd')[-1]}"
     with at_once(), pytest.raises(UnavailableError, match=rf"OpenFlow at {remote} did not start TLS \(wrong version"):
         OpenFlow(remote).dump()
 

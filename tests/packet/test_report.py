@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tests.packet.agents import wait
 from tests.packet.browser import SIZES, chromium
 from tests.packet.command import SLOW, fresh, nothing_changes, on, run
 from tests.packet.status_cases import GONE, deployed, load, out
@@ -95,7 +94,6 @@ def test_a_damaged_record_does_not_hide_the_rest(drained: Switch, tmp_path: Path
 
 def test_by_tcp_without_what_only_the_machine_itself_can_read(applied: Switch, tmp_path: Path) -> None:
     remote = applied.listen_on_tcp()
-    wait(lambda: run("history", "--db", remote).code == 0, lambda: "the database does not listen yet")
     file = tmp_path / "report.html"
     openflow = f"unix:{applied.dir}/{BRIDGE}.mgmt"
     done = run("report", "-o", file, "--interval", "0.5s", "--db", remote, "--openflow", openflow)
